@@ -1,0 +1,62 @@
+# `make demo` and `make test` are all a newcomer needs; both build their own environment first.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := -m pip --disable-pip-version-check --quiet
+LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --quiet --custom-compile-command "make lock"
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types unit fix bench lock clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
+
+demo: $(VENV)/.runtime ## see Interlock at work, on this machine alone
+	@$(BIN)/interlock demo
+
+test: lint types unit ## everything that must be green before a change lands
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/basedpyright
+
+unit: $(VENV)/.dev $(VENV)/emulators/.ready
+	$(BIN)/pytest -n 2 --dist loadgroup
+
+fix: $(VENV)/.dev ## format, and mend what the linter can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev ## speed and memory, as ratios against named peers
+	$(BIN)/python -m bench
+
+lock: $(VENV)/.dev ## pin the dependencies of pyproject.toml anew
+	$(BIN)/python $(PIP) install uv
+	$(LOCK) pyproject.toml -o requirements/runtime.txt
+	$(LOCK) pyproject.toml --group dev -o requirements/dev.txt
+	$(LOCK) --group pyproject.toml:emulators -o requirements/emulators.txt
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# Each stamp is newer than what it installed, so an unchanged lock file costs nothing the next time.
+$(VENV)/.runtime: requirements/runtime.txt pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python $(PIP) install -r requirements/runtime.txt
+	$(BIN)/python $(PIP) install --no-deps --editable .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime
+	$(BIN)/python $(PIP) install -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/emulators/.ready: requirements/emulators.txt | $(VENV)/bin/python
+	$(PYTHON) -m venv $(VENV)/emulators
+	$(VENV)/emulators/bin/python $(PIP) install -r requirements/emulators.txt
+	@touch $@

@@ -1,0 +1,48 @@
+"""Durations as pipeline files write them: `90s`, `1h30m`, `1.5h`."""
+
+import re
+from datetime import timedelta
+from decimal import Decimal
+from math import ceil
+
+_NANOSECONDS = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,  # the micro sign
+    "μs": 10**3,  # the Greek letter, which many keyboards give instead
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "h": 3600 * 10**9,
+}
+_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_WHOLE = re.compile(rf"[+-]?(?:0|(?:{_PART.pattern})+)", re.ASCII)
+_NANOSECONDS_MAX = 2**63 - 1
+_TEXT_MAX = 64
+
+
+def parse_duration(text: str) -> timedelta | None:
+    """Read a duration; None if the text is not one.
+
+    Anything finer than a microsecond is rounded away from zero, so that a duration over a limit stays over it.
+    """
+    if len(text) > _TEXT_MAX or not _WHOLE.fullmatch(text):
+        return None
+    nanoseconds = sum(Decimal(number) * _NANOSECONDS[unit] for number, unit in _PART.findall(text))
+    if nanoseconds > _NANOSECONDS_MAX:
+        return None
+    microseconds = ceil(nanoseconds / 1000)
+    return timedelta(microseconds=-microseconds if text.startswith("-") else microseconds)
+
+
+def format_duration(duration: timedelta) -> str:
+    """Write a duration so that `parse_duration` reads it back: `1h30m`, `45m0s` is written `45m`."""
+    microseconds = abs(duration) // timedelta(microseconds=1)
+    seconds, fraction = divmod(microseconds, 10**6)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = [f"{hours}h" if hours else "", f"{minutes}m" if minutes else ""]
+    if seconds or fraction:
+        tail = f".{fraction:06d}".rstrip("0") if fraction else ""
+        parts.append(f"{seconds}{tail}s")
+    return ("-" if duration < timedelta(0) else "") + ("".join(parts) or "0s")
