@@ -19,8 +19,8 @@ class Calendar:
 class Exclusion:
     """Everything that can keep a date from running; empty means nothing does.
 
-    `business_days` restricts to those business days of the month: 1 is the first, -1 the last. A business day is one that
-    is neither Saturday nor Sunday and that nothing else here leaves out.
+    `business_days` restricts to those business days of the month: 1 is the first, -1 the last. A business day is one
+    that is neither Saturday nor Sunday and that nothing else here leaves out.
     """
 
     weekends: bool = False

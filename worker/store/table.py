@@ -15,10 +15,9 @@ from worker.core.errors import Rejected, WorkerError
 
 # Numbers come back exactly: an `int` where the number is whole, a `Decimal` otherwise. A float is written as the
 # shortest decimal that means it (0.1 is 0.1). Sets are of one kind (text, numbers or bytes) and never empty.
-Value: TypeAlias = (
-    "bool | int | float | Decimal | str | bytes | Sequence[Value] | Mapping[str, Value]"
-    " | frozenset[str] | frozenset[int | Decimal] | frozenset[bytes] | None"
-)
+Value: TypeAlias = "Scalar | Sequence[Value] | Mapping[str, Value] | frozenset[str] | Numbers | frozenset[bytes] | None"
+Scalar: TypeAlias = bool | int | float | Decimal | str | bytes
+Numbers: TypeAlias = frozenset[int | Decimal]
 Row: TypeAlias = Mapping[str, Value]
 
 TTL = "ttl"  # attribute: epoch seconds after which the row is no longer there
@@ -47,8 +46,8 @@ class Key:
 class Index:
     """A sparse second order over one table: a row without the partition attribute is not in it.
 
-    Index reads may lag behind writes. `projected` None means whole rows come back; otherwise the key, the index's own two
-    attributes and these.
+    Index reads may lag behind writes. `projected` None means whole rows come back; otherwise the key, the index's
+    own two attributes and these.
     """
 
     name: str
@@ -254,8 +253,8 @@ class Tables(Protocol):
     ) -> Page:
         """Read rows of one partition in sort order, at most `limit`; go on with the page's cursor.
 
-        Consistent on the table itself, eventually consistent on an index. Rows written meanwhile may or may not be seen;
-        no row that was there throughout is lost or repeated. A page may be short, even empty, and still have a cursor.
+        Consistent on the table itself, eventually consistent on an index. Rows written meanwhile may or may not be
+        seen; no row that was there throughout is lost or repeated. A page may be short, even empty, and have a cursor.
         """
         ...
 
@@ -263,8 +262,8 @@ class Tables(Protocol):
         """Apply all writes or none, durably, across tables. At most `WRITES_MAX`, each on a row of its own.
 
         The first `Put` or `Update` also stores a random commit id (`cid`), by which a commit whose reply was lost is
-        recognised as applied. Raises `StaleWrite` if a condition does not hold; `TooLarge`. After `RetryLater` the commit may
-        still have been applied: reload before acting.
+        recognised as applied. Raises `StaleWrite` if a condition does not hold; `TooLarge`. After `RetryLater` the
+        commit may still have been applied: reload before acting.
         """
         ...
 
@@ -311,7 +310,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One row changed. `position` rises with every change of the store; `image` is the row after it, None if removed."""
+    """One row changed. `position` rises with every change; `image` is the row after it, None if it was removed."""
 
     position: int
     table: TableName
