@@ -1,0 +1,89 @@
+"""What every backend can hold, checked before a commit is sent, so that no backend has to be asked to learn it."""
+
+from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
+from typing import Final, cast
+
+from worker.core.errors import Rejected
+from worker.store.table import KEY_BYTES_MAX, ROW_BYTES_MAX, WRITES_MAX, Key, Put, Row, TooLarge, Update, Write
+
+COMMIT_BYTES_MAX: Final = 4_000_000
+DEPTH_MAX: Final = 32
+NUMBER_BYTES: Final = 21  # the most a number takes; counting digits would cost more than it tells
+CONTAINER_BYTES: Final = 3
+
+
+def check_commit(writes: Sequence[Write]) -> None:
+    """Raise `TooLarge` for a commit beyond the limits, `Rejected` for one that writes a row twice."""
+    if len(writes) > WRITES_MAX:
+        raise TooLarge(f"a commit of {len(writes)} writes is too large: at most {WRITES_MAX} fit; split it")
+    if len({(write.table, write.key) for write in writes}) < len(writes):
+        raise Rejected("a commit writes one row twice; merge the two writes into one")
+    size = sum(_write_bytes(write) for write in writes)
+    if size > COMMIT_BYTES_MAX:
+        raise TooLarge(f"a commit of about {size} bytes is too large: at most {COMMIT_BYTES_MAX} fit; split it")
+
+
+def check_key(key: Key) -> None:
+    """Raise `TooLarge` for a key no backend can hold, `Rejected` for an empty one."""
+    for name, text in (("PK", key.pk), ("SK", key.sk)):
+        if not text:
+            raise Rejected(f"a key with an empty {name} names no row (PK {key.pk!r}, SK {key.sk!r})")
+        if _text_bytes(text) > KEY_BYTES_MAX:
+            raise TooLarge(f"the {name} {text[:60]!r}… is too long: at most {KEY_BYTES_MAX} bytes fit")
+
+
+def row_bytes(row: Row) -> int:
+    """The size of a row as the limits count it: names and values, rounded up. Raises `TooLarge` if nested too deep."""
+    return sum(_text_bytes(name) + _value_bytes(value, 1) for name, value in row.items())
+
+
+def _write_bytes(write: Write) -> int:
+    key = write.key
+    check_key(key)
+    if isinstance(write, Put):
+        size = row_bytes(write.row)
+    elif isinstance(write, Update):
+        size = row_bytes(write.set) + row_bytes(write.set_if_absent)
+    else:
+        return 0
+    if size > ROW_BYTES_MAX:
+        raise TooLarge(
+            f"{type(write).__name__} of {write.table} {key.pk} {key.sk} has {size} bytes; at most {ROW_BYTES_MAX} "
+            "fit in a row: keep large data elsewhere and store where it is"
+        )
+    return size
+
+
+def _value_bytes(value: object, depth: int) -> int:
+    if isinstance(value, str):
+        return _text_bytes(value)
+    if value is None or isinstance(value, bool):
+        return 1
+    if isinstance(value, int | float | Decimal):
+        return NUMBER_BYTES
+    if isinstance(value, bytes | bytearray):
+        return len(value)
+    return _container_bytes(value, depth)
+
+
+def _container_bytes(value: object, depth: int) -> int:
+    if depth > DEPTH_MAX:
+        raise TooLarge(f"a value is nested deeper than {DEPTH_MAX} levels; flatten it or store it as text")
+    if isinstance(value, Mapping):
+        members = cast("Mapping[str, object]", value)
+        inner = sum(_text_bytes(name) + _value_bytes(member, depth + 1) + 1 for name, member in members.items())
+    elif isinstance(value, list | tuple | frozenset | set):
+        inner = sum(_value_bytes(member, depth + 1) + 1 for member in cast("Collection[object]", value))
+    else:
+        raise Rejected(f"a value of type {type(value).__name__} cannot be stored; convert it to text or a number")
+    return CONTAINER_BYTES + inner
+
+
+def _text_bytes(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError as error:
+        raise Rejected(f"the text {text[:60]!r} is not valid Unicode ({error.reason}); fix whoever made it") from error
