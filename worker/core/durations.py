@@ -2,7 +2,7 @@
 
 import re
 from datetime import timedelta
-from decimal import Decimal
+from fractions import Fraction
 from math import ceil
 
 _NANOSECONDS = {
@@ -15,28 +15,29 @@ _NANOSECONDS = {
     "m": 60 * 10**9,
     "h": 3600 * 10**9,
 }
-_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _WHOLE = re.compile(rf"[+-]?(?:0|(?:{_PART.pattern})+)", re.ASCII)
-_NANOSECONDS_MAX = 2**63 - 1
+_NANOSECONDS_END = 2**63
 _TEXT_MAX = 64
 
 
 def parse_duration(text: str) -> timedelta | None:
-    """Read a duration; None if the text is not one.
+    """Read a duration; None if the text is not one, or does not fit a signed 64-bit count of nanoseconds.
 
     Anything finer than a microsecond is rounded away from zero, so that a duration over a limit stays over it.
     """
     if len(text) > _TEXT_MAX or not _WHOLE.fullmatch(text):
         return None
-    nanoseconds = sum(Decimal(number) * _NANOSECONDS[unit] for number, unit in _PART.findall(text))
-    if nanoseconds > _NANOSECONDS_MAX:
+    nanoseconds = sum((Fraction(number) * _NANOSECONDS[unit] for number, unit in _PART.findall(text)), Fraction(0))
+    is_negative = text.startswith("-")
+    if nanoseconds > _NANOSECONDS_END or (nanoseconds == _NANOSECONDS_END and not is_negative):
         return None
     microseconds = ceil(nanoseconds / 1000)
-    return timedelta(microseconds=-microseconds if text.startswith("-") else microseconds)
+    return timedelta(microseconds=-microseconds if is_negative else microseconds)
 
 
 def format_duration(duration: timedelta) -> str:
-    """Write a duration so that `parse_duration` reads it back: `1h30m`, `45m0s` is written `45m`."""
+    """Write a duration so that `parse_duration`, as far as it reaches, reads it back: `1h30m`, `45m`, `0.5s`."""
     microseconds = abs(duration) // timedelta(microseconds=1)
     seconds, fraction = divmod(microseconds, 10**6)
     minutes, seconds = divmod(seconds, 60)
