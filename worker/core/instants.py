@@ -1,0 +1,21 @@
+"""Points in time as producers write them."""
+
+import re
+from datetime import UTC, datetime
+
+_RFC3339 = re.compile(
+    r"\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)", re.ASCII
+)
+
+
+def parse_rfc3339(text: str) -> datetime | None:
+    """Read an RFC 3339 instant, in UTC; None if the text is not one or names a day that does not exist.
+
+    Only the strict form counts: upper-case `T`, then `Z` or `+hh:mm`. Digits finer than a microsecond are cut off.
+    """
+    if not _RFC3339.fullmatch(text):
+        return None
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):  # 30 February; or a first or last hour of time that UTC puts outside the years
+        return None
