@@ -1,6 +1,30 @@
-"""When a cron expression fires, in a zone whose clocks jump twice a year."""
+"""When a cron expression fires, in a zone whose clocks jump twice a year.
 
-from dataclasses import dataclass
+Fires are found one UTC day at a time, whichever way one walks, so forward and backward agree by construction. When the
+clocks change, a schedule of fixed hours keeps its promise of one run for each time it names: a time that is skipped
+runs once right after the gap, a repeated one the first time. A schedule that follows the clock runs whenever the clock
+really shows such a time.
+"""
+
+from calendar import monthrange
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
+from itertools import chain, groupby
+from zoneinfo import ZoneInfo
+
+from worker.core.periods import Granularity, Period
+from worker.core.wallclock import gap_end, instants_of, offset_at, wall_at
+
+LAST = -1
+_DAY = timedelta(days=1)
+_HOUR = timedelta(hours=1)
+# The longest wait of any expression that fires at all is forty years: a fifth Friday in February, when a leap year
+# falls out in between (2100). So one that is silent this long never fires, and the walk may end.
+_SILENCE_MAX_DAYS = 41 * 366
+# Local time must stay inside the years that `datetime` knows.
+_FIRST_DAY, _LAST_DAY = date.min + 3 * _DAY, date.max - 3 * _DAY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,8 +41,199 @@ class Cron:
     days: frozenset[int] | None
     months: frozenset[int]
     weekdays: frozenset[int] | None
-    # (weekday, n): the nth such weekday of the month, `5#2`; n = -1 is the last one, `L5`.
+    # (weekday, n): the nth such weekday of the month, `5#2`; n = LAST is the last one, `L5`.
     nth_weekdays: frozenset[tuple[int, int]] = frozenset()
     last_day: bool = False
     # `*` or a step in the hour field: the schedule follows the wall clock as it really passes (23 or 25 hours a day).
     follows_clock: bool = False
+
+    @property
+    def granularity(self) -> Granularity:
+        if len(self.minutes) > 1:
+            return Granularity.MINUTE
+        return Granularity.HOURLY if len(self.hours) > 1 else Granularity.DAILY
+
+
+@dataclass(frozen=True, slots=True)
+class Fire:
+    """One instant at which a schedule is due, the period it is about, and what is odd about it, if anything."""
+
+    at: datetime
+    period: Period
+    note: str | None = None
+
+
+def next_fire(cron: Cron, zone: ZoneInfo, after: datetime) -> datetime | None:
+    """The first fire later than `after`, in UTC; None if there never is one."""
+    fires = chain.from_iterable(_fires_of_day(cron, zone, day) for day in _days_from(after, +1))
+    return next((fire.at for fire in fires if fire.at > after), None)
+
+
+def previous_fire(cron: Cron, zone: ZoneInfo, before: datetime) -> datetime | None:
+    """The last fire earlier than `before`, in UTC; None if there never was one."""
+    fires = chain.from_iterable(reversed(_fires_of_day(cron, zone, day)) for day in _days_from(before, -1))
+    return next((fire.at for fire in fires if fire.at < before), None)
+
+
+def fires_between(cron: Cron, zone: ZoneInfo, start: datetime, end: datetime) -> Iterator[Fire]:
+    """Every fire from `start` on and before `end`, in order; no two are about the same period."""
+    last = min((end - timedelta.resolution).astimezone(UTC).date(), _LAST_DAY)
+    day = max(start.astimezone(UTC).date(), _FIRST_DAY)
+    while day <= last:
+        yield from (fire for fire in _fires_of_day(cron, zone, day) if start <= fire.at < end)
+        day += _DAY
+
+
+def period_of_fire(cron: Cron, zone: ZoneInfo, at: datetime) -> Period:
+    """The period that the fire at this instant is about.
+
+    Daily or rarer: the local date it was due. Hourly: the hour before it; finer: its own minute; both named in UTC, so
+    that no name repeats when local clocks go back.
+    """
+    at = at.astimezone(UTC)
+    due = next((fire.period for fire in _fires_of_day(cron, zone, at.date()) if fire.at == at), None)
+    return due or _period(cron, at, wall_at(at, zone))
+
+
+def _days_from(instant: datetime, step: int) -> Iterator[date]:
+    """UTC days from that of the instant on, in either direction, for as long as a schedule can be silent."""
+    first = instant.astimezone(UTC).date().toordinal()
+    days = range(first, first + step * _SILENCE_MAX_DAYS, step)
+    return (date.fromordinal(day) for day in days if _FIRST_DAY.toordinal() <= day <= _LAST_DAY.toordinal())
+
+
+# --- one day ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """A wall time the expression names, and an instant that is run for it."""
+
+    at: datetime
+    wall: datetime
+    note: str | None = None
+
+
+def _fires_of_day(cron: Cron, zone: ZoneInfo, day: date) -> list[Fire]:
+    """The fires of one UTC day, in order."""
+    # A UTC day touches the local day of its date and, at most, the ones beside it.
+    local_days = [local for local in (day - _DAY, day, day + _DAY) if _is_named(cron, local)]
+    if not local_days:
+        return []
+    start = datetime.combine(day, time(), UTC)
+    walls = [datetime.combine(local, moment) for local in local_days for moment in _times(cron)]
+    due = _resolve(cron, zone, walls, start)
+    # Names of hours and minutes are UTC and those of days are handed out once, so only one UTC day can repeat a name.
+    return _one_per_period([Fire(each.at, _period(cron, each.at, each.wall), each.note) for each in due])
+
+
+def _resolve(cron: Cron, zone: ZoneInfo, walls: list[datetime], start: datetime) -> list[_Due]:
+    end = start + _DAY
+    offset = offset_at(start - _DAY, zone)
+    # No zone changes its clocks twice within three days, so equal ends mean a calm day.
+    if offset == offset_at(end, zone):
+        low, high = (start + offset).replace(tzinfo=None), (end + offset).replace(tzinfo=None)
+        return [_Due((wall - offset).replace(tzinfo=UTC), wall) for wall in walls if low <= wall < high]
+    odd = _follow(zone, walls) if cron.follows_clock else [_run_once(zone, wall) for wall in walls]
+    by_instant: dict[datetime, _Due] = {}
+    # Skipped times end in one instant; if the clock shows a time there that is named itself, that one stands for all.
+    for due in sorted(odd, key=lambda due: (due.at, wall_at(due.at, zone) != due.wall)):
+        by_instant.setdefault(due.at, due)
+    return [due for at, due in by_instant.items() if start <= at < end]
+
+
+def _run_once(zone: ZoneInfo, wall: datetime) -> _Due:
+    first, *again = instants_of(wall, zone) or (gap_end(wall, zone),)
+    shown = wall_at(first, zone)
+    if shown != wall:
+        then = f"{shown:%H:%M}" if shown.date() == wall.date() else f"{shown:%H:%M} on {shown.date()}"
+        return _Due(first, wall, f"{wall:%H:%M} does not exist on {wall.date()} in {zone.key}; runs at {then}")
+    twice = f"{wall:%H:%M} comes twice on {wall.date()} in {zone.key}; runs the first time"
+    return _Due(first, wall, twice if again else None)
+
+
+def _follow(zone: ZoneInfo, walls: Iterable[datetime]) -> Iterator[_Due]:
+    skipped: list[datetime] = []
+    for wall in walls:
+        instants = instants_of(wall, zone)
+        if not instants:
+            skipped.append(wall)
+        for nth, at in enumerate(instants):
+            second = f"{wall:%H:%M} comes twice on {wall.date()} in {zone.key}; this is the second" if nth else None
+            yield _Due(at, wall, _describe_skipped(skipped, zone) or second)
+            skipped.clear()
+
+
+def _describe_skipped(walls: list[datetime], zone: ZoneInfo) -> str | None:
+    """What the fire after a gap tells about the times before it that the clock never showed."""
+    if not walls:
+        return None
+    first, last = walls[0], walls[-1]
+    times = f"{first:%H:%M} does" if first == last else f"{first:%H:%M} to {last:%H:%M} do"
+    return f"{times} not exist on {first.date()} in {zone.key}; skipped"
+
+
+def _one_per_period(fires: list[Fire]) -> list[Fire]:
+    """Keep the first fire for each period.
+
+    Several skipped times end in one instant, which may be a regular fire as well. And where clocks shift, two fires can
+    fall into one UTC hour; there is one hour of data, so one run.
+    """
+    kept: list[Fire] = []
+    for _, same in groupby(fires, key=lambda fire: fire.period):
+        first, *others = same
+        later = [fire.at for fire in others if fire.at != first.at]
+        if later:
+            extra = f"stands for {later[-1]:%H:%M} UTC as well, which is about the same hour"
+            first = replace(first, note=f"{first.note}; {extra}" if first.note else extra)
+        kept.append(first)
+    return kept
+
+
+def _period(cron: Cron, at: datetime, wall: datetime) -> Period:
+    match cron.granularity:
+        case Granularity.DAILY:
+            return Period(wall.date())
+        case Granularity.HOURLY:
+            return Period.hour_of(at - _HOUR)
+        case Granularity.MINUTE:
+            return Period.minute_of(at)
+
+
+# --- which days and times the fields name -----------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def _times(cron: Cron) -> tuple[time, ...]:
+    return tuple(time(hour, minute) for hour in cron.hours for minute in cron.minutes)
+
+
+def _is_named(cron: Cron, day: date) -> bool:
+    if day.month not in cron.months:
+        return False
+    if cron.days is None and cron.weekdays is None:
+        return True
+    by_day = cron.days is not None and (day.day in cron.days or (cron.last_day and _is_last(day)))
+    by_weekday = cron.weekdays is not None and (_weekday(day) in cron.weekdays or _is_nth_weekday(cron, day))
+    return by_day or by_weekday
+
+
+def _is_nth_weekday(cron: Cron, day: date) -> bool:
+    nth = (day.day - 1) // 7 + 1
+    weekday = _weekday(day)
+    if (weekday, nth) in cron.nth_weekdays:
+        return True
+    return (weekday, LAST) in cron.nth_weekdays and day.day + 7 > _length(day)
+
+
+def _is_last(day: date) -> bool:
+    return day.day == _length(day)
+
+
+def _length(day: date) -> int:
+    return monthrange(day.year, day.month)[1]
+
+
+def _weekday(day: date) -> int:
+    """Cron counts from Sunday."""
+    return day.isoweekday() % 7
