@@ -1,29 +1,21 @@
 """Rules: what must be true of the sensors, and a sentence for each that says why it is or is not."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
-from decimal import Decimal
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TypeAlias
 
-Json: TypeAlias = "bool | int | float | Decimal | str | Sequence[Json] | Mapping[str, Json] | None"
+from worker.core.checks import COMPARISONS, Check, describe_wanted, judge_age
+from worker.core.durations import format_duration
+from worker.core.instants import parse_rfc3339
+from worker.core.values import Json, show
 
+# What is known of the sensors, by key. None: the sensor's row is there, but carries no data.
+Sensors: TypeAlias = Mapping[str, Mapping[str, Json] | None]
 
-class Check(StrEnum):
-    EXISTS = "exists"
-    MISSING = "missing"
-    EQUALS = "equals"
-    NOT_EQUALS = "not_equals"
-    GT = "gt"
-    GTE = "gte"
-    LT = "lt"
-    LTE = "lte"
-    IN = "in"
-    BETWEEN = "between"
-    MATCHES = "matches"
-    AGE_LT = "age_lt"
-    AGE_GT = "age_gt"
+_INDEX_DIGITS_MAX = 9
+_REASONS_SHOWN_MAX = 3
 
 
 class Mode(StrEnum):
@@ -50,3 +42,172 @@ class Group:
     mode: Mode = Mode.ALL
     members: "tuple[Rule | Group, ...]" = ()
     count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RuleResult:
+    """What became of one rule. The sentences are made when somebody reads them: most results only count."""
+
+    rule: Rule
+    passed: bool
+    seen: Json  # the value looked at; None also when there was none
+    at: datetime
+    problem: str = ""  # the whole reason, where there was nothing to compare
+
+    @property
+    def wanted(self) -> str:
+        return describe_wanted(self.rule.check, self.rule.value)
+
+    @property
+    def reason(self) -> str:
+        """One sentence for an operator: "orders.count is 950, which is not at least 1000"."""
+        if self.problem:
+            return self.problem
+        if self.rule.check is Check.EXISTS or (self.rule.check is Check.MISSING and self.passed):
+            return f"{_subject(self.rule)} is {self.wanted}"
+        return f"{_subject(self.rule)} is {self._shown()}, which is {'' if self.passed else 'not '}{self.wanted}"
+
+    def _shown(self) -> str:
+        instant = parse_rfc3339(self.seen) if isinstance(self.seen, str) else None
+        if instant is None or self.rule.check not in (Check.AGE_LT, Check.AGE_GT):
+            return show(self.seen)
+        age = self.at - instant
+        return f"{show(self.seen)} ({format_duration(abs(age))} {'ago' if age >= timedelta(0) else 'ahead'})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupResult:
+    """What became of a group, with every member's own result, in the group's order."""
+
+    mode: Mode
+    count: int
+    passed: bool
+    members: "tuple[RuleResult | GroupResult, ...]"
+
+    @property
+    def reason(self) -> str:
+        """One sentence for an operator; a group that fails names the first conditions that do not hold."""
+        if not self.members:
+            return f"there is no condition{'' if self.passed else ', so none can hold'}"
+        failed = [member for member in self.members if not member.passed]
+        held = f"{len(self.members) - len(failed)} of {len(self.members)} conditions hold, {self._needed()}"
+        if self.passed:
+            return held
+        more = len(failed) - _REASONS_SHOWN_MAX
+        reasons = [member.reason for member in failed[:_REASONS_SHOWN_MAX]] + ([f"and {more} more"] if more > 0 else [])
+        return f"{held}: {'; '.join(reasons)}"
+
+    def _needed(self) -> str:
+        match self.mode:
+            case Mode.ALL:
+                return "all are needed"
+            case Mode.ANY:
+                return "one is needed"
+            case Mode.AT_LEAST:
+                return f"at least {self.count} are needed"
+
+
+def keys(group: Group) -> Iterator[str]:
+    """The key of every sensor the group names, each once, in the order they are first named."""
+    return iter(dict.fromkeys(rule.key for rule in leaves(group)))
+
+
+def leaves(group: Group) -> Iterator[Rule]:
+    """Every rule of a group and of the groups inside it, in the order they are written."""
+    for member in group.members:
+        if isinstance(member, Rule):
+            yield member
+        else:
+            yield from leaves(member)
+
+
+def evaluate(group: Group, sensors: Sensors, now: datetime) -> GroupResult:
+    """Judge a group on what the sensors say, all of it at the one instant `now`.
+
+    Every member is judged, also when the verdict is already certain: people want to see all that is still missing.
+    """
+    members = tuple(
+        [
+            evaluate_rule(member, sensors.get(member.key), now)
+            if isinstance(member, Rule)
+            else evaluate(member, sensors, now)
+            for member in group.members
+        ]
+    )
+    held = sum([member.passed for member in members])
+    match group.mode:
+        case Mode.ALL:
+            passed = held == len(members)
+        case Mode.ANY:
+            passed = held > 0
+        case Mode.AT_LEAST:
+            passed = held >= group.count
+    return GroupResult(mode=group.mode, count=group.count, passed=passed, members=members)
+
+
+def evaluate_rule(rule: Rule, data: Mapping[str, Json] | None, now: datetime) -> RuleResult:
+    """Judge one rule on its sensor's data; None means there is no such sensor, or none with data.
+
+    No data makes this raise: what a check cannot read fails the rule, with that reason.
+    """
+    check = rule.check
+    if check is Check.EXISTS or check is Check.MISSING:
+        return _evaluate_presence(rule, data, now)
+    if not isinstance(data, Mapping):
+        return RuleResult(rule, False, None, now, f"sensor {rule.key} is missing or has no data")
+    found, seen = look_up(data, rule.field)
+    if not found:
+        return RuleResult(rule, False, None, now, _no_field(rule))
+    judge = COMPARISONS.get(check)
+    if judge is not None:
+        verdict = judge(seen, rule.value)
+    else:
+        verdict = judge_age(check, seen, rule.value, now=now, max_future=rule.max_future)
+    problem = verdict.problem and f"{_subject(rule)} is {show(seen)}, {verdict.problem}"
+    return RuleResult(rule, verdict.passed, seen, now, problem)
+
+
+def _evaluate_presence(rule: Rule, data: Mapping[str, Json] | None, now: datetime) -> RuleResult:
+    is_there = isinstance(data, Mapping)
+    if rule.check is Check.EXISTS:  # of the sensor, whatever field is named: files have always meant it so
+        problem = "" if is_there else f"sensor {rule.key} is missing or has no data"
+        return RuleResult(rule, is_there, None, now, problem)
+    if rule.field is None:
+        return RuleResult(rule, not is_there, None, now, f"sensor {rule.key} is present" if is_there else "")
+    seen = look_up(data, rule.field)[1] if is_there else None
+    return RuleResult(rule, seen is None, seen, now)
+
+
+def look_up(data: Mapping[str, Json], field: str | None) -> tuple[bool, Json]:
+    """Find a field: whether it is there, and its value, which may be null.
+
+    A field of exactly that name comes first, because names may contain dots; then the name is a path through maps and,
+    by position, through lists.
+    """
+    if field is None:
+        return False, None
+    if field in data:
+        return True, data[field]
+    value: Json = data
+    for part in field.split("."):
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(value, list | tuple) and _is_index(part) and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            return False, None
+    return True, value
+
+
+def _is_index(part: str) -> bool:
+    return len(part) <= _INDEX_DIGITS_MAX and part.isascii() and part.isdigit()
+
+
+def _no_field(rule: Rule) -> str:
+    if not rule.field:
+        return f"the rule on sensor {rule.key} names no field, but {rule.check} looks at one: correct the rule"
+    return f"{_subject(rule)} is missing: the sensor has no such field"
+
+
+def _subject(rule: Rule) -> str:
+    return f"{rule.key}.{rule.field}" if rule.field and rule.check is not Check.EXISTS else f"sensor {rule.key}"
