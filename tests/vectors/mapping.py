@@ -7,7 +7,10 @@ longer deviates.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TypeAlias
+
+from worker.core.rules import Check, Group, Mode, Rule, evaluate
 
 Case: TypeAlias = Mapping[str, Any]
 
@@ -31,6 +34,29 @@ def expected(case: Case) -> tuple[object, ...]:
 # --- rules.json -------------------------------------------------------------------------------------------------------
 
 
+def judge_rules(case: Case) -> Outcome:
+    now = datetime.fromisoformat(case["now"])
+    if "rule" in case:
+        return Outcome({"pass": _is_rule_met(case["rule"], case["sensors"], now)}, expected(case))
+    group = Group(mode=_mode(case["mode"]), members=tuple(_rule(raw) for raw in case["rules"]))
+    result = evaluate(group, case["sensors"], now)
+    return Outcome({"pass": result.passed, "results": [member.passed for member in result.members]}, expected(case))
+
+
+def _is_rule_met(raw: Case, sensors: Case, now: datetime) -> bool:
+    """A rule with an operator that does not exist is refused when it is loaded, and so never passes."""
+    return raw["check"] in set(Check) and evaluate(Group(members=(_rule(raw),)), sensors, now).passed
+
+
+def _rule(raw: Case) -> Rule:
+    return Rule(key=raw["key"], check=Check(raw["check"]), field=raw.get("field"), value=raw.get("value"))
+
+
+def _mode(text: str) -> Mode:
+    """Old files are loaded leniently: what is not `any`, in whatever case, means all."""
+    return Mode.ANY if text.upper() == "ANY" else Mode.ALL
+
+
 # --- sla.json ---------------------------------------------------------------------------------------------------------
 
 
@@ -43,4 +69,6 @@ def expected(case: Case) -> tuple[object, ...]:
 # --- schedule.json ----------------------------------------------------------------------------------------------------
 
 
-TRANSLATORS: Mapping[str, Callable[[Case], Outcome]] = {}
+TRANSLATORS: Mapping[str, Callable[[Case], Outcome]] = {
+    "rules": judge_rules,
+}
