@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import chain, groupby
 from zoneinfo import ZoneInfo
 
-from worker.core.periods import Granularity, Period
+from worker.core.periods import FIRST_DATE, LAST_DATE, Granularity, Period
 from worker.core.wallclock import gap_end, instants_of, offset_at, wall_at
 
 LAST = -1
@@ -23,8 +23,6 @@ _HOUR = timedelta(hours=1)
 # The longest wait of any expression that fires at all is forty years: a fifth Friday in February, when a leap year
 # falls out in between (2100). So one that is silent this long never fires, and the walk may end.
 _SILENCE_MAX_DAYS = 41 * 366
-# Local time must stay inside the years that `datetime` knows.
-_FIRST_DAY, _LAST_DAY = date.min + 3 * _DAY, date.max - 3 * _DAY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +75,8 @@ def previous_fire(cron: Cron, zone: ZoneInfo, before: datetime) -> datetime | No
 
 def fires_between(cron: Cron, zone: ZoneInfo, start: datetime, end: datetime) -> Iterator[Fire]:
     """Every fire from `start` on and before `end`, in order; no two are about the same period."""
-    last = min((end - timedelta.resolution).astimezone(UTC).date(), _LAST_DAY)
-    day = max(start.astimezone(UTC).date(), _FIRST_DAY)
+    last = min((end - timedelta.resolution).astimezone(UTC).date(), LAST_DATE)
+    day = max(start.astimezone(UTC).date(), FIRST_DATE)
     while day <= last:
         yield from (fire for fire in _fires_of_day(cron, zone, day) if start <= fire.at < end)
         day += _DAY
@@ -99,7 +97,7 @@ def _days_from(instant: datetime, step: int) -> Iterator[date]:
     """UTC days from that of the instant on, in either direction, for as long as a schedule can be silent."""
     first = instant.astimezone(UTC).date().toordinal()
     days = range(first, first + step * _SILENCE_MAX_DAYS, step)
-    return (date.fromordinal(day) for day in days if _FIRST_DAY.toordinal() <= day <= _LAST_DAY.toordinal())
+    return (date.fromordinal(day) for day in days if FIRST_DATE.toordinal() <= day <= LAST_DATE.toordinal())
 
 
 # --- one day ----------------------------------------------------------------------------------------------------------

@@ -13,6 +13,10 @@ from worker.core.wallclock import reached_at, wall_at
 
 T = TypeVar("T")
 
+# The dates that runs can be about. Producers write 9999-12-31 for "never", and a deadline past the end of the calendar
+# cannot be computed; nothing outside these years is a period.
+FIRST_DATE, LAST_DATE = date(1970, 1, 1), date(9998, 12, 31)
+
 _SUFFIX = r"(?:T(?P<hour>[01]\d|2[0-3])(?P<minute>[0-5]\d)?)?"
 _DASHED = re.compile(rf"(?P<year>\d{{4}})-(?P<month>\d\d)-(?P<day>\d\d){_SUFFIX}", re.ASCII)
 _COMPACT = re.compile(rf"(?P<year>\d{{4}})(?P<month>\d\d)(?P<day>\d\d){_SUFFIX}", re.ASCII)
@@ -50,6 +54,8 @@ class Period:
         try:
             day = date(int(match["year"]), int(match["month"]), int(match["day"]))
         except ValueError:
+            return None
+        if not FIRST_DATE <= day <= LAST_DATE:
             return None
         hour, minute = match["hour"], match["minute"]
         return cls(day, int(hour) if hour else None, int(minute) if minute else None)

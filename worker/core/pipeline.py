@@ -132,6 +132,11 @@ class Schedule:
     sla: Sla | None = None
 
     @property
+    def hour_zone(self) -> ZoneInfo:
+        """Whose clock names its hours and minutes: UTC for cron, where no name repeats; else the producers' own."""
+        return self.zone if self.cron is None else UTC_ZONE
+
+    @property
     def starts_by_cron(self) -> bool:
         return self.cron is not None and self.start is not StartBy.TRIGGER
 
