@@ -116,7 +116,7 @@ def _by_deadline(schedule: Schedule, start: datetime, end: datetime) -> Iterator
     deadline, day_offset = _leading_deadline(schedule)
     if deadline is None:
         return
-    # A little more on either side: the deadline's zone and the schedule's need not agree on the date, nor on the minute.
+    # A little more on either side: the deadline's zone and the schedule's need not agree on date and minute.
     margin = 3 * _HOUR if deadline.hour is None else 2 * _DAY
     first = wall_at(start - margin, schedule.zone) - day_offset * _DAY
     last = wall_at(end + margin, schedule.zone) - day_offset * _DAY
