@@ -4,7 +4,6 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from decimal import Decimal
 from enum import StrEnum
 from functools import lru_cache
 from typing import TypeAlias
@@ -70,7 +69,7 @@ def _differs(seen: Json, wanted: Json) -> Verdict:
 
 
 def _is_one_of(seen: Json, wanted: Json) -> Verdict:
-    if not isinstance(wanted, list | tuple):
+    if not isinstance(wanted, (list, tuple)):
         return _bad_rule(wanted, "a list of accepted values")
     return _verdict(any(is_same(seen, accepted) for accepted in wanted))
 
@@ -86,13 +85,12 @@ def _ordered(holds: Callable[[Number, Number], bool]) -> Judge:
 
 
 def _is_between(seen: Json, wanted: Json) -> Verdict:
-    bounds = [read_number(bound) for bound in wanted] if isinstance(wanted, list | tuple) else []
-    match bounds:
-        case [int() | Decimal() as low, int() | Decimal() as high]:
-            number = read_number(seen)
-            return _NOT_A_NUMBER if number is None else _verdict(low <= number <= high)
-        case _:
-            return _bad_rule(wanted, "two numbers [lowest, highest]")
+    bounds = [read_number(bound) for bound in wanted] if isinstance(wanted, (list, tuple)) else []
+    low, high = bounds if len(bounds) == 2 else (None, None)
+    if low is None or high is None:
+        return _bad_rule(wanted, "two numbers [lowest, highest]")
+    number = read_number(seen)
+    return _NOT_A_NUMBER if number is None else _verdict(low <= number <= high)
 
 
 def _matches(seen: Json, wanted: Json) -> Verdict:

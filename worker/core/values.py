@@ -4,9 +4,11 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from itertools import islice
 from math import isfinite
 from sys import float_info
+from types import NoneType
 from typing import TypeAlias
 
 Json: TypeAlias = "bool | int | float | Decimal | str | Sequence[Json] | Mapping[str, Json] | None"
@@ -19,6 +21,7 @@ _NUMERIC_TEXT_MAX = 512  # the largest double, written out, has 309 digits
 _DOUBLE_MAX = Decimal(float_info.max)
 _DOUBLE_BITS_MAX = 1024
 
+_SCALARS = (str, int, float, Decimal, NoneType)
 _FLAGS = {"true": True, "false": False}
 
 _SHOWN_CHARS_MAX = 80
@@ -38,10 +41,15 @@ def read_number(value: Json) -> Number | None:
     if isinstance(value, int):
         return value if value.bit_length() <= _DOUBLE_BITS_MAX else None
     if isinstance(value, float):
-        return Decimal(float.__repr__(value)) if isfinite(value) else None
+        return _read_float(value) if isfinite(value) else None
     if isinstance(value, str):
         return _read_numeric_text(value)
     return _within_double_range(value) if isinstance(value, Decimal) else None
+
+
+@lru_cache(maxsize=4096)  # a rule's bounds come by on every pass
+def _read_float(value: float) -> Decimal:
+    return Decimal(float.__repr__(value))
 
 
 def _read_numeric_text(text: str) -> Decimal | None:
@@ -59,6 +67,10 @@ def is_same(left: Json, right: Json) -> bool:
 
     Lists and maps compare member by member, by the same rules, however deep they are.
     """
+    return _is_same_scalar(left, right) if isinstance(left, _SCALARS) else _is_same_tree(left, right)
+
+
+def _is_same_tree(left: Json, right: Json) -> bool:
     pairs = [(left, right)]  # a stack of our own: hostile nesting must not exhaust the interpreter's
     while pairs:
         left, right = pairs.pop()
@@ -66,7 +78,7 @@ def is_same(left: Json, right: Json) -> bool:
             if left.keys() != right.keys():
                 return False
             pairs.extend((member, right[name]) for name, member in left.items())
-        elif isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        elif isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
             if len(left) != len(right):
                 return False
             pairs.extend(zip(left, right, strict=True))
