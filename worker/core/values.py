@@ -7,7 +7,6 @@ from decimal import Decimal
 from functools import lru_cache
 from itertools import islice
 from math import isfinite
-from sys import float_info
 from types import NoneType
 from typing import TypeAlias
 
@@ -18,7 +17,7 @@ Number: TypeAlias = int | Decimal
 
 _NUMERIC_TEXT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?0*\d{1,4})?", re.ASCII)
 _NUMERIC_TEXT_MAX = 512  # the largest double, written out, has 309 digits
-_DOUBLE_MAX = Decimal(float_info.max)
+_DOUBLE_MAX = Decimal((2**53 - 1) * 2**971)  # exactly: 53 bits of precision, the largest exponent
 _DOUBLE_BITS_MAX = 1024
 
 _SCALARS = (str, int, float, Decimal, NoneType)
