@@ -127,5 +127,6 @@ def _expand(field: _Field, part: str) -> _Expanded:
 
 def _refusal(field: _Field, part: str) -> BadCron:
     return BadCron(
-        f"{part!r} is not a {field.name}; accepted are {field.accepts}, lists (1,2), ranges (1-5), steps (*/2) and *"
+        f"{field.name} {part!r} is not understood; "
+        f"accepted are {field.accepts}, lists (1,2), ranges (1-5), steps (*/2) and *"
     )

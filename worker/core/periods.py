@@ -151,9 +151,13 @@ def _number(value: object, pattern: str, *, below: int) -> int | None:
 
 def _whole(value: object) -> int | None:
     """Producers write 20260303 as a number too; stores give such a number back as an integer, decimal or double."""
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        return None
-    # Not finite, or too large to be either a date or an hour: converting it could be refused or costly.
-    if not abs(value) < 10**8:
-        return None
-    return int(value) if value == int(value) else None
+    match value:
+        case bool():
+            return None
+        case Decimal() if not value.is_finite():
+            return None
+        # Larger numbers are neither dates nor hours, and converting them could be refused or costly.
+        case int() | float() | Decimal() if abs(value) < 10**8 and value == int(value):
+            return int(value)
+        case _:
+            return None

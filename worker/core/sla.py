@@ -45,6 +45,13 @@ class Times:
     warning_at: datetime | None
     breach_at: datetime
 
+    def is_breached(self, now: datetime) -> bool:
+        return now >= self.breach_at
+
+    def is_warning_due(self, now: datetime) -> bool:
+        """A warning is of use only while the breach can still be averted."""
+        return self.warning_at is not None and self.warning_at <= now < self.breach_at
+
 
 def deadline_at(
     deadline: Deadline, period: Period, *, zone: ZoneInfo, hour_zone: ZoneInfo, day_offset: int
