@@ -20,7 +20,7 @@ from worker.core.wallclock import gap_end, instants_of, offset_at, wall_at
 LAST = -1
 _DAY = timedelta(days=1)
 _HOUR = timedelta(hours=1)
-# The longest wait of any expression that fires at all is forty years: a fifth Friday in February, when a leap year
+# The longest wait of any expression that fires at all is forty years: a fifth Monday in February, when a leap year
 # falls out in between (2100). So one that is silent this long never fires, and the walk may end.
 _SILENCE_MAX_DAYS = 41 * 366
 
