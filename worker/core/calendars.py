@@ -89,9 +89,10 @@ def _reason_of_business_days(exclusion: Exclusion, day: date) -> str | None:
         return None
     month = f"{month_name[day.month]} {day.year}"
     names = " or ".join(_name(n) for n in wanted)
-    days = ", ".join(str(each) for each in sorted({each for each in found.values() if each}))
-    that = f"that is {days}" if days else f"the month has {len(in_month)} business days"
-    return f"not the {names} business day of {month} ({that})"
+    days = [str(each) for each in sorted({each for each in found.values() if each})]
+    if not days:
+        return f"not the {names} business day of {month} (the month has {len(in_month)} business days)"
+    return f"not the {names} business day of {month} ({'those are' if len(days) > 1 else 'that is'} {', '.join(days)})"
 
 
 def _pick(days: tuple[date, ...], n: int) -> date | None:
