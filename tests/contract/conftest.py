@@ -1,0 +1,71 @@
+"""The backends that must all keep the contract of `worker.store.table`."""
+
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeAlias
+
+import pytest
+
+from tests.manualclock import ManualClock
+from worker.clock import Clock
+from worker.store.sqlite import SqliteTables
+from worker.store.table import Tables
+
+Backend: TypeAlias = Callable[[Clock], AbstractAsyncContextManager[Tables]]
+
+
+@asynccontextmanager
+async def sqlite_file(clock: Clock) -> AsyncGenerator[SqliteTables]:
+    with TemporaryDirectory() as folder:
+        tables = SqliteTables(Path(folder) / "store.db", clock)
+        await tables.start()
+        yield tables
+        await tables.stop()
+
+
+@asynccontextmanager
+async def sqlite_memory(clock: Clock) -> AsyncGenerator[SqliteTables]:
+    tables = SqliteTables.in_memory(clock)
+    await tables.start()
+    yield tables
+    await tables.stop()
+
+
+BACKENDS: dict[str, Backend] = {
+    "sqlite-file": sqlite_file,
+    "sqlite-memory": sqlite_memory,
+}
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+# One group each: an emulator is started by one test process only.
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in BACKENDS])
+def backend(request: pytest.FixtureRequest) -> str:
+    """The name of the backend under test, for the rare test that must know how much it can bear."""
+    return str(request.param)
+
+
+@pytest.fixture
+async def tables(backend: str, clock: ManualClock) -> AsyncIterator[Tables]:
+    async with BACKENDS[backend](clock) as tables:
+        yield tables
+
+
+@pytest.fixture
+def pk() -> str:
+    """A partition of the test's own: backends may keep their tables from one test to the next."""
+    return f"PIPELINE#{uuid.uuid4().hex}"
+
+
+@pytest.fixture(params=["sqlite-file", "sqlite-memory"])
+async def sqlite(request: pytest.FixtureRequest, clock: ManualClock) -> AsyncIterator[SqliteTables]:
+    """Both forms of the backend that keeps a change feed of its own."""
+    async with {"sqlite-file": sqlite_file, "sqlite-memory": sqlite_memory}[str(request.param)](clock) as tables:
+        yield tables

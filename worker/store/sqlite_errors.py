@@ -1,0 +1,47 @@
+"""SQLite's errors as ours: what the caller should do."""
+
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from worker.core.errors import ConfigError, RetryLater
+
+LOCKED: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
+PASSING: Final = LOCKED | {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT}
+
+# What a person can do about a file that will not get better by itself.
+REMEDIES: Final = {
+    sqlite3.SQLITE_CORRUPT: "the file is damaged: restore a backup, or move it away to begin with an empty store",
+    sqlite3.SQLITE_NOTADB: "the file is not a SQLite database: name another path in INTERLOCK_STORE",
+    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened or made: check that you may write in its folder",
+    sqlite3.SQLITE_READONLY: "the file or its folder is read-only: make both writable, or name another path",
+    sqlite3.SQLITE_PERM: "access is denied: make the file and its folder writable",
+    sqlite3.SQLITE_AUTH: "access is denied: make the file and its folder writable",
+}
+
+
+def translated(error: sqlite3.Error, path: Path | str) -> Exception:
+    """What the caller of a running store should see; an error that can only be our bug stays what it is."""
+    code = primary_code(error)
+    if code in PASSING:
+        return RetryLater(
+            f"the store {path} does not answer now ({error}); nothing of this batch is known to be applied"
+        )
+    if code in REMEDIES:
+        return ConfigError(f"the store {path} cannot be used ({error}); {REMEDIES[code]}")
+    return error
+
+
+def unusable(error: sqlite3.Error, path: Path | str) -> Exception:
+    """The same for a store that is being opened: there, a lock that stays is something a person must see."""
+    if primary_code(error) in LOCKED:
+        return ConfigError(
+            f"the store {path} is locked by another process ({error}); find it with `fuser {path}` and end it, "
+            "or name another path in INTERLOCK_STORE"
+        )
+    return translated(error, path)
+
+
+def primary_code(error: sqlite3.Error) -> int:
+    """SQLite's code without its detail of which call failed; 0 for errors of the Python module itself."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -1,0 +1,87 @@
+"""What SQLite must be able to search a row by, besides its key: the entries of the sparse indexes, and its expiry."""
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+
+from worker.core.errors import Rejected
+from worker.store.numbers import number_to_text
+from worker.store.table import INDEXES, KEY_BYTES_MAX, TTL, Index, Row, TableName, TooLarge, Value
+
+Sort = str | bytes
+
+NEGATIVE, ZERO, POSITIVE = b"\x40", b"\x80", b"\xc0"
+AFTER_EVERY_NUMBER: Final = b"\xff"
+EXPONENT_ZERO: Final = 0x8000
+SQLITE_INT_MAX: Final = 2**63 - 1
+
+_INDEXES_OF: Final = {table: tuple(index for index in INDEXES if index.table is table) for table in TableName}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    index: str
+    part: str
+    sort: Sort
+
+
+def entries(table: TableName, row: Row) -> frozenset[Entry]:
+    """The index entries a row must have. Raises `Rejected` if an attribute that an index sorts by has another kind."""
+    found = (_entry(index, row) for index in _INDEXES_OF[table])
+    return frozenset(entry for entry in found if entry is not None)
+
+
+def project(index: Index, row: Row) -> Row:
+    """What an index gives of a row."""
+    if index.projected is None:
+        return row
+    kept = index.projected | {"PK", "SK", index.partition, index.sort}
+    return {name: value for name, value in row.items() if name in kept}
+
+
+def number_sort(number: int | Decimal) -> bytes:
+    """Write a number as bytes that sort as numbers do, exactly, where a binary fraction would merge neighbours."""
+    value = Decimal(number_to_text(number))
+    if not value:
+        return ZERO
+    digits = "".join(map(str, value.as_tuple().digits)).rstrip("0")
+    size = (value.adjusted() + EXPONENT_ZERO).to_bytes(2, "big") + digits.encode()
+    if value > 0:
+        return POSITIVE + size
+    # Upside down; the end mark makes -1 greater than -1.5, of which it is the beginning.
+    return NEGATIVE + bytes(255 - byte for byte in size) + b"\xff"
+
+
+def ttl_column(row: Row) -> int | None:
+    """When the row expires, as a whole second that SQLite can hold; rounded up, because none may go too early."""
+    ttl = row.get(TTL)
+    if isinstance(ttl, bool) or not isinstance(ttl, int | float | Decimal):
+        return None
+    return max(-SQLITE_INT_MAX, min(SQLITE_INT_MAX, math.ceil(ttl)))
+
+
+def _entry(index: Index, row: Row) -> Entry | None:
+    if index.partition in row:
+        part = _index_text(index, index.partition, row[index.partition])
+        if index.sort in row:
+            return Entry(index.name, part, _sort(index, row[index.sort]))
+    elif index.sort in row:
+        _sort(index, row[index.sort])  # DynamoDB refuses the wrong kind even on a row that stays out of the index
+    return None
+
+
+def _sort(index: Index, value: Value) -> Sort:
+    if not index.sort_is_number:
+        return _index_text(index, index.sort, value)
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise Rejected(f"attribute {index.sort!r} sorts the index {index.name}: it must be a number, not {value!r}")
+    return number_sort(Decimal(repr(value)) if isinstance(value, float) else value)
+
+
+def _index_text(index: Index, attribute: str, value: Value) -> str:
+    if not isinstance(value, str) or not value:
+        raise Rejected(f"attribute {attribute!r} is a key of the index {index.name}: it must be text, not {value!r}")
+    if len(value.encode()) > KEY_BYTES_MAX:
+        raise TooLarge(f"attribute {attribute!r} is a key of the index {index.name}: at most {KEY_BYTES_MAX} bytes fit")
+    return value

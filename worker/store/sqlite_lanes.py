@@ -1,0 +1,163 @@
+"""Running work on a connection: on a thread of its own that takes all that waits at once, or inline for simulation.
+
+Handing work to a thread costs far more than a statement does, so the hand-over is shared: whatever waits goes in one
+batch, and the loop is woken once for all of its results.
+"""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Final, Protocol, TypeAlias, TypeVar, cast
+
+from worker.core.errors import RetryLater
+
+T = TypeVar("T")
+Job: TypeAlias = Callable[[sqlite3.Connection], T]
+
+BATCH_MAX: Final = 256
+WAITING_MAX: Final = 2_048  # more callers than this wait their turn before they may queue
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    error: Exception
+
+
+# Runs jobs in order and answers each with its result or `Failed`. It must not raise.
+RunBatch: TypeAlias = Callable[[sqlite3.Connection, Sequence[Job[object]]], Sequence[object]]
+
+
+class Lane(Protocol):
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def run(self, job: Job[T]) -> T:
+        """Run the job and give its result. A caller that is cancelled meanwhile does not stop the job."""
+        ...
+
+
+class InlineLane:
+    """Runs each job at once, in the caller's thread, without ever yielding to the loop."""
+
+    def __init__(self, connection: sqlite3.Connection, run_batch: RunBatch) -> None:
+        self._connection, self._run_batch = connection, run_batch
+
+    async def start(self) -> None:
+        return
+
+    async def stop(self) -> None:
+        return
+
+    async def run(self, job: Job[T]) -> T:
+        [outcome] = self._run_batch(self._connection, [job])
+        if isinstance(outcome, Failed):
+            raise outcome.error
+        return cast("T", outcome)
+
+
+class ThreadLane:
+    """One thread, one connection. Used from one event loop."""
+
+    def __init__(self, name: str, connect: Callable[[], sqlite3.Connection], run_batch: RunBatch) -> None:
+        self._name, self._connect, self._run_batch = name, connect, run_batch
+        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
+        self._room = asyncio.Semaphore(WAITING_MAX)
+        self._is_open = False
+
+    async def start(self) -> None:
+        """Start the thread and open its connection; what `connect` raises is raised here."""
+        self._loop = asyncio.get_running_loop()
+        opened, self._ended = self._loop.create_future(), self._loop.create_future()
+        # A daemon: a process that ends without `stop` must end. What was acknowledged is on disk by then.
+        threading.Thread(target=self._serve, args=(opened,), name=self._name, daemon=True).start()
+        await opened
+        self._is_open = True
+
+    async def stop(self) -> None:
+        """Finish what waits, close the connection and end the thread."""
+        if self._is_open:
+            self._is_open = False
+            self._queue.put(None)
+            await self._ended
+
+    async def run(self, job: Job[T]) -> T:
+        await self._room.acquire()
+        if not self._is_open:
+            self._room.release()
+            raise RetryLater(f"the store's {self._name} is not running; start the store, or this process is ending")
+        waiting = _Waiting(job, self._loop.create_future())
+        self._queue.put(waiting)
+        return cast("T", await waiting.future)
+
+    # --- in the thread ------------------------------------------------------------------------------------------------
+
+    def _serve(self, opened: "asyncio.Future[None]") -> None:
+        try:
+            connection = self._connect()
+        except Exception as error:  # noqa: BLE001  whatever it is belongs to the caller of start(), in another thread
+            self._tell(_settle, opened, Failed(error))
+            return
+        self._tell(_settle, opened, None)
+        while batch := self._next_batch():
+            outcomes = self._run_batch(connection, [waiting.job for waiting in batch])
+            self._tell(self._deliver, batch, outcomes)
+        connection.close()
+        self._tell(_settle, self._ended, None)
+
+    def _next_batch(self) -> list["_Waiting"]:
+        """Wait for work, then take all there is. Empty when the lane is to end."""
+        batch: list[_Waiting] = []
+        waiting = self._queue.get()
+        while waiting is not None:
+            batch.append(waiting)
+            if len(batch) == BATCH_MAX:
+                return batch
+            try:
+                waiting = self._queue.get_nowait()
+            except Empty:
+                return batch
+        if batch:
+            self._queue.put(None)  # the end comes next, after these
+        return batch
+
+    def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:
+            return  # the loop is closed: nobody is left to be told
+
+    # --- in the loop --------------------------------------------------------------------------------------------------
+
+    def _deliver(self, batch: list["_Waiting"], outcomes: Sequence[object]) -> None:
+        for waiting, outcome in zip(batch, outcomes, strict=True):
+            self._room.release()
+            _settle(waiting.future, outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    job: Job[object]
+    future: "asyncio.Future[object]"
+
+
+def _settle(future: "asyncio.Future[object]", outcome: object) -> None:
+    if future.done():
+        return  # its caller was cancelled
+    if isinstance(outcome, Failed):
+        future.set_exception(outcome.error)
+    else:
+        future.set_result(outcome)
+
+
+def attempt(connection: sqlite3.Connection, job: Job[object]) -> object:
+    """Run a job; what it raises is its caller's, except SQLite's own errors, which concern the whole transaction."""
+    try:
+        return job(connection)
+    except sqlite3.Error:
+        raise
+    except Exception as error:  # noqa: BLE001  the caller is in another thread: it must be told, whatever it is
+        return Failed(error)

@@ -1,0 +1,56 @@
+"""Every statement the SQLite backend runs on rows, in one place: a test asks SQLite for the plan of each.
+
+Bounds are half open: `low` is included, `high` is not. A bound after text T is `T + "\\0"`, because nothing sorts
+between the two; "no upper bound" is an empty blob, because SQLite sorts every blob after every text.
+"""
+
+from typing import Final, NewType
+
+Statement = NewType("Statement", str)
+
+STATEMENTS: Final[list[Statement]] = []
+
+
+def _statement(sql: str) -> Statement:
+    STATEMENTS.append(Statement(sql))
+    return STATEMENTS[-1]
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+ROW_GET = _statement("SELECT body FROM row WHERE tbl = ? AND pk = ? AND sk = ?")
+ROW_FIND = _statement("SELECT id, body FROM row WHERE tbl = ? AND pk = ? AND sk = ?")
+ROW_INSERT = _statement("INSERT INTO row (tbl, pk, sk, body, ttl) VALUES (?, ?, ?, ?, ?)")
+ROW_REPLACE = _statement("UPDATE row SET body = ?, ttl = ? WHERE id = ?")
+ROW_DELETE = _statement("DELETE FROM row WHERE id = ?")
+ROWS_FORWARD = _statement(
+    "SELECT sk, body FROM row WHERE tbl = ? AND pk = ? AND sk >= ? AND sk < ? ORDER BY sk LIMIT ?"
+)
+ROWS_BACKWARD = _statement(
+    "SELECT sk, body FROM row WHERE tbl = ? AND pk = ? AND sk >= ? AND sk < ? ORDER BY sk DESC LIMIT ?"
+)
+ROWS_EXPIRED = _statement("SELECT id, tbl, pk, sk, body FROM row WHERE ttl <= ? ORDER BY ttl LIMIT ?")
+
+# --- index entries ----------------------------------------------------------------------------------------------------
+
+ENTRY_INSERT = _statement("INSERT INTO index_entry (name, part, sort, pk, sk, row) VALUES (?, ?, ?, ?, ?, ?)")
+ENTRY_DELETE = _statement("DELETE FROM index_entry WHERE name = ? AND part = ? AND sort = ? AND pk = ? AND sk = ?")
+_ENTRIES = (
+    "SELECT e.sort, e.pk, e.sk, r.body FROM index_entry e JOIN row r ON r.id = e.row "
+    "WHERE e.name = ? AND e.part = ? AND (e.sort, e.pk, e.sk) >= (?, ?, ?) AND (e.sort, e.pk, e.sk) < (?, ?, ?) "
+)
+ENTRIES_FORWARD = _statement(_ENTRIES + "ORDER BY e.sort, e.pk, e.sk LIMIT ?")
+ENTRIES_BACKWARD = _statement(_ENTRIES + "ORDER BY e.sort DESC, e.pk DESC, e.sk DESC LIMIT ?")
+
+# --- the change feed --------------------------------------------------------------------------------------------------
+
+CHANGE_INSERT = _statement("INSERT INTO change (tbl, pk, sk, kind, image, at_us) VALUES (?, ?, ?, ?, ?, ?)")
+CHANGES_AFTER = _statement(
+    "SELECT position, pk, sk, kind, image, at_us FROM change WHERE tbl = ? AND position > ? ORDER BY position LIMIT ?"
+)
+CHANGE_LAST = _statement("SELECT max(position) FROM change")
+# The first change of a stretch that is too young to be forgotten.
+CHANGE_FIRST_YOUNG = _statement("SELECT min(position) FROM change WHERE position > ? AND position <= ? AND at_us > ?")
+CHANGES_TRIM = _statement("DELETE FROM change WHERE position <= ?")
+TRIMMED_GET = _statement("SELECT value FROM meta WHERE name = 'trimmed'")
+TRIMMED_SET = _statement("UPDATE meta SET value = ? WHERE name = 'trimmed'")

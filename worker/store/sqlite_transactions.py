@@ -1,0 +1,61 @@
+"""How a batch of jobs meets the file: writers share one transaction, readers share nothing but the thread."""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from worker.core.errors import ConfigError
+from worker.store.sqlite_errors import translated
+from worker.store.sqlite_file import IN_MEMORY, truncate_wal
+from worker.store.sqlite_lanes import Failed, Job, attempt
+from worker.store.sqlite_schema import check_version
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Runs a batch in one transaction and answers when it is on disk.
+
+    A job that raises one of our errors has written nothing and fails alone. An error of SQLite undoes the whole batch,
+    so nothing is ever half applied.
+    """
+
+    path: Path = IN_MEMORY
+
+    def __call__(self, connection: sqlite3.Connection, jobs: Sequence[Job[object]]) -> Sequence[object]:
+        try:
+            outcomes = self._transact(connection, jobs)
+        except sqlite3.Error as error:
+            return [Failed(translated(error, self.path))] * len(jobs)
+        except ConfigError as error:
+            return [Failed(error)] * len(jobs)
+        truncate_wal(connection, self.path)
+        return outcomes
+
+    def _transact(self, connection: sqlite3.Connection, jobs: Sequence[Job[object]]) -> list[object]:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            check_version(connection, str(self.path))
+            outcomes = [attempt(connection, job) for job in jobs]
+            connection.execute("COMMIT")
+        finally:
+            # Some errors have made SQLite roll back by itself; the others leave it to us.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        return outcomes
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Runs each read by itself: one that fails does not concern the others."""
+
+    path: Path = IN_MEMORY
+
+    def __call__(self, connection: sqlite3.Connection, jobs: Sequence[Job[object]]) -> Sequence[object]:
+        return [self._read(connection, job) for job in jobs]
+
+    def _read(self, connection: sqlite3.Connection, job: Job[object]) -> object:
+        try:
+            return attempt(connection, job)
+        except sqlite3.Error as error:
+            return Failed(translated(error, self.path))
