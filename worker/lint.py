@@ -1,0 +1,159 @@
+"""What is legal in a pipeline and yet most likely not meant."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import islice
+
+from worker.core.calendars import Exclusion, local_date, reason_excluded
+from worker.core.cron import Cron, fires_between, next_fire, period_of_fire
+from worker.core.durations import format_duration
+from worker.core.expected import expected_runs
+from worker.core.pipeline import Evaluation, Job, Match, Pipeline, Schedule
+from worker.core.rules import Group, Mode, Rule
+from worker.yamltext import Path
+
+_YEAR = timedelta(days=366)
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    path: Path
+    message: str
+    hint: str = ""
+
+
+def schedule_path(pipeline: Pipeline, index: int, *, is_list: bool) -> Path:
+    """Where the file gives a schedule; `is_list` if it has `schedules`."""
+    return ("schedules", index) if is_list or len(pipeline.schedules) > 1 else ("schedule",)
+
+
+def lint(pipeline: Pipeline, *, today: date, is_list: bool = False) -> Iterator[Finding]:
+    """Everything suspicious about one pipeline, looking one year ahead of `today`."""
+    for index, schedule in enumerate(pipeline.schedules):
+        at = schedule_path(pipeline, index, is_list=is_list)
+        yield from _lint_schedule(schedule, at, today)
+        if pipeline.job:
+            yield from _lint_timeout(pipeline.job, schedule.evaluation, at)
+    yield from _lint_group(pipeline.rules, ("validation",), "rules")
+    if pipeline.post_run:
+        yield from _lint_group(pipeline.post_run.rules, ("postRun",), "rules")
+        if pipeline.post_run.evaluation:
+            yield from _lint_evaluation(pipeline.post_run.evaluation, ("postRun", "evaluation"))
+
+
+def _lint_schedule(schedule: Schedule, at: Path, today: date) -> Iterator[Finding]:
+    yield from _lint_evaluation(schedule.evaluation, (*at, "evaluation"))
+    if schedule.trigger:
+        yield from _lint_key(schedule.trigger.rule, (*at, "trigger"))
+    if not schedule.starts_by_cron and not schedule.starts_by_trigger:
+        hint = "add a trigger, or a cron; without them only people and other pipelines start it"
+        yield Finding(at, "nothing starts this schedule", hint)
+    start = datetime.combine(today, time(), UTC)
+    if schedule.cron and next_fire(schedule.cron, schedule.zone, start) is None:
+        yield Finding((*at, "cron"), f"`{schedule.cron.text}` never fires", "no date fits all of its fields")
+    elif _excludes_everything(schedule, today):
+        yield Finding(at, "every run of the next year is excluded", "see exclude, exclusions, calendar, businessDays")
+    else:
+        yield from _lint_deadline(schedule, at, start)
+
+
+def _lint_evaluation(evaluation: Evaluation, at: Path) -> Iterator[Finding]:
+    window, interval = format_duration(evaluation.window), format_duration(evaluation.interval)
+    if evaluation.window < evaluation.interval:
+        yield Finding((*at, "window"), f"the window ({window}) is shorter than its interval ({interval})", "swap them?")
+
+
+def _lint_timeout(job: Job, evaluation: Evaluation, at: Path) -> Iterator[Finding]:
+    together = evaluation.window + job.poll_window
+    if together > job.run_timeout:
+        message = (
+            f"waiting ({format_duration(evaluation.window)}) and polling ({format_duration(job.poll_window)}) "
+            f"take longer than the run may ({format_duration(job.run_timeout)})"
+        )
+        yield Finding((*at, "evaluation", "window"), message, "raise job.runTimeoutSeconds, or shorten one of the two")
+
+
+def _excludes_everything(schedule: Schedule, today: date) -> bool:
+    """Whether a calendar leaves no run of the next year. Day by day, so the answer costs the same for any cron."""
+    exclusion = schedule.exclusion
+    if exclusion == Exclusion():
+        return False
+    if schedule.include_dates:
+        return all(reason_excluded(exclusion, day) for day in schedule.include_dates)
+    days = [today + _DAY * n for n in range(_YEAR.days)]
+    if schedule.cron is None:
+        return all(reason_excluded(exclusion, day) for day in days)
+    return not any(_fires_on(schedule, schedule.cron, day) for day in days)
+
+
+def _fires_on(schedule: Schedule, cron: Cron, day: date) -> bool:
+    if reason_excluded(schedule.exclusion, day):
+        return False
+    start = datetime.combine(day, time(), schedule.zone)
+    # The first fire of a day may stand for the last period of the day before; the second stands for this one.
+    fires = islice(fires_between(cron, schedule.zone, start, start + _DAY), 2)
+    periods = [period_of_fire(cron, schedule.zone, fire.at) for fire in fires]
+    return any(not reason_excluded(schedule.exclusion, local_date(period, schedule)) for period in periods)
+
+
+def _lint_deadline(schedule: Schedule, at: Path, start: datetime) -> Iterator[Finding]:
+    if schedule.cron is None or schedule.sla is None or schedule.sla.deadline is None:
+        return
+    run = next(expected_runs(schedule, start, start + _YEAR), None)
+    if run and run.at and run.breach_at and run.breach_at <= run.at:
+        message = (
+            f"the SLA deadline of {run.period} ({run.breach_at:%Y-%m-%d %H:%M} UTC) comes before the schedule fires "
+            f"({run.at:%Y-%m-%d %H:%M} UTC)"
+        )
+        own = at if at[0] == "schedules" else ()
+        yield Finding((*own, "sla", "deadline"), message, "use a later deadline, or sla.dayOffset: 1")
+
+
+def _lint_group(group: Group, at: Path, members_key: str) -> Iterator[Finding]:
+    if group.mode is Mode.ANY and not group.members:
+        yield Finding(at, "ANY without rules never holds", "add a rule, or use ALL")
+    for index, member in enumerate(group.members):
+        path = (*at, members_key, index)
+        if isinstance(member, Rule):
+            yield from _lint_key(member, path)
+        else:
+            yield from _lint_group(member, path, _MEMBERS[member.mode])
+
+
+_MEMBERS = {Mode.ALL: "all", Mode.ANY: "any", Mode.AT_LEAST: "rules"}
+
+
+def _lint_key(rule: Rule, at: Path) -> Iterator[Finding]:
+    if "#" in rule.key:
+        message = f"`{rule.key[:60]}` can never stand for the sensor of a period, because it contains `#`"
+        yield Finding((*at, "key"), message, "name the sensor without its period: `orders`, not `orders#2026-03-03`")
+
+
+def lint_together(pipelines: Sequence[Pipeline]) -> Iterator[tuple[int, int, Finding]]:
+    """What is suspicious about pipelines taken together: which pipeline, which of its schedules, and what."""
+    triggers = sorted(_triggers(pipelines))
+    names = [key for key, _, _ in triggers]
+    for key, owner, schedule in triggers:
+        # Keys that begin with this one stand right behind it.
+        first = bisect_right(names, key)
+        if first == len(names) or not key or not names[first].startswith(key):
+            continue
+        other = triggers[first]
+        if other[1] == owner:
+            continue
+        trigger = pipelines[owner].schedules[schedule].trigger
+        is_prefix = trigger is not None and trigger.match is Match.PREFIX
+        effect = "it fires on that one's sensor too" if is_prefix else "the keys are easily mistaken for each other"
+        rival = f"`{other[0]}`, the trigger key of pipeline `{pipelines[other[1]].id}`"
+        hint = "use `match: exact`" if is_prefix else "with `match: prefix` it would fire on that one's sensor too"
+        yield owner, schedule, Finding(("trigger", "key"), f"`{key}` is the beginning of {rival}: {effect}", hint)
+
+
+def _triggers(pipelines: Iterable[Pipeline]) -> Iterator[tuple[str, int, int]]:
+    for owner, pipeline in enumerate(pipelines):
+        for index, schedule in enumerate(pipeline.schedules):
+            if schedule.trigger:
+                yield schedule.trigger.rule.key, owner, index

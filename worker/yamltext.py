@@ -1,0 +1,403 @@
+"""YAML text to plain values, with the line and column of everything, within fixed limits.
+
+The dialect is YAML 1.2's core schema with decimal numbers only: `10:00`, `2026-03-31`, `007` and `on` are text.
+Built from the parser's event stream with an explicit stack, so neither depth nor aliases can exhaust anything: what an
+alias stands for is shared, and counted as if it were written out.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+import yaml
+
+TEXT_BYTES_MAX = 256 * 1024
+DEPTH_MAX = 32
+NODES_MAX = 20_000
+# Aliases repeat texts as well as nodes; this bounds what writing the document out in full would take.
+CHARACTERS_MAX = 4 * TEXT_BYTES_MAX
+DIGITS_MAX = 38  # what DynamoDB stores of a number
+_FAULTS_MAX = 100
+
+Path: TypeAlias = tuple[str | int, ...]
+
+_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_WORDS: dict[str, object] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_SURROGATE_PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place in the text, counted from 1 as editors do."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something wrong with the text itself."""
+
+    mark: Mark
+    message: str
+    hint: str = ""
+
+
+class BadYaml(ValueError):
+    """The text cannot be read as one YAML document within the limits."""
+
+    def __init__(self, mark: Mark, message: str, hint: str = "") -> None:
+        super().__init__(f"line {mark.line}, column {mark.column}: {message}")
+        self.fault = Fault(mark, message, hint)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    key: Mark
+    value: Mark
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What the text says. `faults` are mistakes that did not keep the rest from being read."""
+
+    value: object
+    faults: tuple[Fault, ...]
+    _start: Mark
+    # id of a mapping or list -> where each of its members stands; `value` keeps those objects alive
+    _places: dict[int, dict[str | int, _Place]]
+
+    def locate(self, path: Path, *, key: bool = False) -> Mark:
+        """Where `path` stands, or the nearest thing above it that does; `key` asks for the key, not its value."""
+        current, mark = self.value, self._start
+        for step, part in enumerate(path):
+            place, child = self._member(current, part)
+            if place is None:
+                return mark
+            # A member that is not there is best shown by the name of what should hold it.
+            is_last = step == len(path) - 1
+            mark = place.value if is_last and not key else place.key
+            current = child
+        return mark
+
+    def _member(self, container: object, part: str | int) -> tuple[_Place | None, object]:
+        places = self._places.get(id(container), {})
+        name = part if part in places else _same_name(part, places)
+        if name is None:
+            return None, None
+        return places[name], container[name]  # pyright: ignore[reportIndexIssue, reportUnknownVariableType]
+
+
+def loose(name: str) -> str:
+    """A key without what spellings differ in: `dag_id`, `dagID` and `DAG-Id` are one."""
+    return name.lower().replace("_", "").replace("-", "")
+
+
+def _same_name(part: str | int, places: dict[str | int, _Place]) -> str | None:
+    if isinstance(part, int):
+        return None
+    return next((name for name in places if isinstance(name, str) and loose(name) == loose(part)), None)
+
+
+def read_yaml(text: str) -> Document:
+    """Read one document. Raises `BadYaml` where nothing sensible can be read."""
+    _check_size(text)
+    builder = _Builder()
+    try:
+        for event in _events(_join_surrogates(text)):
+            builder.take(event)
+    except yaml.MarkedYAMLError as error:
+        raise BadYaml(_mark_of(error), *_explain(error)) from error
+    except yaml.reader.ReaderError as error:
+        mark = _mark_at(text, error.position)
+        raise BadYaml(mark, f"character #x{ord(_character(error)):04x} is not allowed in YAML") from error
+    return builder.document()
+
+
+def _events(text: str) -> Iterator[yaml.Event]:
+    loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return yaml.parse(text, Loader=loader)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]: untyped stub
+
+
+def _check_size(text: str) -> None:
+    try:
+        # Counting characters first keeps a huge text from being copied only to be refused.
+        size = len(text) if len(text) > TEXT_BYTES_MAX else len(text.encode())
+    except UnicodeEncodeError as error:
+        raise BadYaml(_mark_at(text, error.start), "half of a surrogate pair is not a character") from error
+    if size > TEXT_BYTES_MAX:
+        raise BadYaml(Mark(1, 1), f"the text is larger than {TEXT_BYTES_MAX // 1024} KiB", "split it, or shorten it")
+
+
+def _join_surrogates(text: str) -> str:
+    """JSON writes characters beyond U+FFFF as two escapes, which YAML does not know."""
+    if "\\u" not in text:
+        return text
+    return _SURROGATE_PAIR.sub(_joined, text)
+
+
+def _joined(match: re.Match[str]) -> str:
+    backslashes, high, low = match.groups()
+    return f"{backslashes}\\U{0x10000 + ((int(high, 16) - 0xD800) << 10) + int(low, 16) - 0xDC00:08x}"
+
+
+class _ParserMark(Protocol):
+    """Either parser's own mark, counted from 0."""
+
+    @property
+    def line(self) -> int: ...
+    @property
+    def column(self) -> int: ...
+
+
+def _mark(mark: _ParserMark | None) -> Mark:
+    return Mark(mark.line + 1, mark.column + 1) if mark else Mark(1, 1)
+
+
+def _mark_of(error: yaml.MarkedYAMLError) -> Mark:
+    return _mark(error.problem_mark or error.context_mark)
+
+
+def _mark_at(text: str, position: int) -> Mark:
+    before = text[: max(position, 0)]
+    return Mark(before.count("\n") + 1, len(before) - before.rfind("\n"))
+
+
+def _character(error: yaml.reader.ReaderError) -> str:
+    character: object = error.character
+    return chr(character) if isinstance(character, int) else str(character)[:1] or "\0"
+
+
+def _explain(error: yaml.MarkedYAMLError) -> tuple[str, str]:
+    problem = f"{error.context}, {error.problem}" if error.context else str(error.problem)
+    if "alias" in problem or "anchor" in problem or "directive" in problem:
+        return problem, "text that begins with `*`, `&` or `%` must be quoted"
+    if "cannot start any token" in problem:
+        return problem, "indent with spaces, and quote text that begins with a tab, `@` or a backtick"
+    return problem, ""
+
+
+_NO_KEY = object()
+_REFUSED_KEY = object()
+_MERGE_KEY = object()
+
+
+@dataclass(slots=True)
+class _Size:
+    """How much has been read, aliases written out."""
+
+    nodes: int = 0
+    characters: int = 0
+
+
+@dataclass(slots=True)
+class _Open:
+    """A mapping or list whose end has not come yet."""
+
+    value: dict[str, object] | list[object]
+    mark: Mark
+    anchor: str | None
+    before: _Size
+    places: dict[str | int, _Place] = field(default_factory=dict[str | int, _Place])
+    key: object = _NO_KEY
+    key_mark: Mark = Mark(1, 1)
+    merges: list[tuple[object, Mark]] = field(default_factory=list[tuple[object, Mark]])
+
+    @property
+    def awaits_key(self) -> bool:
+        return isinstance(self.value, dict) and self.key is _NO_KEY
+
+
+@dataclass(frozen=True, slots=True)
+class _Anchored:
+    value: object
+    size: _Size
+
+
+class _Builder:
+    """Turns events into values. One method per kind of event."""
+
+    def __init__(self) -> None:
+        self._stack: list[_Open] = []
+        self._anchors: dict[str, _Anchored] = {}
+        self._size = _Size()
+        self._places: dict[int, dict[str | int, _Place]] = {}
+        self._faults: list[Fault] = []
+        self._documents = 0
+        self._root: object = None
+        self._start = Mark(1, 1)
+
+    def document(self) -> Document:
+        return Document(self._root, tuple(self._faults[:_FAULTS_MAX]), self._start, self._places)
+
+    def take(self, event: yaml.Event) -> None:
+        match event:
+            case yaml.ScalarEvent():
+                self._scalar(event)
+            case yaml.MappingStartEvent():
+                self._open({}, event)
+            case yaml.SequenceStartEvent():
+                self._open([], event)
+            case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
+                self._close()
+            case yaml.AliasEvent():
+                self._alias(event)
+            case yaml.DocumentStartEvent():
+                self._begin(event)
+            case _:
+                pass
+
+    def _begin(self, event: yaml.DocumentStartEvent) -> None:
+        self._documents += 1
+        if self._documents > 1:
+            raise BadYaml(_mark(event.start_mark), "a second document begins here", "write one document per file")
+
+    def _scalar(self, event: yaml.ScalarEvent) -> None:
+        mark = _mark(event.start_mark)
+        self._check_tag(event.tag, mark)
+        self._count(_Size(1, len(event.value)), mark)
+        top = self._stack[-1] if self._stack else None
+        is_plain = event.implicit[0] and not event.style
+        if is_plain and event.value == "<<" and top is not None and top.awaits_key:
+            top.key, top.key_mark = _MERGE_KEY, mark
+            return
+        value = self._resolve(event.value, mark) if is_plain else event.value
+        if event.anchor:
+            self._anchors[event.anchor] = _Anchored(value, _Size(1, len(event.value)))
+        self._add(value, mark)
+
+    def _resolve(self, text: str, mark: Mark) -> object:
+        if text in _WORDS:
+            return _WORDS[text]
+        if not text or text[0] not in "+-.0123456789":
+            return text
+        is_integer = _INTEGER.fullmatch(text) is not None
+        if not is_integer and not _FLOAT.fullmatch(text):
+            return text
+        return self._number(text, mark, is_integer=is_integer)
+
+    def _number(self, text: str, mark: Mark, *, is_integer: bool) -> object:
+        digits = sum(character.isdigit() for character in text)
+        if digits > DIGITS_MAX:
+            self._fault(mark, f"a number of {digits} digits; at most {DIGITS_MAX} are kept", "quote it if it is text")
+            return None
+        if is_integer:
+            return int(text)
+        number = float(text)
+        if number in (float("inf"), float("-inf")):
+            self._fault(mark, f"{text} is beyond the largest number there is", "quote it if it is text")
+            return None
+        return number
+
+    def _alias(self, event: yaml.AliasEvent) -> None:
+        mark, name = _mark(event.start_mark), event.anchor or ""
+        if any(frame.anchor == name for frame in self._stack):
+            raise BadYaml(mark, f"alias *{name} stands inside what it stands for", "an alias cannot contain itself")
+        anchored = self._anchors.get(name)
+        if anchored is None:
+            raise BadYaml(mark, f"alias *{name} has no anchor &{name} before it", "quote text that begins with `*`")
+        self._count(anchored.size, mark)
+        self._add(anchored.value, mark)
+
+    def _open(self, value: dict[str, object] | list[object], event: yaml.CollectionStartEvent) -> None:
+        mark = _mark(event.start_mark)
+        self._check_tag(event.tag, mark)
+        if len(self._stack) >= DEPTH_MAX:
+            raise BadYaml(mark, f"nested deeper than {DEPTH_MAX} levels")
+        before = _Size(self._size.nodes, self._size.characters)
+        self._count(_Size(1, 0), mark)
+        self._stack.append(_Open(value, mark, event.anchor, before))
+
+    def _close(self) -> None:
+        frame = self._stack.pop()
+        for merged, mark in frame.merges:
+            self._merge(frame, merged, mark)
+        self._places[id(frame.value)] = frame.places
+        if frame.anchor:
+            before = frame.before
+            size = _Size(self._size.nodes - before.nodes, self._size.characters - before.characters)
+            self._anchors[frame.anchor] = _Anchored(frame.value, size)
+        self._add(frame.value, frame.mark)
+
+    def _merge(self, frame: _Open, merged: object, mark: Mark) -> None:
+        """Copy the members of `<<` that the mapping does not give itself."""
+        sources: list[object] = merged if isinstance(merged, list) else [merged]  # pyright: ignore[reportUnknownVariableType]
+        for source in sources:
+            if not isinstance(source, dict):
+                self._fault(mark, "`<<` takes a mapping or a list of mappings", "merge an alias: `<<: *name`")
+                continue
+            target: dict[str, object] = frame.value  # pyright: ignore[reportAssignmentType]
+            members: dict[str, object] = source  # pyright: ignore[reportUnknownVariableType]
+            for key, value in members.items():
+                if key not in target:
+                    target[key] = value
+                    frame.places[key] = self._places[id(members)][key]
+
+    def _add(self, value: object, mark: Mark) -> None:
+        if not self._stack:
+            self._root, self._start = value, mark
+            return
+        frame = self._stack[-1]
+        if isinstance(frame.value, list):
+            frame.places[len(frame.value)] = _Place(mark, mark)
+            frame.value.append(value)
+        elif frame.key is _NO_KEY:
+            self._take_key(frame, value, mark)
+        else:
+            self._take_value(frame, frame.value, value, mark)
+
+    def _take_key(self, frame: _Open, key: object, mark: Mark) -> None:
+        if not isinstance(key, str):
+            found = "a mapping or list" if isinstance(key, dict | list) else "a number, true, false or null"
+            self._fault(mark, f"a key must be text, found {found}", "quote it")
+            frame.key = _REFUSED_KEY
+            return
+        frame.key, frame.key_mark = key, mark
+        if key in frame.places:
+            first = frame.places[key].key
+            self._fault(mark, f"key `{key[:60]}` is given twice", f"it is already given on line {first.line}")
+
+    def _take_value(self, frame: _Open, target: dict[str, object], value: object, mark: Mark) -> None:
+        key, frame.key = frame.key, _NO_KEY
+        if key is _MERGE_KEY:
+            frame.merges.append((value, mark))
+        elif isinstance(key, str):
+            target[key] = value
+            frame.places[key] = _Place(frame.key_mark, mark)
+
+    def _check_tag(self, tag: str | None, mark: Mark) -> None:
+        if tag is not None:
+            self._fault(mark, f"tag {tag[:60]} is not supported", "remove it; plain YAML values are enough here")
+
+    def _count(self, more: _Size, mark: Mark) -> None:
+        self._size.nodes += more.nodes
+        self._size.characters += more.characters
+        if self._size.nodes > NODES_MAX:
+            raise BadYaml(mark, f"more than {NODES_MAX:,} values, aliases written out")
+        if self._size.characters > CHARACTERS_MAX:
+            raise BadYaml(mark, f"more than {CHARACTERS_MAX:,} characters, aliases written out")
+
+    def _fault(self, mark: Mark, message: str, hint: str = "") -> None:
+        if len(self._faults) < _FAULTS_MAX:
+            self._faults.append(Fault(mark, message, hint))
+
+
+def texts(value: object) -> Iterator[tuple[Path, str]]:
+    """Every text inside a value, with its path below it. `value` came from `read_yaml`, so its depth is bounded."""
+    pending: list[tuple[Path, object]] = [((), value)]
+    while pending:
+        path, current = pending.pop()
+        if isinstance(current, str):
+            yield path, current
+        elif isinstance(current, dict):
+            members: dict[str, object] = current  # pyright: ignore[reportUnknownVariableType]
+            pending.extend(reversed([((*path, key), member) for key, member in members.items()]))
+        elif isinstance(current, list):
+            items: list[object] = current  # pyright: ignore[reportUnknownVariableType]
+            pending.extend(reversed([((*path, index), item) for index, item in enumerate(items)]))
