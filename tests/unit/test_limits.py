@@ -7,7 +7,7 @@ import pytest
 from worker.core.errors import Rejected
 from worker.store.limits import check_commit, row_bytes
 from worker.store.numbers import number_from_text, number_to_text
-from worker.store.table import Delete, Key, Put, TableName, TooLarge, Update, Value
+from worker.store.table import Check, Delete, Exists, Key, Put, TableName, TooLarge, Update, Value
 
 
 def put(number: int, **attributes: Value) -> Put:
@@ -49,6 +49,27 @@ def test_two_writes_of_one_row_are_refused() -> None:
 
 def test_the_same_key_in_another_table_is_another_row() -> None:
     check_commit([put(1), Delete(TableName.EVENTS, Key("p", "1"))])
+
+
+@pytest.mark.parametrize("sk", ["CONFIG", "SENSOR#orders"])
+def test_a_row_that_producers_write_is_never_part_of_a_transaction(sk: str) -> None:
+    sensor = Put(TableName.CONTROL, {"PK": "p", "SK": sk})
+
+    check_commit([sensor])
+    with pytest.raises(Rejected, match="producers"):
+        check_commit([put(1), sensor])
+    with pytest.raises(Rejected, match="producers"):
+        check_commit([Check(TableName.CONTROL, Key("p", sk), Exists())])
+
+
+def test_an_update_that_changes_nothing_is_refused() -> None:
+    with pytest.raises(Rejected, match="changes nothing"):
+        check_commit([Update(table=TableName.CONTROL, key=Key("p", "s"))])
+
+
+def test_a_commit_without_writes_is_refused() -> None:
+    with pytest.raises(Rejected, match="nothing"):
+        check_commit([])
 
 
 @pytest.mark.parametrize("key", [Key("p" * 1025, "s"), Key("p", "é" * 513)])

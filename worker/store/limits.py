@@ -5,7 +5,19 @@ from decimal import Decimal
 from typing import Final, cast
 
 from worker.core.errors import Rejected
-from worker.store.table import KEY_BYTES_MAX, ROW_BYTES_MAX, WRITES_MAX, Key, Put, Row, TooLarge, Update, Write
+from worker.store.table import (
+    KEY_BYTES_MAX,
+    ROW_BYTES_MAX,
+    WRITES_MAX,
+    Check,
+    Key,
+    Put,
+    Row,
+    TableName,
+    TooLarge,
+    Update,
+    Write,
+)
 
 COMMIT_BYTES_MAX: Final = 4_000_000
 DEPTH_MAX: Final = 32
@@ -14,11 +26,15 @@ CONTAINER_BYTES: Final = 3
 
 
 def check_commit(writes: Sequence[Write]) -> None:
-    """Raise `TooLarge` for a commit beyond the limits, `Rejected` for one that writes a row twice."""
+    """Raise `TooLarge` for a commit beyond the limits, `Rejected` for one that no backend may carry out."""
+    if not writes:
+        raise Rejected("a commit without writes has nothing to apply; leave it out")
     if len(writes) > WRITES_MAX:
         raise TooLarge(f"a commit of {len(writes)} writes is too large: at most {WRITES_MAX} fit; split it")
     if len({(write.table, write.key) for write in writes}) < len(writes):
         raise Rejected("a commit writes one row twice; merge the two writes into one")
+    if len(writes) > 1 or isinstance(writes[0], Check):
+        _check_producers_are_left_alone(writes)
     size = sum(_write_bytes(write) for write in writes)
     if size > COMMIT_BYTES_MAX:
         raise TooLarge(f"a commit of about {size} bytes is too large: at most {COMMIT_BYTES_MAX} fit; split it")
@@ -38,12 +54,24 @@ def row_bytes(row: Row) -> int:
     return sum(_text_bytes(name) + _value_bytes(value, 1) for name, value in row.items())
 
 
+def _check_producers_are_left_alone(writes: Sequence[Write]) -> None:
+    """A row in a transaction refuses plain writes meanwhile, and producers do not try again."""
+    for write in writes:
+        if write.table is TableName.CONTROL and (write.key.sk == "CONFIG" or write.key.sk.startswith("SENSOR#")):
+            raise Rejected(
+                f"{write.key.pk} {write.key.sk} is a row that producers write, so it cannot be part of a transaction; "
+                "write it in a commit of its own, or keep what you know of it on a row of yours"
+            )
+
+
 def _write_bytes(write: Write) -> int:
     key = write.key
     check_key(key)
     if isinstance(write, Put):
         size = row_bytes(write.row)
     elif isinstance(write, Update):
+        if not (write.set or write.set_if_absent or write.remove):
+            raise Rejected(f"Update of {write.table} {key.pk} {key.sk} changes nothing; use a Check, or leave it out")
         size = row_bytes(write.set) + row_bytes(write.set_if_absent)
     else:
         return 0
