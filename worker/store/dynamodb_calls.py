@@ -1,0 +1,72 @@
+"""Calls to DynamoDB: sent once, or patiently; in either case only our own errors come out."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from typing import Any, Final, TypeAlias
+
+from worker.clock import Clock
+from worker.core.errors import ConfigError, RetryLater
+from worker.store.backoff import Backoff, Patience
+from worker.store.dynamodb_errors import CALL_ERRORS, translate
+from worker.store.fastclient import ClientSettings, open_client
+
+Answer: TypeAlias = Mapping[str, Any]
+SLACK_S: Final = 1.0  # above the library's own limits, which do not bound a slow trickle
+
+
+class DynamoCalls:
+    """One client and what it takes to use it with patience."""
+
+    def __init__(self, settings: ClientSettings, clock: Clock, backoff: Backoff) -> None:
+        self._settings, self._clock, self._backoff = settings, clock, backoff
+        self._call_s = settings.connect_s + settings.read_s + SLACK_S
+        self._methods: dict[str, Callable[..., Awaitable[Any]]] = {}
+        self._resources = AsyncExitStack()
+
+    async def open(self) -> None:
+        """Open the client; opening an open one changes nothing."""
+        if self._methods:
+            return
+        client = await self._resources.enter_async_context(open_client(self._settings))
+        self._methods = {
+            "BatchGetItem": client.batch_get_item,
+            "CreateTable": client.create_table,
+            "DeleteItem": client.delete_item,
+            "DescribeTable": client.describe_table,
+            "DescribeTimeToLive": client.describe_time_to_live,
+            "GetItem": client.get_item,
+            "PutItem": client.put_item,
+            "Query": client.query,
+            "TransactWriteItems": client.transact_write_items,
+            "UpdateItem": client.update_item,
+            "UpdateTable": client.update_table,
+            "UpdateTimeToLive": client.update_time_to_live,
+        }
+
+    async def close(self) -> None:
+        self._methods = {}
+        await self._resources.aclose()
+
+    def patience(self) -> Patience:
+        return Patience(self._backoff, self._clock)
+
+    async def once(self, operation: str, parameters: Mapping[str, Any]) -> Answer:
+        """Send one request, one time. Raises our own errors only, `NotApplied` and `InDoubt` among them."""
+        method = self._methods.get(operation)
+        if method is None:
+            raise ConfigError(f"DynamoDB {operation}: the store is not started; call start() first")
+        try:
+            async with asyncio.timeout(self._call_s):
+                return await method(**parameters)
+        except CALL_ERRORS as error:
+            raise translate(error, operation) from error
+
+    async def patiently(self, operation: str, parameters: Mapping[str, Any]) -> Answer:
+        """Send a request that may be repeated freely until it is answered. Raises `RetryLater` out of patience."""
+        patience = self.patience()
+        while True:
+            try:
+                return await self.once(operation, parameters)
+            except RetryLater as trouble:
+                await patience.wait(trouble)
