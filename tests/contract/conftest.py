@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import pytest
 
+from tests.emulators import DYNAMODB_BACKENDS
 from tests.manualclock import ManualClock
 from worker.clock import Clock
 from worker.store.sqlite import SqliteTables
@@ -37,6 +38,7 @@ async def sqlite_memory(clock: Clock) -> AsyncGenerator[SqliteTables]:
 BACKENDS: dict[str, Backend] = {
     "sqlite-file": sqlite_file,
     "sqlite-memory": sqlite_memory,
+    **DYNAMODB_BACKENDS,
 }
 
 

@@ -1,0 +1,187 @@
+"""AWS emulators on loopback, each started once per test process and ended with it, however it ends."""
+
+import atexit
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from tests.wire import WireProxy
+from worker.clock import Clock, SystemClock
+from worker.store.backoff import Backoff
+from worker.store.dynamodb import DynamoTables
+from worker.store.fastclient import ClientSettings
+from worker.store.table import TableName, Tables
+
+BIN = Path(__file__).parent.parent / ".venv" / "emulators" / "bin"
+READY_S = 30.0
+DYNAMODB_LOCAL = "INTERLOCK_DYNAMODB_LOCAL"  # where DynamoDB Local is unpacked, if it is to be tested
+# `sh` ends the server when our end of its input closes, which the kernel does even if we are killed.
+WITH_US = '"$@" </dev/null & server=$!; trap "kill $server" EXIT; cat >/dev/null'
+FORBIDDEN = ("Scan", "ExecuteStatement", "BatchExecuteStatement", "ExecuteTransaction")
+# Emulators take any credentials; real ones must not reach a test, nor a test wait for a metadata service.
+AWS_ENVIRONMENT = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_DEFAULT_REGION": "eu-west-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running emulator. Clients use `proxy.url`, so that every request is seen on the wire."""
+
+    name: str
+    port: int
+    proxy: WireProxy
+    log: Path = field(repr=False)
+
+
+@cache
+def ministack() -> Server:
+    """The daily emulator: fast, and exact about transactions."""
+    port = _free_port()
+    settings = {"GATEWAY_PORT": str(port), "BIND_HOST": "127.0.0.1", "LOG_LEVEL": "WARNING"}
+    return _start("ministack", [str(_emulator("ministack"))], port, settings)
+
+
+@cache
+def moto() -> Server:
+    """A second opinion. It ignores request tokens, and its transactions slow down as a table grows."""
+    port = _free_port()
+    return _start("moto", [str(_emulator("moto_server")), "-H", "127.0.0.1", "-p", str(port)], port, {})
+
+
+@cache
+def dynamodb_local() -> Server:
+    """Amazon's own emulator, from where `tests/dynamodb_local.py` has put it."""
+    port = _free_port()
+    home = Path(os.environ[DYNAMODB_LOCAL])
+    options = ["-inMemory", "-sharedDb", "-disableTelemetry", "-port", str(port)]
+    libraries = f"-Djava.library.path={home / 'DynamoDBLocal_lib'}"
+    return _start("dynamodb-local", ["java", libraries, "-jar", str(home / "DynamoDBLocal.jar"), *options], port, {})
+
+
+class RealWaits:
+    """The test's own time of day, but waits that really pass: an emulator lives in real time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.now = clock.now
+        self._real = SystemClock()
+
+    def monotonic(self) -> float:
+        return self._real.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await self._real.sleep(seconds)
+
+
+@asynccontextmanager
+async def dynamodb_tables(server: Server, clock: Clock, backoff: Backoff | None = None) -> AsyncGenerator[DynamoTables]:
+    """An open store on four new tables of its own; fails if anything scanned a table."""
+    os.environ.update(AWS_ENVIRONMENT)
+    prefix = f"t{secrets.token_hex(6)}"
+    settings = ClientSettings(endpoint=server.proxy.url, read_s=20.0)
+    names = {table: f"{prefix}-{table}" for table in TableName}
+    tables = DynamoTables(names, RealWaits(clock), settings, backoff=backoff)
+    try:
+        await tables.ensure_tables()
+        yield tables
+    finally:
+        await tables.stop()
+        assert_nothing_was_scanned(server)
+
+
+def on_ministack(clock: Clock) -> AbstractAsyncContextManager[Tables]:
+    return dynamodb_tables(ministack(), clock)
+
+
+def on_moto(clock: Clock) -> AbstractAsyncContextManager[Tables]:
+    return dynamodb_tables(moto(), clock)
+
+
+def on_dynamodb_local(clock: Clock) -> AbstractAsyncContextManager[Tables]:
+    return dynamodb_tables(dynamodb_local(), clock)
+
+
+DYNAMODB_BACKENDS = {"dynamodb-ministack": on_ministack, "dynamodb-moto": on_moto}
+if DYNAMODB_LOCAL in os.environ:
+    DYNAMODB_BACKENDS["dynamodb-local"] = on_dynamodb_local
+
+
+def assert_nothing_was_scanned(server: Server) -> None:
+    """Fail if, since the emulator started, anyone asked it to read a table instead of a key range."""
+    scans = {name: count for name in FORBIDDEN if (count := server.proxy.operations[name])}
+    assert not scans, f"table scans were sent to {server.name}: {scans}"
+
+
+def _emulator(name: str) -> Path:
+    path = BIN / name
+    assert path.exists(), f"the emulator {name} is not installed at {path}; run `make test`, which installs it"
+    return path
+
+
+def _start(name: str, command: Sequence[str], port: int, settings: Mapping[str, str]) -> Server:
+    directory = Path(tempfile.mkdtemp(prefix=f"{name}-"))
+    log = directory / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            ["sh", "-c", WITH_US, "sh", *command],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=directory,
+            env={**os.environ, **AWS_ENVIRONMENT, **settings},
+        )
+    atexit.register(_stop, process, directory)
+    _wait_until_ready(name, process, port, log)
+    proxy = WireProxy(port).__enter__()
+    atexit.register(proxy.__exit__, None, None, None)
+    return Server(name, port, proxy, log)
+
+
+def _stop(process: subprocess.Popen[bytes], directory: Path) -> None:
+    assert process.stdin is not None
+    process.stdin.close()
+    process.wait(timeout=10)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _wait_until_ready(name: str, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + READY_S
+    while time.monotonic() < deadline and process.poll() is None:
+        if _answers(port):
+            return
+        time.sleep(0.05)
+    raise AssertionError(
+        f"{name} did not answer on port {port} in {READY_S:.0f} s; its log:\n{log.read_text()[-2000:]}"
+    )
+
+
+def _answers(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=2):
+            return True
+    except urllib.error.HTTPError:
+        return True  # any answer is an answer
+    except OSError:
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
