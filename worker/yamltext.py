@@ -5,6 +5,7 @@ Built from the parser's event stream with an explicit stack, so neither depth no
 alias stands for is shared, and counted as if it were written out.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,6 +20,9 @@ NODES_MAX = 20_000
 CHARACTERS_MAX = 4 * TEXT_BYTES_MAX
 DIGITS_MAX = 38  # what DynamoDB stores of a number
 _FAULTS_MAX = 100
+# The parser wants a key and its colon within 1,024 characters; as JSON, too, every key must stay readable.
+_KEY_MAX = 1000
+_ESCAPE_LENGTH_MAX = 12
 
 Path: TypeAlias = tuple[str | int, ...]
 
@@ -97,6 +101,13 @@ class Document:
 def loose(name: str) -> str:
     """A key without what spellings differ in: `dag_id`, `dagID` and `DAG-Id` are one."""
     return name.lower().replace("_", "").replace("-", "")
+
+
+def is_text(plain: str) -> bool:
+    """Whether an unquoted scalar of this spelling is text."""
+    if plain in _WORDS or plain == "<<":
+        return False
+    return not _INTEGER.fullmatch(plain) and not _FLOAT.fullmatch(plain)
 
 
 def _same_name(part: str | int, places: dict[str | int, _Place]) -> str | None:
@@ -275,19 +286,14 @@ class _Builder:
     def _resolve(self, text: str, mark: Mark) -> object:
         if text in _WORDS:
             return _WORDS[text]
-        if not text or text[0] not in "+-.0123456789":
-            return text
-        is_integer = _INTEGER.fullmatch(text) is not None
-        if not is_integer and not _FLOAT.fullmatch(text):
-            return text
-        return self._number(text, mark, is_integer=is_integer)
+        return text if is_text(text) else self._number(text, mark)
 
-    def _number(self, text: str, mark: Mark, *, is_integer: bool) -> object:
+    def _number(self, text: str, mark: Mark) -> object:
         digits = sum(character.isdigit() for character in text)
         if digits > DIGITS_MAX:
             self._fault(mark, f"a number of {digits} digits; at most {DIGITS_MAX} are kept", "quote it if it is text")
             return None
-        if is_integer:
+        if _INTEGER.fullmatch(text):
             return int(text)
         number = float(text)
         if number in (float("inf"), float("-inf")):
@@ -359,6 +365,8 @@ class _Builder:
             frame.key = _REFUSED_KEY
             return
         frame.key, frame.key_mark = key, mark
+        if len(key) * _ESCAPE_LENGTH_MAX > _KEY_MAX and len(json.dumps(key)) > _KEY_MAX:
+            raise BadYaml(mark, f"a key of {len(key)} characters; at most {_KEY_MAX} are accepted")
         if key in frame.places:
             first = frame.places[key].key
             self._fault(mark, f"key `{key[:60]}` is given twice", f"it is already given on line {first.line}")
