@@ -1,0 +1,133 @@
+"""Reading and writing the attributes of a row by type, so that a damaged row is named and never half understood."""
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import TypeVar
+
+from worker.core.errors import Rejected
+from worker.core.instants import parse_rfc3339
+from worker.core.values import Json
+from worker.store.plain import plain_map
+from worker.store.table import TTL, Row, Value
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+class BadRow(Rejected):
+    """A row that is ours by its key and not by its content: someone else wrote to it."""
+
+    def __init__(self, row: Row, attribute: str, problem: str) -> None:
+        super().__init__(
+            f"row {row.get('PK')} {row.get('SK')}: attribute {attribute!r} {problem}; "
+            "the row was changed from outside: repair the attribute or delete the row"
+        )
+        self.row, self.attribute = row, attribute
+
+
+def text(row: Row, attribute: str) -> str:
+    value = row.get(attribute)
+    if not isinstance(value, str):
+        raise BadRow(row, attribute, f"must be text, not {type(value).__name__}")
+    return value
+
+
+def optional_text(row: Row, attribute: str) -> str | None:
+    return None if row.get(attribute) is None else text(row, attribute)
+
+
+def loose_text(row: Row, attribute: str) -> str:
+    """The text, or "" if there is none: for rows anyone may write, where one bad row must not hide the others."""
+    value = row.get(attribute)
+    return value if isinstance(value, str) else ""
+
+
+def choice(row: Row, attribute: str, kind: type[Choice]) -> Choice:
+    try:
+        return kind(text(row, attribute))
+    except ValueError as error:
+        raise BadRow(row, attribute, f"must be one of {', '.join(kind)}, not {row[attribute]!r}") from error
+
+
+def optional_choice(row: Row, attribute: str, kind: type[Choice]) -> Choice | None:
+    return None if row.get(attribute) is None else choice(row, attribute, kind)
+
+
+def whole(row: Row, attribute: str) -> int:
+    value = row.get(attribute)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadRow(row, attribute, f"must be a whole number, not {value!r}")
+    return value
+
+
+def optional_whole(row: Row, attribute: str) -> int | None:
+    return None if row.get(attribute) is None else whole(row, attribute)
+
+
+def instant(row: Row, attribute: str) -> datetime:
+    value = parse_rfc3339(text(row, attribute))
+    if value is None:
+        raise BadRow(row, attribute, f"must be a time like 2026-03-03T07:00:00Z, not {row[attribute]!r}")
+    return value
+
+
+def optional_instant(row: Row, attribute: str) -> datetime | None:
+    return None if row.get(attribute) is None else instant(row, attribute)
+
+
+def texts(row: Row, attribute: str) -> tuple[str, ...]:
+    """A list of texts; a missing one is empty."""
+    value = row.get(attribute, ())
+    if isinstance(value, list | tuple):
+        members = tuple(member for member in value if isinstance(member, str))
+        if len(members) == len(value):
+            return members
+    raise BadRow(row, attribute, "must be a list of texts")
+
+
+def text_map(row: Row, attribute: str) -> dict[str, str]:
+    """A map from text to text; a missing one is empty."""
+    value = row.get(attribute, {})
+    if isinstance(value, Mapping):
+        members = {name: member for name, member in value.items() if isinstance(member, str)}
+        if len(members) == len(value):
+            return members
+    raise BadRow(row, attribute, "must be a map of texts")
+
+
+def json_map(row: Row, attribute: str) -> dict[str, Json]:
+    """A map of anything JSON can say; a missing one is empty."""
+    value = row.get(attribute, {})
+    if not isinstance(value, Mapping):
+        raise BadRow(row, attribute, f"must be a map, not {type(value).__name__}")
+    return plain_map(value)
+
+
+def instant_text(at: datetime) -> str:
+    """A time that people can read in a table browser, exact to the microsecond."""
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def optional_instant_text(at: datetime | None) -> str | None:
+    return None if at is None else instant_text(at)
+
+
+def expiry(now: datetime, kept: timedelta) -> int:
+    """The `ttl` of a row kept for so long; rounded up, because a row may live longer and never shorter."""
+    return math.ceil((now + kept).timestamp())
+
+
+def expires_at(row: Row) -> datetime | None:
+    value = row.get(TTL)
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    try:
+        return datetime.fromtimestamp(value, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None  # beyond any calendar: as good as never
+
+
+def without_nothing(row: Mapping[str, Value]) -> dict[str, Value]:
+    """The row without attributes that hold nothing: an absent attribute is what conditions ask about."""
+    return {name: value for name, value in row.items() if value is not None}

@@ -1,0 +1,13 @@
+"""How long each kind of row is kept once its work is over; `docs/retention.md` says why, row by row."""
+
+from datetime import timedelta
+
+RUNS = timedelta(days=400)  # runs, SLA watches and marks: a year and a month of "the same day last year"
+JOB_LOG = timedelta(days=30)
+RERUNS = timedelta(days=30)
+EVENTS = timedelta(days=90)  # and chat threads
+CONFIG_LOG = timedelta(days=7)
+DEAD_LETTERS = timedelta(days=90)
+DEAD_SESSIONS = timedelta(days=1)
+DONE_LEASES = timedelta(hours=48)
+FREE_LOCKS = timedelta(days=7)

@@ -1,0 +1,111 @@
+"""Runs: one row each, which is the lock and the state at once, changed by compare-and-swap only."""
+
+import asyncio
+from dataclasses import dataclass, replace
+from datetime import date
+
+from worker.core import keys
+from worker.core.keys import RunKey
+from worker.core.pipeline import PipelineId, ScheduleId
+from worker.core.run import ForeignRun, Run, Status
+from worker.store.attributes import BadRow
+from worker.store.paging import first_rows
+from worker.store.runrows import run_from_row, run_to_row
+from worker.store.table import (
+    LISTS,
+    TTL,
+    Absent,
+    Check,
+    Condition,
+    Equals,
+    Key,
+    Prefix,
+    Put,
+    Row,
+    TableName,
+    Tables,
+    Write,
+    all_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A row that stands in a list and cannot be understood: it is shown, and hides none of the others."""
+
+    key: Key
+    problem: str
+
+
+def run_key(key: RunKey) -> Key:
+    return Key(keys.pipeline_pk(key.pipeline), keys.trigger_sk(key))
+
+
+def still_at(run: Run) -> Check:
+    """For a commit about something else that holds only while the run is as it was read."""
+    return Check(TableName.CONTROL, run_key(run.key), Equals("version", run.version))
+
+
+class Runs:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def load(self, key: RunKey) -> Run | ForeignRun | None:
+        """Read a run, expired or not. Raises `BadRow`."""
+        row = await self._tables.get(TableName.CONTROL, run_key(key))
+        return None if row is None else run_from_row(row)
+
+    async def save(self, run: Run, *extra: Write) -> Run:
+        """Write the run over the version it was loaded at, and `extra` with it; a new run must not be there yet.
+
+        Raises `StaleWrite` if another writer was first; then nothing was written.
+        """
+        condition = Equals("version", run.version) if run.version else Absent()
+        return await self._put(run, condition, extra)
+
+    async def take_over(self, foreign: ForeignRun, run: Run, *extra: Write) -> Run:
+        """Replace a row of the reference by ours, if it still is what was read. Raises `StaleWrite`."""
+        lifetime = Absent(TTL) if foreign.expires_at is None else Equals(TTL, int(foreign.expires_at.timestamp()))
+        condition = all_of(Absent("state"), Equals("status", foreign.status), lifetime)
+        return await self._put(run, condition, extra)
+
+    async def of_schedule(
+        self, pipeline: PipelineId, schedule: ScheduleId, limit: int = 100
+    ) -> list[Run | ForeignRun | Unreadable]:
+        """The runs of one schedule, latest period first."""
+        rows = await first_rows(
+            self._tables,
+            TableName.CONTROL,
+            keys.pipeline_pk(pipeline),
+            sk=Prefix(f"{keys.TRIGGER}{schedule}#"),
+            reverse=True,
+            limit=limit,
+        )
+        return [_listed(row) for row in rows]
+
+    async def ended(self, status: Status, day: date, limit: int = 100) -> list[Run | ForeignRun | Unreadable]:
+        """The runs of all pipelines that ended so on a day (UTC), latest first. May lag a moment behind."""
+        async with asyncio.TaskGroup() as reads:
+            buckets = [
+                reads.create_task(self._newest(keys.ended_bucket(status.value, day, number), limit))
+                for number in range(keys.STATUS_BUCKETS)
+            ]
+        rows = [row for bucket in buckets for row in bucket.result()]
+        rows.sort(key=lambda row: str(row[LISTS.sort]), reverse=True)
+        return [_listed(row) for row in rows[:limit]]
+
+    async def _newest(self, bucket: str, limit: int) -> list[Row]:
+        return await first_rows(self._tables, TableName.CONTROL, bucket, index=LISTS, reverse=True, limit=limit)
+
+    async def _put(self, run: Run, condition: Condition, extra: tuple[Write, ...]) -> Run:
+        saved = replace(run, version=run.version + 1)
+        # First in the commit: the run's row is the one that carries the commit's id.
+        await self._tables.commit(Put(TableName.CONTROL, run_to_row(saved), condition), *extra)
+        return saved
+
+
+def _listed(row: Row) -> Run | ForeignRun | Unreadable:
+    try:
+        return run_from_row(row)
+    except BadRow as error:
+        return Unreadable(Key(str(row["PK"]), str(row["SK"])), str(error))
