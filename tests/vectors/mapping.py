@@ -7,9 +7,11 @@ longer deviates.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, TypeAlias
 
+from worker.config import load_text
+from worker.core.calendars import Calendar
 from worker.core.rules import Check, Group, Mode, Rule, evaluate
 
 Case: TypeAlias = Mapping[str, Any]
@@ -62,6 +64,19 @@ def _mode(text: str) -> Mode:
 
 # --- config.json ------------------------------------------------------------------------------------------------------
 
+# The vectors name a calendar that the reference never looks up; here it has to exist.
+CALENDARS = {"us-federal": Calendar(name="us-federal", dates={date(2026, 12, 25): "Christmas Day"})}
+
+
+def judge_config(case: Case) -> Outcome:
+    """A file is valid, or every text the vector asks for is in some error, as many errors as it counts."""
+    errors = [str(problem) for problem in load_text(case["yaml"], calendars=CALENDARS).errors]
+    unmentioned = [wanted for wanted in case["errorMentions"] if not any(wanted in error for error in errors)]
+    counted = {"errors": len(errors)} if "errorCount" in case else {}
+    got = {"valid": not errors, "unmentioned": unmentioned, **counted}
+    wanted_count = {"errors": case["errorCount"]} if counted else {}
+    return Outcome(got=got, accepted=({"valid": case["valid"], "unmentioned": [], **wanted_count},))
+
 
 # --- calendar.json ----------------------------------------------------------------------------------------------------
 
@@ -71,4 +86,5 @@ def _mode(text: str) -> Mode:
 
 TRANSLATORS: Mapping[str, Callable[[Case], Outcome]] = {
     "rules": judge_rules,
+    "config": judge_config,
 }
