@@ -22,6 +22,7 @@ CheckName: TypeAlias = Literal[
 JobTypeName: TypeAlias = Literal[
     "glue", "emr", "emr-serverless", "step-function", "databricks", "airflow", "lambda", "http", "command"
 ]
+SCHEDULES_MAX = 32
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 _YES = {"yes", "on", "y", "true"}
@@ -372,7 +373,9 @@ class PipelineFile(Section):
     job: JobSection | None = Field(default=None, description="The work itself.")
     schedule: ScheduleSection | None = Field(default=None, description="When runs start, or are expected to.")
     schedules: list[ScheduleItem] = Field(
-        default_factory=list[ScheduleItem], description="Several schedules, instead of `schedule`."
+        default_factory=list[ScheduleItem],
+        max_length=SCHEDULES_MAX,
+        description="Several schedules, instead of `schedule`.",
     )
     exclusions: ExclusionSection | None = Field(default=None, description="Days to leave out of every schedule.")
     calendars: dict[str, CalendarBody] = Field(

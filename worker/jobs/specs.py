@@ -74,6 +74,13 @@ class Auth(LooseSection):
     scope: str = Field(default="", description="OAuth scope.")
 
 
+AUTH_NEEDS: Mapping[str, tuple[str, ...]] = {
+    "bearer": ("token",),
+    "basic": ("username", "password"),
+    "oauth": ("tokenUrl", "clientId", "clientSecret"),
+}
+
+
 class JobConfig(LooseSection):
     """The configuration of one target. `required` keys are checked by the loader, which reports all at once."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import date
+from functools import partial
 
 from worker.core.calendars import Calendar, Exclusion
 from worker.loading.problems import Problems, advise, show
@@ -73,10 +74,14 @@ def _find_calendars(
             if name in calendars:
                 found[name] = calendars[name]
             else:
-                known = advise(name, sorted(calendars), kind="calendars here")
-                hint = known or "put calendar files into a directory `calendars` beside the pipeline files"
+                hint = partial(_advise_calendar, name, calendars)
                 problems.tolerate((*at, key), f"there is no calendar {show(name)}", hint, instead="ignored")
     return tuple(found[name] for name in sorted(found))
+
+
+def _advise_calendar(name: str, calendars: Mapping[str, Calendar]) -> str:
+    known = advise(name, sorted(calendars), kind="calendars here")
+    return known or "put calendar files into a directory `calendars` beside the pipeline files"
 
 
 def _read_weekdays(names: list[str], path: Path, problems: Problems) -> frozenset[int]:

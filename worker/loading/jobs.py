@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 from typing import cast
 
 from worker.core.pipeline import Job, JobType, OnUnknownStart, Overlap
 from worker.core.rules import Json
 from worker.core.templates import VARIABLES, unknown_names
-from worker.jobs.specs import JOB_CONFIGS, JobConfig
+from worker.jobs.specs import AUTH_NEEDS, JOB_CONFIGS, JobConfig
 from worker.loading.problems import Problems, suggest
 from worker.loading.shape import read_shape
 from worker.schema import JobSection, PipelineFile
@@ -23,15 +24,17 @@ def read_job(file: PipelineFile, problems: Problems) -> Job | None:
         _report_no_job(file, problems)
         return None
     job_type = JobType(section.type)
+    config = _read_config(job_type, section, problems)
+    poll_interval = _poll_seconds(section, config.pop("pollInterval", None))
     return Job(
         type=job_type,
-        config=_read_config(job_type, section, problems),
+        config=config,
         max_retries=section.max_retries,
         max_code_retries=section.max_code_retries,
         max_drift_reruns=section.max_drift_reruns,
         max_manual_reruns=section.max_manual_reruns,
         poll_window=_read_poll_window(section, problems),
-        poll_interval=timedelta(seconds=section.poll_interval_seconds),
+        poll_interval=timedelta(seconds=poll_interval),
         run_timeout=timedelta(seconds=section.run_timeout_seconds),
         on_unknown_start=OnUnknownStart(section.on_unknown_start),
         overlap=Overlap(section.overlap),
@@ -54,7 +57,13 @@ def _read_poll_window(section: JobSection, problems: Problems) -> timedelta:
     return timedelta(seconds=seconds) if seconds else _POLL_WINDOW
 
 
-def _read_config(job_type: JobType, section: JobSection, problems: Problems) -> Mapping[str, Json]:
+def _poll_seconds(section: JobSection, of_target: Json) -> int:
+    """Some targets have a key of their own for what `pollIntervalSeconds` says for all; that one goes first."""
+    is_given = "poll_interval_seconds" in section.model_fields_set
+    return section.poll_interval_seconds if is_given or not isinstance(of_target, int) else of_target
+
+
+def _read_config(job_type: JobType, section: JobSection, problems: Problems) -> dict[str, Json]:
     path = ("job", "config")
     model = JOB_CONFIGS[job_type]
     config = read_shape(model, section.config, problems, path)
@@ -63,7 +72,7 @@ def _read_config(job_type: JobType, section: JobSection, problems: Problems) -> 
     canonical = config.model_dump(by_alias=True, exclude_defaults=True)
     _check_keys(job_type, model, canonical, problems)
     _check_templates(section.config, path, problems)
-    return cast("Mapping[str, Json]", canonical)
+    return cast("dict[str, Json]", canonical)
 
 
 def _check_keys(job_type: JobType, model: type[JobConfig], config: Mapping[str, object], problems: Problems) -> None:
@@ -74,6 +83,7 @@ def _check_keys(job_type: JobType, model: type[JobConfig], config: Mapping[str, 
     if model.either and not any(name in config for name in model.either):
         names = " or ".join(f"`{name}`" for name in model.either)
         problems.tolerate(path, f"{job_type} jobs need {names}", instead="it cannot be started")
+    _check_auth(config.get("auth"), problems)
     for names in (model.either, model.conflicting):
         given = [name for name in names if name in config]
         if len(given) > 1:
@@ -81,12 +91,24 @@ def _check_keys(job_type: JobType, model: type[JobConfig], config: Mapping[str, 
             problems.tolerate((*path, given[1]), message, "keep one of them", instead=f"`{given[0]}` is used")
 
 
+def _check_auth(auth: object, problems: Problems) -> None:
+    given = cast("dict[str, str]", auth or {})
+    for name in AUTH_NEEDS.get(given.get("type", ""), ()):
+        if name not in given:
+            path = ("job", "config", "auth", name)
+            problems.tolerate(path, f"is required for {given['type']}", instead="it cannot be started")
+
+
 def _check_templates(config: Mapping[str, object], path: Path, problems: Problems) -> None:
     for below, text in texts(dict(config)):
         for name in unknown_names(text) if "${" in text else ():
-            hint = suggest(name, VARIABLES) or _TEMPLATE_HINT
+            hint = partial(_advise_variable, name)
             message = f"`${{{name[:64]}}}` is not a variable"
             problems.tolerate((*path, *below), message, hint, instead="left as it is")
+
+
+def _advise_variable(name: str) -> str:
+    return suggest(name, VARIABLES) or _TEMPLATE_HINT
 
 
 def check_dry_run(file: PipelineFile, problems: Problems) -> None:

@@ -1,9 +1,11 @@
 """What is wrong with a file: where, what was found, what is accepted."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
+from itertools import islice
+from typing import TypeAlias
 
 from worker.yamltext import Document, Fault, Path
 
@@ -11,6 +13,11 @@ from worker.yamltext import Document, Fault, Path
 PROBLEMS_MAX = 100
 _WORD_MAX = 64
 _SHOWN_MAX = 60
+_OPTIONS_MAX = 1000
+_LISTED_MAX = 20
+
+# Looking for what was meant takes time, so it waits until the message is known to be kept.
+Hint: TypeAlias = str | Callable[[], str]
 
 
 class Severity(StrEnum):
@@ -62,7 +69,7 @@ def suggest(word: object, options: Iterable[str]) -> str:
     """`did you mean …?`, or nothing if no option is close."""
     if not isinstance(word, str) or len(word) > _WORD_MAX:
         return ""
-    by_lower = {option.lower(): option for option in options}
+    by_lower = {option.lower(): option for option in islice(options, _OPTIONS_MAX)}
     close = get_close_matches(word.lower(), by_lower, n=1)
     return f"did you mean `{by_lower[close[0]]}`?" if close else ""
 
@@ -70,7 +77,8 @@ def suggest(word: object, options: Iterable[str]) -> str:
 def advise(word: object, options: Iterable[str], *, kind: str = "accepted") -> str:
     """A suggestion if there is one, and always what is accepted."""
     known = list(options)
-    accepted = f"{kind}: {', '.join(known)}" if known else ""
+    more = ["…"] if len(known) > _LISTED_MAX else []
+    accepted = f"{kind}: {', '.join([*known[:_LISTED_MAX], *more])}" if known else ""
     return " ".join(part for part in (suggest(word, known), accepted) if part)
 
 
@@ -92,24 +100,29 @@ class Problems:
         self._document = document
         self._broken: set[Path] = set()
         self._found: list[Problem] = []
-        self._left_out = 0
+        self._has_more = False
         self.has_errors = False
 
     @property
     def found(self) -> tuple[Problem, ...]:
-        if not self._left_out:
+        if not self._has_more:
             return tuple(self._found)
-        last = f"{self._left_out} more problems are not listed; mend these first"
+        last = f"there are more than these {PROBLEMS_MAX} problems; mend them first"
         severity = Severity.ERROR if self.has_errors else Severity.WARNING
         return (*self._found, Problem(file=self.file, line=1, column=1, path="", severity=severity, message=last))
 
-    def error(self, path: Path, message: str, hint: str = "", *, key: bool = False) -> None:
+    @property
+    def is_full(self) -> bool:
+        """No further message will be kept; only that there are more."""
+        return len(self._found) >= PROBLEMS_MAX
+
+    def error(self, path: Path, message: str, hint: Hint = "", *, key: bool = False) -> None:
         self._add(Severity.ERROR, path, message, hint, key=key)
 
-    def warning(self, path: Path, message: str, hint: str = "", *, key: bool = False) -> None:
+    def warning(self, path: Path, message: str, hint: Hint = "", *, key: bool = False) -> None:
         self._add(Severity.WARNING, path, message, hint, key=key)
 
-    def tolerate(self, path: Path, message: str, hint: str = "", *, instead: str, key: bool = False) -> None:
+    def tolerate(self, path: Path, message: str, hint: Hint = "", *, instead: str, key: bool = False) -> None:
         """An error in a file; in a lenient reading a warning that says what is done instead."""
         if self.lenient:
             self.warning(path, f"{message}; {instead}", hint, key=key)
@@ -137,8 +150,12 @@ class Problems:
     def is_broken(self, path: Path) -> bool:
         return any(path[:length] in self._broken for length in range(len(path) + 1))
 
-    def _add(self, severity: Severity, path: Path, message: str, hint: str, *, key: bool) -> None:
+    def _add(self, severity: Severity, path: Path, message: str, hint: Hint, *, key: bool) -> None:
         if self.is_broken(path):
+            return
+        if self.is_full:
+            self._has_more = True
+            self.has_errors = self.has_errors or severity is Severity.ERROR
             return
         mark = self._document.locate(path, key=key) if self._document else None
         self._keep(
@@ -149,13 +166,13 @@ class Problems:
                 path=format_path(path),
                 severity=severity,
                 message=message,
-                hint=hint,
+                hint=hint if isinstance(hint, str) else hint(),
             )
         )
 
     def _keep(self, problem: Problem) -> None:
         self.has_errors = self.has_errors or problem.severity is Severity.ERROR
-        if len(self._found) < PROBLEMS_MAX:
-            self._found.append(problem)
+        if self.is_full:
+            self._has_more = True
         else:
-            self._left_out += 1
+            self._found.append(problem)

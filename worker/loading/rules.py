@@ -14,11 +14,13 @@ from worker.schema import AllGroup, AnyGroup, AtLeast, AtLeastGroup, RuleItem, R
 from worker.yamltext import Path
 
 _PRESENCE = {Check.EXISTS, Check.MISSING}
+RULES_MAX = 200
 _MAX_FUTURE = timedelta(minutes=5)
 
 
 def read_validation(section: ValidationSection, path: Path, problems: Problems) -> Group:
-    members = _read_members(section.rules, (*path, "rules"), problems)
+    """The rules that must hold before the job starts."""
+    members = read_rules(section.rules, (*path, "rules"), problems).members
     if isinstance(section.trigger, AtLeast):
         at = (*path, "trigger", "atLeast")
         return _at_least(section.trigger.at_least, members, at, problems)
@@ -27,7 +29,25 @@ def read_validation(section: ValidationSection, path: Path, problems: Problems) 
 
 def read_rules(items: Sequence[RuleItem], path: Path, problems: Problems) -> Group:
     """Rules that must all hold."""
-    return Group(mode=Mode.ALL, members=_read_members(items, path, problems))
+    count = _count(items)
+    if count > RULES_MAX:
+        problems.error(path, f"has {count} rules; at most {RULES_MAX} are accepted", "use several pipelines")
+        return Group()
+    return Group(members=_read_members(items, path, problems))
+
+
+def _count(items: Sequence[RuleItem]) -> int:
+    return sum(1 if isinstance(item, RuleSection) else 1 + _count(_items_of(item)) for item in items)
+
+
+def _items_of(group: AnyGroup | AllGroup | AtLeastGroup) -> Sequence[RuleItem]:
+    match group:
+        case AnyGroup():
+            return group.any
+        case AllGroup():
+            return group.all
+        case AtLeastGroup():
+            return group.rules
 
 
 def _read_members(items: Sequence[RuleItem], path: Path, problems: Problems) -> tuple[Rule | Group, ...]:
@@ -41,7 +61,7 @@ def _read_item(item: RuleItem, path: Path, problems: Problems) -> Rule | Group:
         case AnyGroup():
             return Group(mode=Mode.ANY, members=_read_members(item.any, (*path, "any"), problems))
         case AllGroup():
-            return Group(mode=Mode.ALL, members=_read_members(item.all, (*path, "all"), problems))
+            return Group(members=_read_members(item.all, (*path, "all"), problems))
         case AtLeastGroup():
             members = _read_members(item.rules, (*path, "rules"), problems)
             return _at_least(item.at_least, members, (*path, "atLeast"), problems)

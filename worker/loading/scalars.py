@@ -5,7 +5,6 @@ Each reader reports what it cannot read and gives None, or the default that a le
 
 import re
 from datetime import date, timedelta
-from functools import cache
 from zoneinfo import ZoneInfo, available_timezones
 
 from worker.core.cron import Cron
@@ -81,15 +80,10 @@ def read_zone(name: str, path: Path, problems: Problems, *, default: ZoneInfo) -
     problems.tolerate(
         path,
         f"{show(name)} is not a time zone",
-        suggest(name, available_zones()) or "names are like Europe/Berlin or UTC",
+        lambda: suggest(name, sorted(available_timezones())) or "names are like Europe/Berlin or UTC",
         instead=f"using {default.key}",
     )
     return default
-
-
-@cache
-def available_zones() -> frozenset[str]:
-    return frozenset(available_timezones())
 
 
 def _zone(name: str) -> ZoneInfo | None:
@@ -107,7 +101,7 @@ def read_weekday(text: str, path: Path, problems: Problems) -> int | None:
     for number, weekday in enumerate(WEEKDAYS):
         if name in (weekday, weekday[:3]):
             return number
-    problems.tolerate(path, f"{show(text)} is not a weekday", suggest(name, WEEKDAYS), instead="ignored")
+    problems.tolerate(path, f"{show(text)} is not a weekday", lambda: suggest(name, WEEKDAYS), instead="ignored")
     return None
 
 

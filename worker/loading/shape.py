@@ -139,7 +139,7 @@ class _Mending:
 
     def _report(self, details: ErrorDetails, path: Path) -> None:
         kind, full = details["type"], (*self._at, *path)
-        message, hint = self._describe(details, path)
+        message, hint = ("", "") if self._problems.is_full else self._describe(details, path)
         if kind == "extra_forbidden":
             self._problems.tolerate(full, message, hint, instead="ignored", key=True)
         elif kind == "literal_error":
@@ -164,6 +164,8 @@ class _Mending:
         if kind == "union_tag_invalid":
             tags = str(context["expected_tags"]).replace("'", "").split(", ")
             return f"must be {' or '.join(_KINDS.get(tag, tag) for tag in tags)}; found {show(found)}", ""
+        if kind == "too_long":
+            return f"has {context['actual_length']} items; at most {context['max_length']} are accepted", ""
         if kind == "missing":
             return "is required", ""
         wanted = _WANTED.get(kind)
