@@ -23,6 +23,7 @@ COMMIT_BYTES_MAX: Final = 4_000_000
 DEPTH_MAX: Final = 32
 NUMBER_BYTES: Final = 21  # the most a number takes; counting digits would cost more than it tells
 CONTAINER_BYTES: Final = 3
+KEY_ATTRIBUTES: Final = frozenset({"PK", "SK"})
 
 
 def check_commit(writes: Sequence[Write]) -> None:
@@ -70,8 +71,7 @@ def _write_bytes(write: Write) -> int:
     if isinstance(write, Put):
         size = row_bytes(write.row)
     elif isinstance(write, Update):
-        if not (write.set or write.set_if_absent or write.remove):
-            raise Rejected(f"Update of {write.table} {key.pk} {key.sk} changes nothing; use a Check, or leave it out")
+        _check_names(write)
         size = row_bytes(write.set) + row_bytes(write.set_if_absent)
     else:
         return 0
@@ -81,6 +81,18 @@ def _write_bytes(write: Write) -> int:
             "fit in a row: keep large data elsewhere and store where it is"
         )
     return size
+
+
+def _check_names(write: Update) -> None:
+    """Refuse what DynamoDB refuses: an update of nothing, of one attribute in two ways, or of the key."""
+    named = [*write.set, *write.set_if_absent, *write.remove]
+    where = f"Update of {write.table} {write.key.pk} {write.key.sk}"
+    if not named:
+        raise Rejected(f"{where} changes nothing; use a Check, or leave it out")
+    if len(set(named)) < len(named):
+        raise Rejected(f"{where} names an attribute twice; say once what becomes of it")
+    if not KEY_ATTRIBUTES.isdisjoint(named):
+        raise Rejected(f"{where} changes the key; put a row with the new key and delete this one")
 
 
 def _value_bytes(value: object, depth: int) -> int:

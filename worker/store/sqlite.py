@@ -122,8 +122,6 @@ class SqliteTables:
         return await self._lanes.reads.run(lambda connection: sqlite_reads.query(connection, asked, now))
 
     async def commit(self, *writes: Write) -> None:
-        if not writes:
-            return
         check_commit(writes)
         commit_id, now = self._new_commit_id(), self._clock.now()
         await self._lanes.writes.run(lambda connection: sqlite_commit.commit(connection, writes, commit_id, now))

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, assert_never
 
-from worker.core.errors import Rejected
 from worker.store.conditions import holds
 from worker.store.limits import row_bytes
 from worker.store.rowcodec import decode_row, encode
@@ -38,7 +37,6 @@ from worker.store.table import (
 )
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-KEY_ATTRIBUTES: Final = frozenset({"PK", "SK"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +126,6 @@ def _image_after(write: Put | Update | Delete, row: Row | None, stamp: Row) -> I
 
 
 def _updated(write: Update, row: Row | None) -> Row:
-    named = [*write.set, *write.set_if_absent, *write.remove]
-    if len(set(named)) < len(named) or not KEY_ATTRIBUTES.isdisjoint(named):
-        raise Rejected(
-            f"Update of {write.table} {write.key.pk} {write.key.sk} names an attribute twice, or changes the key; "
-            "name each attribute once, and put a new row for a new key"
-        )
     found = row or {"PK": write.key.pk, "SK": write.key.sk}
     merged: dict[str, Value] = {**write.set_if_absent, **found, **write.set}
     return {name: value for name, value in merged.items() if name not in write.remove}
