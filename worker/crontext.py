@@ -61,6 +61,7 @@ class _Expanded:
 
 _LEGAL = re.compile(r"[0-9A-Za-z*/,#?-]+")
 _WORD = re.compile(r"[A-Za-z]+")
+_RANGE_OF_ONE = re.compile(r"(?<![^,])(\w+)-\1(?:/\d+)?(?![^,])")
 
 
 class BadCron(ValueError):
@@ -106,13 +107,13 @@ def _expand_alias(text: str) -> str:
 
 
 def _expand(field: _Field, part: str) -> _Expanded:
-    """Let croniter expand one field among stars, so that whatever it refuses is this field's fault."""
+    """Let croniter expand one field among harmless ones, so that whatever it refuses is this field's fault."""
     words = {word.upper() for word in _WORD.findall(part)}
     # croniter also takes hashed, random and nearest-weekday forms, which mean something else each time or elsewhere.
     if not _LEGAL.fullmatch(part) or "*#" in part or not words <= field.words:
         raise _refusal(field, part)
     try:
-        values, nth = croniter.expand(" ".join([*["*"] * field.index, part, *["*"] * (4 - field.index)]))
+        values, nth = croniter.expand(" ".join(_among_others(field, part)))
     except ValueError as error:
         raise _refusal(field, part) from error
     # croniter's own type forgets the "l" of `L5`.
@@ -123,6 +124,15 @@ def _expand(field: _Field, part: str) -> _Expanded:
         has_last="l" in values[field.index],
         nth=frozenset((weekday, n if isinstance(n, int) else LAST) for weekday, n in nths),
     )
+
+
+def _among_others(field: _Field, part: str) -> list[str]:
+    # With a star in the other field of days, croniter would make one of `1-31`. Beside a weekday they differ: `1-31`
+    # names every day, `*` leaves the choice to the weekday.
+    fields = ["*", "*", "1", "*", "1"]
+    # croniter goes all the way around from 5 to 5; everyone else means 5.
+    fields[field.index] = _RANGE_OF_ONE.sub(r"\1", part)
+    return fields
 
 
 def _refusal(field: _Field, part: str) -> BadCron:

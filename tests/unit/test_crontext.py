@@ -24,6 +24,21 @@ def test_a_star_does_not_restrict() -> None:
     assert (len(cron.minutes), len(cron.hours), len(cron.months)) == (60, 24, 12)
 
 
+def test_a_range_of_one_is_that_one() -> None:
+    cron = parse_cron("5-5 3,4-4/2 7-7 feb-feb 1-1")
+
+    assert (cron.minutes, cron.hours, cron.days, cron.months, cron.weekdays) == ((5,), (3, 4), {7}, {2}, {1})
+
+
+def test_a_range_may_go_around() -> None:
+    assert parse_cron("0 22-2 * * *").hours == (0, 1, 2, 22, 23)
+
+
+def test_every_day_by_number_differs_from_a_star() -> None:
+    assert parse_cron("0 0 1-31 * 1").days == frozenset(range(1, 32))
+    assert parse_cron("0 0 * * 1").days is None
+
+
 @pytest.mark.parametrize("sunday", ["0", "7", "SUN", "sun"])
 def test_sunday_has_two_numbers_and_a_name(sunday: str) -> None:
     assert parse_cron(f"0 0 * * {sunday}").weekdays == {0}

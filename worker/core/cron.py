@@ -1,11 +1,12 @@
 """When a cron expression fires, in a zone whose clocks jump twice a year.
 
-Fires are found one UTC day at a time, whichever way one walks, so forward and backward agree by construction. When the
+Fires are found span by span of UTC, whichever way one walks, so forward and backward agree by construction. When the
 clocks change, a schedule of fixed hours keeps its promise of one run for each time it names: a time that is skipped
 runs once right after the gap, a repeated one the first time. A schedule that follows the clock runs whenever the clock
 really shows such a time.
 """
 
+from bisect import bisect_left
 from calendar import monthrange
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -22,7 +23,9 @@ _DAY = timedelta(days=1)
 _HOUR = timedelta(hours=1)
 # The longest wait of any expression that fires at all is forty years: a fifth Monday in February, when a leap year
 # falls out in between (2100). So one that is silent this long never fires, and the walk may end.
-_SILENCE_MAX_DAYS = 41 * 366
+_SILENCE_MAX = timedelta(days=41 * 366)
+_FIRST_INSTANT = datetime.combine(FIRST_DATE, time(), UTC)
+_LAST_INSTANT = datetime.combine(LAST_DATE, time(), UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,23 +66,24 @@ class Fire:
 
 def next_fire(cron: Cron, zone: ZoneInfo, after: datetime) -> datetime | None:
     """The first fire later than `after`, in UTC; None if there never is one."""
-    fires = chain.from_iterable(_fires_of_day(cron, zone, day) for day in _days_from(after, +1))
+    hour = _hour_of(after)
+    spans = chain([(hour, hour + _HOUR)], _days_between(hour + _HOUR, hour + min(_SILENCE_MAX, _LAST_INSTANT - hour)))
+    fires = chain.from_iterable(_fires_within(cron, zone, *span) for span in spans)
     return next((fire.at for fire in fires if fire.at > after), None)
 
 
 def previous_fire(cron: Cron, zone: ZoneInfo, before: datetime) -> datetime | None:
     """The last fire earlier than `before`, in UTC; None if there never was one."""
-    fires = chain.from_iterable(reversed(_fires_of_day(cron, zone, day)) for day in _days_from(before, -1))
+    hour = _hour_of(before)
+    spans = chain([(hour, hour + _HOUR)], _days_back(hour, hour - min(_SILENCE_MAX, hour - _FIRST_INSTANT)))
+    fires = chain.from_iterable(reversed(_fires_within(cron, zone, *span)) for span in spans)
     return next((fire.at for fire in fires if fire.at < before), None)
 
 
 def fires_between(cron: Cron, zone: ZoneInfo, start: datetime, end: datetime) -> Iterator[Fire]:
     """Every fire from `start` on and before `end`, in order; no two are about the same period."""
-    last = min((end - timedelta.resolution).astimezone(UTC).date(), LAST_DATE)
-    day = max(start.astimezone(UTC).date(), FIRST_DATE)
-    while day <= last:
-        yield from (fire for fire in _fires_of_day(cron, zone, day) if start <= fire.at < end)
-        day += _DAY
+    for span in _days_between(_hour_of(start), _hour_of(end) + _HOUR):
+        yield from (fire for fire in _fires_within(cron, zone, *span) if start <= fire.at < end)
 
 
 def period_of_fire(cron: Cron, zone: ZoneInfo, at: datetime) -> Period:
@@ -88,19 +92,43 @@ def period_of_fire(cron: Cron, zone: ZoneInfo, at: datetime) -> Period:
     Daily or rarer: the local date it was due. Hourly: the hour before it; finer: its own minute; both named in UTC, so
     that no name repeats when local clocks go back.
     """
-    at = at.astimezone(UTC)
-    due = next((fire.period for fire in _fires_of_day(cron, zone, at.date()) if fire.at == at), None)
+    hour, at = _hour_of(at), at.astimezone(UTC)
+    due = next((fire.period for fire in _fires_within(cron, zone, hour, hour + _HOUR) if fire.at == at), None)
     return due or _period(cron, at, wall_at(at, zone))
 
 
-def _days_from(instant: datetime, step: int) -> Iterator[date]:
-    """UTC days from that of the instant on, in either direction, for as long as a schedule can be silent."""
-    first = instant.astimezone(UTC).date().toordinal()
-    days = range(first, first + step * _SILENCE_MAX_DAYS, step)
-    return (date.fromordinal(day) for day in days if FIRST_DATE.toordinal() <= day <= LAST_DATE.toordinal())
+# --- spans of UTC: at most a day each, from one whole hour to another -------------------------------------------------
 
 
-# --- one day ----------------------------------------------------------------------------------------------------------
+def _hour_of(instant: datetime) -> datetime:
+    """The whole hour it lies in, kept inside the years that runs can be about."""
+    inside = min(max(instant, _FIRST_INSTANT), _LAST_INSTANT)
+    return inside.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+
+
+def _days_between(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
+    while start < end:
+        stop = min(start.replace(hour=0) + _DAY, end)
+        yield start, stop
+        start = stop
+
+
+def _days_back(end: datetime, start: datetime) -> Iterator[tuple[datetime, datetime]]:
+    while start < end:
+        # An hour before midnight belongs to the day that midnight ends.
+        first = max((end - _HOUR).replace(hour=0), start)
+        yield first, end
+        end = first
+
+
+def _fires_within(cron: Cron, zone: ZoneInfo, start: datetime, end: datetime) -> list[Fire]:
+    """The fires of one span, in order."""
+    # Local days differ from the UTC day by one at most. Most schedules of a few days a month are done here.
+    if not any(_is_named(cron, start.date() + shift) for shift in (-_DAY, timedelta(), _DAY)):
+        return []
+    due = _due_within(cron, zone, start, end)
+    # Names of hours and minutes are UTC and those of days are handed out once, so no name repeats in another span.
+    return _one_per_period([Fire(each.at, _period(cron, each.at, each.wall), each.note) for each in due])
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,32 +140,25 @@ class _Due:
     note: str | None = None
 
 
-def _fires_of_day(cron: Cron, zone: ZoneInfo, day: date) -> list[Fire]:
-    """The fires of one UTC day, in order."""
-    # A UTC day touches the local day of its date and, at most, the ones beside it.
-    local_days = [local for local in (day - _DAY, day, day + _DAY) if _is_named(cron, local)]
-    if not local_days:
-        return []
-    start = datetime.combine(day, time(), UTC)
-    walls = [datetime.combine(local, moment) for local in local_days for moment in _times(cron)]
-    due = _resolve(cron, zone, walls, start)
-    # Names of hours and minutes are UTC and those of days are handed out once, so only one UTC day can repeat a name.
-    return _one_per_period([Fire(each.at, _period(cron, each.at, each.wall), each.note) for each in due])
-
-
-def _resolve(cron: Cron, zone: ZoneInfo, walls: list[datetime], start: datetime) -> list[_Due]:
-    end = start + _DAY
-    offset = offset_at(start - _DAY, zone)
+def _due_within(cron: Cron, zone: ZoneInfo, start: datetime, end: datetime) -> list[_Due]:
+    midnight = start.replace(hour=0)
+    offset, later = offset_at(midnight - _DAY, zone), offset_at(midnight + _DAY, zone)
     # No zone changes its clocks twice within three days, so equal ends mean a calm day.
-    if offset == offset_at(end, zone):
-        low, high = (start + offset).replace(tzinfo=None), (end + offset).replace(tzinfo=None)
-        return [_Due((wall - offset).replace(tzinfo=UTC), wall) for wall in walls if low <= wall < high]
+    if offset == later:
+        walls = _walls(cron, (start + offset).replace(tzinfo=None), (end + offset).replace(tzinfo=None))
+        return [_Due((wall - offset).replace(tzinfo=UTC), wall) for wall in walls]
+    low, high = (midnight + min(offset, later)).replace(tzinfo=None), midnight + _DAY + max(offset, later)
+    walls = _walls(cron, low, high.replace(tzinfo=None))
+    return [due for due in _due_when_clocks_change(cron, zone, walls) if start <= due.at < end]
+
+
+def _due_when_clocks_change(cron: Cron, zone: ZoneInfo, walls: list[datetime]) -> Iterable[_Due]:
     odd = _follow(zone, walls) if cron.follows_clock else [_run_once(zone, wall) for wall in walls]
     by_instant: dict[datetime, _Due] = {}
     # Skipped times end in one instant; if the clock shows a time there that is named itself, that one stands for all.
     for due in sorted(odd, key=lambda due: (due.at, wall_at(due.at, zone) != due.wall)):
         by_instant.setdefault(due.at, due)
-    return [due for at, due in by_instant.items() if start <= at < end]
+    return by_instant.values()
 
 
 def _run_once(zone: ZoneInfo, wall: datetime) -> _Due:
@@ -199,6 +220,18 @@ def _period(cron: Cron, at: datetime, wall: datetime) -> Period:
 
 
 # --- which days and times the fields name -----------------------------------------------------------------------------
+
+
+def _walls(cron: Cron, low: datetime, high: datetime) -> list[datetime]:
+    """The wall times that the expression names from `low` on and before `high`."""
+    times, walls = _times(cron), list[datetime]()
+    for ordinal in range(low.date().toordinal(), high.date().toordinal() + 1):
+        day = date.fromordinal(ordinal)
+        if _is_named(cron, day):
+            first = bisect_left(times, low.time()) if day == low.date() else 0
+            last = bisect_left(times, high.time()) if day == high.date() else len(times)
+            walls += [datetime.combine(day, moment) for moment in times[first:last]]
+    return walls
 
 
 @lru_cache(maxsize=4096)
