@@ -1,14 +1,19 @@
 """What the tests of the stores put in: only what a test says matters differs from these."""
 
+import asyncio
 import uuid
+from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 from worker.core.keys import RunKey
 from worker.core.periods import Period
 from worker.core.pipeline import PipelineId, ScheduleId
 from worker.core.run import Run, State
 from worker.core.slawatch import SlaWatch
+from worker.store.table import StaleWrite
 
+T = TypeVar("T")
 NOW = datetime(2026, 3, 3, 12, 0, 0, tzinfo=UTC)
 
 
@@ -51,3 +56,17 @@ def a_watch(key: RunKey) -> SlaWatch:
         warning_at=NOW + timedelta(minutes=30),
         breach_at=NOW + timedelta(hours=1),
     )
+
+
+async def race(*tries: Coroutine[None, None, T]) -> list[T | StaleWrite]:
+    """Let all of them run at once; the losers' answer is the refusal."""
+
+    async def outcome(one: Coroutine[None, None, T]) -> T | StaleWrite:
+        try:
+            return await one
+        except StaleWrite as refused:
+            return refused
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(outcome(one)) for one in tries]
+    return [task.result() for task in tasks]

@@ -1,12 +1,11 @@
 """Runs and SLA watches on every backend: one row, one winner, and the lists that find it."""
 
-import asyncio
 from dataclasses import replace
 from datetime import date, timedelta
 
 import pytest
 
-from tests.contract.storevalues import NOW, a_period, a_run, a_watch, run_key_of
+from tests.contract.storevalues import NOW, a_period, a_run, a_watch, race, run_key_of
 from worker.core import keys
 from worker.core.events import Event
 from worker.core.keys import RowKind, RunKey, SessionId
@@ -96,8 +95,7 @@ async def test_of_ten_writers_of_one_version_exactly_one_wins_each_time(tables: 
     run = await Runs(tables).save(a_run())
 
     for _ in range(3):
-        tries = [Runs(tables).save(replace(run, reason=f"writer {number}")) for number in range(10)]
-        results = await asyncio.gather(*tries, return_exceptions=True)
+        results = await race(*(Runs(tables).save(replace(run, reason=f"writer {n}")) for n in range(10)))
 
         winners = [result for result in results if isinstance(result, Run)]
         assert len(winners) == 1
@@ -306,8 +304,7 @@ async def test_a_watch_is_armed_once(tables: Tables) -> None:
 async def test_success_and_breach_at_once_give_one_verdict(tables: Tables) -> None:
     watch = await SlaWatches(tables).save(a_watch(run_key_of()))
 
-    verdicts = [SlaWatches(tables).save(replace(watch, verdict=verdict)) for verdict in Verdict]
-    results = await asyncio.gather(*verdicts, return_exceptions=True)
+    results = await race(*(SlaWatches(tables).save(replace(watch, verdict=verdict)) for verdict in Verdict))
 
     assert sum(isinstance(result, StaleWrite) for result in results) == len(Verdict) - 1
 

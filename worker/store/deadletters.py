@@ -1,0 +1,128 @@
+"""Dead letters: what could not be handled, whole, with why and what was tried, until a person drops or replays it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from worker.core import keys
+from worker.store import retention
+from worker.store.attributes import BadRow, expiry, text, texts, whole
+from worker.store.paging import first_rows
+from worker.store.table import (
+    TTL,
+    Absent,
+    Delete,
+    Exists,
+    Key,
+    Put,
+    Row,
+    StaleWrite,
+    TableName,
+    Tables,
+)
+
+# A body may be as large as a row (a change record holds one) or larger (a queue's message): it is kept in parts.
+PART_BYTES = 300_000
+HISTORY_MAX = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    id: str
+    source: str  # the stream or queue it came from
+    at: datetime  # when its source made it, to the millisecond: a second try to keep it meets the first
+    reason: str
+    history: tuple[str, ...] = ()  # what each try said, oldest first; the last `HISTORY_MAX` are kept
+
+
+class DeadLetters:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def put(self, letter: DeadLetter, body: bytes) -> None:
+        """Keep a letter and its body, durably, before its source is told to move on; a repeat changes nothing.
+
+        Raises `TooLarge` beyond what one commit can hold, about 4 MB.
+        """
+        parts = [body[start : start + PART_BYTES] for start in range(0, len(body), PART_BYTES)]
+        try:
+            await self._tables.commit(_letter_write(letter, len(parts)), *_part_writes(letter, parts))
+        except StaleWrite as error:
+            if error.row is None or error.row.get("id") != letter.id:
+                raise
+
+    async def list(self, source: str, limit: int = 100) -> list[DeadLetter]:
+        """The letters of a source, oldest first, without their bodies."""
+        rows = await first_rows(self._tables, TableName.EVENTS, keys.dead_letter_pk(source), limit=limit)
+        return [_letter(source, row) for row in rows]
+
+    async def body(self, letter: DeadLetter) -> bytes | None:
+        """None if the letter is gone."""
+        row = await self._tables.get(TableName.EVENTS, _key(letter))
+        if row is None:
+            return None
+        where = [_part_key(letter, number) for number in range(whole(row, "parts"))]
+        found = await self._tables.get_many(TableName.EVENTS, where)
+        return b"".join(_part(found[key]) for key in where)
+
+    async def drop(self, letter: DeadLetter) -> bool:
+        """Forget a letter that was replayed or given up; False if it was gone already."""
+        row = await self._tables.get(TableName.EVENTS, _key(letter))
+        if row is None:
+            return False
+        parts = [Delete(TableName.EVENTS, _part_key(letter, number)) for number in range(whole(row, "parts"))]
+        try:
+            await self._tables.commit(Delete(TableName.EVENTS, _key(letter), Exists()), *parts)
+        except StaleWrite:
+            return False
+        return True
+
+
+def _key(letter: DeadLetter) -> Key:
+    return Key(keys.dead_letter_pk(letter.source), keys.stamped_sk(letter.at, letter.id))
+
+
+def _part_key(letter: DeadLetter, number: int) -> Key:
+    # A partition of its own: listing letters reads no bodies.
+    return Key(keys.dead_letter_body_pk(letter.source, letter.id), f"{number:03d}")
+
+
+def _letter_write(letter: DeadLetter, parts: int) -> Put:
+    key = _key(letter)
+    row = {
+        "PK": key.pk,
+        "SK": key.sk,
+        "id": letter.id,
+        "reason": letter.reason,
+        "history": list(letter.history[-HISTORY_MAX:]),
+        "parts": parts,
+        TTL: expiry(letter.at, retention.DEAD_LETTERS),
+    }
+    return Put(TableName.EVENTS, row, Absent())
+
+
+def _part_writes(letter: DeadLetter, parts: list[bytes]) -> list[Put]:
+    """The letter's own condition guards its parts: they are written with it or not at all."""
+    return [
+        Put(
+            TableName.EVENTS,
+            {"PK": key.pk, "SK": key.sk, "part": part, TTL: expiry(letter.at, retention.DEAD_LETTERS)},
+        )
+        for number, part in enumerate(parts)
+        for key in [_part_key(letter, number)]
+    ]
+
+
+def _part(row: Row) -> bytes:
+    part = row.get("part")
+    if not isinstance(part, bytes):
+        raise BadRow(row, "part", f"must be bytes, not {type(part).__name__}")
+    return part
+
+
+def _letter(source: str, row: Row) -> DeadLetter:
+    at = keys.stamp_of(str(row["SK"]))
+    if at is None:
+        raise BadRow(row, "SK", "must begin with a time")
+    return DeadLetter(
+        id=text(row, "id"), source=source, at=at, reason=text(row, "reason"), history=texts(row, "history")
+    )
