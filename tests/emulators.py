@@ -18,8 +18,8 @@ from pathlib import Path
 
 from tests.wire import WireProxy
 from worker.clock import Clock, SystemClock
-from worker.store.backoff import Backoff
 from worker.store.dynamodb import DynamoTables
+from worker.store.dynamodb_requests import TableNames
 from worker.store.fastclient import ClientSettings
 from worker.store.table import TableName, Tables
 
@@ -90,19 +90,26 @@ class RealWaits:
 
 
 @asynccontextmanager
-async def dynamodb_tables(server: Server, clock: Clock, backoff: Backoff | None = None) -> AsyncGenerator[DynamoTables]:
+async def dynamodb_tables(server: Server, clock: Clock) -> AsyncGenerator[DynamoTables]:
     """An open store on four new tables of its own; fails if anything scanned a table."""
-    os.environ.update(AWS_ENVIRONMENT)
-    prefix = f"t{secrets.token_hex(6)}"
-    settings = ClientSettings(endpoint=server.proxy.url, read_s=20.0)
-    names = {table: f"{prefix}-{table}" for table in TableName}
-    tables = DynamoTables(names, RealWaits(clock), settings, backoff=backoff)
+    use_test_credentials()
+    tables = DynamoTables(new_names(), RealWaits(clock), ClientSettings(endpoint=server.proxy.url, read_s=20.0))
     try:
         await tables.ensure_tables()
         yield tables
     finally:
         await tables.stop()
-        assert_nothing_was_scanned(server)
+        assert_nothing_was_scanned(server.proxy)
+
+
+def new_names() -> TableNames:
+    """Names of four tables that no other test has."""
+    prefix = f"t{secrets.token_hex(6)}"
+    return {table: f"{prefix}-{table}" for table in TableName}
+
+
+def use_test_credentials() -> None:
+    os.environ.update(AWS_ENVIRONMENT)
 
 
 def on_ministack(clock: Clock) -> AbstractAsyncContextManager[Tables]:
@@ -122,10 +129,10 @@ if DYNAMODB_LOCAL in os.environ:
     DYNAMODB_BACKENDS["dynamodb-local"] = on_dynamodb_local
 
 
-def assert_nothing_was_scanned(server: Server) -> None:
-    """Fail if, since the emulator started, anyone asked it to read a table instead of a key range."""
-    scans = {name: count for name in FORBIDDEN if (count := server.proxy.operations[name])}
-    assert not scans, f"table scans were sent to {server.name}: {scans}"
+def assert_nothing_was_scanned(wire: WireProxy) -> None:
+    """Fail if, since the proxy started, anyone asked to read a table instead of a key range."""
+    scans = {name: count for name in FORBIDDEN if (count := wire.operations[name])}
+    assert not scans, f"table scans were sent: {scans}"
 
 
 def _emulator(name: str) -> Path:

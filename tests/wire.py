@@ -4,6 +4,7 @@ It runs in a thread with a loop of its own, so that it outlives the loops of sin
 """
 
 import asyncio
+import json
 import threading
 from collections import Counter, deque
 from collections.abc import Coroutine
@@ -62,13 +63,27 @@ class _Message:
         return self.head + HEADER_END + self.body
 
 
+@dataclass(frozen=True, slots=True)
+class _RowName:
+    table: str
+    pk: str
+    sk: str
+
+
 class WireProxy:
-    """Forwards to `127.0.0.1:upstream_port`. `url` is where clients go; `operations` is what they asked for."""
+    """Forwards to `127.0.0.1:upstream_port`. `url` is where clients go; `operations` is what they asked for.
+
+    A transaction that is held refuses plain writes of its rows meanwhile: DynamoDB does that, emulators do not.
+    """
 
     def __init__(self, upstream_port: int) -> None:
         self.operations: Counter[str] = Counter()
         self.url = ""
         self._upstream_port = upstream_port
+        self._transactions_may_pass = asyncio.Event()
+        self._transactions_may_pass.set()
+        self._transaction_is_held = threading.Event()
+        self._rows_held: set[_RowName] = set()
         self._faults: dict[str, deque[Fault]] = {}
         self._late: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
@@ -92,6 +107,22 @@ class WireProxy:
         """Apply these faults, one each, to the next requests of this operation; those after pass."""
         self._faults.setdefault(operation, deque()).extend(faults)
 
+    def mend(self) -> None:
+        """Forget faults that were ordered and have not happened."""
+        self._faults.clear()
+
+    def hold_transactions(self) -> None:
+        """From now on a transaction waits on the wire, as if it took long; at most one at a time."""
+        self._transaction_is_held.clear()
+        self._loop.call_soon_threadsafe(self._transactions_may_pass.clear)
+
+    async def transaction_is_held(self) -> None:
+        """Return once a transaction waits on the wire."""
+        assert await asyncio.to_thread(self._transaction_is_held.wait, STARTUP_S), "no transaction was sent"
+
+    def release_transactions(self) -> None:
+        self._loop.call_soon_threadsafe(self._transactions_may_pass.set)
+
     def wait_for_late_requests(self) -> None:
         """Return when every late request has reached the server and was answered."""
         self._run(self._finish_late())
@@ -113,8 +144,8 @@ class WireProxy:
         await asyncio.wait(others, timeout=STARTUP_S) if others else None
 
     async def _finish_late(self) -> None:
-        if self._late:
-            await asyncio.wait(self._late)
+        while self._late:
+            await self._late.pop()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -131,7 +162,7 @@ class WireProxy:
         self.operations[request.operation] += 1
         queue = self._faults.get(request.operation)
         if not queue:
-            writer.write(await self._forward(request))
+            writer.write(await self._forward_in_turn(request))
             await writer.drain()
             return True
         return await self._break(queue.popleft(), request, reader, writer)
@@ -151,9 +182,19 @@ class WireProxy:
             await reader.read()
         elif fault is Fault.LATE:
             await reader.read()
-            late = asyncio.create_task(self._deliver(request))
-            self._late.add(late)
+            self._late.add(asyncio.create_task(self._deliver(request)))
         return False
+
+    async def _forward_in_turn(self, request: _Message) -> bytes:
+        """Forward a request, but hold a transaction that may not pass, and refuse plain writes of its rows."""
+        if request.operation == "TransactWriteItems" and not self._transactions_may_pass.is_set():
+            self._rows_held = _rows_written(request)
+            self._transaction_is_held.set()
+            await self._transactions_may_pass.wait()
+            self._rows_held = set()
+        elif self._rows_held and self._rows_held & _rows_written(request):
+            return _error(*_ERRORS[Fault.CONFLICTING])
+        return await self._forward(request)
 
     async def _deliver(self, request: _Message) -> None:
         await self._forward(request)
@@ -167,6 +208,15 @@ class WireProxy:
             return reply.raw
         finally:
             writer.close()
+
+
+def _rows_written(request: _Message) -> set[_RowName]:
+    if request.operation not in {"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems"}:
+        return set()
+    body = json.loads(request.body)
+    actions = [action for item in body.get("TransactItems", []) for action in item.values()] or [body]
+    keys = [(action["TableName"], action.get("Key") or action["Item"]) for action in actions]
+    return {_RowName(table, key["PK"]["S"], key["SK"]["S"]) for table, key in keys}
 
 
 async def _read_message(reader: asyncio.StreamReader) -> _Message | None:
