@@ -7,12 +7,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from worker.core.rules import Json
 
 Row = Sequence[str]
+
+SENTENCE_WIDTH_MIN = 40
 
 
 class Screen:
@@ -31,13 +32,33 @@ class Screen:
         self.err.print(Text(visible(text), style=style), soft_wrap=True)
 
     def table(self, rows: Sequence[Row], *, styles: Sequence[str] = (), indent: int = 2) -> None:
-        """Show rows in aligned columns; `styles` colours each row. Empty columns take no room."""
+        """Show rows in aligned columns; `styles` colours each row. Empty columns take no room.
+
+        The last column holds sentences. Where a terminal leaves them little room, they get lines of their own.
+        """
         shown = without_empty_columns(rows)
-        if self.out.is_terminal:
-            self.out.print(_grid(shown, styles or [""] * len(shown), indent))
-        else:
-            for text in aligned(shown):
-                self.line(" " * indent + text)
+        heads, sentences = list(aligned([row[:-1] for row in shown])), [row[-1] for row in shown]
+        width = max(map(len, heads), default=0) + indent
+        beside = not self.out.is_terminal or self.out.width - width >= SENTENCE_WIDTH_MIN
+        for head, sentence, style in zip(heads, sentences, styles or [""] * len(shown), strict=True):
+            first = " " * indent + head
+            if beside:
+                self._hang(f"{first.ljust(width)}  {sentence}".rstrip(), width + 2, style)
+            else:
+                self._hang(first, indent, style)
+                self._hang(" " * 2 * indent + sentence, 2 * indent, style)
+
+    def _hang(self, text: str, indent: int, style: str) -> None:
+        """Write one line; on a terminal what does not fit goes on below, indented."""
+        if not text.strip():
+            return
+        if not self.out.is_terminal:
+            self.line(text, style)
+            return
+        begin, rest = visible(text[:indent]), visible(text[indent:])
+        for line in Text(rest, style=style).wrap(self.out, max(SENTENCE_WIDTH_MIN // 2, self.out.width - indent)):
+            self.out.print(Text.assemble((begin, style), line), soft_wrap=True)
+            begin = " " * indent
 
     def record(self, record: Mapping[str, Json]) -> None:
         """Write one record of a stream as a line of JSON."""
@@ -64,19 +85,8 @@ def without_empty_columns(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def aligned(rows: Sequence[Row]) -> Iterable[str]:
-    """Pad every column but the last to its widest cell."""
+    """Pad every cell to the widest of its column."""
     widths = [max(len(visible(cell)) for cell in column) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [visible(cell).ljust(width) for cell, width in zip(row, widths, strict=True)]
         yield "  ".join(cells).rstrip()
-
-
-def _grid(rows: Sequence[Row], styles: Sequence[str], indent: int) -> Table:
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(width=indent - 2 if indent > 2 else 0)
-    for index in range(len(rows[0]) if rows else 0):
-        # The last column holds sentences and may fold; names and times are only useful whole.
-        grid.add_column(no_wrap=index < len(rows[0]) - 1, overflow="fold")
-    for row, style in zip(rows, styles, strict=True):
-        grid.add_row("", *(Text(visible(cell), style=style) for cell in row))
-    return grid
