@@ -119,9 +119,16 @@ def test_a_busy_schedule_is_one_line_a_day() -> None:
     shown = rows([busy], Span(first=date(2027, 3, 22), days=2))
 
     assert [len(todays) for todays in shown.values()] == [1, 1]
-    assert shown[date(2027, 3, 22)] == [
-        ["00:00-23:59 UTC", "00:00Z-23:59Z", "busy/cron", "2027-03-22T0000 to 2027-03-22T2359", "1,440 runs"]
-    ]
+    assert shown[date(2027, 3, 22)] == [["00:00-23:59 UTC", "00:00Z-23:59Z", "busy/cron", "1,440 runs", ""]]
+
+
+def test_busy_days_of_a_schedule_that_data_starts_show_no_clock_time() -> None:
+    sla = Sla(deadline=Deadline(None, 45))
+    hourly = a_pipeline("hourly", Schedule(id=ScheduleId("stream"), trigger=TRIGGER, sla=sla))
+
+    shown = rows([hourly], Span(first=date(2027, 3, 22), days=1))
+
+    assert shown == {date(2027, 3, 22): [["on signal", "", "hourly/stream", "24 runs", "each due at :45"]]}
 
 
 def test_all_runs_of_a_busy_schedule_are_listed_on_request() -> None:

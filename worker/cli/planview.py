@@ -13,14 +13,20 @@ from worker.core.rules import Json
 
 
 def block_row(block: Block) -> list[str]:
-    """Local time, UTC, whose, which period, and what there is to say about it."""
+    """Local time, UTC, whose, which period or how many, and what there is to say about it."""
     entry = block.first
     if len(block.entries) == 1:
         return [_local(entry), _utc(entry), entry.name, str(entry.run.period), _joined(run_facts(entry), block.notes)]
-    times = f"{_clock(entry, entry.moment)}-{_clock(entry, block.last.moment)} {_abbreviation(entry)}"
-    utc = f"{_zulu(entry.moment)}-{_zulu(block.last.moment)}"
-    periods = f"{entry.run.period} to {block.last.run.period}"
-    return [times, utc, entry.name, periods, _joined(busy_facts(block), block.notes)]
+    count = counted(len(block.entries), "run")
+    return [*_times_of_day(block), entry.name, count, _joined(busy_facts(block), block.notes)]
+
+
+def _times_of_day(block: Block) -> tuple[str, str]:
+    first, last = block.first, block.last
+    if not _is_clocked(first):
+        return _local(first), _utc(first)
+    local = f"{_clock(first, first.moment)}-{_clock(last, last.moment)} {_abbreviation(last)}"
+    return local, f"{_zulu(first.moment)}-{_zulu(last.moment)}"
 
 
 def run_facts(entry: Entry) -> Iterator[str]:
@@ -50,7 +56,6 @@ def _sla_facts(entry: Entry, sla: Sla) -> Iterator[str]:
 
 def busy_facts(block: Block) -> Iterator[str]:
     """What holds for every run of a busy day."""
-    yield counted(len(block.entries), "run")
     entry = block.first
     if entry.run.excluded is not None:
         yield f"excluded: {entry.run.excluded}"

@@ -1,0 +1,76 @@
+"""What `--help` teaches, and the demo a newcomer sees first."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.commandline import interlock
+from worker.cli.console import Screen
+from worker.cli.demo import MISTAKES, run_demo
+from worker.cli.main import app
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+COMMANDS = ["validate", "schema", "plan", "demo"]
+
+
+def words(text: str) -> str:
+    """Text without the frames and line breaks of a help page."""
+    return re.sub(r"[\s│╭╮╰╯─]+", " ", text)
+
+
+def test_every_command_is_listed_and_has_its_own_page() -> None:
+    assert [
+        command.name or (command.callback and command.callback.__name__) for command in app.registered_commands
+    ] == COMMANDS
+    assert all(command in words(interlock("--help").stdout) for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_help_page_says_how_the_command_exits(command: str) -> None:
+    page = words(interlock(command, "--help").stdout)
+
+    assert "Exit codes: 0 " in page
+
+
+@pytest.mark.parametrize("command", ["validate", "schema", "plan"])
+def test_each_help_page_gives_examples_that_parse(command: str) -> None:
+    page = interlock(command, "--help").stdout
+
+    examples = re.findall(rf"interlock {command} ([^|\n]*)", page.partition("Examples:")[2])
+    assert len(examples) >= 3
+    for example in examples:
+        answer = interlock(command, *example.split())
+        assert "No such option" not in answer.output
+
+
+def test_without_a_command_the_help_is_shown() -> None:
+    assert "Usage: interlock" in words(interlock().output)
+
+
+def test_the_version_is_told() -> None:
+    assert re.fullmatch(r"interlock \d+\.\d+\.\d+\n", interlock("--version").stdout)
+
+
+def test_the_demo_shows_sound_files_a_broken_one_and_a_plan_and_says_what_it_cannot_do_yet() -> None:
+    result = interlock("demo")
+
+    assert result.exit_code == 0
+    assert "this demo starts nothing" in result.stdout
+    assert "0 errors, 0 warnings" in result.stdout
+    assert result.stdout.count("broken.yaml:") == len(MISTAKES)
+    assert "is Good Friday in calendar us-market" in result.stdout
+    assert "02:30 does not exist on 2027-03-28" in result.stdout
+
+
+def test_every_mistake_of_the_demo_is_still_made() -> None:
+    text = (EXAMPLES / "orders-daily.yaml").read_text()
+
+    assert all(sound in text for sound, _ in MISTAKES)
+
+
+def test_a_demo_without_examples_says_where_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = run_demo(Screen(), tmp_path / "examples")
+
+    assert code == 1
+    assert "they come with a checkout" in capsys.readouterr().err

@@ -1,0 +1,195 @@
+"""The `interlock` command: what can be asked, in words that teach. Each command parses here and works elsewhere."""
+
+from dataclasses import replace
+from datetime import date, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from worker.cli.agenda import Span
+from worker.cli.console import Screen
+from worker.cli.demo import run_demo
+from worker.cli.plan import PlanRequest, run_diff, run_plan
+from worker.cli.schema import FileKind, run_schema
+from worker.cli.sources import Sources
+from worker.cli.validate import run_validate
+from worker.clock import Clock, SystemClock
+
+DAYS_MAX = 366
+FIRST_DAY, LAST_DAY = date(1970, 1, 2), date(2999, 12, 31)
+
+app = typer.Typer(
+    name="interlock",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="""A safety controller for data pipelines: starts jobs only when declarative rules hold, and says why.
+
+Begin with [bold]interlock demo[/bold]; each command has its own --help, with examples.""",
+)
+
+VALIDATE_HELP = """Check pipeline files and report every problem at once, each with its line and what to do.
+
+PATH is a file or a directory; of a directory, its *.yaml and *.yml files are read (not those further down). \
+Calendars are read from `calendars/` beside the files, or from --calendars.
+
+\b
+Examples:
+  interlock validate pipelines/
+  interlock validate pipelines/orders-daily.yaml --strict-warnings
+  interlock validate pipelines/ --json | jq 'select(.severity == "error")'
+
+\b
+Exit codes:
+  0  no errors (warnings are allowed unless --strict-warnings)
+  1  at least one file has a problem
+  2  the command itself was wrong
+"""
+
+SCHEMA_HELP = """Print the JSON Schema (draft 2020-12) of a file, so that editors complete and check it while you type.
+
+The line that ties a file to the schema is printed on standard error, or alone with --header.
+
+\b
+Examples:
+  interlock schema -o pipeline.schema.json
+  interlock schema --kind calendar -o calendar.schema.json
+  interlock schema -o pipeline.schema.json --header
+
+\b
+Exit codes:
+  0  written
+  2  the command itself was wrong
+"""
+
+PLAN_HELP = """Show every expected run: local time and UTC, period, deadlines, and what is left out and why.
+
+Nothing is started or stored. A busy schedule is one line a day unless --all. With --against, shows instead what \
+changes from the files in OLD to those in PATH: runs added, removed or moved, and deadlines that change.
+
+\b
+Examples:
+  interlock plan pipelines/
+  interlock plan pipelines/ --from 2027-03-22 --days 7 --pipeline orders-daily
+  interlock plan pipelines/ --json | jq 'select(.excluded)'
+  interlock plan --against deployed/ pipelines/
+
+\b
+Exit codes:
+  0  planned; with --against: nothing changes
+  1  some files have problems and were left out; with --against: something changes
+  2  the command itself was wrong; with --against: some file has a problem
+"""
+
+DEMO_HELP = """Walk through the examples on this machine alone: check them, see a mistake reported, see a plan.
+
+Nothing is started, stored or sent. The examples come with a checkout of the project, not with the installed package.
+
+\b
+Exit codes:
+  0  shown
+  1  the examples could not be read
+"""
+
+Paths = Annotated[
+    list[Path], typer.Argument(metavar="PATH", exists=True, help="Pipeline files, or directories of them.")
+]
+Calendars = Annotated[
+    Path | None,
+    typer.Option(exists=True, file_okay=False, help="Directory of calendar files.", show_default="beside PATH"),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON record a line (NDJSON), the last one a summary.")]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        Screen().line(f"interlock {version('interlock')}")
+        raise typer.Exit
+
+
+@app.callback()
+def interlock(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Options that belong to no command."""
+
+
+@app.command(help=VALIDATE_HELP)
+def validate(
+    context: typer.Context,
+    paths: Paths,
+    *,
+    calendars: Calendars = None,
+    lenient: Annotated[
+        bool, typer.Option("--lenient", help="Read old files: what can be ignored or defaulted is a warning.")
+    ] = False,
+    strict_warnings: Annotated[bool, typer.Option("--strict-warnings", help="Warnings too give exit code 1.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    sources = Sources(paths=paths, calendars=calendars, lenient=lenient, today=_today(context))
+    raise typer.Exit(run_validate(Screen(), sources, strict_warnings=strict_warnings, as_json=as_json))
+
+
+@app.command(help=SCHEMA_HELP)
+def schema(
+    kind: Annotated[FileKind, typer.Option(help="Which kind of file.")] = FileKind.PIPELINE,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", dir_okay=False, help="Write to this file instead of the screen.")
+    ] = None,
+    header: Annotated[bool, typer.Option("--header", help="Print only the line for the top of your files.")] = False,
+) -> None:
+    raise typer.Exit(run_schema(Screen(), kind, output=output, header=header))
+
+
+@app.command(help=PLAN_HELP)
+def plan(
+    context: typer.Context,
+    paths: Paths,
+    *,
+    start: Annotated[
+        datetime | None,
+        typer.Option("--from", formats=["%Y-%m-%d"], metavar="DATE", help="First day; today if absent."),
+    ] = None,
+    days: Annotated[int, typer.Option(min=1, max=DAYS_MAX, help="How many days.")] = 14,
+    pipeline: Annotated[str | None, typer.Option(metavar="ID", help="Only this pipeline.")] = None,
+    against: Annotated[
+        Path | None, typer.Option(metavar="OLD", exists=True, help="Show the difference from these files to PATH.")
+    ] = None,
+    calendars: Calendars = None,
+    show_all: Annotated[bool, typer.Option("--all", help="Every run on its own line, however many.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    today = _today(context)
+    span = Span(first=_first_day(start) if start else today, days=days)
+    request = PlanRequest(span=span, pipeline=pipeline, show_all=show_all, as_json=as_json)
+    new = Sources(paths=paths, calendars=calendars, today=today)
+    if against is None:
+        raise typer.Exit(run_plan(Screen(), new, request))
+    raise typer.Exit(run_diff(Screen(), replace(new, paths=[against]), new, request))
+
+
+@app.command(help=DEMO_HELP)
+def demo() -> None:
+    raise typer.Exit(run_demo(Screen()))
+
+
+def _first_day(start: datetime) -> date:
+    if not FIRST_DAY <= start.date() <= LAST_DAY:
+        raise typer.BadParameter(f"{start.date()} is not between {FIRST_DAY} and {LAST_DAY}", param_hint="--from")
+    return start.date()
+
+
+def _today(context: typer.Context) -> date:
+    """The current date in UTC, by the clock that `main` passed in."""
+    clock: Clock = context.obj
+    return clock.now().date()
+
+
+def main() -> None:
+    app(obj=SystemClock())
