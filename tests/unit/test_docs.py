@@ -1,0 +1,83 @@
+"""The pages tell the truth: commands run, output is real, links lead somewhere, fields are those of the schema."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.commandline import TODAY, interlock
+from tests.fieldtables import PAGE, sections, table_names, with_fresh_tables
+from worker.config import load_text
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# Sections whose table is told in a sentence instead.
+TOLD_IN_PROSE = {"AnyGroup", "AllGroup", "AtLeast", "CalendarDate", "CalendarBody"}
+
+
+def sessions(page: str) -> Iterator[tuple[str, str]]:
+    """Each command of the console blocks, with the output shown below it."""
+    for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL):
+        for command, output in re.findall(r"^\$ ([^\n]+)\n((?:(?!\$ )[^\n]*\n)*)", block, re.MULTILINE):
+            yield command.partition(" # ")[0].strip(), output
+
+
+SESSIONS = list(sessions(README))
+
+
+@pytest.mark.parametrize(("command", "output"), [case for case in SESSIONS if case[0].startswith("interlock")])
+def test_a_command_of_the_readme_prints_what_the_readme_shows(
+    command: str, output: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+
+    result = interlock(*shlex.split(command)[1:])
+
+    assert result.exit_code == 0
+    assert result.stdout == output
+
+
+def test_the_readme_shows_each_command_a_newcomer_needs() -> None:
+    shown = {" ".join(command.split()[:2]) for command, _ in SESSIONS}
+
+    assert shown == {"make demo", "make test", "interlock validate", "interlock plan"}
+
+
+def test_every_make_target_of_the_readme_exists() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+    assert {command.split()[1] for command, _ in SESSIONS if command.startswith("make")} <= targets
+
+
+def test_commands_in_the_running_text_name_real_commands_and_options() -> None:
+    for command in re.findall(r"`(interlock [a-z]+[^`]*)`", README):
+        name = command.split()[1]
+        page = interlock(name, "--help")
+        assert page.exit_code == 0, command
+        assert all(option in page.stdout for option in re.findall(r" (--?[a-z-]+)", command)), command
+
+
+def test_the_pipeline_file_of_the_readme_loads() -> None:
+    [text] = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+
+    assert load_text(text, today=TODAY.date()).problems == ()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8"))
+
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_the_tables_of_the_file_reference_are_those_of_the_schema() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+
+    assert page == with_fresh_tables(page), "run `python -m tests.fieldtables`"
+
+
+def test_the_file_reference_describes_every_section() -> None:
+    assert set(sections()) - TOLD_IN_PROSE == set(table_names(PAGE.read_text(encoding="utf-8")))
