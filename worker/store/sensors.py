@@ -1,0 +1,84 @@
+"""Sensors: what producers say about their data, in either of the two shapes they use.
+
+Sensor rows are the producers'. Ours is a producer's write too when a person uses the command line, and nothing else:
+plain, alone, never inside a transaction.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
+
+from worker.core import keys
+from worker.core.canonical import content_hash
+from worker.core.periods import Period, sensor_keys
+from worker.core.pipeline import PipelineId
+from worker.core.values import Json
+from worker.store.plain import plain_map
+from worker.store.table import COMMIT_ID, TTL, Key, Prefix, Put, Row, TableName, Tables, query_all
+
+_NOT_DATA = frozenset({"PK", "SK", TTL, COMMIT_ID})
+
+
+@dataclass(frozen=True, slots=True)
+class Sensor:
+    """A sensor under the key it is stored by, its period included if it has one."""
+
+    key: str
+    data: Mapping[str, Json]
+
+    @property
+    def content_hash(self) -> str:
+        """The same for the same content, in whichever shape and spelling it was written."""
+        return content_hash(self.data)
+
+
+def sensor_of(row: Row) -> Sensor | None:
+    """Read a sensor from its row or from its image in a change record; None if the row is not a sensor.
+
+    The map `data` is the sensor; without one, all attributes but the key and what the store adds are.
+    """
+    key = keys.sensor_key_of(str(row["SK"]))
+    if key is None:
+        return None
+    data = row.get("data")
+    if not isinstance(data, Mapping):
+        data = {name: value for name, value in row.items() if name not in _NOT_DATA}
+    return Sensor(key, plain_map(data))
+
+
+class Sensors:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def get(self, pipeline: PipelineId, key: str) -> Sensor | None:
+        row = await self._tables.get(TableName.CONTROL, _key(pipeline, key))
+        return None if row is None else sensor_of(row)
+
+    async def read(self, pipeline: PipelineId, names: Iterable[str], period: Period) -> dict[str, Sensor]:
+        """Read what rules of a period see, by the names they use; those that are not there are left out.
+
+        Consistent and by exact key, so the number of sensors ever written costs nothing. The dashed spelling of the
+        period is preferred to the compact one, and both to the plain key.
+        """
+        spellings = {name: sensor_keys(name, period) for name in names}
+        wanted = [_key(pipeline, key) for options in spellings.values() for key in options]
+        rows = await self._tables.get_many(TableName.CONTROL, list(dict.fromkeys(wanted)))
+        found = {sensor.key: sensor for row in rows.values() if (sensor := sensor_of(row))}
+        chosen = {name: next((key for key in options if key in found), None) for name, options in spellings.items()}
+        return {name: found[key] for name, key in chosen.items() if key is not None}
+
+    async def put(self, pipeline: PipelineId, key: str, data: Mapping[str, Json]) -> None:
+        """Write as a producer does: the whole sensor, whatever was there."""
+        at = _key(pipeline, key)
+        await self._tables.commit(Put(TableName.CONTROL, {"PK": at.pk, "SK": at.sk, "data": data}))
+
+    async def list(self, pipeline: PipelineId, prefix: str = "") -> AsyncIterator[Sensor]:
+        """All sensors of a pipeline whose key begins with `prefix`, in order of their key."""
+        begin = Prefix(keys.sensor_sk(prefix))
+        async for row in query_all(self._tables, TableName.CONTROL, keys.pipeline_pk(pipeline), sk=begin):
+            sensor = sensor_of(row)
+            if sensor is not None:
+                yield sensor
+
+
+def _key(pipeline: PipelineId, key: str) -> Key:
+    return Key(keys.pipeline_pk(pipeline), keys.sensor_sk(key))
