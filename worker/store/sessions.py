@@ -1,0 +1,141 @@
+"""Sessions: which worker processes are alive. One heartbeat row each; whatever they hold points at it.
+
+No clocks are compared here. A session is ended by one conditional write on its row, and a heartbeat that comes after
+it is refused, so the two can never both be right.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from worker.core import keys
+from worker.core.keys import SessionId
+from worker.store import retention
+from worker.store.attributes import choice, expiry, whole
+from worker.store.table import (
+    TTL,
+    Absent,
+    Condition,
+    Delete,
+    Equals,
+    Key,
+    Less,
+    Prefix,
+    Put,
+    Row,
+    StaleWrite,
+    TableName,
+    Tables,
+    Update,
+    all_of,
+    any_of,
+    query_all,
+)
+
+
+class SessionState(StrEnum):
+    LIVE = "LIVE"
+    DRAINING = "DRAINING"  # leaving: holds what it has, takes nothing
+    DEAD = "DEAD"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A session as its row says. A row that is not there is a session that will never return: ids are not reused."""
+
+    id: SessionId
+    beat: int
+    state: SessionState
+    changes: int = 0  # rises whenever it took, asked for or released a lease: others need not look until it does
+    load: int = 0
+
+    @property
+    def is_alive(self) -> bool:
+        return self.state is not SessionState.DEAD
+
+
+# Any state but DEAD: a draining worker still holds its leases.
+_ALIVE = any_of(Equals("state", SessionState.LIVE.value), Equals("state", SessionState.DRAINING.value))
+
+
+class Sessions:
+    """The sessions of one group of workers."""
+
+    def __init__(self, tables: Tables, group: str) -> None:
+        self._tables, self._pk = tables, keys.group_pk(group)
+
+    async def register(self, session: SessionId, program: str) -> None:
+        """Begin a session. Raises `StaleWrite` if the id was used before: make a new one."""
+        row = {
+            "PK": self._pk,
+            "SK": keys.session_sk(session),
+            "hb": 0,
+            "state": SessionState.LIVE.value,
+            "chg": 0,
+            "load": 0,
+            "ver": program,
+        }
+        await self._tables.commit(Put(TableName.CONTROL, row, Absent()))
+
+    async def beat(self, session: SessionId, number: int, *, changes: int = 0, load: int = 0) -> bool:
+        """Say that the session lives; False if it was ended: stop acting at once. A repeated number is harmless."""
+        not_later = any_of(Less("hb", number), Equals("hb", number))
+        beat = self._update(session, {"hb": number, "chg": changes, "load": load}, all_of(not_later, _ALIVE))
+        try:
+            await self._tables.commit(beat)
+        except StaleWrite as error:
+            # Refused for its number only: a later beat of ours was faster.
+            return error.row is not None and _is_alive(error.row)
+        return True
+
+    async def drain(self, session: SessionId) -> bool:
+        """Say that the session is leaving; False if it was ended."""
+        try:
+            await self._tables.commit(self._update(session, {"state": SessionState.DRAINING.value}, _ALIVE))
+        except StaleWrite:
+            return False
+        return True
+
+    async def kill(self, seen: Session, now: datetime) -> bool:
+        """End a session whose beat we saw stand still; False if it has beaten since. True also if it is dead already.
+
+        `now` only says when its row may be cleared away.
+        """
+        ended = {"state": SessionState.DEAD.value, TTL: expiry(now, retention.DEAD_SESSIONS)}
+        try:
+            await self._tables.commit(self._update(seen.id, ended, all_of(Equals("hb", seen.beat), _ALIVE)))
+        except StaleWrite as error:
+            return error.row is None or not _is_alive(error.row)
+        return True
+
+    async def leave(self, session: SessionId) -> None:
+        """End our own session, its leases released. If another ended it first, that row stays as evidence."""
+        try:
+            await self._tables.commit(Delete(TableName.CONTROL, self._key(session), _ALIVE))
+        except StaleWrite:
+            return
+
+    async def list(self) -> list[Session]:
+        """All sessions, read consistently."""
+        rows = query_all(self._tables, TableName.CONTROL, self._pk, sk=Prefix(keys.SESSION))
+        return [_session(row) async for row in rows]
+
+    def _key(self, session: SessionId) -> Key:
+        return Key(self._pk, keys.session_sk(session))
+
+    def _update(self, session: SessionId, attributes: Row, condition: Condition) -> Update:
+        return Update(table=TableName.CONTROL, key=self._key(session), set=attributes, condition=condition)
+
+
+def _is_alive(row: Row) -> bool:
+    return choice(row, "state", SessionState) is not SessionState.DEAD
+
+
+def _session(row: Row) -> Session:
+    return Session(
+        id=SessionId(str(row["SK"]).removeprefix(keys.SESSION)),
+        beat=whole(row, "hb"),
+        state=choice(row, "state", SessionState),
+        changes=whole(row, "chg"),
+        load=whole(row, "load"),
+    )
