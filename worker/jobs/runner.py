@@ -145,22 +145,22 @@ StopAnswer: TypeAlias = Stopped | StopPending | CannotStop
 class Runner(Protocol):
     """A target that runs jobs. Every call ends within its own time limits, and may be repeated."""
 
-    def traits(self, config: Config) -> Traits:
+    def traits(self, config: Config, /) -> Traits:
         """Say what may be relied on. Raises `Rejected` if the configuration cannot be understood."""
         ...
 
-    async def start(self, request: StartRequest) -> StartAnswer:
+    async def start(self, request: StartRequest, /) -> StartAnswer:
         """Send the start once, within `send_timeout`. Never raises for anything the target does."""
         ...
 
-    async def status(self, handle: Handle, config: Config) -> JobStatus:
+    async def status(self, handle: Handle, config: Config, /) -> JobStatus:
         """Ask how the job is. Raises `RetryLater` if the target gives no usable answer."""
         ...
 
-    async def find(self, token: str, config: Config) -> Handle | None:
+    async def find(self, token: str, config: Config, /) -> Handle | None:
         """Look for the job that was started with a token. Raises `RetryLater` if the target gives no usable answer."""
         ...
 
-    async def stop(self, handle: Handle, config: Config) -> StopAnswer:
+    async def stop(self, handle: Handle, config: Config, /) -> StopAnswer:
         """Ask for the job's end. Raises `RetryLater` if the target gives no usable answer."""
         ...

@@ -1,0 +1,30 @@
+"""What targets say, before it reaches rows, logs and people."""
+
+from worker.jobs.messages import MESSAGE_BYTES_MAX, tidy
+
+
+def test_a_long_message_is_cut_between_characters() -> None:
+    cut = tidy("é" * 1000)
+
+    assert len(cut.encode()) == MESSAGE_BYTES_MAX
+    assert set(cut) == {"é"}
+
+
+def test_control_characters_go_and_lines_stay() -> None:
+    assert tidy("\x1b[31mred\x1b[0m\r\n\tnext\x00\x9b line\u202e") == "[31mred[0m\n\tnext line"
+
+
+def test_a_secret_is_hidden_in_every_spelling() -> None:
+    assert tidy('got pass"word and {"key": "pass\\"word"}', ['pass"word']) == 'got *** and {"key": "***"}'
+
+
+def test_a_secret_that_is_cut_off_by_the_limit_is_hidden_all_the_same() -> None:
+    assert "hunter" not in tidy("x" * (MESSAGE_BYTES_MAX - 3) + "hunter22", ["hunter22"])
+
+
+def test_a_secret_inside_a_longer_one_leaves_no_rest_of_it() -> None:
+    assert tidy("token-extended", ["token", "token-extended"]) == "***"
+
+
+def test_a_value_too_short_to_be_a_secret_does_not_eat_the_message() -> None:
+    assert tidy("a cat sat", ["a"]) == "a cat sat"
