@@ -8,6 +8,7 @@ every call. None of that is needed here. What is not public is touched in `_pars
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import aiobotocore
@@ -44,7 +45,7 @@ class ClientSettings:
 async def open_client(settings: ClientSettings) -> AsyncGenerator["DynamoDBClient"]:
     """Open a client that never repeats a request by itself. Raises `ConfigError` if it cannot be set up."""
     async with AsyncExitStack() as resources:
-        opening = AioSession().create_client(
+        opening = _session().create_client(
             "dynamodb", region_name=settings.region, endpoint_url=settings.endpoint, config=_config(settings)
         )
         try:
@@ -56,6 +57,12 @@ async def open_client(settings: ClientSettings) -> AsyncGenerator["DynamoDBClien
             ) from error
         _parse_hot_answers_ourselves(client)
         yield client
+
+
+@cache
+def _session() -> AioSession:
+    # It keeps the description of the service, which takes longer to read than a client takes to make.
+    return AioSession()
 
 
 def _config(settings: ClientSettings) -> AioConfig:

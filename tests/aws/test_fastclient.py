@@ -1,0 +1,139 @@
+"""The fast client relies on the inside of a library: these tests fail when that changes, and say what to look at."""
+
+from collections.abc import AsyncIterator
+from typing import Any, TypeAlias
+
+import pytest
+from aiobotocore.session import AioSession
+from botocore.exceptions import ClientError
+
+from tests.emulators import DYNAMODB_BACKENDS, ministack, new_names, use_test_credentials
+from worker.clock import SystemClock
+from worker.core.errors import ConfigError
+from worker.store.dynamodb import DynamoTables
+from worker.store.fastclient import HOT, ClientSettings, HotParserFactory, open_client
+from worker.store.table import Put, TableName
+
+pytestmark = pytest.mark.xdist_group("aws")
+
+Client: TypeAlias = Any  # the types of the library do not have what these tests look at
+CONTROL = TableName.CONTROL
+KEY = {"PK": {"S": "p"}, "SK": {"S": "s"}}
+REMEDY = "the library has changed inside: adapt worker/store/fastclient.py before raising its version"
+
+
+@pytest.fixture
+async def table() -> AsyncIterator[str]:
+    """A table with one row that has a value of every kind the parsers may treat differently."""
+    use_test_credentials()
+    names = new_names()
+    tables = DynamoTables(names, SystemClock(), ClientSettings(endpoint=ministack().proxy.url))
+    await tables.ensure_tables()
+    await tables.commit(
+        Put(CONTROL, {"PK": "p", "SK": "s", "n": 1.5, "t": "é", "l": [1, None, True, ""], "m": {"a": {}}})
+    )
+    yield names[CONTROL]
+    await tables.stop()
+
+
+@pytest.fixture
+async def fast() -> AsyncIterator[Client]:
+    use_test_credentials()
+    async with open_client(ClientSettings(endpoint=ministack().proxy.url)) as client:
+        yield client
+
+
+@pytest.fixture
+async def stock() -> AsyncIterator[Client]:
+    use_test_credentials()
+    async with AioSession().create_client("dynamodb", endpoint_url=ministack().proxy.url) as client:
+        yield client
+
+
+async def test_the_library_still_has_what_we_replace(stock: Client) -> None:
+    endpoint = getattr(stock, "_endpoint", None)
+    assert endpoint is not None, REMEDY
+    factory = getattr(endpoint, "_response_parser_factory", None)
+    assert factory is not None, REMEDY
+    parser = factory.create_parser("json")
+    assert callable(getattr(parser, "parse", None)), REMEDY
+
+
+async def test_the_library_really_asks_our_parser(fast: Client, table: str) -> None:
+    """Without this, a renamed attribute would leave us with the slow parser and no one would know."""
+    assert isinstance(fast._endpoint._response_parser_factory, HotParserFactory), REMEDY
+
+    answer = await fast.get_item(TableName=table, Key=KEY)
+
+    assert "HTTPHeaders" not in answer["ResponseMetadata"], REMEDY  # the library's own parser adds them
+
+
+def requests(table: str) -> dict[str, dict[str, Any]]:
+    """One request for each hot operation."""
+    put = {"TableName": table, "Item": {"PK": {"S": "p"}, "SK": {"S": "other"}}}
+    return {
+        "get_item": {"TableName": table, "Key": KEY},
+        "query": {
+            "TableName": table,
+            "KeyConditionExpression": "PK = :p",
+            "ExpressionAttributeValues": {":p": {"S": "p"}},
+            "Limit": 1,
+        },
+        "batch_get_item": {"RequestItems": {table: {"Keys": [KEY]}}},
+        "put_item": put,
+        "update_item": {"TableName": table, "Key": KEY, "UpdateExpression": "REMOVE x"},
+        "transact_write_items": {"TransactItems": [{"Put": put}]},
+        "delete_item": {"TableName": table, "Key": {"PK": {"S": "p"}, "SK": {"S": "other"}}},
+    }
+
+
+async def test_every_hot_answer_equals_that_of_the_stock_client(fast: Client, stock: Client, table: str) -> None:
+    asked = requests(table)
+    assert {"".join(word.title() for word in name.split("_")) for name in asked} == HOT
+
+    for name, request in asked.items():
+        expected = await getattr(stock, name)(**request)
+        del expected["ResponseMetadata"]
+
+        answer = await getattr(fast, name)(**request)
+
+        del answer["ResponseMetadata"]
+        assert answer == expected, name
+
+
+async def test_errors_still_go_through_the_library(fast: Client, stock: Client, table: str) -> None:
+    request = {
+        "TableName": table,
+        "Item": KEY,
+        "ConditionExpression": "attribute_not_exists(PK)",
+        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+    }
+    answers: list[Any] = []
+    for client in (fast, stock):
+        with pytest.raises(ClientError) as refusal:
+            await client.put_item(**request)
+        response: Any = refusal.value.response
+        answers.append((response["Error"], response["Item"]))
+
+    assert answers[0] == answers[1]
+
+
+async def test_the_client_never_repeats_a_request_by_itself(fast: Client) -> None:
+    assert fast.meta.config.retries == {"mode": "standard", "total_max_attempts": 1}
+
+
+async def test_the_client_holds_more_connections_than_the_library_would(fast: Client) -> None:
+    assert fast.meta.config.max_pool_connections == ClientSettings().connections_max > 10
+
+
+async def test_a_client_without_a_region_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_test_credentials()
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+
+    with pytest.raises(ConfigError, match="AWS_DEFAULT_REGION"):
+        async with open_client(ClientSettings()):
+            pass
+
+
+def test_both_emulators_are_among_the_backends_of_the_contract() -> None:
+    assert {"dynamodb-ministack", "dynamodb-moto"} <= set(DYNAMODB_BACKENDS)
