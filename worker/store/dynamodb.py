@@ -49,13 +49,14 @@ class DynamoTables:
         backoff: Backoff | None = None,
         new_commit_id: Callable[[], str] = new_commit_id,
     ) -> None:
-        self._names, self._clock, self._new_commit_id = names, clock, new_commit_id
-        self._calls = DynamoCalls(settings or ClientSettings(), clock, backoff or Backoff())
+        self.names, self.settings = names, settings or ClientSettings()
+        self._clock, self._new_commit_id = clock, new_commit_id
+        self._calls = DynamoCalls(self.settings, clock, backoff or Backoff())
 
     async def start(self) -> None:
         await self._calls.open()
         try:
-            await check_tables(self._calls, self._names)
+            await check_tables(self._calls, self.names)
         except BaseException:
             await self._calls.close()
             raise
@@ -66,7 +67,7 @@ class DynamoTables:
     async def ensure_tables(self) -> None:
         """Make what is missing of the tables, for local use and tests; may be called before `start`."""
         await self._calls.open()
-        await ensure_tables(self._calls, self._names, self._clock)
+        await ensure_tables(self._calls, self.names, self._clock)
 
     async def ping(self) -> None:
         # A read of a row that is not there needs no right the worker does not need anyway.
@@ -83,7 +84,7 @@ class DynamoTables:
         wanted = list(dict.fromkeys(keys))
         rows: dict[Key, Row] = {}
         for start in range(0, len(wanted), BATCH_MAX):
-            items = await self._read_batch(self._names[table], wanted[start : start + BATCH_MAX])
+            items = await self._read_batch(self.names[table], wanted[start : start + BATCH_MAX])
             rows |= {Key(str(row["PK"]), str(row["SK"])): row for row in self._visible(items)}
         return rows
 
@@ -103,7 +104,7 @@ class DynamoTables:
         partition, sort = ("PK", "SK") if index is None else (index.partition, index.sort)
         expressions = Expressions()
         request: dict[str, Any] = {
-            "TableName": self._names[table],
+            "TableName": self.names[table],
             "KeyConditionExpression": expressions.key_range(partition, pk, sort, sk),
             "ScanIndexForward": not reverse,
         }
@@ -118,7 +119,7 @@ class DynamoTables:
 
     async def commit(self, *writes: Write) -> None:
         check_commit(writes)
-        request = commit_request(writes, self._new_commit_id(), self._names)
+        request = commit_request(writes, self._new_commit_id(), self.names)
         patience = self._calls.patience()
         in_doubt = False
         while True:
@@ -149,7 +150,7 @@ class DynamoTables:
         return row is not None and row.get(COMMIT_ID) == request.commit_id
 
     async def _read(self, table: TableName, key: Key) -> Row | None:
-        request = {"TableName": self._names[table], "Key": encode_key(key), "ConsistentRead": True}
+        request = {"TableName": self.names[table], "Key": encode_key(key), "ConsistentRead": True}
         answer = await self._calls.patiently("GetItem", request)
         item = answer.get("Item")
         return None if item is None else decode_row(item)

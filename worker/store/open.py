@@ -1,0 +1,88 @@
+"""Which store: one URL names the backend and where it is.
+
+sqlite:///path/to/interlock.db            a file (four slashes for an absolute path)
+dynamodb://interlock                      tables interlock-control, -joblog, -rerun, -events; region from AWS_*
+dynamodb://interlock?region=eu-west-1&endpoint=http://127.0.0.1:4566
+dynamodb://?control=a&joblog=b&rerun=c&events=d      tables that have names already
+"""
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from worker.clock import Clock
+from worker.core.errors import ConfigError
+from worker.store.dynamodb import DynamoTables
+from worker.store.dynamodb_requests import TableNames
+from worker.store.fastclient import ClientSettings
+from worker.store.sqlite import SqliteTables
+from worker.store.table import TableName, Tables
+
+EXAMPLES: Final = "use sqlite:///interlock.db or dynamodb://PREFIX?region=REGION"
+DYNAMODB_OPTIONS: Final = frozenset({"region", "endpoint", *TableName})
+TABLE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{3,255}")
+
+
+def open_tables(url: str, clock: Clock) -> Tables:
+    """Give the store a URL names; it is not started yet. Raises `ConfigError` for a URL that names none."""
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise ConfigError(f"the store {url!r} is not a URL: {error}; {EXAMPLES}") from error
+    match parts.scheme:
+        case "sqlite":
+            return SqliteTables(_path(url, parts), clock)
+        case "dynamodb":
+            options = _options(url, parts)
+            settings = ClientSettings(region=options.get("region"), endpoint=_endpoint(url, options))
+            return DynamoTables(_table_names(url, parts.netloc, options), clock, settings)
+        case _:
+            raise ConfigError(f"the store {url!r} has no backend we know; {EXAMPLES}")
+
+
+def _path(url: str, parts: SplitResult) -> Path:
+    if parts.netloc or not parts.path.startswith("/") or len(parts.path) < 2:
+        raise ConfigError(
+            f"the store {url!r} names no file; use sqlite:///interlock.db, or four slashes for a root path"
+        )
+    if parts.query or parts.fragment:
+        raise ConfigError(f"the store {url!r} has options, but sqlite:/// takes only a path")
+    return Path(unquote(parts.path[1:]))
+
+
+def _options(url: str, parts: SplitResult) -> Mapping[str, str]:
+    if parts.path not in {"", "/"} or parts.fragment:
+        raise ConfigError(f"the store {url!r} has a path; dynamodb:// takes a prefix and ?options only")
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    for name, value in pairs:
+        if name not in DYNAMODB_OPTIONS:
+            close = get_close_matches(name, DYNAMODB_OPTIONS, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(sorted(DYNAMODB_OPTIONS))}"
+            raise ConfigError(f"the store {url!r} has an unknown option {name!r}; {hint}")
+        if not value:
+            raise ConfigError(f"the store {url!r} has an empty option {name!r}; give it a value or leave it out")
+    return dict(pairs)
+
+
+def _endpoint(url: str, options: Mapping[str, str]) -> str | None:
+    endpoint = options.get("endpoint")
+    if endpoint is not None and not endpoint.startswith(("http://", "https://")):
+        raise ConfigError(f"the store {url!r} has an endpoint without http:// or https://; write it whole")
+    return endpoint
+
+
+def _table_names(url: str, prefix: str, options: Mapping[str, str]) -> TableNames:
+    if not prefix and not all(table in options for table in TableName):
+        raise ConfigError(f"the store {url!r} has no prefix; give one, or name all four tables; {EXAMPLES}")
+    names = {table: options.get(table, f"{prefix}-{table}") for table in TableName}
+    for name in names.values():
+        if not TABLE_NAME.fullmatch(name):
+            raise ConfigError(
+                f"the store {url!r} needs a table {name!r}, but a table's name is 3 to 255 letters, digits, _ . and -"
+            )
+    if len(set(names.values())) < len(names):
+        raise ConfigError(f"the store {url!r} gives two tables one name; each of the four needs its own")
+    return names
