@@ -14,7 +14,7 @@ SECRET_PREFIX = "INTERLOCK_"  # noqa: S105 - the prefix of names, not a secret
 _REFERENCE = re.compile(
     rf"(?P<secret>\$?\$\{{{SECRET_PREFIX}[^{{}}]*\}}|\$\$?{SECRET_PREFIX}\w+)|(?P<escape>\$\$\{{)|\$\{{(?P<name>[^{{}}]*)\}}"
 )
-_UNCLOSED = re.compile(r"(?<!\$)\$\{[^{}]*(?:\{|\Z)")
+_UNCLOSED = re.compile(r"(?<!\$)\$\{(?P<name>[^{}]*)(?:\{|\Z)")
 
 
 def names(text: str) -> Iterator[str]:
@@ -23,9 +23,13 @@ def names(text: str) -> Iterator[str]:
 
 
 def unknown_names(text: str) -> list[str]:
-    """Names that stand for nothing: `${DAET}`, or one that is never closed."""
-    unclosed = [match[0].removeprefix("${").strip("{") for match in _UNCLOSED.finditer(text)]
-    return [name for name in names(text) if name not in VARIABLES] + unclosed
+    """Names that stand for nothing: `${DAET}`."""
+    return [name for name in names(text) if name not in VARIABLES]
+
+
+def unclosed_names(text: str) -> list[str]:
+    """Names whose brace is never closed, and which are therefore taken literally: `${DATE`."""
+    return [match["name"] for match in _UNCLOSED.finditer(text)]
 
 
 def render(text: str, values: Mapping[str, str]) -> str:

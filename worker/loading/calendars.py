@@ -75,7 +75,7 @@ def _find_calendars(
                 found[name] = calendars[name]
             else:
                 hint = partial(_advise_calendar, name, calendars)
-                problems.tolerate((*at, key), f"there is no calendar {show(name)}", hint, instead="ignored")
+                problems.tolerate((*at, key), f'there is no calendar "{name[:64]}"', hint, instead="ignored")
     return tuple(found[name] for name in sorted(found))
 
 

@@ -7,7 +7,7 @@ from typing import cast
 
 from worker.core.pipeline import Job, JobType, OnUnknownStart, Overlap
 from worker.core.rules import Json
-from worker.core.templates import VARIABLES, unknown_names
+from worker.core.templates import VARIABLES, unclosed_names, unknown_names
 from worker.jobs.specs import AUTH_NEEDS, JOB_CONFIGS, JobConfig
 from worker.loading.problems import Problems, suggest
 from worker.loading.shape import read_shape
@@ -101,10 +101,15 @@ def _check_auth(auth: object, problems: Problems) -> None:
 
 def _check_templates(config: Mapping[str, object], path: Path, problems: Problems) -> None:
     for below, text in texts(dict(config)):
-        for name in unknown_names(text) if "${" in text else ():
-            hint = partial(_advise_variable, name)
-            message = f"`${{{name[:64]}}}` is not a variable"
-            problems.tolerate((*path, *below), message, hint, instead="left as it is")
+        if "${" not in text:
+            continue
+        at = (*path, *below)
+        for name in unknown_names(text):
+            message, hint = f"`${{{name[:64]}}}` is not a variable", partial(_advise_variable, name)
+            problems.tolerate(at, message, hint, instead="left as it is")
+        for name in unclosed_names(text):
+            hint = "close it, or write `$${` for a plain `${`"
+            problems.tolerate(at, f"`${{{name[:64]}` is never closed", hint, instead="left as it is")
 
 
 def _advise_variable(name: str) -> str:

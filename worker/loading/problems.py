@@ -65,13 +65,19 @@ def show(value: object) -> str:
             return "a list"
 
 
-def suggest(word: object, options: Iterable[str]) -> str:
-    """`did you mean …?`, or nothing if no option is close."""
+def closest(word: object, options: Iterable[str]) -> str | None:
+    """The option that was most likely meant."""
     if not isinstance(word, str) or len(word) > _WORD_MAX:
-        return ""
+        return None
     by_lower = {option.lower(): option for option in islice(options, _OPTIONS_MAX)}
     close = get_close_matches(word.lower(), by_lower, n=1)
-    return f"did you mean `{by_lower[close[0]]}`?" if close else ""
+    return by_lower[close[0]] if close else None
+
+
+def suggest(word: object, options: Iterable[str]) -> str:
+    """`did you mean …?`, or nothing if no option is close."""
+    meant = closest(word, options)
+    return f"did you mean `{meant}`?" if meant else ""
 
 
 def advise(word: object, options: Iterable[str], *, kind: str = "accepted") -> str:

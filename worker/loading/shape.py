@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from worker.loading.problems import Problems, advise, show, suggest
+from worker.loading.problems import Problems, advise, closest, show, suggest
 from worker.yamltext import DEPTH_MAX, Path, loose
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -89,6 +89,7 @@ class _Mending:
             return
         if path not in self._taken_out:
             self._report(details, path)
+            self._forgive_meant_key(details, path)
         target = path[:-1] if details["type"] == "missing" else path
         # What was replaced and still does not fit is left out together with what holds it.
         while target in self._taken_out and target and _is_there(self._value, target):
@@ -96,6 +97,13 @@ class _Mending:
         self._take_out(target, details)
         self._taken_out.update((path, target))
         self._problems.mark_broken((*self._at, *target))
+
+    def _forgive_meant_key(self, details: ErrorDetails, path: Path) -> None:
+        """A misspelt key is not also a missing one."""
+        if details["type"] == "extra_forbidden" and not self._problems.lenient and not self._problems.is_full:
+            meant = closest(path[-1], _known_keys(self._model, path[:-1]))
+            if meant is not None and not _is_there(self._value, (*path[:-1], meant)):
+                self._problems.mark_broken((*self._at, *path[:-1], meant))
 
     def _path_of(self, details: ErrorDetails) -> Path:
         """The path without the tags that tell the members of a union apart."""
