@@ -369,7 +369,7 @@ class PipelineFile(Section):
 
     model_config = ConfigDict(json_schema_extra={"required": ["pipeline", "job"]})
 
-    pipeline: PipelineSection = Field(default=PipelineSection(), description="Who this pipeline is.")
+    pipeline: PipelineSection = Field(default=PipelineSection(), description="Its name, and who to ask.")
     job: JobSection | None = Field(default=None, description="The work itself.")
     schedule: ScheduleSection | None = Field(default=None, description="When runs start, or are expected to.")
     schedules: list[ScheduleItem] = Field(

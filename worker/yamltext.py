@@ -105,9 +105,11 @@ def loose(name: str) -> str:
 
 def is_text(plain: str) -> bool:
     """Whether an unquoted scalar of this spelling is text."""
-    if plain in _WORDS or plain == "<<":
-        return False
-    return not _INTEGER.fullmatch(plain) and not _FLOAT.fullmatch(plain)
+    return plain not in _WORDS and plain != "<<" and not _is_number(plain)
+
+
+def _is_number(plain: str) -> bool:
+    return bool(_INTEGER.fullmatch(plain) or _FLOAT.fullmatch(plain))
 
 
 def _same_name(part: str | int, places: dict[str | int, _Place]) -> str | None:
@@ -286,7 +288,7 @@ class _Builder:
     def _resolve(self, text: str, mark: Mark) -> object:
         if text in _WORDS:
             return _WORDS[text]
-        return text if is_text(text) else self._number(text, mark)
+        return self._number(text, mark) if _is_number(text) else text
 
     def _number(self, text: str, mark: Mark) -> object:
         digits = sum(character.isdigit() for character in text)

@@ -278,8 +278,8 @@ validation:
     expected = [
         "1:24: pipeline.ownr: `ownr` is not a key here; did you mean `owner`? accepted: id, owner, description",
         (
-            "7:9: job.type: must be one of glue, emr, emr-serverless, step-function, databricks, airflow, lambda, http, "
-            'command; found the text "glu"; did you mean `glue`?'
+            "7:9: job.type: must be one of glue, emr, emr-serverless, step-function, databricks, airflow, lambda, "
+            'http, command; found the text "glu"; did you mean `glue`?'
         ),
         "8:15: job.maxRetries: 11 is outside [0,10]",
         (

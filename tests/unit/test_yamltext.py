@@ -65,8 +65,9 @@ def test_aliases_and_merges_are_followed_and_own_keys_win() -> None:
     }
 
 
-def test_a_quoted_merge_key_is_a_key() -> None:
+def test_a_merge_sign_that_merges_nothing_is_text() -> None:
     assert read_yaml("'<<': 1").value == {"<<": 1}
+    assert read_yaml("[<<]").value == ["<<"]
 
 
 def test_json_with_surrogate_pairs_is_read() -> None:

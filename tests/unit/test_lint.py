@@ -1,0 +1,151 @@
+"""What is legal and yet most likely not meant."""
+
+from datetime import date
+
+import pytest
+
+from worker.config import load_text
+
+TODAY = date(2026, 1, 5)
+HEAD = "pipeline: {id: p}\n"
+JOB = "job: {type: glue, config: {jobName: e}}\n"
+TRIGGER = "schedule: {trigger: {key: a, check: exists}}\n"
+
+
+def warnings(text: str) -> list[tuple[str, str]]:
+    loaded = load_text(text, today=TODAY)
+    assert [str(problem) for problem in loaded.errors] == []
+    return [(problem.path, problem.message) for problem in loaded.warnings]
+
+
+def schedule_warnings(text: str) -> list[tuple[str, str]]:
+    return warnings(f"{HEAD}{JOB}schedule: {text}\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{trigger: {key: a, check: exists}}",
+        "{cron: 0 6 * * *, exclude: {weekends: true}}",
+        "{cron: 0 0 29 2 *}",
+        "{cron: 0 6 * * *, businessDays: first}",
+        "{trigger: {key: a, check: exists}, include: {dates: [2026-03-31]}, exclude: {weekends: true}}",
+        "{cron: '0 * * * *', exclude: {days: [mon, tue, wed, thu, fri, sat]}}",
+        "{trigger: {key: a, check: exists}, evaluation: {window: 5m, interval: 5m}}",
+    ],
+)
+def test_a_sensible_schedule_gets_no_warning(text: str) -> None:
+    assert schedule_warnings(text) == []
+
+
+def test_a_window_shorter_than_its_interval() -> None:
+    text = "{trigger: {key: a, check: exists}, evaluation: {window: 1m, interval: 5m}}"
+
+    assert schedule_warnings(text) == [
+        ("schedule.evaluation.window", "the window (1m) is shorter than its interval (5m)")
+    ]
+
+
+def test_a_window_of_post_run_rules_shorter_than_its_interval() -> None:
+    text = HEAD + JOB + TRIGGER + "postRun: {evaluation: {window: 1m}}\n"
+
+    assert [path for path, _ in warnings(text)] == ["postRun.evaluation.window"]
+
+
+def test_waiting_and_polling_longer_than_the_run_may_take() -> None:
+    job = "job: {type: glue, config: {jobName: e}, jobPollWindowSeconds: 7200, runTimeoutSeconds: 10000}\n"
+
+    assert warnings(HEAD + job + TRIGGER) == [
+        ("schedule.evaluation.window", "waiting (1h) and polling (2h) take longer than the run may (2h46m40s)")
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{cron: 0 6 * * 6, exclude: {weekends: true}}",
+        "{cron: '* * * * *', exclude: {days: [mon, tue, wed, thu, fri], weekends: true}}",
+        "{trigger: {key: a, check: exists}, exclude: {days: [mon, tue, wed, thu, fri], weekends: true}}",
+        "{trigger: {key: a, check: exists}, include: {dates: [2026-03-01]}, exclude: {weekends: true}}",
+        "{cron: 0 6 25 12 *, exclude: {dates: [2026-12-25]}}",
+        "{cron: 0 6 20 * *, businessDays: 1}",
+    ],
+)
+def test_a_calendar_that_excludes_every_run_of_the_next_year(text: str) -> None:
+    assert schedule_warnings(text) == [("schedule", "every run of the next year is excluded")]
+
+
+@pytest.mark.parametrize("cron", ["0 6 31 2 *", "0 6 30 2 *"])
+def test_a_cron_that_never_fires(cron: str) -> None:
+    assert schedule_warnings(f"{{cron: {cron}}}") == [("schedule.cron", f"`{cron}` never fires")]
+
+
+def test_an_sla_deadline_before_the_schedule_can_fire() -> None:
+    text = HEAD + JOB + "schedule: {cron: 0 9 * * *}\nsla: {deadline: '08:00'}\n"
+
+    assert warnings(text) == [
+        (
+            "sla.deadline",
+            (
+                "the SLA deadline of 2026-01-05 (2026-01-05 08:00 UTC) comes before the schedule fires "
+                "(2026-01-05 09:00 UTC)"
+            ),
+        )
+    ]
+
+
+@pytest.mark.parametrize("sla", ["{deadline: '08:00', dayOffset: 1}", "{deadline: '09:30'}", "{deadline: ':30'}"])
+def test_an_sla_deadline_after_the_schedule_fires_is_fine(sla: str) -> None:
+    assert warnings(f"{HEAD}{JOB}schedule: {{cron: 0 9 * * *}}\nsla: {sla}\n") == []
+
+
+def test_of_several_schedules_the_one_is_named() -> None:
+    text = HEAD + JOB + "schedules: [{id: a, cron: 0 6 * * *}, {id: b, cron: 0 9 * * *, sla: {deadline: '08:00'}}]\n"
+
+    assert [path for path, _ in warnings(text)] == ["schedules[1].sla.deadline"]
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("schedule: {trigger: {key: 'a#1', check: exists}}\n", "schedule.trigger.key"),
+        (TRIGGER + "validation: {rules: [{any: [{key: 'a#b', check: exists}]}]}\n", "validation.rules[0].any[0].key"),
+        (TRIGGER + "postRun: {rules: [{key: 'a#b', check: exists}]}\n", "postRun.rules[0].key"),
+    ],
+)
+def test_a_key_that_can_never_stand_for_a_period(text: str, path: str) -> None:
+    [(found, message)] = warnings(HEAD + JOB + text)
+
+    assert found == path
+    assert "can never stand for the sensor of a period" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("validation: {trigger: ANY}\n", "validation"),
+        ("validation: {rules: [{all: [{any: []}]}]}\n", "validation.rules[0].all[0]"),
+    ],
+)
+def test_any_of_no_rules(text: str, path: str) -> None:
+    assert warnings(HEAD + JOB + TRIGGER + text) == [(path, "ANY without rules never holds")]
+
+
+@pytest.mark.parametrize("text", ["{}", "{timezone: Europe/Berlin}", "{include: {dates: [2026-03-31]}}"])
+def test_a_schedule_that_nothing_starts(text: str) -> None:
+    assert schedule_warnings(text) == [("schedule", "nothing starts this schedule")]
+
+
+def test_a_prefix_match_says_that_it_fires_on_anothers_sensor() -> None:
+    from worker.lint import lint_together
+
+    texts = [
+        "schedule: {trigger: {key: orders, check: exists, match: prefix}}\n",
+        "schedule: {trigger: {key: orders-debug, check: exists}}\n",
+    ]
+    loaded = [load_text(f"pipeline: {{id: p{n}}}\n{JOB}{text}") for n, text in enumerate(texts)]
+
+    [(owner, schedule, finding)] = lint_together([each.pipeline for each in loaded if each.pipeline])
+
+    assert (owner, schedule, finding.path) == (0, 0, ("trigger", "key"))
+    assert finding.message.endswith("it fires on that one's sensor too")
