@@ -260,10 +260,10 @@ def test_a_row_of_another_kind_is_not_a_sensor() -> None:
 # --- marks ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_mark_is_put_once_however_many_try(tables: Tables) -> None:
+async def test_a_mark_is_put_once_however_many_try(tables: Tables, backend: str) -> None:
     pipeline, told = a_pipeline(), keys.told_mark_sk("SCHEDULE_MISSED", a_run().key)
 
-    answers = await race(*(Marks(tables).put_once(pipeline, told, {"by": n}, NOW) for n in range(5)))
+    answers = await race(backend, *(Marks(tables).put_once(pipeline, told, {"by": n}, NOW) for n in range(5)))
 
     assert sorted(map(str, answers)) == ["False"] * 4 + ["True"]
     assert await Marks(tables).get(pipeline, told) == Mark({"by": answers.index(True)}, version=1)

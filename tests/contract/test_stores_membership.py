@@ -92,14 +92,16 @@ async def test_a_session_that_has_beaten_since_it_was_seen_is_not_ended(tables: 
     assert await sessions.beat(A, 2)
 
 
-async def test_of_a_beat_and_a_kill_at_once_one_wins(tables: Tables) -> None:
-    sessions = await sessions_with(tables, A)
-    before = await seen(sessions, A)
+async def test_of_a_beat_and_a_kill_at_once_one_wins(tables: Tables, backend: str) -> None:
+    sessions = await sessions_with(tables, A, B)
+    first, second = await sessions.list()
 
-    lives, killed = await race(sessions.beat(A, 1), sessions.kill(before, NOW))
+    a_lives, a_killed = await race(backend, sessions.beat(A, 1), sessions.kill(first, NOW))
+    b_killed, b_lives = await race(backend, sessions.kill(second, NOW), sessions.beat(B, 1))
 
-    assert lives is not killed
-    assert (await seen(sessions, A)).is_alive is lives
+    assert a_lives is not a_killed
+    assert b_lives is not b_killed
+    assert [session.is_alive for session in await sessions.list()] == [a_lives, b_lives]
 
 
 async def test_a_session_that_is_dead_or_gone_counts_as_killed_for_everyone(tables: Tables) -> None:
@@ -135,9 +137,12 @@ async def test_a_dead_session_is_cleared_away_after_a_day_and_a_live_one_never(
     tables: Tables, clock: ManualClock
 ) -> None:
     sessions = await sessions_with(tables, A, B)
-    await sessions.kill(await seen(sessions, A), clock.now())
+    dead = await seen(sessions, A)
+    await sessions.kill(dead, clock.now())
 
-    clock.advance(timedelta(days=1))
+    clock.advance(timedelta(hours=12))
+    await sessions.kill(dead, clock.now())
+    clock.advance(timedelta(hours=12))
 
     assert [session.id for session in await sessions.list()] == [B]
 
@@ -180,10 +185,10 @@ async def test_leases_are_listed_by_stream(tables: Tables) -> None:
     assert len(await leases.list()) == 3
 
 
-async def test_of_many_who_take_a_free_lease_one_gets_it(tables: Tables) -> None:
+async def test_of_many_who_take_a_free_lease_one_gets_it(tables: Tables, backend: str) -> None:
     leases, free = await a_lease(tables)
 
-    answers = await race(*(leases.take_free(free, SessionId(f"s{number}")) for number in range(5)))
+    answers = await race(backend, *(leases.take_free(free, SessionId(f"s{number}")) for number in range(5)))
 
     [winner] = [answer for answer in answers if isinstance(answer, Lease)]
     assert winner == await now_at(leases)
@@ -214,6 +219,36 @@ async def test_a_lease_that_changed_hands_is_not_taken_from_its_old_owner(tables
 
     assert await leases.take_from_dead(held, C) is None
     assert (await now_at(leases)).owner == B
+
+
+async def test_a_lease_that_is_owned_is_not_taken_as_a_free_one(tables: Tables) -> None:
+    leases, held = await a_lease(tables, A)
+
+    assert await leases.take_free(held, B) is None
+
+    assert await now_at(leases) == held
+
+
+async def test_a_lease_its_owner_let_go_and_took_again_is_not_the_one_that_was_seen(tables: Tables) -> None:
+    leases, held = await a_lease(tables, A)
+    await leases.release(held, None)
+    again = await leases.take_free(await now_at(leases), A)
+
+    assert await leases.take_from_dead(held, B) is None
+    assert not await leases.ask(held, B)
+
+    assert await now_at(leases) == again
+
+
+async def test_a_finished_lease_is_nobodys_and_moves_no_more(tables: Tables) -> None:
+    leases, held = await a_lease(tables, A)
+    await leases.finish(held, frozenset(), NOW)
+    done = await now_at(leases)
+
+    assert not await leases.checkpoint(held, "0010")
+    assert not await leases.ask(held, B)
+
+    assert await now_at(leases) == done
 
 
 async def test_a_lease_that_is_not_there_or_done_is_never_taken(tables: Tables) -> None:
@@ -379,10 +414,10 @@ async def held(locks: Locks, name: str, owner: str, clock: ManualClock) -> Lock:
     return lock
 
 
-async def test_of_ten_who_want_a_lock_one_gets_it(tables: Tables, clock: ManualClock) -> None:
+async def test_of_ten_who_want_a_lock_one_gets_it(tables: Tables, backend: str, clock: ManualClock) -> None:
     locks, name = Locks(tables), a_name()
 
-    answers = await race(*(acquire(locks, name, f"o{number}", clock) for number in range(10)))
+    answers = await race(backend, *(acquire(locks, name, f"o{number}", clock) for number in range(10)))
 
     assert sum(isinstance(answer, Lock) for answer in answers) == 1
 
@@ -410,12 +445,14 @@ async def test_an_expired_lock_is_taken_over_and_its_fence_rises(tables: Tables,
     assert await acquire(locks, name, "c", clock) is None
 
 
-async def test_of_ten_who_take_over_an_expired_lock_one_gets_it(tables: Tables, clock: ManualClock) -> None:
+async def test_of_ten_who_take_over_an_expired_lock_one_gets_it(
+    tables: Tables, backend: str, clock: ManualClock
+) -> None:
     locks, name = Locks(tables), a_name()
     await held(locks, name, "a", clock)
     clock.advance(MINUTE)
 
-    answers = await race(*(acquire(locks, name, f"o{number}", clock) for number in range(10)))
+    answers = await race(backend, *(acquire(locks, name, f"o{number}", clock) for number in range(10)))
 
     assert sum(isinstance(answer, Lock) for answer in answers) == 1
 
@@ -441,6 +478,33 @@ async def test_a_released_lock_is_free_and_the_next_fence_is_higher(tables: Tabl
 
     # In the same millisecond, so only the row can know what the last number was.
     assert (await held(locks, name, "b", clock)).fence == first.fence + 1
+
+
+async def test_a_holder_whose_lock_expired_is_fenced_from_its_own_past(tables: Tables, clock: ManualClock) -> None:
+    locks, name = Locks(tables), a_name()
+    old = await held(locks, name, "a", clock)
+    clock.advance(MINUTE)
+    new = await held(locks, name, "a", clock)
+
+    assert not await locks.release(old, clock.now())
+    assert await locks.renew(old, MINUTE, clock.now()) is None
+    assert await locks.release(new, clock.now())
+
+
+async def test_no_two_holders_get_the_same_fence_even_if_one_came_and_went_unseen(
+    tables: Tables, clock: ManualClock
+) -> None:
+    locks, name = Locks(tables), a_name()
+    await locks.release(await held(locks, name, "a", clock), clock.now())
+
+    async def read_then_outdated(table: TableName, key: Key) -> Row | None:
+        row = await tables.get(table, key)
+        await locks.release(await held(locks, name, "b", clock), clock.now())
+        return row
+
+    overtaken = cast("Tables", SimpleNamespace(get=read_then_outdated, commit=tables.commit))
+
+    assert await acquire(Locks(overtaken), name, "c", clock) is None
 
 
 async def test_a_fence_rises_even_over_a_row_that_was_cleared_away(tables: Tables, clock: ManualClock) -> None:

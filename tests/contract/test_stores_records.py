@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 
 from tests.contract.storevalues import NOW, a_name, a_pipeline, a_run, race, run_key_of
+from tests.manualclock import ManualClock
 from worker.core import keys
 from worker.core.events import Event
 from worker.core.keys import RunKey
@@ -124,10 +125,10 @@ async def test_reruns_are_numbered_from_nought_in_the_order_they_came(tables: Ta
     assert [record.id for record in await Reruns(tables).list(key)] == [f"r{number}" for number in range(12)]
 
 
-async def test_reruns_recorded_at_once_all_get_a_number_of_their_own(tables: Tables) -> None:
+async def test_reruns_recorded_at_once_all_get_a_number_of_their_own(tables: Tables, backend: str) -> None:
     key = run_key_of()
 
-    numbers = await race(*(Reruns(tables).record(key, a_rerun(f"r{number}")) for number in range(6)))
+    numbers = await race(backend, *(Reruns(tables).record(key, a_rerun(f"r{number}")) for number in range(6)))
 
     assert set(numbers) == set(range(6))
     assert {record.id for record in await Reruns(tables).list(key)} == {f"r{number}" for number in range(6)}
@@ -289,10 +290,10 @@ async def claim(tables: Tables, thread: ThreadKey, claimant: str, now: datetime 
     return await Threads(tables).claim(thread, channel="C1", claimant=claimant, now=now)
 
 
-async def test_of_many_first_alerts_one_opens_the_thread(tables: Tables) -> None:
+async def test_of_many_first_alerts_one_opens_the_thread(tables: Tables, backend: str) -> None:
     thread = a_thread()
 
-    answers = await race(*(claim(tables, thread, f"alert-{number}") for number in range(5)))
+    answers = await race(backend, *(claim(tables, thread, f"alert-{number}") for number in range(5)))
 
     assert sorted(type(answer).__name__ for answer in answers) == ["Busy"] * 4 + ["Claimed"]
 
@@ -342,6 +343,17 @@ async def test_the_first_message_never_goes_back_to_an_older_version(tables: Tab
     assert [await Threads(tables).show(thread, version) for version in (1, 5, 5, 4, 6)] == [
         False, True, True, False, True,
     ]  # fmt: skip
+
+
+async def test_a_thread_past_its_time_is_opened_anew(tables: Tables, clock: ManualClock) -> None:
+    thread = a_thread()
+    await claim(tables, thread, "a")
+    await Threads(tables).opened(thread, claimant="a", timestamp="17.1", version=9)
+
+    clock.advance(timedelta(days=90))
+
+    assert await claim(tables, thread, "b", clock.now()) == Claimed()
+    assert await Threads(tables).opened(thread, claimant="b", timestamp="18.1", version=1)
 
 
 async def test_a_thread_the_reference_opened_goes_on(tables: Tables) -> None:

@@ -91,11 +91,11 @@ async def test_a_commit_based_on_an_old_version_is_refused_and_writes_nothing(ta
     assert await Events(tables).latest(run.key.pipeline) == []
 
 
-async def test_of_ten_writers_of_one_version_exactly_one_wins_each_time(tables: Tables) -> None:
+async def test_of_ten_writers_of_one_version_exactly_one_wins_each_time(tables: Tables, backend: str) -> None:
     run = await Runs(tables).save(a_run())
 
     for _ in range(3):
-        results = await race(*(Runs(tables).save(replace(run, reason=f"writer {n}")) for n in range(10)))
+        results = await race(backend, *(Runs(tables).save(replace(run, reason=f"writer {n}")) for n in range(10)))
 
         winners = [result for result in results if isinstance(result, Run)]
         assert len(winners) == 1
@@ -255,12 +255,15 @@ async def test_a_run_of_the_reference_can_be_taken_over(tables: Tables, attribut
     assert "ttl" not in await stored(tables, key)
 
 
-async def test_a_run_of_the_reference_that_changed_meanwhile_is_not_taken_over(tables: Tables) -> None:
+@pytest.mark.parametrize("change", [{"status": "COMPLETED"}, {"ttl": 5000}, {"state": "EVALUATING"}])
+async def test_a_run_of_the_reference_that_changed_meanwhile_is_not_taken_over(
+    tables: Tables, change: dict[str, Value]
+) -> None:
     key = run_key_of()
     await put_row(tables, key, {"status": "RUNNING", "ttl": 1000})
     foreign = await Runs(tables).load(key)
     assert isinstance(foreign, ForeignRun)
-    await tables.commit(Update(table=TableName.CONTROL, key=run_key(key), set={"ttl": 5000}))
+    await tables.commit(Update(table=TableName.CONTROL, key=run_key(key), set=change))
 
     with pytest.raises(StaleWrite):
         await Runs(tables).take_over(foreign, replace(a_run(), key=key))
@@ -301,10 +304,10 @@ async def test_a_watch_is_armed_once(tables: Tables) -> None:
     assert await SlaWatches(tables).load(watch.key) == armed
 
 
-async def test_success_and_breach_at_once_give_one_verdict(tables: Tables) -> None:
+async def test_success_and_breach_at_once_give_one_verdict(tables: Tables, backend: str) -> None:
     watch = await SlaWatches(tables).save(a_watch(run_key_of()))
 
-    results = await race(*(SlaWatches(tables).save(replace(watch, verdict=verdict)) for verdict in Verdict))
+    results = await race(backend, *(SlaWatches(tables).save(replace(watch, verdict=verdict)) for verdict in Verdict))
 
     assert sum(isinstance(result, StaleWrite) for result in results) == len(Verdict) - 1
 

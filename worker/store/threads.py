@@ -76,7 +76,7 @@ class Threads:
             key=_key(thread),
             set={"threadTs": timestamp, "shown": version},
             remove=frozenset({"opening", "claimant"}),
-            condition=all_of(Equals("claimant", claimant), Absent("threadTs")),
+            condition=Equals("claimant", claimant),  # gone from the row once the thread is open
         )
         try:
             await self._tables.commit(saved)
@@ -115,7 +115,7 @@ def _claim_write(thread: ThreadKey, channel: str, claimant: str, now: datetime) 
         "createdAt": instant_text(now),
         TTL: expiry(now, retention.EVENTS),
     }
-    given_up = all_of(Absent("threadTs"), Less("opening", keys.millis(now)))
+    given_up = Less("opening", keys.millis(now))  # an open thread has no such attribute
     return Put(TableName.EVENTS, row, any_of(Absent(), Expired(now), given_up))
 
 
