@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from datetime import timedelta
 from decimal import Decimal
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -17,7 +19,7 @@ from worker.store.marks import Mark, Marks
 from worker.store.pipelines import Pipelines, StoredConfig
 from worker.store.runs import Runs
 from worker.store.sensors import Sensor, Sensors, sensor_of
-from worker.store.table import Key, Put, Row, StaleWrite, TableName, Tables, Value
+from worker.store.table import Key, Put, Row, StaleWrite, TableName, Tables, Value, Write
 from worker.store.tail import Tail
 
 SECOND = timedelta(seconds=1)
@@ -307,3 +309,29 @@ async def test_a_mark_is_no_sensor(tables: Tables) -> None:
     await Marks(tables).put_once(run.key.pipeline, keys.first_arrival_mark_sk(run.key), {}, NOW)
 
     assert [sensor async for sensor in Sensors(tables).list(run.key.pipeline)] == []
+
+
+# --- producers are never hurt -----------------------------------------------------------------------------------------
+
+
+async def test_a_row_of_a_producer_is_only_ever_written_alone(tables: Tables) -> None:
+    commits: list[tuple[Write, ...]] = []
+
+    async def recorded(*writes: Write) -> None:
+        commits.append(writes)
+        await tables.commit(*writes)
+
+    recording = cast("Tables", SimpleNamespace(commit=recorded))
+    pipeline = a_pipeline()
+    await Sensors(recording).put(pipeline, "orders", {})
+    await Pipelines(recording).put(pipeline, "{}")
+    await Pipelines(recording).list_deployed(pipeline)
+    await Pipelines(recording).remove(pipeline)
+
+    # One write is a plain conditional write; only two or more are a transaction, which a producer could collide with.
+    assert [(len(writes), writes[0].key.sk) for writes in commits] == [
+        (1, "SENSOR#orders"),
+        (1, "CONFIG"),
+        (1, "CONFIG"),
+        (1, "CONFIG"),
+    ]
