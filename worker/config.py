@@ -15,7 +15,8 @@ from worker.loading.pipelines import read_pipeline
 from worker.loading.problems import Problem, Problems, Severity
 from worker.loading.shape import read_shape
 from worker.schema import CalendarFile, PipelineFile
-from worker.yamltext import BadYaml, Document, Fault, read_yaml
+from worker.yamldocument import BadYaml, Document, Fault
+from worker.yamltext import read_yaml
 
 CALENDARS_DIRECTORY = "calendars"
 

@@ -12,7 +12,7 @@ from worker.core.durations import format_duration
 from worker.core.expected import expected_runs
 from worker.core.pipeline import Evaluation, Job, Match, Pipeline, Schedule
 from worker.core.rules import Group, Mode, Rule
-from worker.yamltext import Path
+from worker.yamldocument import Path
 
 _YEAR = timedelta(days=366)
 _DAY = timedelta(days=1)

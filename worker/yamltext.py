@@ -9,9 +9,11 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Protocol, cast
 
 import yaml
+
+from worker.yamldocument import BadYaml, Document, Fault, Mark, Place, Places
 
 TEXT_BYTES_MAX = 256 * 1024
 DEPTH_MAX = 32
@@ -24,8 +26,6 @@ _FAULTS_MAX = 100
 _KEY_MAX = 1000
 _ESCAPE_LENGTH_MAX = 12
 
-Path: TypeAlias = tuple[str | int, ...]
-
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _WORDS: dict[str, object] = {
@@ -36,73 +36,6 @@ _WORDS: dict[str, object] = {
 _SURROGATE_PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A place in the text, counted from 1 as editors do."""
-
-    line: int
-    column: int
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Something wrong with the text itself."""
-
-    mark: Mark
-    message: str
-    hint: str = ""
-
-
-class BadYaml(ValueError):
-    """The text cannot be read as one YAML document within the limits."""
-
-    def __init__(self, mark: Mark, message: str, hint: str = "") -> None:
-        super().__init__(f"line {mark.line}, column {mark.column}: {message}")
-        self.fault = Fault(mark, message, hint)
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    key: Mark
-    value: Mark
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """What the text says. `faults` are mistakes that did not keep the rest from being read."""
-
-    value: object
-    faults: tuple[Fault, ...]
-    _start: Mark
-    # id of a mapping or list -> where each of its members stands; `value` keeps those objects alive
-    _places: dict[int, dict[str | int, _Place]]
-
-    def locate(self, path: Path, *, key: bool = False) -> Mark:
-        """Where `path` stands, or the nearest thing above it that does; `key` asks for the key, not its value."""
-        current, mark = self.value, self._start
-        for step, part in enumerate(path):
-            place, child = self._member(current, part)
-            if place is None:
-                return mark
-            # A member that is not there is best shown by the name of what should hold it.
-            is_last = step == len(path) - 1
-            mark = place.value if is_last and not key else place.key
-            current = child
-        return mark
-
-    def _member(self, container: object, part: str | int) -> tuple[_Place | None, object]:
-        places = self._places.get(id(container), {})
-        name = part if part in places else _same_name(part, places)
-        if name is None:
-            return None, None
-        return places[name], container[name]  # pyright: ignore[reportIndexIssue, reportUnknownVariableType]
-
-
-def loose(name: str) -> str:
-    """A key without what spellings differ in: `dag_id`, `dagID` and `DAG-Id` are one."""
-    return name.lower().replace("_", "").replace("-", "")
-
-
 def is_text(plain: str) -> bool:
     """Whether an unquoted scalar of this spelling is text."""
     return plain not in _WORDS and plain != "<<" and not _is_number(plain)
@@ -110,12 +43,6 @@ def is_text(plain: str) -> bool:
 
 def _is_number(plain: str) -> bool:
     return bool(_INTEGER.fullmatch(plain) or _FLOAT.fullmatch(plain))
-
-
-def _same_name(part: str | int, places: dict[str | int, _Place]) -> str | None:
-    if isinstance(part, int):
-        return None
-    return next((name for name in places if isinstance(name, str) and loose(name) == loose(part)), None)
 
 
 def read_yaml(text: str) -> Document:
@@ -196,6 +123,7 @@ def _explain(error: yaml.MarkedYAMLError) -> tuple[str, str]:
     return problem, ""
 
 
+_START = Mark(1, 1)
 _NO_KEY = object()
 _REFUSED_KEY = object()
 _MERGE_KEY = object()
@@ -217,9 +145,9 @@ class _Open:
     mark: Mark
     anchor: str | None
     before: _Size
-    places: dict[str | int, _Place] = field(default_factory=dict[str | int, _Place])
+    places: Places = field(default_factory=dict[str | int, Place])
     key: object = _NO_KEY
-    key_mark: Mark = Mark(1, 1)
+    key_mark: Mark = _START
     merges: list[tuple[object, Mark]] = field(default_factory=list[tuple[object, Mark]])
 
     @property
@@ -240,11 +168,11 @@ class _Builder:
         self._stack: list[_Open] = []
         self._anchors: dict[str, _Anchored] = {}
         self._size = _Size()
-        self._places: dict[int, dict[str | int, _Place]] = {}
+        self._places: dict[int, tuple[object, Places]] = {}
         self._faults: list[Fault] = []
         self._documents = 0
         self._root: object = None
-        self._start = Mark(1, 1)
+        self._start = _START
 
     def document(self) -> Document:
         return Document(self._root, tuple(self._faults[:_FAULTS_MAX]), self._start, self._places)
@@ -326,7 +254,7 @@ class _Builder:
         frame = self._stack.pop()
         for merged, mark in frame.merges:
             self._merge(frame, merged, mark)
-        self._places[id(frame.value)] = frame.places
+        self._places[id(frame.value)] = (frame.value, frame.places)
         if frame.anchor:
             before = frame.before
             size = _Size(self._size.nodes - before.nodes, self._size.characters - before.characters)
@@ -335,17 +263,16 @@ class _Builder:
 
     def _merge(self, frame: _Open, merged: object, mark: Mark) -> None:
         """Copy the members of `<<` that the mapping does not give itself."""
-        sources: list[object] = merged if isinstance(merged, list) else [merged]  # pyright: ignore[reportUnknownVariableType]
-        for source in sources:
+        target = cast("dict[str, object]", frame.value)
+        for source in cast("list[object]", merged) if isinstance(merged, list) else [merged]:
             if not isinstance(source, dict):
                 self._fault(mark, "`<<` takes a mapping or a list of mappings", "merge an alias: `<<: *name`")
                 continue
-            target: dict[str, object] = frame.value  # pyright: ignore[reportAssignmentType]
-            members: dict[str, object] = source  # pyright: ignore[reportUnknownVariableType]
-            for key, value in members.items():
-                if key not in target:
-                    target[key] = value
-                    frame.places[key] = self._places[id(members)][key]
+            members = cast("dict[str, object]", source)
+            _, places = self._places[id(members)]
+            for key in [key for key in members if key not in target]:
+                target[key] = members[key]
+                frame.places[key] = places[key]
 
     def _add(self, value: object, mark: Mark) -> None:
         if not self._stack:
@@ -353,7 +280,7 @@ class _Builder:
             return
         frame = self._stack[-1]
         if isinstance(frame.value, list):
-            frame.places[len(frame.value)] = _Place(mark, mark)
+            frame.places[len(frame.value)] = Place(mark, mark)
             frame.value.append(value)
         elif frame.key is _NO_KEY:
             self._take_key(frame, value, mark)
@@ -379,7 +306,7 @@ class _Builder:
             frame.merges.append((value, mark))
         elif isinstance(key, str):
             target[key] = value
-            frame.places[key] = _Place(frame.key_mark, mark)
+            frame.places[key] = Place(frame.key_mark, mark)
 
     def _check_tag(self, tag: str | None, mark: Mark) -> None:
         if tag is not None:
@@ -396,18 +323,3 @@ class _Builder:
     def _fault(self, mark: Mark, message: str, hint: str = "") -> None:
         if len(self._faults) < _FAULTS_MAX:
             self._faults.append(Fault(mark, message, hint))
-
-
-def texts(value: object) -> Iterator[tuple[Path, str]]:
-    """Every text inside a value, with its path below it. `value` came from `read_yaml`, so its depth is bounded."""
-    pending: list[tuple[Path, object]] = [((), value)]
-    while pending:
-        path, current = pending.pop()
-        if isinstance(current, str):
-            yield path, current
-        elif isinstance(current, dict):
-            members: dict[str, object] = current  # pyright: ignore[reportUnknownVariableType]
-            pending.extend(reversed([((*path, key), member) for key, member in members.items()]))
-        elif isinstance(current, list):
-            items: list[object] = current  # pyright: ignore[reportUnknownVariableType]
-            pending.extend(reversed([((*path, index), item) for index, item in enumerate(items)]))

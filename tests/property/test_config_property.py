@@ -11,7 +11,8 @@ from worker.config import Loaded, load_text
 from worker.core.templates import render
 from worker.render import to_json, to_yaml
 from worker.schema import PipelineFile, file_schema
-from worker.yamltext import BadYaml, read_yaml
+from worker.yamldocument import BadYaml
+from worker.yamltext import read_yaml
 
 SCHEMA = file_schema(PipelineFile)
 KEYS = sorted({key for body in (SCHEMA, *SCHEMA["$defs"].values()) for key in body.get("properties", {})})
@@ -92,7 +93,7 @@ numbers = st.one_of(st.integers(-1000, 1000), st.floats(-1e9, 1e9), st.integers(
 def a_mapping(
     required: dict[str, st.SearchStrategy[Any]], *, optional: dict[str, st.SearchStrategy[Any]] | None = None
 ) -> st.SearchStrategy[dict[str, Any]]:
-    return st.fixed_dictionaries(required, optional=optional)
+    return st.fixed_dictionaries(required, optional=optional or {})
 
 
 def a_rule(check: str, values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:

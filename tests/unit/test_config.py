@@ -1,5 +1,6 @@
 """Loading one pipeline file: what it becomes, and what is said about what is wrong."""
 
+import tracemalloc
 from datetime import date, timedelta
 from zoneinfo import ZoneInfo
 
@@ -533,6 +534,31 @@ def test_too_many_schedules_and_too_many_rules_are_refused() -> None:
     assert errors(HEAD + JOB + TRIGGER + rules) == [
         "4:21: validation.rules: has 201 rules; at most 200 are accepted; use several pipelines"
     ]
+
+
+HOSTILE = {
+    "unknown keys": "".join(f"k{n}: 1\n" for n in range(9000)),
+    "unknown operators": "validation: {rules: [" + "{key: a, check: x}, " * 3800 + "]}\n",
+    "unknown zones": "schedules: [" + "{id: a, timezone: Mars/Phobos}, " * 32 + "]\n",
+    "dates that are none": "exclusions: {dates: [" + "x, " * 19_000 + "]}\n",
+    "unknown calendars": "calendars: {" + ", ".join(f"c{n}: {{}}" for n in range(6000)) + "}\nexclusions: {calendar: ["
+    + ", ".join(f"d{n}" for n in range(5000)) + "]}\n",
+    "unknown variables": "job: {type: http, config: {url: 'http://a', body: '" + "${x}" * 50_000 + "'}}\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_file_costs_a_bounded_amount_and_few_words(name: str) -> None:
+    tracemalloc.start()
+    try:
+        loaded = load("pipeline: {id: p}\n" + HOSTILE[name])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert loaded.pipeline is None
+    assert len(loaded.problems) <= 101
+    assert peak < 32 * 1024 * 1024
 
 
 def test_a_problem_reads_as_one_line_that_editors_can_jump_to() -> None:

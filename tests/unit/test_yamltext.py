@@ -4,7 +4,8 @@ import tracemalloc
 
 import pytest
 
-from worker.yamltext import DEPTH_MAX, NODES_MAX, TEXT_BYTES_MAX, BadYaml, Mark, is_text, read_yaml, texts
+from worker.yamldocument import BadYaml, Mark, texts
+from worker.yamltext import DEPTH_MAX, NODES_MAX, TEXT_BYTES_MAX, is_text, read_yaml
 
 
 def refusal(text: str) -> BadYaml:

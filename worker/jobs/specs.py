@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 from pydantic.alias_generators import to_camel
 
 from worker.core.pipeline import JobType
-from worker.yamltext import loose
+from worker.yamldocument import loose
 
 
 def _shape(value: object) -> str:

@@ -8,7 +8,7 @@ from worker.core.calendars import Calendar, Exclusion
 from worker.loading.problems import Problems, advise, show
 from worker.loading.scalars import read_date, read_weekday
 from worker.schema import CalendarBody, CalendarDate, ExclusionSection, ScheduleSection
-from worker.yamltext import Path
+from worker.yamldocument import Path
 
 _DATE_HINT = "write YYYY-MM-DD, a day that exists"
 _BUSINESS_DAYS = {"first": 1, "last": -1}

@@ -3,7 +3,8 @@
 import stat
 from pathlib import Path
 
-from worker.yamltext import TEXT_BYTES_MAX, Mark
+from worker.yamldocument import Mark
+from worker.yamltext import TEXT_BYTES_MAX
 
 _SUFFIXES = {".yaml", ".yml"}
 

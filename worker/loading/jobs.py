@@ -12,7 +12,7 @@ from worker.jobs.specs import AUTH_NEEDS, JOB_CONFIGS, JobConfig
 from worker.loading.problems import Problems, suggest
 from worker.loading.shape import read_shape
 from worker.schema import JobSection, PipelineFile
-from worker.yamltext import Path, texts
+from worker.yamldocument import Path, texts
 
 _TEMPLATE_HINT = f"known: {', '.join(VARIABLES)} and secrets, ${{INTERLOCK_…}}; write $${{ for a plain ${{"
 _POLL_WINDOW = Job(type=JobType.COMMAND, config={}).poll_window

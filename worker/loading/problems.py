@@ -7,7 +7,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import TypeAlias
 
-from worker.yamltext import Document, Fault, Path
+from worker.yamldocument import Document, Fault, Path
 
 # One broken file must not bury the others; nobody reads the hundred-and-first message.
 PROBLEMS_MAX = 100

@@ -11,7 +11,7 @@ from worker.core.values import read_number
 from worker.loading.problems import Problems, show
 from worker.loading.scalars import read_duration
 from worker.schema import AllGroup, AnyGroup, AtLeast, AtLeastGroup, RuleItem, RuleSection, ValidationSection
-from worker.yamltext import Path
+from worker.yamldocument import Path
 
 _PRESENCE = {Check.EXISTS, Check.MISSING}
 RULES_MAX = 200

@@ -5,6 +5,7 @@ Each reader reports what it cannot read and gives None, or the default that a le
 
 import re
 from datetime import date, timedelta
+from functools import cache
 from zoneinfo import ZoneInfo, available_timezones
 
 from worker.core.cron import Cron
@@ -13,7 +14,7 @@ from worker.core.sla import ClockTime, Deadline
 from worker.crontext import BadCron, parse_cron
 from worker.loading.problems import Problems, show, suggest
 from worker.schema import WEEKDAYS
-from worker.yamltext import Path
+from worker.yamldocument import Path
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _DEADLINE = re.compile(r"(?:([01]?\d|2[0-3]))?:([0-5]\d)", re.ASCII)
@@ -80,10 +81,15 @@ def read_zone(name: str, path: Path, problems: Problems, *, default: ZoneInfo) -
     problems.tolerate(
         path,
         f"{show(name)} is not a time zone",
-        lambda: suggest(name, sorted(available_timezones())) or "names are like Europe/Berlin or UTC",
+        lambda: suggest(name, _zone_names()) or "names are like Europe/Berlin or UTC",
         instead=f"using {default.key}",
     )
     return default
+
+
+@cache
+def _zone_names() -> tuple[str, ...]:
+    return tuple(sorted(available_timezones()))
 
 
 def _zone(name: str) -> ZoneInfo | None:

@@ -37,7 +37,7 @@ from worker.schema import (
     SlaSection,
     TriggerSection,
 )
-from worker.yamltext import Path
+from worker.yamldocument import Path
 
 _WINDOW = Evaluation().window
 _INTERVAL = Evaluation().interval

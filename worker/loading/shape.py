@@ -12,7 +12,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from worker.loading.problems import Problems, advise, closest, show, suggest
-from worker.yamltext import DEPTH_MAX, Path, loose
+from worker.yamldocument import Path, loose
+from worker.yamltext import DEPTH_MAX
 
 Model = TypeVar("Model", bound=BaseModel)
 Node = dict[str, Any]
