@@ -269,15 +269,29 @@ async def test_a_run_of_the_reference_that_changed_meanwhile_is_not_taken_over(
         await Runs(tables).take_over(foreign, replace(a_run(), key=key))
 
 
-async def test_a_damaged_run_is_named_when_loaded_and_hides_no_other_in_a_list(tables: Tables) -> None:
-    run = await Runs(tables).save(a_run())
-    broken = replace(run.key, period=a_period("2026-03-09"))
-    await put_row(tables, broken, {"state": "DANCING", "status": "RUNNING", "runId": "x", "version": 1, "attempt": 1})
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        ({"state": "DANCING"}, "'state' must be one of EVALUATING.*not 'DANCING'"),
+        ({"spent": {"transient": "many"}}, "'spent' must hold the four budget counters"),
+        ({"attempt": "two"}, "'attempt' must be a whole number"),
+        ({"timeoutAt": "soon"}, "'timeoutAt' must be a time"),
+        ({"handled": [1]}, "'handled' must be a list of texts"),
+        ({"startedOn": {"orders": 1}}, "'startedOn' must be a map of texts"),
+        ({"runId": 7}, "'runId' must be text"),
+    ],
+)
+async def test_a_damaged_run_is_named_when_loaded_and_hides_no_other_in_a_list(
+    sqlite: Tables, damage: dict[str, Value], complaint: str
+) -> None:
+    run = await Runs(sqlite).save(a_run())
+    broken = await Runs(sqlite).save(replace(a_run(), key=replace(run.key, period=a_period("2026-03-09"))))
+    await sqlite.commit(Update(table=TableName.CONTROL, key=run_key(broken.key), set=damage))
 
-    with pytest.raises(BadRow, match=r"2026-03-09.*'state' must be one of EVALUATING.*not 'DANCING'.*repair"):
-        await Runs(tables).load(broken)
+    with pytest.raises(BadRow, match=f"2026-03-09.*{complaint}.*repair"):
+        await Runs(sqlite).load(broken.key)
 
-    damaged, intact = await Runs(tables).of_schedule(run.key.pipeline, run.key.schedule)
+    damaged, intact = await Runs(sqlite).of_schedule(run.key.pipeline, run.key.schedule)
     assert isinstance(damaged, Unreadable)
     assert intact == run
 
