@@ -61,6 +61,10 @@ def whole(row: Row, attribute: str) -> int:
     return value
 
 
+def optional_whole(row: Row, attribute: str) -> int | None:
+    return None if row.get(attribute) is None else whole(row, attribute)
+
+
 def instant(row: Row, attribute: str) -> datetime:
     value = parse_rfc3339(text(row, attribute))
     if value is None:
