@@ -1,8 +1,7 @@
 """Cursors: where a query stopped, as text that means nothing to whoever carries it."""
 
-import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import cast
+from typing import TypeGuard, cast
 
 import orjson
 
@@ -17,9 +16,18 @@ def cursor_from_key(key: Item | None) -> str | None:
 def key_from_cursor(cursor: str) -> Item:
     """Read a cursor back. Raises `Rejected` for text that is none."""
     try:
-        key = orjson.loads(urlsafe_b64decode(cursor))
-    except (binascii.Error, ValueError) as error:
-        raise Rejected(f"{cursor[:60]!r} is not a cursor of this store; begin again without one") from error
-    if not isinstance(key, dict):
+        key: object = orjson.loads(urlsafe_b64decode(cursor))
+    except ValueError:
+        key = None
+    if not _is_key(key):
         raise Rejected(f"{cursor[:60]!r} is not a cursor of this store; begin again without one")
-    return cast("Item", key)
+    return key
+
+
+def _is_key(found: object) -> TypeGuard[Item]:
+    if not isinstance(found, dict):
+        return False
+    key = cast("dict[str, object]", found)
+    return {"PK", "SK"} <= key.keys() and all(
+        isinstance(part, dict) and cast("Item", part).keys() <= {"S", "N"} for part in key.values()
+    )
