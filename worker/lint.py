@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from itertools import islice
+from itertools import islice, takewhile
 
 from worker.core.calendars import Exclusion, local_date, reason_excluded
 from worker.core.cron import Cron, fires_between, next_fire, period_of_fire
@@ -135,21 +135,23 @@ def _lint_key(rule: Rule, at: Path) -> Iterator[Finding]:
 def lint_together(pipelines: Sequence[Pipeline]) -> Iterator[tuple[int, int, Finding]]:
     """What is suspicious about pipelines taken together: which pipeline, which of its schedules, and what."""
     triggers = sorted(_triggers(pipelines))
-    names = [key for key, _, _ in triggers]
-    for key, owner, schedule in triggers:
+    keys = [key for key, _, _ in triggers]
+    for key, owner, index in triggers:
         # Keys that begin with this one stand right behind it.
-        first = bisect_right(names, key)
-        if first == len(names) or not key or not names[first].startswith(key):
-            continue
-        other = triggers[first]
-        if other[1] == owner:
-            continue
-        trigger = pipelines[owner].schedules[schedule].trigger
-        is_prefix = trigger is not None and trigger.match is Match.PREFIX
-        effect = "it fires on that one's sensor too" if is_prefix else "the keys are easily mistaken for each other"
-        rival = f"`{other[0]}`, the trigger key of pipeline `{pipelines[other[1]].id}`"
-        hint = "use `match: exact`" if is_prefix else "with `match: prefix` it would fire on that one's sensor too"
-        yield owner, schedule, Finding(("trigger", "key"), f"`{key}` is the beginning of {rival}: {effect}", hint)
+        behind = (triggers[place] for place in range(bisect_right(keys, key), len(triggers)))
+        longer = takewhile(lambda other, key=key: other[0].startswith(key), behind)
+        rival = next((other for other in longer if key and other[1] != owner), None)
+        if rival:
+            trigger = pipelines[owner].schedules[index].trigger
+            is_prefix = trigger is not None and trigger.match is Match.PREFIX
+            yield owner, index, _shared_beginning(key, rival[0], pipelines[rival[1]], is_prefix=is_prefix)
+
+
+def _shared_beginning(key: str, longer: str, other: Pipeline, *, is_prefix: bool) -> Finding:
+    effect = "it fires on that one's sensor too" if is_prefix else "the keys are easily mistaken for each other"
+    hint = "use `match: exact`" if is_prefix else "with `match: prefix` it would fire on that one's sensor too"
+    message = f"`{key}` is the beginning of `{longer}`, the trigger key of pipeline `{other.id}`: {effect}"
+    return Finding(("trigger", "key"), message, hint)
 
 
 def _triggers(pipelines: Iterable[Pipeline]) -> Iterator[tuple[str, int, int]]:

@@ -5,6 +5,7 @@ from datetime import date
 import pytest
 
 from worker.config import load_text
+from worker.lint import lint_together
 
 TODAY = date(2026, 1, 5)
 HEAD = "pipeline: {id: p}\n"
@@ -137,10 +138,11 @@ def test_a_schedule_that_nothing_starts(text: str) -> None:
 
 
 def test_a_prefix_match_says_that_it_fires_on_anothers_sensor() -> None:
-    from worker.lint import lint_together
-
     texts = [
-        "schedule: {trigger: {key: orders, check: exists, match: prefix}}\n",
+        (
+            "schedules: [{id: a, trigger: {key: orders, check: exists, match: prefix}},"
+            " {id: b, trigger: {key: orders-b, check: exists}}]\n"
+        ),
         "schedule: {trigger: {key: orders-debug, check: exists}}\n",
     ]
     loaded = [load_text(f"pipeline: {{id: p{n}}}\n{JOB}{text}") for n, text in enumerate(texts)]
