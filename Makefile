@@ -6,7 +6,7 @@ PIP    := -m pip --disable-pip-version-check --quiet
 LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --quiet --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit fix bench lock clean
+.PHONY: help demo test lint types unit chaos test-dynamodb-local fix bench lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -25,6 +25,12 @@ types: $(VENV)/.dev
 
 unit: $(VENV)/.dev $(VENV)/emulators/.ready
 	$(BIN)/pytest -n 2 --dist loadgroup
+
+chaos: $(VENV)/.dev ## the same races and kills as in `make test`, many more rounds of them
+	CHAOS_ROUNDS=10 $(BIN)/pytest -m chaos --timeout=3600 -n 2 --dist loadgroup
+
+test-dynamodb-local: $(VENV)/.dev ## the contract suite on DynamoDB Local (needs npm and Java 17)
+	$(BIN)/python -m tests.dynamodb_local
 
 fix: $(VENV)/.dev ## format, and mend what the linter can mend
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,24 @@
+"""Run the benchmarks by name (`python -m bench rules sqlite`), or all of them.
+
+Each gives ratios against a named peer measured in the same run; absolute figures are only as good as the machine.
+"""
+
+import importlib
+import sys
+
+NAMES = ("rules", "configs", "sqlite", "dynamodb")
+
+
+def main() -> int:
+    wanted = sys.argv[1:] or list(NAMES)
+    if unknown := sorted(set(wanted) - set(NAMES)):
+        print(f"no benchmark called {', '.join(unknown)}; there are {', '.join(NAMES)}", file=sys.stderr)
+        return 2
+    for name in wanted:
+        print(f"\n== {name}", flush=True)
+        importlib.import_module(f"bench.{name}").main()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
