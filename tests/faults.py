@@ -1,0 +1,153 @@
+"""A store that is far away: requests and replies are delayed, lost, or arrive when nobody waits for them any more.
+
+`FaultyTables` stands between a worker and its store. A request once sent belongs to no host: it arrives although its
+sender has frozen, crashed or given up. To the caller a lost request and a lost reply look the same: `RetryLater`.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+from typing import Final, TypeAlias, TypeVar
+
+from tests.virtualtime import OUTSIDE
+from worker.core.errors import RetryLater
+from worker.store.table import Between, Index, Key, Page, Prefix, Row, TableName, Tables, Write
+
+T = TypeVar("T")
+
+PATIENCE_S: Final = 3.0  # how long a caller waits for its answer
+
+
+class Operation(StrEnum):
+    PING = "ping"
+    GET = "get"
+    QUERY = "query"
+    COMMIT = "commit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What becomes of one call. A delay beyond the caller's patience is a request that is applied too late."""
+
+    request_delay_s: float = 0.0
+    reply_delay_s: float = 0.0
+    request_is_lost: bool = False
+    reply_is_lost: bool = False
+
+
+NO_FAULT: Final = Fault()
+DROP_BEFORE: Final = Fault(request_is_lost=True)
+DROP_AFTER: Final = Fault(reply_is_lost=True)
+
+
+def late(seconds: float) -> Fault:
+    return Fault(request_delay_s=seconds)
+
+
+Choose: TypeAlias = Callable[[Operation], Fault]
+
+
+def no_faults(_: Operation) -> Fault:
+    return NO_FAULT
+
+
+@dataclass(slots=True, kw_only=True)
+class RandomFaults:
+    """Draws what becomes of each call; the same seed draws the same."""
+
+    random: Random
+    delay_max_s: float = 0.0
+    lost_requests: float = 0.0  # as a share of all calls
+    lost_replies: float = 0.0
+    late_requests: float = 0.0  # applied after the caller has given up
+
+    def __call__(self, _: Operation) -> Fault:
+        drawn = self.random.random()
+        if drawn < self.lost_requests:
+            return DROP_BEFORE
+        if drawn < self.lost_requests + self.lost_replies:
+            return DROP_AFTER
+        if drawn < self.lost_requests + self.lost_replies + self.late_requests:
+            return late(PATIENCE_S + self.random.uniform(0.0, PATIENCE_S))
+        return Fault(request_delay_s=self._delay_s(), reply_delay_s=self._delay_s())
+
+    def _delay_s(self) -> float:
+        return self.random.uniform(0.0, self.delay_max_s) if self.delay_max_s else 0.0
+
+
+class FaultyTables:
+    """`Tables` behind a network. `choose` may be replaced at any time; `calls` counts what was asked."""
+
+    def __init__(self, tables: Tables, choose: Choose = no_faults, *, patience_s: float = PATIENCE_S) -> None:
+        self._tables, self.choose, self._patience_s = tables, choose, patience_s
+        self.calls: Counter[Operation] = Counter()
+        self._on_the_way: set[asyncio.Task[object]] = set()
+
+    async def start(self) -> None:
+        await self._tables.start()
+
+    async def stop(self) -> None:
+        await self._tables.stop()
+
+    async def ping(self) -> None:
+        await self._send(Operation.PING, self._tables.ping)
+
+    async def get(self, table: TableName, key: Key) -> Row | None:
+        return await self._send(Operation.GET, lambda: self._tables.get(table, key))
+
+    async def get_many(self, table: TableName, keys: Sequence[Key]) -> dict[Key, Row]:
+        return await self._send(Operation.GET, lambda: self._tables.get_many(table, keys))
+
+    async def query(
+        self,
+        table: TableName,
+        pk: str,
+        *,
+        sk: Prefix | Between | None = None,
+        index: Index | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page:
+        return await self._send(
+            Operation.QUERY,
+            lambda: self._tables.query(table, pk, sk=sk, index=index, reverse=reverse, limit=limit, cursor=cursor),
+        )
+
+    async def commit(self, *writes: Write) -> None:
+        await self._send(Operation.COMMIT, lambda: self._tables.commit(*writes))
+
+    async def _send(self, operation: Operation, call: Callable[[], Awaitable[T]]) -> T:
+        self.calls[operation] += 1
+        fault = self.choose(operation)
+        if fault == NO_FAULT:
+            return await call()
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        journey = asyncio.get_running_loop().create_task(_travel(call, fault, answer), context=OUTSIDE.copy())
+        self._on_the_way.add(journey)
+        journey.add_done_callback(self._on_the_way.discard)
+        try:
+            async with asyncio.timeout(self._patience_s):
+                return await answer
+        except TimeoutError as error:
+            raise RetryLater(f"no answer to {operation} within {self._patience_s} s") from error
+
+
+async def _travel(call: Callable[[], Awaitable[T]], fault: Fault, answer: "asyncio.Future[T]") -> None:
+    """Carry one request there and its answer back."""
+    if fault.request_is_lost:
+        return
+    await asyncio.sleep(fault.request_delay_s)
+    outcome = asyncio.ensure_future(call())
+    await asyncio.wait([outcome])
+    await asyncio.sleep(fault.reply_delay_s)
+    error = outcome.exception()
+    if fault.reply_is_lost or answer.done():
+        return
+    if error is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(outcome.result())

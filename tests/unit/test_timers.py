@@ -1,0 +1,184 @@
+"""Timers fire once, in order, at the last time they were set to; and a hundred thousand of them fit."""
+
+import asyncio
+import tracemalloc
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from tests.manualclock import NOON
+from tests.virtualtime import VirtualClock, on_virtual_time
+from worker.timers import FIRED_IN_A_ROW_MAX, NAP_MAX_S, Timers
+
+
+def after(seconds: float) -> timedelta:
+    return timedelta(seconds=seconds)
+
+
+class Fired(list[tuple[float, str]]):
+    """Remembers what fired, and when."""
+
+    async def __call__(self, key: str) -> None:
+        self.append((asyncio.get_running_loop().time(), key))
+
+
+@asynccontextmanager
+async def running(timers: Timers[str], fired: Fired) -> AsyncGenerator[None]:
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(timers.run(fired))
+        yield
+        task.cancel()
+
+
+@on_virtual_time
+async def test_timers_fire_in_order_of_time_and_then_of_setting() -> None:
+    timers, fired = Timers[str](VirtualClock()), Fired()
+    for key, seconds in [("c", 5), ("a", 1), ("b", 5)]:
+        timers.set(key, NOON + after(seconds))
+
+    async with running(timers, fired):
+        await asyncio.sleep(10)
+
+    assert fired == [(1, "a"), (5, "c"), (5, "b")]
+    assert len(timers) == 0
+
+
+@on_virtual_time
+async def test_the_last_setting_of_a_key_counts() -> None:
+    timers, fired = Timers[str](VirtualClock()), Fired()
+    timers.set("sooner", NOON + after(8))
+    timers.set("later", NOON + after(2))
+
+    async with running(timers, fired):
+        await asyncio.sleep(1)
+        timers.set("sooner", NOON + after(3))
+        timers.set("later", NOON + after(6))
+        await asyncio.sleep(20)
+
+    assert fired == [(3, "sooner"), (6, "later")]
+
+
+@on_virtual_time
+async def test_a_cancelled_timer_does_not_fire() -> None:
+    timers, fired = Timers[str](VirtualClock()), Fired()
+    timers.set("a", NOON + after(1))
+
+    assert timers.cancel("a")
+    assert not timers.cancel("a")
+
+    async with running(timers, fired):
+        await asyncio.sleep(2)
+    assert fired == []
+
+
+@on_virtual_time
+async def test_a_timer_may_set_and_cancel_others_that_are_due_with_it() -> None:
+    timers, log = Timers[str](VirtualClock()), list[str]()
+
+    async def fire(key: str) -> None:
+        log.append(key)
+        if key == "first":
+            timers.cancel("second")
+            timers.set("third", NOON + after(1))
+
+    timers.set("first", NOON)
+    timers.set("second", NOON)
+
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(timers.run(fire))
+        await asyncio.sleep(5)
+        task.cancel()
+
+    assert log == ["first", "third"]
+
+
+@on_virtual_time
+async def test_a_time_that_is_past_fires_at_once_and_jitter_comes_on_top() -> None:
+    timers, fired = Timers[str](VirtualClock()), Fired()
+
+    async with running(timers, fired):
+        await asyncio.sleep(10)
+        timers.set("past", NOON + after(3))
+        timers.set("jittered", NOON + after(11), jitter=after(0.5))
+        assert timers.due("jittered") == NOON + after(11.5)
+        await asyncio.sleep(5)
+
+    assert fired == [(10, "past"), (11.5, "jittered")]
+    assert timers.due("past") is None
+
+
+@on_virtual_time
+async def test_setting_the_wall_clock_is_noticed() -> None:
+    clock = VirtualClock()
+    timers, fired = Timers[str](clock), Fired()
+    timers.set("a", NOON + after(3600))
+
+    async with running(timers, fired):
+        await asyncio.sleep(1)
+        clock.step(timedelta(hours=2))
+        await asyncio.sleep(NAP_MAX_S)
+
+    assert [key for _, key in fired] == ["a"]
+
+
+@on_virtual_time
+async def test_a_herd_of_timers_lets_others_have_their_turn() -> None:
+    timers, fired = Timers[str](VirtualClock()), Fired()
+    for number in range(3 * FIRED_IN_A_ROW_MAX):
+        timers.set(f"{number}", NOON)
+
+    async with running(timers, fired):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        seen_meanwhile = len(fired)
+        await asyncio.sleep(1)
+
+    assert 0 < seen_meanwhile < len(fired) == 3 * FIRED_IN_A_ROW_MAX
+
+
+def memory_of(work: Callable[[], None]) -> int:
+    """How many bytes are still in use after the work."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+@on_virtual_time
+async def test_a_timer_takes_less_than_half_a_kilobyte() -> None:
+    timers, keys = Timers[int](VirtualClock()), range(10_000)
+
+    def set_all() -> None:
+        for key in keys:
+            timers.set(key, NOON + after(key))
+
+    assert memory_of(set_all) / len(keys) < 512
+
+
+@on_virtual_time
+async def test_timers_set_again_and_again_take_no_more_room() -> None:
+    timers = Timers[int](VirtualClock())
+
+    def set_all(times: int) -> None:
+        for number in range(times * 100):
+            timers.set(number % 100, NOON + after(number))
+
+    once = memory_of(lambda: set_all(1))
+    often = memory_of(lambda: set_all(100))
+
+    assert len(timers) == 100
+    assert often < 5 * once
+
+
+@on_virtual_time
+async def test_cancelled_timers_give_their_room_back() -> None:
+    timers = Timers[int](VirtualClock())
+
+    def set_and_cancel() -> None:
+        for number in range(10_000):
+            timers.set(number, NOON + after(number))
+            timers.cancel(number)
+
+    assert memory_of(set_and_cancel) < 100_000

@@ -1,0 +1,212 @@
+"""Virtual time: a loop whose clock jumps to the next timer, and hosts on it that can freeze and crash.
+
+Hours of sleeping pass in milliseconds, and the same program does the same thing every time. Time jumps only when
+nothing is left to run, so whatever happens at one instant happens in the order in which it was asked for.
+
+A `Host` stands for one machine. Everything started on it, and whatever that starts, stops when the host freezes and
+goes on when it thaws, as after SIGSTOP and SIGCONT: its timers ran out meanwhile, and it does not know. A crashed host
+never goes on: no `finally` of it runs, as after SIGKILL.
+"""
+
+import asyncio
+import functools
+import selectors
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
+from contextvars import Context, ContextVar, copy_context
+from datetime import datetime, timedelta
+from typing import Any, Final, ParamSpec, TypeVar, TypeVarTuple, Unpack
+
+from tests.manualclock import NOON
+
+T = TypeVar("T")
+P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
+
+# Nothing is scheduled, and for this long of real time nothing came from outside: everyone waits for someone.
+STALL_S: Final = 2.0
+
+
+class Deadlock(Exception):
+    """Every task waits, and no timer is set."""
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    """Where a loop would wait for time to pass, this moves its clock on instead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = 0.0
+        self.threads = 0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if ready or (timeout is not None and timeout <= 0):
+            return ready
+        if self.threads:
+            return super().select(None)  # a job in an executor takes real time
+        if timeout is None:
+            return self._wait_for_outside()
+        # Rounded, so that a sum of steps does not stop a hair before the timer it was meant to reach.
+        self.now_s = round(self.now_s + timeout, 9)
+        return []
+
+    def _wait_for_outside(self) -> list[tuple[selectors.SelectorKey, int]]:
+        if ready := super().select(STALL_S):
+            return ready
+        raise Deadlock("no task can go on and no timer is set; look for a wait that nobody ends")
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop on virtual time that knows which host each step belongs to.
+
+    Threads other than those of `run_in_executor` are not waited for: keep them out of virtual time.
+    """
+
+    def __init__(self) -> None:
+        self._jumping = _JumpingSelector()
+        self.hosts: list[Host] = []
+        super().__init__(self._jumping)
+
+    def time(self) -> float:
+        return self._jumping.now_s
+
+    def call_soon(
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        context = copy_context() if context is None else context
+        host = context.get(_HOST)
+        if host is None:
+            return super().call_soon(callback, *args, context=context)
+        step = _Step(host, functools.partial(callback, *args), context)
+        step.handle = super().call_soon(step, context=context)
+        return step.handle
+
+    def call_at(
+        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        context = copy_context() if context is None else context
+        host = context.get(_HOST)
+        if host is None:
+            return super().call_at(when, callback, *args, context=context)
+        step = _Step(host, functools.partial(callback, *args), context)
+        step.handle = timer = super().call_at(when, step, context=context)
+        return timer
+
+    def run_in_executor(
+        self,
+        executor: Executor | None,
+        func: Callable[[Unpack[Ts]], T],
+        *args: *Ts,
+    ) -> asyncio.Future[T]:
+        self._jumping.threads += 1
+        future = super().run_in_executor(executor, func, *args)
+        future.add_done_callback(self._thread_ended)
+        return future
+
+    def _thread_ended(self, _: object) -> None:
+        self._jumping.threads -= 1
+
+
+class Host:
+    """One simulated machine. Start its program with `start`; what that starts belongs to it too."""
+
+    def __init__(self, name: str) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop), "hosts live on a VirtualLoop only: use @on_virtual_time"
+        self.name, self.is_frozen = name, False
+        self._loop = loop
+        self._missed: list[_Step] = []
+        self._context = copy_context()
+        self._context.run(_HOST.set, self)
+        loop.hosts.append(self)
+
+    def start(self, program: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
+        return self._loop.create_task(program, name=name or self.name, context=self._context.copy())
+
+    def freeze(self) -> None:
+        """Stop at once, in the middle of whatever it does."""
+        self.is_frozen = True
+
+    def crash(self) -> None:
+        """Stop for good. (Its tasks are cleared away when the loop ends, out of sight of any test.)"""
+        self.is_frozen = True
+
+    def thaw(self) -> None:
+        """Go on, with everything that happened meanwhile happening now, in order."""
+        self.is_frozen = False
+        missed, self._missed = self._missed, []
+        for step in missed:
+            step.run_later(self._loop)
+
+    def missed(self, step: "_Step") -> None:
+        self._missed.append(step)
+
+
+class _Step:
+    """A callback that waits while its host is frozen. One that is cancelled meanwhile never runs."""
+
+    __slots__ = ("_callback", "_context", "_host", "handle")
+
+    handle: asyncio.Handle
+
+    def __init__(self, host: Host, callback: Callable[[], object], context: Context) -> None:
+        self._host, self._callback, self._context = host, callback, context
+
+    def __call__(self) -> None:
+        if self._host.is_frozen:
+            self._host.missed(self)
+        elif not self.handle.cancelled():
+            self._callback()
+
+    def run_later(self, loop: asyncio.AbstractEventLoop) -> None:
+        # By a callback outside of any host: the step itself looks again whether its host has frozen anew.
+        loop.call_soon(self._context.run, self, context=Context())
+
+
+_HOST: ContextVar[Host | None] = ContextVar("host", default=None)
+
+# For what belongs to no host, such as a request on its way: it goes on whatever becomes of its sender.
+OUTSIDE: Final = Context()
+
+
+class VirtualClock:
+    """`worker.clock.Clock` on the loop's time. Each host may have its own, that is off or runs fast or slow."""
+
+    def __init__(self, start: datetime = NOON, *, off_by: timedelta = timedelta(0), rate: float = 1.0) -> None:
+        self._start, self._off_by, self._rate = start, off_by, rate
+
+    def now(self) -> datetime:
+        return self._start + self._off_by + timedelta(seconds=self.monotonic())
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time() * self._rate
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds / self._rate)
+
+    def step(self, by: timedelta) -> None:
+        """Set the wall clock forward or back; elapsed time knows nothing of it."""
+        self._off_by += by
+
+
+def run(program: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on virtual time."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        try:
+            return runner.run(program)
+        finally:
+            loop = runner.get_loop()
+            assert isinstance(loop, VirtualLoop)
+            for host in loop.hosts:
+                host.thaw()  # so that its tasks can be cancelled
+
+
+def on_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Make an async test a plain one that runs on virtual time."""
+
+    @functools.wraps(test)
+    def on_loop(*args: P.args, **kwargs: P.kwargs) -> None:
+        run(test(*args, **kwargs))
+
+    return on_loop
