@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from worker.clock import SystemClock
 from worker.core.calendars import Calendar
 from worker.core.pipeline import Pipeline
 from worker.lint import lint, lint_together, schedule_path
@@ -74,10 +73,10 @@ def load_text(
     """Load one pipeline.
 
     `lenient` is for rows already in a store and for files of the reference: what it ignored or replaced by a default
-    is a warning, and only what cannot be understood is refused. `today` is where the warnings about the coming year
-    begin; the clock's date if not given.
+    is a warning, and only what cannot be understood is refused. With `today` the pipeline is also looked over for what
+    is suspicious in the year from then on; without it, it is only read.
     """
-    return _load(text, file, calendars or {}, lenient=lenient, today=today or _today()).loaded()
+    return _load(text, file, calendars or {}, lenient=lenient, today=today).loaded()
 
 
 def load_calendar_text(
@@ -107,25 +106,20 @@ def load_directory(
     """Load the files given, and the `*.yaml` and `*.yml` of the directories given, sorted by name.
 
     A bad file never hides the others. Calendars come from `calendars_dir`, else from the directory `calendars` beside
-    the files. `on_file(path, done, total)` is called after each file.
+    the files. `on_file(path, done, total)` is called after each file. `today` is as in `load_text`.
     """
-    day = today or _today()
     roots = [Path(path) for path in paths]
     found = _Calendars.load(roots, calendars_dir, lenient=lenient)
     files, refused = _list_files(roots)
     readings: list[_Reading] = []
     for done, path in enumerate(files, start=1):
-        readings.append(_load_file(path, found.calendars, lenient=lenient, today=day))
+        readings.append(_load_file(path, found.calendars, lenient=lenient, today=today))
         if on_file:
             on_file(path, done, len(files))
     _check_together(readings)
     loaded = tuple(reading.loaded() for reading in readings)
     problems = (*refused, *found.problems, *(problem for each in loaded for problem in each.problems))
     return Directory(files=loaded, calendars=found.calendars, problems=problems)
-
-
-def _today() -> date:
-    return SystemClock().now().date()
 
 
 @dataclass(slots=True)
@@ -154,19 +148,19 @@ def _read(text: str, file: str, *, lenient: bool) -> tuple[Document | None, Prob
     return document, problems
 
 
-def _load(text: str, file: str, calendars: Mapping[str, Calendar], *, lenient: bool, today: date) -> _Reading:
+def _load(text: str, file: str, calendars: Mapping[str, Calendar], *, lenient: bool, today: date | None) -> _Reading:
     document, problems = _read(text, file, lenient=lenient)
     model = read_shape(PipelineFile, document.value, problems) if document else None
     if model is None:
         return _Reading(problems)
     reading = _Reading(problems, read_pipeline(model, calendars, problems), has_list=bool(model.schedules))
-    if reading.pipeline and not problems.has_errors:
+    if today and reading.pipeline and not problems.has_errors:
         for finding in lint(reading.pipeline, today=today, is_list=reading.has_list):
             problems.warning(finding.path, finding.message, finding.hint)
     return reading
 
 
-def _load_file(path: Path, calendars: Mapping[str, Calendar], *, lenient: bool, today: date) -> _Reading:
+def _load_file(path: Path, calendars: Mapping[str, Calendar], *, lenient: bool, today: date | None) -> _Reading:
     try:
         text = read_text(path)
     except Unreadable as error:

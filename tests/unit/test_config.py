@@ -450,7 +450,7 @@ def _in_job(text: str) -> str:
         ),
         (
             _in_rule("check: age_gt, field: f, value: @1d"),
-            'validation.rules[0].value: must be a duration longer than zero, such as 24h; found the text "1d"',
+            'validation.rules[0].value: must be a duration such as 24h, not less than zero; found the text "1d"',
         ),
         (_in_rule("check: gt, field: f, value: @true"), "validation.rules[0].value: must be a number; found true"),
         (
