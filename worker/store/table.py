@@ -294,7 +294,7 @@ def is_visible(row: Row, now: datetime) -> bool:
     A `TRIGGER#` row is a lock and a run: that it is past its time is something to decide about, not to overlook.
     """
     ttl = row.get(TTL)
-    if not isinstance(ttl, int | Decimal) or str(row["SK"]).startswith("TRIGGER#"):
+    if isinstance(ttl, bool) or not isinstance(ttl, int | Decimal) or str(row["SK"]).startswith("TRIGGER#"):
         return True
     return ttl > now.timestamp()
 
