@@ -1,0 +1,76 @@
+"""The requests of an HTTP job, made from its configuration; secrets are filled in here and nowhere earlier."""
+
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import cast
+from urllib.parse import quote
+
+from multidict import CIMultiDict
+from yarl import URL
+
+from worker.core.values import Json
+from worker.jobs.http_client import Request
+from worker.jobs.runner import RunContext, StartRequest
+from worker.jobs.secrets import Filling
+from worker.jobs.specs import HttpConfig
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+_JSON = "application/json"
+_POLL_TIMEOUT_MAX = timedelta(seconds=30)
+
+
+async def start_request(
+    config: HttpConfig, start: StartRequest, filling: Filling, credentials: Mapping[str, str]
+) -> Request:
+    headers = CIMultiDict({"Content-Type": _JSON, **await filling.texts(config.headers)})
+    headers.update(credentials)
+    headers[IDEMPOTENCY_KEY] = start.token
+    return Request(
+        method=config.method,
+        url=str(URL(config.url).extend_query(config.arguments)),
+        headers=headers,
+        body=await _body(config, start.context, filling),
+        timeout=timedelta(seconds=config.timeout),
+        once=True,
+        may_send=start.may_send,
+    )
+
+
+async def status_request(config: HttpConfig, job_id: str, filling: Filling, credentials: Mapping[str, str]) -> Request:
+    return await _follow_up("GET", _of_job(config.status_url, job_id), config, filling, credentials)
+
+
+async def stop_request(config: HttpConfig, job_id: str, filling: Filling, credentials: Mapping[str, str]) -> Request:
+    return await _follow_up("POST", _of_job(config.stop_url, job_id), config, filling, credentials)
+
+
+def _of_job(url: str, job_id: str) -> str:
+    return url.replace("{id}", quote(job_id, safe=""))
+
+
+async def _follow_up(
+    method: str, url: str, config: HttpConfig, filling: Filling, credentials: Mapping[str, str]
+) -> Request:
+    headers = CIMultiDict({"Accept": _JSON, **await filling.texts(config.headers)})
+    headers.update(credentials)
+    # It describes the body of the start, and this has none.
+    headers.popall("Content-Type", None)
+    return Request(
+        method=method,
+        url=url,
+        headers=headers,
+        timeout=min(timedelta(seconds=config.timeout), _POLL_TIMEOUT_MAX),
+    )
+
+
+async def _body(config: HttpConfig, context: RunContext, filling: Filling) -> bytes:
+    if isinstance(config.body, str) and config.body:
+        return (await filling.text(config.body)).encode()
+    members = cast("Mapping[str, Json]", config.body) if config.body else dates(context)
+    return json.dumps(await filling.values(members)).encode()
+
+
+def dates(context: RunContext) -> dict[str, Json]:
+    """What a job without a body of its own is told: the day, and the hour if there is one."""
+    return {"par_day": context.par_day, **({"par_hour": context.par_hour} if context.par_hour else {})}
