@@ -1,0 +1,282 @@
+"""What every runner must keep, whatever its target: one suite, run on each of them."""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+import pytest
+
+from tests.httptarget import Received, a_web_server, answer
+from tests.runners import TOKEN, a_request, ended, started, until
+from worker.clock import SystemClock
+from worker.core.errors import Rejected
+from worker.core.outcomes import FailureCategory
+from worker.jobs.addresses import AddressPolicy
+from worker.jobs.command import CommandRunner
+from worker.jobs.http import HttpRunner
+from worker.jobs.http_client import HttpClient
+from worker.jobs.runner import (
+    Config,
+    Failed,
+    Guarantee,
+    Handle,
+    Refused,
+    Runner,
+    Running,
+    Stopped,
+    StopPending,
+    Succeeded,
+)
+from worker.jobs.secrets import EnvironmentSecrets
+
+NO_SECRETS = EnvironmentSecrets({})
+
+
+class Plot(Enum):
+    """What becomes of a job once it is started."""
+
+    SUCCEEDS = "succeeds"
+    FAILS = "fails"
+    TIMES_OUT = "times out"
+    RUNS_ON = "runs on until it is stopped"
+
+
+class Target(Protocol):
+    """A place that runs jobs as a test wants them. Each further runner joins the suite by bringing one of these."""
+
+    def runner(self) -> Runner:
+        """A runner as a new worker would have it: it remembers nothing of the others."""
+        ...
+
+    def job(self, plot: Plot) -> Config: ...
+
+    def broken_job(self) -> Config:
+        """A job that the target refuses for good."""
+        ...
+
+    def begun(self) -> int:
+        """How many jobs really began."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CommandTarget:
+    folder: Path
+
+    def runner(self) -> Runner:
+        return CommandRunner(
+            root=self.folder / "jobs",
+            clock=SystemClock(),
+            secrets=NO_SECRETS,
+            environment={"PATH": os.environ["PATH"]},
+        )
+
+    def job(self, plot: Plot) -> Config:
+        scripts = {
+            Plot.SUCCEEDS: "true",
+            Plot.FAILS: "exit 1",
+            Plot.TIMES_OUT: "exit 124",
+            Plot.RUNS_ON: "exec sleep 1000",
+        }
+        return {"command": ["sh", "-c", f"echo begun >> {self.folder}/begun; {scripts[plot]}"]}
+
+    def broken_job(self) -> Config:
+        return {"command": ["/does/not/exist"]}
+
+    def begun(self) -> int:
+        written = self.folder / "begun"
+        return written.read_text().count("begun") if written.exists() else 0
+
+
+@dataclass(frozen=True, slots=True)
+class HttpTarget:
+    """A job server that heeds the `Idempotency-Key` and knows a job by it."""
+
+    client: HttpClient
+    base: str
+    jobs: dict[str, str] = field(default_factory=dict[str, str])
+
+    def runner(self) -> Runner:
+        return HttpRunner(self.client, SystemClock(), NO_SECRETS)
+
+    def job(self, plot: Plot) -> Config:
+        return {
+            "url": f"{self.base}/start",
+            "body": plot.name,
+            "statusUrl": f"{self.base}/status/{{id}}",
+            "stopUrl": f"{self.base}/stop/{{id}}",
+        }
+
+    def broken_job(self) -> Config:
+        return {"url": f"{self.base}/nothing-here", "body": "x"}
+
+    def begun(self) -> int:
+        return len(self.jobs)
+
+    async def behave(self, request: Received, writer: asyncio.StreamWriter) -> None:
+        states = {
+            Plot.SUCCEEDS: "succeeded",
+            Plot.FAILS: "failed",
+            Plot.TIMES_OUT: "timed_out",
+            Plot.RUNS_ON: "running",
+        }
+        action, _, job_id = request.path.strip("/").partition("/")
+        if action == "start":
+            self.jobs.setdefault(request.headers["idempotency-key"], states[Plot[request.body.decode()]])
+            return await answer(202, {})(request, writer)
+        if job_id not in self.jobs:
+            return await answer(404)(request, writer)
+        if action == "stop" and self.jobs[job_id] == "running":
+            self.jobs[job_id] = "cancelled"
+        return await answer(200, {"status": self.jobs[job_id]})(request, writer)
+
+
+OpenTarget: TypeAlias = Callable[[Path], AbstractAsyncContextManager[Target]]
+
+
+@asynccontextmanager
+async def command_target(folder: Path) -> AsyncGenerator[Target]:
+    yield CommandTarget(folder)
+
+
+@asynccontextmanager
+async def http_target(folder: Path) -> AsyncGenerator[Target]:
+    async with a_web_server() as server, HttpClient(AddressPolicy.parse(["127.0.0.1"])) as client:
+        target = HttpTarget(client, server.url("").rstrip("/"))
+        server.behaviour = target.behave
+        yield target
+
+
+TARGETS: dict[str, OpenTarget] = {"command": command_target, "http": http_target}
+
+
+@pytest.fixture(params=TARGETS)
+async def target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Target]:
+    async with TARGETS[str(request.param)](tmp_path) as opened:
+        yield opened
+
+
+def from_the_row(handle: Handle) -> Handle:
+    """The handle as the next worker reads it: through JSON."""
+    return json.loads(json.dumps(handle))
+
+
+async def test_a_job_that_succeeds_is_followed_to_its_end(target: Target) -> None:
+    runner, config = target.runner(), target.job(Plot.SUCCEEDS)
+
+    handle = await started(runner, config)
+
+    assert isinstance(await ended(runner, from_the_row(handle), config), Succeeded)
+
+
+@pytest.mark.parametrize(
+    ("plot", "category"), [(Plot.FAILS, FailureCategory.TRANSIENT), (Plot.TIMES_OUT, FailureCategory.TIMEOUT)]
+)
+async def test_a_job_that_fails_has_a_category_and_a_message(
+    plot: Plot, category: FailureCategory, target: Target
+) -> None:
+    runner, config = target.runner(), target.job(plot)
+
+    status = await ended(runner, await started(runner, config), config)
+
+    assert isinstance(status, Failed)
+    assert status.category is category
+    assert status.message
+
+
+async def test_an_end_stays_the_same_however_often_it_is_asked_for(target: Target) -> None:
+    runner, config = target.runner(), target.job(Plot.SUCCEEDS)
+    handle = await started(runner, config)
+
+    first = await ended(runner, handle, config)
+
+    assert await runner.status(handle, config) == first
+    assert await target.runner().status(handle, config) == first
+
+
+async def test_a_repeated_token_starts_no_second_job(target: Target) -> None:
+    config = target.job(Plot.SUCCEEDS)
+
+    first = await started(target.runner(), config)
+    second = await started(target.runner(), config)
+
+    assert first == second
+    await ended(target.runner(), first, config)
+    assert target.begun() == 1
+
+
+async def test_two_tokens_are_two_jobs(target: Target) -> None:
+    runner, config = target.runner(), target.job(Plot.SUCCEEDS)
+
+    for token in ("il-1", "il-2"):
+        await ended(runner, await started(runner, config, token=token), config)
+
+    assert target.begun() == 2
+
+
+async def test_a_job_whose_handle_was_lost_is_found_again_by_a_new_worker(target: Target) -> None:
+    config = target.job(Plot.SUCCEEDS)
+    assert target.runner().traits(config).guarantee in {Guarantee.EXACTLY_ONCE, Guarantee.FOUND_AGAIN}
+
+    assert await target.runner().find(TOKEN, config) is None
+    await started(target.runner(), config)
+    successor = target.runner()
+    found = await successor.find(TOKEN, config)
+
+    assert found
+    assert isinstance(await ended(successor, from_the_row(found), config), Succeeded)
+
+
+async def test_a_running_job_is_stopped_and_stopping_it_again_is_harmless(target: Target) -> None:
+    runner, config = target.runner(), target.job(Plot.RUNS_ON)
+    assert runner.traits(config).can_stop
+    handle = await started(runner, config)
+    await until(target.begun)
+    assert isinstance(await runner.status(handle, config), Running)
+
+    first = await runner.stop(handle, config)
+    status = await ended(runner, handle, config)
+    again = await target.runner().stop(handle, config)
+
+    assert first == StopPending()
+    assert isinstance(status, Failed)
+    assert again in {StopPending(), Stopped()}
+    assert isinstance(await runner.status(handle, config), Failed)
+
+
+async def test_a_job_the_target_refuses_for_good_is_refused_and_not_found(target: Target) -> None:
+    runner, config = target.runner(), target.broken_job()
+
+    answered = await runner.start(a_request(config))
+
+    assert isinstance(answered, Refused)
+    assert answered.category is FailureCategory.PERMANENT
+    assert answered.message
+    assert await runner.find(TOKEN, config) is None
+
+
+async def test_a_worker_that_may_not_send_any_more_starts_nothing(target: Target) -> None:
+    runner, config = target.runner(), target.job(Plot.SUCCEEDS)
+
+    answered = await runner.start(a_request(config, may_send=lambda: False))
+
+    assert isinstance(answered, Refused)
+    assert answered.category is FailureCategory.TRANSIENT
+    assert target.begun() == 0
+
+
+async def test_a_configuration_that_cannot_be_understood_is_refused_for_good(target: Target) -> None:
+    runner = target.runner()
+
+    answered = await runner.start(a_request({"nonsense": 1}))
+
+    assert isinstance(answered, Refused)
+    assert answered.category is FailureCategory.PERMANENT
+    with pytest.raises(Rejected, match=r"job\.config"):
+        runner.traits({"nonsense": 1})
