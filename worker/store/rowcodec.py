@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, cast
 
 import orjson
 
-from worker.core.errors import Rejected
+from worker.core.errors import ConfigError, Rejected
 from worker.store.numbers import number_from_text, number_to_text
 from worker.store.table import Row, Value
 
@@ -38,7 +38,14 @@ def decode_row(body: bytes) -> Row:
 
 
 def decode(body: bytes) -> Value:
-    parsed = cast("Encodable", orjson.loads(body))
+    """Read a row or value. Raises `ConfigError` for bytes that `encode` has not written."""
+    try:
+        parsed = cast("Encodable", orjson.loads(body))
+    except orjson.JSONDecodeError as error:
+        raise ConfigError(
+            f"a stored row is damaged ({error}): restore the store from a backup, or delete the row; it begins with "
+            f"{body[:60]!r}"
+        ) from error
     if TAG_MARK not in body:
         return parsed
     return _untagged(parsed)

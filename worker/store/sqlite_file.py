@@ -3,7 +3,7 @@
 import os
 import re
 import sqlite3
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -30,11 +30,14 @@ def connect(path: Path, busy_timeout: timedelta = BUSY_TIMEOUT) -> sqlite3.Conne
     _check_place(path)
     try:
         connection = _open(str(path), busy_timeout)
-        _configure(connection)
-        prepare(connection, str(path))
-        return connection
+        with ExitStack() as on_failure:
+            on_failure.callback(connection.close)
+            _configure(connection)
+            prepare(connection, str(path))
+            on_failure.pop_all()
     except sqlite3.Error as error:
         raise unusable(error, path) from error
+    return connection
 
 
 def connect_to_read(path: Path, busy_timeout: timedelta = BUSY_TIMEOUT) -> sqlite3.Connection:

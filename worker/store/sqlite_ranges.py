@@ -1,13 +1,10 @@
 """What part of a partition a query reads: from its conditions and its cursor to two bounds for SQLite."""
 
 import base64
-import binascii
 from dataclasses import dataclass, replace
 from typing import Final
 
-import orjson
-
-from worker.core.errors import Rejected
+from worker.core.errors import ConfigError, Rejected
 from worker.store.rowcodec import decode, encode
 from worker.store.sqlite_indexes import AFTER_EVERY_NUMBER, Sort, number_sort
 from worker.store.table import Between, Index, Prefix
@@ -54,7 +51,7 @@ def read_cursor(cursor: str, expected: Range) -> Place:
     """Read a cursor of the same kind of query. Raises `Rejected` for anything else."""
     try:
         found = decode(base64.urlsafe_b64decode(cursor.encode()))
-    except (binascii.Error, ValueError, orjson.JSONDecodeError) as error:
+    except (ValueError, ConfigError) as error:
         raise Rejected(f"{cursor[:60]!r} is no cursor of this store; begin the query again without it") from error
     place = tuple(part for part in found if isinstance(part, str | bytes)) if isinstance(found, list) else ()
     if [type(part) for part in place] != [type(part) for part in expected.low]:

@@ -30,6 +30,8 @@ ROWS_BACKWARD = _statement(
     "SELECT sk, body FROM row WHERE tbl = ? AND pk = ? AND sk >= ? AND sk < ? ORDER BY sk DESC LIMIT ?"
 )
 ROWS_EXPIRED = _statement("SELECT id, tbl, pk, sk, body FROM row WHERE ttl <= ? ORDER BY ttl LIMIT ?")
+ROWS_COUNT = _statement("SELECT count(*) FROM row WHERE tbl = ?")
+ROWS_EXPIRED_COUNT = _statement("SELECT count(*) FROM row WHERE ttl <= ?")
 
 # --- index entries ----------------------------------------------------------------------------------------------------
 
@@ -41,6 +43,7 @@ _ENTRIES = (
 )
 ENTRIES_FORWARD = _statement(_ENTRIES + "ORDER BY e.sort, e.pk, e.sk LIMIT ?")
 ENTRIES_BACKWARD = _statement(_ENTRIES + "ORDER BY e.sort DESC, e.pk DESC, e.sk DESC LIMIT ?")
+ENTRIES_COUNT = _statement("SELECT count(*) FROM index_entry WHERE name = ? AND part >= ? AND part < ?")
 
 # --- the change feed --------------------------------------------------------------------------------------------------
 
@@ -48,6 +51,7 @@ CHANGE_INSERT = _statement("INSERT INTO change (tbl, pk, sk, kind, image, at_us)
 CHANGES_AFTER = _statement(
     "SELECT position, pk, sk, kind, image, at_us FROM change WHERE tbl = ? AND position > ? ORDER BY position LIMIT ?"
 )
+CHANGE_OLDEST = _statement("SELECT at_us FROM change WHERE position > ? ORDER BY position LIMIT 1")
 CHANGE_LAST = _statement("SELECT max(position) FROM change")
 # The first change of a stretch that is too young to be forgotten.
 CHANGE_FIRST_YOUNG = _statement("SELECT min(position) FROM change WHERE position > ? AND position <= ? AND at_us > ?")
