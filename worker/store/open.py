@@ -8,17 +8,21 @@ dynamodb://?control=a&joblog=b&rerun=c&events=d      tables that have names alre
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from worker.clock import Clock
 from worker.core.errors import ConfigError
+from worker.store.admin import StoreAdmin
 from worker.store.dynamodb import DynamoTables
+from worker.store.dynamodb_admin import DynamoAdmin
 from worker.store.dynamodb_requests import TableNames
 from worker.store.fastclient import ClientSettings
 from worker.store.sqlite import SqliteTables
+from worker.store.sqlite_admin import SqliteAdmin
 from worker.store.table import TableName, Tables
 
 EXAMPLES: Final = "use sqlite:///interlock.db or dynamodb://PREFIX?region=REGION"
@@ -26,21 +30,53 @@ DYNAMODB_OPTIONS: Final = frozenset({"region", "endpoint", *TableName})
 TABLE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 
 
-def open_tables(url: str, clock: Clock) -> Tables:
-    """Give the store a URL names; it is not started yet. Raises `ConfigError` for a URL that names none."""
+@dataclass(frozen=True, slots=True)
+class SqlitePlace:
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class DynamoPlace:
+    names: TableNames
+    settings: ClientSettings
+
+
+Place: TypeAlias = SqlitePlace | DynamoPlace
+
+
+def locate(url: str) -> Place:
+    """Say where the store is that a URL names. Raises `ConfigError` for a URL that names none."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
         raise ConfigError(f"the store {url!r} is not a URL: {error}; {EXAMPLES}") from error
     match parts.scheme:
         case "sqlite":
-            return SqliteTables(_path(url, parts), clock)
+            return SqlitePlace(_path(url, parts))
         case "dynamodb":
             options = _options(url, parts)
             settings = ClientSettings(region=options.get("region"), endpoint=_endpoint(url, options))
-            return DynamoTables(_table_names(url, parts.netloc, options), clock, settings)
+            return DynamoPlace(_table_names(url, parts.netloc, options), settings)
         case _:
             raise ConfigError(f"the store {url!r} has no backend we know; {EXAMPLES}")
+
+
+def open_tables(url: str, clock: Clock) -> Tables:
+    """Give the store a URL names; it is not started yet. Raises `ConfigError` for a URL that names none."""
+    match locate(url):
+        case SqlitePlace(path):
+            return SqliteTables(path, clock)
+        case DynamoPlace(names, settings):
+            return DynamoTables(names, clock, settings)
+
+
+def open_admin(url: str, clock: Clock) -> StoreAdmin:
+    """Give what a person may do to the store a URL names. Raises `ConfigError` for a URL that names none."""
+    match locate(url):
+        case SqlitePlace(path):
+            return SqliteAdmin(path, clock)
+        case DynamoPlace(names, settings):
+            return DynamoAdmin(names, settings, clock)
 
 
 def _path(url: str, parts: SplitResult) -> Path:
