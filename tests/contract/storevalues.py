@@ -9,8 +9,8 @@ from typing import TypeVar
 from worker.core.keys import RunKey
 from worker.core.periods import Period
 from worker.core.pipeline import PipelineId, ScheduleId
-from worker.core.run import Run, State
-from worker.core.slawatch import SlaWatch
+from worker.core.runstate import Run, State
+from worker.core.watchstate import SlaWatch
 from worker.store.table import StaleWrite
 
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from worker.core import keys
 from worker.core.events import Event
 from worker.core.keys import RowKind, RunKey, SessionId
 from worker.core.pipeline import ScheduleId
-from worker.core.run import AfterStop, ForeignRun, Run, Spent, State, Status
-from worker.core.slawatch import Verdict
+from worker.core.runstate import AfterStop, ForeignRun, Run, Spent, State, Status
+from worker.core.watchstate import Verdict
 from worker.store import events, joblog, marks, slawatches
 from worker.store.active import ActiveRow, ActiveRows
 from worker.store.attributes import BadRow

@@ -19,3 +19,8 @@ def parse_rfc3339(text: str) -> datetime | None:
         return datetime.fromisoformat(text).astimezone(UTC)
     except (ValueError, OverflowError):  # 30 February; or a first or last hour of time that UTC puts outside the years
         return None
+
+
+def format_rfc3339(instant: datetime) -> str:
+    """Write an instant as consumers expect it: in UTC, with a `Z`, and a fraction only where there is one."""
+    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -1,97 +1,216 @@
-"""A run: one pipeline, one schedule, one period, from its first signal to its end."""
+"""The run: every rule that moves it is reached from here. `decide` says what must happen, `evolve` what it then is.
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+One module per state holds the rules (`run_evaluating.py` and its neighbours); `runstate.py` holds the data.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import StrEnum
 
-from worker.core.keys import RunKey, SessionId
-from worker.core.values import Json
-
-HANDLED_MAX = 16
-
-
-class State(StrEnum):
-    """Where a run stands. What a crash leaves undone follows from it, so nothing else needs to be remembered."""
-
-    EVALUATING = "EVALUATING"
-    TRIGGERING = "TRIGGERING"
-    POLLING = "POLLING"
-    STOPPING = "STOPPING"
-    COMPLETED = "COMPLETED"
-    FAILED_FINAL = "FAILED_FINAL"
-
-
-class Status(StrEnum):
-    """The same in the reference's words, for those who read its rows."""
-
-    RUNNING = "RUNNING"
-    COMPLETED = "COMPLETED"
-    FAILED_FINAL = "FAILED_FINAL"
-
-
-class AfterStop(StrEnum):
-    """What a run that is being stopped becomes once the target says that it stopped."""
-
-    RETRY = "retry"
-    SUPERSEDE = "supersede"
-    CANCEL = "cancel"
-    END = "end"
+from worker.core.effects import (
+    Create,
+    Effect,
+    End,
+    Ignore,
+    MoveTo,
+    NoteAfterStop,
+    NoteHandled,
+    NoteJob,
+    NotePostRun,
+    NoteSignal,
+    NoteStart,
+    Reopen,
+    Retry,
+    StartJob,
+)
+from worker.core.facts import AboutAttempt, Fact, RerunRequested
+from worker.core.keys import SessionId
+from worker.core.pipeline import Pipeline, Schedule
+from worker.core.run_birth import decide_birth
+from worker.core.run_case import Case
+from worker.core.run_ended import decide_ended
+from worker.core.run_evaluating import decide_evaluating
+from worker.core.run_polling import decide_polling
+from worker.core.run_reruns import decide_rerun
+from worker.core.run_stopping import decide_stopping
+from worker.core.run_triggering import decide_triggering
+from worker.core.runstate import HANDLED_MAX, POST_RUN_SEEN_MAX, Budget, Outcome, Run, Spent, State
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
-    """How much of each budget the run has used, over its whole life."""
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A person's wish that nothing new begins, for a while or (`until` None) until further notice."""
 
-    transient: int = 0
-    code: int = 0
-    drift: int = 0
-    manual: int = 0
+    reason: str
+    until: datetime | None = None
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """A run as its row says; `version` rises by one with every change."""
-
-    key: RunKey
-    run_id: str  # random, from the row's creation: the root of every token sent to a target
-    version: int = 0  # 0: not stored yet
-    state: State = State.EVALUATING
-    attempt: int = 1
-    spent: Spent = field(default_factory=Spent)
-    config_hash: str  # the version of the configuration under which it began and will end
-    created_at: datetime
-    since: datetime  # when it entered its state: evaluations and polls are timed from here; an ended one ended then
-    window_ends_at: datetime | None = None  # the end of its state's window
-    timeout_at: datetime  # the end of its patience as a whole
-    owner: SessionId | None = None  # who holds its next timer
-    starter: SessionId | None = None  # who alone may send the start of this attempt
-    started_on: Mapping[str, str] = field(default_factory=dict[str, str])  # sensor key -> content hash
-    late_reported: str | None = None  # content hash of the last late data people were told about
-    handled: tuple[str, ...] = ()  # identities of the last rerun requests, newest last, at most HANDLED_MAX
-    job: Mapping[str, Json] | None = None  # the target's handle; only its runner knows what it means
-    after_stop: AfterStop | None = None
-    reason: str = ""  # why it ended, or was last sent back
-
-    @property
-    def is_ended(self) -> bool:
-        return self.state in {State.COMPLETED, State.FAILED_FINAL}
-
-    @property
-    def status(self) -> Status:
-        match self.state:
-            case State.COMPLETED:
-                return Status.COMPLETED
-            case State.FAILED_FINAL:
-                return Status.FAILED_FINAL
-            case _:
-                return Status.RUNNING
+    def is_over(self, now: datetime) -> bool:
+        return self.until is not None and now >= self.until
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForeignRun:
-    """A row the reference left behind: a status, and for RUNNING the time until which it is respected."""
+def decide(
+    run: Run | None, pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime, *, pause: Pause | None = None
+) -> list[Effect]:
+    """Say what must happen next. Never empty: a fact that changes nothing is an `Ignore`.
 
-    key: RunKey
-    status: str
-    expires_at: datetime | None = None
+    `pipeline` is the version the run began under; for a run that does not exist or has ended, the version in force.
+    """
+    is_paused = pause is not None and not pause.is_over(now)
+    if pause and is_paused and isinstance(fact, RerunRequested):
+        return [_held_back(pause)]
+    effects = (
+        decide_birth(pipeline, schedule, fact, now) if run is None else _decide(run, pipeline, schedule, fact, now)
+    )
+    # Whatever else may happen, nothing is begun: neither a run nor a job. What is held back stays due and comes again.
+    if pause and is_paused and any(isinstance(effect, Create | StartJob) for effect in effects):
+        return [_held_back(pause)]
+    return effects
+
+
+def _held_back(pause: Pause) -> Ignore:
+    return Ignore(f"paused: {pause.reason}; it is taken up again when the pause is over")
+
+
+def _decide(run: Run, pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime) -> list[Effect]:
+    if isinstance(fact, AboutAttempt) and fact.attempt != run.attempt:
+        return [Ignore(f"speaks of attempt {fact.attempt}, not of {run.attempt}")]
+    case = Case(run, pipeline, schedule, now)
+    if isinstance(fact, RerunRequested):
+        return decide_rerun(case, fact)
+    match run.state:
+        case State.EVALUATING:
+            return decide_evaluating(case, fact)
+        case State.TRIGGERING:
+            return decide_triggering(case, fact)
+        case State.POLLING:
+            return decide_polling(case, fact)
+        case State.STOPPING:
+            return decide_stopping(case, fact)
+        case State.COMPLETED | State.FAILED_FINAL:
+            return decide_ended(case, fact)
+
+
+# --- evolve -----------------------------------------------------------------------------------------------------------
+
+
+def evolve(run: Run | None, effects: Sequence[Effect], now: datetime, by: SessionId) -> Run | None:
+    """Say what the run is once the effects are recorded by a session; the same run if none of them is about its row."""
+    before = run
+    for effect in effects:
+        run = effect.run if isinstance(effect, Create) else _applied(run, effect, now, by)
+    # Whoever commits a run holds its next timer; a run that is left as it is needs no commit.
+    return run if run is None or run == before else replace(run, owner=None if run.is_ended else by)
+
+
+def _applied(run: Run | None, effect: Effect, now: datetime, by: SessionId) -> Run | None:
+    if run is None:
+        return None
+    match effect:
+        case MoveTo():
+            return _moved(run, effect, now)
+        case Retry():
+            charged = replace(run, spent=_charged(run.spent, effect.budget), reason=effect.reason)
+            return _next_attempt(charged, effect.window_ends_at, now)
+        case Reopen():
+            return _reopened(run, effect, now)
+        case End():
+            return _ended(run, effect, now)
+        case StartJob():
+            return replace(run, starter=by)
+        case _:
+            return _noted(run, effect)
+
+
+def _moved(run: Run, effect: MoveTo, now: datetime) -> Run:
+    is_begun = effect.state is State.POLLING
+    return replace(
+        run,
+        state=effect.state,
+        since=now,
+        window_ends_at=effect.window_ends_at,
+        started_on=run.started_on if effect.started_on is None else effect.started_on,
+        # A new start has a new baseline, so what was judged against the old one is forgotten.
+        post_run_seen=run.post_run_seen if effect.started_on is None else {},
+        start_step=None if is_begun else effect.start_step or run.start_step,
+        start_after=None,
+        starter=None if is_begun else run.starter,
+        job=effect.job or run.job,
+        after_stop=effect.after_stop,
+        rerun_reason=effect.rerun_reason,
+        reason=effect.reason or run.reason,
+    )
+
+
+def _next_attempt(run: Run, window_ends_at: datetime, now: datetime) -> Run:
+    return replace(
+        _settled(run),
+        state=State.EVALUATING,
+        attempt=run.attempt + 1,
+        attempt_at=now,
+        since=now,
+        window_ends_at=window_ends_at,
+        start_failures=0,
+        job=None,
+        outcome=None,
+    )
+
+
+def _reopened(run: Run, effect: Reopen, now: datetime) -> Run:
+    asked = replace(
+        run,
+        spent=run.spent if effect.budget is None else _charged(run.spent, effect.budget),
+        config_hash=effect.config_hash or run.config_hash,
+        timeout_at=effect.timeout_at,
+        reason=effect.reason,
+    )
+    return _next_attempt(asked, effect.window_ends_at, now)
+
+
+def _ended(run: Run, effect: End, now: datetime) -> Run:
+    return replace(
+        _settled(run),
+        state=State.COMPLETED if effect.outcome is Outcome.SUCCEEDED else State.FAILED_FINAL,
+        since=now,
+        outcome=effect.outcome,
+        reason=effect.reason,
+        started_on=run.started_on if effect.saw is None else effect.saw,
+    )
+
+
+def _settled(run: Run) -> Run:
+    """Nothing is pending any more, neither a start nor a stop."""
+    return replace(
+        run, window_ends_at=None, start_step=None, start_after=None, starter=None, after_stop=None, rerun_reason=""
+    )
+
+
+def _noted(run: Run, effect: Effect) -> Run:
+    match effect:
+        case NoteStart(step=step, failures=failures, after=after):
+            return replace(run, start_step=step, start_failures=failures, start_after=after)
+        case NoteJob(job=job):
+            return replace(run, job=job, start_step=None)
+        case NoteAfterStop(after_stop=after_stop, reason=reason):
+            return replace(run, after_stop=after_stop, rerun_reason="", reason=reason)
+        case NoteSignal(content_hash=content_hash):
+            return replace(run, late_reported=content_hash)
+        case NotePostRun(sensor_key=key, content_hash=content_hash):
+            others = {seen: of for seen, of in run.post_run_seen.items() if seen != key}
+            newest = [*others.items(), (key, content_hash)][-POST_RUN_SEEN_MAX:]
+            return replace(run, post_run_seen=dict(newest))
+        case NoteHandled(identity=identity):
+            return replace(run, handled=(*run.handled, identity)[-HANDLED_MAX:])
+        case _:
+            return run
+
+
+def _charged(spent: Spent, budget: Budget) -> Spent:
+    match budget:
+        case Budget.TRANSIENT:
+            return replace(spent, transient=spent.transient + 1)
+        case Budget.CODE:
+            return replace(spent, code=spent.code + 1)
+        case Budget.DRIFT:
+            return replace(spent, drift=spent.drift + 1)
+        case Budget.MANUAL:
+            return replace(spent, manual=spent.manual + 1)

@@ -4,7 +4,7 @@ from datetime import UTC
 
 from worker.core import keys
 from worker.core.keys import RowKind, RunKey, SessionId
-from worker.core.run import HANDLED_MAX, AfterStop, ForeignRun, Run, Spent, State
+from worker.core.runstate import HANDLED_MAX, AfterStop, ForeignRun, Outcome, Run, Spent, StartStep, State
 from worker.store import retention
 from worker.store.attributes import (
     BadRow,
@@ -18,6 +18,7 @@ from worker.store.attributes import (
     optional_instant,
     optional_instant_text,
     optional_text,
+    optional_whole,
     text,
     text_map,
     texts,
@@ -42,6 +43,7 @@ def run_to_row(run: Run) -> dict[str, Value]:
             "version": run.version,
             "runId": run.run_id,
             "attempt": run.attempt,
+            "attemptAt": optional_instant_text(run.attempt_at),
             "spent": _spent_to_map(run.spent),
             "configHash": run.config_hash,
             "createdAt": instant_text(run.created_at),
@@ -50,11 +52,17 @@ def run_to_row(run: Run) -> dict[str, Value]:
             "timeoutAt": instant_text(run.timeout_at),
             "owner": run.owner,
             "starter": run.starter,
+            "startStep": None if run.start_step is None else run.start_step.value,
+            "startFailures": run.start_failures or None,
+            "startAfter": optional_instant_text(run.start_after),
             "startedOn": dict(run.started_on) or None,
             "lateReported": run.late_reported,
+            "postRunSeen": dict(run.post_run_seen) or None,
             "handled": list(run.handled[-HANDLED_MAX:]) or None,
             "job": run.job,
             "afterStop": None if run.after_stop is None else run.after_stop.value,
+            "rerunReason": run.rerun_reason or None,
+            "outcome": None if run.outcome is None else run.outcome.value,
             "reason": run.reason or None,
             **_where_listed(run, pk, sk),
         }
@@ -78,6 +86,7 @@ def _own(key: RunKey, row: Row) -> Run:
         version=whole(row, "version"),
         state=choice(row, "state", State),
         attempt=whole(row, "attempt"),
+        attempt_at=optional_instant(row, "attemptAt"),
         spent=_spent(row),
         config_hash=text(row, "configHash"),
         created_at=instant(row, "createdAt"),
@@ -86,11 +95,17 @@ def _own(key: RunKey, row: Row) -> Run:
         timeout_at=instant(row, "timeoutAt"),
         owner=_session(row, "owner"),
         starter=_session(row, "starter"),
+        start_step=optional_choice(row, "startStep", StartStep),
+        start_failures=optional_whole(row, "startFailures") or 0,
+        start_after=optional_instant(row, "startAfter"),
         started_on=text_map(row, "startedOn"),
         late_reported=optional_text(row, "lateReported"),
+        post_run_seen=text_map(row, "postRunSeen"),
         handled=texts(row, "handled"),
         job=json_map(row, "job") if "job" in row else None,
         after_stop=optional_choice(row, "afterStop", AfterStop),
+        rerun_reason=optional_text(row, "rerunReason") or "",
+        outcome=optional_choice(row, "outcome", Outcome),
         reason=optional_text(row, "reason") or "",
     )
 

@@ -7,7 +7,7 @@ from datetime import date
 from worker.core import keys
 from worker.core.keys import RunKey
 from worker.core.pipeline import PipelineId, ScheduleId
-from worker.core.run import ForeignRun, Run, Status
+from worker.core.runstate import ForeignRun, Run, Status
 from worker.store.attributes import BadRow
 from worker.store.paging import first_rows
 from worker.store.runrows import run_from_row, run_to_row

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from worker.core import keys
 from worker.core.keys import RowKind, RunKey, SessionId
-from worker.core.slawatch import SlaWatch, Verdict
+from worker.core.watchstate import SlaWatch, Verdict
 from worker.store import retention
 from worker.store.attributes import (
     BadRow,
@@ -32,7 +32,7 @@ def save_write(watch: SlaWatch) -> Put:
     A success puts this in the run's commit, so that the verdict and the end it judges are one.
     """
     condition = Equals("version", watch.version) if watch.version else Absent()
-    return Put(TableName.CONTROL, _to_row(_next(watch)), condition)
+    return Put(TableName.CONTROL, watch_to_row(_next(watch)), condition)
 
 
 class SlaWatches:
@@ -42,7 +42,7 @@ class SlaWatches:
     async def load(self, key: RunKey) -> SlaWatch | None:
         """Raises `BadRow`."""
         row = await self._tables.get(TableName.CONTROL, watch_key(key))
-        return None if row is None else _from_row(row)
+        return None if row is None else watch_from_row(row)
 
     async def save(self, watch: SlaWatch, *extra: Write) -> SlaWatch:
         """Raises `StaleWrite` if another writer was first; then nothing was written."""
@@ -54,7 +54,7 @@ def _next(watch: SlaWatch) -> SlaWatch:
     return replace(watch, version=watch.version + 1)
 
 
-def _to_row(watch: SlaWatch) -> dict[str, Value]:
+def watch_to_row(watch: SlaWatch) -> dict[str, Value]:
     key = watch_key(watch.key)
     return without_nothing(
         {
@@ -64,6 +64,7 @@ def _to_row(watch: SlaWatch) -> dict[str, Value]:
             "state": watch.state.value,
             "since": instant_text(watch.since),
             "configHash": watch.config_hash,
+            "arrivedAt": optional_instant_text(watch.arrived_at),
             "warningAt": optional_instant_text(watch.warning_at),
             "breachAt": instant_text(watch.breach_at),
             "warnedAt": optional_instant_text(watch.warned_at),
@@ -81,7 +82,7 @@ def _lifetime(watch: SlaWatch, key: Key) -> dict[str, Value]:
     return {TTL: expiry(watch.since, retention.RUNS)}
 
 
-def _from_row(row: Row) -> SlaWatch:
+def watch_from_row(row: Row) -> SlaWatch:
     named = keys.run_row_of(str(row["PK"]), str(row["SK"]))
     if named is None or named[0] is not RowKind.SLA:
         raise BadRow(row, "SK", "does not name a schedule and a period")
@@ -91,6 +92,7 @@ def _from_row(row: Row) -> SlaWatch:
         version=whole(row, "version"),
         config_hash=text(row, "configHash"),
         since=instant(row, "since"),
+        arrived_at=optional_instant(row, "arrivedAt"),
         warning_at=optional_instant(row, "warningAt"),
         breach_at=instant(row, "breachAt"),
         warned_at=optional_instant(row, "warnedAt"),

@@ -1,0 +1,231 @@
+"""Starting a job once: tokens, refusals, doubt, and what a crash of the starter leaves behind."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from tests.builders import HANDLE, HOUR, ME, MINUTE, NOON, OLD, a_pipeline, a_post_run, a_run
+from worker.core.effects import Effect, End, FindJob, Ignore, KeepBaseline, LogJob, MoveTo, StartJob, Tell
+from worker.core.eventtypes import EventType, JobEvent
+from worker.core.facts import (
+    Fact,
+    JobFound,
+    JobNotFound,
+    JobRefused,
+    JobStarted,
+    RulesHeld,
+    RulesNotHeld,
+    StarterLost,
+    StartUnanswered,
+    TimeCame,
+)
+from worker.core.keys import SessionId
+from worker.core.outcomes import FailureCategory
+from worker.core.pipeline import OnUnknownStart, Pipeline
+from worker.core.run import Pause, decide, evolve
+from worker.core.runstate import Outcome, Run, StartStep, State, token
+
+SECOND = timedelta(seconds=1)
+PIPELINE = a_pipeline()
+
+
+def told(effects: list[Effect]) -> list[EventType]:
+    return [effect.type for effect in effects if isinstance(effect, Tell)]
+
+
+def step(run: Run, fact: Fact, now: datetime, pipeline: Pipeline = PIPELINE) -> tuple[Run, list[Effect]]:
+    effects = decide(run, pipeline, pipeline.schedules[0], fact, now)
+    after = evolve(run, effects, now, ME)
+    assert after is not None
+    return after, effects
+
+
+def refused(sending: int) -> JobRefused:
+    return JobRefused(1, sending, FailureCategory.TRANSIENT, "throttled")
+
+
+def test_a_token_is_stable_and_differs_by_run_and_attempt() -> None:
+    first = token("run-1", 1)
+
+    assert first == token("run-1", 1)
+    assert len({first, token("run-1", 2), token("run-2", 1), token("run-11", 1), token("run-1", 11)}) == 5
+    assert first.startswith("il-")
+    assert len(first) == 43
+
+
+def test_rules_that_hold_save_what_they_saw_before_the_job_is_started() -> None:
+    run, effects = step(a_run(), RulesHeld(attempt=1, saw={"orders": OLD}), NOON + MINUTE)
+
+    assert run.state is State.TRIGGERING
+    assert run.started_on == {"orders": OLD}
+    assert run.starter == ME
+    assert effects[-1] == StartJob(run.token, 0)
+    assert told(effects) == [EventType.VALIDATION_PASSED]
+
+
+def test_a_new_start_replaces_the_baseline_that_drift_is_measured_against() -> None:
+    pipeline = a_pipeline(post_run=a_post_run())
+    held = RulesHeld(attempt=1, saw={"out": OLD}, baseline={"out": {"sensor_count": 5}})
+
+    run, effects = step(a_run(post_run_seen={"out": "older"}), held, NOON, pipeline)
+
+    assert KeepBaseline({"out": {"sensor_count": 5}}, is_new=True) in effects
+    assert run.post_run_seen == {}
+
+
+def test_the_last_pass_at_the_end_of_the_window_may_still_start_the_job() -> None:
+    run, _ = step(a_run(), RulesHeld(attempt=1, saw={}), NOON + HOUR)
+
+    assert run.state is State.TRIGGERING
+
+
+def test_rules_that_do_not_hold_by_the_end_of_the_window_end_the_run() -> None:
+    fact = RulesNotHeld(attempt=1, saw={"orders": OLD}, reason="orders.count is 5")
+
+    before, waiting = step(a_run(), fact, NOON + HOUR - SECOND)
+    run, effects = step(a_run(), fact, NOON + HOUR)
+
+    assert before == a_run()
+    assert isinstance(waiting[0], Ignore)
+    assert (run.state, run.outcome) == (State.FAILED_FINAL, Outcome.EXHAUSTED)
+    assert "orders.count is 5" in run.reason
+    assert run.started_on == {"orders": OLD}
+    assert told(effects) == [EventType.VALIDATION_EXHAUSTED]
+
+
+def test_a_pipeline_without_a_job_ends_its_run_and_says_so() -> None:
+    run, effects = step(a_run(), RulesHeld(attempt=1, saw={}), NOON, replace(PIPELINE, job=None))
+
+    assert run.state is State.FAILED_FINAL
+    assert told(effects) == [EventType.INFRA_FAILURE]
+
+
+def test_a_started_job_is_told_once() -> None:
+    run, effects = step(a_run(State.TRIGGERING), JobStarted(1, HANDLE), NOON)
+    _, again = step(run, JobStarted(1, HANDLE), NOON)
+
+    assert (run.state, run.job, run.start_step) == (State.POLLING, HANDLE, None)
+    assert run.window_ends_at == NOON + PIPELINE.schedules[0].evaluation.window
+    assert told(effects) == [EventType.JOB_TRIGGERED]
+    assert told(again) == []
+
+
+def test_a_refused_start_is_tried_again_after_30_60_and_120_seconds_and_then_given_up() -> None:
+    run, now, waits = a_run(State.TRIGGERING), NOON, list[timedelta]()
+    for sending in range(3):
+        run, _ = step(run, refused(sending), now)
+        assert run.start_after is not None
+        waits.append(run.start_after - now)
+        _, early = step(run, TimeCame(1), run.start_after - SECOND)
+        assert isinstance(early[0], Ignore)
+        now = run.start_after
+        run, effects = step(run, TimeCame(1), now)
+        assert effects[-1] == StartJob(a_run().token, sending + 1)
+
+    run, effects = step(run, refused(3), now)
+
+    assert waits == [30 * SECOND, 60 * SECOND, 120 * SECOND]
+    assert (run.state, run.outcome) == (State.FAILED_FINAL, Outcome.NOT_STARTED)
+    assert told(effects) == [EventType.RETRY_EXHAUSTED]
+    assert any(isinstance(effect, LogJob) and effect.event is JobEvent.INFRA_TRIGGER_EXHAUSTED for effect in effects)
+
+
+def test_a_refusal_that_is_repeated_after_the_start_was_sent_again_is_ignored() -> None:
+    run, _ = step(a_run(State.TRIGGERING), refused(0), NOON)
+    run, _ = step(run, TimeCame(1), NOON + MINUTE)
+
+    _, effects = step(run, refused(0), NOON + MINUTE)
+
+    assert isinstance(effects[0], Ignore)
+
+
+def test_a_start_without_an_answer_is_looked_for_before_it_is_sent_again() -> None:
+    run, effects = step(a_run(State.TRIGGERING), StartUnanswered(1, 0, "reset", can_find=True), NOON)
+    assert effects[-1] == FindJob(run.token, 0)
+
+    found, _ = step(run, JobFound(1, HANDLE), NOON + MINUTE)
+    missing, sent = step(run, JobNotFound(1, 0), NOON + MINUTE)
+
+    assert found.state is State.POLLING
+    assert missing.start_step is StartStep.REFUSED
+    assert not any(isinstance(effect, StartJob) for effect in sent)
+
+
+def test_the_start_of_a_lost_starter_is_sent_by_another_only_once_it_was_not_found() -> None:
+    other = SessionId("other")
+    run, effects = step(a_run(State.TRIGGERING), StarterLost(1, 0, can_find=True), NOON)
+    assert not any(isinstance(effect, StartJob) for effect in effects)
+
+    effects = decide(run, PIPELINE, PIPELINE.schedules[0], JobNotFound(1, 0), NOON + MINUTE)
+    after = evolve(run, effects, NOON + MINUTE, other)
+
+    assert effects[-1] == StartJob(run.token, 1)
+    assert after is not None
+    assert (after.starter, after.start_step) == (other, StartStep.SENT)
+
+
+def test_a_start_that_kills_every_starter_is_given_up() -> None:
+    run = a_run(State.TRIGGERING, start_failures=3)
+    run, _ = step(run, StarterLost(1, 3, can_find=True), NOON)
+
+    run, effects = step(run, JobNotFound(1, 3), NOON)
+
+    assert run.outcome is Outcome.NOT_STARTED
+    assert told(effects) == [EventType.RETRY_EXHAUSTED]
+
+
+@pytest.mark.parametrize(
+    "fact", [StartUnanswered(1, 0, "reset", can_find=False), StarterLost(1, 0, can_find=False)], ids=["reset", "lost"]
+)
+def test_where_nobody_can_ask_an_unknown_start_is_held_unless_a_restart_is_wanted(fact: Fact) -> None:
+    restart = a_pipeline(job={"on_unknown_start": OnUnknownStart.RESTART})
+
+    held, effects = step(a_run(State.TRIGGERING), fact, NOON)
+    waiting, _ = step(a_run(State.TRIGGERING), fact, NOON, restart)
+
+    assert (held.state, held.outcome) == (State.FAILED_FINAL, Outcome.START_UNKNOWN)
+    assert "start outcome unknown" in held.reason
+    assert told(effects) == [EventType.JOB_START_UNKNOWN]
+    assert (waiting.state, waiting.start_step) == (State.TRIGGERING, StartStep.REFUSED)
+
+
+def test_a_job_that_is_not_found_while_its_start_is_still_with_the_starter_proves_nothing() -> None:
+    _, effects = step(a_run(State.TRIGGERING), JobNotFound(1, 0), NOON)
+
+    assert isinstance(effects[0], Ignore)
+
+
+def test_while_paused_no_start_is_sent_and_all_of_it_happens_when_the_pause_is_over() -> None:
+    pause = Pause("maintenance", until=NOON + HOUR)
+    waiting = a_run(State.TRIGGERING, start_step=StartStep.REFUSED, start_after=NOON)
+    schedule = PIPELINE.schedules[0]
+
+    for run, fact in ((a_run(), RulesHeld(attempt=1, saw={})), (waiting, TimeCame(1))):
+        held_back = decide(run, PIPELINE, schedule, fact, NOON + MINUTE, pause=pause)
+        after = decide(run, PIPELINE, schedule, fact, NOON + HOUR, pause=pause)
+
+        assert [type(effect) for effect in held_back] == [Ignore]
+        assert isinstance(after[-1], StartJob)
+
+
+def test_a_run_past_its_patience_starts_nothing() -> None:
+    over = NOON + 4 * HOUR
+    refused_run = a_run(State.TRIGGERING, start_step=StartStep.REFUSED, start_after=NOON)
+    for run, fact in (
+        (a_run(), RulesHeld(attempt=1, saw={})),
+        (a_run(), TimeCame(1)),
+        (refused_run, TimeCame(1)),
+    ):
+        ended, effects = step(run, fact, over)
+
+        assert (ended.state, ended.outcome) == (State.FAILED_FINAL, Outcome.TIMED_OUT)
+        assert told(effects) == [EventType.SFN_TIMEOUT]
+
+
+def test_a_start_that_may_be_on_its_way_when_patience_ends_is_stopped_not_forgotten() -> None:
+    run, effects = step(a_run(State.TRIGGERING), TimeCame(1), NOON + 4 * HOUR)
+
+    assert run.state is State.STOPPING
+    assert isinstance(effects[0], MoveTo)
+    assert not any(isinstance(effect, End) for effect in effects)

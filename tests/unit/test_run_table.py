@@ -1,0 +1,134 @@
+"""Every fact meets every state, and each pair has an outcome that somebody wrote down."""
+
+from collections.abc import Mapping
+from typing import get_args
+
+import pytest
+
+from tests.builders import BIRTH, HANDLE, KEY, MINUTE, NEW, NOON, OLD, a_pipeline, a_run
+from worker.core.drift import Drift
+from worker.core.facts import (
+    CancelRequested,
+    Fact,
+    JobFailed,
+    JobFound,
+    JobNotFound,
+    JobRefused,
+    JobReported,
+    JobRunning,
+    JobStarted,
+    JobStopped,
+    JobSucceeded,
+    JobUnseen,
+    Origin,
+    PostRunSeen,
+    Report,
+    RerunRequested,
+    RulesHeld,
+    RulesNotHeld,
+    RunWanted,
+    SensorChanged,
+    Signal,
+    StarterLost,
+    StartUnanswered,
+    StopPending,
+    StopRefused,
+    TimeCame,
+)
+from worker.core.outcomes import FailureCategory
+from worker.core.run import decide
+from worker.core.runstate import State
+
+DRIFT = Drift(sensor_key="out", field="n", previous=1, current=2, threshold=0)
+FACTS: tuple[Fact, ...] = (
+    RunWanted(key=KEY, birth=BIRTH, origin=Origin.SENSOR, signal=Signal("orders", NEW)),
+    RerunRequested(key=KEY, birth=BIRTH, identity="request-1"),
+    CancelRequested(reason="no longer wanted"),
+    SensorChanged("orders"),
+    RulesHeld(attempt=1, saw={"orders": OLD}),
+    RulesNotHeld(attempt=1, saw={"orders": OLD}, reason="orders.count is 5"),
+    PostRunSeen(sensor_key="out", content_hash=NEW, drift=DRIFT, rules_held=True),
+    JobStarted(1, HANDLE),
+    JobRefused(1, 0, FailureCategory.TRANSIENT, "throttled"),
+    StartUnanswered(1, 0, "timed out", can_find=True),
+    StarterLost(1, 0, can_find=True),
+    JobFound(1, HANDLE),
+    JobNotFound(1, 0),
+    JobRunning(1),
+    JobUnseen(1, "timed out"),
+    JobSucceeded(attempt=1),
+    JobFailed(1, FailureCategory.TRANSIENT, "out of memory"),
+    JobStopped(1),
+    StopPending(1),
+    StopRefused(1, "it has no stop"),
+    JobReported(key=KEY, identity="row-1", report=Report.FAIL, at=NOON + MINUTE),
+    TimeCame(1),
+)
+
+_ = "Ignore"
+REJECTED = "NoteHandled LogJob Tell"
+REOPENED = "Reopen NoteHandled LogJob Tell RecordRerun EvaluateNow"
+INFLIGHT = "NotePostRun Tell"
+RETRIED = "Retry RecordRerun EvaluateNow"
+REPORTED = "Retry NoteHandled RecordRerun EvaluateNow"
+BORN = "Create RecordRerun LogJob Tell EvaluateNow"
+
+# One minute after it entered the state; one retry is left; STOPPING is followed by a retry.
+# fmt: off
+TABLE: Mapping[str, tuple[str, ...]] = {
+    "": ("no run", "EVALUATING", "TRIGGERING", "POLLING", "STOPPING", "COMPLETED", "FAILED_FINAL"),
+    "RunWanted": ("Create EvaluateNow", "EvaluateNow", _, _, _, "NoteSignal LogJob Tell PutRerunRequest", _),
+    "RerunRequested": (BORN, REJECTED, REJECTED, REJECTED, REJECTED, REOPENED, REOPENED),
+    "CancelRequested": (_, "End LogJob Tell", "MoveTo", "MoveTo StopJob", "NoteAfterStop", _, _),
+    "SensorChanged": (_, "EvaluateNow", _, _, _, _, _),
+    "RulesHeld": (_, "MoveTo Tell StartJob", _, _, _, _, _),
+    "RulesNotHeld": (_, _, _, _, _, _, _),
+    "PostRunSeen": (_, _, INFLIGHT, INFLIGHT, INFLIGHT, "NotePostRun Tell PutRerunRequest", _),
+    "JobStarted": (_, _, "MoveTo Tell", _, _, _, _),
+    "JobRefused": (_, _, "NoteStart LogJob", _, _, _, _),
+    "StartUnanswered": (_, _, "NoteStart LogJob FindJob", _, _, _, _),
+    "StarterLost": (_, _, "NoteStart LogJob FindJob", _, _, _, _),
+    "JobFound": (_, _, "MoveTo Tell", _, _, _, _),
+    "JobNotFound": (_, _, _, _, _, _, _),  # in doubt is only a start that was reported so
+    "JobRunning": (_, _, _, _, _, _, _),
+    "JobUnseen": (_, _, _, _, _, _, _),
+    "JobSucceeded": (_, _, _, "End LogJob Tell", "End LogJob Tell", _, _),
+    "JobFailed": (_, _, _, "Retry LogJob Tell RecordRerun EvaluateNow", RETRIED, _, _),
+    "JobStopped": (_, _, _, _, RETRIED, _, _),
+    "StopPending": (_, _, _, _, _, _, _),
+    "StopRefused": (_, _, _, _, "End LogJob Tell", _, _),
+    "JobReported": (_, _, _, REPORTED, REPORTED, _, _),
+    "TimeCame": (_, "EvaluateNow", _, "PollNow", "StopJob", _, _),
+}
+# fmt: on
+
+
+def test_the_table_has_a_row_for_every_fact_and_a_column_for_every_state() -> None:
+    kinds = {kind.__name__ for kind in get_args(Fact)}
+
+    assert set(TABLE) - {""} == kinds
+    assert {type(fact).__name__ for fact in FACTS} == kinds
+    assert TABLE[""] == ("no run", *State)
+    assert {len(row) for row in TABLE.values()} == {len(State) + 1}
+
+
+@pytest.mark.parametrize("fact", FACTS, ids=[type(fact).__name__ for fact in FACTS])
+@pytest.mark.parametrize("column", range(len(State) + 1), ids=TABLE[""])
+def test_each_fact_has_its_outcome_in_each_state(fact: Fact, column: int) -> None:
+    run = a_run([*State][column - 1]) if column else None
+    pipeline = a_pipeline(job={"max_retries": 1})
+
+    effects = decide(run, pipeline, pipeline.schedules[0], fact, NOON + MINUTE)
+
+    assert " ".join(type(effect).__name__ for effect in effects) == TABLE[type(fact).__name__][column]
+
+
+@pytest.mark.parametrize("state", State)
+def test_whatever_speaks_of_another_attempt_is_ignored_in_every_state(state: State) -> None:
+    pipeline = a_pipeline(job={"max_retries": 1})
+    about_first = [fact for fact in FACTS if hasattr(fact, "attempt")]
+
+    for fact in about_first:
+        effects = decide(a_run(state, attempt=2), pipeline, pipeline.schedules[0], fact, NOON + MINUTE)
+
+        assert [type(effect).__name__ for effect in effects] == ["Ignore"], fact

@@ -1,0 +1,324 @@
+"""What must happen next, as orders. Those about rows are one commit; the acts come after it and may be repeated.
+
+There is no order to set a timer: when a run is next due follows from its row (`runtiming.py`), so none is stored.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeAlias
+
+from worker.core.eventtypes import EventType, JobEvent
+from worker.core.facts import Handle
+from worker.core.keys import RunKey
+from worker.core.outcomes import FailureCategory
+from worker.core.runstate import AfterStop, Budget, Outcome, Run, StartStep, State
+from worker.core.sla import Times
+from worker.core.values import Json
+from worker.core.watchstate import Verdict
+
+# --- the run's row ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Make the row: taking the lock and beginning the run are one write."""
+
+    run: Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveTo:
+    """Enter a state of the same attempt; what is None stays as it is."""
+
+    state: State
+    window_ends_at: datetime | None = None
+    started_on: Mapping[str, str] | None = None
+    start_step: StartStep | None = None
+    job: Handle | None = None
+    after_stop: AfterStop | None = None
+    rerun_reason: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """Begin the next attempt at the charge of a budget, within the patience the run has left."""
+
+    budget: Budget
+    reason: str
+    window_ends_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reopen:
+    """Begin the next attempt because it was asked for, with new patience. `budget` None: outside every budget.
+
+    `config_hash` None: it stays under the version it has.
+    """
+
+    reason: str
+    budget: Budget | None
+    config_hash: str | None
+    window_ends_at: datetime
+    timeout_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """`saw`: what the last pass looked at, where no job was started on it."""
+
+    outcome: Outcome
+    reason: str = ""
+    saw: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteStart:
+    """Remember how far the start got, and how often it failed."""
+
+    step: StartStep
+    failures: int
+    after: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NoteJob:
+    """Remember the job's handle without a change of state."""
+
+    job: Handle
+
+
+@dataclass(frozen=True, slots=True)
+class NoteAfterStop:
+    """Change what comes after the stop."""
+
+    after_stop: AfterStop
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoteSignal:
+    """Remember late data by its content, so that it is told once."""
+
+    content_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotePostRun:
+    """Remember a post-run sensor by its content, so that it is judged once."""
+
+    sensor_key: str
+    content_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoteHandled:
+    """Remember a request or report by its identity, so that it is answered once."""
+
+    identity: str
+
+
+# --- other rows of the same commit ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tell:
+    """Write an event. `once`: at most once per type, schedule and period, where no row of the run remembers it."""
+
+    type: EventType
+    message: str
+    detail: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    once: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogJob:
+    """Append a line to the job log."""
+
+    event: JobEvent
+    message: str = ""
+    category: FailureCategory | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordRerun:
+    """Append to the record of reruns: why there is a next attempt."""
+
+    reason: str
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutRerunRequest:
+    """Ask for a rerun as anyone would; the row coming back is the only path to it."""
+
+    reason: str
+    requested_at: datetime
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeepBaseline:
+    """Remember the sensors that drift is measured against. `is_new`: instead of what was kept, not beside it."""
+
+    data: Mapping[str, Json]
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchDeadline:
+    """A run began: have its deadline watched. `arrived_at` is set where it counts from there."""
+
+    times: Times
+    arrived_at: datetime | None
+    config_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeDeadline:
+    """The run succeeded at this time: the watch gives its verdict in the same commit."""
+
+    succeeded_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class WaiveDeadline:
+    """Close the watch without a verdict on the run."""
+
+    reason: str
+
+
+# --- acts, after the commit -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateNow:
+    """Make one pass over the rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartJob:
+    """Send the start, once, under this token; `sending` counts from 0 within the attempt.
+
+    The one act that must never be done twice at will.
+    """
+
+    token: str
+    sending: int
+
+
+@dataclass(frozen=True, slots=True)
+class FindJob:
+    """Once every start must have become visible, ask the target whether it has a job of this token.
+
+    `sending` is the one in doubt.
+    """
+
+    token: str
+    sending: int
+
+
+@dataclass(frozen=True, slots=True)
+class PollNow:
+    job: Handle
+
+
+@dataclass(frozen=True, slots=True)
+class StopJob:
+    """Tell the target to stop the job, and say what became of it."""
+
+    job: Handle
+
+
+@dataclass(frozen=True, slots=True)
+class Ignore:
+    """Nothing changes, for this reason."""
+
+    reason: str
+
+
+OfRow: TypeAlias = (
+    Create
+    | MoveTo
+    | Retry
+    | Reopen
+    | End
+    | NoteStart
+    | NoteJob
+    | NoteAfterStop
+    | NoteSignal
+    | NotePostRun
+    | NoteHandled
+)
+BesideRow: TypeAlias = (
+    Tell | LogJob | RecordRerun | PutRerunRequest | KeepBaseline | WatchDeadline | JudgeDeadline | WaiveDeadline
+)
+Act: TypeAlias = EvaluateNow | StartJob | FindJob | PollNow | StopJob
+Effect: TypeAlias = OfRow | BesideRow | Act | Ignore
+
+
+# --- the deadline's watch ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmWatch:
+    """Fix the two instants, of a new watch or of one whose deadline moved."""
+
+    times: Times
+    arrived_at: datetime | None
+    config_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class MarkWarned:
+    """Remember that the warning was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseWatch:
+    verdict: Verdict
+    reason: str = ""
+
+
+WatchEffect: TypeAlias = ArmWatch | MarkWarned | CloseWatch | Tell | Ignore
+
+
+# --- the dry run: a union of its own, so that no rehearsal can hold a job, a lock or a rerun --------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginRehearsal:
+    key: RunKey
+    config_hash: str
+    window_ends_at: datetime
+    signal: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WouldTrigger:
+    """The rules held: here the job would have been started, on what the pass saw."""
+
+    saw: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUpRehearsal:
+    """The rules did not hold in time; `saw` is what the last pass looked at."""
+
+    saw: Mapping[str, str]
+    reason: str
+
+
+DryEffect: TypeAlias = (
+    BeginRehearsal
+    | WouldTrigger
+    | GiveUpRehearsal
+    | NoteSignal
+    | NotePostRun
+    | NoteHandled
+    | KeepBaseline
+    | EvaluateNow
+    | Tell
+    | Ignore
+)

@@ -1,0 +1,163 @@
+"""How attempts and runs end, from whatever state they get there. Every end is told."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from worker.core.effects import (
+    Effect,
+    End,
+    EvaluateNow,
+    Ignore,
+    JudgeDeadline,
+    KeepBaseline,
+    LogJob,
+    MoveTo,
+    RecordRerun,
+    Retry,
+    Tell,
+    WaiveDeadline,
+)
+from worker.core.eventtypes import EventType, JobEvent
+from worker.core.facts import CancelRequested
+from worker.core.instants import format_rfc3339
+from worker.core.outcomes import FailureCategory
+from worker.core.run_case import STOP_PATIENCE, Case
+from worker.core.runstate import AfterStop, Budget, Outcome, State
+from worker.core.values import Json
+
+JOB_FAIL_RETRY = "job-fail-retry"
+
+
+def succeed(case: Case, ended_at: datetime | None, baseline: Mapping[str, Json]) -> list[Effect]:
+    # A target whose clock is ahead must not date a success into the future.
+    succeeded_at = min(ended_at or case.now, case.now)
+    judged: list[Effect] = [JudgeDeadline(succeeded_at)] if case.schedule.sla else []
+    return [
+        End(outcome=Outcome.SUCCEEDED),
+        LogJob(event=JobEvent.SUCCESS),
+        Tell(
+            type=EventType.JOB_COMPLETED,
+            message=f"{case.run.key} completed in attempt {case.run.attempt}",
+            detail={"attempt": case.run.attempt},
+        ),
+        *judged,
+        *_complete_baseline(case, baseline),
+    ]
+
+
+def _complete_baseline(case: Case, baseline: Mapping[str, Json]) -> list[Effect]:
+    """What the job read counts as it was when the job was started; what it wrote, as it is now."""
+    written = {key: data for key, data in baseline.items() if key not in case.run.started_on}
+    if not written:
+        return []
+    message = f"{case.run.key}: drift is measured from now on against {', '.join(sorted(written))}"
+    return [
+        KeepBaseline(written, is_new=False),
+        Tell(type=EventType.POST_RUN_BASELINE_CAPTURED, message=message),
+    ]
+
+
+def budget_of(category: FailureCategory | None) -> Budget:
+    return Budget.CODE if category is FailureCategory.PERMANENT else Budget.TRANSIENT
+
+
+def after_failure(case: Case, category: FailureCategory | None, message: str, source: JobEvent) -> list[Effect]:
+    """Retry if the budget, the calendar and the run's patience allow it; else the failure is final."""
+    run, budget = case.run, budget_of(category)
+    spent = run.spent.of(budget)
+    limit = case.job.max_code_retries if budget is Budget.CODE else case.job.max_retries
+    if spent >= limit:
+        return _exhausted(case, f"{message}; all {limit} {budget} retries are used")
+    if reason := case.excluded:
+        return [
+            End(outcome=Outcome.FAILED, reason=f"{message}; not retried: {reason}"),
+            Tell(type=EventType.PIPELINE_EXCLUDED, message=f"{run.key} is not retried: {reason}"),
+        ]
+    if case.is_timed_out:
+        return time_out(case, message)
+    return [
+        Retry(budget=budget, reason=message, window_ends_at=case.evaluation_ends_at),
+        RecordRerun(reason=JOB_FAIL_RETRY, source=source),
+        EvaluateNow(),
+    ]
+
+
+def _exhausted(case: Case, reason: str) -> list[Effect]:
+    return [
+        End(outcome=Outcome.FAILED, reason=reason),
+        Tell(
+            type=EventType.RETRY_EXHAUSTED,
+            message=f"{case.run.key} failed for good in attempt {case.run.attempt}: {reason}",
+            detail={"attempt": case.run.attempt},
+        ),
+    ]
+
+
+def time_out(case: Case, so_far: str) -> list[Effect]:
+    run = case.run
+    reason = f"not done by {format_rfc3339(run.timeout_at)}, when its patience ended; {so_far}"
+    return [
+        End(outcome=Outcome.TIMED_OUT, reason=reason),
+        LogJob(event=JobEvent.RUN_TIMEOUT, message=reason),
+        tell_timeout(case, reason),
+    ]
+
+
+def tell_timeout(case: Case, reason: str) -> Tell:
+    hint = "find out what it waited for, then rerun it; raise job.runTimeoutSeconds if it needs longer"
+    return Tell(
+        type=EventType.SFN_TIMEOUT,
+        message=f"{case.run.key} timed out: {reason}",
+        detail={"source": "run", "ttlExpired": format_rfc3339(case.run.timeout_at), "actionHint": hint},
+    )
+
+
+def begin_stop(case: Case, after: AfterStop, reason: str, *, rerun_reason: str = "") -> list[Effect]:
+    """Nothing follows a job that may be running before it has stopped."""
+    ends_at = case.now + STOP_PATIENCE
+    return [
+        MoveTo(
+            state=State.STOPPING, after_stop=after, reason=reason, rerun_reason=rerun_reason, window_ends_at=ends_at
+        ),
+        *case.reach_for_job(),
+    ]
+
+
+def cancel(case: Case, reason: str) -> list[Effect]:
+    return [
+        End(outcome=Outcome.CANCELLED, reason=reason),
+        LogJob(event=JobEvent.CANCELLED, message=reason),
+        Tell(type=EventType.RUN_CANCELLED, message=f"{case.run.key} was cancelled: {reason}"),
+    ]
+
+
+def waive(fact: CancelRequested) -> list[Effect]:
+    return [WaiveDeadline(fact.reason)] if fact.waive_sla else []
+
+
+def waive_only(fact: CancelRequested, otherwise: str) -> list[Effect]:
+    """Of a cancellation that finds nothing to cancel, the waiver still counts."""
+    return waive(fact) or [Ignore(otherwise)]
+
+
+def orphan(case: Case, why: str) -> list[Effect]:
+    """Give up on a job that may be running on; nothing new starts beside it, and a person is told what to look for."""
+    run = case.run
+    reason = f"{run.reason}; {why}" if run.reason else why
+    timed_out: list[Effect] = [tell_timeout(case, reason)] if run.after_stop is AfterStop.END else []
+    return [
+        End(outcome=Outcome.ORPHANED, reason=reason),
+        LogJob(event=JobEvent.ORPHANED, message=reason),
+        tell_orphan(case, why),
+        *timed_out,
+    ]
+
+
+def tell_orphan(case: Case, why: str, job: Mapping[str, Json] | None = None) -> Tell:
+    run = case.run
+    hint = "look for the job at its target by this id or token, end it if it runs, then rerun"
+    return Tell(
+        type=EventType.JOB_ORPHANED,
+        message=f"{run.key}: the job of attempt {run.attempt} may still be running: {why}",
+        detail={"job": job or run.job, "token": run.token, "attempt": run.attempt, "actionHint": hint},
+    )

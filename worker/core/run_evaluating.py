@@ -1,0 +1,65 @@
+"""EVALUATING: the rules do not hold yet."""
+
+from worker.core.effects import Effect, End, EvaluateNow, Ignore, KeepBaseline, LogJob, MoveTo, StartJob, Tell
+from worker.core.eventtypes import EventType, JobEvent
+from worker.core.facts import CancelRequested, Fact, RulesHeld, RulesNotHeld, RunWanted, SensorChanged, TimeCame
+from worker.core.run_case import Case, misfit
+from worker.core.run_endings import cancel, time_out, waive
+from worker.core.runstate import Outcome, StartStep, State
+
+
+def decide_evaluating(case: Case, fact: Fact) -> list[Effect]:
+    match fact:
+        case RulesHeld() | RulesNotHeld() | TimeCame() if case.is_timed_out:
+            return time_out(case, "no job had been started")
+        case RulesHeld():
+            return _trigger(case, fact)
+        case RulesNotHeld() if case.is_window_over:
+            return _exhausted(case, fact)
+        case RulesNotHeld(reason=reason):
+            return [Ignore(f"waiting: {reason}")]
+        case TimeCame() | SensorChanged():
+            # Also at the window's end: the last pass decides, whoever makes it, and however late.
+            return [EvaluateNow()]
+        case RunWanted(signal=signal) if signal is not None:
+            return [EvaluateNow()]
+        case RunWanted():
+            return [Ignore("the run exists already")]
+        case CancelRequested(reason=reason):
+            return [*cancel(case, reason), *waive(fact)]
+        case _:
+            return [*misfit(case.run, fact)]
+
+
+def _trigger(case: Case, fact: RulesHeld) -> list[Effect]:
+    run = case.run
+    if case.pipeline.job is None:
+        return _without_job(case)
+    baseline: list[Effect] = [KeepBaseline(fact.baseline, is_new=True)] if case.pipeline.post_run else []
+    return [
+        MoveTo(state=State.TRIGGERING, started_on=fact.saw, start_step=StartStep.SENT),
+        *baseline,
+        Tell(
+            type=EventType.VALIDATION_PASSED,
+            message=f"{run.key}: the rules hold; attempt {run.attempt} is started",
+            detail={"attempt": run.attempt},
+        ),
+        StartJob(run.token, sending=0),
+    ]
+
+
+def _without_job(case: Case) -> list[Effect]:
+    reason = "the rules hold, but the pipeline has no job to start; add one, then rerun"
+    return [
+        End(outcome=Outcome.FAILED, reason=reason),
+        Tell(type=EventType.INFRA_FAILURE, message=f"{case.run.key}: {reason}"),
+    ]
+
+
+def _exhausted(case: Case, fact: RulesNotHeld) -> list[Effect]:
+    reason = f"the rules did not hold in time: {fact.reason}"
+    return [
+        End(outcome=Outcome.EXHAUSTED, reason=reason, saw=fact.saw),
+        LogJob(event=JobEvent.VALIDATION_EXHAUSTED, message=reason),
+        Tell(type=EventType.VALIDATION_EXHAUSTED, message=f"{case.run.key}: {reason}"),
+    ]

@@ -1,0 +1,96 @@
+"""POLLING: the job's id is known."""
+
+from worker.core.effects import Effect, Ignore, LogJob, NoteHandled, PollNow, Tell
+from worker.core.eventtypes import EventType, JobEvent
+from worker.core.facts import (
+    CancelRequested,
+    Fact,
+    JobFailed,
+    JobReported,
+    JobRunning,
+    JobSucceeded,
+    JobUnseen,
+    PostRunSeen,
+    Report,
+    TimeCame,
+)
+from worker.core.run_case import Case, misfit
+from worker.core.run_endings import after_failure, begin_stop, succeed, waive
+from worker.core.run_postrun import drift_in_flight
+from worker.core.runstate import AfterStop
+
+
+def decide_polling(case: Case, fact: Fact) -> list[Effect]:
+    match fact:
+        case JobSucceeded():
+            return succeed(case, fact.ended_at, fact.baseline)
+        case JobFailed():
+            return _failed(case, fact)
+        case JobRunning() | JobUnseen() if case.is_window_over:
+            return _poll_exhausted(case)
+        case JobRunning() | JobUnseen():
+            return [Ignore("the job is not known to have ended")]
+        case JobReported():
+            return old_report(case, fact) or _reported(case, fact)
+        case TimeCame() if case.is_timed_out:
+            return begin_stop(case, AfterStop.END, "its job was running")
+        case TimeCame():
+            # Also at the window's end: the job is asked one last time before it is stopped.
+            return [PollNow(case.run.job or {})]
+        case CancelRequested(reason=reason):
+            return [*begin_stop(case, AfterStop.CANCEL, reason), *waive(fact)]
+        case PostRunSeen():
+            return drift_in_flight(case, fact)
+        case _:
+            return [*misfit(case.run, fact)]
+
+
+def old_report(case: Case, fact: JobReported) -> list[Effect]:
+    """A report names no attempt, so one that was there before the attempt began speaks of an earlier one."""
+    if fact.identity in case.run.handled:
+        return [Ignore(f"report {fact.identity} was taken in already")]
+    if fact.at < case.run.attempt_began_at:
+        return [Ignore("the report is older than the attempt and speaks of an earlier one")]
+    return []
+
+
+def report_event(report: Report) -> JobEvent:
+    return JobEvent.FAIL if report is Report.FAIL else JobEvent.TIMEOUT
+
+
+def _reported(case: Case, fact: JobReported) -> list[Effect]:
+    if fact.report is Report.SUCCESS:
+        ended = succeed(case, fact.at, fact.baseline)
+    else:
+        message = fact.message or f"the job was reported as {fact.report}"
+        ended = after_failure(case, fact.category, message, report_event(fact.report))
+    return [ended[0], NoteHandled(fact.identity), *ended[1:]]
+
+
+def _failed(case: Case, fact: JobFailed) -> list[Effect]:
+    run = case.run
+    after = after_failure(case, fact.category, fact.message, JobEvent.FAIL)
+    told: list[Effect] = [
+        LogJob(event=JobEvent.FAIL, message=fact.message, category=fact.category),
+        Tell(
+            type=EventType.JOB_FAILED,
+            message=f"{run.key}: the job of attempt {run.attempt} failed: {fact.message}",
+            detail={"attempt": run.attempt, "category": fact.category.value},
+        ),
+    ]
+    return [after[0], *told, *after[1:]]
+
+
+def _poll_exhausted(case: Case) -> list[Effect]:
+    run = case.run
+    reason = f"the job did not end within its poll window of {case.job.poll_window}"
+    stopping = begin_stop(case, AfterStop.RETRY, reason)
+    told: list[Effect] = [
+        LogJob(event=JobEvent.JOB_POLL_EXHAUSTED, message=reason),
+        Tell(
+            type=EventType.JOB_POLL_EXHAUSTED,
+            message=f"{run.key}: {reason}; it is stopped",
+            detail={"attempt": run.attempt},
+        ),
+    ]
+    return [stopping[0], *told, *stopping[1:]]

@@ -1,0 +1,95 @@
+"""Watching on: what post-run sensors say about a job that is running, or is done."""
+
+from worker.core.drift import Drift
+from worker.core.effects import Effect, Ignore, LogJob, NotePostRun, NoteSignal, PutRerunRequest, Tell
+from worker.core.eventtypes import EventType, JobEvent
+from worker.core.facts import PostRunSeen, Signal
+from worker.core.run_case import Case
+from worker.core.run_reruns import DATA_DRIFT, LATE_DATA
+from worker.core.runstate import Outcome, State
+
+
+def drift_in_flight(case: Case, fact: PostRunSeen) -> list[Effect]:
+    """Tell people that the data moved under a running job; what to do about it is up to them."""
+    drift = fact.drift
+    if drift is None or not drift.is_beyond:
+        return [Ignore("the post-run rules are judged when the job is done")]
+    if _is_seen(case, fact):
+        return [_repeat(fact)]
+    message = f"{case.run.key}: {drift.field} of {drift.sensor_key} moved by {drift.delta} while the job runs"
+    return [
+        NotePostRun(fact.sensor_key, fact.content_hash),
+        Tell(
+            type=EventType.POST_RUN_DRIFT_INFLIGHT,
+            message=message,
+            detail={**drift.detail(), "source": "post-run-stream"},
+        ),
+    ]
+
+
+def judge_post_run(case: Case, fact: PostRunSeen) -> list[Effect]:
+    if case.run.state is not State.COMPLETED:
+        return [Ignore("the run did not succeed: there is nothing to compare")]
+    if _is_seen(case, fact):
+        return [_repeat(fact)]
+    noted = NotePostRun(fact.sensor_key, fact.content_hash)
+    if fact.drift is not None and fact.drift.is_beyond:
+        return [noted, *_drifted(case, fact.drift, fact.content_hash)]
+    if fact.rules_held:
+        return [noted, Tell(type=EventType.POST_RUN_PASSED, message=f"{case.run.key}: the post-run rules hold")]
+    message = f"{case.run.key}: the post-run rules do not hold: {fact.reason}"
+    return [noted, Tell(type=EventType.POST_RUN_FAILED, message=message)]
+
+
+def judge_signal(case: Case, signal: Signal) -> list[Effect]:
+    """Is a trigger sensor of an ended run late data? By its content; how often it is delivered means nothing."""
+    if not _is_late(case, signal):
+        return [Ignore(f"{signal.sensor_key} says nothing that the run did not know")]
+    reason = f"{signal.sensor_key} changed after the run had ended"
+    told: list[Effect] = [
+        NoteSignal(signal.content_hash),
+        LogJob(event=JobEvent.LATE_DATA_ARRIVAL, message=reason),
+        Tell(
+            type=EventType.LATE_DATA_ARRIVAL,
+            message=f"{case.run.key}: {reason}",
+            detail={"sensorKey": signal.sensor_key},
+        ),
+    ]
+    if case.run.outcome is Outcome.EXHAUSTED and not case.schedule.evaluation.reopen:
+        return told
+    return [*told, _ask_for_rerun(case, LATE_DATA, signal.content_hash)]
+
+
+def _is_late(case: Case, signal: Signal) -> bool:
+    run = case.run
+    if run.state is not State.COMPLETED and run.outcome is not Outcome.EXHAUSTED:
+        return False
+    if signal.content_hash == run.late_reported or signal.content_hash in run.started_on.values():
+        return False
+    if run.started_on:
+        return True
+    # Another system's run: what it was started on is not known, so only the time can tell.
+    return run.outcome is Outcome.EXHAUSTED or (signal.written_at is not None and signal.written_at > run.since)
+
+
+def _drifted(case: Case, drift: Drift, content_hash: str) -> list[Effect]:
+    message = f"{case.run.key}: {drift.field} of {drift.sensor_key} moved by {drift.delta} after the run"
+    return [
+        Tell(type=EventType.POST_RUN_DRIFT, message=message, detail={**drift.detail(), "source": "post-run-stream"}),
+        _ask_for_rerun(case, DATA_DRIFT, content_hash),
+    ]
+
+
+def _ask_for_rerun(case: Case, reason: str, cause: str) -> Effect:
+    if excluded := case.excluded:
+        message = f"{case.run.key} is not run again for {reason}: {excluded}"
+        return Tell(type=EventType.PIPELINE_EXCLUDED, message=message)
+    return PutRerunRequest(reason=reason, requested_at=case.now, id=cause)
+
+
+def _is_seen(case: Case, fact: PostRunSeen) -> bool:
+    return case.run.post_run_seen.get(fact.sensor_key) == fact.content_hash
+
+
+def _repeat(fact: PostRunSeen) -> Ignore:
+    return Ignore(f"{fact.sensor_key} was judged with this content already")

@@ -1,0 +1,113 @@
+"""Rerun requests: the only way from an end to a new attempt, and the only way to replace a live one."""
+
+import hashlib
+
+from worker.core.effects import (
+    Effect,
+    EvaluateNow,
+    Ignore,
+    LogJob,
+    NoteHandled,
+    RecordRerun,
+    Reopen,
+    Tell,
+)
+from worker.core.eventtypes import EventType, JobEvent
+from worker.core.facts import RerunRequested
+from worker.core.run_case import Case
+from worker.core.run_endings import begin_stop
+from worker.core.runstate import AfterStop, Budget, Outcome, State
+
+LATE_DATA = "late-data"
+DATA_DRIFT = "data-drift"
+REPLAY = "replay"  # asked for period by period over a range, so it is outside the budgets
+
+
+def request_identity(reason: str, requested_at: str, request_id: str) -> str:
+    """Name a request by its content: one row delivered twice is one request, one wish uttered twice is two."""
+    return hashlib.sha256(f"{reason}\n{requested_at}\n{request_id}".encode()).hexdigest()[:32]
+
+
+def budget_for(reason: str) -> Budget | None:
+    """Whose budget a rerun is charged to; None: nobody's."""
+    if reason == REPLAY:
+        return None
+    return Budget.DRIFT if reason in {LATE_DATA, DATA_DRIFT} else Budget.MANUAL
+
+
+def decide_rerun(case: Case, fact: RerunRequested) -> list[Effect]:
+    if fact.identity in case.run.handled:
+        return [Ignore(f"request {fact.identity} was answered already")]
+    if case.pipeline.dry_run and case.run.is_ended:
+        return [Ignore(f"{case.pipeline.id} is in dry run: it is rehearsed, never run")]
+    if excluded := case.excluded:
+        return _reject(case, fact, EventType.PIPELINE_EXCLUDED, excluded)
+    if refusal := _refusal(case, fact):
+        return _reject(case, fact, EventType.RERUN_REJECTED, refusal)
+    return _accept(case, fact)
+
+
+def reopen(case: Case, reason: str, config_hash: str | None) -> list[Effect]:
+    """Begin the next attempt, and record why: in the same commit, so that no budget is charged for nothing."""
+    return [
+        Reopen(
+            reason=reason,
+            budget=budget_for(reason),
+            config_hash=config_hash,
+            window_ends_at=case.evaluation_ends_at,
+            timeout_at=case.now + case.job.run_timeout,
+        ),
+        RecordRerun(reason=reason),
+        EvaluateNow(),
+    ]
+
+
+def _refusal(case: Case, fact: RerunRequested) -> str | None:
+    run = case.run
+    if run.state is State.STOPPING:
+        return "the run is being stopped; ask again when it has ended"
+    if not run.is_ended and not fact.supersede:
+        return f"the run is {run.state}; wait for its end, or supersede it"
+    if run.outcome is Outcome.CANCELLED and budget_for(fact.reason) is Budget.DRIFT:
+        return "the run was cancelled; only a person can reopen it"
+    if over := _over_budget(case, budget_for(fact.reason)):
+        return over
+    if run.state is State.COMPLETED and not fact.is_fresh and fact.reason != REPLAY:
+        return "no sensor is newer than the success; a rerun would find the same data"
+    return None
+
+
+def _over_budget(case: Case, budget: Budget | None) -> str | None:
+    if budget is None:
+        return None
+    limit = case.job.max_drift_reruns if budget is Budget.DRIFT else case.job.max_manual_reruns
+    spent = case.run.spent.of(budget)
+    return f"{spent} of {limit} {budget} reruns are used" if spent >= limit else None
+
+
+def _accept(case: Case, fact: RerunRequested) -> list[Effect]:
+    run = case.run
+    if run.is_ended:
+        begun = reopen(case, fact.reason, fact.birth.config_hash)
+    elif run.is_idle:
+        begun = reopen(case, fact.reason, None)
+    else:
+        begun = begin_stop(case, AfterStop.SUPERSEDE, f"superseded: {fact.reason}", rerun_reason=fact.reason)
+    accepted: list[Effect] = [
+        NoteHandled(fact.identity),
+        LogJob(event=JobEvent.RERUN_ACCEPTED, message=fact.reason),
+        Tell(
+            type=EventType.RERUN_ACCEPTED,
+            message=f"{run.key} runs again: {fact.reason}",
+            detail={"reason": fact.reason, "attempt": run.attempt + 1},
+        ),
+    ]
+    return [begun[0], *accepted, *begun[1:]]
+
+
+def _reject(case: Case, fact: RerunRequested, told: EventType, why: str) -> list[Effect]:
+    return [
+        NoteHandled(fact.identity),
+        LogJob(event=JobEvent.RERUN_REJECTED, message=why),
+        Tell(type=told, message=f"{case.run.key} does not run again ({fact.reason}): {why}", detail={"reason": why}),
+    ]

@@ -1,0 +1,151 @@
+"""TRIGGERING: intent and token are saved; the job may or may not exist yet.
+
+A start is sent again only when it is certain that the last sending started nothing, or when the target itself would
+recognise the second one.
+"""
+
+from datetime import timedelta
+
+from worker.core.effects import Effect, End, FindJob, Ignore, LogJob, MoveTo, NoteStart, StartJob, Tell
+from worker.core.eventtypes import EventType, JobEvent
+from worker.core.facts import (
+    CancelRequested,
+    Fact,
+    Handle,
+    JobFound,
+    JobNotFound,
+    JobRefused,
+    JobStarted,
+    PostRunSeen,
+    StarterLost,
+    StartUnanswered,
+    TimeCame,
+)
+from worker.core.outcomes import FailureCategory
+from worker.core.pipeline import OnUnknownStart
+from worker.core.run_case import Case, misfit
+from worker.core.run_endings import begin_stop, cancel, time_out, waive
+from worker.core.run_postrun import drift_in_flight
+from worker.core.runstate import AfterStop, Outcome, Run, StartStep, State
+
+START_BACKOFF = (timedelta(seconds=30), timedelta(seconds=60), timedelta(seconds=120))
+
+
+def decide_triggering(case: Case, fact: Fact) -> list[Effect]:
+    match fact:
+        case JobStarted(job=job) | JobFound(job=job):
+            return _started(case, job)
+        case JobRefused() | StartUnanswered() | StarterLost() | JobNotFound() if is_old_sending(case.run, fact):
+            return [Ignore(f"speaks of sending {fact.sending}; {case.run.start_failures} is the last, or is settled")]
+        case JobRefused(category=category, message=message):
+            return _failed(case, message, category)
+        case StartUnanswered(message=message):
+            return _doubt(case, StartStep.UNANSWERED, message, can_find=fact.can_find)
+        case StarterLost():
+            return _doubt(case, StartStep.ABANDONED, "its starter was lost", can_find=fact.can_find)
+        case JobNotFound():
+            return _not_found(case)
+        case CancelRequested(reason=reason):
+            ending = cancel(case, reason) if case.run.is_idle else begin_stop(case, AfterStop.CANCEL, reason)
+            return [*ending, *waive(fact)]
+        case TimeCame():
+            return _time_came(case)
+        case PostRunSeen():
+            return drift_in_flight(case, fact)
+        case _:
+            return [*misfit(case.run, fact)]
+
+
+def is_old_sending(run: Run, fact: JobRefused | StartUnanswered | StarterLost | JobNotFound) -> bool:
+    """Say whether an answer is about a sending that is settled, or was followed by another."""
+    if fact.sending != run.start_failures:
+        return True
+    match fact:
+        case JobRefused():
+            return run.start_step is StartStep.REFUSED
+        case StartUnanswered() | StarterLost():
+            return run.start_step is not StartStep.SENT
+        case JobNotFound():
+            return run.start_step not in {StartStep.UNANSWERED, StartStep.ABANDONED}
+
+
+def _started(case: Case, job: Handle) -> list[Effect]:
+    run = case.run
+    return [
+        MoveTo(state=State.POLLING, job=job, window_ends_at=case.now + case.job.poll_window),
+        Tell(
+            type=EventType.JOB_TRIGGERED,
+            message=f"{run.key}: the job of attempt {run.attempt} was started",
+            detail={"attempt": run.attempt, "job": job},
+        ),
+    ]
+
+
+def _failed(case: Case, message: str, category: FailureCategory | None) -> list[Effect]:
+    """The start certainly failed: wait and try again under the same token, or give up."""
+    failures = case.run.start_failures
+    if failures >= len(START_BACKOFF):
+        return _give_up(case, message, category)
+    return [
+        NoteStart(step=StartStep.REFUSED, failures=failures + 1, after=case.now + START_BACKOFF[failures]),
+        LogJob(event=JobEvent.INFRA_TRIGGER_FAILURE, message=message, category=category),
+    ]
+
+
+def _give_up(case: Case, message: str, category: FailureCategory | None) -> list[Effect]:
+    reason = f"the target did not start the job in {len(START_BACKOFF) + 1} tries; the last: {message}"
+    return [
+        End(outcome=Outcome.NOT_STARTED, reason=reason),
+        LogJob(event=JobEvent.INFRA_TRIGGER_EXHAUSTED, message=message, category=category),
+        Tell(type=EventType.RETRY_EXHAUSTED, message=f"{case.run.key}: {reason}", detail={"attempt": case.run.attempt}),
+    ]
+
+
+def _doubt(case: Case, step: StartStep, message: str, *, can_find: bool) -> list[Effect]:
+    if can_find:
+        return [
+            NoteStart(step=step, failures=case.run.start_failures),
+            LogJob(event=JobEvent.INFRA_TRIGGER_FAILURE, message=message),
+            FindJob(case.run.token, case.run.start_failures),
+        ]
+    if case.job.on_unknown_start is OnUnknownStart.RESTART:
+        return _failed(case, message, None)
+    reason = f"start outcome unknown: {message}"
+    hint = "see at the target whether the job ran; rerun if it did not"
+    return [
+        End(outcome=Outcome.START_UNKNOWN, reason=reason),
+        LogJob(event=JobEvent.START_UNKNOWN, message=reason),
+        Tell(
+            type=EventType.JOB_START_UNKNOWN,
+            message=f"{case.run.key}: {reason}",
+            detail={"token": case.run.token, "attempt": case.run.attempt, "actionHint": hint},
+        ),
+    ]
+
+
+def _not_found(case: Case) -> list[Effect]:
+    run = case.run
+    if run.start_step is StartStep.UNANSWERED or run.start_failures >= len(START_BACKOFF):
+        return _failed(case, "the start was not answered, and the target does not have the job", None)
+    # The target did nothing wrong, so it need not be spared: send at once. Counted all the same, because a start that
+    # kills whoever sends it must not be tried for ever.
+    return _send(run, run.start_failures + 1)
+
+
+def _time_came(case: Case) -> list[Effect]:
+    run = case.run
+    if case.is_timed_out and run.is_idle:
+        return time_out(case, "the target had refused to start it")
+    if case.is_timed_out:
+        return begin_stop(case, AfterStop.END, "it was being started")
+    match run.start_step:
+        case StartStep.REFUSED if run.start_after is None or case.now >= run.start_after:
+            return _send(run, run.start_failures)
+        case StartStep.UNANSWERED | StartStep.ABANDONED:
+            return [FindJob(run.token, run.start_failures)]
+        case _:
+            return [Ignore("the start waits for its time, or is with its starter")]
+
+
+def _send(run: Run, sending: int) -> list[Effect]:
+    return [NoteStart(step=StartStep.SENT, failures=sending), StartJob(run.token, sending)]

@@ -1,0 +1,55 @@
+"""When a run is next due. It follows from the row alone, so timers survive a restart without being stored."""
+
+from datetime import datetime, timedelta
+
+from worker.core.pipeline import Pipeline, Schedule
+from worker.core.run_case import limits
+from worker.core.runstate import Run, StartStep, State
+
+FIND_INTERVAL = timedelta(seconds=30)
+STOP_INTERVAL = timedelta(seconds=15)
+RESEND_INTERVAL = timedelta(seconds=60)  # for a start that is held back by a pause
+POLL_SPREAD = 0.2  # polls of runs that began together are spread over this part of the interval
+
+
+def next_due(run: Run, pipeline: Pipeline, schedule: Schedule, now: datetime, jitter: float) -> datetime | None:
+    """The next instant at which something must be done about the run; None if it has ended.
+
+    `jitter`, from 0 up to 1, is the run's own place within the spread; whoever keeps it constant gets a steady beat.
+    """
+    if run.is_ended:
+        return None
+    if run.timeout_at <= now and run.state is not State.STOPPING:
+        return now
+    beat = _next_beat(run, pipeline, schedule, now, jitter)
+    ends = (run.window_ends_at, None if run.state is State.STOPPING else run.timeout_at)
+    return min(at for at in (beat, *ends) if at is not None and at > now)
+
+
+def _next_beat(run: Run, pipeline: Pipeline, schedule: Schedule, now: datetime, jitter: float) -> datetime | None:
+    match run.state:
+        case State.EVALUATING:
+            return _beat(run.since, schedule.evaluation.interval, now)
+        case State.POLLING:
+            every = limits(pipeline).poll_interval
+            return _beat(run.since - jitter * POLL_SPREAD * every, every, now)
+        case State.STOPPING:
+            return _beat(run.since, STOP_INTERVAL, now)
+        case _:
+            return _next_start(run, now)
+
+
+def _next_start(run: Run, now: datetime) -> datetime | None:
+    match run.start_step:
+        case StartStep.REFUSED if run.start_after is not None:
+            return run.start_after if run.start_after > now else _beat(run.start_after, RESEND_INTERVAL, now)
+        case StartStep.UNANSWERED | StartStep.ABANDONED:
+            return _beat(run.since, FIND_INTERVAL, now)
+        case _:
+            return None  # with its starter, whose answer or death is the next news
+
+
+def _beat(since: datetime, every: timedelta, now: datetime) -> datetime:
+    """The first instant after now that is a whole number of intervals, at least one, after `since`."""
+    passed = max((now - since) // every, 0)
+    return since + (passed + 1) * every
