@@ -29,6 +29,7 @@ from worker.jobs.runner import (
     Stopped,
     StopPending,
     Succeeded,
+    Unknown,
 )
 from worker.jobs.secrets import EnvironmentSecrets
 
@@ -172,6 +173,13 @@ async def test_a_token_cannot_lead_out_of_the_directory(runner: CommandRunner) -
     assert isinstance(answer, Refused)
     with pytest.raises(Rejected):
         await runner.find("../elsewhere", shell("true"))
+
+
+async def test_a_job_whose_files_cannot_be_read_after_the_start_is_unknown(runner: CommandRunner) -> None:
+    runner.root.mkdir()
+    (runner.root / TOKEN).write_text("somebody put this here")
+
+    assert isinstance(await runner.start(a_request(shell("true"))), Unknown)
 
 
 # --- deaths -----------------------------------------------------------------------------------------------------------

@@ -114,8 +114,8 @@ class CommandRunner:
                 return await self._send(order, request)
         except TimeoutError:
             return Unknown(f"the supervisor of {request.token} did not answer in {self.limits.start}")
-        except OSError as problem:
-            return Refused(FailureCategory.TRANSIENT, f"no supervisor could be started: {problem}")
+        except (RetryLater, OSError) as problem:
+            return Unknown(f"the supervisor of {request.token} was told, and then: {problem}")
 
     async def status(self, handle: Handle, config: Config) -> JobStatus:
         filling = Filling(self.secrets)
@@ -165,9 +165,12 @@ class CommandRunner:
         )
 
     async def _send(self, order: Order, request: StartRequest) -> StartAnswer:
-        launched = await asyncio.create_subprocess_exec(
-            sys.executable, "-I", "-S", "-c", _SUPERVISOR, _CODE_ROOT, stdin=PIPE, stdout=PIPE, stderr=PIPE, env={}
-        )
+        try:
+            launched = await asyncio.create_subprocess_exec(
+                sys.executable, "-I", "-S", "-c", _SUPERVISOR, _CODE_ROOT, stdin=PIPE, stdout=PIPE, stderr=PIPE, env={}
+            )
+        except OSError as problem:
+            return Refused(FailureCategory.TRANSIENT, f"no process can be started on this machine: {problem}")
         try:
             if not request.may_send():
                 return Refused(FailureCategory.TRANSIENT, "this worker may not send any more; another one will")
@@ -208,6 +211,8 @@ class CommandRunner:
         # The door is shut before anybody is told: what the dead supervisor had just forked cannot begin any more.
         if directory.exists() and (directory.sign_in(None) or not directory.program()):
             return Failed(FailureCategory.TRANSIENT, "the supervisor died before the program began; nothing ran")
+        if self._look(job).program:
+            return Running()  # it came in just before the door was shut
         return Failed(FailureCategory.TRANSIENT, "the program is gone without a result: it or its files were removed")
 
     def _look(self, job: "_Job") -> "_Sighting":
