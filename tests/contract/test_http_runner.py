@@ -604,6 +604,13 @@ async def test_a_refused_access_token_is_replaced_once(server: WebServer, runner
     assert [request.path for request in server.received] == ["/token", "/start", "/start", "/token", "/start"]
 
 
+async def test_the_time_a_start_may_take_includes_everything_it_may_do(server: WebServer, runner: HttpRunner) -> None:
+    plain, with_tokens = job(server, timeout=45), job(server, timeout=45, auth=oauth(server))
+
+    assert runner.traits(plain).send_timeout == timedelta(seconds=45)
+    assert runner.traits(with_tokens).send_timeout == timedelta(seconds=110)
+
+
 @pytest.mark.parametrize(
     ("behaviour", "expected"),
     [

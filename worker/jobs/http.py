@@ -15,7 +15,7 @@ from worker.core.errors import Rejected, RetryLater
 from worker.core.instants import parse_rfc3339
 from worker.core.outcomes import FailureCategory
 from worker.jobs.http_answers import judge_start, judge_state, read_path, read_state
-from worker.jobs.http_auth import Authenticator
+from worker.jobs.http_auth import TOKEN_TIMEOUT, Authenticator
 from worker.jobs.http_client import Answer, HttpClient, NotSent, Reply, Request, Unanswered
 from worker.jobs.http_requests import start_request, status_request, stop_request
 from worker.jobs.messages import tidy
@@ -44,8 +44,6 @@ from worker.jobs.specs import HttpConfig
 
 # Between attempts at a connection, in which nothing was sent.
 _CONNECT_AGAIN_AFTER_S = (0.2, 0.4)
-# What a start may need before and beside the request itself: an access token, and another one if that was refused.
-_PREPARATION = timedelta(seconds=20)
 # How late a target may know the job it has just accepted. Nobody promises a number; most know it at once.
 _LIST_LAG = timedelta(seconds=10)
 
@@ -67,7 +65,7 @@ class HttpRunner:
         return Traits(
             guarantee=Guarantee.FOUND_AGAIN if can_find else Guarantee.AT_LEAST_ONCE,
             can_stop=bool(parsed.stop_url),
-            send_timeout=timedelta(seconds=parsed.timeout) + _PREPARATION,
+            send_timeout=_start_limit(parsed),
             list_lag=_LIST_LAG if can_find else timedelta(),
         )
 
@@ -171,6 +169,12 @@ class HttpRunner:
         if job_id is None:
             return Unknown(f"accepted, but there is no id at idPath {config.id_path!r} of the answer: {answer.text}")
         return Started({"token": token, "id": job_id})
+
+
+def _start_limit(config: HttpConfig) -> timedelta:
+    """How long a start can take: with access tokens, up to two requests, each behind the fetching of a token."""
+    once = timedelta(seconds=config.timeout)
+    return 2 * (TOKEN_TIMEOUT + once) if config.auth and config.auth.type == "oauth" else once
 
 
 def _is_found_by_token(config: HttpConfig) -> bool:

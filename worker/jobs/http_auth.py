@@ -14,7 +14,7 @@ from worker.jobs.messages import tidy
 from worker.jobs.secrets import Filling
 from worker.jobs.specs import Auth
 
-_TOKEN_TIMEOUT = timedelta(seconds=10)
+TOKEN_TIMEOUT = timedelta(seconds=10)
 # A token is not used up to its last second: the request that carries it takes time too.
 _MARGIN_S = 30.0
 _LIFETIME_DEFAULT_S = 300.0
@@ -76,7 +76,7 @@ class Authenticator:
             url=auth.token_url,
             headers={"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"},
             body=urlencode(form).encode(),
-            timeout=_TOKEN_TIMEOUT,
+            timeout=TOKEN_TIMEOUT,
         )
         reply = await self._client.send(request)
         if not isinstance(reply, Answer):
