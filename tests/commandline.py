@@ -1,14 +1,24 @@
 """Run the `interlock` command in this process, on a clock that stands still."""
 
+import json
 from datetime import UTC, datetime
+from typing import Any
 
 from typer.testing import CliRunner, Result
 
 from tests.manualclock import ManualClock
 from worker.cli.main import app
+from worker.clock import Clock
 
 TODAY = datetime(2027, 3, 22, 12, tzinfo=UTC)
 
 
-def interlock(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], obj=ManualClock(TODAY))
+def interlock(*arguments: object, typed: str | None = None, clock: Clock | None = None) -> Result:
+    """Run a command; `typed` is what comes in by standard input."""
+    words = [str(argument) for argument in arguments]
+    return CliRunner().invoke(app, words, input=typed, obj=clock or ManualClock(TODAY))
+
+
+def records(output: str) -> list[dict[str, Any]]:
+    """What a command with --json printed."""
+    return [json.loads(line) for line in output.splitlines()]

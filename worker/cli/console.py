@@ -5,6 +5,8 @@ Results go to standard output; progress and remarks go to standard error, so tha
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import cast
 
 from rich.console import Console
 from rich.text import Text
@@ -62,11 +64,25 @@ class Screen:
 
     def record(self, record: Mapping[str, Json]) -> None:
         """Write one record of a stream as a line of JSON."""
-        self.out.file.write(json.dumps(record, ensure_ascii=False, default=str) + "\n")
+        self.out.file.write(json_text(record) + "\n")
 
     def document(self, text: str) -> None:
         """Write text exactly as it is."""
         self.out.file.write(text if text.endswith("\n") else text + "\n")
+
+
+def json_text(value: object) -> str:
+    """JSON on one line. A decimal stays a number, digit by digit; what JSON has no word for becomes text."""
+    match value:
+        case Decimal():
+            return str(value)
+        case Mapping():
+            members = cast("Mapping[object, object]", value).items()
+            return "{" + ", ".join(f"{json_text(str(name))}: {json_text(member)}" for name, member in members) + "}"
+        case list() | tuple():
+            return "[" + ", ".join(json_text(member) for member in cast("Sequence[object]", value)) + "]"
+        case _:
+            return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def visible(text: str) -> str:

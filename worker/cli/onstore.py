@@ -1,0 +1,111 @@
+"""How a command meets a store: which one, opened and closed, and every trouble told in words instead of a traceback."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Annotated
+
+import typer
+
+from worker.cli.console import Screen
+from worker.clock import Clock
+from worker.core.errors import ConfigError, Rejected, WorkerError
+from worker.settings import read_settings
+from worker.store.admin import StoreAdmin
+from worker.store.open import open_admin, open_tables
+from worker.store.table import Tables
+
+EXIT_CODES = """\b
+Exit codes:
+  0  done
+  1  problems were found; the output says which
+  2  the command, the settings or the store is wrong: a person must act
+  3  the store does not answer: try again later
+"""
+
+StoreUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="sqlite:///PATH or dynamodb://PREFIX?region=REGION.",
+        show_default="INTERLOCK_STORE, else sqlite:///interlock.db",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON, one record a line, for programs.")]
+
+
+class Exit(IntEnum):
+    DONE = 0
+    PROBLEMS = 1
+    WRONG = 2
+    LATER = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreAccess:
+    """The store a command was told to use; nothing is opened yet."""
+
+    url: str
+    clock: Clock
+
+    @property
+    def admin(self) -> StoreAdmin:
+        return open_admin(self.url, self.clock)
+
+    @asynccontextmanager
+    async def tables(self) -> AsyncGenerator[Tables]:
+        """Open the store. One that must be made or migrated first is refused: neither happens in passing."""
+        await self.admin.require_ready()
+        tables = open_tables(self.url, self.clock)
+        await tables.start()
+        try:
+            yield tables
+        finally:
+            await tables.stop()
+
+
+def on_store(context: typer.Context, url: str | None, work: Callable[[Screen, StoreAccess], Awaitable[int]]) -> None:
+    """Run a command's work on its store and end with its exit code."""
+    screen = Screen()
+    clock: Clock = context.obj
+
+    async def run() -> int:
+        access = StoreAccess(url=read_settings(os.environ, store=url).store, clock=clock)
+        return await work(screen, access)
+
+    raise typer.Exit(told(screen, run))
+
+
+def told(screen: Screen, run: Callable[[], Awaitable[int]]) -> int:
+    """Run to the exit code; an error is one line, and below it what to do."""
+
+    async def guarded() -> int:
+        try:
+            return await run()
+        except WorkerError as error:
+            show_error(screen, error)
+            return exit_code(error)
+
+    return asyncio.run(guarded())
+
+
+def show_error(screen: Screen, error: WorkerError) -> None:
+    """Our messages end with what to do, after the last semicolon."""
+    what, _, remedy = str(error).rpartition("; ")
+    screen.remark(what or remedy, style="red")
+    if what:
+        screen.remark(f"    {remedy}")
+
+
+def exit_code(error: WorkerError) -> Exit:
+    match error:
+        case ConfigError():
+            return Exit.WRONG
+        case Rejected():
+            return Exit.PROBLEMS
+        case _:
+            return Exit.LATER
