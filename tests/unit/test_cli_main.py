@@ -13,6 +13,12 @@ from worker.cli.main import app
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 COMMANDS = ["validate", "schema", "plan", "demo"]
+GROUPS = {
+    "store": ["init", "check", "migrate", "stats"],
+    "pipelines": ["push", "list", "show", "remove"],
+    "sensor": ["put", "get", "list"],
+}
+IN_GROUPS = [f"{group} {command}" for group, commands in GROUPS.items() for command in commands]
 
 
 def words(text: str) -> str:
@@ -24,12 +30,18 @@ def test_every_command_is_listed_and_has_its_own_page() -> None:
     assert [
         command.name or (command.callback and command.callback.__name__) for command in app.registered_commands
     ] == COMMANDS
-    assert all(command in words(interlock("--help").stdout) for command in COMMANDS)
+    assert all(command in words(interlock("--help").stdout) for command in [*COMMANDS, *GROUPS])
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+def test_every_group_lists_its_commands() -> None:
+    listed = {group: re.findall(r"^│ (\w+)", interlock(group, "--help").stdout, re.MULTILINE) for group in GROUPS}
+
+    assert listed == GROUPS
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, *IN_GROUPS])
 def test_each_help_page_says_how_the_command_exits(command: str) -> None:
-    page = words(interlock(command, "--help").stdout)
+    page = words(interlock(*command.split(), "--help").stdout)
 
     assert "Exit codes: 0 " in page
 
@@ -45,6 +57,21 @@ def test_each_help_page_gives_examples_that_work(command: str, tmp_path: Path, m
     examples = re.findall(rf"interlock {command} ([^|\n]*)", page)
     assert len(examples) >= 3
     assert [interlock(command, *example.split()).exit_code for example in examples] == [0] * len(examples)
+
+
+@pytest.mark.parametrize("command", IN_GROUPS)
+def test_each_help_page_about_the_store_gives_examples_that_work(command: str, here: Path) -> None:
+    shutil.copytree(EXAMPLES, here / "pipelines")
+    (here / "sensor.json").write_text('{"rows": 1200}')
+    interlock("store", "init")
+    interlock("pipelines", "push", "pipelines", "--yes")
+    interlock("sensor", "put", "orders-daily", "orders-export", "rows=1")
+
+    page = interlock(*command.split(), "--help").stdout.partition("Examples:")[2]
+
+    examples = re.findall(rf"interlock {command} ?([^|\n]*)", page)
+    assert len(examples) >= 3
+    assert [interlock(*command.split(), *example.split()).exit_code for example in examples] == [0] * len(examples)
 
 
 def test_without_a_command_the_help_is_shown() -> None:

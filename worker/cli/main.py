@@ -11,9 +11,12 @@ import typer
 from worker.cli.agenda import Span
 from worker.cli.console import Screen
 from worker.cli.demo import run_demo
+from worker.cli.pipelinescommands import pipelines_app
 from worker.cli.plan import PlanRequest, run_diff, run_plan
 from worker.cli.schema import FileKind, run_schema
+from worker.cli.sensorcommands import sensor_app
 from worker.cli.sources import Sources
+from worker.cli.storecommands import store_app
 from worker.cli.validate import run_validate
 from worker.clock import Clock, SystemClock
 
@@ -31,6 +34,9 @@ app = typer.Typer(
 
 Begin with [bold]interlock demo[/bold]; each command has its own --help, with examples.""",
 )
+app.add_typer(store_app)
+app.add_typer(pipelines_app)
+app.add_typer(sensor_app)
 
 VALIDATE_HELP = """Check pipeline files and report every problem at once, each with its line and what to do.
 

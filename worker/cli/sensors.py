@@ -1,0 +1,133 @@
+"""`interlock sensor`: say something about data as a producer does, and see what was said."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from worker.cli.console import Screen, counted, json_text
+from worker.cli.onstore import Exit, StoreAccess
+from worker.cli.pipelines import suggestion
+from worker.core.errors import ConfigError
+from worker.core.periods import Period, split_key
+from worker.core.pipeline import PipelineId
+from worker.core.values import Json, show
+from worker.loading.problems import suggest
+from worker.store.pipelines import Pipelines
+from worker.store.sensors import Sensor, Sensors
+from worker.store.table import Tables
+
+KEYS_COMPARED_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SensorName:
+    """Which sensor: of which pipeline, and of which period if it has one."""
+
+    pipeline: PipelineId
+    key: str
+    period: Period | None = None
+
+    @property
+    def stored_key(self) -> str:
+        return f"{self.key}#{self.period}" if self.period else self.key
+
+
+def sensor_name(pipeline: str, key: str, period: str | None) -> SensorName:
+    """Raises `ConfigError` for a name that no rule could ever look for."""
+    if not pipeline or not key:
+        raise ConfigError("a pipeline or sensor without a name cannot be stored; name both")
+    if period is None:
+        return SensorName(pipeline=PipelineId(pipeline), key=key)
+    read = Period.parse(period) or Period.parse_compact(period)
+    if read is None:
+        raise ConfigError(f"{period!r} is not a period; write 2026-03-03, 2026-03-03T07 or 2026-03-03T0730")
+    if split_key(key)[1] is not None:
+        raise ConfigError(f"the key {key!r} names a period already; leave --period out")
+    return SensorName(pipeline=PipelineId(pipeline), key=key, period=read)
+
+
+async def run_put(
+    screen: Screen, access: StoreAccess, name: SensorName, data: Mapping[str, Json], *, as_json: bool
+) -> int:
+    """Write the whole sensor, and show it as it was stored."""
+    async with access.tables() as tables:
+        await warn_if_unknown(screen, tables, name.pipeline)
+        await Sensors(tables).put(name.pipeline, name.stored_key, data)
+        stored = await Sensors(tables).get(name.pipeline, name.stored_key)
+    # Another producer may have removed it in between; then what we wrote is what can be shown.
+    show_sensor(screen, name.pipeline, stored or Sensor(name.stored_key, data), as_json=as_json)
+    return Exit.DONE
+
+
+async def run_get(screen: Screen, access: StoreAccess, name: SensorName, *, as_json: bool) -> int:
+    """Show one sensor; for a period, the one its rules would see."""
+    async with access.tables() as tables:
+        sensor = await find(tables, name)
+        if sensor is None:
+            await warn_if_unknown(screen, tables, name.pipeline)
+            return await say_missing(screen, tables, name)
+    show_sensor(screen, name.pipeline, sensor, as_json=as_json)
+    return Exit.DONE
+
+
+async def find(tables: Tables, name: SensorName) -> Sensor | None:
+    if name.period is None:
+        return await Sensors(tables).get(name.pipeline, name.key)
+    seen = await Sensors(tables).read(name.pipeline, [name.key], name.period)
+    return seen.get(name.key)
+
+
+async def run_list(
+    screen: Screen, access: StoreAccess, pipeline: PipelineId, *, prefix: str, limit: int, as_json: bool
+) -> int:
+    async with access.tables() as tables:
+        sensors = await first_sensors(tables, pipeline, prefix, limit + 1)
+        if not sensors:
+            await warn_if_unknown(screen, tables, pipeline)
+    shown = list(islice(sensors, limit))
+    if as_json or not screen.out.is_terminal:
+        for sensor in shown:
+            screen.record(record_of(pipeline, sensor))
+    else:
+        screen.table([(sensor.key, show(sensor.data)) for sensor in shown])
+        screen.line(counted(len(shown), "sensor"))
+    if len(sensors) > limit:
+        screen.remark(f"there are more than {limit:,}: narrow with --prefix, or raise --limit", style="yellow")
+    return Exit.DONE
+
+
+async def first_sensors(tables: Tables, pipeline: PipelineId, prefix: str, limit: int) -> list[Sensor]:
+    found: list[Sensor] = []
+    async for sensor in Sensors(tables).list(pipeline, prefix):
+        found.append(sensor)
+        if len(found) == limit:
+            break
+    return found
+
+
+def show_sensor(screen: Screen, pipeline: PipelineId, sensor: Sensor, *, as_json: bool) -> None:
+    """A table for people; JSON for a pipe, because what follows is a program."""
+    if as_json or not screen.out.is_terminal:
+        screen.record(record_of(pipeline, sensor))
+        return
+    screen.line(f"{pipeline} {sensor.key}", style="bold")
+    screen.table([(field, json_text(value)) for field, value in sensor.data.items()])
+
+
+def record_of(pipeline: PipelineId, sensor: Sensor) -> dict[str, Json]:
+    return {"type": "sensor", "pipeline": pipeline, "key": sensor.key, "data": sensor.data}
+
+
+async def warn_if_unknown(screen: Screen, tables: Tables, pipeline: PipelineId) -> None:
+    """A sensor may come before its pipeline, so this is no refusal; a mistyped name must not pass in silence."""
+    if await Pipelines(tables).get(pipeline) is None:
+        hint = await suggestion(tables, pipeline) or "a sensor without a pipeline starts nothing"
+        screen.remark(f"warning: there is no pipeline {pipeline} in the store; {hint}", style="yellow")
+
+
+async def say_missing(screen: Screen, tables: Tables, name: SensorName) -> int:
+    known = await first_sensors(tables, name.pipeline, "", KEYS_COMPARED_MAX)
+    hint = suggest(name.stored_key, [sensor.key for sensor in known])
+    screen.remark(f"there is no sensor {name.stored_key} of {name.pipeline}", style="red")
+    screen.remark(f"    {hint or f'`interlock sensor list {name.pipeline}` shows what there is'}")
+    return Exit.PROBLEMS
