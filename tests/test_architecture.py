@@ -28,7 +28,7 @@ AROUND = ("consumers", "scheduler")
 KNOWN_ONLY_TO = {
     "aiobotocore": ("worker.store.dynamodb", "worker.store.fastclient", "worker.jobs", "consumers", "worker.app"),
     "botocore": ("worker.store.dynamodb", "worker.store.fastclient", "worker.jobs", "consumers"),
-    "aiohttp": ("worker.jobs", "worker.web", "worker.app", "consumers"),
+    "aiohttp": ("worker.jobs", "worker.store.dynamodb", "worker.web", "worker.app", "consumers"),
     "sqlite3": ("worker.store.sqlite",),
     "yaml": ("worker.yamltext", "worker.render"),
     "croniter": ("worker.crontext",),
