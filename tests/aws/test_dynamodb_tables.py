@@ -179,6 +179,11 @@ async def test_an_index_that_would_not_take_a_value_rejects_the_row(tables: Dyna
         await tables.commit(Put(TableName.EVENTS, row))
 
 
+async def test_a_query_for_text_that_is_not_unicode_is_rejected(tables: DynamoTables) -> None:
+    with pytest.raises(Rejected, match="JSON"):
+        await tables.query(TableName.CONTROL, "\ud800")
+
+
 @pytest.mark.parametrize("cursor", ["", "nonsense", "bm9uc2Vuc2U=", "WzFd"])
 async def test_text_that_is_no_cursor_is_rejected(tables: DynamoTables, cursor: str) -> None:
     with pytest.raises(Rejected, match="begin again"):

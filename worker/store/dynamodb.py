@@ -53,8 +53,12 @@ class DynamoTables:
         self._clock, self._new_commit_id = clock, new_commit_id
         self._calls = DynamoCalls(self.settings, clock, backoff or Backoff())
 
-    async def start(self) -> None:
+    async def open(self) -> None:
+        """Connect without a look at the tables; `start` is this and that look."""
         await self._calls.open()
+
+    async def start(self) -> None:
+        await self.open()
         try:
             await check_tables(self._calls, self.names)
         except BaseException:
@@ -66,7 +70,7 @@ class DynamoTables:
 
     async def ensure_tables(self) -> None:
         """Make what is missing of the tables, for local use and tests; may be called before `start`."""
-        await self._calls.open()
+        await self.open()
         await ensure_tables(self._calls, self.names, self._clock)
 
     async def ping(self) -> None:

@@ -1,10 +1,11 @@
 """A DynamoDB client that spends its time on the request: the one file that reaches into aiobotocore.
 
-The library rebuilds its User-Agent, checks parameters we build ourselves and walks each answer against a schema, on
-every call. None of that is needed here. What is not public is touched in `_parse_hot_answers_ourselves` alone, and
+The library rebuilds its User-Agent, checks parameters we build ourselves, and walks each request and each answer along
+a schema, on every call. None of that is needed here. What is not public is touched in `_speed_up` alone, and
 `tests/aws/test_fastclient.py` fails when the library no longer has it.
 """
 
+from base64 import b64encode
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -18,12 +19,12 @@ from aiobotocore.session import AioSession
 from botocore.exceptions import BotoCoreError
 from botocore.parsers import ResponseParserError
 
-from worker.core.errors import ConfigError
+from worker.core.errors import ConfigError, Rejected
 
 if TYPE_CHECKING:
     from types_aiobotocore_dynamodb.client import DynamoDBClient
 
-# Their answers hold nothing the schema would convert, but bytes, which the decoder of values converts itself.
+# Their requests and answers hold nothing the schema would convert but bytes, which we convert ourselves.
 HOT: Final = frozenset(
     {"GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query", "BatchGetItem", "TransactWriteItems"}
 )
@@ -55,7 +56,7 @@ async def open_client(settings: ClientSettings) -> AsyncGenerator["DynamoDBClien
                 f"no DynamoDB client for region {settings.region}, endpoint {settings.endpoint}: {error}; "
                 "set AWS_DEFAULT_REGION, or region and endpoint in the store's URL"
             ) from error
-        _parse_hot_answers_ourselves(client)
+        _speed_up(client)
         yield client
 
 
@@ -116,6 +117,48 @@ class HotParserFactory:
         return self._parsers[protocol_name]
 
 
-def _parse_hot_answers_ourselves(client: Any) -> None:  # noqa: ANN401 - its type does not have what we touch
-    endpoint = client._endpoint  # noqa: SLF001 - the library has no public way to replace its parser
-    endpoint._response_parser_factory = HotParserFactory(endpoint._response_parser_factory)  # noqa: SLF001 - as above
+class _Operation(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+class _Serializer(Protocol):
+    def serialize_to_request(self, parameters: Mapping[str, Any], operation_model: _Operation) -> dict[str, Any]: ...
+
+
+class HotSerializer:
+    """Writes the requests of hot operations; their frame, and all others, are the library's."""
+
+    def __init__(self, stock: _Serializer) -> None:
+        self._stock = stock
+        self._frames: dict[str, dict[str, Any]] = {}
+
+    def serialize_to_request(self, parameters: Mapping[str, Any], operation_model: _Operation) -> dict[str, Any]:
+        name = operation_model.name
+        if name not in HOT:
+            return self._stock.serialize_to_request(parameters, operation_model)
+        frame = self._frames.get(name)
+        if frame is None:
+            frame = self._frames[name] = self._stock.serialize_to_request({}, operation_model)
+        try:
+            body = orjson.dumps(parameters, default=_bytes_as_text)
+        except orjson.JSONEncodeError as error:
+            raise Rejected(
+                f"a DynamoDB {name} cannot be written as JSON: {error}; fix whoever made its text"
+            ) from error
+        return {**frame, "headers": dict(frame["headers"]), "body": body}  # the library adds to the headers
+
+
+def _bytes_as_text(value: object) -> str:
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    raise TypeError(f"{type(value).__name__} cannot be part of a request")
+
+
+def _speed_up(client: Any) -> None:  # noqa: ANN401 - its type does not have what we touch
+    # With one attempt the retry rules can only say no, after a look at every answer.
+    client.meta.events.unregister("needs-retry.dynamodb", unique_id="retry-config-dynamodb")
+    # The library has no public way to replace its parser and its serializer.
+    endpoint = client._endpoint  # noqa: SLF001
+    endpoint._response_parser_factory = HotParserFactory(endpoint._response_parser_factory)  # noqa: SLF001
+    client._serializer = HotSerializer(client._serializer)  # noqa: SLF001
