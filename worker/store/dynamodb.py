@@ -38,7 +38,12 @@ def new_commit_id() -> str:
 
 
 class DynamoTables:
-    """`Tables` on DynamoDB. Its change feed is DynamoDB Streams."""
+    """`Tables` on DynamoDB. Its change feed is DynamoDB Streams.
+
+    A lost reply is settled by the commit id, or by a transaction's token. Where neither can tell (the row was changed
+    since, or deleted) the answer is `RetryLater`, never a guess. A write without a condition whose reply was lost is
+    sent again even if another writer came between: give it a condition where that matters.
+    """
 
     def __init__(
         self,
