@@ -1,0 +1,302 @@
+"""Runs hold up against any history: random, repeated and shuffled facts, lost answers, dead starters, stubborn jobs.
+
+The world below keeps its own truth: which jobs really run. It answers the run's orders truthfully but unreliably, and
+after every step it checks what must hold whatever happens.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.builders import BIRTH, KEY, ME, MINUTE, NOON, a_pipeline, a_post_run
+from worker.core.drift import Drift
+from worker.core.effects import (
+    Act,
+    BesideRow,
+    Effect,
+    End,
+    EvaluateNow,
+    FindJob,
+    OfRow,
+    PollNow,
+    StartJob,
+    StopJob,
+    Tell,
+)
+from worker.core.facts import (
+    CancelRequested,
+    Fact,
+    JobFailed,
+    JobFound,
+    JobNotFound,
+    JobRefused,
+    JobReported,
+    JobRunning,
+    JobStarted,
+    JobStopped,
+    JobSucceeded,
+    JobUnseen,
+    Origin,
+    PostRunSeen,
+    Report,
+    RerunRequested,
+    RulesHeld,
+    RulesNotHeld,
+    RunWanted,
+    Signal,
+    StarterLost,
+    StartUnanswered,
+    StopPending,
+    StopRefused,
+    TimeCame,
+)
+from worker.core.outcomes import FailureCategory
+from worker.core.run import decide, evolve
+from worker.core.runstate import Outcome, Run, token
+from worker.core.runtiming import next_due
+
+PIPELINE = a_pipeline(
+    job={"max_retries": 2, "max_code_retries": 1, "max_drift_reruns": 1, "max_manual_reruns": 2},
+    post_run=a_post_run(),
+)
+SCHEDULE = PIPELINE.schedules[0]
+LEAPS = (timedelta(0), MINUTE, 15 * MINUTE, 60 * MINUTE, 300 * MINUTE)
+REASONS = ("manual", "data-drift", "late-data", "replay", "because")
+DRAIN_MAX = 80
+START_LUCK = (0, 0, 0, 0, 1, 1, 2, 3, 4, 5)  # most starts go well, or no history would get far
+LOST_UNSENT, LOST_SENT = 8, 9  # places in START_LUCK
+
+
+class World:
+    def __init__(self) -> None:
+        self.run: Run | None = None
+        self.now = NOON
+        self.orders: list[Act] = []
+        self.jobs: dict[str, str] = {}  # token -> running, done, failed, stopped
+        self.given_up: set[str] = set()
+        self.sent = Counter[tuple[str, int]]()
+        self.history: list[Fact] = []
+
+    # --- what is checked after every fact ---
+
+    def feed(self, fact: Fact) -> None:
+        before, effects = self.run, self._decide(fact)
+        self.history.append(fact)
+        self.run = evolve(before, effects, self.now, ME)
+        self.orders += [effect for effect in effects if isinstance(effect, Act) and effect not in self.orders]
+        self._check_step(before, effects)
+        self._check_repeat(fact)
+
+    def _decide(self, fact: Fact) -> list[Effect]:
+        effects = decide(self.run, PIPELINE, SCHEDULE, fact, self.now)
+        assert effects
+        return effects
+
+    def _check_step(self, before: Run | None, effects: Sequence[Effect]) -> None:
+        run = self.run
+        if run is None:
+            return
+        if any(isinstance(effect, End) for effect in effects):
+            assert any(isinstance(effect, Tell) for effect in effects), "an end nobody is told about"
+        if run.outcome in {Outcome.ORPHANED, Outcome.START_UNKNOWN}:
+            self.given_up.add(run.token)
+        assert before is None or run.attempt - before.attempt in {0, 1}
+        spent, job = run.spent, PIPELINE.job
+        assert job is not None
+        assert spent.transient <= job.max_retries
+        assert spent.code <= job.max_code_retries
+        assert spent.drift <= job.max_drift_reruns
+        assert spent.manual <= job.max_manual_reruns
+        assert run.is_ended == (next_due(run, PIPELINE, SCHEDULE, self.now, 0.5) is None)
+
+    def _check_repeat(self, fact: Fact) -> None:
+        again = self._decide(fact)
+        changes = [effect for effect in again if isinstance(effect, OfRow | BesideRow | StartJob)]
+        assert changes == [], f"{fact} delivered twice"
+
+    # --- jobs ---
+
+    def _start(self, named: str) -> None:
+        assert named not in self.jobs, "an attempt was started twice"
+        alive = [each for each, state in self.jobs.items() if state == "running" and each not in self.given_up]
+        assert alive == [], "two attempts are alive"
+        self.jobs[named] = "running"
+
+    def answer(self, luck: int) -> None:
+        if not self.orders or self.run is None:
+            return
+        order = self.orders.pop(luck % len(self.orders))
+        match order:
+            case StartJob():
+                self._answer_start(order, luck)
+            case FindJob():
+                self._answer_find(order)
+            case PollNow(job=job):
+                self._answer_poll(str(job["token"]), luck)
+            case StopJob(job=job):
+                self._answer_stop(str(job["token"]), luck)
+            case EvaluateNow():
+                self.evaluate(luck)
+
+    def _attempt_of(self, named: str) -> int:
+        assert self.run is not None
+        return next(attempt for attempt in range(1, self.run.attempt + 1) if token(BIRTH.run_id, attempt) == named)
+
+    def _answer_find(self, order: FindJob) -> None:
+        attempt = self._attempt_of(order.token)
+        is_there = order.token in self.jobs
+        self.feed(JobFound(attempt, {"token": order.token}) if is_there else JobNotFound(attempt, order.sending))
+
+    def _answer_start(self, order: StartJob, luck: int) -> None:
+        self.sent[order.token, order.sending] += 1
+        assert self.sent[order.token, order.sending] == 1, "one sending was sent twice"
+        attempt = self._attempt_of(order.token)
+        outcome = START_LUCK[luck % len(START_LUCK)]
+        if outcome in {0, 2, 5}:
+            self._start(order.token)
+        answers: dict[int, Fact] = {
+            0: JobStarted(attempt, {"token": order.token}),
+            1: JobRefused(attempt, order.sending, FailureCategory.TRANSIENT, "throttled"),
+            2: StartUnanswered(attempt, order.sending, "the reply was lost", can_find=True),
+            3: StartUnanswered(attempt, order.sending, "the request was lost", can_find=True),
+            4: StarterLost(attempt, order.sending, can_find=True),
+            5: StarterLost(attempt, order.sending, can_find=True),
+        }
+        self.feed(answers[outcome])
+
+    def _answer_poll(self, named: str, luck: int) -> None:
+        attempt = self._attempt_of(named)
+        if luck % 5 == 4:
+            self.feed(JobUnseen(attempt, "the target is down"))
+            return
+        self._answer_state(named, attempt, luck)
+
+    def _answer_stop(self, named: str, luck: int) -> None:
+        attempt = self._attempt_of(named)
+        if self.jobs[named] == "running" and luck % 4 == 1:
+            self.feed(StopPending(attempt))
+        elif self.jobs[named] == "running" and luck % 4 == 2:
+            self.feed(StopRefused(attempt, "it has no stop"))
+        else:
+            if self.jobs[named] == "running":
+                self.jobs[named] = "stopped"
+            self._answer_state(named, attempt, luck)
+
+    def _answer_state(self, named: str, attempt: int, luck: int) -> None:
+        category = FailureCategory.PERMANENT if luck % 2 else FailureCategory.TRANSIENT
+        states: dict[str, Fact] = {
+            "running": JobRunning(attempt),
+            "done": JobSucceeded(attempt=attempt, ended_at=self.now),
+            "failed": JobFailed(attempt, category, "out of memory"),
+            "stopped": JobStopped(attempt),
+        }
+        self.feed(states[self.jobs[named]])
+
+    # --- what else may happen ---
+
+    def signal(self, luck: int) -> None:
+        wanted = Signal("orders", f"content-{luck % 3}")
+        self.feed(RunWanted(key=KEY, birth=BIRTH, origin=Origin.SENSOR, signal=wanted))
+
+    def evaluate(self, luck: int) -> None:
+        if self.run is None:
+            return
+        saw = {"orders": f"content-{luck % 3}"}
+        held, attempt = luck % 4 != 3, self.run.attempt
+        self.feed(RulesHeld(attempt=attempt, saw=saw) if held else RulesNotHeld(attempt=attempt, saw=saw, reason="few"))
+
+    def finish(self, luck: int) -> None:
+        for named, state in self.jobs.items():
+            if state == "running":
+                self.jobs[named] = "failed" if luck % 2 else "done"
+
+    def leap(self, luck: int) -> None:
+        if luck % len(LEAPS):
+            self._settle_starts(luck)
+        self.now += LEAPS[luck % len(LEAPS)]
+        if self.run is not None:
+            self.feed(TimeCame(self.run.attempt))
+
+    def _settle_starts(self, luck: int) -> None:
+        """A start is sent within seconds or not at all: the fence sees to that."""
+        while pending := next((order for order in self.orders if isinstance(order, StartJob)), None):
+            self.orders.remove(pending)
+            self._answer_start(pending, LOST_SENT if luck % 2 else LOST_UNSENT)
+
+    def rerun(self, luck: int) -> None:
+        reason = REASONS[luck % len(REASONS)]
+        request = f"{reason}-{luck}"
+        self.feed(RerunRequested(key=KEY, birth=BIRTH, identity=request, reason=reason, supersede=luck % 2 == 0))
+
+    def cancel(self, luck: int) -> None:
+        self.feed(CancelRequested(reason="no longer wanted"))
+
+    def report(self, luck: int) -> None:
+        ended = self.run and self.jobs.get(self.run.token)
+        if ended in {"done", "failed"}:
+            report = Report.SUCCESS if ended == "done" else Report.FAIL
+            self.feed(JobReported(key=KEY, identity=f"row-{len(self.history)}", report=report, at=self.now))
+
+    def post_run(self, luck: int) -> None:
+        drift = Drift(sensor_key="out", field="n", previous=0, current=luck % 3, threshold=1)
+        self.feed(PostRunSeen(sensor_key="out", content_hash=f"out-{luck}", drift=drift, rules_held=luck % 2 == 0))
+
+    def repeat(self, luck: int) -> None:
+        told_apart = [fact for fact in self.history if not isinstance(fact, RunWanted | PostRunSeen | CancelRequested)]
+        if told_apart:
+            self.feed(told_apart[luck % len(told_apart)])
+
+    def go_on(self, luck: int) -> None:
+        """Do what is due next: carry out an order, or wait until the run wants something."""
+        if self.orders or self.run is None:
+            self.answer(luck)
+        elif due := next_due(self.run, PIPELINE, SCHEDULE, self.now, 0.5):
+            if luck % 3 < 2:
+                self.finish(luck)
+            self._settle_starts(luck)
+            self.now = max(self.now, due)
+            self.feed(TimeCame(self.run.attempt))
+
+    def drain(self) -> None:
+        """From now on everything goes well: the run must come to its end."""
+        for _ in range(DRAIN_MAX):
+            if self.run is None or self.run.is_ended:
+                return
+            self.go_on(0)
+        raise AssertionError(f"not ended after {DRAIN_MAX} steps: {self.run}")
+
+
+ACTIONS: dict[str, Callable[[World, int], None]] = {
+    "go on": World.go_on,
+    "answer": World.answer,
+    "signal": World.signal,
+    "evaluate": World.evaluate,
+    "finish": World.finish,
+    "leap": World.leap,
+    "rerun": World.rerun,
+    "cancel": World.cancel,
+    "report": World.report,
+    "post-run": World.post_run,
+    "repeat": World.repeat,
+}
+actions = st.one_of(st.just("go on"), st.just("repeat"), st.sampled_from(sorted(ACTIONS)))
+steps = st.lists(st.tuples(actions, st.integers(0, 59)), min_size=10, max_size=80)
+
+
+@settings(max_examples=400, deadline=None)
+@given(steps)
+def test_no_history_starts_a_job_twice_overspends_a_budget_or_leaves_a_run_hanging(
+    history: list[tuple[str, int]],
+) -> None:
+    world = World()
+    world.signal(0)
+
+    for action, luck in history:
+        ACTIONS[action](world, luck)
+    world.drain()
+
+    assert world.run is not None
+    assert world.run.is_ended
