@@ -2,10 +2,13 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import datetime
 
 from worker.core import keys
+from worker.core.instants import parse_rfc3339
 from worker.core.keys import RowKind, RunKey, SessionId
-from worker.store.table import ACTIVE, TableName, Tables, query_all
+from worker.store.attributes import loose_text
+from worker.store.table import ACTIVE, Row, TableName, Tables, query_all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +20,7 @@ class ActiveRow:
     owner: SessionId | None
     state: str
     since: str
+    due_at: datetime | None = None  # by when its owner must have acted on it, whatever it waits for
 
 
 class ActiveRows:
@@ -36,4 +40,12 @@ class ActiveRows:
                     owner=SessionId(owner) if isinstance(owner, str) else None,
                     state=str(row.get("state", "")),
                     since=str(row.get("since", "")),
+                    due_at=_due_at(row),
                 )
+
+
+def _due_at(row: Row) -> datetime | None:
+    """The first time at which something happens to the row without anyone else's doing."""
+    warning = () if "warnedAt" in row else ("warningAt",)
+    times = [parse_rfc3339(loose_text(row, name)) for name in ("windowEndsAt", "timeoutAt", "breachAt", *warning)]
+    return min((time for time in times if time is not None), default=None)

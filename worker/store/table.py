@@ -66,7 +66,7 @@ ACTIVE = Index(
     table=TableName.CONTROL,
     partition="active",
     sort="SK",
-    projected=frozenset({"owner", "state", "since"}),
+    projected=frozenset({"owner", "state", "since", "windowEndsAt", "timeoutAt", "warningAt", "warnedAt", "breachAt"}),
 )
 EVENT_TYPES = Index(name="GSI1", table=TableName.EVENTS, partition="eventType", sort="timestamp", sort_is_number=True)
 INDEXES = (LISTS, ACTIVE, EVENT_TYPES)
