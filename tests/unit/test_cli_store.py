@@ -1,5 +1,7 @@
 """`interlock store` on SQLite files: what it makes, finds, migrates and counts."""
 
+import os
+import pty
 import sqlite3
 import subprocess
 import sys
@@ -14,6 +16,11 @@ from worker.store.sqlite_schema import VERSION
 from worker.store.sqlite_statements import CHANGE_OLDEST, ENTRIES_COUNT, ROWS_COUNT, ROWS_EXPIRED_COUNT
 
 DAMAGE_AT, DAMAGE = 4096 * 2 + 100, b"\xff" * 2000
+PIPELINE = """\
+pipeline: {id: orders}
+schedule: {cron: "0 6 * * *"}
+job: {type: command, config: {command: load}}
+"""
 
 
 def make_older(path: Path) -> None:
@@ -123,6 +130,22 @@ def test_check_finds_an_index_that_was_dropped_by_hand(here: Path) -> None:
 
     assert result.exit_code == 1
     assert "lacks index row_by_ttl" in result.stdout
+
+
+@pytest.mark.parametrize("table", ["row", "change", "meta"])
+def test_a_table_that_was_dropped_by_hand_gives_no_traceback(table: str, here: Path) -> None:
+    interlock("store", "init")
+    with closing(sqlite3.connect(here / "interlock.db")) as connection:
+        connection.execute(f"DROP TABLE {table}")
+
+    checked = interlock("store", "check")
+    used = interlock("store", "stats")
+
+    assert checked.exit_code == 1
+    assert f"table {table}" in checked.stdout
+    assert used.exit_code == 2
+    assert f"something unexpected went wrong: OperationalError: no such table: {table} (" in used.stderr
+    assert "run `interlock store check`" in used.stderr
 
 
 def test_check_finds_damage_inside_the_file(here: Path) -> None:
@@ -269,6 +292,16 @@ def test_a_wrong_url_exits_with_2_and_says_what_is_accepted() -> None:
     assert "use sqlite:///interlock.db or dynamodb://PREFIX?region=REGION" in result.stderr
 
 
+@pytest.mark.parametrize("path", ["x" * 300, "nul%00byte", "missing/interlock.db", "%2Fdev/null/interlock.db"])
+@pytest.mark.parametrize("command", [["store", "init"], ["pipelines", "list"]])
+@pytest.mark.usefixtures("here")
+def test_a_path_where_no_file_can_be_exits_with_2_and_says_so(command: list[str], path: str) -> None:
+    result = interlock(*command, "--store", f"sqlite:///{path}")
+
+    assert result.exit_code == 2
+    assert "unexpected" not in result.stderr
+
+
 def test_a_store_that_does_not_answer_exits_with_3(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")):
         monkeypatch.setenv(name, value)
@@ -278,6 +311,21 @@ def test_a_store_that_does_not_answer_exits_with_3(here: Path, monkeypatch: pyte
 
     assert result.exit_code == 3
     assert "given up after" in result.stderr
+
+
+def test_the_installed_command_asks_on_a_terminal(here: Path) -> None:
+    interlock("store", "init")
+    (here / "orders.yaml").write_text(PIPELINE)
+    command = [str(Path(sys.executable).with_name("interlock")), "pipelines", "push", "orders.yaml"]
+    ours, theirs = pty.openpty()
+    os.write(ours, b"y\n")
+
+    done = subprocess.run(command, cwd=here, stdin=theirs, capture_output=True, text=True, timeout=30, check=False)
+
+    os.close(ours)
+    os.close(theirs)
+    assert done.stderr == "Write 1 pipeline? [y/N]\n"
+    assert done.stdout.endswith("1 written\n")
 
 
 def test_the_installed_command_tells_trouble_in_two_lines(here: Path) -> None:

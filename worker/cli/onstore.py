@@ -2,10 +2,12 @@
 
 import asyncio
 import os
+import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import IntEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -89,6 +91,9 @@ def told(screen: Screen, run: Callable[[], Awaitable[int]]) -> int:
         except WorkerError as error:
             show_error(screen, error)
             return exit_code(error)
+        except Exception as error:  # noqa: BLE001  the edge: a person gets words, and enough to report it
+            show_surprise(screen, error)
+            return Exit.WRONG
 
     return asyncio.run(guarded())
 
@@ -99,6 +104,13 @@ def show_error(screen: Screen, error: WorkerError) -> None:
     screen.remark(what or remedy, style="red")
     if what:
         screen.remark(f"    {remedy}")
+
+
+def show_surprise(screen: Screen, error: Exception) -> None:
+    *_, innermost = traceback.extract_tb(error.__traceback__)
+    place = f"{Path(innermost.filename).name}:{innermost.lineno}"
+    screen.remark(f"something unexpected went wrong: {type(error).__name__}: {error} ({place})", style="red")
+    screen.remark("    run `interlock store check`; if the store is sound, this is a mistake in Interlock: report it")
 
 
 def exit_code(error: WorkerError) -> Exit:

@@ -146,7 +146,9 @@ class SqliteAdmin:
         yield Verdict("file", f"{self._path} can be opened and written")
         yield Verdict("version", f"{VERSION}, the one this program uses")
         try:
-            yield from (self._layout(), self._durability(), self._integrity(), self._feed())
+            yield (layout := self._layout())
+            if layout.is_sound:
+                yield from (self._durability(), self._integrity(), self._feed())
         except ConfigError as error:
             yield _refused("content", error)
 
@@ -208,7 +210,12 @@ class SqliteAdmin:
 
 def _is_there(path: Path) -> bool:
     """An empty file is none: SQLite makes one by merely opening a path."""
-    return path.exists() and (path.is_dir() or path.stat().st_size > 0)
+    try:
+        return path.stat().st_size > 0
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError) as error:  # ValueError: a path that no system has
+        raise ConfigError(f"the store {path} cannot be looked at: {error}; name another path") from error
 
 
 def _refused(subject: str, error: ConfigError) -> Verdict:
