@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from worker.config import load_text
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+GROUPS = ("store", "pipelines", "sensor")
 # Sections whose table is told in a sentence instead.
 TOLD_IN_PROSE = {"AnyGroup", "AllGroup", "AtLeast", "CalendarDate", "CalendarBody"}
 
@@ -26,24 +28,24 @@ def sessions(page: str) -> Iterator[tuple[str, str]]:
 
 
 SESSIONS = list(sessions(README))
+SESSION_PAGES = [page for page in PAGES if any(sessions(page.read_text(encoding="utf-8")))]
 
 
-@pytest.mark.parametrize(("command", "output"), [case for case in SESSIONS if case[0].startswith("interlock")])
-def test_a_command_of_the_readme_prints_what_the_readme_shows(
-    command: str, output: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ROOT)
+@pytest.mark.parametrize("page", SESSION_PAGES, ids=lambda page: page.name)
+def test_the_commands_of_a_page_print_what_it_shows_one_after_the_other(page: Path, here: Path) -> None:
+    shutil.copytree(ROOT / "examples", here / "examples")
 
-    result = interlock(*shlex.split(command)[1:])
-
-    assert result.exit_code == 0
-    assert result.stdout == output
+    for command, output in sessions(page.read_text(encoding="utf-8")):
+        if command.startswith("interlock"):
+            result = interlock(*shlex.split(command)[1:])
+            assert (result.exit_code, result.stdout) == (0, output), command
 
 
 def test_the_readme_shows_each_command_a_newcomer_needs() -> None:
     shown = {" ".join(command.split()[:2]) for command, _ in SESSIONS}
 
-    assert shown == {"make demo", "make test", "interlock validate", "interlock plan"}
+    files, store = {"interlock validate", "interlock plan"}, {f"interlock {group}" for group in GROUPS}
+    assert shown == {"make demo", "make test", *files, *store}
 
 
 def test_every_make_target_of_the_readme_exists() -> None:
@@ -52,12 +54,14 @@ def test_every_make_target_of_the_readme_exists() -> None:
     assert {command.split()[1] for command, _ in SESSIONS if command.startswith("make")} <= targets
 
 
-def test_commands_in_the_running_text_name_real_commands_and_options() -> None:
-    for command in re.findall(r"`(interlock [a-z]+[^`]*)`", README):
-        name = command.split()[1]
-        page = interlock(name, "--help")
-        assert page.exit_code == 0, command
-        assert all(option in page.stdout for option in re.findall(r" (--?[a-z-]+)", command)), command
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "store.md"], ids=lambda page: page.name)
+def test_commands_in_the_running_text_name_real_commands_and_options(page: Path) -> None:
+    for command in re.findall(r"`(interlock [a-z]+[^`]*)`", page.read_text(encoding="utf-8")):
+        words = command.split()[1:]
+        name = words[: 2 if words[0] in GROUPS else 1]
+        help_page = interlock(*name, "--help")
+        assert help_page.exit_code == 0, command
+        assert all(option in help_page.stdout for option in re.findall(r" (--?[a-z-]+)", command)), command
 
 
 def test_the_pipeline_file_of_the_readme_loads() -> None:

@@ -69,6 +69,7 @@ def show_next_steps(screen: Screen) -> None:
     screen.line(
         "Read examples/orders-daily.yaml: every line is explained. Copy it, change it, and run the commands above."
     )
+    screen.line("docs/store.md shows how pipelines and sensors get into a store; `interlock store init` makes one.")
     screen.line("docs/pipeline-file.md describes everything a file can say; `interlock --help` lists the commands.")
 
 
