@@ -64,17 +64,22 @@ class ThreadLane:
 
     def __init__(self, name: str, connect: Callable[[], sqlite3.Connection], run_batch: RunBatch) -> None:
         self._name, self._connect, self._run_batch = name, connect, run_batch
-        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._room = asyncio.Semaphore(WAITING_MAX)
         self._is_open = False
 
     async def start(self) -> None:
         """Start the thread and open its connection; what `connect` raises is raised here."""
         self._loop = asyncio.get_running_loop()
+        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
         opened, self._ended = self._loop.create_future(), self._loop.create_future()
         # A daemon: a process that ends without `stop` must end. What was acknowledged is on disk by then.
-        threading.Thread(target=self._serve, args=(opened,), name=self._name, daemon=True).start()
-        await opened
+        self._thread = threading.Thread(target=self._serve, args=(opened,), name=self._name, daemon=True)
+        self._thread.start()
+        try:
+            await opened
+        except BaseException:
+            self._queue.put(None)  # ends the thread if it has opened its connection after all
+            raise
         self._is_open = True
 
     async def stop(self) -> None:
@@ -83,6 +88,7 @@ class ThreadLane:
             self._is_open = False
             self._queue.put(None)
             await self._ended
+            self._thread.join()  # its last act was to tell us
 
     async def run(self, job: Job[T]) -> T:
         await self._room.acquire()
@@ -92,6 +98,10 @@ class ThreadLane:
         waiting = _Waiting(job, self._loop.create_future())
         self._queue.put(waiting)
         return cast("T", await waiting.future)
+
+    def waiting(self) -> int:
+        """How many jobs wait for the thread, for those who watch the store."""
+        return self._queue.qsize()
 
     # --- in the thread ------------------------------------------------------------------------------------------------
 
