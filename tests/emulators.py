@@ -60,9 +60,11 @@ def ministack() -> Server:
 
 @cache
 def moto() -> Server:
-    """A second opinion. It ignores request tokens, and its transactions slow down as a table grows."""
+    """A second opinion. It ignores request tokens, its transactions slow down as a table grows, and two conditional
+    writes at once can both pass, so it gets one request at a time."""
     port = _free_port()
-    return _start("moto", [str(_emulator("moto_server")), "-H", "127.0.0.1", "-p", str(port)], port, {})
+    command = [str(_emulator("moto_server")), "-H", "127.0.0.1", "-p", str(port)]
+    return _start("moto", command, port, {}, one_at_a_time=True)
 
 
 @cache
@@ -141,7 +143,9 @@ def _emulator(name: str) -> Path:
     return path
 
 
-def _start(name: str, command: Sequence[str], port: int, settings: Mapping[str, str]) -> Server:
+def _start(
+    name: str, command: Sequence[str], port: int, settings: Mapping[str, str], *, one_at_a_time: bool = False
+) -> Server:
     directory = Path(tempfile.mkdtemp(prefix=f"{name}-"))
     log = directory / "log"
     with log.open("wb") as output:
@@ -155,7 +159,7 @@ def _start(name: str, command: Sequence[str], port: int, settings: Mapping[str, 
         )
     atexit.register(_stop, process, directory)
     _wait_until_ready(name, process, port, log)
-    proxy = WireProxy(port).__enter__()
+    proxy = WireProxy(port, one_at_a_time=one_at_a_time).__enter__()
     atexit.register(proxy.__exit__, None, None, None)
     return Server(name, port, proxy, log)
 

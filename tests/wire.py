@@ -16,6 +16,7 @@ from typing import Any, Self
 HEADER_END = b"\r\n\r\n"
 BODY_MAX = 32 * 1024 * 1024
 STARTUP_S = 10
+AT_ONCE_MAX = 256
 
 
 class Fault(Enum):
@@ -74,12 +75,15 @@ class WireProxy:
     """Forwards to `127.0.0.1:upstream_port`. `url` is where clients go; `operations` is what they asked for.
 
     A transaction that is held refuses plain writes of its rows meanwhile: DynamoDB does that, emulators do not.
+    With `one_at_a_time` the server never has two requests to handle: for one that checks a condition and writes in two
+    steps with no lock between them, which no store could race on.
     """
 
-    def __init__(self, upstream_port: int) -> None:
+    def __init__(self, upstream_port: int, *, one_at_a_time: bool = False) -> None:
         self.operations: Counter[str] = Counter()
         self.url = ""
         self._upstream_port = upstream_port
+        self._turns = asyncio.Semaphore(1 if one_at_a_time else AT_ONCE_MAX)
         self._transactions_may_pass = asyncio.Event()
         self._transactions_may_pass.set()
         self._transaction_is_held = threading.Event()
@@ -200,6 +204,10 @@ class WireProxy:
         await self._forward(request)
 
     async def _forward(self, request: _Message) -> bytes:
+        async with self._turns:
+            return await self._exchange(request)
+
+    async def _exchange(self, request: _Message) -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._upstream_port, limit=BODY_MAX)
         try:
             writer.write(request.raw)

@@ -22,7 +22,7 @@ from worker.store.backoff import Backoff
 from worker.store.dynamodb import DynamoTables
 from worker.store.dynamodb_requests import TableNames
 from worker.store.fastclient import ClientSettings, open_client
-from worker.store.table import EVENT_TYPES, Key, Put, TableName, query_all
+from worker.store.table import ACTIVE, EVENT_TYPES, Key, Put, TableName, query_all
 
 pytestmark = pytest.mark.xdist_group("aws")
 
@@ -81,7 +81,7 @@ async def test_new_tables_have_streams_indexes_and_expiry(client: Client) -> Non
     control = await described(client, names, TableName.CONTROL)
     indexes = {index["IndexName"]: index["Projection"] for index in control["GlobalSecondaryIndexes"]}
     assert indexes["LISTS"] == {"ProjectionType": "ALL"}
-    assert indexes["ACTIVE"] == {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["owner", "since", "state"]}
+    assert indexes["ACTIVE"] == {"ProjectionType": "INCLUDE", "NonKeyAttributes": sorted(ACTIVE.projected or ())}
     for table in (TableName.CONTROL, TableName.JOBLOG, TableName.EVENTS):
         stream = (await described(client, names, table))["StreamSpecification"]
         assert stream == {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
@@ -136,6 +136,38 @@ async def test_a_table_with_other_keys_is_left_alone(client: Client) -> None:
 
     with pytest.raises(ConfigError, match="other keys than PK and SK"):
         await given_tables(names)
+
+
+async def test_an_index_that_carries_too_little_does_not_pass_for_ours(client: Client) -> None:
+    names = new_names()
+    await given_tables(names)
+    await client.update_table(
+        TableName=names[TableName.EVENTS],
+        GlobalSecondaryIndexUpdates=[{"Delete": {"IndexName": EVENT_TYPES.name}}],
+    )
+    await client.update_table(
+        TableName=names[TableName.EVENTS],
+        AttributeDefinitions=[
+            {"AttributeName": EVENT_TYPES.partition, "AttributeType": "S"},
+            {"AttributeName": EVENT_TYPES.sort, "AttributeType": "N"},
+        ],
+        GlobalSecondaryIndexUpdates=[
+            {
+                "Create": {
+                    "IndexName": EVENT_TYPES.name,
+                    "KeySchema": [
+                        {"AttributeName": EVENT_TYPES.partition, "KeyType": "HASH"},
+                        {"AttributeName": EVENT_TYPES.sort, "KeyType": "RANGE"},
+                    ],
+                    "Projection": {"ProjectionType": "KEYS_ONLY"},
+                }
+            }
+        ],
+    )
+    store = a_store(names)
+
+    with pytest.raises(ConfigError, match=r"index GSI1 of another version; delete the index"):
+        await store.start()
 
 
 async def test_rows_beyond_a_megabyte_come_in_pages(tables: DynamoTables) -> None:

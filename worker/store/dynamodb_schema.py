@@ -66,10 +66,11 @@ class TableSchema:
         if self._lacks_stream(description):
             stream = {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
             return Step("UpdateTable", {"TableName": self.name, "StreamSpecification": stream})
-        present = {index["IndexName"] for index in description.get("GlobalSecondaryIndexes", [])}
+        present = {index["IndexName"]: index for index in description.get("GlobalSecondaryIndexes", [])}
         for index in self.indexes:
             if index.name not in present:
                 return Step("UpdateTable", self._index_addition(index))  # one at a time: DynamoDB takes no more
+            self._check_index(index, present[index.name])
         return None
 
     def check(self, description: Description) -> None:
@@ -83,6 +84,14 @@ class TableSchema:
     def _check_keys(self, description: Description) -> None:
         if sorted(description["KeySchema"], key=lambda part: part["AttributeName"]) != KEY_SCHEMA:
             raise SchemaMismatch(self.name, "has other keys than PK and SK", "give the store other table names")
+
+    def _check_index(self, index: Index, present: Description) -> None:
+        wanted = _index_definition(index)
+        has_all = present["Projection"]["ProjectionType"] == "ALL"
+        carried = set(present["Projection"].get("NonKeyAttributes", []))
+        if present["KeySchema"] != wanted["KeySchema"] or not (has_all or carried >= (index.projected or {"all"})):
+            remedy = "delete the index, then make it anew with `interlock store init`"
+            raise SchemaMismatch(self.name, f"has an index {index.name} of another version", remedy)
 
     def _lacks_stream(self, description: Description) -> bool:
         if self.table not in STREAMED:
