@@ -2,6 +2,8 @@
 
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,14 @@ def test_without_a_command_the_help_is_shown() -> None:
 
 def test_the_version_is_told() -> None:
     assert re.fullmatch(r"interlock \d+\.\d+\.\d+\n", interlock("--version").stdout)
+
+
+def test_commands_on_files_do_not_wait_for_the_aws_library_to_load() -> None:
+    program = "import sys, worker.cli.main; print([name for name in sys.modules if 'botocore' in name])"
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+
+    assert done.stdout == "[]\n"
 
 
 def test_the_demo_shows_sound_files_a_broken_one_and_a_plan_and_says_what_it_cannot_do_yet() -> None:

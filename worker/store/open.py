@@ -17,10 +17,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from worker.clock import Clock
 from worker.core.errors import ConfigError
 from worker.store.admin import StoreAdmin
-from worker.store.dynamodb import DynamoTables
-from worker.store.dynamodb_admin import DynamoAdmin
 from worker.store.dynamodb_requests import TableNames
-from worker.store.fastclient import ClientSettings
 from worker.store.sqlite import SqliteTables
 from worker.store.sqlite_admin import SqliteAdmin
 from worker.store.table import TableName, Tables
@@ -35,10 +32,13 @@ class SqlitePlace:
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DynamoPlace:
+    """None leaves region or endpoint to the AWS environment."""
+
     names: TableNames
-    settings: ClientSettings
+    region: str | None
+    endpoint: str | None
 
 
 Place: TypeAlias = SqlitePlace | DynamoPlace
@@ -55,8 +55,8 @@ def locate(url: str) -> Place:
             return SqlitePlace(_path(url, parts))
         case "dynamodb":
             options = _options(url, parts)
-            settings = ClientSettings(region=options.get("region"), endpoint=_endpoint(url, options))
-            return DynamoPlace(_table_names(url, parts.netloc, options), settings)
+            names = _table_names(url, parts.netloc, options)
+            return DynamoPlace(names=names, region=options.get("region"), endpoint=_endpoint(url, options))
         case _:
             raise ConfigError(f"the store {url!r} has no backend we know; {EXAMPLES}")
 
@@ -66,8 +66,8 @@ def open_tables(url: str, clock: Clock) -> Tables:
     match locate(url):
         case SqlitePlace(path):
             return SqliteTables(path, clock)
-        case DynamoPlace(names, settings):
-            return DynamoTables(names, clock, settings)
+        case DynamoPlace() as place:
+            return _dynamo_tables(place, clock)
 
 
 def open_admin(url: str, clock: Clock) -> StoreAdmin:
@@ -75,8 +75,25 @@ def open_admin(url: str, clock: Clock) -> StoreAdmin:
     match locate(url):
         case SqlitePlace(path):
             return SqliteAdmin(path, clock)
-        case DynamoPlace(names, settings):
-            return DynamoAdmin(names, settings, clock)
+        case DynamoPlace() as place:
+            return _dynamo_admin(place, clock)
+
+
+# The AWS library is loaded where it is needed and not above: it takes longer than most commands, which do without it.
+
+
+def _dynamo_tables(place: DynamoPlace, clock: Clock) -> Tables:
+    from worker.store.dynamodb import DynamoTables  # noqa: PLC0415
+    from worker.store.fastclient import ClientSettings  # noqa: PLC0415
+
+    return DynamoTables(place.names, clock, ClientSettings(region=place.region, endpoint=place.endpoint))
+
+
+def _dynamo_admin(place: DynamoPlace, clock: Clock) -> StoreAdmin:
+    from worker.store.dynamodb_admin import DynamoAdmin  # noqa: PLC0415
+    from worker.store.fastclient import ClientSettings  # noqa: PLC0415
+
+    return DynamoAdmin(place.names, ClientSettings(region=place.region, endpoint=place.endpoint), clock)
 
 
 def _path(url: str, parts: SplitResult) -> Path:
