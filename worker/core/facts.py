@@ -74,10 +74,14 @@ class RerunRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested:
-    """A person gave the run up. `waive_sla`: and does not want to hear about its deadline either."""
+    """A person gave the run up. `waive_sla`: and does not want to hear about its deadline either.
+
+    `identity` "": nobody can ask for the same thing twice, so it need not be remembered.
+    """
 
     reason: str
     waive_sla: bool = False
+    identity: str = ""
 
 
 # --- sensors ----------------------------------------------------------------------------------------------------------

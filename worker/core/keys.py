@@ -33,6 +33,7 @@ TRIGGER = "TRIGGER#"
 DRY_RUN = "DRY_RUN#"
 SLA = "SLA#"
 RERUN_REQUEST = "RERUN_REQUEST#"
+CANCEL_REQUEST = "CANCEL_REQUEST#"
 SESSION = "W#"
 LEASE = "L#"
 PARKED = "P#"
@@ -115,6 +116,10 @@ def rerun_request_sk(key: RunKey) -> str:
     return f"{RERUN_REQUEST}{key.schedule}#{key.period}"
 
 
+def cancel_request_sk(key: RunKey) -> str:
+    return f"{CANCEL_REQUEST}{key.schedule}#{key.period}"
+
+
 def shadow_sk(sk: str) -> str:
     """Where shadow mode keeps its own row of any kind, beside those of whoever is really in charge."""
     return f"SHADOW#{sk}"
@@ -127,6 +132,7 @@ class RowKind(StrEnum):
     DRY_RUN = DRY_RUN
     SLA = SLA
     RERUN_REQUEST = RERUN_REQUEST
+    CANCEL_REQUEST = CANCEL_REQUEST
 
 
 def run_row_of(pk: str, sk: str) -> tuple[RowKind, RunKey] | None:
@@ -148,6 +154,11 @@ def run_row_of(pk: str, sk: str) -> tuple[RowKind, RunKey] | None:
 def signal_mark_sk(sensor_key: str) -> str:
     """The last content of an undated sensor that was taken as a signal."""
     return f"MARK#SIGNAL#{sensor_key}"
+
+
+def config_mark_sk() -> str:
+    """What was last made of the pipeline's configuration: the version in force, and the text that was refused."""
+    return "MARK#CONFIG"
 
 
 def first_arrival_mark_sk(key: RunKey) -> str:

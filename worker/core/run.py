@@ -23,7 +23,7 @@ from worker.core.effects import (
     Retry,
     StartJob,
 )
-from worker.core.facts import AboutAttempt, Fact, RerunRequested
+from worker.core.facts import AboutAttempt, CancelRequested, Fact, RerunRequested
 from worker.core.keys import SessionId
 from worker.core.pipeline import Pipeline, Schedule
 from worker.core.run_birth import decide_birth
@@ -77,7 +77,21 @@ def _decide(run: Run, pipeline: Pipeline, schedule: Schedule, fact: Fact, now: d
     case = Case(run, pipeline, schedule, now)
     if isinstance(fact, RerunRequested):
         return decide_rerun(case, fact)
-    match run.state:
+    if isinstance(fact, CancelRequested) and fact.identity:
+        return _cancel_once(case, fact)
+    return _decide_by_state(case, fact)
+
+
+def _cancel_once(case: Case, fact: CancelRequested) -> list[Effect]:
+    """The row of a request outlives what it asked for: delivered again, it must not cancel a rerun that came later."""
+    if fact.identity in case.run.handled:
+        return [Ignore(f"request {fact.identity} was answered already")]
+    answer = _decide_by_state(case, fact)
+    return [answer[0], NoteHandled(fact.identity), *answer[1:]]
+
+
+def _decide_by_state(case: Case, fact: Fact) -> list[Effect]:
+    match case.run.state:
         case State.EVALUATING:
             return decide_evaluating(case, fact)
         case State.TRIGGERING:
