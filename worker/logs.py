@@ -1,0 +1,106 @@
+"""Logs: facts as keys, one line each, configured once; JSON for machines, coloured lines for a person's terminal.
+
+An event's name is a constant `noun.past_verb`. Bodies, tokens and addresses with credentials are never logged; the
+redaction here is the last line of defence, not the first.
+"""
+
+import logging
+import re
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import Any, Final, TextIO, TypeAlias, cast
+
+import structlog
+from structlog.typing import FilteringBoundLogger, Processor
+
+from worker.clock import Clock
+
+Logger: TypeAlias = FilteringBoundLogger
+Facts: TypeAlias = MutableMapping[str, Any]  # structlog's own type of a line on its way
+
+REDACTED: Final = "[redacted]"
+TEXT_MAX: Final = 2_000
+DEPTH_MAX: Final = 4
+MEMBERS_MAX: Final = 50
+
+_SECRET_NAME: Final = re.compile(
+    r"passw|secret|token|credential|authori[sz]ation|cookie|api_?key|webhook|(^|_)body$", re.IGNORECASE
+)
+_SECRET_TEXT: Final = re.compile(
+    r"xox[a-z]-[\w-]+"  # chat tokens
+    r"|https://hooks\.[^\s\"']+"  # a webhook's address is its password
+    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
+    r"|(?i:\b(?:bearer|basic)\s+)[\w.~+/=-]+"
+    r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"  # user and password of a URL
+)
+
+
+def configure_logs(stream: TextIO, clock: Clock, *, level: int = logging.INFO) -> None:
+    """Send all logs to `stream`, those of libraries too (their warnings and errors). Call it once, at the edge."""
+    structlog.configure(
+        processors=[*_common(clock), *_rendering(is_terminal=stream.isatty())],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(stream),
+    )
+    logging.basicConfig(handlers=[_FromLibraries()], level=logging.WARNING, force=True)
+
+
+def logger() -> Logger:
+    """A logger to keep in a module: it follows whatever `configure_logs` says, before or after."""
+    return structlog.get_logger()
+
+
+def redact(_logger: object, _method: str, facts: Facts) -> Facts:
+    """Hide what looks like a secret, by its name or by its form, and cut what is too long to be a fact."""
+    return {name: _redacted(name, value, DEPTH_MAX) for name, value in facts.items()}
+
+
+def _common(clock: Clock) -> list[Processor]:
+    def stamp(_logger: object, _method: str, facts: Facts) -> Facts:
+        facts["at"] = clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return facts
+
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        stamp,
+        structlog.processors.format_exc_info,
+        redact,  # after the traceback has become text, before anything is written
+    ]
+
+
+def _rendering(*, is_terminal: bool) -> list[Processor]:
+    if not is_terminal:
+        return [structlog.processors.JSONRenderer(ensure_ascii=False)]
+    # A plain traceback: the pretty ones show local variables, and with them whatever we meant to hide.
+    return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback, timestamp_key="at")]
+
+
+def _redacted(name: str, value: object, depth: int) -> object:
+    if _SECRET_NAME.search(name):
+        return REDACTED
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case Mapping() if depth:
+            members = cast("Mapping[object, object]", value)
+            some = list(members.items())[:MEMBERS_MAX]
+            return {str(key): _redacted(str(key), member, depth - 1) for key, member in some}
+        case list() | tuple() if depth:
+            listed = cast("Sequence[object]", value)
+            return [_redacted("", member, depth - 1) for member in listed[:MEMBERS_MAX]]
+        case _:
+            return _redacted_text(str(value))
+
+
+def _redacted_text(text: str) -> str:
+    shown = _SECRET_TEXT.sub(REDACTED, text)
+    return shown if len(shown) <= TEXT_MAX else f"{shown[:TEXT_MAX]}… ({len(shown)} characters)"
+
+
+class _FromLibraries(logging.Handler):
+    """Brings what libraries log the standard way into our form."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        logger().log(
+            record.levelno, "library.spoke", library=record.name, said=record.getMessage(), exc_info=record.exc_info
+        )
