@@ -1,12 +1,14 @@
 """Starting a job once: tokens, refusals, doubt, and what a crash of the starter leaves behind."""
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from tests.builders import HANDLE, HOUR, ME, MINUTE, NOON, OLD, a_pipeline, a_post_run, a_run
-from worker.core.effects import Effect, End, FindJob, Ignore, KeepBaseline, LogJob, MoveTo, StartJob, Tell
+from tests.runsteps import PLAIN as PIPELINE
+from tests.runsteps import step, told
+from worker.core.effects import End, FindJob, Ignore, KeepBaseline, LogJob, MoveTo, StartJob
 from worker.core.eventtypes import EventType, JobEvent
 from worker.core.facts import (
     Fact,
@@ -22,23 +24,11 @@ from worker.core.facts import (
 )
 from worker.core.keys import SessionId
 from worker.core.outcomes import FailureCategory
-from worker.core.pipeline import OnUnknownStart, Pipeline
+from worker.core.pipeline import OnUnknownStart
 from worker.core.run import Pause, decide, evolve
-from worker.core.runstate import Outcome, Run, StartStep, State, token
+from worker.core.runstate import Outcome, StartStep, State, token
 
 SECOND = timedelta(seconds=1)
-PIPELINE = a_pipeline()
-
-
-def told(effects: list[Effect]) -> list[EventType]:
-    return [effect.type for effect in effects if isinstance(effect, Tell)]
-
-
-def step(run: Run, fact: Fact, now: datetime, pipeline: Pipeline = PIPELINE) -> tuple[Run, list[Effect]]:
-    effects = decide(run, pipeline, pipeline.schedules[0], fact, now)
-    after = evolve(run, effects, now, ME)
-    assert after is not None
-    return after, effects
 
 
 def refused(sending: int) -> JobRefused:

@@ -1,0 +1,25 @@
+"""One step of a run, as the engine would take it: decide, then evolve."""
+
+from datetime import datetime
+
+from tests.builders import ME, a_pipeline
+from worker.core.effects import Effect, Tell
+from worker.core.eventtypes import EventType
+from worker.core.facts import Fact
+from worker.core.pipeline import Pipeline
+from worker.core.run import decide, evolve
+from worker.core.runstate import Run
+
+PLAIN = a_pipeline()
+
+
+def step(run: Run | None, fact: Fact, now: datetime, pipeline: Pipeline = PLAIN) -> tuple[Run, list[Effect]]:
+    """Give back the run after the step, and what was decided; for steps after which there is a run."""
+    effects = decide(run, pipeline, pipeline.schedules[0], fact, now)
+    after = evolve(run, effects, now, ME)
+    assert after is not None, effects
+    return after, effects
+
+
+def told(effects: list[Effect]) -> list[EventType]:
+    return [effect.type for effect in effects if isinstance(effect, Tell)]
