@@ -122,6 +122,22 @@ async def test_a_bug_in_one_commit_fails_that_commit_alone(stand: Stand) -> None
     assert len((await stand.tables.query(CONTROL, "p")).rows) == 2
 
 
+async def test_a_batch_that_breaks_answers_its_callers_and_those_after_them(tmp_path: Path) -> None:
+    answers: list[Sequence[object]] = [["fine"]]
+
+    def broken_once(_: sqlite3.Connection, _jobs: Sequence[Job[object]]) -> Sequence[object]:
+        return answers.pop()
+
+    lane = ThreadLane("store-test", lambda: connect(tmp_path / "store.db"), broken_once)
+    await lane.start()
+    assert await lane.run(lambda _: None) == "fine"
+    with pytest.raises(IndexError):
+        await lane.run(lambda _: None)
+    answers.append(["fine again"])
+    assert await lane.run(lambda _: None) == "fine again"
+    await lane.stop()
+
+
 async def test_a_batch_is_bounded_and_so_is_the_queue(stand: Stand) -> None:
     release = await stand.hold("writes")
     count = WAITING_MAX + 100

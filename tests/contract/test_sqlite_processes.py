@@ -19,7 +19,7 @@ from tests.contract.portrows import CONTROL, a_row, stored
 from tests.contract.sqlite_child import RACE_PK, WRITERS
 from tests.manualclock import ManualClock
 from worker.store.sqlite import SqliteTables
-from worker.store.table import Change, Key, Put, TableName, query_all
+from worker.store.table import Change, ChangeFeed, Key, Put, TableName, query_all
 
 CHAOS_ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "0"))
 RACE_ROUNDS = CHAOS_ROUNDS or 50
@@ -134,9 +134,9 @@ async def assert_the_feed_tells_all(tables: SqliteTables) -> None:
         assert told_numbers == list(range(1, len(told_numbers) + 1))
 
 
-async def all_changes(tables: SqliteTables, table: TableName) -> list[Change]:
+async def all_changes(feed: ChangeFeed, table: TableName) -> list[Change]:
     found: list[Change] = []
-    while more := await tables.changes(table, found[-1].position if found else 0):
+    while more := await feed.changes(table, found[-1].position if found else 0):
         found += more
     assert [change.position for change in found] == sorted({change.position for change in found})
     return found

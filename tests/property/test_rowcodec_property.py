@@ -27,7 +27,7 @@ SCALARS = st.none() | st.booleans() | NUMBERS | TEXTS | st.binary()
 SETS = st.frozensets(TEXTS, min_size=1) | st.frozensets(NUMBERS, min_size=1) | st.frozensets(st.binary(), min_size=1)
 # Names that look like our own tags are the interesting ones.
 NAMES = TEXTS | st.sampled_from(["$n", "$b", "$m", "$ss", "$ns", "$bs", "$"])
-VALUES = st.recursive(SCALARS | SETS, lambda inner: st.lists(inner) | st.dictionaries(NAMES, inner), max_leaves=20)
+VALUES = st.recursive(SCALARS | SETS, lambda inner: st.lists(inner) | st.dictionaries(NAMES, inner), max_leaves=8)
 
 
 def typed(value: Value) -> object:

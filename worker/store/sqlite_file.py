@@ -57,15 +57,17 @@ def truncate_wal(connection: sqlite3.Connection, path: Path, bytes_max: int = WA
     """Move the WAL into the file once it is large; if that cannot be done now, the next commit tries again."""
     try:
         size = os.stat(f"{path}-wal").st_size  # noqa: PTH116  on the path of every commit: no Path object for it
-    except FileNotFoundError:
-        return
+    except OSError:
+        return  # there is none
     if size > bytes_max:
-        [waits_ms] = connection.execute("PRAGMA busy_timeout").fetchone()
-        connection.execute("PRAGMA busy_timeout = 0")  # a reader in the way must not hold up the commits behind us
         # What was committed stays committed, whatever comes of this.
-        with suppress(sqlite3.OperationalError):
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        connection.execute(f"PRAGMA busy_timeout = {waits_ms}")
+        with suppress(sqlite3.Error):
+            [waits_ms] = connection.execute("PRAGMA busy_timeout").fetchone()
+            connection.execute("PRAGMA busy_timeout = 0")  # a reader in the way must not hold up the commits behind us
+            try:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                connection.execute(f"PRAGMA busy_timeout = {waits_ms}")
 
 
 def file_system_of(path: Path, mounts: str) -> str:

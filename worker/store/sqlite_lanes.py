@@ -26,7 +26,7 @@ class Failed:
     error: Exception
 
 
-# Runs jobs in order and answers each with its result or `Failed`. It must not raise.
+# Runs jobs in order and answers each with its result or `Failed`.
 RunBatch: TypeAlias = Callable[[sqlite3.Connection, Sequence[Job[object]]], Sequence[object]]
 
 
@@ -113,10 +113,15 @@ class ThreadLane:
             return
         self._tell(_settle, opened, None)
         while batch := self._next_batch():
-            outcomes = self._run_batch(connection, [waiting.job for waiting in batch])
-            self._tell(self._deliver, batch, outcomes)
+            self._tell(self._deliver, batch, self._outcomes(connection, batch))
         connection.close()
         self._tell(_settle, self._ended, None)
+
+    def _outcomes(self, connection: sqlite3.Connection, batch: list["_Waiting"]) -> Sequence[object]:
+        try:
+            return self._run_batch(connection, [waiting.job for waiting in batch])
+        except Exception as error:  # noqa: BLE001  a thread that died of it would leave every later caller waiting
+            return [Failed(error)] * len(batch)
 
     def _next_batch(self) -> list["_Waiting"]:
         """Wait for work, then take all there is. Empty when the lane is to end."""
