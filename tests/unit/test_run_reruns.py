@@ -58,6 +58,14 @@ def test_a_redelivered_signal_is_never_late_data() -> None:
         assert isinstance(effects[0], Ignore)
 
 
+def test_content_that_only_another_sensor_had_is_news_from_the_trigger() -> None:
+    run = a_run(State.COMPLETED, started_on={"orders": OLD, "customers": NEW})
+
+    _, effects = step(run, signal(NEW), NOON + HOUR)
+
+    assert told(effects) == [EventType.LATE_DATA_ARRIVAL]
+
+
 def test_data_for_a_run_whose_rules_never_held_is_told_and_reopens_it_only_if_that_is_configured() -> None:
     _, effects = step(EXHAUSTED, signal(NEW), NOON + HOUR)
     _, reopening = step(EXHAUSTED, signal(NEW), NOON + HOUR, REOPENING)

@@ -184,7 +184,7 @@ def _tell_projection(key: RunKey, projection: dict[str, Json]) -> list[DryEffect
 
 
 def _late(run: DryRun, signal: Signal, now: datetime) -> list[DryEffect]:
-    if signal.content_hash == run.late_reported or signal.content_hash in run.started_on.values():
+    if signal.content_hash in {run.late_reported, run.started_on.get(signal.sensor_key)}:
         return [Ignore(f"{signal.sensor_key} says nothing that the rehearsal did not know")]
     late_by = _elapsed_text(now - run.since)
     return [

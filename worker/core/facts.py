@@ -43,7 +43,7 @@ class Birth:
 class Signal:
     """A trigger sensor whose condition holds, told apart by its content and not by its delivery."""
 
-    sensor_key: str
+    sensor_key: str  # as the trigger names it, without a period: what a pass saw is kept under the same name
     content_hash: str
     written_at: datetime | None = None  # where the store knows it
 

@@ -64,7 +64,7 @@ def _is_late(case: Case, signal: Signal) -> bool:
     run = case.run
     if run.state is not State.COMPLETED and run.outcome is not Outcome.EXHAUSTED:
         return False
-    if signal.content_hash == run.late_reported or signal.content_hash in run.started_on.values():
+    if signal.content_hash in {run.late_reported, run.started_on.get(signal.sensor_key)}:
         return False
     if run.started_on:
         return True
