@@ -54,6 +54,15 @@ def no_faults(_: Operation) -> Fault:
     return NO_FAULT
 
 
+def always(fault: Fault) -> Choose:
+    return lambda _: fault
+
+
+def on_commit(fault: Fault) -> Choose:
+    """Reads come through, writes meet the fault."""
+    return lambda operation: fault if operation is Operation.COMMIT else NO_FAULT
+
+
 @dataclass(slots=True, kw_only=True)
 class RandomFaults:
     """Draws what becomes of each call; the same seed draws the same."""

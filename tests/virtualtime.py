@@ -25,6 +25,7 @@ Ts = TypeVarTuple("Ts")
 
 # Nothing is scheduled, and for this long of real time nothing came from outside: everyone waits for someone.
 STALL_S: Final = 2.0
+INSTANT_S: Final = 1e-6  # the shortest sleep
 
 
 class Deadlock(Exception):
@@ -183,7 +184,8 @@ class VirtualClock:
         return asyncio.get_running_loop().time() * self._rate
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds / self._rate)
+        # Never less than the loop can tell apart: or who sleeps "the rest of the time" would do so for ever.
+        await asyncio.sleep(max(seconds / self._rate, INSTANT_S) if seconds > 0 else 0)
 
     def step(self, by: timedelta) -> None:
         """Set the wall clock forward or back; elapsed time knows nothing of it."""

@@ -1,0 +1,150 @@
+"""A group of workers on virtual time and one store in memory, each on a host that can freeze and crash.
+
+What their holders do is written down as acts, so that a test can say whether two of them ever acted at once.
+"""
+
+import asyncio
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from tests.faults import Choose, FaultyTables, no_faults
+from tests.virtualtime import Host, VirtualClock
+from worker.beaters import Beater, TaskBeater
+from worker.clockguard import ClockGuard
+from worker.core.keys import SessionId
+from worker.core.liveness import DEFAULT_TIMING, Timing
+from worker.heldlease import HeldLease
+from worker.leasekeeper import Offer
+from worker.notices import Notice
+from worker.sessions import Group, Member, Membership, Work
+from worker.store.leases import Lease, Leases
+from worker.store.sessions import Session, Sessions
+from worker.store.sqlite import SqliteTables
+
+GROUP = "workers"
+STREAM = "shards"
+ACT_EVERY_S = 0.25
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Act:
+    """Something done under a lease, in true time."""
+
+    shard: str
+    epoch: int
+    session: SessionId
+    at: float
+
+
+def overlaps(acts: Iterable[Act]) -> list[str]:
+    """Where one holder acted before another had stopped. Empty is what every test wants to see."""
+    spans: dict[str, dict[tuple[int, SessionId], list[float]]] = defaultdict(lambda: defaultdict(list))
+    for act in acts:
+        spans[act.shard][act.epoch, act.session].append(act.at)
+    found: list[str] = []
+    for shard, holders in spans.items():
+        ordered = sorted(holders.items())
+        for ((epoch, one), before), ((_, other), after) in itertools.pairwise(ordered):
+            if min(after) <= max(before):
+                found.append(f"{shard}: {one} acted until {max(before)}, {other} from {min(after)} (after {epoch})")
+    return found
+
+
+@dataclass(slots=True)
+class Actor:
+    """A holder that acts four times a second, whenever its lease allows it."""
+
+    acts: list[Act]
+    clock: VirtualClock
+    finishing_s: float = 0.0
+
+    async def hold(self, held: HeldLease) -> None:
+        lease = held.lease
+        while not held.is_stopping:
+            if held.may_act() and lease.owner is not None:
+                self.acts.append(Act(lease.shard, lease.epoch, lease.owner, asyncio.get_running_loop().time()))
+            await held.nap(ACT_EVERY_S)
+        await self.clock.sleep(self.finishing_s)
+
+
+@dataclass(slots=True, kw_only=True)
+class Station:
+    """One worker: its host, its way to the store, and what it told."""
+
+    host: Host
+    tables: FaultyTables
+    clock: VirtualClock
+    guard: ClockGuard
+    membership: Membership
+    notices: list[Notice] = field(default_factory=list[Notice])
+    members: list[Member] = field(default_factory=list[Member])
+    task: "asyncio.Task[None] | None" = None
+
+    @property
+    def member(self) -> Member:
+        return self.members[-1]
+
+    def shards(self, stream: str = STREAM) -> set[str]:
+        return {lease.shard for lease in self.member.keeper.held if lease.stream == stream}
+
+
+class WorkerGroup:
+    def __init__(self, shards: int = 6, timing: Timing = DEFAULT_TIMING) -> None:
+        self.clock = VirtualClock()
+        self.store = SqliteTables.in_memory(self.clock)
+        self.timing = timing
+        self.shards = frozenset(f"{number:02d}" for number in range(shards))
+        self.acts: list[Act] = []
+        self._ids = 0
+
+    def start(
+        self,
+        name: str,
+        *,
+        choose: Choose = no_faults,
+        rate: float = 1.0,
+        work: Work | None = None,
+        make_beater: Callable[[FaultyTables], Beater] = TaskBeater,
+        finishing_s: float = 0.0,
+    ) -> Station:
+        host, clock = Host(name), VirtualClock(off_by=timedelta(seconds=self._ids), rate=rate)
+        tables, guard = FaultyTables(self.store, choose), ClockGuard()
+        notices: list[Notice] = []
+        membership = Membership(
+            Group(name=GROUP, program="test", timing=self.timing),
+            tables=tables,
+            beater=make_beater(tables),
+            clock=clock,
+            new_session_id=lambda: self._new_id(name),
+            guard=guard,
+            notify=notices.append,
+        )
+        station = Station(host=host, tables=tables, clock=clock, guard=guard, membership=membership, notices=notices)
+        actor = Actor(self.acts, clock, finishing_s)
+
+        async def act(member: Member) -> None:
+            station.members.append(member)
+            member.keeper.offer(Offer(stream=STREAM, holder=actor, shards=self.shards))
+            if work is not None:
+                await work(member)
+            await member.stopping.wait()
+
+        station.task = host.start(membership.serve(act))
+        return station
+
+    async def leases(self, stream: str = STREAM) -> dict[str, Lease]:
+        return {lease.shard: lease for lease in await Leases(self.store, GROUP).list(stream)}
+
+    async def sessions(self) -> dict[SessionId, Session]:
+        return {session.id: session for session in await Sessions(self.store, GROUP).list()}
+
+    def acting(self, since: float) -> dict[str, SessionId]:
+        """Who acted last on each shard, of those acts that are not older."""
+        return {act.shard: act.session for act in sorted(self.acts, key=lambda act: act.at) if act.at >= since}
+
+    def _new_id(self, name: str) -> SessionId:
+        self._ids += 1
+        return SessionId(f"{name}.{self._ids}")

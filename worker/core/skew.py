@@ -1,0 +1,17 @@
+"""How far our wall clock is off, judged by what time the store says it is."""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+SKEW_MAX: Final = timedelta(seconds=5)
+NO_SKEW: Final = timedelta(0)
+
+
+def skew(said: datetime, *, sent: datetime, received: datetime, resolution: timedelta = NO_SKEW) -> timedelta:
+    """How far our clock is ahead of the store's (behind: negative): the least that explains its answer.
+
+    The store spoke at some moment between `sent` and `received` on our clock, and cut its time down to `resolution`
+    (an HTTP date knows whole seconds only). A slow answer is therefore never taken for a wrong clock.
+    """
+    least, most = sent - (said + resolution), received - said
+    return max(least, min(NO_SKEW, most))

@@ -1,0 +1,64 @@
+"""Staying alive: the beat that keeps a session, and with it everything the session holds."""
+
+import asyncio
+from typing import Final
+
+from worker.clock import Clock
+from worker.core.errors import RetryLater
+from worker.core.liveness import Timing
+from worker.fence import ENDED_BY_ANOTHER, Fence
+from worker.store.sessions import Sessions
+from worker.store.table import Tables
+
+LOOP_STALLED_S: Final = 15.0  # a loop that has not ticked for so long does no work: let another take over
+
+
+class Pulse:
+    """What the loop tells its heart: that it is not stuck, and what goes along with the next beat."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ticked_at = clock.monotonic()
+        self.changes = 0  # raised whenever a lease was taken, asked for or let go, so that others look
+        self.load = 0
+
+    def tick(self) -> None:
+        self._ticked_at = self._clock.monotonic()
+
+    @property
+    def is_stalled(self) -> bool:
+        return self._clock.monotonic() - self._ticked_at > LOOP_STALLED_S
+
+
+class Heart:
+    """Raises a session's counter until the session is over."""
+
+    def __init__(self, group: str, fence: Fence, pulse: Pulse, clock: Clock, timing: Timing) -> None:
+        self._group, self._fence, self._pulse = group, fence, pulse
+        self._clock, self._timing = clock, timing
+        self._number = 0
+
+    async def beat(self, tables: Tables) -> None:
+        """Beat until the fence is down. A beat that failed is tried again soon; one of them must come through."""
+        sessions = Sessions(tables, self._group)
+        pause_s = self._timing.beat_s
+        while not self._fence.is_down():
+            await self._clock.sleep(pause_s)
+            is_confirmed = not self._pulse.is_stalled and await self._beat_once(sessions)
+            pause_s = self._timing.beat_s if is_confirmed else self._timing.beat_s / 4
+
+    async def _beat_once(self, sessions: Sessions) -> bool:
+        self._number += 1
+        sent_at = self._clock.monotonic()
+        try:
+            async with asyncio.timeout(self._timing.beat_s):
+                is_alive = await sessions.beat(
+                    self._fence.session, self._number, changes=self._pulse.changes, load=self._pulse.load
+                )
+        except (RetryLater, TimeoutError):
+            return False
+        if is_alive:
+            self._fence.confirm(sent_at)
+        else:
+            self._fence.drop(ENDED_BY_ANOTHER)
+        return is_alive

@@ -1,0 +1,107 @@
+"""A lease in our hands, as its holder sees it."""
+
+import asyncio
+from datetime import datetime
+from typing import Protocol
+
+from worker.clock import Clock
+from worker.core.errors import WorkerError
+from worker.core.keys import SessionId
+from worker.fence import Fence
+from worker.store.leases import Lease, Leases
+from worker.waking import Alarm
+
+
+class LeaseLost(WorkerError):
+    """The lease is another's now: stop at once, write nothing."""
+
+    def __init__(self, lease: Lease) -> None:
+        super().__init__(
+            f"lease {lease.stream}/{lease.shard} of epoch {lease.epoch} is not ours any more; stop its work"
+        )
+        self.lease = lease
+
+
+class HeldLease:
+    """One lease at one epoch. What its holder does about it, it does through here."""
+
+    def __init__(self, lease: Lease, leases: Leases, fence: Fence, clock: Clock) -> None:
+        self.lease, self._leases, self._fence = lease, leases, fence
+        self.position = lease.checkpoint
+        self.next_owner: SessionId | None = None
+        self.is_stopping = False
+        self.is_over = False
+        self._alarm = Alarm(clock)
+        self._ending, self._drained = asyncio.Event(), Alarm(clock)
+
+    def may_act(self) -> bool:
+        """Ask in the same step of the loop as the act."""
+        return not self.is_over and not self._fence.is_down()
+
+    async def nap(self, seconds: float) -> None:
+        """Sleep between two pieces of work. Ends early when the lease is to be given up, or a session has ended."""
+        if not self.is_stopping:
+            await self._alarm.sleep(seconds)
+
+    async def checkpoint(self, position: str) -> None:
+        """Say how far the work got, once its effects are durable. Raises `LeaseLost`."""
+        if not self.may_act() or not await self._leases.checkpoint(self.lease, position):
+            raise LeaseLost(self.lease)
+        self.position = position
+
+    async def finish(self, children: frozenset[str], now: datetime) -> None:
+        """End a shard that was read to its end; its children appear in the same step. Raises `LeaseLost`."""
+        if not self.may_act() or not await self._leases.finish(self.lease, children, now):
+            raise LeaseLost(self.lease)
+        self.is_over = True
+
+    # --- for the keeper -----------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        self._alarm.ring()
+
+    def stop(self, next_owner: SessionId | None) -> None:
+        """Ask the holder to finish what it has in hand, so that the lease can be given up."""
+        self.next_owner, self.is_stopping = next_owner, True
+        self._ending.set()
+        self.wake()
+
+    def lose(self) -> None:
+        """The lease is another's: nothing may be done about it from this moment on."""
+        self.is_over = True
+        self.work_ended()
+
+    def work_ended(self) -> None:
+        self._ending.set()
+        self._drained.ring()
+
+    async def until_drained(self, drain_max_s: float) -> None:
+        """Wait until the work has ended, or was asked to and has had this long to finish, or the lease is lost."""
+        await self._ending.wait()
+        if self.is_stopping and not self.is_over:
+            await self._drained.sleep(drain_max_s)
+
+    async def give_up(self) -> None:
+        """Hand the lease to whoever asked for it, or set it free, unless it is not ours any more.
+
+        Raises `RetryLater`: then it may be given up or not, but it is certain that nobody works on it here.
+        """
+        if not self.may_act():
+            return
+        if self.next_owner is None:
+            await self._leases.release(self.lease, self.position)
+        else:
+            await self._leases.transfer(self.lease, self.next_owner, self.position)
+        self.is_over = True
+
+
+class Holder(Protocol):
+    """Does the work of one kind of lease."""
+
+    async def hold(self, held: HeldLease) -> None:
+        """Work until `held.is_stopping`, then finish what is in hand and return; a `nap` ends early for that.
+
+        Cancelled at once when the lease or the session is lost, and when finishing takes too long. May raise
+        `LeaseLost`. Returning early gives the lease up.
+        """
+        ...

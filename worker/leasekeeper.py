@@ -1,0 +1,216 @@
+"""Leases: taking this worker's share of them, having the work of each done, and giving them up in order.
+
+One keeper serves everything that must have one holder: the shards of a stream, buckets, singleton duties. A lease that
+is held costs no write; its holder's heartbeat keeps it. What the rows say decides: a lease that is ours by its row and
+not in our hands (handed to us, or taken by a request whose answer was lost) is taken again at a new epoch, so that no
+late request about the old one can still have an effect.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from worker.clock import Clock
+from worker.core.errors import RetryLater
+from worker.core.placement import Stake, plan
+from worker.fence import Fence
+from worker.heartbeat import Pulse
+from worker.heldlease import HeldLease, Holder
+from worker.leaselife import live
+from worker.notices import LeaseGone, LeaseTaken, Notify
+from worker.peers import Peers, Situation
+from worker.store.leases import Lease, Leases, LeaseStatus
+from worker.waking import Alarm
+
+READ_EVERY_S: Final = 30.0  # lease rows are read when someone changed one, and this often in any case
+ASK_EVERY_S: Final = 30.0  # leases move slowly: each move costs a little work twice
+
+LeaseId: TypeAlias = tuple[str, str]  # stream and shard
+IsReady: TypeAlias = Callable[[Lease, Sequence[Lease]], bool]
+
+
+def is_open(lease: Lease, _: Sequence[Lease]) -> bool:
+    return lease.status is not LeaseStatus.DONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """A kind of lease that this worker is ready to hold. All workers of a group make the same offers."""
+
+    stream: str
+    holder: Holder
+    shards: frozenset[str] = frozenset()  # those that are always there; others are added by whoever finds them
+    is_ready: IsReady = is_open  # may be taken now, given all leases of its stream
+
+
+class LeaseKeeper:
+    """The leases of one session."""
+
+    def __init__(
+        self, leases: Leases, *, peers: Peers, fence: Fence, pulse: Pulse, clock: Clock, notify: Notify
+    ) -> None:
+        self._leases, self._peers, self._fence, self._pulse = leases, peers, fence, pulse
+        self._clock, self._notify = clock, notify
+        self._me = fence.session
+        self._alarm = Alarm(clock)
+        self._offers: dict[str, Offer] = {}
+        self._held: dict[LeaseId, HeldLease] = {}
+        self._seen: Situation | None = None  # what the rows were last read under; None: read them again
+        self._read_at = self._asked_at = float("-inf")
+        self._departures = 0
+        self._is_leaving = False
+        self._emptied = asyncio.Event()
+
+    def offer(self, offer: Offer) -> None:
+        """Be ready to hold leases of this kind."""
+        self._offers[offer.stream] = offer
+        self.wake()
+
+    def wake(self) -> None:
+        """Look at the leases now: one was added, or may have become ready."""
+        self._seen = None
+        self._alarm.ring()
+
+    @property
+    def held(self) -> Sequence[Lease]:
+        return [held.lease for held in self._held.values()]
+
+    async def run(self) -> None:
+        """Keep our share until cancelled. Raises `SessionLost`, and what a holder raises."""
+        async with asyncio.TaskGroup() as lives:
+            while True:
+                try:
+                    await self._round(lives)
+                except RetryLater:
+                    self._seen = None
+                await self._alarm.sleep(self._peers.next_look_s)
+
+    async def give_all_up(self) -> None:
+        """Take nothing more, have what is in hand finished, and let go of everything. `run` goes on meanwhile."""
+        self._is_leaving = True
+        self._note_emptiness()
+        for held in self._held.values():
+            held.stop(next_owner=None)
+        await self._emptied.wait()
+
+    # --- one round ----------------------------------------------------------------------------------------------------
+
+    async def _round(self, lives: asyncio.TaskGroup) -> None:
+        await self._peers.look()
+        self._tell_departures()
+        if not self._must_read():
+            return
+        situation, self._seen = self._peers.situation, None
+        leases = await self._read()
+        self._settle(leases)
+        if not self._is_leaving:
+            await self._take_ours(leases, lives)
+            await self._take_share(leases, lives)
+        self._seen, self._read_at = situation, self._clock.monotonic()
+
+    def _must_read(self) -> bool:
+        is_old = self._clock.monotonic() - self._read_at >= READ_EVERY_S
+        return self._seen is None or self._seen != self._peers.situation or is_old
+
+    def _tell_departures(self) -> None:
+        if self._departures != self._peers.departures:
+            self._departures = self._peers.departures
+            for held in self._held.values():
+                held.wake()
+
+    async def _read(self) -> list[Lease]:
+        """All leases of the kinds we hold, those that should be there and are not being added."""
+        leases = [lease for lease in await self._leases.list() if lease.stream in self._offers]
+        there = {_id(lease) for lease in leases}
+        wanted = [(offer.stream, shard) for offer in self._offers.values() for shard in sorted(offer.shards)]
+        leases += [await self._add(stream, shard) for stream, shard in wanted if (stream, shard) not in there]
+        if any(lease.owner is not None and not self._peers.knows(lease.owner) for lease in leases):
+            # An owner that we do not know came after our look, or is gone: only a look after the read can tell.
+            await self._peers.look()
+        return leases
+
+    async def _add(self, stream: str, shard: str) -> Lease:
+        self._fence.check()
+        lease = Lease(stream=stream, shard=shard)
+        await self._leases.create(lease)
+        return lease
+
+    def _settle(self, leases: list[Lease]) -> None:
+        """Believe the rows: let go of what is another's, and hand over what is asked for."""
+        rows = {_id(lease): lease for lease in leases}
+        for id_, held in self._held.items():
+            row = rows.get(id_)
+            if row is None or (row.owner, row.epoch) != (self._me, held.lease.epoch):
+                held.lose()
+            elif row.wanted_by is not None and not held.is_stopping:
+                self._hand_over(held, row)
+
+    def _hand_over(self, held: HeldLease, row: Lease) -> None:
+        if row.wanted_by is None:
+            return
+        if self._peers.is_live(row.wanted_by):
+            held.stop(next_owner=row.wanted_by)
+        elif self._peers.is_over(row.wanted_by):
+            # Nobody else can ask while a dead one's wish stands: set it free, and the plan places it.
+            held.stop(next_owner=None)
+
+    async def _take_ours(self, leases: list[Lease], lives: asyncio.TaskGroup) -> None:
+        for lease in leases:
+            if lease.owner == self._me and _id(lease) not in self._held and lease.status is not LeaseStatus.DONE:
+                await self._take(lease, lives)
+
+    async def _take_share(self, leases: list[Lease], lives: asyncio.TaskGroup) -> None:
+        for offer in self._offers.values():
+            siblings = [lease for lease in leases if lease.stream == offer.stream]
+            ready = {lease.shard: lease for lease in siblings if offer.is_ready(lease, siblings)}
+            ours = plan([self._stake(lease) for lease in ready.values()], self._peers.live)
+            for shard, taker in ours.takes.items():
+                if taker == self._me:
+                    await self._take(ready[shard], lives)
+            await self._ask(ready[shard] for shard, taker in ours.moves.items() if taker == self._me)
+
+    def _stake(self, lease: Lease) -> Stake:
+        holder = None if lease.owner is None or self._peers.is_over(lease.owner) else lease.owner
+        return Stake(lease=lease.shard, holder=holder, wanted_by=lease.wanted_by)
+
+    async def _take(self, seen: Lease, lives: asyncio.TaskGroup) -> None:
+        self._fence.check()
+        take = self._leases.take_free if seen.owner is None else self._leases.take_from_dead
+        taken = await take(seen, self._me)
+        if taken is not None:
+            self._pulse.changes += 1
+            self._begin(taken, lives)
+
+    async def _ask(self, wanted: Iterable[Lease]) -> None:
+        if self._clock.monotonic() - self._asked_at < ASK_EVERY_S:
+            return
+        for lease in wanted:
+            self._fence.check()
+            self._asked_at = self._clock.monotonic()
+            self._pulse.changes += await self._leases.ask(lease, self._me)
+
+    # --- the life of a lease in our hands -----------------------------------------------------------------------------
+
+    def _begin(self, lease: Lease, lives: asyncio.TaskGroup) -> None:
+        held = HeldLease(lease, self._leases, self._fence, self._clock)
+        self._held[_id(lease)] = held
+        self._notify(LeaseTaken(lease.stream, lease.shard, lease.epoch))
+        lives.create_task(self._live(held), name=f"lease:{lease.stream}/{lease.shard}")
+
+    async def _live(self, held: HeldLease) -> None:
+        try:
+            await live(held, self._offers[held.lease.stream].holder, self._clock)
+        finally:
+            del self._held[_id(held.lease)]
+            self._note_emptiness()
+        self._pulse.changes += 1
+        self._notify(LeaseGone(held.lease.stream, held.lease.shard))
+
+    def _note_emptiness(self) -> None:
+        if self._is_leaving and not self._held:
+            self._emptied.set()
+
+
+def _id(lease: Lease) -> LeaseId:
+    return lease.stream, lease.shard

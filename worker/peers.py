@@ -1,0 +1,91 @@
+"""The other workers of the group: who is alive, and ending those who are not."""
+
+import asyncio
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from worker.clock import Clock
+from worker.core.keys import SessionId
+from worker.core.liveness import Sightings, Timing, next_look_s, observe, stood_still
+from worker.fence import ENDED_BY_ANOTHER, Fence
+from worker.notices import Notify, PeerEnded
+from worker.store.sessions import Session, Sessions, SessionState
+
+# All that a worker must see changed before it reads the leases again.
+Situation: TypeAlias = frozenset[tuple[SessionId, SessionState, int]]
+
+_NOBODY: Final[dict[SessionId, Session]] = {}
+
+
+class Peers:
+    """What this worker saw of its group when it last looked."""
+
+    def __init__(self, sessions: Sessions, fence: Fence, clock: Clock, timing: Timing, notify: Notify) -> None:
+        self._sessions, self._fence, self._clock, self._timing = sessions, fence, clock, timing
+        self._notify = notify
+        self._seen: Sightings = {}
+        self._listed = _NOBODY
+        # One look at a time: an older answer must not come after a newer one and make a newcomer look like a dead one.
+        self._looking = asyncio.Lock()
+        self.departures = 0  # how often someone who was LIVE was found to be so no more
+
+    async def look(self) -> None:
+        """Read who is there, and end whoever stood still.
+
+        Raises `RetryLater`; what was seen before still counts then. Raises `SessionLost` if we were ended ourselves.
+        """
+        async with self._looking:
+            await self._look()
+
+    @property
+    def next_look_s(self) -> float:
+        return next_look_s(self._seen, self._timing, monotonic=self._clock.monotonic())
+
+    @property
+    def live(self) -> frozenset[SessionId]:
+        return frozenset(id_ for id_ in self._listed if self.is_live(id_))
+
+    def is_live(self, session: SessionId) -> bool:
+        found = self._listed.get(session)
+        return found is not None and found.state is SessionState.LIVE
+
+    def knows(self, session: SessionId) -> bool:
+        """False for one that came after our last look, and for one that is gone: look again to tell which."""
+        return session in self._listed
+
+    def is_over(self, session: SessionId) -> bool:
+        """DEAD, or gone for good: ids are not used twice. Meant for one whose row was read before our last look."""
+        found = self._listed.get(session)
+        return found is None or not found.is_alive
+
+    @property
+    def situation(self) -> Situation:
+        others = (session for session in self._listed.values() if session.id != self._fence.session)
+        return frozenset((session.id, session.state, session.changes) for session in others)
+
+    async def _look(self) -> None:
+        listed = {session.id: session for session in await self._sessions.list()}
+        now = self._clock.monotonic()  # after the answer: a beat seen now was sent before now
+        self._check_own(listed)
+        others = {id_: session.beat for id_, session in listed.items() if self._is_other(session)}
+        self._seen = observe(self._seen, others, monotonic=now)
+        for id_ in stood_still(self._seen, self._timing, monotonic=now):
+            if await self._end(listed[id_]):
+                listed[id_] = replace(listed[id_], state=SessionState.DEAD)
+        before, self._listed = self.live, listed
+        self.departures += not before <= self.live
+
+    def _is_other(self, session: Session) -> bool:
+        return session.is_alive and session.id != self._fence.session
+
+    def _check_own(self, listed: dict[SessionId, Session]) -> None:
+        own = listed.get(self._fence.session)
+        if own is None or not own.is_alive:
+            self._fence.drop(ENDED_BY_ANOTHER)
+        self._fence.check()
+
+    async def _end(self, session: Session) -> bool:
+        is_over = await self._sessions.kill(session, self._clock.now())
+        if is_over:
+            self._notify(PeerEnded(session.id))
+        return is_over

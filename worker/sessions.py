@@ -1,0 +1,166 @@
+"""A worker's place in its group: one session after another, each lived until it is lost or left in order.
+
+What acts, acts inside a session and asks its fence first. When a session is lost everything in it is cancelled where
+it stands and nothing more is written; a new session begins from the rows.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from worker.beaters import Beater
+from worker.clock import Clock
+from worker.clockguard import ClockGuard
+from worker.core.errors import RetryLater
+from worker.core.keys import SessionId
+from worker.core.liveness import DEFAULT_TIMING, Timing
+from worker.fence import ENDED_BY_ANOTHER, Fence, SessionLost
+from worker.heartbeat import Heart, Pulse
+from worker.leasekeeper import LeaseKeeper
+from worker.notices import ClockWrong, Notify, SessionBegan, SessionOver, to_nobody
+from worker.peers import Peers
+from worker.store.leases import Leases
+from worker.store.sessions import Sessions
+from worker.store.table import StaleWrite, Tables
+
+TICK_S: Final = 0.5
+JOIN_PAUSE_S: Final = 1.0  # between two tries to begin a session
+CLOCK_PAUSE_S: Final = 5.0  # between two looks whether a wrong clock was set right
+WORK_MAX_S: Final = 5.0  # for the work to end, once all leases are given up; all in all within 25 s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """Our session while it lasts."""
+
+    fence: Fence
+    peers: Peers
+    keeper: LeaseKeeper
+    stopping: asyncio.Event  # finish what is in hand and return
+
+    @property
+    def id(self) -> SessionId:
+        return self.fence.session
+
+
+Work: TypeAlias = Callable[[Member], Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Which group to belong to, and how."""
+
+    name: str
+    program: str  # the version of this worker, for people
+    timing: Timing = DEFAULT_TIMING
+
+
+class Membership:
+    """Keeps this worker in its group until it is stopped."""
+
+    def __init__(
+        self,
+        group: Group,
+        *,
+        tables: Tables,
+        beater: Beater,
+        clock: Clock,
+        new_session_id: Callable[[], SessionId],
+        guard: ClockGuard | None = None,
+        notify: Notify = to_nobody,
+    ) -> None:
+        self._group, self._tables, self._beater, self._clock = group, tables, beater, clock
+        self._new_session_id, self._guard, self._notify = new_session_id, guard or ClockGuard(), notify
+        self._sessions = Sessions(tables, group.name)
+        self._stop_asked = asyncio.Event()
+
+    def stop(self) -> None:
+        """Leave in order: take nothing more, finish, give everything up, end the session."""
+        self._stop_asked.set()
+
+    async def serve(self, work: Work) -> None:
+        """Run `work` in one session after another until stopped. Raises what `work`, a holder or the beater raises."""
+        while not self._stop_asked.is_set():
+            if not self._guard.is_trusted:
+                await self._wait_for_clock()
+            elif (fence := await self._register()) is not None:
+                await self._live(fence, work)
+
+    async def _register(self) -> Fence | None:
+        """Begin a session; None if the store did not say so. What it may have written anyway, others end as dead."""
+        session, sent_at = self._new_session_id(), self._clock.monotonic()
+        try:
+            await self._sessions.register(session, self._group.program)
+        except (RetryLater, StaleWrite):
+            await self._clock.sleep(JOIN_PAUSE_S)
+            return None
+        self._notify(SessionBegan(session))
+        return Fence(session, self._clock, self._group.timing, registered_at=sent_at)
+
+    async def _live(self, fence: Fence, work: Work) -> None:
+        reason = "left in order"
+        try:
+            await self._run(fence, work)
+        except* SessionLost as lost:
+            reason = _reason(lost)
+        self._notify(SessionOver(fence.session, reason))
+
+    async def _run(self, fence: Fence, work: Work) -> None:
+        group, pulse, stopping = self._group, Pulse(self._clock), asyncio.Event()
+        peers = Peers(self._sessions, fence, self._clock, group.timing, self._notify)
+        leases = Leases(self._tables, group.name)
+        keeper = LeaseKeeper(leases, peers=peers, fence=fence, pulse=pulse, clock=self._clock, notify=self._notify)
+        heart = Heart(group.name, fence, pulse, self._clock, group.timing)
+        member = Member(fence=fence, peers=peers, keeper=keeper, stopping=stopping)
+        async with asyncio.TaskGroup() as tasks:
+            running = [
+                tasks.create_task(self._beater.run(heart.beat), name="heartbeat"),
+                tasks.create_task(self._tick(member, pulse), name="tick"),
+                tasks.create_task(keeper.run(), name="leases"),
+            ]
+            working = tasks.create_task(work(member), name="work")
+            await stopping.wait()
+            await self._leave(member, working)
+            for task in running:
+                task.cancel()
+
+    async def _tick(self, member: Member, pulse: Pulse) -> None:
+        """Show the heart that the loop turns, and notice what ends a session. Raises `SessionLost`."""
+        while True:
+            member.fence.check()
+            pulse.tick()
+            if self._stop_asked.is_set() or not self._guard.is_trusted:
+                member.stopping.set()
+            await self._clock.sleep(min(TICK_S, member.fence.remaining_s()))
+
+    async def _leave(self, member: Member, working: "asyncio.Task[None]") -> None:
+        """Say that we go, finish, give everything up, and end the session. What fails, others treat as a crash."""
+        with suppress(RetryLater):
+            if not await self._sessions.drain(member.id):
+                member.fence.drop(ENDED_BY_ANOTHER)
+        await member.keeper.give_all_up()
+        await asyncio.wait([working], timeout=WORK_MAX_S)
+        working.cancel()
+        await asyncio.wait([working])
+        with suppress(RetryLater):
+            await self._sessions.leave(member.id)
+
+    async def _wait_for_clock(self) -> None:
+        self._notify(ClockWrong(self._guard.skew.total_seconds()))
+        while not self._guard.is_trusted and not self._stop_asked.is_set():
+            await self._clock.sleep(CLOCK_PAUSE_S)
+            with suppress(RetryLater):
+                await self._tables.ping()  # its answer tells the time
+
+
+def session_ids(task: str) -> Callable[[], SessionId]:
+    """Ids that say where a session runs and are never used twice."""
+    return lambda: SessionId(f"{task}-{secrets.token_hex(8)}")
+
+
+def _reason(group: BaseExceptionGroup[SessionLost]) -> str:
+    first = group.exceptions[0]
+    return _reason(first) if isinstance(first, BaseExceptionGroup) else first.reason
