@@ -1,0 +1,29 @@
+"""When sensors last changed, as far as producers say, and whether any did since a run succeeded."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+from worker.core.instants import parse_rfc3339
+from worker.core.values import Json, read_number
+
+UPDATED_AT = "updatedAt"
+_MILLIS_FROM = 10**12  # a smaller number of milliseconds would lie before 2001: it is seconds
+_MILLIS_END = 10**14
+
+
+def changed_at(data: Mapping[str, Json]) -> datetime | None:
+    """Read `updatedAt`: RFC 3339, or seconds or milliseconds since 1970; None where the producer does not say."""
+    value = data.get(UPDATED_AT)
+    if isinstance(value, str) and (instant := parse_rfc3339(value)):
+        return instant
+    number = read_number(value)
+    if number is None or not 0 < number < _MILLIS_END:
+        return None
+    seconds = number if number < _MILLIS_FROM else number / 1000
+    return datetime.fromtimestamp(float(seconds), UTC)
+
+
+def is_fresh(sensors: Iterable[Mapping[str, Json]], succeeded_at: datetime) -> bool:
+    """Say whether a rerun may find other data than the success did: yes, unless every sensor that tells is older."""
+    times = [at for data in sensors if (at := changed_at(data))]
+    return not times or max(times) > succeeded_at

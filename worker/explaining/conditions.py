@@ -1,0 +1,33 @@
+"""The conditions of a gate, one by one."""
+
+from collections.abc import Iterator, Mapping
+
+from worker.core.freshness import changed_at
+from worker.core.rules import GroupResult, RuleResult
+from worker.core.runstate import Run
+from worker.explaining.explanation import Condition
+from worker.store.sensors import Sensor
+
+
+def condition_of(result: RuleResult, sensor: Sensor | None, run: Run | None) -> Condition:
+    rule = result.rule
+    started_on = run.started_on.get(rule.key) if run else None
+    return Condition(
+        subject=f"{rule.key}.{rule.field}" if rule.field else rule.key,
+        passed=result.passed,
+        seen=result.seen,
+        wanted=result.wanted,
+        reason=result.reason,
+        sensor=None if sensor is None else sensor.key,
+        changed_at=None if sensor is None else changed_at(sensor.data),
+        is_news=None if started_on is None or sensor is None else sensor.content_hash != started_on,
+    )
+
+
+def conditions_of(result: GroupResult, sensors: Mapping[str, Sensor], run: Run | None) -> Iterator[Condition]:
+    """Every rule of the group and of the groups inside it, in the order they are written."""
+    for member in result.members:
+        if isinstance(member, GroupResult):
+            yield from conditions_of(member, sensors, run)
+        else:
+            yield condition_of(member, sensors.get(member.rule.key), run)
