@@ -1,0 +1,62 @@
+"""The plan: who should hold what, by example."""
+
+from worker.core.keys import SessionId
+from worker.core.placement import Stake, plan, score
+
+A, B, C = SessionId("a"), SessionId("b"), SessionId("c")
+
+
+def held(lease: str, by: SessionId, *, wanted_by: SessionId | None = None, weight: int = 1) -> Stake:
+    return Stake(lease=lease, holder=by, wanted_by=wanted_by, weight=weight)
+
+
+def test_free_leases_go_to_those_who_carry_least() -> None:
+    stakes = [held("1", A), held("2", A), Stake(lease="3"), Stake(lease="4")]
+
+    assert dict(plan(stakes, [A, B]).takes) == {"3": B, "4": B}
+
+
+def test_among_equals_the_hash_decides() -> None:
+    [taker] = plan([Stake(lease="1")], [A, B, C]).takes.values()
+
+    assert taker == max([A, B, C], key=lambda member: score("1", member))
+
+
+def test_a_group_without_members_plans_nothing() -> None:
+    nothing = plan([Stake(lease="1"), held("2", A)], [])
+
+    assert (dict(nothing.takes), dict(nothing.moves)) == ({}, {})
+
+
+def test_what_a_leaving_worker_holds_stays_until_it_lets_go() -> None:
+    planned = plan([held("1", C), held("2", C)], [A, B])
+
+    assert (dict(planned.takes), dict(planned.moves)) == ({}, {})
+
+
+def test_a_difference_of_one_lease_moves_nothing() -> None:
+    assert not plan([held("1", A), held("2", A), held("3", B)], [A, B]).moves
+    assert not plan([held("1", A)], [A, B]).moves
+
+
+def test_a_difference_of_two_moves_one() -> None:
+    assert list(plan([held("1", A), held("2", A)], [A, B]).moves.values()) == [B]
+
+
+def test_a_tenth_moves_at_once_and_what_is_under_way_counts() -> None:
+    many = [held(f"{number}", A) for number in range(40)]
+    asked = [held(f"{number}", A, wanted_by=B) for number in range(3)] + many[3:]
+
+    assert len(plan(many, [A, B]).moves) == 4
+    assert len(plan(asked, [A, B]).moves) == 1
+
+
+def test_a_wish_of_someone_who_is_gone_is_no_move() -> None:
+    stakes = [held("1", A, wanted_by=C), held("2", A)]
+
+    assert list(plan(stakes, [A, B]).moves.values()) == [B]
+
+
+def test_a_heavy_lease_stays_where_moving_it_would_only_move_the_problem() -> None:
+    assert not plan([held("heavy", A, weight=100), held("light", B)], [A, B]).moves
+    assert list(plan([held("heavy", A, weight=100), held("light", A)], [A, B]).moves) == ["light"]
