@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from tests.contract.portrows import CONTROL, a_row, content, stored
+from tests.contract.portrows import CONTROL, MOTO, a_row, content, known_defect, stored
 from worker.core.errors import Rejected
 from worker.store.table import (
     ACTIVE,
@@ -157,9 +157,9 @@ async def test_a_range_of_the_number_index_includes_both_ends(tables: Tables, pk
 async def test_an_index_attribute_of_another_kind_is_refused(
     tables: Tables, backend: str, pk: str, table: TableName, attributes: dict[str, Value]
 ) -> None:
-    if backend == "dynamodb-moto":
-        pytest.xfail("moto takes most kinds of value for an index attribute")
-    with pytest.raises(Rejected):
-        await tables.commit(Put(table, {"PK": pk, "SK": "ROW", **attributes}))
+    is_taken_by_moto = backend == MOTO and (attributes.get("listPk") == 1 or "timestamp" in attributes)
 
-    assert await stored(tables, pk, table=table) is None
+    with known_defect(of_moto=is_taken_by_moto):
+        with pytest.raises(Rejected):
+            await tables.commit(Put(table, {"PK": pk, "SK": "ROW", **attributes}))
+        assert await stored(tables, pk, table=table) is None

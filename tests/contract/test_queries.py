@@ -5,14 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.contract.portrows import CONTROL, a_row, content
+from tests.contract.portrows import CONTROL, MOTO, a_row, content
 from worker.core.errors import Rejected
 from worker.store.table import WRITES_MAX, Between, Delete, Key, Page, Prefix, Put, TableName, Tables, Update, query_all
 
 # In the order of their UTF-8 bytes, which is neither alphabetical nor the order of UTF-16.
 IN_ORDER = ["!", "A", "A#1", "A#2", "A-", "B", "a", "a\x00", "aa", "z", "é", "€", "\uffee", "🦊"]
-
-MOTO = "dynamodb-moto"  # copies the whole table for every transaction
 
 
 async def put_all(tables: Tables, pk: str, sort_keys: Sequence[str]) -> None:
@@ -137,7 +135,7 @@ async def test_thousands_of_rows_page_without_loss_or_repeat_while_others_are_wr
     tables: Tables, backend: str, pk: str
 ) -> None:
     there_throughout = [f"{n:06}" for n in range(2_000 if backend == MOTO else 25_000)]
-    if backend == MOTO:
+    if backend == MOTO:  # it copies the whole table for every transaction
         await put_one_by_one(tables, pk, there_throughout)
     else:
         await put_all(tables, pk, there_throughout)

@@ -6,7 +6,7 @@ from tests.contract.portrows import CONTROL, a_row, stored
 from worker.store.table import Absent, Check, Equals, Exists, Key, Put, StaleWrite, TableName, Tables, Update
 
 WRITERS = 10
-ROUNDS = {"dynamodb-moto": 10}
+ROUNDS = 50
 
 
 async def wins(tables: Tables, *writes: Put | Update | Check) -> bool:
@@ -21,12 +21,11 @@ async def race(contenders: list["asyncio.Task[bool]"]) -> list[int]:
     return [number for number, contender in enumerate(contenders) if await contender]
 
 
-async def test_ten_writers_of_one_version_have_one_winner(tables: Tables, backend: str, pk: str) -> None:
-    rounds = ROUNDS.get(backend, 50)
+async def test_ten_writers_of_one_version_have_one_winner(tables: Tables, pk: str) -> None:
     await tables.commit(Put(CONTROL, a_row(pk, version=0)))
 
     winners: list[int] = []
-    for version in range(rounds):
+    for version in range(ROUNDS):
         async with asyncio.TaskGroup() as tasks:
             contenders = [
                 tasks.create_task(
@@ -47,7 +46,7 @@ async def test_ten_writers_of_one_version_have_one_winner(tables: Tables, backen
         row = await stored(tables, pk)
         assert row == a_row(pk, version=version + 1, winner=winner)
 
-    assert len(winners) == rounds
+    assert len(winners) == ROUNDS
 
 
 async def test_ten_claims_of_one_lock_have_one_holder(tables: Tables, pk: str) -> None:
