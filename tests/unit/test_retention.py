@@ -10,12 +10,12 @@ from worker.store import retention
 
 PAGE = (Path(__file__).parents[2] / "docs" / "retention.md").read_text()
 LIFETIMES = {name: value for name, value in vars(retention).items() if isinstance(value, timedelta)}
-UNITS = {"hours": timedelta(hours=1), "day": timedelta(days=1), "days": timedelta(days=1)}
+UNITS = {"hour": timedelta(hours=1), "hours": timedelta(hours=1), "day": timedelta(days=1), "days": timedelta(days=1)}
 
 
 def stated(page: str, name: str) -> set[timedelta]:
     """Every lifetime the page gives under a name, as in `400 days (`RUNS`)`."""
-    found = re.findall(rf"(\d+) (hours|days?) \(`{name}`\)", page)
+    found = re.findall(rf"(\d+) (hours?|days?) \(`{name}`\)", page)
     return {int(number) * UNITS[unit] for number, unit in found}
 
 

@@ -1,0 +1,39 @@
+"""Lanes: what has one key is done one after another, what has different keys side by side."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Lanes(Generic[T]):
+    """One lane per key, for as long as there is something in it. The caller bounds how much it puts in."""
+
+    def __init__(self, tasks: asyncio.TaskGroup, work: Callable[[str, T], Awaitable[None]]) -> None:
+        self._tasks, self._work = tasks, work
+        self._lanes: dict[str, deque[T]] = {}
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
+
+    def put(self, key: str, item: T) -> None:
+        lane = self._lanes.get(key)
+        if lane is not None:
+            lane.append(item)
+            return
+        self._lanes[key] = deque([item])
+        self._is_empty.clear()
+        self._tasks.create_task(self._run(key), name=f"lane:{key}")
+
+    async def drained(self) -> None:
+        """Wait until everything that was put in is done."""
+        await self._is_empty.wait()
+
+    async def _run(self, key: str) -> None:
+        lane = self._lanes[key]
+        while lane:
+            await self._work(key, lane.popleft())
+        del self._lanes[key]
+        if not self._lanes:
+            self._is_empty.set()

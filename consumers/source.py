@@ -1,0 +1,56 @@
+"""The port to whatever tells of changes: the feed of a table, or a shard of a stream."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NewType, Protocol
+
+from worker.core.errors import WorkerError
+from worker.store.table import Change
+
+# Written so that text order is the source's own order: it is kept as a lease's checkpoint and compared there.
+Position = NewType("Position", str)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    position: Position
+    change: Change
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one read gave. `read_to` is where the next one goes on, at or after the last record."""
+
+    records: Sequence[Record]
+    read_to: Position
+
+
+class Gap(WorkerError):
+    """Records after the asked position are gone: catch up by other means, then go on from `resume_at`."""
+
+    def __init__(self, source: str, *, asked: Position, resume_at: Position, since: datetime | None) -> None:
+        super().__init__(
+            f"records of {source} after {asked} are gone before they were read; everything since "
+            f"{since or 'the beginning'} is looked at again, and reading goes on from {resume_at}"
+        )
+        self.source, self.asked, self.resume_at, self.since = source, asked, resume_at, since
+
+
+class Source(Protocol):
+    """All of them may raise `RetryLater`."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def oldest(self) -> Position:
+        """Where a reader starts that wants all there is."""
+        ...
+
+    async def newest(self) -> Position:
+        """Where a reader starts that only wants news."""
+        ...
+
+    async def read(self, after: Position) -> Batch:
+        """Give what comes next, in order, at least once each, and a bounded number at a time. Raises `Gap`."""
+        ...
