@@ -26,8 +26,9 @@ types: $(VENV)/.dev
 unit: $(VENV)/.dev $(VENV)/emulators/.ready
 	$(BIN)/pytest -n 2 --dist loadgroup
 
-chaos: $(VENV)/.dev ## the same races and kills as in `make test`, many more rounds of them
-	CHAOS_ROUNDS=10 $(BIN)/pytest -m chaos --timeout=3600 -n 2 --dist loadgroup
+CHAOS_ROUNDS ?= 500
+chaos: $(VENV)/.dev ## the races and kills of `make test`, with many more rounds (CHAOS_ROUNDS=500)
+	CHAOS_ROUNDS=$(CHAOS_ROUNDS) $(BIN)/pytest tests/contract/test_sqlite_processes.py
 
 test-dynamodb-local: $(VENV)/.dev ## the contract suite on DynamoDB Local (needs npm and Java 17)
 	$(BIN)/python -m tests.dynamodb_local

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from worker.core.errors import Rejected
-from worker.core.instants import parse_rfc3339
+from worker.core.instants import format_rfc3339, parse_rfc3339
 from worker.core.values import Json
 from worker.store.plain import plain_map
 from worker.store.table import TTL, Row, Value
@@ -106,7 +106,7 @@ def json_map(row: Row, attribute: str) -> dict[str, Json]:
 
 def instant_text(at: datetime) -> str:
     """A time that people can read in a table browser, exact to the microsecond."""
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return format_rfc3339(at)
 
 
 def optional_instant_text(at: datetime | None) -> str | None:

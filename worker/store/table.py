@@ -321,10 +321,10 @@ class Change:
 
 
 class Trimmed(WorkerError):
-    """Changes after the asked position are gone: resync, then go on from `oldest`."""
+    """Some changes after the asked position are gone: resync, then ask for those after `oldest`."""
 
     def __init__(self, asked: int, oldest: int) -> None:
-        super().__init__(f"changes after {asked} are gone, the oldest kept is {oldest}; resync and go on from there")
+        super().__init__(f"some changes after {asked} are gone, those after {oldest} are kept; resync and go on from there")
         self.asked, self.oldest = asked, oldest
 
 
