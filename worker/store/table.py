@@ -324,7 +324,7 @@ class Trimmed(WorkerError):
     """Some changes after the asked position are gone: resync, then ask for those after `oldest`."""
 
     def __init__(self, asked: int, oldest: int) -> None:
-        super().__init__(f"some changes after {asked} are gone, those after {oldest} are kept; resync and go on from there")
+        super().__init__(f"some changes after {asked} are gone, those after {oldest} are kept; resync, then read on")
         self.asked, self.oldest = asked, oldest
 
 
