@@ -24,6 +24,8 @@ from worker.store.leases import Lease, Leases, LeaseStatus
 from worker.waking import Alarm
 
 READ_EVERY_S: Final = 30.0  # lease rows are read when someone changed one, and this often in any case
+# One that is meant for someone who does not take it (an older version that does not know its kind, say) goes to anyone.
+PATIENCE_S: Final = 5.0
 ASK_EVERY_S: Final = 30.0  # leases move slowly: each move costs a little work twice
 
 LeaseId: TypeAlias = tuple[str, str]  # stream and shard
@@ -58,6 +60,7 @@ class LeaseKeeper:
         self._held: dict[LeaseId, HeldLease] = {}
         self._seen: Situation | None = None  # what the rows were last read under; None: read them again
         self._read_at = self._asked_at = float("-inf")
+        self._free: dict[LeaseId, tuple[int, float]] = {}  # what nobody holds: its epoch, and when we first saw that
         self._departures = 0
         self._is_leaving = False
         self._emptied = asyncio.Event()
@@ -111,7 +114,7 @@ class LeaseKeeper:
 
     def _must_read(self) -> bool:
         is_old = self._clock.monotonic() - self._read_at >= READ_EVERY_S
-        return self._seen is None or self._seen != self._peers.situation or is_old
+        return is_old or bool(self._free) or self._seen is None or self._seen != self._peers.situation
 
     def _tell_departures(self) -> None:
         if self._departures != self._peers.departures:
@@ -161,26 +164,39 @@ class LeaseKeeper:
                 await self._take(lease, lives)
 
     async def _take_share(self, leases: list[Lease], lives: asyncio.TaskGroup) -> None:
+        free: dict[LeaseId, tuple[int, float]] = {}
         for offer in self._offers.values():
             siblings = [lease for lease in leases if lease.stream == offer.stream]
             ready = {lease.shard: lease for lease in siblings if offer.is_ready(lease, siblings)}
-            ours = plan([self._stake(lease) for lease in ready.values()], self._peers.live)
-            for shard, taker in ours.takes.items():
-                if taker == self._me:
-                    await self._take(ready[shard], lives)
-            await self._ask(ready[shard] for shard, taker in ours.moves.items() if taker == self._me)
+            planned = plan([self._stake(lease) for lease in ready.values()], self._peers.live)
+            for shard, taker in planned.takes.items():
+                lease = ready[shard]
+                free[_id(lease)] = self._free_since(lease)
+                if (taker == self._me or self._is_left_lying(lease)) and await self._take(lease, lives):
+                    del free[_id(lease)]
+            await self._ask(ready[shard] for shard, taker in planned.moves.items() if taker == self._me)
+        self._free = free
 
     def _stake(self, lease: Lease) -> Stake:
         holder = None if lease.owner is None or self._peers.is_over(lease.owner) else lease.owner
         return Stake(lease=lease.shard, holder=holder, wanted_by=lease.wanted_by)
 
-    async def _take(self, seen: Lease, lives: asyncio.TaskGroup) -> None:
+    def _free_since(self, lease: Lease) -> tuple[int, float]:
+        seen = self._free.get(_id(lease))
+        return seen if seen and seen[0] == lease.epoch else (lease.epoch, self._clock.monotonic())
+
+    def _is_left_lying(self, lease: Lease) -> bool:
+        return self._clock.monotonic() - self._free_since(lease)[1] >= PATIENCE_S
+
+    async def _take(self, seen: Lease, lives: asyncio.TaskGroup) -> bool:
         self._fence.check()
         take = self._leases.take_free if seen.owner is None else self._leases.take_from_dead
         taken = await take(seen, self._me)
-        if taken is not None:
-            self._pulse.changes += 1
-            self._begin(taken, lives)
+        if taken is None:
+            return False
+        self._pulse.changes += 1
+        self._begin(taken, lives)
+        return True
 
     async def _ask(self, wanted: Iterable[Lease]) -> None:
         if self._clock.monotonic() - self._asked_at < ASK_EVERY_S:

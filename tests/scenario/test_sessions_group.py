@@ -19,12 +19,12 @@ from tests.faults import (
     on_commit,
 )
 from tests.virtualtime import Host, on_virtual_time, run
-from tests.workergroup import GROUP, STREAM, Act, Station, WorkerGroup, overlaps
+from tests.workergroup import GROUP, STREAM, Act, Actor, Station, WorkerGroup, overlaps
 from worker.beaters import Beat, TaskBeater
 from worker.core.keys import SessionId
 from worker.core.liveness import FAST_TIMING
 from worker.heldlease import HeldLease, LeaseLost
-from worker.leasekeeper import Offer
+from worker.leasekeeper import PATIENCE_S, Offer
 from worker.notices import PeerEnded, SessionBegan, SessionOver
 from worker.sessions import Member
 from worker.store.leases import Lease, Leases
@@ -281,6 +281,22 @@ def after_first_commit(fault: Fault) -> Choose:
         return fault if operation is Operation.COMMIT and next(commits) else NO_FAULT
 
     return choose
+
+
+@on_virtual_time
+async def test_a_kind_of_lease_that_some_workers_do_not_know_is_held_by_those_who_do() -> None:
+    group = WorkerGroup()
+    acts: list[Act] = []
+
+    async def work(member: Member) -> None:
+        shards = frozenset(f"{number}" for number in range(8))
+        member.keeper.offer(Offer(stream="new", holder=Actor(acts, group.clock), shards=shards))
+
+    group.start("older")
+    knowing = group.start("newer", work=work)
+    await asyncio.sleep(2 * PATIENCE_S)
+
+    assert len(knowing.shards("new")) == 8
 
 
 @on_virtual_time
