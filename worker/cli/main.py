@@ -13,6 +13,7 @@ from worker.cli.console import Screen
 from worker.cli.demo import run_demo
 from worker.cli.pipelinescommands import pipelines_app
 from worker.cli.plan import PlanRequest, run_diff, run_plan
+from worker.cli.readingcommands import reading_app
 from worker.cli.schema import FileKind, run_schema
 from worker.cli.sensorcommands import sensor_app
 from worker.cli.sources import Sources
@@ -37,6 +38,7 @@ Begin with [bold]interlock demo[/bold]; each command has its own --help, with ex
 app.add_typer(store_app)
 app.add_typer(pipelines_app)
 app.add_typer(sensor_app)
+app.add_typer(reading_app)
 
 VALIDATE_HELP = """Check pipeline files and report every problem at once, each with its line and what to do.
 

@@ -47,7 +47,7 @@ def config(sight: Sight) -> Finding:
 
 def schedule(sight: Sight) -> Finding:
     period, zone = sight.key.period, sight.schedule.zone
-    if sight.now - reached_at(period.begins, sight.schedule.hour_zone) > OLDEST_ACCEPTED:
+    if period.date < wall_at(sight.now - OLDEST_ACCEPTED, zone).date():
         days = OLDEST_ACCEPTED.days
         return is_closed(
             Gate.SCHEDULE, f"{period} is more than {days} days ago", f"choose a period of the last {days} days"

@@ -1,0 +1,201 @@
+"""`interlock explain` on a store: what is loaded, which period is meant, and what is printed."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.cliruns import ORDERS, PERIOD, a_store, a_stored_run, in_store, key_of, version_hash
+from tests.commandline import TODAY, interlock, records
+from worker.core import keys
+from worker.core.dryrun import DryRun
+from worker.core.pipeline import PipelineId
+from worker.core.run import Pause
+from worker.core.runstate import State
+from worker.store import dryruns
+from worker.store.marks import once_write
+from worker.store.pauses import Pauses
+from worker.store.pipelines import Pipelines
+from worker.store.runs import Runs
+from worker.store.sensors import Sensors
+from worker.store.table import Tables
+
+CRON = """\
+pipeline: {id: report}
+schedules:
+  - {id: early, cron: "0 6 * * *"}
+  - {id: late, cron: "0 18 * * *"}
+job: {type: command, config: {command: load}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def store(here: Path) -> None:
+    a_store(here, ORDERS, CRON)
+
+
+def gates(*arguments: object) -> dict[str, dict[str, object]]:
+    [record] = records(interlock("explain", *arguments, "--json").stdout)
+    return {gate["gate"]: gate for gate in record["gates"]}
+
+
+def test_the_answer_names_the_gate_and_the_smallest_change() -> None:
+    interlock("sensor", "put", "orders", "ready", "status=done")
+    interlock("sensor", "put", "orders", f"export#{PERIOD}", "rows=950", "updatedAt=2027-03-22T10:00:00Z")
+
+    lines = interlock("explain", "orders", PERIOD).stdout.splitlines()
+
+    assert lines[0] == f"orders/stream/{PERIOD}"
+    assert lines[1].startswith("  held back by rules: 0 of 1 conditions hold")
+    assert any(f"(read from export#{PERIOD}; written 2027-03-22T10:00:00Z)" in line for line in lines)
+    assert lines[-2] == f"  1.  write export.rows >= 1000 for {PERIOD}"
+
+
+def test_json_has_every_gate_and_the_values_seen_and_wanted() -> None:
+    interlock("sensor", "put", "orders", "export", "rows=950")
+
+    found = gates("orders", PERIOD)
+
+    assert list(found) == ["config", "schedule", "calendar", "pause", "trigger", "run", "rules", "budgets", "sla"]
+    assert found["rules"]["conditions"] == [
+        {
+            "subject": "export.rows",
+            "passed": False,
+            "seen": 950,
+            "wanted": "at least 1000",
+            "reason": "export.rows is 950, which is not at least 1000",
+            "sensor": "export",
+            "changedAt": None,
+            "changedSinceStart": None,
+        }
+    ]
+
+
+def test_everything_that_is_stored_about_the_run_is_looked_at() -> None:
+    async def fill(tables: Tables) -> None:
+        await Pauses(tables).put(PipelineId("orders"), Pause("upgrade"))
+        await Runs(tables).save(a_stored_run(State.POLLING, await version_hash(tables)))
+
+    in_store(fill)
+    found = gates("orders", PERIOD)
+
+    assert found["pause"]["sentence"] == "paused until someone resumes it: upgrade"
+    assert str(found["run"]["sentence"]).startswith("attempt 1: the job runs since 2027-03-22 12:00 UTC")
+
+
+def test_an_active_run_is_explained_by_the_version_it_began_under() -> None:
+    async def fill(tables: Tables) -> None:
+        await Runs(tables).save(a_stored_run(State.EVALUATING, await version_hash(tables)))
+
+    in_store(fill)
+    Path("p0.yaml").write_text(ORDERS.replace("1000", "5"))
+    assert interlock("pipelines", "push", "p0.yaml", "--yes").exit_code == 0
+
+    found = gates("orders", PERIOD)
+
+    assert "under which the run began" in str(found["config"]["sentence"])
+    assert found["rules"]["changes"] == [f"write export.rows >= 1000 for {PERIOD}"]
+
+
+def test_a_signal_that_was_consumed_is_found_by_its_mark() -> None:
+    interlock("sensor", "put", "orders", "ready", "status=done")
+
+    async def consume(tables: Tables) -> None:
+        sensor = await Sensors(tables).get(PipelineId("orders"), "ready")
+        assert sensor is not None
+        data = {"hash": sensor.content_hash, "period": "2027-03-20"}
+        await tables.commit(once_write(PipelineId("orders"), keys.signal_mark_sk("ready"), data, TODAY))
+
+    in_store(consume)
+
+    assert "was taken as the signal of 2027-03-20 already" in str(gates("orders", PERIOD)["trigger"]["sentence"])
+
+
+def test_of_a_pipeline_in_dry_run_the_rehearsal_is_shown() -> None:
+    Path("p0.yaml").write_text(ORDERS + "dryRun: true\n")
+    assert interlock("pipelines", "push", "p0.yaml", "--yes").exit_code == 0
+
+    async def rehearse(tables: Tables) -> None:
+        dry = DryRun(key=key_of(), config_hash="c", since=TODAY, window_ends_at=TODAY + timedelta(hours=1))
+        await tables.commit(dryruns.save_write(dry))
+
+    in_store(rehearse)
+
+    assert "the rehearsal waits for its rules" in str(gates("orders", PERIOD)["run"]["sentence"])
+
+
+# --- which run --------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_period_the_one_that_has_begun_is_meant() -> None:
+    [record] = records(interlock("explain", "orders", "--json").stdout)
+
+    assert record["period"] == PERIOD
+
+
+def test_without_a_period_the_last_run_is_meant_if_it_is_later() -> None:
+    async def fill(tables: Tables) -> None:
+        key = key_of("2027-03-23")
+        await Runs(tables).save(a_stored_run(State.EVALUATING, await version_hash(tables), key=key))
+
+    in_store(fill)
+
+    assert records(interlock("explain", "orders", "--json").stdout)[0]["period"] == "2027-03-23"
+
+
+def test_without_a_schedule_each_is_explained_for_its_own_last_time() -> None:
+    explained = records(interlock("explain", "report", "--json").stdout)
+
+    assert [(each["schedule"], each["period"]) for each in explained] == [("early", PERIOD), ("late", "2027-03-21")]
+
+
+def test_one_schedule_can_be_chosen() -> None:
+    [record] = records(interlock("explain", "report", "--schedule", "late", "--json").stdout)
+
+    assert record["schedule"] == "late"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "hint"),
+    [
+        (["ordres"], 1, "did you mean `orders`?"),
+        (["orders", "yesterday"], 2, "write 2026-03-03"),
+        (["report", "--schedule", "noon"], 2, "it has early, late"),
+    ],
+)
+def test_what_is_not_there_is_refused_with_what_is(arguments: list[str], code: int, hint: str) -> None:
+    result = interlock("explain", *arguments)
+
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert hint in result.stderr
+
+
+# --- configurations that cannot be used -------------------------------------------------------------------------------
+
+
+def deploy_nonsense() -> None:
+    in_store(lambda tables: Pipelines(tables).put(PipelineId("orders"), "pipeline: {id: orders"))
+
+
+def test_a_pipeline_that_never_had_a_usable_configuration_is_a_problem() -> None:
+    deploy_nonsense()
+
+    result = interlock("explain", "orders")
+
+    assert result.exit_code == 1
+    assert "what is deployed cannot be used" in result.stdout
+    assert "correct the file of orders and push it" in result.stdout
+
+
+def test_a_bad_deployment_leaves_the_last_good_version_in_force() -> None:
+    async def remember(tables: Tables) -> None:
+        good = {"good": await version_hash(tables)}
+        await tables.commit(once_write(PipelineId("orders"), keys.config_mark_sk(), good, TODAY))
+
+    in_store(remember)
+    deploy_nonsense()
+
+    found = gates("orders", PERIOD)
+
+    assert found["config"]["passage"] == "open"
+    assert "what was deployed since cannot be used" in str(found["config"]["sentence"])

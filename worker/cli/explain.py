@@ -1,0 +1,129 @@
+"""`interlock explain`: every gate on the way to a run, and what would open those that are closed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from worker.cli.console import Screen
+from worker.cli.naming import chosen_schedules
+from worker.cli.onstore import Exit, StoreAccess
+from worker.cli.pipelines import say_unknown
+from worker.configs import Unusable, Version
+from worker.core.instants import format_rfc3339
+from worker.core.keys import RunKey
+from worker.core.periods import Period
+from worker.core.pipeline import STREAM_SCHEDULE, PipelineId, ScheduleId
+from worker.core.values import Json
+from worker.explain import explain, explain_unusable
+from worker.explaining.explanation import Condition, Explanation, Finding, Passage
+from worker.explaining.looking import Looking
+
+STYLES = {Passage.OPEN: "green", Passage.CLOSED: "red", Passage.UNKNOWN: "yellow"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """`period` None: the one of the last run, or the last that was expected. `schedule` None: each of them."""
+
+    pipeline: PipelineId
+    period: Period | None
+    schedule: str | None
+
+
+async def run_explain(screen: Screen, access: StoreAccess, asked: Question, *, as_json: bool) -> int:
+    """A closed gate is an answer, not a problem; a configuration that cannot be used is one."""
+    now = access.clock.now()
+    async with access.tables() as tables:
+        looking = Looking(tables)
+        match await looking.version(asked.pipeline):
+            case None:
+                return await say_unknown(screen, tables, asked.pipeline)
+            case Unusable(problems=problems):
+                explanations, code = [explain_unusable(_named(asked, now), problems)], Exit.PROBLEMS
+            case Version() as version:
+                explanations, code = await explain_each(looking, version, asked, now), Exit.DONE
+    for explanation in explanations:
+        show_explanation(screen, explanation, as_json=as_json)
+    return code
+
+
+async def explain_each(looking: Looking, version: Version, asked: Question, now: datetime) -> list[Explanation]:
+    explanations: list[Explanation] = []
+    for schedule in chosen_schedules(version.pipeline, asked.schedule):
+        period = asked.period or await looking.present_period(asked.pipeline, schedule, now)
+        sight = await looking.at(RunKey(asked.pipeline, schedule.id, period), version, now)
+        explanations.append(explain(sight))
+    return explanations
+
+
+def _named(asked: Question, now: datetime) -> RunKey:
+    """What can be named of a run whose schedules nobody can read."""
+    schedule = ScheduleId(asked.schedule) if asked.schedule else STREAM_SCHEDULE
+    return RunKey(asked.pipeline, schedule, asked.period or Period(now.date()))
+
+
+def show_explanation(screen: Screen, explanation: Explanation, *, as_json: bool) -> None:
+    if as_json:
+        screen.record(record_of(explanation))
+        return
+    screen.line(f"{explanation.key}", style="bold")
+    screen.line(f"  {explanation.summary}\n")
+    rows = [(row, style) for finding in explanation.findings for row, style in rows_of(finding)]
+    screen.table([row for row, _ in rows], styles=[style for _, style in rows])
+    if explanation.needed:
+        screen.line("\nTo make it run:", style="bold")
+        screen.table([(f"{number}.", change) for number, change in enumerate(explanation.needed, start=1)])
+    screen.line()
+
+
+def rows_of(finding: Finding) -> Iterator[tuple[tuple[str, str, str], str]]:
+    """The gate, then each of its conditions below it."""
+    yield (finding.gate.value, finding.passage.value, finding.sentence), STYLES[finding.passage]
+    for condition in finding.conditions:
+        if sentence_of(condition) in finding.sentence:
+            continue  # said already
+        mark = "yes" if condition.passed else "no"
+        yield ("", mark, sentence_of(condition)), "" if condition.passed else "red"
+
+
+def sentence_of(condition: Condition) -> str:
+    notes = [f"read from {condition.sensor}"] if condition.sensor else []
+    notes += [f"written {format_rfc3339(condition.changed_at)}"] if condition.changed_at else []
+    notes += ["changed since the job was started"] if condition.is_news else []
+    return f"{condition.reason} ({'; '.join(notes)})" if notes else condition.reason
+
+
+def record_of(explanation: Explanation) -> dict[str, Json]:
+    return {
+        "type": "explanation",
+        "pipeline": explanation.key.pipeline,
+        "schedule": explanation.key.schedule,
+        "period": str(explanation.key.period),
+        "summary": explanation.summary,
+        "isUnderWay": explanation.is_under_way,
+        "needed": list(explanation.needed),
+        "gates": [finding_record(finding) for finding in explanation.findings],
+    }
+
+
+def finding_record(finding: Finding) -> dict[str, Json]:
+    return {
+        "gate": finding.gate.value,
+        "passage": finding.passage.value,
+        "sentence": finding.sentence,
+        "changes": list(finding.changes),
+        "conditions": [condition_record(condition) for condition in finding.conditions],
+    }
+
+
+def condition_record(condition: Condition) -> dict[str, Json]:
+    return {
+        "subject": condition.subject,
+        "passed": condition.passed,
+        "seen": condition.seen,
+        "wanted": condition.wanted,
+        "reason": condition.reason,
+        "sensor": condition.sensor,
+        "changedAt": format_rfc3339(condition.changed_at) if condition.changed_at else None,
+        "changedSinceStart": condition.is_news,
+    }

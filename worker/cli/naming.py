@@ -1,0 +1,54 @@
+"""How runs and times are named on the command line."""
+
+from datetime import datetime
+
+from worker.core.durations import parse_duration
+from worker.core.errors import ConfigError
+from worker.core.instants import parse_rfc3339
+from worker.core.periods import Period
+from worker.core.pipeline import Pipeline, Schedule, ScheduleId
+from worker.explaining.looking import schedule_of
+
+
+def read_period(text: str) -> Period:
+    """Raises `ConfigError` for a text that is no period."""
+    period = Period.parse(text) or Period.parse_compact(text)
+    if period is None:
+        raise ConfigError(f"{text!r} is not a period; write 2026-03-03, 2026-03-03T07 or 2026-03-03T0730")
+    return period
+
+
+def chosen_schedules(pipeline: Pipeline, name: str | None) -> tuple[Schedule, ...]:
+    """The schedule that was named, or all of them. Raises `ConfigError`."""
+    return pipeline.schedules if name is None else (schedule_of(pipeline, ScheduleId(name)),)
+
+
+def chosen_schedule(pipeline: Pipeline, name: str | None) -> Schedule:
+    """The one schedule that is meant. Raises `ConfigError` if there are several and none was named."""
+    first, *others = chosen_schedules(pipeline, name)
+    if others:
+        names = ", ".join(schedule.id for schedule in (first, *others))
+        raise ConfigError(f"pipeline {pipeline.id} has several schedules: {names}; say which with --schedule")
+    return first
+
+
+def time_before(text: str, now: datetime) -> datetime:
+    """`2h` is two hours ago; a time is itself. Raises `ConfigError`."""
+    ago = parse_duration(text)
+    return _time(text) if ago is None else now - abs(ago)
+
+
+def time_after(text: str, now: datetime) -> datetime:
+    """`2h` is in two hours; a time is itself, and must be one to come. Raises `ConfigError`."""
+    ahead = parse_duration(text)
+    at = _time(text) if ahead is None else now + abs(ahead)
+    if at <= now:
+        raise ConfigError(f"{text} is not in the future; give a later time, or a duration such as 2h")
+    return at
+
+
+def _time(text: str) -> datetime:
+    at = parse_rfc3339(text) or parse_rfc3339(f"{text}T00:00:00Z")
+    if at is None:
+        raise ConfigError(f"{text!r} is not a time; write 2h, 2026-03-03 or 2026-03-03T12:00:00Z")
+    return at
