@@ -6,6 +6,7 @@ plain, alone, never inside a transaction.
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date
 
 from worker.core import keys
 from worker.core.canonical import content_hash
@@ -13,7 +14,7 @@ from worker.core.periods import Period, sensor_keys
 from worker.core.pipeline import PipelineId
 from worker.core.values import Json
 from worker.store.plain import plain_map
-from worker.store.table import COMMIT_ID, TTL, Key, Prefix, Put, Row, TableName, Tables, query_all
+from worker.store.table import COMMIT_ID, TTL, Between, Key, Prefix, Put, Row, TableName, Tables, query_all
 
 _NOT_DATA = frozenset({"PK", "SK", TTL, COMMIT_ID})
 
@@ -70,6 +71,16 @@ class Sensors:
         """Write as a producer does: the whole sensor, whatever was there."""
         at = _key(pipeline, key)
         await self._tables.commit(Put(TableName.CONTROL, {"PK": at.pk, "SK": at.sk, "data": data}))
+
+    async def of_days(self, pipeline: PipelineId, name: str, first: date, last: date) -> AsyncIterator[Sensor]:
+        """The sensors of one name whose key ends in a period of these days, in either spelling."""
+        begin, end = Period(first), Period(last, 23, 59)
+        for low, high in ((str(begin), str(end)), (begin.compact, end.compact)):
+            span = Between(keys.sensor_sk(f"{name}#{low}"), keys.sensor_sk(f"{name}#{high}"))
+            async for row in query_all(self._tables, TableName.CONTROL, keys.pipeline_pk(pipeline), sk=span):
+                sensor = sensor_of(row)
+                if sensor is not None:
+                    yield sensor
 
     async def list(self, pipeline: PipelineId, prefix: str = "") -> AsyncIterator[Sensor]:
         """All sensors of a pipeline whose key begins with `prefix`, in order of their key."""

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from worker.core import keys
 from worker.core.keys import RowKind, RunKey, SessionId
+from worker.core.pipeline import PipelineId, ScheduleId
 from worker.core.watchstate import SlaWatch, Verdict
 from worker.store import retention
 from worker.store.attributes import (
@@ -19,7 +20,8 @@ from worker.store.attributes import (
     whole,
     without_nothing,
 )
-from worker.store.table import ACTIVE, TTL, Absent, Equals, Key, Put, Row, TableName, Tables, Value, Write
+from worker.store.paging import first_rows
+from worker.store.table import ACTIVE, TTL, Absent, Equals, Key, Prefix, Put, Row, TableName, Tables, Value, Write
 
 
 def watch_key(key: RunKey) -> Key:
@@ -35,6 +37,11 @@ def save_write(watch: SlaWatch) -> Put:
     return Put(TableName.CONTROL, watch_to_row(_next(watch)), condition)
 
 
+def saved(watch: SlaWatch) -> SlaWatch:
+    """The watch as `save_write` left it."""
+    return _next(watch)
+
+
 class SlaWatches:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -44,10 +51,24 @@ class SlaWatches:
         row = await self._tables.get(TableName.CONTROL, watch_key(key))
         return None if row is None else watch_from_row(row)
 
+    async def of_schedule(self, pipeline: PipelineId, schedule: ScheduleId, limit: int = 100) -> list[SlaWatch]:
+        """The watches of one schedule, latest period first; one that cannot be read is left out."""
+        begin = Prefix(f"{keys.SLA}{schedule}#")
+        partition = keys.pipeline_pk(pipeline)
+        rows = await first_rows(self._tables, TableName.CONTROL, partition, sk=begin, reverse=True, limit=limit)
+        return [watch for row in rows if (watch := _listed(row))]
+
     async def save(self, watch: SlaWatch, *extra: Write) -> SlaWatch:
         """Raises `StaleWrite` if another writer was first; then nothing was written."""
         await self._tables.commit(save_write(watch), *extra)
         return _next(watch)
+
+
+def _listed(row: Row) -> SlaWatch | None:
+    try:
+        return watch_from_row(row)
+    except BadRow:
+        return None
 
 
 def _next(watch: SlaWatch) -> SlaWatch:
