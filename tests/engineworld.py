@@ -1,0 +1,248 @@
+"""A whole worker on virtual time: the store in memory, its change feed read as the consumers do, a target in the test.
+
+Two workers on one store are two worlds' `worker()`; what a test says is written as producers and people write it.
+"""
+
+import asyncio
+import itertools
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from tests.fakerunner import FakeRunner
+from tests.manualclock import NOON
+from tests.virtualtime import VirtualClock
+from worker.config import load_text
+from worker.core import keys
+from worker.core.instants import format_rfc3339
+from worker.core.keys import RunKey, SessionId
+from worker.core.periods import Period
+from worker.core.pipeline import JobType, PipelineId, ScheduleId
+from worker.core.runstate import Run, State
+from worker.core.values import Json
+from worker.core.watchstate import SlaWatch
+from worker.deployment import deploy
+from worker.engine import Engine
+from worker.router import Router
+from worker.store.events import Events, StoredEvent
+from worker.store.joblog import JobLog, JobRecord
+from worker.store.requests import CancelRequest, Requests, RerunRequest
+from worker.store.reruns import RerunRecord, Reruns
+from worker.store.runs import Runs
+from worker.store.sensors import Sensors
+from worker.store.slawatches import SlaWatches
+from worker.store.sqlite import SqliteTables
+from worker.store.table import TableName, Tables
+from worker.targets import Limits
+
+ORDERS = PipelineId("orders")
+DAY = "2026-03-03"  # of NOON
+
+# A pipeline that starts when `ready` says so, and waits for `count`.
+CONFIG = """
+pipeline: {id: orders}
+schedule:
+  trigger: {key: ready, check: equals, field: status, value: done}
+  evaluation: {window: 1h, interval: 5m}
+validation:
+  rules:
+    - {key: count, check: gte, field: rows, value: 100}
+job:
+  type: command
+  config: {command: "true", environment: {DAY: "${DATE}"}}
+  maxRetries: 1
+"""
+
+
+@dataclass
+class FakeStanding:
+    """A session that acts until the test ends it."""
+
+    session: SessionId
+    group: dict[SessionId, bool]
+    is_alive: bool = True
+
+    def may_act(self) -> bool:
+        return self.is_alive
+
+    async def is_over(self, session: SessionId) -> bool:
+        return not self.group.get(session, False)
+
+
+@dataclass
+class Worker:
+    engine: Engine
+    router: Router
+    standing: FakeStanding
+    log: list[tuple[str, Mapping[str, object]]]
+
+
+@dataclass
+class World:
+    """Everything a test looks at. Times are virtual."""
+
+    clock: VirtualClock
+    tables: SqliteTables
+    runner: FakeRunner
+    seen_by_workers: Tables
+    group: dict[SessionId, bool] = field(default_factory=dict[SessionId, bool])
+    read_to: dict[TableName, int] = field(default_factory=dict[TableName, int])
+    numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+
+    # --- workers ------------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def worker(self, name: str = "w1", *, limits: Limits | None = None) -> AsyncGenerator[Worker]:
+        """A worker that lives as long as the block, and then is gone without a word: as after a crash."""
+        async with self._started(name, limits) as worker:
+            feed = asyncio.get_running_loop().create_task(self._feed(worker), name=f"feed:{name}")
+            try:
+                yield worker
+            finally:
+                feed.cancel()
+
+    @asynccontextmanager
+    async def _started(self, name: str, limits: Limits | None) -> AsyncGenerator[Worker]:
+        session = SessionId(name)
+        self.group[session] = True
+        standing = FakeStanding(session, self.group)
+        log: list[tuple[str, Mapping[str, object]]] = []
+        started: asyncio.Future[Worker] = asyncio.get_running_loop().create_future()
+        life = asyncio.get_running_loop().create_task(self._live(standing, log, started, limits), name=name)
+        worker = await started
+        try:
+            yield worker
+        finally:
+            self.group[session] = standing.is_alive = False
+            life.cancel()
+            await asyncio.wait([life])
+            if not life.cancelled() and (problem := life.exception()):
+                raise problem
+
+    async def _live(
+        self,
+        standing: FakeStanding,
+        log: list[tuple[str, Mapping[str, object]]],
+        started: "asyncio.Future[Worker]",
+        limits: Limits | None,
+    ) -> None:
+        def note(event: str, facts: Mapping[str, object]) -> None:
+            log.append((event, facts))
+
+        async with asyncio.TaskGroup() as tasks:
+            engine = Engine(
+                self.seen_by_workers,
+                {JobType.COMMAND: self.runner},
+                standing,
+                self.clock,
+                tasks,
+                new_id=lambda: f"{standing.session}-{next(self.numbers):06d}",
+                limits=limits,
+                log=note,
+            )
+            router = Router(self.seen_by_workers, engine, self.clock, began_at=NOON - timedelta(days=1), log=note)
+            tasks.create_task(engine.run(), name="timers")
+            started.set_result(Worker(engine, router, standing, log))
+
+    async def _feed(self, worker: Worker) -> None:
+        """Hand each change to the worker's router, in order, as the feed's reader does."""
+        while True:
+            await self.drain(worker)
+            await self.clock.sleep(0.01)
+
+    async def drain(self, worker: Worker) -> None:
+        for table in (TableName.CONTROL, TableName.JOBLOG):
+            for change in await self.tables.changes(table, self.read_to.get(table, 0)):
+                await worker.router.handle(change)
+                self.read_to[table] = change.position
+
+    # --- what producers and people do ---------------------------------------------------------------------------------
+
+    async def deploy(self, config: str = CONFIG, **replaced: str) -> None:
+        for old, new in replaced.items():
+            config = config.replace(old, new)
+        loaded = load_text(config)
+        assert loaded.pipeline is not None, loaded.errors
+        await deploy(self.tables, loaded.pipeline, self.clock)
+
+    async def write(self, key: str, /, **data: Json) -> None:
+        await Sensors(self.tables).put(ORDERS, key, data)
+
+    async def ready(self, day: str = DAY, **data: Json) -> None:
+        await self.write("ready", status="done", date=day, **data)
+
+    async def count(self, rows: int, day: str = DAY) -> None:
+        await self.write(f"count#{day}", rows=rows)
+
+    async def ask_rerun(self, day: str = DAY, *, reason: str = "manual", supersede: bool = False) -> None:
+        key, requests = run_key(day), Requests(self.tables)
+        request = RerunRequest(
+            reason=reason, requested_at=format_rfc3339(self.clock.now()), id=self._name(), supersede=supersede
+        )
+        await requests.ask_rerun(key, request, await requests.rerun_of(key))
+
+    async def ask_cancel(self, day: str = DAY, *, reason: str = "not needed", waive: bool = False) -> None:
+        key, requests = run_key(day), Requests(self.tables)
+        request = CancelRequest(
+            reason=reason, requested_at=format_rfc3339(self.clock.now()), id=self._name(), waive_sla=waive
+        )
+        await requests.ask_cancel(key, request, await requests.cancel_of(key))
+
+    def _name(self) -> str:
+        return f"person-{next(self.numbers)}"
+
+    async def wait(self, **passed: float) -> None:
+        """Let time pass, with all that happens in it."""
+        await self.clock.sleep(timedelta(**passed).total_seconds())
+
+    async def settle(self) -> None:
+        """Long enough for what is under way, too short for any interval."""
+        await self.wait(seconds=2)
+
+    # --- what can be seen ---------------------------------------------------------------------------------------------
+
+    async def run(self, day: str = DAY) -> Run | None:
+        found = await Runs(self.tables).load(run_key(day))
+        assert found is None or isinstance(found, Run)
+        return found
+
+    async def state(self, day: str = DAY) -> State | None:
+        run = await self.run(day)
+        return None if run is None else run.state
+
+    async def watch(self, day: str = DAY) -> SlaWatch | None:
+        return await SlaWatches(self.tables).load(run_key(day))
+
+    async def events(self) -> list[str]:
+        """The types of all events, in the order in which they were committed."""
+        return [stored.event.type for stored in await self.stored_events()]
+
+    async def stored_events(self) -> list[StoredEvent]:
+        told = await Events(self.tables).latest(ORDERS)
+        order = [change.key.sk for change in await self.tables.changes(TableName.EVENTS, 0)]
+        return sorted(told, key=lambda stored: order.index(keys.stamped_sk(*_stamp(stored))))
+
+    async def job_log(self, day: str = DAY) -> list[JobRecord]:
+        return [record async for record in JobLog(self.tables).list(run_key(day))]
+
+    async def reruns(self, day: str = DAY) -> list[RerunRecord]:
+        return await Reruns(self.tables).list(run_key(day))
+
+
+def _stamp(stored: StoredEvent) -> tuple[datetime, str, str]:
+    return stored.event.at, stored.event.type, stored.event.id
+
+
+def run_key(day: str = DAY) -> RunKey:
+    period = Period.parse(day)
+    assert period is not None
+    return RunKey(ORDERS, ScheduleId("stream"), period)
+
+
+async def a_world(wrap: Callable[[SqliteTables], Tables] = lambda tables: tables, *, start: datetime = NOON) -> World:
+    """A world without a worker. `wrap` puts something between the workers and their store."""
+    clock = VirtualClock(start)
+    tables = SqliteTables.in_memory(clock)
+    await tables.start()
+    return World(clock, tables, FakeRunner(), wrap(tables))

@@ -1,0 +1,160 @@
+"""Carrying out what a decision ordered: each act calls a target and comes back with a fact.
+
+Nothing a target does is an error here; what it could not be asked is a fact too.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+from worker.core.effects import FindJob, PollNow, StartJob, StopJob
+from worker.core.errors import Rejected, RetryLater
+from worker.core.facts import (
+    Fact,
+    JobFailed,
+    JobFound,
+    JobNotFound,
+    JobRefused,
+    JobRunning,
+    JobStarted,
+    JobStopped,
+    JobSucceeded,
+    JobUnseen,
+    StarterLost,
+    StartUnanswered,
+    StopPending,
+    StopRefused,
+)
+from worker.core.outcomes import FailureCategory
+from worker.core.pipeline import Job, JobType, Pipeline
+from worker.core.runstate import Run
+from worker.jobs import runner as port
+from worker.jobs.runner import Guarantee, Runner, Traits
+from worker.jobtexts import context_of, filled_in
+from worker.sensing import Sensing
+from worker.standing import Standing
+from worker.targets import Targets, target_of
+
+CALL_TIMEOUT: Final = timedelta(seconds=30)  # for a status, find or stop; runners have tighter ones of their own
+SEND_GRACE: Final = timedelta(seconds=5)  # a runner keeps its own time-out; this is for one that does not
+
+
+class Acts:
+    def __init__(
+        self,
+        runners: Mapping[JobType, Runner],
+        targets: Targets,
+        sensing: Sensing,
+        standing: Standing,
+    ) -> None:
+        self._runners, self._targets, self._sensing, self._standing = runners, targets, sensing, standing
+
+    # --- the start ----------------------------------------------------------------------------------------------------
+
+    async def start(self, run: Run, pipeline: Pipeline, act: StartJob) -> Fact:
+        """Send the start once. The caller has proof that this session is the one to send it."""
+        try:
+            runner, job, config, traits = self._target(run, pipeline)
+        except Rejected as problem:
+            return JobRefused(run.attempt, act.sending, FailureCategory.PERMANENT, str(problem))
+        request = port.StartRequest(
+            config=config, token=act.token, context=context_of(run), may_send=self._standing.may_act
+        )
+        async with self._targets.turn(target_of(job)):
+            answer = await _send(runner, request, traits)
+        match answer:
+            case port.Started(handle=handle):
+                return JobStarted(run.attempt, handle)
+            case port.Refused(category=category, message=message):
+                return JobRefused(run.attempt, act.sending, category, message)
+            case port.Unknown(message=message):
+                return StartUnanswered(run.attempt, act.sending, message, can_find(traits))
+
+    def starter_lost(self, run: Run, pipeline: Pipeline) -> Fact:
+        """Who was to send the start is gone. A job that nobody here knows how to look for cannot be found."""
+        try:
+            traits = self._target(run, pipeline)[3]
+        except Rejected:
+            return StarterLost(run.attempt, run.start_failures, can_find=False)
+        return StarterLost(run.attempt, run.start_failures, can_find(traits))
+
+    def time_to_be_seen(self, run: Run, pipeline: Pipeline) -> timedelta:
+        """How long after a start was in doubt its job must be in the target's lists, if it exists."""
+        try:
+            traits = self._target(run, pipeline)[3]
+        except Rejected:
+            return timedelta()
+        # A target that recognises the token itself may be asked, and even sent to, at any time.
+        return timedelta() if traits.guarantee is Guarantee.EXACTLY_ONCE else traits.send_timeout + traits.list_lag
+
+    async def find(self, run: Run, pipeline: Pipeline, act: FindJob) -> Fact | None:
+        """Look for the job; None if the target could not be asked."""
+        try:
+            runner, job, config, _ = self._target(run, pipeline)
+            async with self._targets.turn(target_of(job)), asyncio.timeout(CALL_TIMEOUT.total_seconds()):
+                handle = await runner.find(act.token, config)
+        except (RetryLater, Rejected, TimeoutError):
+            return None
+        return JobNotFound(run.attempt, act.sending) if handle is None else JobFound(run.attempt, handle)
+
+    # --- the job ------------------------------------------------------------------------------------------------------
+
+    async def poll(self, run: Run, pipeline: Pipeline, act: PollNow) -> Fact:
+        try:
+            runner, job, config, _ = self._target(run, pipeline)
+            async with self._targets.turn(target_of(job)), asyncio.timeout(CALL_TIMEOUT.total_seconds()):
+                status = await runner.status(act.job, config)
+        except (RetryLater, Rejected, TimeoutError) as problem:
+            return JobUnseen(run.attempt, _said(problem))
+        match status:
+            case port.Running():
+                return JobRunning(run.attempt)
+            case port.Failed(category=category, message=message):
+                return JobFailed(run.attempt, category, message)
+            case port.Succeeded(ended_at=ended_at):
+                baseline = await self._sensing.baseline(run.key, pipeline)
+                return JobSucceeded(attempt=run.attempt, ended_at=ended_at, baseline=baseline)
+
+    async def stop(self, run: Run, pipeline: Pipeline, act: StopJob) -> Fact:
+        """Tell the target to stop the job; of one that takes its time, also ask how the job is."""
+        try:
+            runner, job, config, _ = self._target(run, pipeline)
+            async with self._targets.turn(target_of(job)), asyncio.timeout(CALL_TIMEOUT.total_seconds()):
+                answer = await runner.stop(act.job, config)
+        except (RetryLater, Rejected, TimeoutError) as problem:
+            return JobUnseen(run.attempt, _said(problem))
+        match answer:
+            case port.Stopped():
+                return JobStopped(run.attempt)
+            case port.CannotStop(message=message):
+                return StopRefused(run.attempt, message)
+            case port.StopPending():
+                seen = await self.poll(run, pipeline, PollNow(act.job))
+                return StopPending(run.attempt) if isinstance(seen, JobRunning | JobUnseen) else seen
+
+    def _target(self, run: Run, pipeline: Pipeline) -> tuple[Runner, Job, port.Config, Traits]:
+        job = pipeline.job
+        runner = self._runners.get(job.type) if job else None
+        if job is None or runner is None:
+            kind = job.type if job else "no job"
+            raise Rejected(f"{pipeline.id}: nothing here runs jobs of type {kind}; use a worker that does")
+        config = filled_in(job.config, run)
+        return runner, job, config, runner.traits(config)
+
+
+def can_find(traits: Traits) -> bool:
+    return traits.guarantee is not Guarantee.AT_LEAST_ONCE
+
+
+async def _send(runner: Runner, request: port.StartRequest, traits: Traits) -> port.StartAnswer:
+    patience = traits.send_timeout + SEND_GRACE
+    try:
+        async with asyncio.timeout(patience.total_seconds()):
+            return await runner.start(request)
+    except TimeoutError:
+        return port.Unknown(f"no answer within {patience}")
+
+
+def _said(problem: Exception) -> str:
+    return str(problem) or f"no answer within {CALL_TIMEOUT}"

@@ -1,0 +1,269 @@
+"""From decisions to rows: everything that one decision says becomes one commit, the row it moves first.
+
+What a commit needs to know about other rows is read while it is put together. If one of them changes meanwhile, the
+commit is stale: the caller loads and decides again.
+"""
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeAlias
+
+from worker.core import keys, slawatch
+from worker.core.dryrun import DryRun
+from worker.core.effects import (
+    Create,
+    DryEffect,
+    Effect,
+    JudgeDeadline,
+    KeepBaseline,
+    LogJob,
+    PutRerunRequest,
+    RecordRerun,
+    StartJob,
+    Tell,
+    WaiveDeadline,
+    WatchDeadline,
+    WatchEffect,
+)
+from worker.core.events import Event
+from worker.core.instants import format_rfc3339
+from worker.core.keys import RunKey, SessionId
+from worker.core.pipeline import Schedule, Sla
+from worker.core.runstate import ForeignRun, Run
+from worker.core.values import Json
+from worker.core.watchstate import SlaWatch
+from worker.store import dryruns, joblog, slawatches
+from worker.store.events import told_write
+from worker.store.marks import Marks, move_write, once_write
+from worker.store.pauses import not_paused
+from worker.store.reruns import Rerun, Reruns
+from worker.store.runs import Runs
+from worker.store.slawatches import SlaWatches
+from worker.store.table import Put, TableName, Tables, Write
+
+_NO_SLA = Sla()  # for a deadline that the configuration no longer has: nothing about it can be said any more
+
+NewId: TypeAlias = Callable[[], str]
+
+
+def random_id() -> str:
+    return secrets.token_hex(8)
+
+
+@dataclass(slots=True)
+class _Draft:
+    """The rows of one commit beside the one it moves."""
+
+    key: RunKey
+    now: datetime
+    version: int  # of the row that is moved, once this is committed; readers of events order by it
+    after: Run | None = None
+    about: Run | None = None  # whose attempt the job log speaks of: the one that was, not the one that begins
+    writes: list[Write] = field(default_factory=list[Write])
+    watch: SlaWatch | None = None  # as it will be, if it changes
+
+
+class Commits:
+    """Turns effects into one commit each. Every method may raise `StaleWrite` and `RetryLater`."""
+
+    def __init__(self, tables: Tables, session: SessionId, new_id: NewId = random_id) -> None:
+        self._tables, self._session, self._new_id = tables, session, new_id
+        self._runs, self._reruns, self._marks = Runs(tables), Reruns(tables), Marks(tables)
+        self._watches = SlaWatches(tables)
+
+    async def of_run(
+        self,
+        before: Run | None,
+        after: Run | None,
+        effects: Sequence[Effect],
+        *,
+        over: ForeignRun | None = None,
+        key: RunKey,
+        schedule: Schedule,
+        now: datetime,
+    ) -> tuple[Run | None, SlaWatch | None]:
+        """Record a decision about a run; say what the run is now, and the watch if that changed too.
+
+        `over`: the row is another system's, for which `before` only stands in.
+        """
+        draft = _Draft(key, now, version=_next_version(before, after), after=after)
+        draft.about = before or after
+        for effect in effects:
+            await self._add(draft, effect, schedule)
+        if any(_begins(effect) for effect in effects):
+            draft.writes.append(not_paused(key.pipeline, now))
+        if after is None or after == before:
+            await self._write_extras(draft)
+            return after, draft.watch
+        if over is not None:
+            return await self._runs.take_over(over, after, *draft.writes), draft.watch
+        return await self._runs.save(after, *draft.writes), draft.watch
+
+    async def of_dry_run(
+        self, before: DryRun | None, after: DryRun | None, effects: Sequence[DryEffect], *, key: RunKey, now: datetime
+    ) -> DryRun | None:
+        draft = _Draft(key, now, version=after.version + 1 if after else 0)
+        for effect in effects:
+            if isinstance(effect, Tell):
+                await self._tell(draft, effect)
+            elif isinstance(effect, KeepBaseline):
+                await self._keep_baseline(draft, effect)
+        if after is None or after == before:
+            await self._write_extras(draft)
+            return after
+        await self._tables.commit(dryruns.save_write(after), *draft.writes)
+        return dryruns.saved(after)
+
+    async def of_watch(
+        self,
+        before: SlaWatch | None,
+        after: SlaWatch | None,
+        effects: Sequence[WatchEffect],
+        *guards: Write,
+        run_version: int,
+        key: RunKey,
+        now: datetime,
+    ) -> SlaWatch | None:
+        """Record a decision about a watch alone, if what `guards` check still holds."""
+        if after is None or after == before:
+            return after
+        draft = _Draft(key, now, version=run_version)
+        for effect in _tells(effects):
+            await self._tell(draft, effect)
+        return await self._watches.save(after, *draft.writes, *guards)
+
+    async def tell_once(self, key: RunKey, tell: Tell, now: datetime) -> None:
+        """Record something that no row of a run remembers."""
+        draft = _Draft(key, now, version=0)
+        await self._tell(draft, tell)
+        await self._write_extras(draft)
+
+    # --- the parts ----------------------------------------------------------------------------------------------------
+
+    async def _add(self, draft: _Draft, effect: Effect, schedule: Schedule) -> None:
+        match effect:
+            case Tell():
+                await self._tell(draft, effect)
+            case LogJob():
+                draft.writes.append(self._line(draft, effect))
+            case RecordRerun():
+                draft.writes.append(await self._rerun(draft, effect))
+            case PutRerunRequest():
+                draft.writes.append(_request(draft.key, effect))
+            case KeepBaseline():
+                await self._keep_baseline(draft, effect)
+            case WatchDeadline():
+                began = slawatch.RunBegan(
+                    times=effect.times, arrived_at=effect.arrived_at, config_hash=effect.config_hash
+                )
+                await self._move_watch(draft, began, schedule)
+            case JudgeDeadline(succeeded_at=at):
+                await self._move_watch(draft, slawatch.RunSucceeded(at), schedule)
+            case WaiveDeadline(reason=reason):
+                await self._move_watch(draft, slawatch.DeadlineWaived(reason), schedule)
+            case _:
+                return  # about the run's own row, or an act
+
+    async def _tell(self, draft: _Draft, tell: Tell) -> None:
+        if tell.once:
+            mark = keys.told_mark_sk(tell.type, draft.key)
+            if await self._marks.get(draft.key.pipeline, mark) is not None:
+                return
+            draft.writes.append(once_write(draft.key.pipeline, mark, {"at": format_rfc3339(draft.now)}, draft.now))
+        draft.writes.append(told_write(self._event(draft, tell)))
+
+    def _event(self, draft: _Draft, tell: Tell) -> Event:
+        detail: dict[str, Json] = {**tell.detail}
+        if draft.version:
+            detail["version"] = draft.version
+        return Event(
+            id=self._new_id(),
+            type=tell.type,
+            at=draft.now,
+            pipeline=draft.key.pipeline,
+            schedule=draft.key.schedule,
+            period=str(draft.key.period),
+            message=tell.message,
+            detail=detail,
+        )
+
+    def _line(self, draft: _Draft, log: LogJob) -> Write:
+        line = joblog.JobLine(
+            id=self._new_id(),
+            at=draft.now,
+            attempt=draft.about.attempt if draft.about else 0,
+            event=log.event,
+            run_id=_job_id(draft.about),
+            error=log.message,
+            category=log.category or "",
+        )
+        return joblog.append_write(draft.key, line)
+
+    async def _rerun(self, draft: _Draft, record: RecordRerun) -> Write:
+        rerun = Rerun(
+            id=self._new_id(),
+            reason=record.reason,
+            at=draft.now,
+            attempt=draft.after.attempt if draft.after else 0,
+            source_event=record.source,
+        )
+        return await self._reruns.next_write(draft.key, rerun)
+
+    async def _keep_baseline(self, draft: _Draft, keep: KeepBaseline) -> None:
+        mark_sk = keys.baseline_mark_sk(draft.key)
+        seen = await self._marks.get(draft.key.pipeline, mark_sk)
+        kept: Mapping[str, Json] = {} if seen is None or keep.is_new else seen.data
+        data = {**kept, **keep.data}
+        draft.writes.append(move_write(draft.key.pipeline, mark_sk, seen, data, draft.now))
+
+    async def _move_watch(self, draft: _Draft, fact: slawatch.WatchFact, schedule: Schedule) -> None:
+        before = await self._watches.load(draft.key)
+        effects = slawatch.decide(before, schedule.sla or _NO_SLA, fact, draft.now)
+        after = slawatch.evolve(before, draft.key, effects, draft.now, self._session)
+        if after is None or after == before:
+            return
+        draft.writes.append(slawatches.save_write(after))
+        draft.watch = slawatches.saved(after)
+        for tell in _tells(effects):
+            await self._tell(draft, tell)
+
+    # --- the commit ---------------------------------------------------------------------------------------------------
+
+    async def _write_extras(self, draft: _Draft) -> None:
+        if any(isinstance(write, Put) for write in draft.writes):
+            await self._tables.commit(*draft.writes)
+
+
+def _tells(effects: Iterable[WatchEffect]) -> list[Tell]:
+    return [effect for effect in effects if isinstance(effect, Tell)]
+
+
+def _request(key: RunKey, effect: PutRerunRequest) -> Put:
+    row = {
+        "PK": keys.pipeline_pk(key.pipeline),
+        "SK": keys.rerun_request_sk(key),
+        "reason": effect.reason,
+        "requestedAt": format_rfc3339(effect.requested_at),
+        "id": effect.id,
+    }
+    return Put(TableName.CONTROL, row)
+
+
+def _begins(effect: Effect) -> bool:
+    """Say whether the effect is one that a pause forbids."""
+    return isinstance(effect, StartJob) or (isinstance(effect, Create) and not effect.run.is_ended)
+
+
+def _next_version(before: Run | None, after: Run | None) -> int:
+    if after is None:
+        return 0
+    return after.version if after == before else after.version + 1
+
+
+def _job_id(run: Run | None) -> str:
+    """The target's id of the job, as far as its handle has one that people would recognise."""
+    job = run.job if run else None
+    names = ((job or {}).get(name) for name in ("runId", "id", "jobRunId"))
+    return next((name for name in names if isinstance(name, str)), "")

@@ -1,0 +1,112 @@
+"""Configurations that were deployed: taken into force, or refused with the last good one staying in force."""
+
+from datetime import datetime
+from typing import Final
+
+from worker.clock import Clock
+from worker.commits import NewId, random_id
+from worker.configs import Configs, Remembered, Unusable, Version
+from worker.core import keys
+from worker.core.calendars import local_date, reason_excluded
+from worker.core.events import Event
+from worker.core.eventtypes import EventType
+from worker.core.pipeline import PipelineId, Schedule
+from worker.core.sla import Times, absolute_times
+from worker.core.slawatch import DeadlineMoved
+from worker.core.values import Json
+from worker.core.watchstate import SlaWatch
+from worker.store import configlog
+from worker.store.configlog import ConfigChange, ConfigLogEntry
+from worker.store.events import told_write
+from worker.store.marks import move_write
+from worker.store.pipelines import Pipelines
+from worker.store.runs import Runs
+from worker.store.slawatches import SlaWatches
+from worker.store.table import StaleWrite, Tables, Write
+from worker.watching import Watching
+
+PROBLEMS_TOLD_MAX: Final = 20
+
+
+class ConfigChanges:
+    def __init__(
+        self, tables: Tables, configs: Configs, watches: Watching, clock: Clock, new_id: NewId = random_id
+    ) -> None:
+        self._tables, self._configs, self._watching = tables, configs, watches
+        self._clock, self._new_id = clock, new_id
+        self._pipelines, self._watches, self._runs = Pipelines(tables), SlaWatches(tables), Runs(tables)
+
+    async def take_in(self, pipeline: PipelineId) -> Version | None:
+        """Look at what is deployed; say the version if it is new to us. Raises `StaleWrite` if another looked too."""
+        deployed = await self._configs.deployed(pipeline)
+        if deployed is None:
+            return None
+        known = await self._configs.remembered(pipeline)
+        if isinstance(deployed, Unusable):
+            await self._refuse(deployed, known)
+            return None
+        await self._pipelines.list_deployed(pipeline)
+        if known.good == deployed.config_hash and known.refused is None:
+            return None
+        await self._accept(deployed, known)
+        await self._move_deadlines(deployed)
+        return deployed
+
+    async def _accept(self, version: Version, known: Remembered) -> None:
+        await self._configs.keep(version)
+        await self._note(version.pipeline.id, known, {"good": version.config_hash}, ConfigChange.CHANGED)
+
+    async def _refuse(self, unusable: Unusable, known: Remembered) -> None:
+        if known.refused == unusable.text_hash:
+            return
+        now = self._clock.now()
+        told = told_write(self._rejection(unusable, known, now))
+        noted: dict[str, Json] = {"good": known.good, "refused": unusable.text_hash}
+        await self._note(unusable.pipeline, known, noted, ConfigChange.REJECTED, told)
+
+    async def _note(
+        self, pipeline: PipelineId, known: Remembered, data: dict[str, Json], change: ConfigChange, *more: Write
+    ) -> None:
+        now, good = self._clock.now(), data["good"]
+        entry = ConfigLogEntry(
+            id=self._new_id(), pipeline=pipeline, change=change, config_hash=good if isinstance(good, str) else None
+        )
+        mark = move_write(pipeline, keys.config_mark_sk(), known.mark, data, now)
+        await self._tables.commit(mark, configlog.append_write(entry, now), *more)
+
+    def _rejection(self, unusable: Unusable, known: Remembered, now: datetime) -> Event:
+        staying = (
+            f"version {known.good} stays in force" if known.good else "there is no earlier version to fall back on"
+        )
+        return Event(
+            id=self._new_id(),
+            type=EventType.CONFIG_REJECTED,
+            at=now,
+            pipeline=unusable.pipeline,
+            message=f"the configuration of {unusable.pipeline} cannot be understood; {staying}",
+            detail={
+                "problems": list(unusable.problems[:PROBLEMS_TOLD_MAX]),
+                "inForce": known.good,
+                "actionHint": "run `interlock validate` on the file, mend it, and deploy it again",
+            },
+        )
+
+    # --- deadlines that moved -----------------------------------------------------------------------------------------
+
+    async def _move_deadlines(self, version: Version) -> None:
+        """Recompute the watches of runs that do not exist yet; who began is judged by the deadline it began under."""
+        for schedule in version.pipeline.schedules:
+            for watch in await self._watches.of_schedule(version.pipeline.id, schedule.id):
+                if watch.verdict is None and await self._runs.load(watch.key) is None:
+                    await self._move(watch, schedule, version.config_hash)
+
+    async def _move(self, watch: SlaWatch, schedule: Schedule, config_hash: str) -> None:
+        excluded = reason_excluded(schedule.exclusion, local_date(watch.key.period, schedule))
+        times: Times | None = None
+        if schedule.sla is not None and not excluded:
+            times = absolute_times(schedule.sla, schedule, watch.key.period)
+        moved = DeadlineMoved(times=times, config_hash=config_hash, run_exists=False)
+        try:
+            await self._watching.take_in(watch.key, moved)
+        except StaleWrite:
+            return  # its run began meanwhile: it is judged by the deadline it began under

@@ -1,0 +1,195 @@
+"""Load, decide, commit: a fact about a run becomes rows, or is found to change nothing.
+
+A commit that met another writer, or whose reply was lost, is no answer: the run is loaded and the fact decided again.
+Whether a lost one was applied shows in the row, and what the row calls for is then done.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final, TypeAlias
+
+from worker.clock import Clock
+from worker.commits import Commits, NewId
+from worker.configs import Configs, Version
+from worker.core.effects import Act, Create, Effect, EvaluateNow, FindJob, Ignore, PollNow, Reopen, StartJob, StopJob
+from worker.core.errors import RetryLater
+from worker.core.facts import Birth, Fact, JobFound, JobReported, JobStarted, Report, RerunRequested
+from worker.core.foreign import respect
+from worker.core.keys import RunKey, SessionId
+from worker.core.pipeline import Pipeline, Schedule
+from worker.core.resuming import acts_of
+from worker.core.run import Pause, decide, evolve
+from worker.core.runstate import ForeignRun, Run, State
+from worker.core.watchstate import SlaWatch
+from worker.foreignruns import ForeignRuns
+from worker.store.pauses import Pauses
+from worker.store.runs import Runs
+from worker.store.table import StaleWrite, Tables
+
+TRIES_MAX: Final = 8
+BACKOFF_S: Final = 0.2  # after a lost reply, doubled each time; a refusal is answered at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What came of a fact. `run` None: there is no such run, and there is none now."""
+
+    run: Run | None
+    effects: Sequence[Effect]
+    pipeline: Pipeline
+    schedule: Schedule
+    acts: Sequence[Act] = ()
+    watch: SlaWatch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OfRehearsal:
+    """The pipeline is in dry run, and the fact is about its rehearsal."""
+
+    version: Version
+    schedule: Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class NotOurs:
+    """There is no such pipeline or schedule."""
+
+    reason: str
+
+
+Answer: TypeAlias = Settled | OfRehearsal | NotOurs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """A fact in front of a decision, with all that it is decided by, at one instant.
+
+    `over`: the row is another system's, and `run` only stands in for it.
+    """
+
+    key: RunKey
+    fact: Fact
+    version: Version
+    schedule: Schedule
+    now: datetime
+    run: Run | None
+    over: ForeignRun | None
+
+    def decide(self, pause: Pause | None = None) -> list[Effect]:
+        return decide(self.run, self.version.pipeline, self.schedule, self.fact, self.now, pause=pause)
+
+
+class Decisions:
+    def __init__(
+        self, tables: Tables, configs: Configs, commits: Commits, *, session: SessionId, clock: Clock, new_id: NewId
+    ) -> None:
+        self._runs, self._pauses, self._foreign = Runs(tables), Pauses(tables), ForeignRuns(tables)
+        self._configs, self._commits = configs, commits
+        self._session, self._clock, self._new_id = session, clock, new_id
+
+    async def settle(self, key: RunKey, fact: Fact, held: Run | None = None) -> Answer:
+        """Take in one fact. `held` is the run as we last committed it: good enough for a first try.
+
+        Raises `RetryLater` if others were first, or the store did not answer, again and again.
+        """
+        is_in_doubt = False
+        for tried in range(TRIES_MAX):
+            try:
+                return await self._try(key, fact, held, is_in_doubt=is_in_doubt)
+            except StaleWrite:
+                held = None
+            except RetryLater:
+                held, is_in_doubt = None, True
+                await self._clock.sleep(BACKOFF_S * 2**tried)
+        raise RetryLater(f"{type(fact).__name__} of {key} was not settled in {TRIES_MAX} tries; try again later")
+
+    async def _try(self, key: RunKey, fact: Fact, held: Run | None, *, is_in_doubt: bool) -> Answer:
+        loaded = held or await self._runs.load(key)
+        version = await self._version_for(key, loaded)
+        schedule = version.pipeline.schedule(key.schedule) if version else None
+        if version is None or schedule is None:
+            return NotOurs(f"{key}: there is no such {'schedule' if version else 'pipeline'} in force")
+        if version.pipeline.dry_run and not _is_active(loaded) and not _is_success_report(fact):
+            return OfRehearsal(version, schedule)
+        is_foreign = isinstance(loaded, ForeignRun)
+        asked = _Question(
+            key=key,
+            fact=fact,
+            version=version,
+            schedule=schedule,
+            now=self._clock.now(),
+            run=None if is_foreign else loaded,
+            over=loaded if is_foreign else None,
+        )
+        asked, effects = await self._decide(asked)
+        return await self._record(asked, effects, is_in_doubt=is_in_doubt)
+
+    async def _version_for(self, key: RunKey, loaded: Run | ForeignRun | None) -> Version | None:
+        if isinstance(loaded, Run) and not loaded.is_ended:
+            return await self._configs.pinned(key.pipeline, loaded.config_hash)
+        return await self._configs.in_force(key.pipeline)
+
+    async def _decide(self, asked: _Question) -> tuple[_Question, list[Effect]]:
+        if asked.over is not None:
+            birth = Birth(self._new_id(), asked.version.config_hash)
+            respected = respect(asked.over, birth, asked.now)
+            if respected is not None:
+                return asked, respected
+            asked = replace(asked, run=await self._foreign.stand_in(asked.over, birth, asked.now))
+        effects = asked.decide()
+        # A pause is looked for only now: what begins nothing, such as a poll, need not know of it.
+        if _begins(effects) or isinstance(asked.fact, RerunRequested):
+            pause = await self._pauses.load(asked.key.pipeline)
+            effects = effects if pause is None else asked.decide(pause)
+        return asked, effects
+
+    async def _record(self, asked: _Question, effects: list[Effect], *, is_in_doubt: bool) -> Settled:
+        after = evolve(asked.run, effects, asked.now, self._session)
+        if any(isinstance(effect, Create | Reopen) for effect in effects):
+            await self._configs.keep(asked.version)
+        run, watch = await self._commits.of_run(
+            asked.run, after, effects, over=asked.over, key=asked.key, schedule=asked.schedule, now=asked.now
+        )
+        return Settled(
+            run=run,
+            effects=effects,
+            pipeline=asked.version.pipeline,
+            schedule=asked.schedule,
+            acts=self._acts(run, asked.fact, effects, is_in_doubt=is_in_doubt),
+            watch=watch,
+        )
+
+    def _acts(self, run: Run | None, fact: Fact, effects: list[Effect], *, is_in_doubt: bool) -> list[Act]:
+        acts: list[Act] = [
+            effect for effect in effects if isinstance(effect, EvaluateNow | StartJob | FindJob | PollNow | StopJob)
+        ]
+        if run is not None and is_in_doubt:
+            # An earlier try may have been applied after all; then its acts are only in the row.
+            acts += [act for act in acts_of(run, self._session) if act not in acts]
+        if run is not None and run.job is not None and _is_begun(run, fact):
+            acts.append(PollNow(run.job))
+        return acts
+
+
+def _is_active(loaded: Run | ForeignRun | None) -> bool:
+    return isinstance(loaded, Run) and not loaded.is_ended
+
+
+def _is_success_report(fact: Fact) -> bool:
+    """A success that others report is passed on, whatever we do with the pipeline ourselves."""
+    return isinstance(fact, JobReported) and fact.report is Report.SUCCESS
+
+
+def _begins(effects: Sequence[Effect]) -> bool:
+    return any(isinstance(effect, Create | StartJob) for effect in effects)
+
+
+def _is_begun(run: Run, fact: Fact) -> bool:
+    """A job may be over as soon as it has begun: those of synchronous targets always are."""
+    return run.state is State.POLLING and isinstance(fact, JobStarted | JobFound)
+
+
+def ignored(effects: Sequence[Effect]) -> str | None:
+    """Why nothing changed; None if something did."""
+    return effects[0].reason if len(effects) == 1 and isinstance(effects[0], Ignore) else None

@@ -1,0 +1,340 @@
+"""The engine: load, decide, commit, act. It holds the timers of the runs it committed last, and knows ports only.
+
+Nothing is done before the commit that says so is proven. What a crash leaves undone follows from the row, and is done
+by whoever adopts it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+from worker.acts import Acts
+from worker.clock import Clock
+from worker.commits import Commits, NewId, random_id
+from worker.configs import Configs, Version
+from worker.core.effects import Act, EvaluateNow, FindJob, PollNow, StartJob, StopJob
+from worker.core.errors import RetryLater, WorkerError
+from worker.core.facts import Birth, Fact, TimeCame
+from worker.core.keys import RowKind, RunKey
+from worker.core.passes import judge
+from worker.core.pipeline import JobType, Pipeline, Schedule
+from worker.core.resuming import is_with_another
+from worker.core.run_case import limits
+from worker.core.runstate import Run, State
+from worker.core.runtiming import next_due
+from worker.decisions import Decisions, OfRehearsal, Settled, ignored
+from worker.folding import Folding
+from worker.jobs.runner import Runner
+from worker.rehearsals import Rehearsals
+from worker.sensing import Sensing
+from worker.standing import Standing
+from worker.store.runs import Runs
+from worker.store.table import Tables
+from worker.targets import Limits, Targets
+from worker.timers import Timers
+from worker.wakes import ADOPTED_WITHIN, TRY_AGAIN_AFTER, Log, Wake, place_of, to_nobody
+from worker.watching import Watching
+
+# How long a deadline waits for the target's word on a job that may just have ended.
+LOOK_PATIENCE: Final = timedelta(seconds=10)
+# How often the starter of a run is looked after, if it is another worker.
+STARTER_LOOK: Final = timedelta(seconds=10)
+REPORT_BACKOFF_MAX_S: Final = 30.0
+
+
+class Engine:
+    """Takes in facts about runs, from outside and from its own acts. Every task it starts belongs to `tasks`."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        runners: Mapping[JobType, Runner],
+        standing: Standing,
+        clock: Clock,
+        tasks: asyncio.TaskGroup,
+        *,
+        configs: Configs | None = None,
+        limits: Limits | None = None,
+        new_id: NewId = random_id,
+        log: Log = to_nobody,
+    ) -> None:
+        session = standing.session
+        self.configs = configs or Configs(tables)
+        self.commits = Commits(tables, session, new_id)
+        self._session, self._standing, self._clock, self._tasks = session, standing, clock, tasks
+        self._new_id, self._log = new_id, log
+        self._runs, self._sensing = Runs(tables), Sensing(tables)
+        self._decisions = Decisions(tables, self.configs, self.commits, session=session, clock=clock, new_id=new_id)
+        self._acts = Acts(runners, Targets(clock, limits), self._sensing, standing)
+        self._timers: Timers[Wake] = Timers(clock)
+        self._passes: Folding[Wake] = Folding(clock, self._begin_pass, self._pass_later)
+        self.watches = Watching(
+            tables, self.configs, self.commits, session=session, clock=clock, timers=self._timers, look=self._look
+        )
+        self._rehearsals = Rehearsals(
+            tables,
+            self.configs,
+            self.commits,
+            self._sensing,
+            session=session,
+            clock=clock,
+            timers=self._timers,
+            ask_pass=self._passes.ask,
+        )
+        self._held: dict[RunKey, Run] = {}  # the runs whose timers are here, as last seen
+        self._sent: dict[RunKey, StartJob] = {}  # the last start sent for each: none is ever sent twice
+        self._doubted: dict[RunKey, tuple[FindJob, float]] = {}  # since when the outcome of a start is in doubt
+        self._under_way: set[tuple[type[Act], RunKey]] = set()
+        self._locks: WeakValueDictionary[RunKey, asyncio.Lock] = WeakValueDictionary()
+
+    async def run(self) -> None:
+        """Fire timers until cancelled."""
+        await self._timers.run(self._fire)
+
+    def __len__(self) -> int:
+        """How many runs are held here."""
+        return len(self._held)
+
+    # --- facts --------------------------------------------------------------------------------------------------------
+
+    async def handle(self, key: RunKey, fact: Fact) -> None:
+        """Take in a fact from outside, by the row as it is. Raises `RetryLater`, and `Rejected` for a damaged row."""
+        await self._take_in(key, fact, None)
+
+    def sensor_changed(self, key: RunKey) -> None:
+        """A sensor that the run's rules name was written: if it waits, it is evaluated at once, wherever it is held."""
+        self._passes.ask(Wake(RowKind.TRIGGER, key, is_pass=True))
+
+    def rehearsed_sensor_changed(self, key: RunKey) -> None:
+        self._passes.ask(Wake(RowKind.DRY_RUN, key, is_pass=True))
+
+    def birth(self, version: Version) -> Birth:
+        """What a run needs that may have to be made for a fact."""
+        return Birth(self._new_id(), version.config_hash)
+
+    async def adopt(self, kind: RowKind, key: RunKey) -> None:
+        """Take up a row that nobody looks after, without writing. May be done for a row that is looked after."""
+        match kind:
+            case RowKind.SLA:
+                await self.watches.adopt(key)
+            case RowKind.DRY_RUN:
+                await self._rehearsals.adopt(key)
+            case RowKind.TRIGGER:
+                await self._adopt_run(key)
+            case RowKind.RERUN_REQUEST | RowKind.CANCEL_REQUEST:
+                return  # nothing waits for it: it is answered when it is written
+
+    async def _take_in(self, key: RunKey, fact: Fact, held: Run | None) -> None:
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            answer = await self._decisions.settle(key, fact, held)
+            if isinstance(answer, Settled):
+                self._follow(key, fact, answer)
+                return
+        if isinstance(answer, OfRehearsal):
+            await self._rehearsals.take_in(key, fact, answer.version, answer.schedule)
+        else:
+            self._log("fact.ignored", {"run": str(key), "fact": type(fact).__name__, "reason": answer.reason})
+
+    def _follow(self, key: RunKey, fact: Fact, settled: Settled) -> None:
+        """The commit is proven: hold the next timer, and act."""
+        if reason := ignored(settled.effects):
+            self._log("fact.ignored", {"run": str(key), "fact": type(fact).__name__, "reason": reason})
+        else:
+            names = [type(effect).__name__ for effect in settled.effects]
+            self._log("fact.handled", {"run": str(key), "fact": type(fact).__name__, "effects": names})
+        if settled.watch is not None:
+            self.watches.arm(settled.watch)
+        run = settled.run
+        if run is None:
+            return
+        self._hold(run, settled.pipeline, settled.schedule)
+        for act in settled.acts:
+            self._order(act, run, settled.pipeline)
+
+    # --- timers -------------------------------------------------------------------------------------------------------
+
+    def _hold(self, run: Run, pipeline: Pipeline, schedule: Schedule) -> None:
+        """Whoever commits a run holds its next timer; so does who adopted it. Of others' runs we hold none."""
+        if run.is_ended:
+            self._let_go(run.key)
+        elif run.owner == self._session or run.key in self._held:
+            self._held[run.key] = run
+            self._timers.set(Wake(RowKind.TRIGGER, run.key), self._next_due(run, pipeline, schedule))
+        if run.state is not State.TRIGGERING:
+            self._doubted.pop(run.key, None)
+
+    def _next_due(self, run: Run, pipeline: Pipeline, schedule: Schedule) -> datetime:
+        now = self._clock.now()
+        due = next_due(run, pipeline, schedule, now, place_of(run.key)) or now
+        return min(due, now + STARTER_LOOK) if is_with_another(run, self._session) else due
+
+    def _let_go(self, key: RunKey) -> None:
+        self._held.pop(key, None)
+        self._sent.pop(key, None)
+        self._timers.cancel(Wake(RowKind.TRIGGER, key))
+
+    async def _fire(self, wake: Wake) -> None:
+        if wake.is_pass:
+            self._passes.ask(wake)
+            return
+        wakers: Mapping[RowKind, Callable[[RunKey], Awaitable[None]]] = {
+            RowKind.TRIGGER: self._wake_run,
+            RowKind.SLA: self.watches.wake,
+            RowKind.DRY_RUN: self._rehearsals.wake,
+        }
+        self._spawn(f"wake:{wake.kind}{wake.key}", self._or_again(wake, wakers[wake.kind](wake.key)))
+
+    async def _or_again(self, wake: Wake, work: Awaitable[None]) -> None:
+        """Do it, and if the store or the row gives trouble, try again in a while: other runs must not suffer."""
+        try:
+            await work
+        except WorkerError as problem:
+            self._log("run.troubled", {"run": str(wake.key), "kind": wake.kind.name, "problem": str(problem)})
+            self._timers.set(wake, self._clock.now() + TRY_AGAIN_AFTER)
+
+    async def _wake_run(self, key: RunKey) -> None:
+        run = self._held.get(key) or await self._load_active(key)
+        if run is None or not await self._is_ours(run):
+            self._let_go(key)
+            return
+        version = await self.configs.pinned(key.pipeline, run.config_hash)
+        schedule = version.pipeline.schedule(key.schedule)
+        if schedule is None:
+            self._let_go(key)
+            return
+        self._hold(run, version.pipeline, schedule)
+        fact: Fact = TimeCame(run.attempt)
+        if is_with_another(run, self._session) and run.starter and await self._standing.is_over(run.starter):
+            fact = self._acts.starter_lost(run, version.pipeline)
+        await self._take_in(key, fact, run)
+
+    async def _is_ours(self, run: Run) -> bool:
+        """A timer that finds another live owner drops itself."""
+        if run.owner is None or run.owner == self._session:
+            return True
+        return run.key in self._held and await self._standing.is_over(run.owner)
+
+    async def _load_active(self, key: RunKey) -> Run | None:
+        run = await self._runs.load(key)
+        return run if isinstance(run, Run) and not run.is_ended else None
+
+    async def _adopt_run(self, key: RunKey) -> None:
+        run = await self._load_active(key)
+        if run is None or run.key in self._held:
+            return
+        self._held[key] = run
+        spread = ADOPTED_WITHIN
+        if run.state is State.POLLING:
+            version = await self.configs.pinned(key.pipeline, run.config_hash)
+            spread = limits(version.pipeline).poll_interval
+        self._timers.set(Wake(RowKind.TRIGGER, key), self._clock.now() + place_of(key) * spread)
+
+    # --- passes over the rules ----------------------------------------------------------------------------------------
+
+    def _begin_pass(self, wake: Wake) -> None:
+        self._spawn(f"pass:{wake.kind}{wake.key}", self._or_again(wake, self._pass(wake)))
+
+    def _pass_later(self, wake: Wake, after: timedelta) -> None:
+        self._timers.set(wake, self._clock.now() + after)
+
+    async def _pass(self, wake: Wake) -> None:
+        try:
+            if wake.kind is RowKind.DRY_RUN:
+                await self._rehearsals.make_pass(wake.key)
+            else:
+                await self._evaluate(wake.key)
+        finally:
+            self._passes.ended(wake)
+
+    async def _evaluate(self, key: RunKey) -> None:
+        """Read the sensors and judge the rules, if the run still waits for them. Its row was committed before."""
+        run = self._held.get(key) or await self._load_active(key)
+        if run is None or run.state is not State.EVALUATING:
+            return
+        version = await self.configs.pinned(key.pipeline, run.config_hash)
+        schedule = version.pipeline.schedule(key.schedule)
+        if schedule is None:
+            return
+        readings = await self._sensing.for_start(key, version.pipeline, schedule)
+        fact = judge(version.pipeline, readings, run.attempt, self._clock.now())
+        await self._take_in(key, fact, run)
+
+    # --- acts ---------------------------------------------------------------------------------------------------------
+
+    def _order(self, act: Act, run: Run, pipeline: Pipeline) -> None:
+        match act:
+            case EvaluateNow():
+                self._passes.ask(Wake(RowKind.TRIGGER, run.key, is_pass=True))
+            case StartJob():
+                self._order_start(act, run, pipeline)
+            case FindJob():
+                self._once(act, run.key, self._find(run, pipeline, act))
+            case PollNow():
+                self._once(act, run.key, self._report(run.key, self._acts.poll(run, pipeline, act)))
+            case StopJob():
+                self._once(act, run.key, self._report(run.key, self._acts.stop(run, pipeline, act)))
+
+    def _order_start(self, act: StartJob, run: Run, pipeline: Pipeline) -> None:
+        if run.starter != self._session or self._sent.get(run.key) == act:
+            return
+        self._sent[run.key] = act
+        self._spawn(f"start:{run.key}", self._report(run.key, self._acts.start(run, pipeline, act)))
+
+    async def _find(self, run: Run, pipeline: Pipeline, act: FindJob) -> None:
+        """Wait, on our own clock, until every start must be visible; then look."""
+        asked, since = self._doubted.get(run.key, (act, self._clock.monotonic()))
+        if asked != act:
+            since = self._clock.monotonic()
+        self._doubted[run.key] = (act, since)
+        seen_at = since + self._acts.time_to_be_seen(run, pipeline).total_seconds()
+        await self._clock.sleep(max(0.0, seen_at - self._clock.monotonic()))
+        fact = await self._acts.find(run, pipeline, act)
+        if fact is not None:
+            await self._tell_self(run.key, fact)
+
+    async def _report(self, key: RunKey, work: Awaitable[Fact]) -> None:
+        await self._tell_self(key, await work)
+
+    async def _tell_self(self, key: RunKey, fact: Fact) -> None:
+        """Take in what our own act brought. Only we know it, so it is tried until it is recorded or we are lost."""
+        wait_s = 1.0
+        while self._standing.may_act():
+            try:
+                return await self._take_in(key, fact, self._held.get(key))
+            except RetryLater as problem:
+                self._log("fact.delayed", {"run": str(key), "fact": type(fact).__name__, "problem": str(problem)})
+            await self._clock.sleep(wait_s)
+            wait_s = min(2 * wait_s, REPORT_BACKOFF_MAX_S)
+        return None
+
+    async def _look(self, run: Run) -> None:
+        """Ask once how a job is, and take in the answer if it comes soon."""
+        if run.job is None:
+            return
+        version = await self.configs.pinned(run.key.pipeline, run.config_hash)
+        try:
+            async with asyncio.timeout(LOOK_PATIENCE.total_seconds()):
+                fact = await self._acts.poll(run, version.pipeline, PollNow(run.job))
+        except TimeoutError:
+            return
+        await self._take_in(run.key, fact, run)
+
+    def _once(self, act: Act, key: RunKey, work: Coroutine[Any, Any, None]) -> None:
+        """Start the work, unless the same is under way for this run."""
+        name = (type(act), key)
+        if name in self._under_way:
+            work.close()
+            return
+        self._under_way.add(name)
+        self._spawn(f"{type(act).__name__}:{key}", self._counted(name, work))
+
+    async def _counted(self, name: tuple[type[Act], RunKey], work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        finally:
+            self._under_way.discard(name)
+
+    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.create_task(work, name=name)

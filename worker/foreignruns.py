@@ -1,0 +1,37 @@
+"""Runs that another system ended, with what its job log and rerun record say of them."""
+
+from datetime import datetime
+
+from worker.core.facts import Birth
+from worker.core.foreign import as_run
+from worker.core.keys import RunKey
+from worker.core.run_endings import JOB_FAIL_RETRY
+from worker.core.run_reruns import budget_for
+from worker.core.runstate import Budget, ForeignRun, Run, Spent
+from worker.store.joblog import JobLog
+from worker.store.reruns import Reruns
+from worker.store.table import Tables
+
+
+class ForeignRuns:
+    def __init__(self, tables: Tables) -> None:
+        self._log, self._reruns = JobLog(tables), Reruns(tables)
+
+    async def stand_in(self, foreign: ForeignRun, birth: Birth, now: datetime) -> Run:
+        """The run that an ended row stands for."""
+        ended_at, spent = await self.succeeded_at(foreign.key), await self._spent(foreign.key)
+        return as_run(foreign, birth, now, ended_at=ended_at, spent=spent)
+
+    async def succeeded_at(self, key: RunKey) -> datetime | None:
+        """When it last succeeded; None if its log does not say."""
+        successes = [record.at async for record in self._log.list(key) if record.event == "success"]
+        return successes[-1] if successes else None
+
+    async def _spent(self, key: RunKey) -> Spent:
+        reasons = [record.reason for record in await self._reruns.list(key)]
+        # It had one count for both kinds of failure, and did not write down which was which.
+        retries = sum(reason == JOB_FAIL_RETRY for reason in reasons)
+        asked = [budget_for(reason) for reason in reasons if reason != JOB_FAIL_RETRY]
+        return Spent(
+            transient=retries, code=retries, drift=asked.count(Budget.DRIFT), manual=asked.count(Budget.MANUAL)
+        )

@@ -1,0 +1,101 @@
+"""Dry runs: load, decide, commit, as for a run, but nothing here can reach a job."""
+
+from collections.abc import Callable
+from typing import Final
+
+from worker.clock import Clock
+from worker.commits import Commits
+from worker.configs import Configs, Version
+from worker.core.dryrun import DryRun, DryState, decide, evolve
+from worker.core.effects import BeginRehearsal, EvaluateNow
+from worker.core.errors import RetryLater
+from worker.core.facts import Fact, TimeCame
+from worker.core.keys import RowKind, RunKey, SessionId
+from worker.core.passes import judge
+from worker.core.pipeline import Schedule
+from worker.sensing import Sensing
+from worker.store.dryruns import DryRuns
+from worker.store.table import StaleWrite, Tables
+from worker.timers import Timers
+from worker.wakes import ADOPTED_WITHIN, Wake, place_of
+
+TRIES_MAX: Final = 8
+
+
+class Rehearsals:
+    """`ask_pass` has a pass made, soon and folded."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        configs: Configs,
+        commits: Commits,
+        sensing: Sensing,
+        *,
+        session: SessionId,
+        clock: Clock,
+        timers: Timers[Wake],
+        ask_pass: Callable[[Wake], None],
+    ) -> None:
+        self._store, self._configs, self._commits, self._sensing = DryRuns(tables), configs, commits, sensing
+        self._session, self._clock, self._timers, self._ask_pass = session, clock, timers, ask_pass
+
+    async def take_in(self, key: RunKey, fact: Fact, version: Version, schedule: Schedule) -> None:
+        """Settle one fact. Raises `RetryLater` if others were first again and again."""
+        for _ in range(TRIES_MAX):
+            try:
+                return await self._settle(key, fact, version, schedule)
+            except StaleWrite:
+                continue
+        raise RetryLater(f"{type(fact).__name__} of the rehearsal {key} was not settled; try again later")
+
+    async def make_pass(self, key: RunKey) -> None:
+        """Read the sensors and judge the rules, if the rehearsal still waits for them."""
+        run = await self._store.load(key)
+        if run is None or run.state is not DryState.EVALUATING:
+            return
+        version = await self._configs.pinned(key.pipeline, run.config_hash)
+        schedule = version.pipeline.schedule(key.schedule)
+        if schedule is None:
+            return
+        readings = await self._sensing.for_start(key, version.pipeline, schedule)
+        fact = judge(version.pipeline, readings, run.attempt, self._clock.now())
+        await self.take_in(key, fact, version, schedule)
+
+    async def wake(self, key: RunKey) -> None:
+        """It waits on: the next pass is due."""
+        run = await self._store.load(key)
+        if run is None or run.state is not DryState.EVALUATING:
+            return
+        version = await self._configs.pinned(key.pipeline, run.config_hash)
+        schedule = version.pipeline.schedule(key.schedule)
+        if schedule is not None:
+            self._arm(run, schedule)
+            await self.take_in(key, TimeCame(run.attempt), version, schedule)
+
+    async def adopt(self, key: RunKey) -> None:
+        run = await self._store.load(key)
+        if run is not None and run.state is DryState.EVALUATING:
+            self._timers.set(Wake(RowKind.DRY_RUN, key), self._clock.now() + place_of(key) * ADOPTED_WITHIN)
+
+    async def _settle(self, key: RunKey, fact: Fact, version: Version, schedule: Schedule) -> None:
+        before = await self._store.load(key)
+        now = self._clock.now()
+        effects = decide(before, version.pipeline, schedule, fact, now)
+        after = evolve(before, effects, now, self._session)
+        if any(isinstance(effect, BeginRehearsal) for effect in effects):
+            await self._configs.keep(version)
+        run = await self._commits.of_dry_run(before, after, effects, key=key, now=now)
+        if run is not None and run.owner == self._session:
+            self._arm(run, schedule)
+        if EvaluateNow() in effects:
+            self._ask_pass(Wake(RowKind.DRY_RUN, key, is_pass=True))
+
+    def _arm(self, run: DryRun, schedule: Schedule) -> None:
+        wake, now = Wake(RowKind.DRY_RUN, run.key), self._clock.now()
+        if run.state is not DryState.EVALUATING:
+            self._timers.cancel(wake)
+            return
+        every = schedule.evaluation.interval
+        beat = run.since + (max((now - run.since) // every, 0) + 1) * every
+        self._timers.set(wake, min(beat, run.window_ends_at) if run.window_ends_at > now else beat)

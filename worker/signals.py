@@ -1,0 +1,216 @@
+"""Sensors: what a written one means for the runs of its pipeline.
+
+A change record says that a key changed and which period its image spoke of. If the row still speaks of that period,
+the row decides; if it has moved on, the image decides for its own period. Order of delivery is never used.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from worker.clock import Clock
+from worker.configs import Version
+from worker.core import keys
+from worker.core.canonical import content_hash
+from worker.core.drift import Drift, measure
+from worker.core.facts import Origin, PostRunSeen, RunWanted, Signal
+from worker.core.instants import format_rfc3339, parse_rfc3339
+from worker.core.keys import RunKey
+from worker.core.passes import watched
+from worker.core.periods import Period
+from worker.core.pipeline import Pipeline, PipelineId, PostRun, Schedule
+from worker.core.routing import Saying, Triggered, audience, is_trigger, period_said, post_run_name, triggered
+from worker.core.rules import evaluate
+from worker.core.runstate import Run, State
+from worker.core.values import Json
+from worker.core.wallclock import wall_at
+from worker.engine import Engine
+from worker.sensing import Sensing
+from worker.store import retention
+from worker.store.dryruns import DryRuns
+from worker.store.marks import Mark, Marks, move_write
+from worker.store.runs import Runs
+from worker.store.sensors import Sensor, Sensors
+from worker.store.table import Tables
+from worker.wakes import Log
+
+# Runs of older periods may be deleted at any time, so nothing may begin or be repeated for them.
+TOO_OLD: Final = retention.RUNS - timedelta(days=7)
+WAITING_MAX: Final = 100  # how many of a schedule's latest runs a sensor without a period wakes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A sensor that was written, or is looked at again. `written_at` None: nobody knows when it was written."""
+
+    sensor: Sensor
+    at: datetime
+    written_at: datetime | None
+    origin: Origin = Origin.SENSOR
+
+
+class Signals:
+    def __init__(self, tables: Tables, engine: Engine, clock: Clock, log: Log) -> None:
+        self._sensors, self._marks, self._runs = Sensors(tables), Marks(tables), Runs(tables)
+        self._dry_runs, self._sensing, self._tables = DryRuns(tables), Sensing(tables), tables
+        self._engine, self._clock, self._log = engine, clock, log
+
+    async def take_in(self, version: Version, seen: Seen) -> None:
+        """Handle a sensor of a pipeline; harmless to repeat."""
+        row = await self._sensors.get(version.pipeline.id, seen.sensor.key)
+        if row is None:
+            return
+        started: set[RunKey] = set()
+        for schedule in version.pipeline.schedules:
+            said = _decisive(schedule, seen.sensor, row, seen.at)
+            if is_trigger(schedule, said.key):
+                started |= await self._signal(version, schedule, said, seen)
+            await self._post_run(version.pipeline, schedule, said, seen)
+        await self._wake_waiting(version.pipeline, row.key, started)
+
+    # --- the trigger --------------------------------------------------------------------------------------------------
+
+    async def _signal(self, version: Version, schedule: Schedule, said: Saying, seen: Seen) -> set[RunKey]:
+        found = triggered(schedule, said, seen.at)
+        trigger = schedule.trigger
+        if found is None or trigger is None:
+            return set()
+        content = content_hash(said.data)
+        period = await self._bound(version.pipeline.id, found, said, seen) if found.binds_once else found.period
+        key = RunKey(version.pipeline.id, schedule.id, period)
+        if refusal := self.refusal(key, schedule):
+            self._log("signal.refused", {"run": str(key), "sensor": said.key, "reason": refusal})
+            return set()
+        wanted = RunWanted(
+            key=key,
+            birth=self._engine.birth(version),
+            origin=seen.origin,
+            signal=Signal(trigger.rule.key, content, seen.written_at),
+            arrived_at=await self._arrival(key, schedule, seen.at),
+        )
+        await self._engine.handle(key, wanted)
+        return {key}
+
+    def refusal(self, key: RunKey, schedule: Schedule) -> str | None:
+        """Why nothing can begin for a period any more; None if it can."""
+        oldest = wall_at(self._clock.now() - TOO_OLD, schedule.zone).date()
+        if key.period.date >= oldest:
+            return None
+        return f"{key.period} is older than {oldest}, from when on runs are kept; nothing begins for it any more"
+
+    async def bound_period(self, pipeline: PipelineId, schedule: Schedule, sensor: Sensor, at: datetime) -> Period:
+        """The period a sensor is for, without binding it to one."""
+        said = Saying(sensor.key, sensor.data)
+        period, is_undated = period_said(said, schedule, at)
+        if not is_undated:
+            return period
+        mark = await self._marks.get(pipeline, keys.signal_mark_sk(sensor.key))
+        bound_at = _bound_at(mark, sensor.content_hash)
+        return period if bound_at is None else Period(wall_at(bound_at, schedule.zone).date())
+
+    async def _bound(self, pipeline: PipelineId, found: Triggered, said: Saying, seen: Seen) -> Period:
+        """The period of a signal that names none: the day on which its content was first seen, for ever."""
+        content, mark_sk = content_hash(said.data), keys.signal_mark_sk(said.key)
+        mark = await self._marks.get(pipeline, mark_sk)
+        bound_at = _bound_at(mark, content)
+        if bound_at is None:
+            bound_at = seen.at
+            data: dict[str, Json] = {"hash": content, "at": format_rfc3339(bound_at), "period": str(found.period)}
+            # If another worker was first, this one comes again and sees what it wrote.
+            await self._tables.commit(move_write(pipeline, mark_sk, mark, data, self._clock.now()))
+        return Period(wall_at(bound_at, found.schedule.zone).date())
+
+    async def _arrival(self, key: RunKey, schedule: Schedule, at: datetime) -> datetime | None:
+        """When the first signal of a run came, where its deadline counts from there. Kept before the run begins."""
+        if schedule.sla is None or schedule.sla.max_duration is None:
+            return None
+        mark_sk = keys.first_arrival_mark_sk(key)
+        kept = await self._marks.get(key.pipeline, mark_sk)
+        if kept is None:
+            at = await self._foreign_arrival(key) or at
+            if await self._marks.put_once(key.pipeline, mark_sk, {"at": format_rfc3339(at)}, self._clock.now()):
+                return at
+            kept = await self._marks.get(key.pipeline, mark_sk)
+        return _instant(kept.data.get("at")) if kept else at
+
+    async def _foreign_arrival(self, key: RunKey) -> datetime | None:
+        """The reference kept it among the sensors."""
+        old = await self._sensors.get(key.pipeline, f"first-sensor-arrival#{key.period}")
+        return None if old is None else _instant(old.data.get("arrivedAt"))
+
+    # --- after the run ------------------------------------------------------------------------------------------------
+
+    async def _post_run(self, pipeline: Pipeline, schedule: Schedule, said: Saying, seen: Seen) -> None:
+        name, post_run = post_run_name(pipeline, said.key), pipeline.post_run
+        if name is None or post_run is None:
+            return
+        key = RunKey(pipeline.id, schedule.id, period_said(said, schedule, seen.at)[0])
+        if await self._runs.load(key) is None and await self._dry_runs.load(key) is None:
+            return
+        readings = await self._sensing.read(key, watched(pipeline))
+        # What is judged is what was said, whatever the row says by now about another period.
+        data = {each: reading.data for each, reading in readings.items()} | {name: said.data}
+        result = evaluate(post_run.rules, data, self._clock.now())
+        fact = PostRunSeen(
+            sensor_key=said.key,
+            content_hash=content_hash(said.data),
+            drift=await self._drift(key, post_run, name, said),
+            rules_held=result.passed,
+            reason="" if result.passed else result.reason,
+        )
+        await self._engine.handle(key, fact)
+
+    async def _drift(self, key: RunKey, post_run: PostRun, name: str, said: Saying) -> Drift | None:
+        before = (await self._baseline(key)).get(name)
+        return measure(post_run, said.key, before, said.data) if isinstance(before, Mapping) else None
+
+    async def _baseline(self, key: RunKey) -> Mapping[str, Json]:
+        mark = await self._marks.get(key.pipeline, keys.baseline_mark_sk(key))
+        if mark is not None:
+            return mark.data
+        old = await self._sensors.get(key.pipeline, f"postrun-baseline#{key.period}")  # as the reference kept it
+        return old.data if old else dict[str, Json]()
+
+    # --- the rules ----------------------------------------------------------------------------------------------------
+
+    async def _wake_waiting(self, pipeline: Pipeline, sensor_key: str, started: set[RunKey]) -> None:
+        """Have the runs whose rules see the sensor look again; those it just started look anyway."""
+        found = audience(pipeline, sensor_key)
+        if found is None:
+            return
+        for schedule in pipeline.schedules:
+            if found.period is not None:
+                waiting = [RunKey(pipeline.id, schedule.id, found.period)]
+            else:
+                waiting = await self._waiting(pipeline, schedule)
+            self._wake(pipeline, [key for key in waiting if key not in started])
+
+    async def wake_all(self, pipeline: Pipeline) -> None:
+        for schedule in pipeline.schedules:
+            self._wake(pipeline, await self._waiting(pipeline, schedule))
+
+    def _wake(self, pipeline: Pipeline, waiting: list[RunKey]) -> None:
+        for key in waiting:
+            self._engine.sensor_changed(key)
+            if pipeline.dry_run:
+                self._engine.rehearsed_sensor_changed(key)
+
+    async def _waiting(self, pipeline: Pipeline, schedule: Schedule) -> list[RunKey]:
+        if pipeline.dry_run:
+            return await self._dry_runs.waiting(pipeline.id, schedule.id, WAITING_MAX)
+        latest = await self._runs.of_schedule(pipeline.id, schedule.id, WAITING_MAX)
+        return [run.key for run in latest if isinstance(run, Run) and run.state is State.EVALUATING]
+
+
+def _decisive(schedule: Schedule, image: Sensor, row: Sensor, at: datetime) -> Saying:
+    said, is_now = Saying(image.key, image.data), Saying(row.key, row.data)
+    return is_now if period_said(said, schedule, at) == period_said(is_now, schedule, at) else said
+
+
+def _bound_at(mark: Mark | None, content: str) -> datetime | None:
+    return _instant(mark.data.get("at")) if mark and mark.data.get("hash") == content else None
+
+
+def _instant(text: Json) -> datetime | None:
+    return parse_rfc3339(text) if isinstance(text, str) else None

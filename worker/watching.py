@@ -1,0 +1,120 @@
+"""Deadlines: warned of and judged in their own time, by what the run really did."""
+
+from collections.abc import Awaitable, Callable
+
+from worker.clock import Clock
+from worker.commits import Commits
+from worker.configs import Configs
+from worker.core import slawatch
+from worker.core.keys import RowKind, RunKey, SessionId
+from worker.core.pipeline import Sla
+from worker.core.runstate import ForeignRun, Run, State, Status
+from worker.core.slawatch import InstantCame, WatchFact, next_due
+from worker.core.watchstate import SlaWatch
+from worker.foreignruns import ForeignRuns
+from worker.store.runs import Runs, run_key, still_at
+from worker.store.slawatches import SlaWatches
+from worker.store.table import Absent, Check, Equals, StaleWrite, TableName, Tables, Write
+from worker.timers import Timers
+from worker.wakes import ADOPTED_WITHIN, Wake, place_of
+
+TRIES_MAX = 8
+_NO_SLA = Sla()
+
+
+class Watching:
+    """`look` asks the target of a polling run how its job is, once and not for long, before anything is declared."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        configs: Configs,
+        commits: Commits,
+        *,
+        session: SessionId,
+        clock: Clock,
+        timers: Timers[Wake],
+        look: Callable[[Run], Awaitable[None]],
+    ) -> None:
+        self._runs, self._watches, self._foreign = Runs(tables), SlaWatches(tables), ForeignRuns(tables)
+        self._configs, self._commits, self._session = configs, commits, session
+        self._clock, self._timers, self._look = clock, timers, look
+
+    def arm(self, watch: SlaWatch) -> None:
+        """Wake when the watch has something to say; a closed one has nothing any more."""
+        due = next_due(watch, self._clock.now())
+        wake = Wake(RowKind.SLA, watch.key)
+        if due is None:
+            self._timers.cancel(wake)
+        else:
+            self._timers.set(wake, due)
+
+    async def adopt(self, key: RunKey) -> None:
+        watch = await self._watches.load(key)
+        if watch is None or watch.verdict is not None:
+            return
+        due = next_due(watch, self._clock.now()) or watch.breach_at
+        at = max(due, self._clock.now() + place_of(key) * ADOPTED_WITHIN)
+        self._timers.set(Wake(RowKind.SLA, key), at)
+
+    async def wake(self, key: RunKey) -> None:
+        """The warning or the breach is due, or was when it was asked for."""
+        run = await self._runs.load(key)
+        if isinstance(run, Run) and run.state is State.POLLING:
+            # It may be done already, and in time; a success is committed together with its verdict.
+            await self._look(run)
+        await self.take_in(key, None)
+
+    async def take_in(self, key: RunKey, fact: WatchFact | None) -> None:
+        """Settle a fact about a watch alone; None: the time that it is now. May raise `StaleWrite`, many times over."""
+        for _ in range(TRIES_MAX - 1):
+            try:
+                return await self._settle(key, fact)
+            except StaleWrite:
+                continue
+        return await self._settle(key, fact)
+
+    async def _settle(self, key: RunKey, fact: WatchFact | None) -> None:
+        watch, run = await self._watches.load(key), await self._runs.load(key)
+        now = self._clock.now()
+        settled = fact or await self._instant(run)
+        effects = slawatch.decide(watch, await self._sla(key, watch), settled, now)
+        after = slawatch.evolve(watch, key, effects, now, self._session)
+        version = run.version if isinstance(run, Run) else 0
+        saved = await self._commits.of_watch(
+            watch, after, effects, _unchanged(key, run), run_version=version, key=key, now=now
+        )
+        if saved is not None:
+            self.arm(saved)
+
+    async def _instant(self, run: Run | ForeignRun | None) -> InstantCame:
+        match run:
+            case None:
+                return InstantCame(None)
+            case Run(state=State.COMPLETED):
+                return InstantCame(run.status, run.since)
+            case Run():
+                return InstantCame(run.status)
+            case ForeignRun(status=Status.COMPLETED):
+                # It does not always say when; then nothing shows that it was late.
+                return InstantCame(Status.COMPLETED, await self._foreign.succeeded_at(run.key))
+            case ForeignRun(status=Status.RUNNING):
+                return InstantCame(Status.RUNNING)
+            case ForeignRun():
+                return InstantCame(Status.FAILED_FINAL)
+
+    async def _sla(self, key: RunKey, watch: SlaWatch | None) -> Sla:
+        version = await self._configs.find(key.pipeline, watch.config_hash) if watch else None
+        schedule = version.pipeline.schedule(key.schedule) if version else None
+        return schedule.sla or _NO_SLA if schedule else _NO_SLA
+
+
+def _unchanged(key: RunKey, run: Run | ForeignRun | None) -> Write:
+    """The verdict holds only while the run is as it was looked at."""
+    match run:
+        case None:
+            return Check(TableName.CONTROL, run_key(key), Absent())
+        case Run():
+            return still_at(run)
+        case ForeignRun(status=status):
+            return Check(TableName.CONTROL, run_key(key), Equals("status", status))
