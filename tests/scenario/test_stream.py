@@ -330,6 +330,7 @@ async def test_an_outage_of_the_store_turns_no_record_into_a_dead_letter() -> No
 
     world.seen.before = needs_the_store
     async with world.consuming():
+        await world.clock.sleep(1)
         world.tables.choose = all_lost
         await world.sensor("a", 1)
         await world.clock.sleep(600)
