@@ -1,0 +1,97 @@
+"""Alerts on the console: a line for each, and successes gathered into one line now and then."""
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final, TypeAlias
+
+from consumers.severities import Severity, severity_of
+from worker.clock import Clock
+from worker.core.events import Event
+
+LINE_MAX: Final = 500
+REMEMBERED_MAX: Final = 10_000
+DIGEST_EVERY: Final = timedelta(minutes=15)
+NAMED_MAX: Final = 5
+
+WriteLine: TypeAlias = Callable[[Severity, str], None]
+
+
+class ConsoleAlerts:
+    """Writes each event once. `digest_every` None: successes get lines of their own, like everything else.
+
+    A success is delivered when it is counted: the digest it is in is lost with the process, the event is not.
+    """
+
+    def __init__(self, write: WriteLine, clock: Clock, digest_every: timedelta | None = DIGEST_EVERY) -> None:
+        self._write, self._clock, self._digest_every = write, clock, digest_every
+        self._told: OrderedDict[str, None] = OrderedDict()
+        self._successes: Counter[str] = Counter()
+        self._pipelines: Counter[str] = Counter()
+
+    async def deliver(self, event: Event) -> None:
+        if self._is_repeat(event):
+            return
+        severity = severity_of(event.type)
+        if severity is Severity.SUCCESS and self._digest_every is not None:
+            self._successes[event.type] += 1
+            self._pipelines[event.pipeline] += 1
+        else:
+            self._write(severity, alert_line(event))
+
+    async def run(self) -> None:
+        """Write digests until cancelled, and a last one then."""
+        if self._digest_every is None:
+            return
+        try:
+            while True:
+                await self._clock.sleep(self._digest_every.total_seconds())
+                self.write_digest()
+        finally:
+            self.write_digest()
+
+    def write_digest(self) -> None:
+        """Say what went well since the last digest; nothing if nothing did."""
+        if not self._successes:
+            return
+        counts = ", ".join(f"{number} {name}" for name, number in sorted(self._successes.items()))
+        names = [f"{name} {number}" for name, number in self._pipelines.most_common(NAMED_MAX)]
+        more = len(self._pipelines) - len(names)
+        where = ", ".join(names) + (f" and {more} more" if more else "")
+        at = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        self._write(Severity.SUCCESS, _cut(f"{at}  {Severity.SUCCESS:<7}  digest  {counts}  ({where})"))
+        self._successes.clear()
+        self._pipelines.clear()
+
+    def _is_repeat(self, event: Event) -> bool:
+        """Events come at least once; the last ones told are remembered."""
+        if event.id in self._told:
+            return True
+        self._told[event.id] = None
+        if len(self._told) > REMEMBERED_MAX:
+            self._told.popitem(last=False)
+        return False
+
+
+def alert_line(event: Event) -> str:
+    """One line: when, how bad, about which run, what, and what to do.
+
+    The run is the thread: all lines about one begin alike, so they can be found by it.
+    """
+    thread = "/".join(part for part in (event.pipeline, event.schedule, event.period) if part) or "interlock"
+    at = event.at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    hint = event.detail.get("actionHint")
+    parts = [f"{at}  {severity_of(event.type):<7}  {thread}  {event.type}"]
+    parts.extend([_without_thread(event.message, thread)] if event.message else [])
+    parts.extend([f"-> {hint}"] if isinstance(hint, str) and hint else [])
+    return _cut("  ".join(parts))
+
+
+def _without_thread(message: str, thread: str) -> str:
+    """Most messages name their run first; the line has done so already."""
+    return message.removeprefix(thread).lstrip(": ") or message
+
+
+def _cut(line: str) -> str:
+    shown = "".join(char if char.isprintable() else " " for char in line)
+    return shown if len(shown) <= LINE_MAX else shown[: LINE_MAX - 1] + "…"

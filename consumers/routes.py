@@ -1,0 +1,54 @@
+"""Routes: to whom an event goes. In embedded mode they stand inside the relay, as a bus has its rules."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from consumers.patterns import Pattern
+from worker.core.events import Event
+from worker.core.values import Json
+from worker.store.attributes import instant_text
+
+SOURCE: Final = "interlock"
+
+
+class Target(Protocol):
+    """Where a route ends."""
+
+    async def deliver(self, event: Event) -> None:
+        """Hand the event over for good. Any event may come twice, under the same id.
+
+        Raises `RetryLater`, and `Rejected` for an event that can never be delivered.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    name: str
+    pattern: Pattern
+    target: Target
+
+
+def envelope(event: Event) -> dict[str, Json]:
+    """The event as a bus carries it: what patterns are written against, and consumers of the reference read."""
+    return {
+        "id": event.id,
+        "source": SOURCE,
+        "detail-type": event.type,
+        "time": instant_text(event.at),
+        "detail": _present(
+            {
+                "pipelineId": event.pipeline,
+                "scheduleId": event.schedule or None,
+                "date": event.period or None,
+                "message": event.message or None,
+                "timestamp": instant_text(event.at),
+                "detail": event.detail or None,
+            }
+        ),
+    }
+
+
+def _present(detail: Mapping[str, Json]) -> dict[str, Json]:
+    return {name: value for name, value in detail.items() if value is not None}

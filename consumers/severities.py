@@ -1,0 +1,77 @@
+"""How much an event asks of people, and which ones reach them at all."""
+
+from enum import StrEnum
+from typing import Final
+
+from consumers.patterns import Pattern, parse_pattern
+from consumers.routes import SOURCE
+from worker.core.eventtypes import EventType
+
+
+class Severity(StrEnum):
+    ALERT = "ALERT"  # a person must act
+    WARNING = "WARNING"  # a person may have to
+    SUCCESS = "OK"
+    NOTE = "NOTE"
+
+
+_ALERTS: Final = frozenset(
+    {
+        EventType.VALIDATION_EXHAUSTED,
+        EventType.JOB_FAILED,
+        EventType.JOB_POLL_EXHAUSTED,
+        EventType.JOB_START_UNKNOWN,
+        EventType.JOB_ORPHANED,
+        EventType.RETRY_EXHAUSTED,
+        EventType.INFRA_FAILURE,
+        EventType.INFRA_ALARM,
+        EventType.SFN_TIMEOUT,
+        EventType.SCHEDULE_MISSED,
+        EventType.SLA_BREACH,
+        EventType.RELATIVE_SLA_BREACH,
+        EventType.DATA_DRIFT,
+        EventType.CONFIG_REJECTED,
+        EventType.DATA_LOSS_SUSPECTED,
+        EventType.WATCHDOG_DEGRADED,
+    }
+)
+_WARNINGS: Final = frozenset(
+    {
+        EventType.SLA_WARNING,
+        EventType.RELATIVE_SLA_WARNING,
+        EventType.IRREGULAR_SCHEDULE_MISSED,
+        EventType.SENSOR_DEADLINE_EXPIRED,
+        EventType.POST_RUN_SENSOR_MISSING,
+        EventType.POST_RUN_FAILED,
+        EventType.POST_RUN_DRIFT,
+        EventType.POST_RUN_DRIFT_INFLIGHT,
+        EventType.BASELINE_CAPTURE_FAILED,
+        EventType.LATE_DATA_ARRIVAL,
+        EventType.RERUN_REJECTED,
+        EventType.DRY_RUN_VALIDATION_EXHAUSTED,
+        EventType.DRY_RUN_RETRY_EXHAUSTED,
+    }
+)
+_SUCCESSES: Final = frozenset({EventType.JOB_COMPLETED, EventType.SLA_MET})
+# Steps on the way, for machines: people hear how it ended.
+_UNTOLD: Final = frozenset(
+    {
+        EventType.JOB_TRIGGERED,
+        EventType.VALIDATION_PASSED,
+        EventType.POST_RUN_BASELINE_CAPTURED,
+        EventType.POST_RUN_PASSED,
+    }
+)
+
+
+def severity_of(event_type: str) -> Severity:
+    if event_type in _ALERTS:
+        return Severity.ALERT
+    if event_type in _WARNINGS:
+        return Severity.WARNING
+    return Severity.SUCCESS if event_type in _SUCCESSES else Severity.NOTE
+
+
+def told_to_people() -> Pattern:
+    """All events but the steps on the way: what is unknown here is rather told than kept back."""
+    return parse_pattern({"source": [SOURCE], "detail-type": [{"anything-but": sorted(_UNTOLD)}]})

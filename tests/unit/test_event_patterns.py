@@ -1,0 +1,122 @@
+"""Event patterns: what matches, and what is refused when a pattern is read."""
+
+from decimal import Decimal
+
+import pytest
+
+from consumers.patterns import CHOICES_MAX, BadPattern, parse_pattern
+from worker.core.values import Json
+
+EVENT: dict[str, Json] = {
+    "source": "interlock",
+    "detail-type": "JOB_FAILED",
+    "detail": {
+        "pipelineId": "orders-daily",
+        "flag": True,
+        "nothing": None,
+        "empty": [],
+        "tags": ["gold", "finance"],
+        "detail": {"delta": 120, "share": Decimal("0.5"), "rate": 0.1, "text": "120"},
+    },
+}
+
+
+def does_match(pattern: Json) -> bool:
+    return parse_pattern(pattern).matches(EVENT)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        {"source": ["interlock"]},
+        {"detail-type": ["JOB_COMPLETED", "JOB_FAILED"]},
+        {"source": ["interlock"], "detail": {"pipelineId": ["orders-daily"]}},
+        {"detail": {"flag": [True]}},
+        {"detail": {"nothing": [None]}},
+        {"detail": {"tags": ["finance"]}},
+        {"detail": {"detail": {"share": [0.5]}}},
+        {"detail-type": [{"prefix": "JOB_"}]},
+        {"detail-type": [{"anything-but": "SLA_MET"}]},
+        {"detail-type": [{"anything-but": ["SLA_MET", "JOB_COMPLETED"]}]},
+        {"detail-type": [{"anything-but": {"prefix": "DRY_RUN_"}}]},
+        {"detail": {"detail": {"delta": [{"anything-but": 0}]}}},
+        {"detail": {"pipelineId": [{"exists": True}]}},
+        {"detail": {"nothing": [{"exists": True}]}},
+        {"detail": {"scheduleId": [{"exists": False}]}},
+        {"absent": {"deeper": [{"exists": False}]}},
+        {"detail": {"detail": {"delta": [{"numeric": [">", 100]}]}}},
+        {"detail": {"detail": {"delta": [{"numeric": [">=", 120, "<", 121]}]}}},
+        {"detail": {"detail": {"rate": [{"numeric": ["=", Decimal("0.1")]}]}}},
+        {"detail": {"detail": {"delta": [{"numeric": ["<", 0]}, 120]}}},
+    ],
+)
+def test_a_pattern_matches_when_every_name_has_one_of_its_choices(pattern: Json) -> None:
+    assert does_match(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        {"source": ["aws.events"]},
+        {"source": ["interlock"], "detail-type": ["JOB_COMPLETED"]},
+        {"source": ["inter"]},
+        {"absent": ["x"]},
+        {"absent": [None]},
+        {"source": {"deeper": ["x"]}},
+        {"detail": {"flag": [1]}},
+        {"detail": {"flag": ["true"]}},
+        {"detail": {"nothing": [False]}},
+        {"detail": {"detail": {"text": [120]}}},
+        {"detail": {"detail": {"text": [{"numeric": ["=", 120]}]}}},
+        {"detail": {"flag": [{"numeric": ["=", 1]}]}},
+        {"detail-type": [{"prefix": "SLA_"}]},
+        {"detail": {"detail": {"delta": [{"prefix": "1"}]}}},
+        {"detail-type": [{"anything-but": "JOB_FAILED"}]},
+        {"detail-type": [{"anything-but": {"prefix": "JOB_"}}]},
+        {"absent": [{"anything-but": "x"}]},
+        {"absent": [{"exists": True}]},
+        {"detail": {"pipelineId": [{"exists": False}]}},
+        {"detail": {"detail": {"delta": [{"numeric": [">", 100, "<", 120]}]}}},
+        {"detail": {"empty": ["x"]}},
+    ],
+)
+def test_a_pattern_does_not_match_otherwise(pattern: Json) -> None:
+    assert not does_match(pattern)
+
+
+BROKEN: list[tuple[Json, str]] = [
+    ({}, "at its top"),
+    ([], "at its top"),
+    ({"source": "interlock"}, "source"),
+    ({"source": []}, "source"),
+    ({"detail": {}}, "detail"),
+    ({"detail": {"pipelineId": "x"}}, "detail.pipelineId"),
+    ({"source": [{"suffix": "x"}]}, "source"),
+    ({"source": [{"prefix": 1}]}, "source"),
+    ({"source": [{"prefix": "a", "exists": True}]}, "source"),
+    ({"source": [{"exists": "yes"}]}, "source"),
+    ({"source": [{"anything-but": []}]}, "source"),
+    ({"source": [{"anything-but": {"suffix": "x"}}]}, "source"),
+    ({"source": [{"anything-but": [["x"]]}]}, "source"),
+    ({"n": [{"numeric": [">"]}]}, "n"),
+    ({"n": [{"numeric": ["<", 1, ">", 0, "=", 5]}]}, "n"),
+    ({"n": [{"numeric": ["!=", 1]}]}, "n"),
+    ({"n": [{"numeric": ["<", "1"]}]}, "n"),
+    ({"n": [["nested"]]}, "n"),
+    ({"n": list(range(CHOICES_MAX + 1))}, "n"),
+]
+
+
+@pytest.mark.parametrize(("pattern", "where"), BROKEN)
+def test_what_is_no_pattern_is_refused_with_its_place(pattern: Json, where: str) -> None:
+    with pytest.raises(BadPattern, match=f"event pattern, {where}: "):
+        parse_pattern(pattern)
+
+
+def test_nesting_without_end_is_refused_and_not_followed() -> None:
+    pattern: Json = ["x"]
+    for _ in range(5_000):
+        pattern = {"deeper": pattern}
+
+    with pytest.raises(BadPattern, match="nested deeper than"):
+        parse_pattern(pattern)
