@@ -7,6 +7,7 @@ from worker.core.instants import parse_rfc3339
 from worker.core.values import Json, read_number
 
 UPDATED_AT = "updatedAt"
+_SECONDS_END = 253_402_300_800  # the year 10000, where dates end
 _MILLIS_FROM = 10**12  # a smaller number of milliseconds would lie before 2001: it is seconds
 _MILLIS_END = 10**14
 
@@ -17,10 +18,11 @@ def changed_at(data: Mapping[str, Json]) -> datetime | None:
     if isinstance(value, str) and (instant := parse_rfc3339(value)):
         return instant
     number = read_number(value)
-    if number is None or not 0 < number < _MILLIS_END:
+    if number is None:
         return None
-    seconds = number if number < _MILLIS_FROM else number / 1000
-    return datetime.fromtimestamp(float(seconds), UTC)
+    if 0 < number < _SECONDS_END:
+        return datetime.fromtimestamp(float(number), UTC)
+    return datetime.fromtimestamp(float(number) / 1000, UTC) if _MILLIS_FROM <= number < _MILLIS_END else None
 
 
 def is_fresh(sensors: Iterable[Mapping[str, Json]], succeeded_at: datetime) -> bool:
