@@ -49,6 +49,16 @@ def test_new_content_after_a_success_is_late_data_and_asks_for_a_rerun_once() ->
     assert isinstance(again[0], Ignore)
 
 
+def test_each_further_content_is_late_data_again_whatever_was_logged_in_between() -> None:
+    run, _ = step(COMPLETED, signal(NEW), NOON + HOUR)
+    run, _ = step(run, request("manual", is_fresh=False), NOON + HOUR)
+
+    _, effects = step(run, signal("hash-of-still-newer-content"), NOON + HOUR)
+
+    assert told(effects) == [EventType.LATE_DATA_ARRIVAL]
+    assert requests(effects) == ["late-data"]
+
+
 def test_a_redelivered_signal_is_never_late_data() -> None:
     known_from_start = a_run(State.COMPLETED, late_reported=None)
 
@@ -273,6 +283,17 @@ def test_a_request_makes_the_row_it_needs() -> None:
     assert (run.state, run.attempt, run.run_id, run.spent) == (State.EVALUATING, 1, "run-2", Spent())
     assert told(effects) == [EventType.RERUN_ACCEPTED]
     assert isinstance(again[0], Ignore)
+
+
+def test_a_run_that_could_not_be_started_can_be_asked_for_again() -> None:
+    not_started = a_run(State.FAILED_FINAL, outcome=Outcome.NOT_STARTED, job=None)
+    in_a_rerun = a_run(State.FAILED_FINAL, outcome=Outcome.NOT_STARTED, job=None, attempt=2, spent=Spent(manual=1))
+
+    asked, _ = step(not_started, request("manual"), NOON)
+    replayed, _ = step(in_a_rerun, request("replay"), NOON)
+
+    assert (asked.state, asked.attempt) == (State.EVALUATING, 2)
+    assert (replayed.state, replayed.attempt) == (State.EVALUATING, 3)
 
 
 def test_a_request_for_an_excluded_date_without_a_run_is_refused_once() -> None:

@@ -5,8 +5,10 @@ from typing import get_args
 
 import pytest
 
-from tests.builders import BIRTH, HANDLE, KEY, MINUTE, NEW, NOON, OLD, a_pipeline, a_run
+from tests.builders import BIRTH, HANDLE, HOUR, KEY, MINUTE, NEW, NOON, OLD, a_pipeline, a_run, a_schedule
+from tests.runsteps import told
 from worker.core.drift import Drift
+from worker.core.effects import Effect, End, JudgeDeadline
 from worker.core.facts import (
     CancelRequested,
     Fact,
@@ -36,8 +38,10 @@ from worker.core.facts import (
     TimeCame,
 )
 from worker.core.outcomes import FailureCategory
+from worker.core.pipeline import Pipeline, Sla
 from worker.core.run import decide
-from worker.core.runstate import State
+from worker.core.runstate import AfterStop, Outcome, Run, StartStep, State
+from worker.core.sla import Deadline
 
 DRIFT = Drift(sensor_key="out", field="n", previous=1, current=2, threshold=0)
 FACTS: tuple[Fact, ...] = (
@@ -132,3 +136,47 @@ def test_whatever_speaks_of_another_attempt_is_ignored_in_every_state(state: Sta
         effects = decide(a_run(state, attempt=2), pipeline, pipeline.schedules[0], fact, NOON + MINUTE)
 
         assert [type(effect).__name__ for effect in effects] == ["Ignore"], fact
+
+
+# --- what holds of every end, however a run comes to it ---------------------------------------------------------------
+
+WITH_SLA = a_pipeline(schedule=a_schedule(sla=Sla(deadline=Deadline(14, 0))))
+LAST_REFUSAL = a_run(State.TRIGGERING, start_step=StartStep.SENT, start_failures=3)
+ACTIVE: tuple[Run, ...] = (
+    *(a_run(state) for state in State),
+    *(a_run(State.STOPPING, after_stop=after, rerun_reason="manual") for after in AfterStop),
+    LAST_REFUSAL,
+)
+ABOUT_LAST_SENDING: tuple[Fact, ...] = (
+    JobRefused(1, 3, FailureCategory.PERMANENT, "no such job"),
+    StartUnanswered(1, 3, "timed out", can_find=False),
+    StarterLost(1, 3, can_find=False),
+)
+
+
+def ends(pipeline: Pipeline) -> list[tuple[End, list[Effect]]]:
+    """Every end that one step leads to, in its time and long after it, with all that the step decides."""
+    steps = [
+        decide(run, pipeline, pipeline.schedules[0], fact, now)
+        for run in ACTIVE
+        for fact in (*FACTS, *ABOUT_LAST_SENDING)
+        for now in (NOON + MINUTE, NOON + HOUR, NOON + 9 * HOUR)
+    ]
+    return [(effect, effects) for effects in steps for effect in effects if isinstance(effect, End)]
+
+
+def test_the_ends_that_are_looked_at_are_of_every_kind() -> None:
+    assert {end.outcome for end, _ in ends(WITH_SLA)} == set(Outcome)
+
+
+def test_no_run_ends_without_a_word() -> None:
+    silent = [end for end, effects in ends(WITH_SLA) if not told(effects)]
+
+    assert silent == []
+
+
+def test_the_deadline_is_judged_by_a_success_and_by_no_other_end() -> None:
+    for end, effects in ends(WITH_SLA):
+        is_judged = any(isinstance(effect, JudgeDeadline) for effect in effects)
+
+        assert is_judged is (end.outcome is Outcome.SUCCEEDED), end

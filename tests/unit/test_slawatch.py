@@ -90,6 +90,28 @@ def test_a_success_is_judged_by_when_it_was_not_by_when_it_was_seen(
     assert told(effects) == [event]
 
 
+@pytest.mark.parametrize(
+    "sla",
+    [
+        Sla(),
+        Sla(deadline=Deadline(14, 0)),
+        Sla(deadline=Deadline(None, 30)),
+        Sla(max_duration=HOUR),
+        Sla(expected_duration=HOUR),
+        Sla(deadline=Deadline(14, 0), max_duration=HOUR, expected_duration=HOUR),
+    ],
+)
+@pytest.mark.parametrize("arrived_at", [None, NOON], ids=["arrival unknown", "arrival known"])
+def test_nothing_that_an_sla_leaves_out_keeps_it_from_being_judged(sla: Sla, arrived_at: datetime | None) -> None:
+    watch = a_watch(arrived_at=arrived_at, warning_at=None)
+
+    met = decide(watch, sla, RunSucceeded(ONE), ONE)
+    missed = decide(watch, sla, InstantCame(None), TWO)
+
+    assert told(met) == [EventType.SLA_MET]
+    assert told(missed) == [EventType.RELATIVE_SLA_BREACH if arrived_at else EventType.SLA_BREACH]
+
+
 def test_a_deadline_that_passes_without_success_is_breached_whatever_became_of_the_run() -> None:
     for status, shown in ((None, "not started"), (Status.RUNNING, "RUNNING"), (Status.FAILED_FINAL, "FAILED_FINAL")):
         effects = decide(WARNED, SLA, InstantCame(status), TWO)
