@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from worker.cli.agenda import Span
+from worker.cli.askingcommands import asking_app
 from worker.cli.console import Screen
 from worker.cli.demo import run_demo
 from worker.cli.pipelinescommands import pipelines_app
@@ -39,6 +40,7 @@ app.add_typer(store_app)
 app.add_typer(pipelines_app)
 app.add_typer(sensor_app)
 app.add_typer(reading_app)
+app.add_typer(asking_app)
 
 VALIDATE_HELP = """Check pipeline files and report every problem at once, each with its line and what to do.
 

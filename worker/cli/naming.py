@@ -9,6 +9,8 @@ from worker.core.periods import Period
 from worker.core.pipeline import Pipeline, Schedule, ScheduleId
 from worker.explaining.looking import schedule_of
 
+REASON_MAX = 500
+
 
 def read_period(text: str) -> Period:
     """Raises `ConfigError` for a text that is no period."""
@@ -30,6 +32,14 @@ def chosen_schedule(pipeline: Pipeline, name: str | None) -> Schedule:
         names = ", ".join(schedule.id for schedule in (first, *others))
         raise ConfigError(f"pipeline {pipeline.id} has several schedules: {names}; say which with --schedule")
     return first
+
+
+def read_reason(text: str) -> str:
+    """Raises `ConfigError` for a reason that says nothing, or more than people read."""
+    reason = text.strip()
+    if not 0 < len(reason) <= REASON_MAX:
+        raise ConfigError(f"a reason has 1 to {REASON_MAX} characters, not {len(reason)}; say why in a sentence")
+    return reason
 
 
 def time_before(text: str, now: datetime) -> datetime:

@@ -4,7 +4,7 @@ from datetime import date, datetime, timedelta
 
 from worker.core.calendars import local_date, reason_excluded
 from worker.core.expected import ExpectedRun, expected_runs
-from worker.core.periods import LAST_DATE, period_of_sensor
+from worker.core.periods import LAST_DATE, Period, period_of_sensor
 from worker.core.pipeline import Match, Schedule, Undated
 from worker.core.rules import RuleResult, evaluate_rule
 from worker.core.sla import trigger_deadline_at
@@ -47,11 +47,8 @@ def config(sight: Sight) -> Finding:
 
 def schedule(sight: Sight) -> Finding:
     period, zone = sight.key.period, sight.schedule.zone
-    if period.date < wall_at(sight.now - OLDEST_ACCEPTED, zone).date():
-        days = OLDEST_ACCEPTED.days
-        return is_closed(
-            Gate.SCHEDULE, f"{period} is more than {days} days ago", f"choose a period of the last {days} days"
-        )
+    if refusal := too_old(period, sight.schedule, sight.now):
+        return is_closed(Gate.SCHEDULE, refusal, f"choose a period of the last {OLDEST_ACCEPTED.days} days")
     if sight.run is not None:
         return is_open(Gate.SCHEDULE, f"{_started_by(sight.schedule)}; the run exists")
     expected = expected_run(sight.schedule, sight)
@@ -61,6 +58,12 @@ def schedule(sight: Sight) -> Finding:
     if sight.schedule.starts_by_cron:
         return _by_cron(sight, expected)
     return is_closed(Gate.SCHEDULE, "nothing starts it by itself: it has neither cron nor trigger", _rerun(sight))
+
+
+def too_old(period: Period, schedule: Schedule, now: datetime) -> str | None:
+    """Why nothing can begin for a period any more; None if it can."""
+    oldest = wall_at(now - OLDEST_ACCEPTED, schedule.zone).date()
+    return f"{period} is before {oldest}, from when on runs are kept" if period.date < oldest else None
 
 
 def expected_run(schedule: Schedule, sight: Sight) -> ExpectedRun | None:

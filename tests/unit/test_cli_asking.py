@@ -1,0 +1,368 @@
+"""`interlock rerun`, `replay`, `cancel`, `pause` and `resume`: what is asked, and what is said about it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.cliruns import ORDERS, PERIOD, a_store, a_stored_run, in_store, key_of, version_hash
+from tests.commandline import TODAY, interlock, records
+from tests.faults import FaultyTables
+from tests.manualclock import ManualClock
+from worker.asking import Asking, Wish
+from worker.configs import Configs
+from worker.core import keys
+from worker.core.pipeline import PipelineId
+from worker.core.run import Pause
+from worker.core.runstate import Spent, State
+from worker.core.values import Json
+from worker.store.pauses import Pauses
+from worker.store.requests import CancelRequest, Requests, RerunRequest
+from worker.store.runs import Runs
+from worker.store.sensors import Sensors
+from worker.store.table import Put, StaleWrite, TableName, Tables, Write
+
+TWO = """\
+pipeline: {id: report}
+schedules:
+  - {id: early, cron: "0 6 * * *"}
+  - {id: late, cron: "0 18 * * *"}
+job: {type: command, config: {command: load}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def store(here: Path) -> None:
+    a_store(here, ORDERS, TWO)
+
+
+def put_run(state: State, *, spent: Spent | None = None, sensor: dict[str, Json] | None = None) -> None:
+    """Store a run that was started on the sensor as it is."""
+
+    async def put(tables: Tables) -> None:
+        started_on: dict[str, str] = {}
+        if sensor is not None:
+            await Sensors(tables).put(PipelineId("orders"), "export", sensor)
+            stored = await Sensors(tables).get(PipelineId("orders"), "export")
+            assert stored is not None
+            started_on = {"export": stored.content_hash}
+        run = a_stored_run(state, await version_hash(tables), spent=spent)
+        await Runs(tables).save(replace(run, started_on=started_on))
+
+    in_store(put)
+
+
+def asked_rerun(period: str = PERIOD) -> RerunRequest | None:
+    return in_store(lambda tables: Requests(tables).rerun_of(key_of(period)))
+
+
+def asked_cancel() -> CancelRequest | None:
+    return in_store(lambda tables: Requests(tables).cancel_of(key_of()))
+
+
+def current_pause() -> Pause | None:
+    return in_store(lambda tables: Pauses(tables).load(PipelineId("orders")))
+
+
+# --- rerun ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_rerun_is_asked_for_by_a_row_and_its_future_is_told() -> None:
+    put_run(State.FAILED_FINAL)
+
+    result = interlock("rerun", "orders", PERIOD, "--reason", "fixed the export")
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.splitlines() == [
+        f"asked for a rerun of orders/stream/{PERIOD}: fixed the export",
+        "  will be accepted: attempt 2 begins and waits for its rules",
+    ]
+    request = asked_rerun()
+    assert request is not None
+    assert (request.reason, request.requested_at, request.supersede) == (
+        "fixed the export",
+        "2027-03-22T12:00:00Z",
+        False,
+    )
+
+
+def test_two_requests_are_never_the_same() -> None:
+    interlock("rerun", "orders", PERIOD)
+    first = asked_rerun()
+    interlock("rerun", "orders", PERIOD)
+    second = asked_rerun()
+
+    assert first is not None
+    assert second is not None
+    assert first.identity != second.identity
+
+
+def test_a_refusal_is_foretold_and_goes_on_record_all_the_same() -> None:
+    put_run(State.COMPLETED, spent=Spent(manual=1))
+
+    result = interlock("rerun", "orders", PERIOD)
+
+    assert result.exit_code == 1
+    assert "will be refused: 1 of 1 manual reruns are used" in result.stdout
+    assert asked_rerun() is not None
+
+
+def test_a_run_under_way_is_refused_unless_superseded() -> None:
+    put_run(State.POLLING)
+
+    refused = interlock("rerun", "orders", PERIOD)
+    accepted = interlock("rerun", "orders", PERIOD, "--supersede")
+
+    assert (refused.exit_code, accepted.exit_code) == (1, 0)
+    assert "the running job is stopped first, then attempt 2 begins" in accepted.stdout
+    request = asked_rerun()
+    assert request is not None
+    assert request.supersede
+
+
+def test_a_success_is_not_repeated_on_the_same_data() -> None:
+    put_run(State.COMPLETED, sensor={"rows": 1000, "updatedAt": "2027-03-22T11:00:00Z"})
+
+    same = interlock("rerun", "orders", PERIOD, "--dry-run")
+    interlock("sensor", "put", "orders", "export", "rows=1200", "updatedAt=2027-03-22T11:00:00Z")
+    other = interlock("rerun", "orders", PERIOD, "--dry-run")
+
+    assert (same.exit_code, other.exit_code) == (1, 0)
+    assert "no sensor is newer than the success" in same.stdout
+
+
+def test_a_run_that_never_was_can_be_asked_for() -> None:
+    result = interlock("rerun", "orders", PERIOD)
+
+    assert result.exit_code == 0
+    assert "will be accepted: the run begins and waits for its rules" in result.stdout
+
+
+def test_a_dry_run_of_the_command_asks_nothing() -> None:
+    result = interlock("rerun", "orders", PERIOD, "--dry-run")
+
+    assert result.stdout.splitlines() == [
+        f"no rerun of orders/stream/{PERIOD} was asked for",
+        "  would be accepted: the run begins and waits for its rules",
+    ]
+    assert asked_rerun() is None
+
+
+def test_during_a_pause_a_request_waits() -> None:
+    interlock("pause", "orders", "--reason", "upgrade")
+
+    result = interlock("rerun", "orders", PERIOD)
+
+    assert result.exit_code == 0
+    assert "waits: the pipeline is paused: upgrade; it is answered after that" in result.stdout
+    assert asked_rerun() is not None
+
+
+def test_a_request_that_was_not_answered_is_replaced_with_a_remark() -> None:
+    interlock("rerun", "orders", PERIOD, "--reason", "first")
+
+    result = interlock("rerun", "orders", PERIOD, "--reason", "second")
+
+    assert result.stderr == "it replaces one of 2027-03-22T12:00:00Z (first), which was not answered yet\n"
+
+
+def test_json_tells_what_was_asked_and_what_becomes_of_it() -> None:
+    [record] = records(interlock("rerun", "orders", PERIOD, "--json").stdout)
+
+    assert record == {
+        "type": "rerun",
+        "pipeline": "orders",
+        "schedule": "stream",
+        "period": PERIOD,
+        "asked": True,
+        "prospect": "accepted",
+        "sentence": "the run begins and waits for its rules",
+        "reason": "manual",
+    }
+
+
+@pytest.mark.parametrize(("status", "code"), [("RUNNING", 1), ("COMPLETED", 0), ("FAILED_FINAL", 0)])
+def test_a_run_of_another_system_is_respected_while_it_runs_and_rerun_after(status: str, code: int) -> None:
+    key = key_of()
+    row = {"PK": keys.pipeline_pk(key.pipeline), "SK": keys.trigger_sk(key), "status": status}
+    in_store(lambda tables: tables.commit(Put(TableName.CONTROL, row)))
+
+    assert interlock("rerun", "orders", PERIOD).exit_code == code
+    assert (asked_rerun() is None) is (status == "RUNNING")
+
+
+def test_a_period_whose_runs_are_no_longer_kept_is_refused() -> None:
+    result = interlock("rerun", "orders", "2025-03-03")
+
+    assert result.exit_code == 1
+    assert "will be refused: 2025-03-03 is before 2026-02-22, from when on runs are kept" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "hint"),
+    [
+        (["rerun", "ordres", PERIOD], 1, "did you mean `orders`?"),
+        (["rerun", "orders", "yesterday"], 2, "write 2026-03-03"),
+        (["rerun", "report", PERIOD], 2, "say which with --schedule"),
+        (["rerun", "report", PERIOD, "--schedule", "noon"], 2, "it has early, late"),
+        (["rerun", "orders", PERIOD, "--reason", "replay"], 2, "say why in other words"),
+        (["rerun", "orders", PERIOD, "--reason", " "], 2, "say why in a sentence"),
+        (["cancel", "orders", PERIOD, "--reason", "x" * 501], 2, "say why in a sentence"),
+        (["cancel", "ordres", PERIOD, "--reason", "x"], 1, "did you mean `orders`?"),
+        (["replay", "orders", "2027-03-20", "2027-03-10", "--yes"], 2, "interlock plan"),
+        (["replay", "orders", "2027-03-20", "2027-03-21"], 2, "add --yes"),
+        (["pause", "ordres", "--reason", "x"], 1, "did you mean `orders`?"),
+        (["pause", "orders", "--reason", "x", "--until", "2027-03-01"], 2, "give a later time"),
+        (["pause", "orders", "--reason", "x", "--until", "soon"], 2, "write 2h"),
+        (["resume", "ordres"], 1, "did you mean `orders`?"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_nothing_is_written(arguments: list[str], code: int, hint: str) -> None:
+    result = interlock(*arguments)
+
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert hint in result.stderr
+    assert (asked_rerun(), asked_cancel(), current_pause()) == (None, None, None)
+
+
+class Overtaken(FaultyTables):
+    """Somebody else is quicker by one commit."""
+
+    def __init__(self, tables: Tables, quicker: Put) -> None:
+        super().__init__(tables)
+        self._quicker = quicker
+
+    async def commit(self, *writes: Write) -> None:
+        await super().commit(self._quicker)
+        await super().commit(*writes)
+
+
+def test_someone_who_asks_at_the_same_moment_is_not_overwritten() -> None:
+    key = key_of()
+    row = {"PK": keys.pipeline_pk(key.pipeline), "SK": keys.rerun_request_sk(key), "reason": "mine", "id": "other"}
+
+    async def ask(tables: Tables) -> None:
+        version = await Configs(tables).in_force(key.pipeline)
+        assert version is not None
+        asking = Asking(Overtaken(tables, Put(TableName.CONTROL, row)), ManualClock(TODAY))
+        with pytest.raises(StaleWrite):
+            await asking.rerun(key, version, Wish(reason="again"))
+
+    in_store(ask)
+
+    request = asked_rerun()
+    assert request is not None
+    assert request.reason == "mine"
+
+
+# --- cancel -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_cancellation_is_asked_for_by_a_row() -> None:
+    put_run(State.POLLING)
+
+    result = interlock("cancel", "orders", PERIOD, "--reason", "wrong export", "--waive-sla")
+
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        f"asked for a cancel of orders/stream/{PERIOD}: wrong export",
+        "  will be accepted: the job is stopped, then the run ends as cancelled",
+    ]
+    request = asked_cancel()
+    assert request is not None
+    assert (request.reason, request.waive_sla) == ("wrong export", True)
+
+
+@pytest.mark.parametrize("state", [None, State.COMPLETED])
+def test_what_cannot_be_cancelled_is_not_asked_for(state: State | None) -> None:
+    if state is not None:
+        put_run(state)
+
+    result = interlock("cancel", "orders", PERIOD, "--reason", "wrong export")
+
+    assert result.exit_code == 1
+    assert "there is nothing to do: " in result.stdout
+    assert asked_cancel() is None
+
+
+def test_a_cancellation_needs_a_reason() -> None:
+    assert interlock("cancel", "orders", PERIOD).exit_code == 2
+
+
+# --- replay -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_replay_asks_period_by_period_outside_the_budget() -> None:
+    put_run(State.COMPLETED, spent=Spent(manual=1))
+
+    result = interlock("replay", "orders", "2027-03-20", PERIOD, "--note", "new rates", "--yes")
+
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1] == "asked for 3 reruns"
+    requests = [asked_rerun(period) for period in ("2027-03-20", "2027-03-21", PERIOD)]
+    assert [(request.reason, request.note) for request in requests if request] == [("replay", "new rates")] * 3
+
+
+def test_a_replay_names_the_periods_that_will_be_refused() -> None:
+    put_run(State.POLLING)
+
+    result = interlock("replay", "orders", "2027-03-21", PERIOD, "--yes", "--json")
+
+    assert result.exit_code == 1
+    assert [record["prospect"] for record in records(result.stdout)] == ["accepted", "refused"]
+
+
+def test_a_replay_can_be_looked_at_first_without_being_asked() -> None:
+    result = interlock("replay", "orders", "2027-03-20", PERIOD, "--dry-run")
+
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1] == "nothing was asked for"
+    assert asked_rerun() is None
+
+
+# --- pause and resume -------------------------------------------------------------------------------------------------
+
+
+def test_a_pause_has_a_reason_and_an_end() -> None:
+    result = interlock("pause", "orders", "--reason", "upgrade", "--until", "2h")
+
+    assert result.exit_code == 0
+    assert result.stdout.startswith("paused orders until 2027-03-22T14:00:00Z: upgrade\n")
+    assert current_pause() == Pause("upgrade", TODAY.replace(hour=14))
+
+
+def test_a_second_pause_replaces_the_first_and_says_so() -> None:
+    interlock("pause", "orders", "--reason", "first", "--until", "2h")
+
+    result = interlock("pause", "orders", "--reason", "second")
+
+    assert result.stderr == "it was paused already: first\n"
+    assert current_pause() == Pause("second")
+
+
+def test_resuming_takes_the_pause_away() -> None:
+    interlock("pause", "orders", "--reason", "upgrade")
+
+    result = interlock("resume", "orders")
+
+    assert result.stdout.startswith("resumed orders, which was paused until it is resumed: upgrade\n")
+    assert current_pause() is None
+
+
+def test_resuming_what_is_not_paused_does_nothing() -> None:
+    result = interlock("resume", "orders", "--json")
+
+    assert result.exit_code == 0
+    assert records(result.stdout) == [
+        {"type": "resume", "pipeline": "orders", "reason": None, "until": None, "wasPaused": False}
+    ]
+
+
+def test_a_pipeline_whose_configuration_is_broken_can_still_be_paused_but_not_rerun() -> None:
+    row = {"PK": "PIPELINE#orders", "SK": "CONFIG", "config": "pipeline: {id: orders"}
+    in_store(lambda tables: tables.commit(Put(TableName.CONTROL, row)))
+
+    assert interlock("pause", "orders", "--reason", "broken").exit_code == 0
+    result = interlock("rerun", "orders", PERIOD)
+    assert result.exit_code == 1
+    assert "correct its file and push it" in result.stderr
