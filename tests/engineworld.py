@@ -15,6 +15,7 @@ from tests.manualclock import NOON
 from tests.virtualtime import VirtualClock
 from worker.config import load_text
 from worker.core import keys
+from worker.core.errors import Rejected, RetryLater
 from worker.core.instants import format_rfc3339
 from worker.core.keys import RunKey, SessionId
 from worker.core.periods import Period
@@ -25,6 +26,7 @@ from worker.core.watchstate import SlaWatch
 from worker.deployment import deploy
 from worker.engine import Engine
 from worker.router import Router
+from worker.store.active import ActiveRows
 from worker.store.events import Events, StoredEvent
 from worker.store.joblog import JobLog, JobRecord
 from worker.store.requests import CancelRequest, Requests, RerunRequest
@@ -33,7 +35,7 @@ from worker.store.runs import Runs
 from worker.store.sensors import Sensors
 from worker.store.slawatches import SlaWatches
 from worker.store.sqlite import SqliteTables
-from worker.store.table import TableName, Tables
+from worker.store.table import Change, TableName, Tables, Write
 from worker.targets import Limits
 
 ORDERS = PipelineId("orders")
@@ -53,6 +55,26 @@ job:
   config: {command: "true", environment: {DAY: "${DATE}"}}
   maxRetries: 1
 """
+
+
+class ToldTables(SqliteTables):
+    """The store, telling whoever listens that something was committed."""
+
+    async def start(self) -> None:
+        await super().start()
+        self._listeners: list[asyncio.Event] = []
+
+    def listen(self) -> asyncio.Event:
+        """An event that the next commit sets."""
+        heard = asyncio.Event()
+        self._listeners.append(heard)
+        return heard
+
+    async def commit(self, *writes: Write) -> None:
+        await super().commit(*writes)
+        heard, self._listeners = self._listeners, []
+        for each in heard:
+            each.set()
 
 
 @dataclass
@@ -83,11 +105,12 @@ class World:
     """Everything a test looks at. Times are virtual."""
 
     clock: VirtualClock
-    tables: SqliteTables
+    tables: ToldTables
     runner: FakeRunner
     seen_by_workers: Tables
     group: dict[SessionId, bool] = field(default_factory=dict[SessionId, bool])
     read_to: dict[TableName, int] = field(default_factory=dict[TableName, int])
+    dead_letters: list[str] = field(default_factory=list[str])
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
 
     # --- workers ------------------------------------------------------------------------------------------------------
@@ -101,6 +124,9 @@ class World:
                 yield worker
             finally:
                 feed.cancel()
+                await asyncio.wait([feed])
+            if not feed.cancelled() and (problem := feed.exception()):
+                raise problem
 
     @asynccontextmanager
     async def _started(self, name: str, limits: Limits | None) -> AsyncGenerator[Worker]:
@@ -148,20 +174,38 @@ class World:
     async def _feed(self, worker: Worker) -> None:
         """Hand each change to the worker's router, in order, as the feed's reader does."""
         while True:
+            news = self.tables.listen()
             await self.drain(worker)
-            await self.clock.sleep(0.01)
+            await news.wait()
 
     async def drain(self, worker: Worker) -> None:
         for table in (TableName.CONTROL, TableName.JOBLOG):
             for change in await self.tables.changes(table, self.read_to.get(table, 0)):
-                await worker.router.handle(change)
+                await self._hand_over(worker, change)
                 self.read_to[table] = change.position
+
+    async def _hand_over(self, worker: Worker, change: Change) -> None:
+        """As the consumer does: trouble is tried again, poison is put aside."""
+        for _ in range(5):
+            try:
+                return await worker.router.handle(change)
+            except RetryLater:
+                await self.clock.sleep(1)
+            except Rejected as problem:
+                self.dead_letters.append(str(problem))
+                return None
+        raise AssertionError(f"{change.key} was never handled")
+
+    async def adopt_orphans(self, worker: Worker) -> None:
+        """What the holder of all buckets does when a session has died."""
+        for number in range(keys.ACTIVE_BUCKETS):
+            async for row in ActiveRows(self.tables).in_bucket(number):
+                if row.owner is None or not self.group.get(row.owner, False):
+                    await worker.engine.adopt(row.kind, row.key)
 
     # --- what producers and people do ---------------------------------------------------------------------------------
 
-    async def deploy(self, config: str = CONFIG, **replaced: str) -> None:
-        for old, new in replaced.items():
-            config = config.replace(old, new)
+    async def deploy(self, config: str = CONFIG) -> None:
         loaded = load_text(config)
         assert loaded.pipeline is not None, loaded.errors
         await deploy(self.tables, loaded.pipeline, self.clock)
@@ -195,6 +239,31 @@ class World:
     async def wait(self, **passed: float) -> None:
         """Let time pass, with all that happens in it."""
         await self.clock.sleep(timedelta(**passed).total_seconds())
+
+    async def until(self, state: State, day: str = DAY) -> None:
+        """Bring a run to a state by the shortest way."""
+        await self.deploy()
+        await self.ready(day)
+        if state is State.EVALUATING:
+            await self.settle()
+            return
+        if state is State.TRIGGERING:
+            self.runner.hangs = asyncio.Event()
+        await self.count(100, day)
+        await self.settle()
+        if state is State.STOPPING:
+            self.runner.stops_slowly = True
+            await self.ask_cancel(day)
+        if state is State.COMPLETED:
+            self.runner.finish()
+            await self.wait(minutes=2)
+        if state is State.FAILED_FINAL:
+            self.runner.fail()
+            await self.wait(minutes=2)
+            self.runner.fail()
+            await self.wait(minutes=2)
+        await self.settle()
+        assert await self.state(day) is state
 
     async def settle(self) -> None:
         """Long enough for what is under way, too short for any interval."""
@@ -243,6 +312,7 @@ def run_key(day: str = DAY) -> RunKey:
 async def a_world(wrap: Callable[[SqliteTables], Tables] = lambda tables: tables, *, start: datetime = NOON) -> World:
     """A world without a worker. `wrap` puts something between the workers and their store."""
     clock = VirtualClock(start)
-    tables = SqliteTables.in_memory(clock)
+    tables = ToldTables.in_memory(clock)
     await tables.start()
+    assert isinstance(tables, ToldTables)
     return World(clock, tables, FakeRunner(), wrap(tables))

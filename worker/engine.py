@@ -7,7 +7,8 @@ by whoever adopts it.
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
 from worker.acts import Acts
@@ -42,6 +43,9 @@ LOOK_PATIENCE: Final = timedelta(seconds=10)
 # How often the starter of a run is looked after, if it is another worker.
 STARTER_LOOK: Final = timedelta(seconds=10)
 REPORT_BACKOFF_MAX_S: Final = 30.0
+
+# Called by the task itself, so that one that is cancelled before it began leaves nothing behind.
+Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Engine:
@@ -184,12 +188,12 @@ class Engine:
             RowKind.SLA: self.watches.wake,
             RowKind.DRY_RUN: self._rehearsals.wake,
         }
-        self._spawn(f"wake:{wake.kind}{wake.key}", self._or_again(wake, wakers[wake.kind](wake.key)))
+        self._spawn(f"wake:{wake.kind}{wake.key}", partial(self._or_again, wake, partial(wakers[wake.kind], wake.key)))
 
-    async def _or_again(self, wake: Wake, work: Awaitable[None]) -> None:
+    async def _or_again(self, wake: Wake, work: Callable[[], Awaitable[None]]) -> None:
         """Do it, and if the store or the row gives trouble, try again in a while: other runs must not suffer."""
         try:
-            await work
+            await work()
         except WorkerError as problem:
             self._log("run.troubled", {"run": str(wake.key), "kind": wake.kind.name, "problem": str(problem)})
             self._timers.set(wake, self._clock.now() + TRY_AGAIN_AFTER)
@@ -234,7 +238,7 @@ class Engine:
     # --- passes over the rules ----------------------------------------------------------------------------------------
 
     def _begin_pass(self, wake: Wake) -> None:
-        self._spawn(f"pass:{wake.kind}{wake.key}", self._or_again(wake, self._pass(wake)))
+        self._spawn(f"pass:{wake.kind}{wake.key}", partial(self._or_again, wake, partial(self._pass, wake)))
 
     def _pass_later(self, wake: Wake, after: timedelta) -> None:
         self._timers.set(wake, self._clock.now() + after)
@@ -270,17 +274,18 @@ class Engine:
             case StartJob():
                 self._order_start(act, run, pipeline)
             case FindJob():
-                self._once(act, run.key, self._find(run, pipeline, act))
+                self._once(act, run.key, partial(self._find, run, pipeline, act))
             case PollNow():
-                self._once(act, run.key, self._report(run.key, self._acts.poll(run, pipeline, act)))
+                self._once(act, run.key, partial(self._report, run.key, partial(self._acts.poll, run, pipeline, act)))
             case StopJob():
-                self._once(act, run.key, self._report(run.key, self._acts.stop(run, pipeline, act)))
+                self._once(act, run.key, partial(self._report, run.key, partial(self._acts.stop, run, pipeline, act)))
 
     def _order_start(self, act: StartJob, run: Run, pipeline: Pipeline) -> None:
         if run.starter != self._session or self._sent.get(run.key) == act:
             return
         self._sent[run.key] = act
-        self._spawn(f"start:{run.key}", self._report(run.key, self._acts.start(run, pipeline, act)))
+        send = partial(self._acts.start, run, pipeline, act)
+        self._spawn(f"start:{run.key}", partial(self._report, run.key, send))
 
     async def _find(self, run: Run, pipeline: Pipeline, act: FindJob) -> None:
         """Wait, on our own clock, until every start must be visible; then look."""
@@ -294,8 +299,8 @@ class Engine:
         if fact is not None:
             await self._tell_self(run.key, fact)
 
-    async def _report(self, key: RunKey, work: Awaitable[Fact]) -> None:
-        await self._tell_self(key, await work)
+    async def _report(self, key: RunKey, work: Callable[[], Awaitable[Fact]]) -> None:
+        await self._tell_self(key, await work())
 
     async def _tell_self(self, key: RunKey, fact: Fact) -> None:
         """Take in what our own act brought. Only we know it, so it is tried until it is recorded or we are lost."""
@@ -321,20 +326,20 @@ class Engine:
             return
         await self._take_in(run.key, fact, run)
 
-    def _once(self, act: Act, key: RunKey, work: Coroutine[Any, Any, None]) -> None:
+    # --- tasks --------------------------------------------------------------------------------------------------------
+
+    def _once(self, act: Act, key: RunKey, work: Work) -> None:
         """Start the work, unless the same is under way for this run."""
         name = (type(act), key)
-        if name in self._under_way:
-            work.close()
-            return
-        self._under_way.add(name)
-        self._spawn(f"{type(act).__name__}:{key}", self._counted(name, work))
+        if name not in self._under_way:
+            self._under_way.add(name)
+            self._spawn(f"{type(act).__name__}:{key}", partial(self._counted, name, work))
 
-    async def _counted(self, name: tuple[type[Act], RunKey], work: Coroutine[Any, Any, None]) -> None:
+    async def _counted(self, name: tuple[type[Act], RunKey], work: Work) -> None:
         try:
-            await work
+            await work()
         finally:
             self._under_way.discard(name)
 
-    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.create_task(work, name=name)
+    def _spawn(self, name: str, work: Work) -> None:
+        self._tasks.create_task(work(), name=name)

@@ -1,0 +1,328 @@
+"""What people ask of a run: cancel, pause, rerun, supersede, and what a cascade asks."""
+
+from datetime import timedelta
+
+import pytest
+
+from tests.engineworld import CONFIG, DAY, ORDERS, World, a_world
+from tests.fakerunner import refuse
+from tests.virtualtime import on_virtual_time
+from worker.core import keys
+from worker.core.pipeline import PipelineId
+from worker.core.run import Pause
+from worker.core.runstate import Outcome, State
+from worker.store.pauses import Pauses
+from worker.store.table import Put, TableName
+
+
+@on_virtual_time
+async def test_a_run_that_waits_is_cancelled_at_once() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.until(State.EVALUATING)
+        await world.ask_cancel(reason="wrong day")
+        await world.settle()
+        await world.count(100)
+        await world.wait(minutes=10)
+
+    run = await world.run()
+    assert run is not None
+    assert (run.state, run.outcome, run.reason) == (State.FAILED_FINAL, Outcome.CANCELLED, "wrong day")
+    assert world.runner.starts == []
+    assert await world.events() == ["RUN_CANCELLED"]
+
+
+@on_virtual_time
+async def test_a_cancelled_job_is_stopped_first() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.until(State.POLLING)
+        await world.ask_cancel()
+        await world.settle()
+
+    assert world.runner.running == []
+    assert await world.state() is State.FAILED_FINAL
+    assert (await world.events())[-1] == "RUN_CANCELLED"
+
+
+@on_virtual_time
+async def test_a_stop_that_takes_its_time_is_waited_for() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.until(State.STOPPING)
+        await world.wait(minutes=5)
+        waiting = await world.state()
+        world.runner.fail("stopped")
+        await world.wait(minutes=1)
+
+    assert waiting is State.STOPPING
+    assert await world.state() is State.FAILED_FINAL
+    assert "JOB_ORPHANED" not in await world.events()
+
+
+@on_virtual_time
+async def test_a_stop_that_is_never_confirmed_leaves_an_orphan_that_people_are_told_of() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.until(State.STOPPING)
+        await world.wait(minutes=11)
+
+    run = await world.run()
+    assert run is not None
+    assert run.outcome is Outcome.ORPHANED
+    assert (await world.events())[-1] == "JOB_ORPHANED"
+    assert len(world.runner.starts) == 1
+
+
+@on_virtual_time
+async def test_a_cancelled_run_is_not_reopened_by_late_data_but_by_a_person() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.until(State.EVALUATING)
+        await world.ask_cancel()
+        await world.settle()
+        await world.count(100)
+        await world.ready(note="late")
+        await world.settle()
+        left_alone = await world.state()
+
+        await world.ask_rerun()
+        await world.settle()
+
+    assert left_alone is State.FAILED_FINAL
+    assert await world.state() is State.POLLING
+
+
+@on_virtual_time
+async def test_a_cancellation_that_is_delivered_again_does_not_cancel_the_rerun() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.until(State.EVALUATING)
+        await world.ask_cancel()
+        await world.settle()
+        await world.ask_rerun()
+        await world.settle()
+
+        world.read_to[TableName.CONTROL] = 0
+        await world.count(1)
+        await world.settle()
+
+    assert await world.state() is State.EVALUATING
+
+
+@on_virtual_time
+async def test_nothing_begins_during_a_pause_and_everything_is_made_up_for_after_it() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.deploy()
+        await Pauses(world.tables).put(ORDERS, Pause("migration"))
+        await world.count(100)
+        await world.ready()
+        await world.wait(minutes=10)
+        during = await world.run()
+
+        await Pauses(world.tables).remove(ORDERS)
+        await world.settle()
+
+    assert during is None
+    assert await world.state() is State.POLLING
+
+
+@on_virtual_time
+async def test_a_run_that_waits_starts_no_job_during_a_pause_but_polls_go_on() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.until(State.POLLING)
+        await world.ready("2026-03-02")
+        await world.settle()
+        await Pauses(world.tables).put(ORDERS, Pause("migration", world.clock.now() + timedelta(minutes=12)))
+        await world.count(100, "2026-03-02")
+        world.runner.finish()
+        await world.wait(minutes=8)
+        during = (await world.state(), await world.state("2026-03-02"))
+        await world.wait(minutes=8)
+
+    assert during == (State.COMPLETED, State.EVALUATING)
+    assert await world.state("2026-03-02") is State.POLLING
+
+
+@on_virtual_time
+async def test_a_rerun_asked_for_during_a_pause_waits_for_its_end() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.until(State.FAILED_FINAL)
+        await Pauses(world.tables).put(ORDERS, Pause("migration"))
+        await world.ask_rerun()
+        await world.settle()
+        during = await world.state()
+        await Pauses(world.tables).remove(ORDERS)
+        await world.settle()
+
+    assert during is State.FAILED_FINAL
+    assert await world.state() is State.POLLING
+
+
+@on_virtual_time
+async def test_a_refused_start_is_held_back_by_a_pause_and_sent_after_it() -> None:
+    world = await a_world()
+    world.runner.scripts.append(refuse())
+    async with world.worker():
+        await world.deploy()
+        await world.count(100)
+        await world.ready()
+        await world.settle()
+        await Pauses(world.tables).put(ORDERS, Pause("migration", world.clock.now() + timedelta(minutes=10)))
+        await world.wait(minutes=9)
+        during = len(world.runner.starts)
+        await world.wait(minutes=3)
+
+    assert during == 1
+    assert await world.state() is State.POLLING
+
+
+@on_virtual_time
+async def test_a_rerun_of_a_live_run_is_refused_unless_it_supersedes() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.until(State.POLLING)
+        await world.ask_rerun()
+        await world.settle()
+        refused = await world.run()
+        await world.ask_rerun(supersede=True)
+        await world.settle()
+
+    run = await world.run()
+    assert refused is not None
+    assert run is not None
+    assert (refused.state, refused.attempt) == (State.POLLING, 1)
+    assert (run.state, run.attempt) == (State.POLLING, 2)
+    assert len(world.runner.running) == 1
+    assert [event for event in await world.events() if event.startswith("RERUN")] == [
+        "RERUN_REJECTED",
+        "RERUN_ACCEPTED",
+    ]
+
+
+@on_virtual_time
+async def test_a_rerun_after_a_success_needs_newer_data_and_has_a_budget() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.deploy()
+        await world.write(f"count#{DAY}", rows=100, updatedAt="2026-03-03T11:00:00Z")
+        await world.ready()
+        await world.settle()
+        world.runner.finish()
+        await world.wait(minutes=2)
+        await world.ask_rerun()
+        await world.settle()
+        stale = await world.state()
+        await world.count(150)
+        await world.ask_rerun()
+        await world.settle()
+        world.runner.finish()
+        await world.wait(minutes=2)
+        await world.count(200)
+        await world.ask_rerun()
+        await world.settle()
+
+    assert stale is State.COMPLETED
+    assert [event for event in await world.events() if event.startswith("RERUN")] == [
+        "RERUN_REJECTED",
+        "RERUN_ACCEPTED",
+        "RERUN_REJECTED",
+    ]
+    assert [rerun.reason for rerun in await world.reruns()] == ["manual"]
+
+
+@on_virtual_time
+async def test_a_rerun_request_delivered_again_or_removed_starts_nothing() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.until(State.FAILED_FINAL)
+        await world.ask_rerun()
+        await world.settle()
+        world.runner.fail()
+        await world.wait(minutes=3)
+        starts = len(world.runner.starts)
+
+        world.read_to[TableName.CONTROL] = 0
+        await world.count(100)
+        await world.wait(minutes=3)
+
+    assert len(world.runner.starts) == starts
+
+
+@on_virtual_time
+async def test_a_rerun_begins_a_run_that_never_was() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.deploy()
+        await world.count(100, "2026-02-20")
+        await world.ask_rerun("2026-02-20")
+        await world.settle()
+
+    assert await world.state("2026-02-20") is State.POLLING
+
+
+@on_virtual_time
+async def test_a_rerun_of_a_period_older_than_what_is_kept_is_refused_once_with_that_reason() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.deploy()
+        for _ in range(2):
+            await world.ask_rerun("2024-12-01")
+            await world.settle()
+
+    [told] = await world.stored_events()
+    assert told.event.type == "RERUN_REJECTED"
+    assert "older than" in told.event.message
+
+
+@pytest.mark.parametrize(("path", "begins"), [(["raw"], True), (["raw", "orders"], False)])
+def test_a_cascade_begins_a_run_unless_it_has_come_through_it_before(path: list[str], begins: bool) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = await a_world()
+        async with world.worker():
+            await world.deploy()
+            await _mark_cascade(world, path)
+            await world.settle()
+
+        assert (await world.run() is not None) is begins
+
+    scenario()
+
+
+async def _mark_cascade(world: World, path: list[str]) -> None:
+    row = {"PK": keys.marker_pk(PipelineId("orders")), "SK": f"{DAY}#stream", "path": path}
+    await world.tables.commit(Put(TableName.CONTROL, row))
+
+
+@on_virtual_time
+async def test_a_target_that_cannot_stop_its_job_keeps_a_second_one_from_starting() -> None:
+    world = await a_world()
+    world.runner.can_stop = False
+    async with world.worker():
+        await world.until(State.POLLING)
+        await world.ask_rerun(supersede=True)
+        await world.settle()
+
+    run = await world.run()
+    assert run is not None
+    assert run.outcome is Outcome.ORPHANED
+    assert len(world.runner.starts) == 1
+
+
+@on_virtual_time
+async def test_overlap_where_it_is_allowed_lets_the_next_attempt_begin_beside_the_last() -> None:
+    world = await a_world()
+    world.runner.can_stop = False
+    async with world.worker():
+        await world.deploy(CONFIG.replace("maxRetries: 1", "overlap: allow"))
+        await world.count(100)
+        await world.ready()
+        await world.settle()
+        await world.ask_rerun(supersede=True)
+        await world.settle()
+
+    assert len(world.runner.running) == 2

@@ -1,0 +1,257 @@
+"""Starting a job once: refusals, lost answers, dead starters, and a store whose replies get lost."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from tests.engineworld import CONFIG, World, a_world, run_key
+from tests.fakerunner import lose, refuse
+from tests.faults import DROP_AFTER, DROP_BEFORE, NO_FAULT, Fault, FaultyTables, Operation, late
+from tests.virtualtime import on_virtual_time
+from worker.core.keys import RowKind
+from worker.core.outcomes import FailureCategory
+from worker.core.runstate import Outcome, StartStep, State
+from worker.jobs.runner import Guarantee
+
+
+async def begin(world: World, config: str = CONFIG) -> None:
+    await world.deploy(config)
+    await world.count(100)
+    await world.ready()
+
+
+@on_virtual_time
+async def test_a_refused_start_is_sent_again_after_half_a_minute_under_the_same_token() -> None:
+    world = await a_world()
+    world.runner.scripts.append(refuse())
+    async with world.worker():
+        await begin(world)
+        await world.wait(seconds=29)
+        before = len(world.runner.starts)
+        await world.wait(seconds=5)
+
+    assert before == 1
+    assert len(world.runner.starts) == 2
+    assert len(set(world.runner.tokens)) == 1
+    assert await world.state() is State.POLLING
+
+
+@on_virtual_time
+async def test_a_start_refused_four_times_ends_the_run_and_a_rerun_can_begin_it_again() -> None:
+    world = await a_world()
+    world.runner.scripts.extend([refuse("no quota")] * 4)
+    async with world.worker():
+        await begin(world)
+        await world.wait(minutes=5)
+        ended = await world.run()
+        await world.ask_rerun()
+        await world.settle()
+
+    assert ended is not None
+    assert (ended.state, ended.outcome) == (State.FAILED_FINAL, Outcome.NOT_STARTED)
+    assert len(world.runner.starts) == 5
+    assert await world.state() is State.POLLING
+
+
+@on_virtual_time
+async def test_a_restart_does_not_forgive_the_failures_of_a_start() -> None:
+    world = await a_world()
+    world.runner.scripts.extend([refuse()] * 4)
+    async with world.worker("w1"):
+        await begin(world)
+        await world.wait(seconds=45)
+    async with world.worker("w2") as worker:
+        await world.adopt_orphans(worker)
+        await world.wait(minutes=5)
+
+    assert len(world.runner.starts) == 4
+    assert await world.state() is State.FAILED_FINAL
+
+
+@on_virtual_time
+async def test_a_job_whose_start_was_not_answered_is_found_again_and_not_started_twice() -> None:
+    world = await a_world()
+    world.runner.scripts.append(world.runner.accept_and_lose_answer)
+    async with world.worker():
+        await begin(world)
+        await world.wait(seconds=79)
+        looked_early = world.runner.calls["find"]
+        await world.wait(seconds=5)
+
+    assert looked_early == 0
+    assert world.runner.calls["find"] == 1
+    assert len(world.runner.starts) == 1
+    assert await world.state() is State.POLLING
+
+
+@on_virtual_time
+async def test_a_start_that_never_arrived_is_sent_again_once_it_is_certain() -> None:
+    world = await a_world()
+    world.runner.scripts.append(lose)
+    async with world.worker():
+        await begin(world)
+        await world.wait(minutes=3)
+
+    assert len(world.runner.starts) == 2
+    assert len(world.runner.jobs) == 1
+    assert await world.state() is State.POLLING
+
+
+@on_virtual_time
+async def test_a_target_that_cannot_be_asked_is_asked_again_before_anything_is_sent() -> None:
+    world = await a_world()
+    world.runner.scripts.append(world.runner.accept_and_lose_answer)
+    world.runner.is_unreachable = True
+    async with world.worker():
+        await begin(world)
+        await world.wait(minutes=5)
+        asked, sent = world.runner.calls["find"], len(world.runner.starts)
+        world.runner.is_unreachable = False
+        await world.wait(minutes=1)
+
+    assert asked > 1
+    assert sent == 1
+    assert await world.state() is State.POLLING
+
+
+@on_virtual_time
+async def test_a_target_that_recognises_the_token_is_asked_at_once() -> None:
+    world = await a_world()
+    world.runner.guarantee = Guarantee.EXACTLY_ONCE
+    world.runner.scripts.append(world.runner.accept_and_lose_answer)
+    async with world.worker():
+        await begin(world)
+        await world.settle()
+
+    assert await world.state() is State.POLLING
+
+
+@on_virtual_time
+async def test_a_start_nobody_can_look_for_is_held_and_told() -> None:
+    world = await a_world()
+    world.runner.guarantee = Guarantee.AT_LEAST_ONCE
+    world.runner.scripts.append(lose)
+    async with world.worker():
+        await begin(world)
+        await world.wait(minutes=5)
+
+    run = await world.run()
+    assert run is not None
+    assert (run.state, run.outcome) == (State.FAILED_FINAL, Outcome.START_UNKNOWN)
+    assert len(world.runner.starts) == 1
+    assert (await world.events())[-1] == "JOB_START_UNKNOWN"
+
+
+@on_virtual_time
+async def test_a_start_nobody_can_look_for_is_sent_again_where_that_is_wanted() -> None:
+    world = await a_world()
+    world.runner.guarantee = Guarantee.AT_LEAST_ONCE
+    world.runner.scripts.append(lose)
+    async with world.worker():
+        await begin(world, CONFIG.replace("maxRetries: 1", "onUnknownStart: restart"))
+        await world.wait(minutes=5)
+
+    assert len(world.runner.starts) == 2
+    assert await world.state() is State.POLLING
+
+
+@on_virtual_time
+async def test_a_runner_that_hangs_is_given_up_and_counts_as_unanswered() -> None:
+    world = await a_world()
+    world.runner.hangs = asyncio.Event()
+    async with world.worker():
+        await begin(world)
+        await world.wait(seconds=30)
+
+        run = await world.run()
+
+    assert run is not None
+    assert run.start_step is StartStep.UNANSWERED
+
+
+@on_virtual_time
+async def test_a_start_left_by_a_dead_starter_is_looked_for_and_then_sent_by_another() -> None:
+    world = await a_world()
+    async with world.worker("w1"):
+        await world.until(State.TRIGGERING)
+    world.runner.hangs = None
+    async with world.worker("w2") as worker:
+        await world.adopt_orphans(worker)
+        await world.wait(seconds=79)
+        sent_early = len(world.runner.starts)
+        await world.wait(seconds=30)
+
+    assert sent_early == 0
+    assert world.runner.calls["find"] == 1
+    assert len(world.runner.starts) == 1
+    assert await world.state() is State.POLLING
+
+
+@on_virtual_time
+async def test_nobody_touches_a_start_while_its_starter_lives() -> None:
+    world = await a_world()
+    async with world.worker("w1"), world.worker("w2") as other:
+        await world.until(State.TRIGGERING)
+
+        await other.engine.adopt(RowKind.TRIGGER, run_key())
+        await world.wait(seconds=20)
+
+        assert world.runner.calls["find"] == 0
+        assert world.runner.calls["start"] == 1
+
+
+@on_virtual_time
+async def test_a_worker_that_lost_its_session_sends_nothing() -> None:
+    world = await a_world()
+    async with world.worker("w1") as worker:
+        await world.until(State.EVALUATING)
+        worker.standing.is_alive = False
+        await world.count(100)
+        await world.settle()
+
+    assert world.runner.starts == []
+    assert await world.state() is State.TRIGGERING
+
+
+@pytest.mark.parametrize("fault", [DROP_BEFORE, DROP_AFTER, late(4.0)], ids=["lost", "reply lost", "late"])
+@pytest.mark.parametrize("nth", range(8))
+def test_a_commit_without_an_answer_neither_loses_nor_doubles_the_start(fault: Fault, nth: int) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = await a_world(lambda tables: FaultyTables(tables, _on_nth_commit(fault, nth)))
+        async with world.worker():
+            await begin(world)
+            await world.wait(minutes=4)
+            world.runner.finish()
+            await world.wait(minutes=3)
+
+        assert len(world.runner.starts) == 1
+        assert await world.state() is State.COMPLETED
+        assert await world.events() == ["VALIDATION_PASSED", "JOB_TRIGGERED", "JOB_COMPLETED"]
+
+    scenario()
+
+
+def _on_nth_commit(fault: Fault, nth: int) -> Callable[[Operation], Fault]:
+    commits = iter(range(10**6))
+
+    def choose(operation: Operation) -> Fault:
+        return fault if operation is Operation.COMMIT and next(commits) == nth else NO_FAULT
+
+    return choose
+
+
+@on_virtual_time
+async def test_a_job_type_that_nothing_here_runs_is_refused_with_that_reason() -> None:
+    world = await a_world()
+    config = CONFIG.replace("type: command", "type: http").replace(
+        'config: {command: "true", environment: {DAY: "${DATE}"}}', "config: {url: 'https://example.org/start'}"
+    )
+    async with world.worker():
+        await begin(world, config)
+        await world.settle()
+
+    assert [(line.event, line.category) for line in await world.job_log()] == [
+        ("infra-trigger-failure", FailureCategory.PERMANENT)
+    ]
