@@ -26,7 +26,7 @@ from worker.core.watchstate import SlaWatch
 from worker.deployment import deploy
 from worker.engine import Engine
 from worker.router import Router
-from worker.store.active import ActiveRows
+from worker.store.active import ActiveRow, ActiveRows
 from worker.store.events import Events, StoredEvent
 from worker.store.joblog import JobLog, JobRecord
 from worker.store.requests import CancelRequest, Requests, RerunRequest
@@ -116,9 +116,14 @@ class World:
     # --- workers ------------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def worker(self, name: str = "w1", *, limits: Limits | None = None) -> AsyncGenerator[Worker]:
+    async def worker(
+        self, name: str = "w1", *, limits: Limits | None = None, reads_feed: bool = True
+    ) -> AsyncGenerator[Worker]:
         """A worker that lives as long as the block, and then is gone without a word: as after a crash."""
         async with self._started(name, limits) as worker:
+            if not reads_feed:
+                yield worker
+                return
             feed = asyncio.get_running_loop().create_task(self._feed(worker), name=f"feed:{name}")
             try:
                 yield worker
@@ -186,7 +191,7 @@ class World:
 
     async def _hand_over(self, worker: Worker, change: Change) -> None:
         """As the consumer does: trouble is tried again, poison is put aside."""
-        for _ in range(5):
+        for _ in range(100):
             try:
                 return await worker.router.handle(change)
             except RetryLater:
@@ -201,7 +206,15 @@ class World:
         for number in range(keys.ACTIVE_BUCKETS):
             async for row in ActiveRows(self.tables).in_bucket(number):
                 if row.owner is None or not self.group.get(row.owner, False):
-                    await worker.engine.adopt(row.kind, row.key)
+                    await self._adopt(worker, row)
+
+    async def _adopt(self, worker: Worker, row: ActiveRow) -> None:
+        for _ in range(100):
+            try:
+                return await worker.engine.adopt(row.kind, row.key)
+            except RetryLater:
+                await self.clock.sleep(1)  # the bucket's next look finds it still there
+        raise AssertionError(f"{row.key} was never adopted")
 
     # --- what producers and people do ---------------------------------------------------------------------------------
 

@@ -228,11 +228,11 @@ class Engine:
         run = await self._load_active(key)
         if run is None or run.key in self._held:
             return
-        self._held[key] = run
         spread = ADOPTED_WITHIN
         if run.state is State.POLLING:
             version = await self.configs.pinned(key.pipeline, run.config_hash)
             spread = limits(version.pipeline).poll_interval
+        self._held[key] = run
         self._timers.set(Wake(RowKind.TRIGGER, key), self._clock.now() + place_of(key) * spread)
 
     # --- passes over the rules ----------------------------------------------------------------------------------------

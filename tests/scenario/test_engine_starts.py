@@ -191,7 +191,7 @@ async def test_a_start_left_by_a_dead_starter_is_looked_for_and_then_sent_by_ano
 @on_virtual_time
 async def test_nobody_touches_a_start_while_its_starter_lives() -> None:
     world = await a_world()
-    async with world.worker("w1"), world.worker("w2") as other:
+    async with world.worker("w1"), world.worker("w2", reads_feed=False) as other:
         await world.until(State.TRIGGERING)
 
         await other.engine.adopt(RowKind.TRIGGER, run_key())

@@ -1,0 +1,147 @@
+"""Workers that die in the middle of anything, and several on one store: every run goes on, nothing happens twice."""
+
+from random import Random
+
+import pytest
+
+from tests.engineworld import Worker, World, a_world, run_key
+from tests.faults import FaultyTables, RandomFaults
+from tests.virtualtime import on_virtual_time
+from worker.core.keys import RowKind
+from worker.core.runstate import State
+from worker.store.table import TableName
+
+
+@pytest.mark.parametrize("state", [State.EVALUATING, State.TRIGGERING, State.POLLING])
+def test_a_run_whose_worker_dies_in_any_state_is_brought_to_its_end_by_another(state: State) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = await a_world()
+        async with world.worker("w1"):
+            await world.until(state)
+        world.runner.hangs = None
+        async with world.worker("w2") as worker:
+            await world.adopt_orphans(worker)
+            await world.count(100)
+            await world.wait(minutes=5)
+            world.runner.finish()
+            await world.wait(minutes=2)
+
+        assert await world.state() is State.COMPLETED
+        assert len(world.runner.jobs) == 1
+
+    scenario()
+
+
+@on_virtual_time
+async def test_a_stop_whose_worker_dies_is_confirmed_by_another() -> None:
+    world = await a_world()
+    async with world.worker("w1"):
+        await world.until(State.STOPPING)
+    world.runner.stops_slowly = False
+    async with world.worker("w2") as worker:
+        await world.adopt_orphans(worker)
+        await world.wait(minutes=1)
+
+    assert await world.state() is State.FAILED_FINAL
+    assert world.runner.running == []
+
+
+@pytest.mark.parametrize("state", [State.EVALUATING, State.POLLING])
+def test_adopting_a_run_writes_nothing(state: State) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = await a_world()
+        async with world.worker("w1"):
+            await world.until(state)
+        before = await world.tables.last_position()
+        async with world.worker("w2") as worker:
+            await world.adopt_orphans(worker)
+            await world.wait(minutes=10)
+
+        assert await world.tables.last_position() == before
+
+    scenario()
+
+
+@on_virtual_time
+async def test_a_sensor_that_came_while_nobody_was_there_is_seen_soon_after_the_adoption() -> None:
+    world = await a_world()
+    async with world.worker("w1"):
+        await world.until(State.EVALUATING)
+    await world.count(100)
+    world.read_to[TableName.CONTROL] = await world.tables.last_position()
+    async with world.worker("w2") as worker:
+        await world.adopt_orphans(worker)
+        await world.wait(seconds=6)
+
+    assert len(world.runner.starts) == 1
+
+
+@on_virtual_time
+async def test_a_timer_that_finds_another_live_owner_drops_itself() -> None:
+    world = await a_world()
+    async with world.worker("w1"), world.worker("w2", reads_feed=False) as other:
+        await world.until(State.POLLING)
+        await other.engine.adopt(RowKind.TRIGGER, run_key())
+        await world.wait(minutes=5)
+
+        assert len(other.engine) == 0
+
+
+@on_virtual_time
+async def test_two_workers_that_handle_every_record_start_every_job_once() -> None:
+    world = await a_world()
+    async with world.worker("w1") as one, world.worker("w2") as other:
+        await world.deploy()
+        for day in range(1, 4):
+            await world.ready(f"2026-03-0{day}")
+            await world.count(100, f"2026-03-0{day}")
+        await world.settle()
+        await _deliver_all_again(world, one)
+        await _deliver_all_again(world, other)
+        await world.settle()
+        world.runner.finish()
+        await world.wait(minutes=3)
+        await _deliver_all_again(world, other)
+        await world.settle()
+
+    assert len(world.runner.starts) == len(set(world.runner.tokens)) == 3
+    assert await world.events() == await _once_each(world)
+
+
+async def _deliver_all_again(world: World, worker: Worker) -> None:
+    for table in (TableName.CONTROL, TableName.JOBLOG):
+        for change in await world.tables.changes(table, 0):
+            await worker.router.handle(change)
+
+
+async def _once_each(world: World) -> list[str]:
+    events = await world.events()
+    assert {events.count(each) for each in set(events)} == {3}
+    return events
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_store_that_loses_and_delays_at_random_neither_loses_nor_doubles_a_job(seed: int) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        random = Random(seed)
+        faults = RandomFaults(random=random, delay_max_s=0.5, lost_requests=0.05, lost_replies=0.05, late_requests=0.05)
+        world = await a_world(lambda tables: FaultyTables(tables, faults))
+        async with world.worker("w1"):
+            await world.deploy()
+            await world.ready()
+            await world.count(100)
+            await world.wait(seconds=random.uniform(1, 120))
+        async with world.worker("w2") as worker:
+            await world.adopt_orphans(worker)
+            await world.wait(minutes=10)
+            world.runner.finish()
+            await world.wait(minutes=10)
+
+        assert await world.state() is State.COMPLETED
+        assert len(world.runner.jobs) == 1
+        assert (await world.events()).count("JOB_COMPLETED") == 1
+
+    scenario()
