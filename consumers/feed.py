@@ -67,11 +67,13 @@ class TableFeed:
         return Batch(records, max([newest, after, *(record.position for record in records[-1:])]))
 
     def _gap(self, asked: FeedPosition, trimmed: Trimmed) -> Gap:
+        now = self._clock.now()
         return Gap(
             self.name,
             asked=asked.text(),
-            resume_at=FeedPosition(trimmed.oldest, self._clock.now()).text(),
+            resume_at=FeedPosition(trimmed.oldest, now).text(),
             since=asked.at if asked.number else None,
+            noticed_at=now,
         )
 
 

@@ -29,12 +29,15 @@ class Batch:
 class Gap(WorkerError):
     """Records after the asked position are gone: catch up by other means, then go on from `resume_at`."""
 
-    def __init__(self, source: str, *, asked: Position, resume_at: Position, since: datetime | None) -> None:
+    def __init__(
+        self, source: str, *, asked: Position, resume_at: Position, since: datetime | None, noticed_at: datetime
+    ) -> None:
         super().__init__(
             f"records of {source} after {asked} are gone before they were read; everything since "
             f"{since or 'the beginning'} is looked at again, and reading goes on from {resume_at}"
         )
-        self.source, self.asked, self.resume_at, self.since = source, asked, resume_at, since
+        self.source, self.asked, self.resume_at = source, asked, resume_at
+        self.since, self.noticed_at = since, noticed_at
 
 
 class Source(Protocol):

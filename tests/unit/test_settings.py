@@ -3,7 +3,8 @@
 import pytest
 
 from worker.core.errors import ConfigError
-from worker.settings import DEFAULT_STORE, STORE, read_settings
+from worker.core.liveness import DEFAULT_TIMING, FAST_TIMING
+from worker.settings import DEFAULT_STORE, HTTP_ALLOW, JOB_ENVIRONMENT, STORE, TIMING, read_settings
 
 
 def test_without_settings_the_store_is_a_file_in_the_current_directory() -> None:
@@ -26,3 +27,18 @@ def test_the_command_line_wins_over_the_environment() -> None:
 def test_a_wrong_url_is_refused_with_what_is_accepted(url: str) -> None:
     with pytest.raises(ConfigError, match=r"sqlite:///interlock\.db"):
         read_settings({STORE: url})
+
+
+def test_how_soon_a_dead_worker_is_noticed_is_chosen_by_name() -> None:
+    assert read_settings({}).timing == read_settings({TIMING: ""}).timing == DEFAULT_TIMING
+    assert read_settings({TIMING: "fast"}).timing == FAST_TIMING
+    with pytest.raises(ConfigError, match="INTERLOCK_TIMING is 'faster'; use default or fast"):
+        read_settings({TIMING: "faster"})
+
+
+def test_lists_are_separated_by_commas() -> None:
+    settings = read_settings({JOB_ENVIRONMENT: "JAVA_HOME, SPARK_HOME,", HTTP_ALLOW: "10.0.0.0/8,localhost"})
+
+    assert settings.job_environment == ("JAVA_HOME", "SPARK_HOME")
+    assert settings.http_allow == ("10.0.0.0/8", "localhost")
+    assert read_settings({}).job_environment == ()

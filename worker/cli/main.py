@@ -15,6 +15,7 @@ from worker.cli.demo import run_demo
 from worker.cli.pipelinescommands import pipelines_app
 from worker.cli.plan import PlanRequest, run_diff, run_plan
 from worker.cli.readingcommands import reading_app
+from worker.cli.runcommand import run_app
 from worker.cli.schema import FileKind, run_schema
 from worker.cli.sensorcommands import sensor_app
 from worker.cli.sources import Sources
@@ -36,6 +37,7 @@ app = typer.Typer(
 
 Begin with [bold]interlock demo[/bold]; each command has its own --help, with examples.""",
 )
+app.add_typer(run_app)
 app.add_typer(store_app)
 app.add_typer(pipelines_app)
 app.add_typer(sensor_app)

@@ -1,0 +1,57 @@
+"""Catching up without records: every pipeline's rows are looked at as if they had just been written."""
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeAlias
+
+from consumers.source import Gap
+from worker.core.errors import Rejected
+from worker.core.events import Event
+from worker.core.eventtypes import EventType
+from worker.core.pipeline import PipelineId
+from worker.logs import logger
+from worker.store.events import told_write
+from worker.store.pipelines import Pipelines
+from worker.store.table import StaleWrite, Tables
+
+ResyncPipeline: TypeAlias = Callable[[PipelineId], Awaitable[None]]
+
+_log = logger()
+
+
+class Resync:
+    """What a consumer of our own tables does about records it will never see."""
+
+    def __init__(self, tables: Tables, resync: ResyncPipeline) -> None:
+        self._tables, self._resync = tables, resync
+
+    async def catch_up(self, gap: Gap | None) -> None:
+        """Tell people if something was lost, then look at everything. May be repeated. Raises `RetryLater`."""
+        if gap is not None:
+            await tell_loss(self._tables, gap)
+        count = 0
+        async for stored in Pipelines(self._tables).list():
+            await self._look_at(stored.pipeline)
+            count += 1
+        _log.info("pipelines.resynced", count=count)
+
+    async def _look_at(self, pipeline: PipelineId) -> None:
+        try:
+            await self._resync(pipeline)
+        except Rejected as problem:
+            # One damaged row must not keep every other pipeline waiting.
+            _log.error("pipeline.resync_failed", pipeline=pipeline, problem=str(problem))
+
+
+async def tell_loss(tables: Tables, gap: Gap) -> None:
+    """Tell people, once for each gap."""
+    event = Event(
+        id=hashlib.sha256(f"{gap.source} {gap.asked}".encode()).hexdigest()[:32],
+        type=EventType.DATA_LOSS_SUSPECTED,
+        at=gap.noticed_at,
+        message=str(gap),
+        detail={"source": gap.source, "from": gap.asked, "to": gap.resume_at},
+    )
+    with suppress(StaleWrite):  # told by an earlier try
+        await tables.commit(told_write(event))

@@ -1,0 +1,226 @@
+"""What keeps a group of workers and its store in order: adoption, resync and upkeep."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from consumers.feed import FeedPosition
+from consumers.resync import Resync
+from consumers.source import Gap, Position
+from consumers.upkeep import Upkeep
+from tests.manualclock import NOON
+from tests.streamworld import GROUP, STREAM, World
+from tests.virtualtime import VirtualClock, on_virtual_time
+from worker.adoption import AT_ONCE, Adoption
+from worker.app import expecting_surprises, is_from_others
+from worker.core.errors import Rejected, RetryLater
+from worker.core.keys import RowKind, RunKey
+from worker.core.periods import Period
+from worker.core.pipeline import PipelineId, ScheduleId
+from worker.store.active import ActiveRow
+from worker.store.events import Events
+from worker.store.leases import Leases
+from worker.store.pipelines import Pipelines
+from worker.store.table import Change, ChangeKind, Key, Put, TableName, Trimmed
+
+
+def an_orphan(number: int) -> ActiveRow:
+    key = RunKey(PipelineId(f"p{number}"), ScheduleId("daily"), Period(NOON.date()))
+    return ActiveRow(kind=RowKind.TRIGGER, key=key, owner=None, state="EVALUATING", since="")
+
+
+# --- adoption ---------------------------------------------------------------------------------------------------------
+
+
+@on_virtual_time
+async def test_orphans_are_taken_up_at_their_time_and_few_at_once() -> None:
+    clock, taken = VirtualClock(), list[RunKey]()
+    at_once = at_once_max = 0
+
+    async def adopt(_: RowKind, key: RunKey) -> None:
+        nonlocal at_once, at_once_max
+        at_once += 1
+        at_once_max = max(at_once, at_once_max)
+        await clock.sleep(1)
+        at_once -= 1
+        taken.append(key)
+
+    adoption = Adoption(adopt, clock)
+    for number in range(100):
+        adoption.take_up(an_orphan(number), clock.now() + timedelta(seconds=10))
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(adoption.run())
+        await clock.sleep(9)
+        assert taken == []
+        await clock.sleep(10)
+        running.cancel()
+
+    assert len(taken) == 100
+    assert at_once_max == AT_ONCE
+
+
+@on_virtual_time
+async def test_an_orphan_that_is_named_again_while_it_waits_keeps_its_place() -> None:
+    clock, taken = VirtualClock(), list[RunKey]()
+
+    async def adopt(_: RowKind, key: RunKey) -> None:
+        taken.append(key)
+
+    adoption = Adoption(adopt, clock)
+    adoption.take_up(an_orphan(1), clock.now() + timedelta(seconds=1))
+    adoption.take_up(an_orphan(1), clock.now() + timedelta(seconds=100))
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(adoption.run())
+        await clock.sleep(2)
+        assert len(taken) == 1
+        running.cancel()
+
+
+@on_virtual_time
+async def test_a_damaged_orphan_keeps_no_other_from_being_taken_up() -> None:
+    clock, taken, log = VirtualClock(), list[RunKey](), list[str]()
+
+    async def adopt(_: RowKind, key: RunKey) -> None:
+        if key.pipeline == "p1":
+            raise Rejected("its row is damaged")
+        taken.append(key)
+
+    adoption = Adoption(adopt, clock, lambda event, _: log.append(event))
+    for number in (1, 2):
+        adoption.take_up(an_orphan(number), clock.now())
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(adoption.run())
+        await clock.sleep(1)
+        running.cancel()
+
+    assert [key.pipeline for key in taken] == ["p2"]
+    assert log == ["row.troubled"]
+
+
+# --- resync -----------------------------------------------------------------------------------------------------------
+
+
+@on_virtual_time
+async def test_a_loss_is_told_once_however_often_catching_up_is_tried() -> None:
+    world, seen = World(), list[str]()
+    await Pipelines(world.store).put(PipelineId("orders"), "{}")
+    gap = Gap("feed.control", asked=Position("1"), resume_at=Position("9"), since=None, noticed_at=world.clock.now())
+    failures = iter([RetryLater("throttled")])
+
+    async def resync(pipeline: PipelineId) -> None:
+        if failure := next(failures, None):
+            raise failure
+        seen.append(pipeline)
+
+    catching_up = Resync(world.store, resync)
+    with pytest.raises(RetryLater):
+        await catching_up.catch_up(gap)
+    await world.clock.sleep(60)
+    await catching_up.catch_up(gap)
+
+    [told] = await Events(world.store).latest("")
+    assert (told.event.type, told.out) == ("DATA_LOSS_SUSPECTED", True)
+    assert told.event.detail == {"source": "feed.control", "from": "1", "to": "9"}
+    assert seen == ["orders"]
+
+
+@on_virtual_time
+async def test_the_first_start_looks_at_every_pipeline_and_a_damaged_one_holds_up_none() -> None:
+    world, seen = World(), list[str]()
+    for name in ("a", "b", "c"):
+        await Pipelines(world.store).put(PipelineId(name), "{}")
+
+    async def resync(pipeline: PipelineId) -> None:
+        if pipeline == "b":
+            raise Rejected("damaged")
+        seen.append(pipeline)
+
+    await Resync(world.store, resync).catch_up(None)
+
+    assert seen == ["a", "c"]
+    assert await Events(world.store).latest("") == []
+
+
+# --- upkeep -----------------------------------------------------------------------------------------------------------
+
+
+@on_virtual_time
+async def test_the_feed_is_trimmed_up_to_its_slowest_reader_and_expired_rows_are_swept() -> None:
+    world = World()
+    gone = {"PK": "PIPELINE#x", "SK": "OLD", "ttl": int(world.clock.now().timestamp()) - 10 * 86400}
+    await world.store.commit(Put(TableName.CONTROL, gone))
+    async with world.consuming():
+        await world.sensor("a", 1)
+        await world.clock.sleep(3)
+    upkeep = Upkeep(world.store, Leases(world.store, GROUP), [STREAM])
+
+    await upkeep.once()
+
+    checkpoint = FeedPosition.parse(await world.checkpoint()).number
+    with pytest.raises(Trimmed):
+        await world.store.changes(TableName.CONTROL, checkpoint - 1)
+    after = await world.store.changes(TableName.CONTROL, checkpoint)
+    assert [change.key.sk for change in after if change.kind is ChangeKind.REMOVE] == ["OLD"]
+
+
+@on_virtual_time
+async def test_a_reader_that_has_not_begun_keeps_the_feed_whole() -> None:
+    world = World()
+    async with world.consuming():
+        await world.sensor("a", 1)
+        await world.clock.sleep(3)
+
+    await Upkeep(world.store, Leases(world.store, GROUP), [STREAM, "feed.never"]).once()
+
+    assert (await world.store.changes(TableName.CONTROL, 0))[0].position == 1
+
+
+# --- what the wiring adds ---------------------------------------------------------------------------------------------
+
+
+def a_change(pk: str, sk: str) -> Change:
+    return Change(
+        position=1,
+        table=TableName.CONTROL,
+        key=Key(pk, sk),
+        kind=ChangeKind.INSERT,
+        image={"PK": pk, "SK": sk},
+        at=NOON,
+    )
+
+
+@pytest.mark.parametrize(
+    ("pk", "sk", "is_fact"),
+    [
+        ("PIPELINE#p", "SENSOR#s", True),
+        ("PIPELINE#p", "CONFIG", True),
+        ("PIPELINE#p", "PAUSE", True),
+        ("PIPELINE#p", "RERUN_REQUEST#daily#2026-03-03", True),
+        ("PIPELINE#p", "JOB#daily#2026-03-03#1772539200000", True),
+        ("MARKER#p", "2026-03-03#daily", True),
+        ("PIPELINE#p", "TRIGGER#daily#2026-03-03", False),
+        ("PIPELINE#p", "SLA#daily#2026-03-03", False),
+        ("PIPELINE#p", "MARK#SIGNAL#s", False),
+        ("GROUP#embedded", "W#host-1", False),
+        ("CONFIGLOG", "1772539200000#x", False),
+    ],
+)
+def test_our_own_writing_is_no_fact(pk: str, sk: str, is_fact: bool) -> None:
+    assert is_from_others(a_change(pk, sk)) == is_fact
+
+
+async def test_a_mistake_of_ours_is_trouble_with_one_record_and_not_the_end_of_the_worker() -> None:
+    async def broken(_: Change) -> None:
+        raise KeyError("nobody thought of this")
+
+    with pytest.raises(RetryLater, match="KeyError: 'nobody thought of this'; this is a mistake in Interlock"):
+        await expecting_surprises(broken)(a_change("PIPELINE#p", "SENSOR#s"))
+
+
+async def test_what_we_raise_on_purpose_is_passed_on_as_it_is() -> None:
+    async def rejecting(_: Change) -> None:
+        raise Rejected("no")
+
+    with pytest.raises(Rejected, match=r"^no$"):
+        await expecting_surprises(rejecting)(a_change("PIPELINE#p", "SENSOR#s"))

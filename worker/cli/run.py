@@ -1,0 +1,127 @@
+"""`interlock run`: a worker on this machine, until it is told to stop."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from consumers.console import DIGEST_EVERY
+from consumers.severities import Severity
+from worker.app import EmbeddedWorker, Options, sqlite_path
+from worker.cli.consent import Consent
+from worker.cli.console import Screen, counted
+from worker.cli.onstore import Exit, StoreAccess
+from worker.cli.push import PushRequest, run_push
+from worker.cli.sources import Sources
+from worker.core.errors import RetryLater, WorkerError
+from worker.logs import configure_logs, logger
+from worker.settings import read_settings
+from worker.store.pipelines import Pipelines
+
+STYLES = {Severity.ALERT: "bold red", Severity.WARNING: "yellow", Severity.SUCCESS: "green", Severity.NOTE: ""}
+
+_log = logger()
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+    @property
+    def number(self) -> int:
+        return logging.getLevelNamesMapping()[self.name]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    sources: Sources | None = None  # pushed first
+    each_success: bool = False
+    log_level: LogLevel = LogLevel.INFO
+
+
+async def run_worker(screen: Screen, access: StoreAccess, request: RunRequest) -> int:
+    """Make the store if it is not there, push what is to be pushed, and work until SIGTERM or Ctrl-C."""
+    configure_logs(sys.stderr, access.clock, level=request.log_level.number)
+    sqlite_path(access.url)  # before anything is made
+    if await access.admin.init(may_create=False):
+        screen.remark(f"made {access.admin.place}")
+    if request.sources is not None:
+        pushed = await run_push(screen, access, PushRequest(sources=request.sources, consent=Consent(True, None)))
+        if pushed != Exit.DONE:
+            return pushed
+    await _introduce(screen, access)
+    settings = read_settings(os.environ, store=access.url)
+    options = Options(
+        settings=settings,
+        environment=os.environ,
+        write_alert=_writer(screen),
+        digest_every=None if request.each_success else DIGEST_EVERY,
+    )
+    return await _work(EmbeddedWorker(options, access.clock))
+
+
+async def _introduce(screen: Screen, access: StoreAccess) -> None:
+    async with access.tables() as tables:
+        count = len([stored async for stored in Pipelines(tables).list()])
+    screen.remark(f"working on {access.admin.place} with {counted(count, 'pipeline')}; stop with Ctrl-C")
+    if not count:
+        screen.remark("no pipeline is deployed yet: `interlock pipelines push DIR`, or start with --pipelines DIR")
+
+
+async def _work(worker: EmbeddedWorker) -> int:
+    """Run to the end. The first signal asks for an end in order; the second ends at once, as a crash would."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.TaskGroup() as tasks:
+        working = tasks.create_task(_to_its_end(worker), name="worker")
+        on_signal = _stopping(worker, working)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, on_signal)
+        try:
+            await asyncio.wait([working])
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+    return Exit.LATER if working.cancelled() else working.result()
+
+
+async def _to_its_end(worker: EmbeddedWorker) -> int:
+    """Give the exit code. Only a mistake of ours gets as far as the last resort: say all about it, and end."""
+    code = Exit.DONE
+    try:
+        await worker.run()
+    except* RetryLater as troubles:
+        _log.error("worker.failed", reason=str(_first(troubles)))
+        code = Exit.LATER
+    except* WorkerError as problems:
+        _log.error("worker.failed", reason=str(_first(problems)))
+        code = Exit.WRONG
+    return code
+
+
+def _stopping(worker: EmbeddedWorker, working: "asyncio.Task[int]") -> Callable[[], None]:
+    asked = 0
+
+    def stop() -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            worker.stop()
+        else:
+            working.cancel()
+
+    return stop
+
+
+def _writer(screen: Screen) -> Callable[[Severity, str], None]:
+    return lambda severity, line: screen.line(line, STYLES[severity])
+
+
+def _first(group: BaseExceptionGroup[WorkerError]) -> BaseException:
+    first = group.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first

@@ -1,0 +1,62 @@
+"""The words of `interlock run`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from worker.cli.onstore import EXIT_CODES, StoreUrl, on_store
+from worker.cli.run import LogLevel, RunRequest, run_worker
+from worker.cli.sources import Sources
+from worker.clock import Clock
+
+run_app = typer.Typer()
+
+RUN_HELP = f"""Run a worker on this machine: wait for sensors, start jobs when their rules hold, tell what happened.
+
+The store is one SQLite file; it is made if it is not there. Several workers may share it: each run has one of them, \
+and when one dies another takes over. Alerts are lines on standard output, the log goes to standard error (JSON if it \
+is not a terminal). Successes are gathered into a digest every 15 minutes.
+
+Sensors come from other commands, while this one runs: `interlock sensor put`.
+
+\b
+Settings from the environment:
+  INTERLOCK_STORE             the store, as --store
+  INTERLOCK_JOB_ENVIRONMENT   variables that command jobs get of ours: NAME,NAME
+  INTERLOCK_HTTP_ALLOW        hosts and networks http jobs may reach beside public ones
+  INTERLOCK_TIMING            default, or fast: how soon a dead worker is noticed
+
+\b
+Examples:
+  interlock run --pipelines pipelines/
+  interlock run --store sqlite:///interlock.db --each-success
+  interlock run --log-level warning
+
+SIGTERM and Ctrl-C end it in order within 25 seconds; a second one ends it at once, which costs nothing but a repeat.
+
+{EXIT_CODES}"""
+
+
+@run_app.command("run", help=RUN_HELP)
+def run(
+    context: typer.Context,
+    *,
+    pipelines: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", exists=True, help="Push these files first; any error in them and nothing runs."),
+    ] = None,
+    calendars: Annotated[
+        Path | None,
+        typer.Option(exists=True, file_okay=False, help="Directory of calendar files.", show_default="beside DIR"),
+    ] = None,
+    each_success: Annotated[bool, typer.Option("--each-success", help="A line for every success.")] = False,
+    log_level: Annotated[LogLevel, typer.Option(help="How much to log.")] = LogLevel.INFO,
+    store: StoreUrl = None,
+) -> None:
+    clock: Clock = context.obj
+    sources = None
+    if pipelines is not None:
+        sources = Sources(paths=[pipelines], calendars=calendars, today=clock.now().date())
+    request = RunRequest(sources=sources, each_success=each_success, log_level=log_level)
+    on_store(context, store, lambda screen, at: run_worker(screen, at, request))
