@@ -91,19 +91,6 @@ async def test_a_run_whose_rules_never_held_is_a_breach_and_no_success() -> None
     assert await world.events() == ["VALIDATION_EXHAUSTED", "SLA_BREACH"]
 
 
-@on_virtual_time
-async def test_a_job_that_failed_for_good_before_its_deadline_is_a_breach_and_no_success() -> None:
-    world = await a_world()
-    async with world.worker():
-        await world.deploy(AT_ONCE.replace("maxRetries: 1", "maxRetries: 0") + DEADLINE)
-        await world.ready()
-        await world.settle()
-        world.runner.fail()
-        await world.wait(hours=3)
-
-    assert await world.events() == ["VALIDATION_PASSED", "JOB_TRIGGERED", "JOB_FAILED", "RETRY_EXHAUSTED", "SLA_BREACH"]
-
-
 @pytest.mark.parametrize("when", [{"date": DAY}, {"date": DAY, "hour": 11}], ids=["day", "hour"])
 def test_a_duration_is_warned_of_and_judged_for_any_period(when: Mapping[str, Json]) -> None:
     @on_virtual_time
@@ -256,24 +243,6 @@ async def test_one_bad_configuration_keeps_no_other_pipeline_from_running() -> N
 
 
 @on_virtual_time
-async def test_a_run_ends_under_the_configuration_it_began_under_and_the_next_begins_under_the_new_one() -> None:
-    world = await a_world()
-    async with world.worker():
-        await world.deploy(CONFIG)
-        await world.ready()
-        await world.settle()
-        await world.deploy(CONFIG.replace("value: 100", "value: 200"))
-        await world.ready("2026-03-02")
-        await world.settle()
-
-        await world.write("count", rows=150)
-        await world.settle()
-
-    assert await world.state() is State.POLLING
-    assert await world.state("2026-03-02") is State.EVALUATING
-
-
-@on_virtual_time
 async def test_a_new_configuration_is_in_force_everywhere_at_once() -> None:
     world = await a_world()
     elsewhere = Configs(world.tables)
@@ -286,16 +255,3 @@ async def test_a_new_configuration_is_in_force_everywhere_at_once() -> None:
         seen.append(version.pipeline.job.max_retries)
 
     assert seen == [1, 2]
-
-
-@on_virtual_time
-async def test_sensors_in_the_flat_shape_start_runs_and_satisfy_rules() -> None:
-    world = await a_world()
-    async with world.worker():
-        await world.deploy(CONFIG)
-        for key, data in (("ready", {"status": "done", "date": DAY}), (f"count#{DAY}", {"rows": 100})):
-            row = {"PK": keys.pipeline_pk(ORDERS), "SK": f"SENSOR#{key}", **data}
-            await world.tables.commit(Put(TableName.CONTROL, row))
-        await world.settle()
-
-    assert await world.state() is State.POLLING

@@ -497,6 +497,12 @@ def test_one_mistake_is_one_message() -> None:
     assert len(errors(HEAD + TRIGGER + "job: 5\n")) == 1
 
 
+def test_a_sensor_without_a_key_is_refused() -> None:
+    schedule = "schedule: {trigger: {key: '', check: exists}}\n"
+
+    assert errors(HEAD + JOB + schedule) == ["3:27: schedule.trigger.key: is required: the key of a sensor"]
+
+
 def test_a_mistake_behind_an_alias_is_reported_where_it_is_used_and_shown_where_it_is_written() -> None:
     text = HEAD + JOB + TRIGGER + "validation:\n  rules: [&r {key: a, check: nope}, *r]\n"
 
