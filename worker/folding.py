@@ -9,6 +9,8 @@ from worker.clock import Clock
 K = TypeVar("K", bound=Hashable)
 
 AT_MOST_EVERY: Final = timedelta(seconds=1)
+# The two clocks count in different steps: a shorter wait could be over on one and never on the other.
+_SHORTEST_WAIT: Final = timedelta(milliseconds=1)
 
 
 class Folding(Generic[K]):
@@ -23,6 +25,10 @@ class Folding(Generic[K]):
         self._again: set[K] = set()
         self._ended_at: dict[K, float] = {}  # of the last second only, oldest first
 
+    def __len__(self) -> int:
+        """How many keys are remembered: those under way, and those of about the last second."""
+        return len(self._under_way) + len(self._ended_at)
+
     def ask(self, key: K) -> None:
         if key in self._under_way:
             # What it reads may be older than this asking.
@@ -30,7 +36,7 @@ class Folding(Generic[K]):
             return
         wait_s = self._wait_s(key)
         if wait_s > 0:
-            self._later(key, timedelta(seconds=wait_s))
+            self._later(key, max(timedelta(seconds=wait_s), _SHORTEST_WAIT))
         else:
             self._under_way.add(key)
             self._begin(key)
