@@ -1,0 +1,186 @@
+"""What waiting costs, and what one slow target costs the others."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+
+from tests.builders import a_job
+from tests.engineworld import CONFIG, World, a_world
+from tests.manualclock import NOON
+from tests.virtualtime import VirtualClock, on_virtual_time
+from worker.core.pipeline import JobType
+from worker.core.runstate import State
+from worker.store.sqlite import SqliteTables
+from worker.store.table import Between, Index, Key, Page, Prefix, Row, TableName, Write
+from worker.targets import Limits, Targets, TokenBucket, target_of
+
+
+class CountingTables:
+    """The store, with every row read and written counted."""
+
+    def __init__(self, tables: SqliteTables) -> None:
+        self._tables = tables
+        self.rows: Counter[str] = Counter()
+
+    async def start(self) -> None:
+        await self._tables.start()
+
+    async def stop(self) -> None:
+        await self._tables.stop()
+
+    async def ping(self) -> None:
+        await self._tables.ping()
+
+    async def get(self, table: TableName, key: Key) -> Row | None:
+        self.rows["read"] += 1
+        return await self._tables.get(table, key)
+
+    async def get_many(self, table: TableName, keys: Sequence[Key]) -> dict[Key, Row]:
+        self.rows["read"] += len(keys)
+        return await self._tables.get_many(table, keys)
+
+    async def query(
+        self,
+        table: TableName,
+        pk: str,
+        *,
+        sk: Prefix | Between | None = None,
+        index: Index | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page:
+        page = await self._tables.query(table, pk, sk=sk, index=index, reverse=reverse, limit=limit, cursor=cursor)
+        self.rows["read"] += 1 + len(page.rows)
+        return page
+
+    async def commit(self, *writes: Write) -> None:
+        self.rows["written"] += len(writes)
+        await self._tables.commit(*writes)
+
+
+async def counted() -> tuple[World, CountingTables]:
+    counters: list[CountingTables] = []
+
+    def count(tables: SqliteTables) -> CountingTables:
+        counters.append(CountingTables(tables))
+        return counters[0]
+
+    return await a_world(count), counters[0]
+
+
+@on_virtual_time
+async def test_ten_thousand_polls_read_and_write_no_row() -> None:
+    world, counter = await counted()
+    long = CONFIG.replace(
+        "maxRetries: 1", "pollIntervalSeconds: 1\n  jobPollWindowSeconds: 86400\n  runTimeoutSeconds: 86400"
+    )
+    async with world.worker():
+        await world.deploy(long)
+        await world.count(100)
+        await world.ready()
+        await world.settle()
+        before, polls = counter.rows.copy(), world.runner.calls["status"]
+        await world.wait(seconds=10_000)
+
+        assert world.runner.calls["status"] - polls >= 9_999
+        assert counter.rows == before
+        assert await world.state() is State.POLLING
+
+
+@on_virtual_time
+async def test_a_run_that_waits_for_its_rules_writes_nothing_and_reads_only_their_sensors() -> None:
+    world, counter = await counted()
+    async with world.worker():
+        await world.deploy(
+            CONFIG.replace("window: 1h, interval: 5m", "window: 24h, interval: 1m").replace(
+                "maxRetries: 1", "runTimeoutSeconds: 604800"
+            )
+        )
+        await world.ready()
+        await world.settle()
+        before = counter.rows.copy()
+        await world.wait(minutes=1000)
+
+    spellings_of_two_sensors = 6
+    assert counter.rows["written"] == before["written"]
+    assert counter.rows["read"] - before["read"] <= 1001 * spellings_of_two_sensors
+
+
+@on_virtual_time
+async def test_a_whole_life_costs_a_constant_number_of_rows_however_long_it_lasts() -> None:
+    async def written(minutes: int) -> int:
+        world, counter = await counted()
+        async with world.worker():
+            await world.deploy()
+            await world.ready()
+            await world.wait(minutes=minutes)
+            await world.count(100)
+            await world.wait(minutes=minutes)
+            world.runner.finish()
+            await world.wait(minutes=2)
+        assert await world.state() is State.COMPLETED
+        return counter.rows["written"]
+
+    assert await written(1) == await written(50)
+
+
+@on_virtual_time
+async def test_a_target_that_hangs_does_not_delay_the_jobs_of_another() -> None:
+    clock = VirtualClock(NOON)
+    targets = Targets(clock, Limits(calls_at_once=2, in_all=4))
+    stuck, done = asyncio.Event(), list[str]()
+
+    async def call(target: str, wait: asyncio.Event | None) -> None:
+        async with targets.turn(target):
+            if wait is not None:
+                await wait.wait()
+            done.append(target)
+
+    async with asyncio.TaskGroup() as calls:
+        for _ in range(10):
+            calls.create_task(call("slow", stuck))
+        for _ in range(10):
+            calls.create_task(call("quick", None))
+        await clock.sleep(1)
+        before = list(done)
+        stuck.set()
+
+    assert before == ["quick"] * 10
+    assert done.count("slow") == 10
+
+
+@on_virtual_time
+async def test_a_hanging_job_of_one_run_delays_no_other_run() -> None:
+    world = await a_world()
+    async with world.worker(limits=Limits(calls_at_once=2)):
+        await world.until(State.TRIGGERING)
+        stuck, world.runner.hangs = world.runner.hangs, None
+        await world.ready("2026-03-02")
+        await world.count(100, "2026-03-02")
+        await world.wait(milliseconds=100)
+
+        assert stuck is not None
+        assert await world.state() is State.TRIGGERING
+        assert await world.state("2026-03-02") is State.POLLING
+
+
+@on_virtual_time
+async def test_calls_to_one_target_keep_to_its_rate_once_the_burst_is_used() -> None:
+    clock = VirtualClock(NOON)
+    bucket = TokenBucket(clock, per_second=10, burst=5)
+
+    for _ in range(25):
+        await bucket.take()
+
+    assert 1.9 <= clock.monotonic() <= 2.1
+
+
+def test_jobs_of_one_host_share_its_limits_and_those_of_two_hosts_do_not() -> None:
+    one, same, other = (
+        a_job(type=JobType.HTTP, config={"url": url})
+        for url in ("https://a.example/x", "https://a.example/y", "https://b.example/x")
+    )
+
+    assert target_of(one) == target_of(same) != target_of(other)
+    assert target_of(a_job()) == "command"

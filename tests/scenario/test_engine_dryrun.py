@@ -1,0 +1,106 @@
+"""Dry runs: everything up to the start, nothing of it."""
+
+from tests.engineworld import CONFIG, DAY, a_world, run_key
+from tests.virtualtime import on_virtual_time
+from worker.core.dryrun import DryState
+from worker.core.runstate import State
+from worker.store.dryruns import DryRuns
+
+REHEARSED = CONFIG + "dryRun: true\n"
+DRIFTING = REHEARSED + (
+    "postRun: {driftField: rows, driftThreshold: 5, rules: [{key: count, check: gte, field: rows, value: 1}]}\n"
+)
+
+
+@on_virtual_time
+async def test_a_rehearsal_waits_for_its_rules_says_what_it_would_do_and_touches_nothing() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.deploy(REHEARSED)
+        await world.ready()
+        await world.settle()
+        waiting = await DryRuns(world.tables).load(run_key())
+        await world.count(100)
+        await world.settle()
+
+    run = await DryRuns(world.tables).load(run_key())
+    assert waiting is not None
+    assert run is not None
+    assert (waiting.state, run.state) == (DryState.EVALUATING, DryState.WOULD_TRIGGER)
+    assert await world.events() == ["DRY_RUN_WOULD_TRIGGER", "DRY_RUN_COMPLETED"]
+    assert await world.run() is None
+    assert world.runner.starts == []
+
+
+@on_virtual_time
+async def test_a_rehearsal_whose_rules_never_hold_is_given_up_at_the_end_of_its_window() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.deploy(REHEARSED)
+        await world.ready()
+        await world.wait(minutes=61)
+
+    assert await world.events() == ["DRY_RUN_VALIDATION_EXHAUSTED"]
+
+
+@on_virtual_time
+async def test_a_rehearsal_sees_data_that_no_record_told_of_at_its_next_interval() -> None:
+    world = await a_world()
+    async with world.worker("w1"):
+        await world.deploy(REHEARSED)
+        await world.ready()
+        await world.settle()
+    async with world.worker("w2", reads_feed=False) as worker:
+        await world.adopt_orphans(worker)
+        await world.wait(seconds=20)
+        await world.count(100)
+        await world.wait(minutes=6)
+
+    assert await world.events() == ["DRY_RUN_WOULD_TRIGGER", "DRY_RUN_COMPLETED"]
+
+
+@on_virtual_time
+async def test_late_data_and_drift_of_a_rehearsal_are_told_and_rerun_nothing() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.deploy(DRIFTING)
+        await world.count(100)
+        await world.ready()
+        await world.settle()
+        await world.ready(note="late")
+        await world.count(200)
+        await world.settle()
+
+    assert (await world.events())[-2:] == ["DRY_RUN_LATE_DATA", "DRY_RUN_DRIFT"]
+    assert world.runner.starts == []
+
+
+@on_virtual_time
+async def test_a_rerun_of_a_rehearsed_pipeline_is_only_foretold() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.deploy(REHEARSED)
+        await world.count(100)
+        await world.ready()
+        await world.settle()
+        await world.ask_rerun()
+        await world.settle()
+
+    assert (await world.events())[-1] == "DRY_RUN_WOULD_RERUN"
+    assert await world.run() is None
+
+
+@on_virtual_time
+async def test_a_live_run_goes_on_to_its_end_when_its_pipeline_becomes_a_rehearsal() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.until(State.POLLING)
+        await world.deploy(REHEARSED)
+        await world.settle()
+        world.runner.finish()
+        await world.wait(minutes=2)
+        await world.ready("2026-03-02")
+        await world.settle()
+
+    assert await world.state(DAY) is State.COMPLETED
+    assert await world.run("2026-03-02") is None

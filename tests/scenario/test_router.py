@@ -1,0 +1,296 @@
+"""What changed rows mean, and what they do not."""
+
+from datetime import timedelta
+
+import pytest
+
+from tests.engineworld import CONFIG, DAY, ORDERS, World, a_world
+from tests.virtualtime import on_virtual_time
+from worker.core import keys
+from worker.core.facts import Origin
+from worker.core.runstate import State
+from worker.store.configlog import ConfigLog
+from worker.store.pipelines import Pipelines
+from worker.store.table import Delete, Key, Put, TableName
+from worker.store.tail import Tail
+
+
+async def put(world: World, sk: str, *, pk: str = "PIPELINE#orders", table: TableName = TableName.CONTROL) -> None:
+    await world.tables.commit(Put(table, {"PK": pk, "SK": sk, "event": "success", "status": "done"}))
+
+
+@pytest.mark.parametrize(
+    ("table", "pk", "sk"),
+    [
+        (TableName.CONTROL, "PIPELINE#orders", "RERUN_REQUEST#stream"),
+        (TableName.CONTROL, "PIPELINE#orders", "RERUN_REQUEST#stream#today"),
+        (TableName.CONTROL, "PIPELINE#orders", "CANCEL_REQUEST#2026-03-03"),
+        (TableName.JOBLOG, "PIPELINE#orders", "JOB#stream#2026-03-03"),
+        (TableName.JOBLOG, "PIPELINE#orders", "JOB#stream#today#1773143999000"),
+        (TableName.JOBLOG, "orders", "JOB#stream#2026-03-03#1773143999000"),
+        (TableName.CONTROL, "orders", "SENSOR#ready"),
+        (TableName.CONTROL, "MARKER#orders", "2026-03-03"),
+    ],
+)
+def test_a_row_that_can_never_be_understood_goes_to_the_dead_letters(table: TableName, pk: str, sk: str) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = await a_world()
+        async with world.worker():
+            await world.deploy()
+            await put(world, sk, pk=pk, table=table)
+            await world.ready()
+            await world.settle()
+
+        [letter] = world.dead_letters
+        assert sk in letter
+        assert await world.state() is State.EVALUATING
+
+    scenario()
+
+
+@pytest.mark.parametrize("sk", ["TRIGGER#stream#2026-03-01", "MARK#SIGNAL#ready", "SLA#stream#2026-03-01", "LATE#x"])
+def test_rows_that_ask_for_nothing_are_passed_over(sk: str) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = await a_world()
+        async with world.worker():
+            await world.deploy()
+            await put(world, sk)
+            await world.settle()
+
+        assert world.dead_letters == []
+        assert await world.events() == []
+
+    scenario()
+
+
+@on_virtual_time
+async def test_a_sensor_that_was_taken_back_before_it_was_handled_starts_nothing() -> None:
+    world = await a_world()
+    await world.deploy()
+    await world.ready()
+    await world.tables.commit(Delete(TableName.CONTROL, Key(keys.pipeline_pk(ORDERS), keys.sensor_sk("ready"))))
+    async with world.worker():
+        await world.settle()
+
+    assert await world.run() is None
+
+
+@on_virtual_time
+async def test_a_sensor_that_moved_on_to_the_next_day_before_it_was_handled_starts_both_days() -> None:
+    world = await a_world()
+    await world.deploy()
+    await world.ready("2026-03-02")
+    await world.ready("2026-03-03")
+    async with world.worker():
+        await world.settle()
+
+    assert await world.state("2026-03-02") is State.EVALUATING
+    assert await world.state("2026-03-03") is State.EVALUATING
+
+
+@on_virtual_time
+async def test_a_sensor_that_was_taken_back_for_the_same_day_decides_as_it_is_now() -> None:
+    world = await a_world()
+    await world.deploy()
+    await world.ready()
+    await world.write("ready", status="not yet", date=DAY)
+    async with world.worker():
+        await world.settle()
+
+    assert await world.run() is None
+
+
+@pytest.mark.parametrize(
+    ("key", "match", "starts"),
+    [
+        ("ready", "exact", True),
+        (f"ready#{DAY}", "exact", True),
+        ("ready#20260303", "exact", True),
+        ("ready-debug", "exact", False),
+        ("ready#debug", "exact", False),
+        ("ready-debug", "prefix", True),
+    ],
+)
+def test_a_trigger_is_named_exactly_unless_a_prefix_is_asked_for(key: str, match: str, starts: bool) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = await a_world()
+        async with world.worker():
+            await world.deploy(CONFIG.replace("{key: ready,", f"{{key: ready, match: {match},"))
+            await world.write(key, status="done")
+            await world.settle()
+
+        assert (await world.run() is not None) is starts
+
+    scenario()
+
+
+@on_virtual_time
+async def test_a_signal_without_a_date_is_for_the_day_it_came_and_not_for_the_days_it_stays() -> None:
+    world = await a_world()
+    async with world.worker() as worker:
+        await world.deploy()
+        await world.write("ready", status="done")
+        await world.settle()
+        await world.wait(hours=24)
+        await worker.router.resync(ORDERS)
+        await world.settle()
+        stayed = await world.run("2026-03-04")
+        await world.write("ready", status="done", batch=2)
+        await world.settle()
+
+    assert await world.run("2026-03-03") is not None
+    assert stayed is None
+    assert await world.run("2026-03-04") is not None
+
+
+@on_virtual_time
+async def test_a_signal_without_a_date_means_every_day_again_where_that_is_wanted() -> None:
+    world = await a_world()
+    async with world.worker() as worker:
+        await world.deploy(CONFIG.replace("{key: ready,", "{key: ready, undated: daily,"))
+        await world.write("ready", status="done")
+        await world.wait(hours=24)
+        await worker.router.resync(ORDERS)
+        await world.settle()
+
+    assert await world.run("2026-03-04") is not None
+
+
+@on_virtual_time
+async def test_a_signal_for_a_period_older_than_what_is_kept_is_refused_with_that_reason() -> None:
+    world = await a_world()
+    async with world.worker() as worker:
+        await world.deploy()
+        await world.ready("2024-12-01")
+        await world.settle()
+
+    assert await world.run("2024-12-01") is None
+    assert [facts["sensor"] for event, facts in worker.log if event == "signal.refused"] == ["ready"]
+
+
+@on_virtual_time
+async def test_a_configuration_that_cannot_be_understood_is_told_once_and_the_last_good_one_stays() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.deploy()
+        await world.settle()
+        await Pipelines(world.tables).put(ORDERS, "pipeline: [broken")
+        await world.settle()
+        world.read_to[TableName.CONTROL] = 0
+        await world.count(100)
+        await world.ready()
+        await world.settle()
+
+    assert (await world.events())[0] == "CONFIG_REJECTED"
+    assert (await world.events()).count("CONFIG_REJECTED") == 1
+    assert await world.state() is State.POLLING
+    log, _ = await ConfigLog(world.tables).read(Tail.starting(world.clock.now() - timedelta(days=1)), world.clock.now())
+    assert [entry.change for entry in log][-1] == "rejected"
+
+
+@on_virtual_time
+async def test_a_configuration_deployed_by_others_appears_in_lists_and_starts_what_was_waiting_for_it() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.ready()
+        row = {"PK": keys.pipeline_pk(ORDERS), "SK": keys.CONFIG, "config": CONFIG}
+        await world.tables.commit(Put(TableName.CONTROL, row))
+        await world.settle()
+
+    assert [stored.pipeline async for stored in Pipelines(world.tables).list()] == [ORDERS]
+    assert await world.state() is State.EVALUATING
+
+
+@on_virtual_time
+async def test_one_broken_configuration_stops_no_other_pipeline() -> None:
+    world = await a_world()
+    async with world.worker():
+        row = {"PK": "PIPELINE#broken", "SK": keys.CONFIG, "config": "]["}
+        await world.tables.commit(Put(TableName.CONTROL, row))
+        await world.deploy()
+        await world.ready()
+        await world.settle()
+
+    assert await world.state() is State.EVALUATING
+    assert world.dead_letters == []
+
+
+@on_virtual_time
+async def test_a_resync_finds_signals_that_were_missed_and_starts_each_once() -> None:
+    world = await a_world()
+    async with world.worker() as worker:
+        await world.deploy()
+        await world.settle()
+        await world.write("ready#2026-03-02", status="done")
+        await world.write("ready#20260303", status="done")
+        await world.write("ready#2026-02-20", status="done")
+        world.read_to[TableName.CONTROL] = await world.tables.last_position()
+        for _ in range(2):
+            await worker.router.resync(ORDERS)
+            await world.settle()
+
+    assert await world.run("2026-03-02") is not None
+    assert await world.run("2026-03-03") is not None
+    assert await world.run("2026-02-20") is None
+    assert await world.events() == ["TRIGGER_RECOVERED", "TRIGGER_RECOVERED"]
+
+
+@on_virtual_time
+async def test_what_was_written_before_our_first_start_leads_to_no_rerun() -> None:
+    world = await a_world()
+    async with world.worker() as worker:
+        await world.deploy()
+        await world.settle()
+        row = {
+            "PK": keys.pipeline_pk(ORDERS),
+            "SK": f"RERUN_REQUEST#stream#{DAY}",
+            "requestedAt": "2026-01-01T00:00:00Z",
+        }
+        await world.tables.commit(Put(TableName.CONTROL, row))
+        world.read_to[TableName.CONTROL] = await world.tables.last_position()
+        await worker.router.resync(ORDERS, Origin.SENSOR)
+        await world.settle()
+
+    assert await world.run() is None
+
+
+@on_virtual_time
+async def test_a_run_of_the_reference_is_respected_while_it_lives_and_closed_when_it_is_over() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.deploy()
+        ttl = int(world.clock.now().timestamp()) + 3600
+        row = {"PK": keys.pipeline_pk(ORDERS), "SK": f"TRIGGER#stream#{DAY}", "status": "RUNNING", "ttl": ttl}
+        await world.tables.commit(Put(TableName.CONTROL, row))
+        await world.ready()
+        await world.settle()
+        respected = await world.events()
+        await world.wait(hours=1)
+        await world.ready(note="again")
+        await world.settle()
+
+    assert respected == []
+    assert await world.events() == ["SFN_TIMEOUT"]
+    assert await world.state() is State.FAILED_FINAL
+
+
+@on_virtual_time
+async def test_a_completed_run_of_the_reference_gets_late_data_by_time_and_is_rerun() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.deploy()
+        await world.count(100)
+        millis = keys.millis(world.clock.now() - timedelta(hours=1))
+        partition = keys.pipeline_pk(ORDERS)
+        log = {"PK": partition, "SK": f"JOB#stream#{DAY}#{millis}", "event": "success", "by": "interlock"}
+        await world.tables.commit(Put(TableName.JOBLOG, log))
+        row = {"PK": partition, "SK": f"TRIGGER#stream#{DAY}", "status": "COMPLETED"}
+        await world.tables.commit(Put(TableName.CONTROL, row))
+        await world.ready()
+        await world.settle()
+
+    assert (await world.events())[:2] == ["LATE_DATA_ARRIVAL", "RERUN_ACCEPTED"]
+    assert await world.state() is State.POLLING
