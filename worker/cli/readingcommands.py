@@ -1,13 +1,17 @@
 """The words of the commands that show what is: `explain`, `status`, `events` and `history`."""
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 import typer
 
 from worker.cli.console import Screen
+from worker.cli.events import EventsRequest, event_types, follow_events, run_events
 from worker.cli.explain import Question, run_explain
-from worker.cli.naming import read_period
-from worker.cli.onstore import EXIT_CODES, AsJson, StoreAccess, StoreUrl, on_store
+from worker.cli.history import run_history
+from worker.cli.naming import read_period, time_before
+from worker.cli.onstore import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
+from worker.cli.status import StatusRequest, run_status, watch_status
 from worker.core.pipeline import PipelineId
 
 reading_app = typer.Typer()
@@ -22,6 +26,41 @@ Examples:
   interlock explain orders-daily
   interlock explain orders-daily 2026-03-03
   interlock explain orders-daily 2026-03-03 --json | jq .needed
+
+{EXIT_CODES}"""
+
+STATUS_HELP = f"""Show where runs stand, failures first: state, since when, attempt, deadline, and what each waits for.
+
+Without PIPELINE: everything active, and what ended on the last days. With it: the latest periods of its schedules. \
+Nothing is scanned; lists may lag behind by a moment.
+
+\b
+Examples:
+  interlock status
+  interlock status orders-daily --watch
+  interlock status --json | jq 'select(.kind == "failed")'
+
+{EXIT_CODES}"""
+
+EVENTS_HELP = f"""Show what was told, oldest first: the last 24 hours unless --since says otherwise.
+
+\b
+Examples:
+  interlock events --since 2h
+  interlock events --pipeline orders-daily --follow
+  interlock events --type SLA_BREACH --type JOB_FAILED --since 2026-03-01 --json
+
+{EXIT_CODES}"""
+
+HISTORY_HELP = f"""Show everything that was recorded about one run, in order: events, job log, reruns, state, deadline.
+
+The job log and reruns are kept 30 days, events 90, the run itself 400.
+
+\b
+Examples:
+  interlock history orders-daily 2026-03-03
+  interlock history orders-daily 2026-03-03 --schedule cron
+  interlock history orders-daily 2026-03-03 --json | jq 'select(.source == "event")'
 
 {EXIT_CODES}"""
 
@@ -49,3 +88,74 @@ def explain(
         return await run_explain(screen, at, asked, as_json=as_json)
 
     on_store(context, store, work)
+
+
+@reading_app.command(help=STATUS_HELP)
+def status(
+    context: typer.Context,
+    pipeline: Annotated[str | None, typer.Argument(metavar="PIPELINE", help="Only this pipeline.")] = None,
+    *,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it anew every 2 seconds, until Ctrl-C.")] = False,
+    days: Annotated[int, typer.Option(min=1, max=30, help="How many days of ended runs, today included.")] = 2,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many runs of each kind at most.")] = 50,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    name = PipelineId(pipeline) if pipeline else None
+    request = StatusRequest(pipeline=name, days=days, limit=limit, as_json=as_json)
+    show = watch_status if watch else run_status
+    _until_interrupted(context, store, lambda screen, at: show(screen, at, request))
+
+
+@reading_app.command(help=EVENTS_HELP)
+def events(
+    context: typer.Context,
+    *,
+    pipeline: Annotated[str | None, typer.Option(metavar="ID", help="Only of this pipeline.")] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option("--type", metavar="TYPE", help="Only of this type; may be repeated.")
+    ] = None,
+    since: Annotated[str, typer.Option(metavar="TIME", help="2h, 2026-03-03 or 2026-03-03T12:00:00Z.")] = "24h",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many past events at most.")] = 500,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    async def work(screen: Screen, at: StoreAccess) -> int:
+        request = EventsRequest(
+            since=time_before(since, at.clock.now()),
+            pipeline=pipeline,
+            types=event_types(kind or [], any_name=pipeline is not None),
+            limit=limit,
+            as_json=as_json,
+        )
+        return await (follow_events if follow else run_events)(screen, at, request)
+
+    _until_interrupted(context, store, work)
+
+
+@reading_app.command(help=HISTORY_HELP)
+def history(
+    context: typer.Context,
+    pipeline: PipelineArgument,
+    period: Annotated[str, typer.Argument(metavar="PERIOD", help="2026-03-03, 2026-03-03T07 or 2026-03-03T0730.")],
+    *,
+    schedule: ScheduleOption = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    async def work(screen: Screen, at: StoreAccess) -> int:
+        name = PipelineId(pipeline)
+        return await run_history(screen, at, name, read_period(period), schedule=schedule, as_json=as_json)
+
+    on_store(context, store, work)
+
+
+def _until_interrupted(
+    context: typer.Context, url: str | None, work: Callable[[Screen, StoreAccess], Awaitable[int]]
+) -> None:
+    """Ctrl-C is how a command that goes on for ever is meant to end."""
+    try:
+        on_store(context, url, work)
+    except KeyboardInterrupt:
+        raise typer.Exit(Exit.DONE) from None

@@ -1,0 +1,238 @@
+"""`interlock events` and `interlock history`: what was told, and what was recorded, in order."""
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.cliruns import PERIOD, a_store, a_stored_run, in_store, key_of
+from tests.commandline import TODAY, interlock, records
+from tests.manualclock import ManualClock
+from worker.core import keys
+from worker.core.errors import Rejected
+from worker.core.events import Event
+from worker.core.runstate import State
+from worker.core.values import Json
+from worker.core.watchstate import SlaWatch, Verdict
+from worker.showing.eventreader import EventReader
+from worker.store.events import told_write
+from worker.store.joblog import JobLine, JobLog
+from worker.store.open import open_tables
+from worker.store.reruns import Rerun, Reruns
+from worker.store.runs import Runs
+from worker.store.slawatches import SlaWatches
+from worker.store.table import Put, TableName, Tables
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture(autouse=True)
+def store(here: Path) -> None:
+    a_store(here)
+
+
+def an_event(
+    number: int, kind: str = "JOB_FAILED", *, at: datetime = TODAY - MINUTE, pipeline: str = "orders"
+) -> Event:
+    return Event(
+        id=f"e{number}",
+        type=kind,
+        at=at,
+        pipeline=pipeline,
+        schedule="stream",
+        period=PERIOD,
+        message=f"{pipeline}/stream/{PERIOD}: number {number}",
+        detail={"attempt": number},
+    )
+
+
+def put_events(*events: Event) -> None:
+    async def put(tables: Tables) -> None:
+        for event in events:
+            await tables.commit(told_write(event))
+
+    in_store(put)
+
+
+def told(*arguments: object) -> list[Json]:
+    return [record["id"] for record in records(interlock("events", *arguments, "--json").stdout)]
+
+
+def test_events_of_all_pipelines_are_shown_in_order_of_time() -> None:
+    put_events(
+        an_event(1, "SLA_BREACH", at=TODAY - 2 * MINUTE),
+        an_event(2, "JOB_FAILED", at=TODAY - 3 * MINUTE, pipeline="sales"),
+        an_event(3, "JOB_TRIGGERED", at=TODAY - MINUTE),
+    )
+
+    assert told() == ["e2", "e1", "e3"]
+
+
+def test_events_are_chosen_by_pipeline_type_and_time() -> None:
+    put_events(
+        an_event(1, "SLA_BREACH", at=TODAY - timedelta(hours=5)),
+        an_event(2, "JOB_FAILED"),
+        an_event(3, "SLA_BREACH", pipeline="sales"),
+        an_event(4, "SLA_WARNING"),
+    )
+
+    assert told("--pipeline", "sales") == ["e3"]
+    assert told("--type", "sla_breach") == ["e1", "e3"]
+    assert told("--type", "SLA_BREACH", "--type", "SLA_WARNING", "--pipeline", "orders") == ["e1", "e4"]
+    assert told("--since", "2h") == ["e2", "e4", "e3"]
+    assert told("--since", "2027-03-22T11:59:30Z") == []
+
+
+def test_events_of_others_are_found_along_their_pipeline() -> None:
+    put_events(an_event(1, "SOMETHING_ELSE"))
+
+    assert told("--pipeline", "orders") == ["e1"]
+    assert told("--pipeline", "orders", "--type", "SOMETHING_ELSE") == ["e1"]
+
+
+def test_a_mistyped_type_is_refused_with_a_suggestion() -> None:
+    result = interlock("events", "--type", "SLA_BREECH")
+
+    assert result.exit_code == 2
+    assert "did you mean `SLA_BREACH`?" in result.stderr
+
+
+def test_the_latest_events_are_shown_and_the_others_counted() -> None:
+    put_events(*(an_event(number, at=TODAY - (9 - number) * MINUTE) for number in range(5)))
+
+    result = interlock("events", "--limit", 2)
+
+    assert result.stdout.splitlines() == [
+        f"2027-03-22T11:54:00Z  JOB_FAILED  orders/stream/{PERIOD}: number 3",
+        f"2027-03-22T11:55:00Z  JOB_FAILED  orders/stream/{PERIOD}: number 4",
+        "2 events since 2027-03-21T12:00:00Z",
+    ]
+    assert "3 earlier events not shown" in result.stderr
+
+
+@pytest.mark.parametrize("pipeline", [None, "orders"])
+def test_more_events_than_anyone_reads_are_refused(pipeline: str | None) -> None:
+    put_events(*(an_event(number) for number in range(3)))
+
+    async def read(tables: Tables) -> None:
+        await EventReader(tables, TODAY - 2 * MINUTE, pipeline=pipeline, read_max=3).news(TODAY)
+        with pytest.raises(Rejected, match="choose a later --since"):
+            await EventReader(tables, TODAY - 2 * MINUTE, pipeline=pipeline, read_max=2).news(TODAY)
+
+    in_store(read)
+
+
+class Happening(ManualClock):
+    """While somebody follows, an event is committed; it may carry a time that has passed already."""
+
+    naps = 0
+
+    async def sleep(self, seconds: float) -> None:
+        self.naps += 1
+        if self.naps == 4:
+            raise KeyboardInterrupt
+        await super().sleep(seconds)
+        if self.naps == 2:
+            tables = open_tables("sqlite:///interlock.db", self)
+            await tables.start()
+            await tables.commit(told_write(an_event(2, at=TODAY - timedelta(seconds=30))))
+            await tables.stop()
+
+
+@pytest.mark.parametrize("chosen", [[], ["--pipeline", "orders"], ["--type", "JOB_FAILED"]])
+def test_following_shows_each_event_once_even_one_that_comes_late(chosen: list[str]) -> None:
+    put_events(an_event(1, at=TODAY - timedelta(seconds=10)))
+
+    result = interlock("events", "--follow", *chosen, "--json", clock=Happening(TODAY))
+
+    assert result.exit_code == 0
+    assert [record["id"] for record in records(result.stdout)] == ["e1", "e2"]
+
+
+# --- history ----------------------------------------------------------------------------------------------------------
+
+
+async def _life(tables: Tables) -> None:
+    key = key_of()
+    run = a_stored_run(State.COMPLETED, "c", since=TODAY)
+    await Runs(tables).save(run)
+    for number, event in enumerate(("fail", "success"), start=1):
+        line = JobLine(id=f"l{number}", at=TODAY + number * MINUTE, attempt=number, event=event, error="", run_id="j1")
+        await JobLog(tables).append(key, line)
+    rerun = Rerun(id="r", reason="job-fail-retry", at=TODAY + MINUTE, attempt=2, source_event="fail")
+    await Reruns(tables).record(key, rerun)
+    await tables.commit(told_write(an_event(1, at=TODAY + MINUTE)))
+    await tables.commit(told_write(an_event(2, "SOMETHING", at=TODAY + MINUTE, pipeline="sales")))
+    watch = SlaWatch(
+        key=key, config_hash="c", since=TODAY + 3 * MINUTE, breach_at=TODAY + 9 * MINUTE, verdict=Verdict.MET
+    )
+    await SlaWatches(tables).save(watch)
+
+
+def test_a_history_has_every_record_in_order() -> None:
+    in_store(_life)
+
+    found = records(interlock("history", "orders", PERIOD, "--json").stdout)
+
+    assert [(moment["source"], moment["what"], moment["attempt"]) for moment in found] == [
+        ("run", "created", None),
+        ("run", "COMPLETED", 1),
+        ("rerun", "rerun 0", None),
+        ("job log", "fail", 1),
+        ("event", "JOB_FAILED", 1),
+        ("job log", "success", 2),
+        ("sla", "met", None),
+    ]
+    assert found[2]["message"] == "job-fail-retry after fail"
+
+
+def test_a_history_is_printed_with_times_and_attempts() -> None:
+    in_store(_life)
+
+    lines = interlock("history", "orders", PERIOD).stdout.splitlines()
+
+    assert lines[0] == f"orders/stream/{PERIOD}"
+    assert lines[4].split() == ["2027-03-22T12:01:00Z", "job", "log", "attempt", "1", "fail", "job", "j1"]
+    assert lines[-1] == "7 records"
+
+
+def test_what_others_wrote_is_marked() -> None:
+    key = key_of()
+    partition = keys.pipeline_pk(key.pipeline)
+    log = {"PK": partition, "SK": f"{keys.job_prefix(key)}{keys.millis_text(TODAY)}", "event": "success"}
+    rerun = {"PK": partition, "SK": keys.rerun_sk(key, 0), "reason": "manual"}
+    run = {"PK": partition, "SK": keys.trigger_sk(key), "status": "COMPLETED"}
+
+    async def put(tables: Tables) -> None:
+        await tables.commit(Put(TableName.JOBLOG, log), Put(TableName.RERUN, rerun), Put(TableName.CONTROL, run))
+
+    in_store(put)
+    found = records(interlock("history", "orders", PERIOD, "--json").stdout)
+
+    assert [(moment["at"], moment["what"], moment["message"]) for moment in found] == [
+        (None, "rerun 0", "manual"),
+        (None, "COMPLETED", "another system's row, without times"),
+        ("2027-03-22T12:00:00Z", "success", "written by others"),
+    ]
+
+
+def test_a_run_nothing_is_known_of_is_told_so() -> None:
+    result = interlock("history", "orders", "2027-03-01")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "`interlock explain orders 2027-03-01` says why" in result.stderr
+
+
+def test_the_history_of_a_schedule_that_is_gone_can_still_be_read() -> None:
+    in_store(
+        lambda tables: JobLog(tables).append(key_of(schedule="old"), JobLine(id="l", at=TODAY, attempt=1, event="x"))
+    )
+
+    assert interlock("history", "orders", PERIOD, "--schedule", "old").exit_code == 0
+
+
+def test_the_history_of_an_unknown_pipeline_is_refused_with_a_suggestion() -> None:
+    result = interlock("history", "ordres", PERIOD)
+
+    assert result.exit_code == 1
+    assert "did you mean `orders`?" in result.stderr

@@ -1,0 +1,252 @@
+"""`interlock status`: which runs, in which order, and what each waits for."""
+
+import io
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests.cliruns import ORDERS, PERIOD, a_store, a_stored_run, in_store, key_of, version_hash
+from tests.commandline import TODAY, interlock, records
+from tests.faults import DROP_BEFORE, FaultyTables, always
+from tests.manualclock import ManualClock
+from worker.cli.console import Screen
+from worker.cli.status import REFRESH_S, StatusRequest, passed, show_board
+from worker.core import keys
+from worker.core.dryrun import DryRun
+from worker.core.errors import RetryLater
+from worker.core.runstate import Outcome, Run, Spent, StartStep, State
+from worker.core.values import Json
+from worker.core.watchstate import SlaWatch, Verdict
+from worker.showing.board import Board, Boards, Line, Rank
+from worker.showing.waiting import waits_for
+from worker.store import dryruns
+from worker.store.runs import Runs
+from worker.store.slawatches import SlaWatches
+from worker.store.table import Put, Row, TableName, Tables
+
+HOUR = timedelta(hours=1)
+OTHER = ORDERS.replace("orders", "sales")
+
+
+@pytest.fixture(autouse=True)
+def store(here: Path) -> None:
+    a_store(here, ORDERS, OTHER)
+
+
+def put_runs(*runs: Run) -> None:
+    async def put(tables: Tables) -> None:
+        config = await version_hash(tables)
+        for run in runs:
+            await Runs(tables).save(replace(run, config_hash=config))
+
+    in_store(put)
+
+
+def a_run(state: State, period: str = PERIOD, **changes: object) -> Run:
+    return replace(a_stored_run(state, "", key=key_of(period)), **changes)
+
+
+def put_row(row: Row) -> None:
+    in_store(lambda tables: tables.commit(Put(TableName.CONTROL, row)))
+
+
+def lines(*arguments: object) -> list[dict[str, Json]]:
+    return [dict(record) for record in records(interlock("status", *arguments, "--json").stdout)]
+
+
+def test_failures_come_first_then_what_is_active_then_what_is_done() -> None:
+    put_runs(
+        a_run(State.COMPLETED, "2027-03-18", outcome=Outcome.SUCCEEDED),
+        a_run(State.POLLING, "2027-03-19"),
+        a_run(State.FAILED_FINAL, "2027-03-20", outcome=Outcome.FAILED, reason="out of memory"),
+        a_run(State.EVALUATING, "2027-03-21", since=TODAY - HOUR),
+    )
+
+    found = lines()
+
+    assert [(line["kind"], line["period"]) for line in found] == [
+        ("failed", "2027-03-20"),
+        ("active", "2027-03-21"),
+        ("active", "2027-03-19"),
+        ("completed", "2027-03-18"),
+    ]
+    assert found[0]["waitsFor"] == "out of memory"
+
+
+def test_a_waiting_run_says_which_rule_it_waits_for() -> None:
+    put_runs(a_run(State.EVALUATING))
+    interlock("sensor", "put", "orders", f"export#{PERIOD}", "rows=950")
+
+    assert lines()[0]["waitsFor"] == "export.rows is 950, which is not at least 1000"
+
+
+def test_a_waiting_run_whose_rules_hold_says_so() -> None:
+    put_runs(a_run(State.EVALUATING))
+    interlock("sensor", "put", "orders", "export", "rows=1000")
+
+    assert lines()[0]["waitsFor"] == "nothing: its rules hold, and the next look starts it"
+
+
+def test_a_run_whose_version_is_gone_is_shown_all_the_same() -> None:
+    in_store(lambda tables: Runs(tables).save(a_run(State.EVALUATING, config_hash="gone")))
+
+    assert lines()[0]["waitsFor"] == "its configuration, which is gone"
+
+
+@pytest.mark.parametrize(
+    ("run", "waiting"),
+    [
+        (a_run(State.EVALUATING), "its rules"),
+        (a_run(State.TRIGGERING, start_step=StartStep.SENT), "the job to start"),
+        (
+            a_run(State.TRIGGERING, start_step=StartStep.REFUSED, start_failures=2, start_after=TODAY),
+            "the next try to start the job at 2027-03-22T12:00:00Z, after 2",
+        ),
+        (a_run(State.TRIGGERING, start_step=StartStep.UNANSWERED), "the target to say whether it has the job"),
+        (a_run(State.POLLING), "the job"),
+        (a_run(State.STOPPING, reason="superseded: again"), "the job to stop: superseded: again"),
+        (a_run(State.FAILED_FINAL, reason="out of memory"), "out of memory"),
+    ],
+)
+def test_every_state_has_words_for_what_it_waits_for(run: Run, waiting: str) -> None:
+    assert waits_for(run) == waiting
+
+
+def test_deadlines_stand_beside_their_runs() -> None:
+    put_runs(a_run(State.POLLING))
+    watch = SlaWatch(key=key_of(), config_hash="c", since=TODAY, breach_at=TODAY + HOUR, warned_at=TODAY)
+    in_store(lambda tables: SlaWatches(tables).save(watch))
+
+    assert lines()[0]["breachAt"] == "2027-03-22T13:00:00Z"
+    assert "in 1h00m, warned" in interlock("status").stdout
+
+
+def test_what_ended_longer_ago_is_shown_on_request() -> None:
+    put_runs(a_run(State.FAILED_FINAL, since=TODAY - timedelta(days=3)))
+
+    assert lines() == []
+    assert len(lines("--days", 4)) == 1
+
+
+def test_a_rehearsal_is_shown_as_one() -> None:
+    dry = DryRun(key=key_of(), config_hash="c", since=TODAY, window_ends_at=TODAY + HOUR)
+    in_store(lambda tables: tables.commit(dryruns.save_write(dry)))
+
+    assert [(line["kind"], line["state"]) for line in lines()] == [("in dry run", "EVALUATING")]
+    assert [line["kind"] for line in lines("orders")] == ["in dry run"]
+
+
+def test_a_row_that_cannot_be_read_is_named_and_hides_nothing() -> None:
+    put_runs(a_run(State.POLLING, "2027-03-21"))
+    key = key_of()
+    pk, sk = keys.pipeline_pk(key.pipeline), keys.trigger_sk(key)
+    put_row({"PK": pk, "SK": sk, "state": "DANCING", "active": keys.active_bucket_of(pk, sk)})
+
+    assert [line["kind"] for line in lines()] == ["unreadable", "active"]
+
+
+def test_more_active_runs_than_fit_are_counted() -> None:
+    put_runs(*(a_run(State.POLLING, f"2027-03-{day:02d}") for day in range(1, 6)))
+
+    result = interlock("status", "--limit", 2)
+
+    assert result.stdout.splitlines()[-1] == "2 active; 3 more active runs: raise --limit"
+
+
+def test_an_empty_store_has_no_runs() -> None:
+    assert interlock("status").stdout == "no runs\n"
+
+
+def test_a_store_that_does_not_answer_is_one_failure_however_many_reads_failed() -> None:
+    async def read(tables: Tables) -> None:
+        gone = FaultyTables(tables, always(DROP_BEFORE), patience_s=0.001)
+        with pytest.raises(RetryLater):
+            await Boards(gone).of_all(TODAY, days=1, limit=1)
+
+    in_store(read)
+
+
+# --- one pipeline -----------------------------------------------------------------------------------------------------
+
+
+def test_of_one_pipeline_its_latest_runs_are_shown_whenever_they_ended() -> None:
+    put_runs(
+        a_run(State.COMPLETED, "2027-01-01", since=TODAY - timedelta(days=80), spent=Spent()),
+        replace(a_run(State.POLLING), key=key_of(pipeline="sales")),
+    )
+    key = key_of("2027-01-02")
+    put_row({"PK": keys.pipeline_pk(key.pipeline), "SK": keys.trigger_sk(key), "status": "COMPLETED"})
+
+    found = lines("orders")
+
+    assert [(line["period"], line["waitsFor"]) for line in found] == [
+        ("2027-01-01", ""),
+        ("2027-01-02", "another system's run"),
+    ]
+
+
+def test_an_unknown_pipeline_is_refused_with_a_suggestion() -> None:
+    result = interlock("status", "ordres")
+
+    assert result.exit_code == 1
+    assert "did you mean `orders`?" in result.stderr
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_table_fits_its_terminal(width: int) -> None:
+    out = io.StringIO()
+    screen = Screen(out=Console(file=out, force_terminal=True, width=width, color_system=None))
+    watch = SlaWatch(key=key_of(), config_hash="c", since=TODAY, breach_at=TODAY, verdict=Verdict.BREACHED)
+    line = Line(
+        rank=Rank.FAILED,
+        name=str(key_of()),
+        key=key_of(),
+        state="FAILED_FINAL",
+        since=TODAY - HOUR,
+        attempt=3,
+        waits_for="the rules did not hold in time: " + "export.rows is 950, which is not at least 1000; " * 3,
+        watch=watch,
+    )
+
+    show_board(screen, Board((line,)), StatusRequest(pipeline=None, days=1, limit=1, as_json=False), TODAY)
+
+    shown = out.getvalue().splitlines()
+    assert max(map(len, shown)) <= width
+    assert "missed" in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(-5, "0s"), (45, "45s"), (720, "12m"), (12000, "3h20m"), (90000, "25h00m"), (345600, "4d")],
+)
+def test_a_time_that_passed_is_shown_as_people_say_it(seconds: int, shown: str) -> None:
+    assert passed(timedelta(seconds=seconds)) == shown
+
+
+class Impatient(ManualClock):
+    """A person who looks three times and then presses Ctrl-C."""
+
+    looks = 0
+
+    async def sleep(self, seconds: float) -> None:
+        self.looks += 1
+        if self.looks == 3:
+            raise KeyboardInterrupt
+        await super().sleep(seconds)
+
+
+def test_watching_shows_it_anew_until_interrupted() -> None:
+    put_runs(a_run(State.POLLING))
+    clock = Impatient(TODAY)
+
+    result = interlock("status", "--watch", clock=clock)
+
+    assert result.exit_code == 0
+    assert result.stdout.count("orders/stream") == 3
+    assert clock.now() == TODAY + 2 * timedelta(seconds=REFRESH_S)

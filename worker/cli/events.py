@@ -1,0 +1,102 @@
+"""`interlock events`: what people and machines were told."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from worker.cli.console import Screen, counted
+from worker.cli.onstore import Exit, StoreAccess
+from worker.core.errors import ConfigError
+from worker.core.events import Event
+from worker.core.eventtypes import EventType
+from worker.core.instants import format_rfc3339
+from worker.core.values import Json
+from worker.loading.problems import suggest
+from worker.showing.eventreader import EventReader
+
+FOLLOW_S = 2.0
+BAD_NEWS = ("FAIL", "EXHAUST", "BREACH", "MISSED", "TIMEOUT", "ORPHAN", "UNKNOWN", "REJECTED", "EXPIRED", "DEGRADED")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsRequest:
+    """`limit` bounds what is shown of the past; what comes while following is shown whole."""
+
+    since: datetime
+    pipeline: str | None
+    types: tuple[str, ...]
+    limit: int
+    as_json: bool
+
+
+def event_types(names: Sequence[str], *, any_name: bool) -> tuple[str, ...]:
+    """`any_name`: along a pipeline others' types can be found too. Raises `ConfigError` for one that cannot be."""
+    wanted = tuple(name.upper() if name.upper() in set(EventType) else name for name in names)
+    unknown = [name for name in wanted if name not in set(EventType)]
+    if unknown and not any_name:
+        hint = suggest(unknown[0].upper(), list(EventType)) or "name a pipeline to look for events of others"
+        raise ConfigError(f"there is no event type {unknown[0]}; {hint}")
+    return wanted
+
+
+async def run_events(screen: Screen, access: StoreAccess, request: EventsRequest) -> int:
+    async with access.tables() as tables:
+        reader = EventReader(tables, request.since, pipeline=request.pipeline, types=request.types)
+        events = await reader.news(access.clock.now())
+    show_past(screen, events, request)
+    return Exit.DONE
+
+
+async def follow_events(screen: Screen, access: StoreAccess, request: EventsRequest) -> int:
+    """Show the past, then what comes, until the person has seen enough."""
+    async with access.tables() as tables:
+        reader = EventReader(tables, request.since, pipeline=request.pipeline, types=request.types)
+        show_past(screen, await reader.news(access.clock.now()), request, is_following=True)
+        while True:
+            await access.clock.sleep(FOLLOW_S)
+            show_events(screen, await reader.news(access.clock.now()), as_json=request.as_json)
+
+
+def show_past(screen: Screen, events: Sequence[Event], request: EventsRequest, *, is_following: bool = False) -> None:
+    shown = events[-request.limit :]
+    show_events(screen, shown, as_json=request.as_json)
+    if len(shown) < len(events):
+        left_out = counted(len(events) - len(shown), "earlier event")
+        screen.remark(f"{left_out} not shown: raise --limit, or choose with --type, --pipeline or --since", "yellow")
+    if not request.as_json and not is_following:
+        screen.line(f"{counted(len(shown), 'event')} since {format_rfc3339(request.since)}")
+
+
+def show_events(screen: Screen, events: Sequence[Event], *, as_json: bool) -> None:
+    if as_json:
+        for event in events:
+            screen.record(record_of(event))
+    elif events:
+        rows = [row_of(event) for event in events]
+        screen.table(rows, styles=["red" if is_bad_news(event) else "" for event in events], indent=0)
+    screen.out.file.flush()  # whoever follows through a pipe must not wait for a full buffer
+
+
+def is_bad_news(event: Event) -> bool:
+    return any(word in event.type for word in BAD_NEWS)
+
+
+def row_of(event: Event) -> tuple[str, str, str]:
+    about = "/".join(part for part in (event.pipeline, event.schedule, event.period) if part)
+    # Our messages begin with what they are about, which others' do not.
+    message = event.message or about
+    return format_rfc3339(event.at), event.type, message if about in message else f"{about}: {message}"
+
+
+def record_of(event: Event) -> dict[str, Json]:
+    return {
+        "type": "event",
+        "id": event.id,
+        "eventType": event.type,
+        "at": format_rfc3339(event.at),
+        "pipeline": event.pipeline,
+        "schedule": event.schedule,
+        "period": event.period,
+        "message": event.message,
+        "detail": dict(event.detail),
+    }

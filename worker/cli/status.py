@@ -1,0 +1,155 @@
+"""`interlock status`: where runs stand, in a table that fits a terminal."""
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from worker.cli.console import Screen, counted
+from worker.cli.onstore import Exit, StoreAccess
+from worker.cli.pipelines import say_unknown
+from worker.configs import Configs, Version
+from worker.core.instants import format_rfc3339
+from worker.core.pipeline import PipelineId
+from worker.core.values import Json
+from worker.core.watchstate import SlaWatch, Verdict
+from worker.showing.board import Board, Boards, Line, Rank
+from worker.store.table import Tables
+
+REFRESH_S = 2.0
+STYLES = {
+    Rank.FAILED: "red",
+    Rank.UNREADABLE: "red",
+    Rank.ACTIVE: "",
+    Rank.REHEARSED: "dim",
+    Rank.DONE: "green",
+}
+WORDS = {
+    Rank.FAILED: "failed",
+    Rank.UNREADABLE: "unreadable",
+    Rank.ACTIVE: "active",
+    Rank.REHEARSED: "in dry run",
+    Rank.DONE: "completed",
+}
+HEADINGS = ("run", "state", "for", "attempt", "deadline", "waits for, or why it ended")
+VERDICTS = {Verdict.MET: "met", Verdict.BREACHED: "missed", Verdict.WAIVED: "waived"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusRequest:
+    """`pipeline` None means all of them."""
+
+    pipeline: PipelineId | None
+    days: int
+    limit: int
+    as_json: bool
+
+
+async def run_status(screen: Screen, access: StoreAccess, request: StatusRequest) -> int:
+    async with access.tables() as tables:
+        return await show_status(screen, tables, request, access.clock.now())
+
+
+async def watch_status(screen: Screen, access: StoreAccess, request: StatusRequest) -> int:
+    """Show the board again and again, until the person has seen enough."""
+    async with access.tables() as tables:
+        while True:
+            now = access.clock.now()
+            board = await board_of(tables, request, now)
+            if screen.out.is_terminal:
+                screen.out.clear()
+            if board is None:
+                return await _say_unknown(screen, tables, request)
+            show_board(screen, board, request, now)
+            await access.clock.sleep(REFRESH_S)
+
+
+async def show_status(screen: Screen, tables: Tables, request: StatusRequest, now: datetime) -> int:
+    board = await board_of(tables, request, now)
+    if board is None:
+        return await _say_unknown(screen, tables, request)
+    show_board(screen, board, request, now)
+    return Exit.DONE
+
+
+async def board_of(tables: Tables, request: StatusRequest, now: datetime) -> Board | None:
+    """None: there is no such pipeline, or nothing can be made of it."""
+    boards = Boards(tables)
+    if request.pipeline is None:
+        return await boards.of_all(now, days=request.days, limit=request.limit)
+    version = await Configs(tables).in_force(request.pipeline)
+    return await boards.of_pipeline(version, now, limit=request.limit) if isinstance(version, Version) else None
+
+
+async def _say_unknown(screen: Screen, tables: Tables, request: StatusRequest) -> int:
+    return await say_unknown(screen, tables, request.pipeline or PipelineId(""))
+
+
+# --- what is printed --------------------------------------------------------------------------------------------------
+
+
+def show_board(screen: Screen, board: Board, request: StatusRequest, now: datetime) -> None:
+    if request.as_json:
+        for line in board.lines:
+            screen.record(record_of(line))
+        return
+    if board.lines:
+        rows = [HEADINGS, *(row_of(line, now) for line in board.lines)]
+        screen.table(rows, styles=["bold", *(STYLES[line.rank] for line in board.lines)], indent=0)
+    screen.line(totals(board))
+
+
+def totals(board: Board) -> str:
+    counts = Counter(line.rank for line in board.lines)
+    parts = [f"{counts[rank]:,} {WORDS[rank]}" for rank in Rank if counts[rank]]
+    more = f"; {counted(board.hidden, 'more active run')}: raise --limit" if board.hidden else ""
+    return f"{', '.join(parts) or 'no runs'}{more}"
+
+
+def row_of(line: Line, now: datetime) -> tuple[str, ...]:
+    return (
+        line.name,
+        line.state,
+        passed(now - line.since) if line.since else "",
+        str(line.attempt) if line.attempt else "",
+        deadline(line.watch, now) if line.watch else "",
+        line.waits_for,
+    )
+
+
+def passed(time: timedelta) -> str:
+    """How long, to the two digits that matter: `45s`, `12m`, `3h20m`, `4d`."""
+    seconds = max(0, int(time.total_seconds()))
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if minutes == 0:
+        return f"{seconds}s"
+    if hours == 0:
+        return f"{minutes}m"
+    return f"{hours}h{minutes % 60:02d}m" if days < 2 else f"{days}d"
+
+
+def deadline(watch: SlaWatch, now: datetime) -> str:
+    if watch.verdict is not None:
+        return VERDICTS[watch.verdict]
+    if now >= watch.breach_at:
+        return f"late {passed(now - watch.breach_at)}"
+    left = f"in {passed(watch.breach_at - now)}"
+    return f"{left}, warned" if watch.warned_at else left
+
+
+def record_of(line: Line) -> dict[str, Json]:
+    watch = line.watch
+    return {
+        "type": "run",
+        "pipeline": line.key.pipeline if line.key else None,
+        "schedule": line.key.schedule if line.key else None,
+        "period": str(line.key.period) if line.key else None,
+        "row": None if line.key else line.name,
+        "kind": WORDS[line.rank],
+        "state": line.state,
+        "since": format_rfc3339(line.since) if line.since else None,
+        "attempt": line.attempt,
+        "waitsFor": line.waits_for,
+        "breachAt": format_rfc3339(watch.breach_at) if watch else None,
+        "warnedAt": format_rfc3339(watch.warned_at) if watch and watch.warned_at else None,
+        "verdict": watch.verdict.value if watch and watch.verdict else None,
+    }

@@ -1,0 +1,240 @@
+"""The board: where every run stands that is active or ended lately, failures first."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import IntEnum
+from functools import partial
+from typing import TypeAlias
+
+from worker.configs import Configs, Version
+from worker.core.dryrun import DryRun, DryState
+from worker.core.keys import ACTIVE_BUCKETS, DRY_RUN, RowKind, RunKey, pipeline_pk
+from worker.core.passes import needed
+from worker.core.pipeline import PipelineId, Schedule
+from worker.core.rules import evaluate
+from worker.core.runstate import ForeignRun, Run, State, Status
+from worker.core.watchstate import SlaWatch
+from worker.showing.together import as_one, together
+from worker.showing.waiting import waits_for, waits_for_rules
+from worker.store.active import ActiveRow, ActiveRows
+from worker.store.attributes import BadRow
+from worker.store.dryruns import dry_run_key, dry_run_of
+from worker.store.paging import first_rows
+from worker.store.runrows import run_from_row
+from worker.store.runs import Runs, Unreadable, run_key
+from worker.store.sensors import Sensors
+from worker.store.slawatches import watch_from_row, watch_key
+from worker.store.table import Key, Prefix, Row, TableName, Tables
+
+Found: TypeAlias = Run | ForeignRun | DryRun | Unreadable
+
+
+class Rank(IntEnum):
+    """The order of the board."""
+
+    FAILED = 0
+    UNREADABLE = 1
+    ACTIVE = 2
+    REHEARSED = 3
+    DONE = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One run. `waits_for` is what it waits for, or why it ended."""
+
+    rank: Rank
+    name: str  # as its row is called, where that cannot be read
+    key: RunKey | None
+    state: str
+    since: datetime | None
+    attempt: int | None = None
+    waits_for: str = ""
+    watch: SlaWatch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """`hidden` is how many active runs there are beyond those shown."""
+
+    lines: tuple[Line, ...]
+    hidden: int = 0
+
+
+class Boards:
+    """Reads indexes and exact keys, never a whole table. Its methods may raise `RetryLater`."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables, self._runs, self._configs = tables, Runs(tables), Configs(tables)
+
+    async def of_all(self, now: datetime, *, days: int, limit: int) -> Board:
+        """What is active, and what ended on the last days: at most `limit` lines of each kind."""
+        active = await self._active()
+        ended: list[Found] = []
+        for status in (Status.FAILED_FINAL, Status.COMPLETED):
+            ended += await self._ended(status, now, days, limit)
+        found = await self._load(active[:limit])
+        # Rows read by key come last: they are as things are, an index is as they were a moment ago.
+        lines = [*(await self._lines(ended, now)), *(await self._lines(found, now))]
+        return Board(_in_order(lines), hidden=max(0, len(active) - limit))
+
+    async def of_pipeline(self, version: Version, now: datetime, *, limit: int) -> Board:
+        """The latest periods of each schedule of one pipeline."""
+        found: list[Found] = []
+        for schedule in version.pipeline.schedules:
+            found += await self._runs.of_schedule(version.pipeline.id, schedule.id, limit)
+            found += await self._rehearsals(version.pipeline.id, schedule, limit)
+        return Board(_in_order(await self._lines(found, now)))
+
+    # --- finding ------------------------------------------------------------------------------------------------------
+
+    async def _active(self) -> list[ActiveRow]:
+        """All active runs and rehearsals, those first that stand longest."""
+        buckets = await together([partial(self._bucket, number) for number in range(ACTIVE_BUCKETS)])
+        rows = [row for bucket in buckets for row in bucket]
+        return sorted(rows, key=lambda row: (row.since, row.key))
+
+    async def _bucket(self, number: int) -> list[ActiveRow]:
+        rows = [row async for row in ActiveRows(self._tables).in_bucket(number)]
+        return [row for row in rows if row.kind in {RowKind.TRIGGER, RowKind.DRY_RUN}]
+
+    async def _ended(self, status: Status, now: datetime, days: int, limit: int) -> list[Found]:
+        found: list[Found] = []
+        for day in range(days):
+            if len(found) < limit:
+                date = (now - timedelta(days=day)).date()
+                found += await as_one(self._runs.ended(status, date, limit - len(found)))
+        return found
+
+    async def _load(self, rows: Sequence[ActiveRow]) -> list[Found]:
+        """The index lags: the rows themselves say where their runs stand."""
+        wanted = [run_key(row.key) if row.kind is RowKind.TRIGGER else dry_run_key(row.key) for row in rows]
+        found = await self._tables.get_many(TableName.CONTROL, wanted)
+        return [_read(row) for row in found.values()]
+
+    async def _rehearsals(self, pipeline: PipelineId, schedule: Schedule, limit: int) -> list[DryRun | Unreadable]:
+        begin = Prefix(f"{DRY_RUN}{schedule.id}#")
+        rows = await first_rows(
+            self._tables, TableName.CONTROL, pipeline_pk(pipeline), sk=begin, reverse=True, limit=limit
+        )
+        return [run for row in rows if isinstance(run := _read(row), DryRun | Unreadable)]
+
+    # --- telling ------------------------------------------------------------------------------------------------------
+
+    async def _lines(self, found: Iterable[Found], now: datetime) -> list[Line]:
+        runs = list(found)
+        watches = await self._watches([run.key for run in runs if isinstance(run, Run | ForeignRun)])
+        return [await self._line(run, watches, now) for run in runs]
+
+    async def _watches(self, keys: Sequence[RunKey]) -> dict[RunKey, SlaWatch]:
+        rows = await self._tables.get_many(TableName.CONTROL, [watch_key(key) for key in keys])
+        watches: dict[RunKey, SlaWatch] = {}
+        for row in rows.values():
+            try:
+                watch = watch_from_row(row)
+            except BadRow:
+                continue  # `explain` and the worker's log name it; the board goes on without its deadline
+            watches[watch.key] = watch
+        return watches
+
+    async def _line(self, run: Found, watches: dict[RunKey, SlaWatch], now: datetime) -> Line:
+        match run:
+            case Unreadable():
+                return _unreadable(run)
+            case DryRun():
+                is_waiting = run.state is DryState.EVALUATING
+                return _rehearsed(run, await self._rules(run.key, run.config_hash, now) if is_waiting else run.reason)
+            case ForeignRun():
+                return _of_another(run, watches.get(run.key))
+            case Run():
+                is_waiting = run.state is State.EVALUATING
+                waiting = await self._rules(run.key, run.config_hash, now) if is_waiting else waits_for(run)
+                return _own(run, waiting, watches.get(run.key))
+
+    async def _rules(self, key: RunKey, config_hash: str, now: datetime) -> str:
+        version = await self._configs.find(key.pipeline, config_hash)
+        schedule = version.pipeline.schedule(key.schedule) if version else None
+        if version is None or schedule is None:
+            return "its configuration, which is gone"
+        names = needed(version.pipeline, schedule)
+        sensors = await Sensors(self._tables).read(key.pipeline, names, key.period)
+        data = {name: sensor.data for name, sensor in sensors.items()}
+        return waits_for_rules(evaluate(version.pipeline.rules, data, now))
+
+
+def _read(row: Row) -> Found:
+    try:
+        return dry_run_of(row) if str(row["SK"]).startswith(DRY_RUN) else run_from_row(row)
+    except BadRow as error:
+        return Unreadable(Key(str(row["PK"]), str(row["SK"])), str(error))
+
+
+def _own(run: Run, waiting: str, watch: SlaWatch | None) -> Line:
+    return Line(
+        rank=_rank(run.status),
+        name=str(run.key),
+        key=run.key,
+        state=run.state,
+        since=run.since,
+        attempt=run.attempt,
+        waits_for=waiting,
+        watch=watch,
+    )
+
+
+def _of_another(run: ForeignRun, watch: SlaWatch | None) -> Line:
+    return Line(
+        rank=_rank(run.status),
+        name=str(run.key),
+        key=run.key,
+        state=run.status,
+        since=None,
+        waits_for="another system's run",
+        watch=watch,
+    )
+
+
+def _rehearsed(run: DryRun, waiting: str) -> Line:
+    return Line(
+        rank=Rank.REHEARSED,
+        name=f"{run.key} (dry run)",
+        key=run.key,
+        state=run.state,
+        since=run.since,
+        waits_for=waiting,
+    )
+
+
+def _unreadable(found: Unreadable) -> Line:
+    return Line(
+        rank=Rank.UNREADABLE,
+        name=f"{found.key.pk} {found.key.sk}",
+        key=None,
+        state="UNREADABLE",
+        since=None,
+        waits_for=found.problem,
+    )
+
+
+def _rank(status: str) -> Rank:
+    match status:
+        case Status.FAILED_FINAL:
+            return Rank.FAILED
+        case Status.COMPLETED:
+            return Rank.DONE
+        case _:
+            return Rank.ACTIVE
+
+
+def _in_order(lines: Iterable[Line]) -> tuple[Line, ...]:
+    """Failures first; what is active by how long it stands there, what has ended by how lately.
+
+    An index may still list as ended what was begun again: of two lines about one run the later given counts.
+    """
+    return tuple(sorted({line.name: line for line in lines}.values(), key=_place))
+
+
+def _place(line: Line) -> tuple[int, float, str]:
+    seconds = line.since.timestamp() if line.since else 0.0
+    return line.rank, seconds if line.rank in {Rank.ACTIVE, Rank.REHEARSED} else -seconds, line.name

@@ -1,0 +1,48 @@
+"""What a run waits for, in a few words."""
+
+from collections.abc import Iterator
+
+from worker.core.instants import format_rfc3339
+from worker.core.rules import GroupResult
+from worker.core.runstate import Run, StartStep, State
+
+
+def waits_for(run: Run) -> str:
+    """What must happen next, as far as the row says; of a run that has ended, why it did."""
+    match run.state, run.start_step:
+        case ((State.COMPLETED | State.FAILED_FINAL), _):
+            return run.reason
+        case State.EVALUATING, _:
+            return "its rules"
+        case State.TRIGGERING, StartStep.REFUSED:
+            at = f" at {format_rfc3339(run.start_after)}" if run.start_after else ""
+            return f"the next try to start the job{at}, after {run.start_failures}"
+        case State.TRIGGERING, StartStep.UNANSWERED | StartStep.ABANDONED:
+            return "the target to say whether it has the job"
+        case State.TRIGGERING, _:
+            return "the job to start"
+        case State.STOPPING, _:
+            return f"the job to stop: {run.reason}" if run.reason else "the job to stop"
+        case State.POLLING, _:
+            return "the job"
+
+
+def waits_for_rules(result: GroupResult) -> str:
+    """The first condition that does not hold, and how many more."""
+    if result.passed:
+        return "nothing: its rules hold, and the next look starts it"
+    reasons = list(_failed(result))
+    if not reasons:
+        return result.reason
+    more = f", and {len(reasons) - 1} more" if len(reasons) > 1 else ""
+    return f"{reasons[0]}{more}"
+
+
+def _failed(result: GroupResult) -> Iterator[str]:
+    for member in result.members:
+        if member.passed:
+            continue
+        if isinstance(member, GroupResult):
+            yield from _failed(member)
+        else:
+            yield member.reason
