@@ -7,11 +7,14 @@ import pytest
 
 from tests.cliruns import ORDERS, PERIOD, a_store, a_stored_run, in_store, key_of, version_hash
 from tests.commandline import TODAY, interlock, records
+from tests.faults import FaultyTables, Operation
+from worker.configs import Version
 from worker.core import keys
 from worker.core.dryrun import DryRun
 from worker.core.pipeline import PipelineId
 from worker.core.run import Pause
 from worker.core.runstate import State
+from worker.explaining.looking import Looking
 from worker.store import dryruns
 from worker.store.marks import once_write
 from worker.store.pauses import Pauses
@@ -122,6 +125,24 @@ def test_of_a_pipeline_in_dry_run_the_rehearsal_is_shown() -> None:
     in_store(rehearse)
 
     assert "the rehearsal waits for its rules" in str(gates("orders", PERIOD)["run"]["sentence"])
+
+
+def test_what_is_read_does_not_grow_with_what_is_stored() -> None:
+    async def calls(tables: Tables) -> dict[Operation, int]:
+        counting = FaultyTables(tables)
+        looking = Looking(counting)
+        version = await looking.version(PipelineId("orders"))
+        assert isinstance(version, Version)
+        await looking.at(key_of(), version, TODAY)
+        return dict(counting.calls)
+
+    few = in_store(calls)
+    for number in range(20):
+        interlock("sensor", "put", "orders", f"other-{number}", "rows=1")
+    many = in_store(calls)
+
+    assert few == many
+    assert Operation.QUERY not in few
 
 
 # --- which run --------------------------------------------------------------------------------------------------------

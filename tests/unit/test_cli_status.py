@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tests.cliruns import ORDERS, PERIOD, a_store, a_stored_run, in_store, key_of, version_hash
 from tests.commandline import TODAY, interlock, records
-from tests.faults import DROP_BEFORE, FaultyTables, always
+from tests.faults import DROP_BEFORE, FaultyTables, Operation, always
 from tests.manualclock import ManualClock
 from worker.cli.console import Screen
 from worker.cli.status import REFRESH_S, StatusRequest, passed, show_board
@@ -193,6 +193,40 @@ def test_an_unknown_pipeline_is_refused_with_a_suggestion() -> None:
 
     assert result.exit_code == 1
     assert "did you mean `orders`?" in result.stderr
+
+
+def test_a_paused_pipeline_says_so_while_it_is_paused() -> None:
+    interlock("pause", "orders", "--reason", "upgrade", "--until", "1h")
+
+    during = interlock("status", "orders")
+    after = interlock("status", "orders", clock=ManualClock(TODAY + HOUR))
+
+    assert during.stderr == "paused until 2027-03-22T13:00:00Z: upgrade\n"
+    assert after.stderr == ""
+
+
+def test_a_pipeline_whose_configuration_cannot_be_used_is_not_called_unknown() -> None:
+    put_row({"PK": "PIPELINE#orders", "SK": "CONFIG", "config": "pipeline: {id: orders"})
+
+    result = interlock("status", "orders")
+
+    assert result.exit_code == 1
+    assert "the configuration of orders cannot be used" in result.stderr
+
+
+def test_the_cost_of_the_board_does_not_grow_with_what_ever_happened() -> None:
+    put_runs(a_run(State.POLLING))
+
+    async def calls(tables: Tables) -> dict[Operation, int]:
+        counting = FaultyTables(tables)
+        await Boards(counting).of_all(TODAY, days=2, limit=10)
+        return dict(counting.calls)
+
+    few = in_store(calls)
+    put_runs(*(a_run(State.COMPLETED, f"2026-{month:02d}-01", since=TODAY - 9 * HOUR * 24) for month in range(1, 13)))
+    many = in_store(calls)
+
+    assert few == many
 
 
 # --- the table --------------------------------------------------------------------------------------------------------

@@ -4,10 +4,10 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from worker.cli.asking import version_of
 from worker.cli.console import Screen, counted
 from worker.cli.onstore import Exit, StoreAccess
 from worker.cli.pipelines import say_unknown
-from worker.configs import Configs, Version
 from worker.core.instants import format_rfc3339
 from worker.core.pipeline import PipelineId
 from worker.core.values import Json
@@ -72,12 +72,12 @@ async def show_status(screen: Screen, tables: Tables, request: StatusRequest, no
 
 
 async def board_of(tables: Tables, request: StatusRequest, now: datetime) -> Board | None:
-    """None: there is no such pipeline, or nothing can be made of it."""
+    """None: there is no such pipeline. Raises `Rejected` if nothing can be made of its configuration."""
     boards = Boards(tables)
     if request.pipeline is None:
         return await boards.of_all(now, days=request.days, limit=request.limit)
-    version = await Configs(tables).in_force(request.pipeline)
-    return await boards.of_pipeline(version, now, limit=request.limit) if isinstance(version, Version) else None
+    version = await version_of(tables, request.pipeline)
+    return None if version is None else await boards.of_pipeline(version, now, limit=request.limit)
 
 
 async def _say_unknown(screen: Screen, tables: Tables, request: StatusRequest) -> int:
@@ -96,6 +96,9 @@ def show_board(screen: Screen, board: Board, request: StatusRequest, now: dateti
         rows = [HEADINGS, *(row_of(line, now) for line in board.lines)]
         screen.table(rows, styles=["bold", *(STYLES[line.rank] for line in board.lines)], indent=0)
     screen.line(totals(board))
+    if board.pause is not None:
+        until = f" until {format_rfc3339(board.pause.until)}" if board.pause.until else ""
+        screen.remark(f"paused{until}: {board.pause.reason}", style="yellow")
 
 
 def totals(board: Board) -> str:

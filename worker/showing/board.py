@@ -13,6 +13,7 @@ from worker.core.keys import ACTIVE_BUCKETS, DRY_RUN, RowKind, RunKey, pipeline_
 from worker.core.passes import needed
 from worker.core.pipeline import PipelineId, Schedule
 from worker.core.rules import evaluate
+from worker.core.run import Pause
 from worker.core.runstate import ForeignRun, Run, State, Status
 from worker.core.watchstate import SlaWatch
 from worker.showing.together import as_one, together
@@ -21,6 +22,7 @@ from worker.store.active import ActiveRow, ActiveRows
 from worker.store.attributes import BadRow
 from worker.store.dryruns import dry_run_key, dry_run_of
 from worker.store.paging import first_rows
+from worker.store.pauses import Pauses
 from worker.store.runrows import run_from_row
 from worker.store.runs import Runs, Unreadable, run_key
 from worker.store.sensors import Sensors
@@ -56,10 +58,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """`hidden` is how many active runs there are beyond those shown."""
+    """`hidden` is how many active runs there are beyond those shown, `pause` that of the one pipeline it shows."""
 
     lines: tuple[Line, ...]
     hidden: int = 0
+    pause: Pause | None = None
 
 
 class Boards:
@@ -85,7 +88,9 @@ class Boards:
         for schedule in version.pipeline.schedules:
             found += await self._runs.of_schedule(version.pipeline.id, schedule.id, limit)
             found += await self._rehearsals(version.pipeline.id, schedule, limit)
-        return Board(_in_order(await self._lines(found, now)))
+        pause = await Pauses(self._tables).load(version.pipeline.id)
+        is_over = pause is None or pause.is_over(now)
+        return Board(_in_order(await self._lines(found, now)), pause=None if is_over else pause)
 
     # --- finding ------------------------------------------------------------------------------------------------------
 
