@@ -80,7 +80,7 @@ def rows_of(finding: Finding) -> Iterator[tuple[tuple[str, str, str], str]]:
     """The gate, then each of its conditions below it."""
     yield (finding.gate.value, finding.passage.value, finding.sentence), STYLES[finding.passage]
     for condition in finding.conditions:
-        if sentence_of(condition) in finding.sentence:
+        if len(finding.conditions) == 1 and sentence_of(condition) in finding.sentence:
             continue  # said already
         mark = "yes" if condition.passed else "no"
         yield ("", mark, sentence_of(condition)), "" if condition.passed else "red"

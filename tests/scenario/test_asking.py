@@ -1,0 +1,140 @@
+"""What is foretold about a request is what a worker then makes of it, in every state of a run."""
+
+import pytest
+
+from tests.engineworld import World, a_world, run_key
+from tests.virtualtime import on_virtual_time
+from worker.asking import Asked, Asking, Wish
+from worker.configs import Version
+from worker.core.forecast import Prospect
+from worker.core.runstate import State
+from worker.explain import explain
+from worker.explaining.explanation import Gate, Passage
+from worker.explaining.looking import Looking
+from worker.explaining.sight import Sight
+
+ANSWERS = {Prospect.ACCEPTED: "RERUN_ACCEPTED", Prospect.REFUSED: "RERUN_REJECTED"}
+
+
+async def version_of(world: World) -> Version:
+    version = await Looking(world.tables).version(run_key().pipeline)
+    assert isinstance(version, Version)
+    return version
+
+
+async def ask_rerun(world: World, *, reason: str = "again", supersede: bool = False) -> Asked:
+    asking = Asking(world.tables, world.clock)
+    return await asking.rerun(run_key(), await version_of(world), Wish(reason=reason, supersede=supersede))
+
+
+async def look(world: World) -> Sight:
+    return await Looking(world.tables).at(run_key(), await version_of(world), world.clock.now())
+
+
+@pytest.mark.parametrize("supersede", [False, True])
+@pytest.mark.parametrize("state", State)
+def test_a_rerun_is_answered_as_foretold(state: State, *, supersede: bool) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = await a_world()
+        async with world.worker():
+            await world.until(state)
+            asked = await ask_rerun(world, supersede=supersede)
+            await world.settle()
+
+        answers = [event for event in await world.events() if event in ANSWERS.values()]
+        assert asked.is_written
+        assert answers == [ANSWERS[asked.forecast.prospect]]
+
+    scenario()
+
+
+@pytest.mark.parametrize("state", State)
+def test_a_replay_is_answered_as_foretold(state: State) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = await a_world()
+        async with world.worker():
+            await world.until(state)
+            asked = await ask_rerun(world, reason="replay")
+            await world.settle()
+
+        answers = [event for event in await world.events() if event in ANSWERS.values()]
+        assert answers == [ANSWERS[asked.forecast.prospect]]
+
+    scenario()
+
+
+@pytest.mark.parametrize("state", [state for state in State if state is not State.STOPPING])
+def test_a_cancellation_ends_a_run_exactly_if_that_was_foretold(state: State) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = await a_world()
+        async with world.worker():
+            await world.until(state)
+            asking = Asking(world.tables, world.clock)
+            asked = await asking.cancel(run_key(), await version_of(world), "not needed", waive_sla=False)
+            if world.runner.hangs is not None:
+                world.runner.hangs.set()
+            await world.wait(minutes=2)
+
+        was_cancelled = "RUN_CANCELLED" in await world.events()
+        assert was_cancelled is asked.is_written
+        assert asked.is_written is (asked.forecast.prospect is Prospect.ACCEPTED)
+
+    scenario()
+
+
+@on_virtual_time
+async def test_a_run_that_is_being_cancelled_is_not_cancelled_again() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.until(State.STOPPING)
+        asking = Asking(world.tables, world.clock)
+        asked = await asking.cancel(run_key(), await version_of(world), "not needed", waive_sla=False)
+
+    assert (asked.is_written, asked.forecast.sentence) == (False, "the run is being cancelled already")
+
+
+@on_virtual_time
+async def test_a_run_that_never_began_is_begun_as_foretold() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.deploy()
+        asked = await ask_rerun(world)
+        await world.settle()
+
+    assert asked.forecast.sentence == "the run begins and waits for its rules"
+    assert await world.state() is State.EVALUATING
+
+
+@on_virtual_time
+async def test_the_smallest_change_that_is_named_makes_a_waiting_run_go_on() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.until(State.EVALUATING)
+        before = explain(await look(world))
+        await world.count(100)
+        await world.settle()
+        after = explain(await look(world))
+
+    rules = next(finding for finding in before.findings if finding.gate is Gate.RULES)
+    assert rules.passage is Passage.CLOSED
+    assert before.needed == rules.changes
+    assert after.is_under_way
+    assert after.needed == ()
+
+
+@on_virtual_time
+async def test_a_signal_that_is_missing_is_what_holds_back_a_run_that_does_not_exist() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.deploy()
+        await world.settle()
+        before = explain(await look(world))
+        await world.ready()
+        await world.settle()
+        after = explain(await look(world))
+
+    assert before.summary.startswith("held back by trigger")
+    assert after.summary.startswith("held back by rules")
