@@ -1,0 +1,86 @@
+"""A real `interlock run` beside the test, and what the test says and sees from outside."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+PATIENCE_S: Final = 25.0
+LOOK_AGAIN_S: Final = 0.05
+_COMMAND: Final = (sys.executable, "-c", "from worker.cli.main import main; main()")
+_ROOT: Final = str(Path(__file__).parent.parent)
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")}
+    return {**kept, "PYTHONPATH": _ROOT, "INTERLOCK_TIMING": "fast", **more}
+
+
+def interlock(*arguments: str, at: Path) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end, as another process."""
+    return subprocess.run(
+        [*_COMMAND, *arguments],
+        cwd=at,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+class LiveWorker:
+    def __init__(self, at: Path, name: str, *arguments: str, timing: str = "fast") -> None:
+        self.output, self.log = at / f"{name}.out", at / f"{name}.log"
+        with self.output.open("w") as output, self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [*_COMMAND, "run", *arguments],
+                cwd=at,
+                env=environment(INTERLOCK_TIMING=timing),
+                stdout=output,
+                stderr=log,
+            )
+
+    def has_said(self, text: str) -> bool:
+        return text in self.output.read_text()
+
+    def has_logged(self, text: str) -> bool:
+        return text in self.log.read_text()
+
+    def until_it_works(self) -> None:
+        """Wait until it holds the feed: from then on it hears everything at once."""
+        until(lambda: self.has_logged('"session.began"'), self)
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE_S)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE_S)
+
+
+@contextmanager
+def live_worker(at: Path, *arguments: str, name: str = "worker", timing: str = "fast") -> Generator[LiveWorker]:
+    worker = LiveWorker(at, name, *arguments, timing=timing)
+    try:
+        worker.until_it_works()
+        yield worker
+    finally:
+        if worker.process.poll() is None:
+            worker.kill()
+
+
+def until(has_come: Callable[[], bool], *workers: LiveWorker) -> None:
+    """Wait for something that these workers do; if they do not, show what they said."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not has_come():
+        if time.monotonic() > deadline or any(worker.process.poll() is not None for worker in workers):
+            logs = "\n".join(worker.output.read_text() + worker.log.read_text() for worker in workers)
+            raise AssertionError(f"it did not come, or a worker ended; the workers said:\n{logs}")
+        time.sleep(LOOK_AGAIN_S)

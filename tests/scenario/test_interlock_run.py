@@ -1,0 +1,142 @@
+"""`interlock run` as people run it: real processes, one SQLite file, sensors from other commands."""
+
+import json
+import signal
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests import commandline
+from tests.liveworker import LiveWorker, interlock, live_worker, until
+from worker.clock import SystemClock
+
+PIPELINE = """
+pipeline: {id: orders}
+schedule:
+  trigger: {key: ready, check: equals, field: status, value: done}
+  evaluation: {window: 1h, interval: 5m}
+validation:
+  rules:
+    - {key: count, check: gte, field: rows, value: 100}
+job:
+  type: command
+  config: {command: sh job.sh}
+  pollIntervalSeconds: 1
+"""
+# Appends a line, so that a job that ran twice shows.
+JOB = "sleep SECONDS; echo $INTERLOCK_PERIOD $INTERLOCK_ATTEMPT >> ran"
+DAY = datetime.now(UTC).date().isoformat()  # a first start looks back three days
+
+
+def pipelines(at: Path, seconds: float = 0) -> str:
+    (at / "pipelines").mkdir()
+    (at / "pipelines" / "orders.yaml").write_text(PIPELINE)
+    (at / "job.sh").write_text(JOB.replace("SECONDS", str(seconds)))
+    return "pipelines"
+
+
+SENSORS = (("count", "rows=120"), ("ready", "status=done"))
+
+
+def say_the_day_is_ready(at: Path) -> None:
+    """As `interlock sensor put`, without the time it takes to start a Python."""
+    store = f"sqlite:///{at / 'interlock.db'}"
+    for words in SENSORS:
+        put = commandline.interlock(
+            "sensor", "put", "orders", *words, "--period", DAY, "--store", store, clock=SystemClock()
+        )
+        assert put.exit_code == 0
+
+
+def runs_of(at: Path) -> list[str]:
+    return (at / "ran").read_text().splitlines() if (at / "ran").exists() else []
+
+
+def has_told(worker: LiveWorker, event_type: str) -> bool:
+    return worker.has_said(f"orders/stream/{DAY}  {event_type}")
+
+
+def test_a_sensor_put_by_another_process_starts_the_job_and_its_end_is_told(tmp_path: Path) -> None:
+    with live_worker(tmp_path, "--pipelines", pipelines(tmp_path), "--each-success") as worker:
+        for words in SENSORS:
+            assert interlock("sensor", "put", "orders", *words, "--period", DAY, at=tmp_path).returncode == 0
+        until(lambda: has_told(worker, "JOB_COMPLETED"), worker)
+
+        assert runs_of(tmp_path) == [f"{DAY} 1"]
+        assert worker.stop() == 0
+    for line in worker.log.read_text().splitlines()[3:]:
+        assert json.loads(line)["event"]
+    assert worker.has_logged("left in order")
+
+
+def test_what_was_said_before_the_first_start_counts_and_a_second_start_repeats_nothing(tmp_path: Path) -> None:
+    directory = pipelines(tmp_path)
+    interlock("store", "init", at=tmp_path)
+    say_the_day_is_ready(tmp_path)
+    with live_worker(tmp_path, "--pipelines", directory, "--each-success") as first:
+        until(lambda: has_told(first, "JOB_COMPLETED"), first)
+        assert first.stop(signal.SIGINT) == 0
+
+    with live_worker(tmp_path, "--pipelines", directory, "--each-success", name="second") as second:
+        say_the_day_is_ready(tmp_path)  # the same again: nothing has changed
+        time.sleep(1)
+        assert second.stop() == 0
+
+    assert runs_of(tmp_path) == [f"{DAY} 1"]
+    assert not second.has_said("JOB_COMPLETED")
+
+
+def test_a_worker_that_is_killed_while_its_job_runs_is_followed_by_another(tmp_path: Path) -> None:
+    directory = pipelines(tmp_path, seconds=2)
+    with (
+        live_worker(tmp_path, "--pipelines", directory, "--each-success", name="first") as first,
+        live_worker(tmp_path, "--each-success", name="second") as second,
+    ):
+        say_the_day_is_ready(tmp_path)
+        until(lambda: _owner(first, second) is not None, first, second)
+        owner = _owner(first, second)
+        assert owner is not None
+        heir = second if owner is first else first
+        owner.kill()
+
+        until(lambda: has_told(heir, "JOB_COMPLETED") or has_told(owner, "JOB_COMPLETED"), heir)
+        assert runs_of(tmp_path) == [f"{DAY} 1"]
+        assert heir.stop() == 0
+
+
+def test_a_worker_asked_to_stop_leaves_its_job_running_and_the_next_one_records_its_end(tmp_path: Path) -> None:
+    directory = pipelines(tmp_path, seconds=3)
+    with live_worker(tmp_path, "--pipelines", directory, "--each-success") as first:
+        say_the_day_is_ready(tmp_path)
+        until(lambda: first.has_logged('"JobStarted"'), first)
+        asked_at = time.monotonic()
+        assert first.stop() == 0
+        assert time.monotonic() - asked_at < 25
+    assert runs_of(tmp_path) == []
+
+    with live_worker(tmp_path, "--each-success", name="second") as second:
+        until(lambda: has_told(second, "JOB_COMPLETED"), second)
+        assert second.stop() == 0
+    assert runs_of(tmp_path) == [f"{DAY} 1"]
+
+
+def test_files_with_an_error_are_refused_and_nothing_runs(tmp_path: Path) -> None:
+    directory = pipelines(tmp_path)
+    (tmp_path / directory / "orders.yaml").write_text("pipeline: {id: orders}\nschedul: {}\n")
+
+    refused = interlock("run", "--pipelines", directory, at=tmp_path)
+
+    assert refused.returncode == 1
+    assert "schedul" in refused.stdout
+    assert "worker.started" not in refused.stderr
+
+
+def test_a_store_whose_changes_cannot_be_read_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    refused = interlock("run", "--store", "dynamodb://interlock?region=eu-west-1", at=tmp_path)
+
+    assert refused.returncode == 2
+    assert "works on a SQLite file" in refused.stderr
+
+
+def _owner(*workers: LiveWorker) -> LiveWorker | None:
+    return next((worker for worker in workers if worker.has_logged('"JobStarted"')), None)
