@@ -25,9 +25,10 @@ from worker.core.watchstate import SlaWatch
 from worker.foreignruns import ForeignRuns
 from worker.store.pauses import Pauses
 from worker.store.runs import Runs
+from worker.store.slawatches import SlaWatches
 from worker.store.table import StaleWrite, Tables
 
-TRIES_MAX: Final = 8
+TRIES_MAX: Final = 6  # some seconds in all: whoever waits behind this fact waits no longer
 BACKOFF_S: Final = 0.2  # after a lost reply, doubled each time; a refusal is answered at once
 
 
@@ -85,7 +86,7 @@ class Decisions:
         self, tables: Tables, configs: Configs, commits: Commits, *, session: SessionId, clock: Clock, new_id: NewId
     ) -> None:
         self._runs, self._pauses, self._foreign = Runs(tables), Pauses(tables), ForeignRuns(tables)
-        self._configs, self._commits = configs, commits
+        self._watches, self._configs, self._commits = SlaWatches(tables), configs, commits
         self._session, self._clock, self._new_id = session, clock, new_id
 
     async def settle(self, key: RunKey, fact: Fact, held: Run | None = None) -> Answer:
@@ -136,7 +137,9 @@ class Decisions:
             respected = respect(asked.over, birth, asked.now)
             if respected is not None:
                 return asked, respected
-            asked = replace(asked, run=await self._foreign.stand_in(asked.over, birth, asked.now))
+            asked = replace(
+                asked, run=await self._foreign.stand_in(asked.over, birth, asked.version.pipeline, asked.now)
+            )
         effects = asked.decide()
         # A pause is looked for only now: what begins nothing, such as a poll, need not know of it.
         if _begins(effects) or isinstance(asked.fact, RerunRequested):
@@ -151,6 +154,9 @@ class Decisions:
         run, watch = await self._commits.of_run(
             asked.run, after, effects, over=asked.over, key=asked.key, schedule=asked.schedule, now=asked.now
         )
+        if watch is None and is_in_doubt:
+            # As with acts: an earlier try may have armed it, and then only the row says so.
+            watch = await self._watches.load(asked.key)
         return Settled(
             run=run,
             effects=effects,

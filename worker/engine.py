@@ -23,7 +23,7 @@ from worker.core.passes import judge
 from worker.core.pipeline import JobType, Pipeline, Schedule
 from worker.core.resuming import is_with_another
 from worker.core.run_case import limits
-from worker.core.runstate import Run, State
+from worker.core.runstate import Run, StartStep, State
 from worker.core.runtiming import next_due
 from worker.decisions import Decisions, OfRehearsal, Settled, ignored
 from worker.folding import Folding
@@ -166,7 +166,7 @@ class Engine:
         elif run.owner == self._session or run.key in self._held:
             self._held[run.key] = run
             self._timers.set(Wake(RowKind.TRIGGER, run.key), self._next_due(run, pipeline, schedule))
-        if run.state is not State.TRIGGERING:
+        if run.start_step not in {StartStep.UNANSWERED, StartStep.ABANDONED}:
             self._doubted.pop(run.key, None)
 
     def _next_due(self, run: Run, pipeline: Pipeline, schedule: Schedule) -> datetime:
@@ -180,6 +180,8 @@ class Engine:
         self._timers.cancel(Wake(RowKind.TRIGGER, key))
 
     async def _fire(self, wake: Wake) -> None:
+        if not self._standing.may_act():
+            return  # what was held here is another's by now
         if wake.is_pass:
             self._passes.ask(wake)
             return

@@ -1,10 +1,13 @@
 """Runs that another system ended, with what its job log and rerun record say of them."""
 
+from dataclasses import replace
 from datetime import datetime
 
 from worker.core.facts import Birth
 from worker.core.foreign import as_run
 from worker.core.keys import RunKey
+from worker.core.pipeline import Pipeline
+from worker.core.run_case import limits
 from worker.core.run_endings import JOB_FAIL_RETRY
 from worker.core.run_reruns import budget_for
 from worker.core.runstate import Budget, ForeignRun, Run, Spent
@@ -17,10 +20,11 @@ class ForeignRuns:
     def __init__(self, tables: Tables) -> None:
         self._log, self._reruns = JobLog(tables), Reruns(tables)
 
-    async def stand_in(self, foreign: ForeignRun, birth: Birth, now: datetime) -> Run:
-        """The run that an ended row stands for."""
+    async def stand_in(self, foreign: ForeignRun, birth: Birth, pipeline: Pipeline, now: datetime) -> Run:
+        """The run that an ended row stands for; a retry in its place has the whole patience before it."""
         ended_at, spent = await self.succeeded_at(foreign.key), await self._spent(foreign.key)
-        return as_run(foreign, birth, now, ended_at=ended_at, spent=spent)
+        run = as_run(foreign, birth, now, ended_at=ended_at, spent=spent)
+        return replace(run, timeout_at=now + limits(pipeline).run_timeout)
 
     async def succeeded_at(self, key: RunKey) -> datetime | None:
         """When it last succeeded; None if its log does not say."""
