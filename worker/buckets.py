@@ -20,7 +20,6 @@ from worker.store.active import ActiveRow, ActiveRows
 STREAM: Final = "active"
 # One lease for four buckets: sixteen workers can share them, and a worker that starts or dies costs a few writes.
 LEASES: Final = 16
-BUCKETS_PER_LEASE: Final = ACTIVE_BUCKETS // LEASES
 
 PASS_EVERY_S: Final = 60.0
 TRY_AGAIN_S: Final = 5.0
@@ -33,26 +32,36 @@ Adopt: TypeAlias = Callable[[ActiveRow, datetime], None]
 
 
 class OrphanFinder:
-    """Holds groups of buckets, for one session."""
+    """Holds groups of buckets, for one session. All workers of a group must agree on the number of `leases`."""
 
-    def __init__(self, rows: ActiveRows, peers: Peers, clock: Clock, adopt: Adopt) -> None:
+    def __init__(
+        self,
+        rows: ActiveRows,
+        peers: Peers,
+        clock: Clock,
+        adopt: Adopt,
+        *,
+        leases: int = LEASES,
+        pass_every_s: float = PASS_EVERY_S,
+    ) -> None:
         self._rows, self._peers, self._clock, self._adopt = rows, peers, clock, adopt
+        self._leases, self._pass_every_s = leases, pass_every_s
         self._next_slot = clock.now()
 
     def offer(self) -> Offer:
-        return Offer(stream=STREAM, holder=self, shards=frozenset(map(_shard, range(LEASES))))
+        return Offer(stream=STREAM, holder=self, shards=frozenset(map(_shard, range(self._leases))))
 
     async def hold(self, held: HeldLease) -> None:
         while not held.is_stopping:
             try:
                 await self._pass(held)
-                pause_s = PASS_EVERY_S
+                pause_s = self._pass_every_s
             except RetryLater:
                 pause_s = TRY_AGAIN_S
             await held.nap(pause_s)
 
     async def _pass(self, held: HeldLease) -> None:
-        for number in buckets_of(held.lease.shard):
+        for number in buckets_of(held.lease.shard, self._leases):
             suspects = [row async for row in self._suspects(number)]
             if any(row.owner is not None and not self._peers.knows(row.owner) for row in suspects):
                 # An owner that we do not know came after our last look, or is gone: only a look after the read tells.
@@ -84,9 +93,9 @@ class OrphanFinder:
         return slot
 
 
-def buckets_of(shard: str) -> range:
-    first = int(shard) * BUCKETS_PER_LEASE
-    return range(first, first + BUCKETS_PER_LEASE)
+def buckets_of(shard: str, leases: int = LEASES) -> range:
+    number = int(shard)
+    return range(number * ACTIVE_BUCKETS // leases, (number + 1) * ACTIVE_BUCKETS // leases)
 
 
 def _shard(number: int) -> str:
