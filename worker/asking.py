@@ -120,7 +120,7 @@ class Asking:
         if isinstance(run, ForeignRun):
             if taken := _respected(run, now):
                 return taken
-            run = await ForeignRuns(self._tables).stand_in(run, _NOT_MADE, now)
+            run = await ForeignRuns(self._tables).stand_in(run, _NOT_MADE, pipeline, now)
         pause = await Pauses(self._tables).load(key.pipeline)
         return foresee(run, pipeline, schedule, fact, now, pause=pause)
 
