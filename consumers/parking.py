@@ -53,17 +53,19 @@ class Parking:
 
 
 class ParkedLanes:
-    """The parked keys of a stream, as its only writer knows them."""
+    """The parked keys of a stream, as its only writer knows them; others only ever release one."""
 
     def __init__(self, parking: Parking, parked: dict[str, ParkedKey]) -> None:
         self._parking, self._parked = parking, parked
 
-    def __contains__(self, lane: str) -> bool:
-        parked = self._parked.get(_hash(lane))
-        if parked is not None and parked.until <= self._parking.clock.now():
-            del self._parked[_hash(lane)]
+    async def has(self, lane: str) -> bool:
+        """Say whether the key is parked still; asks the store only about one that was."""
+        key_hash = _hash(lane)
+        if key_hash not in self._parked:
             return False
-        return parked is not None
+        if not await self._parking.keys.is_parked(self._parking.stream, key_hash):
+            del self._parked[key_hash]
+        return key_hash in self._parked
 
     async def park(self, lane: str, record: Record, given_up: GivenUp) -> None:
         """Keep the record, then park its key: a crash in between meets the record again, and its letter."""

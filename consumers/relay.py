@@ -84,7 +84,7 @@ class Relay:
                 await self._carry(route, event)
 
     async def _carry(self, route: Route, event: Event) -> None:
-        given_up = await self._tries.carry_out(lambda: route.target.deliver(event))
+        given_up = await self._tries.carry_out(lambda: route.deliver(event))
         if given_up is None:
             return
         letter = DeadLetter(

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TypeAlias
 
 from consumers.source import Gap
-from worker.core.errors import Rejected
+from consumers.tries import Tries
 from worker.core.events import Event
 from worker.core.eventtypes import EventType
 from worker.core.pipeline import PipelineId
@@ -23,8 +23,8 @@ _log = logger()
 class Resync:
     """What a consumer of our own tables does about records it will never see."""
 
-    def __init__(self, tables: Tables, resync: ResyncPipeline) -> None:
-        self._tables, self._resync = tables, resync
+    def __init__(self, tables: Tables, resync: ResyncPipeline, tries: Tries) -> None:
+        self._tables, self._resync, self._tries = tables, resync, tries
 
     async def catch_up(self, gap: Gap | None) -> None:
         """Tell people if something was lost, then look at everything. May be repeated. Raises `RetryLater`."""
@@ -37,11 +37,10 @@ class Resync:
         _log.info("pipelines.resynced", count=count)
 
     async def _look_at(self, pipeline: PipelineId) -> None:
-        try:
-            await self._resync(pipeline)
-        except Rejected as problem:
+        given_up = await self._tries.carry_out(lambda: self._resync(pipeline))
+        if given_up is not None:
             # One damaged row must not keep every other pipeline waiting.
-            _log.error("pipeline.resync_failed", pipeline=pipeline, problem=str(problem))
+            _log.error("pipeline.left_behind", pipeline=pipeline, reason=given_up.reason)
 
 
 async def tell_loss(tables: Tables, gap: Gap) -> None:

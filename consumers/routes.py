@@ -1,8 +1,8 @@
 """Routes: to whom an event goes. In embedded mode they stand inside the relay, as a bus has its rules."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 from consumers.patterns import Pattern
 from worker.core.events import Event
@@ -12,22 +12,16 @@ from worker.store.attributes import instant_text
 SOURCE: Final = "interlock"
 
 
-class Target(Protocol):
-    """Where a route ends."""
-
-    async def deliver(self, event: Event) -> None:
-        """Hand the event over for good. Any event may come twice, under the same id.
-
-        Raises `RetryLater`, and `Rejected` for an event that can never be delivered.
-        """
-        ...
+# Hands an event over for good. Any event may come twice, under the same id. Raises `RetryLater`, and `Rejected` for an
+# event that can never be delivered.
+Deliver: TypeAlias = Callable[[Event], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
     name: str
     pattern: Pattern
-    target: Target
+    deliver: Deliver
 
 
 def envelope(event: Event) -> dict[str, Json]:

@@ -196,7 +196,7 @@ class _Reading:
 
     async def _settle(self, lane: str, record: Record) -> None:
         """See one record to its end: handled, or kept as a dead letter."""
-        if lane in self._parked:
+        if await self._tries.insist(lambda: self._parked.has(lane)):
             await self._tries.insist(lambda: self._parked.follow(lane, record))
             self._counts.parked += 1
         elif given_up := await self._tries.carry_out(lambda: self._handle(record)):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from consumers.console import DIGEST_EVERY, ConsoleAlerts, WriteLine
 from consumers.feed import FeedWatcher, TableFeed
@@ -66,6 +66,7 @@ _OUR_PARTITIONS: Final = ("GROUP#", "LOCK#", keys.CONFIG_LOG)
 
 _log = logger()
 
+T = TypeVar("T")
 Handle = Callable[[Change], Awaitable[None]]
 
 
@@ -188,9 +189,12 @@ class _Session:
             task.cancel()
 
     def _readers(self, router: Router) -> list[StreamConsumer]:
-        handle, resync = expecting_surprises(router.handle), Resync(self._tables, router.resync)
+        handle, resync = (
+            expecting_surprises(router.handle),
+            Resync(self._tables, expecting_surprises(router.resync), self._tries),
+        )
         relay = Relay(
-            [Route("console", told_to_people(), self._alerts)],
+            [Route("console", told_to_people(), expecting_surprises(self._alerts.deliver))],
             events=Events(self._tables),
             letters=self._letters,
             tries=self._tries,
@@ -246,16 +250,16 @@ def row_of(change: Change) -> str:
     return f"{change.key.pk} {change.key.sk}"
 
 
-def expecting_surprises(handle: Handle) -> Handle:
-    """Keep a record that meets a mistake of ours from ending the worker, again and again after every restart."""
+def expecting_surprises(handle: Callable[[T], Awaitable[None]]) -> Callable[[T], Awaitable[None]]:
+    """Keep a thing that meets a mistake of ours from ending the worker, again and again after every restart."""
 
-    async def guarded(change: Change) -> None:
+    async def guarded(thing: T) -> None:
         try:
-            await handle(change)
+            await handle(thing)
         except WorkerError:
             raise
         except Exception as error:
-            _log.exception("record.surprised", row=row_of(change))
+            _log.exception("mistake.met")
             raise Surprise(
                 f"{type(error).__name__}: {error}; this is a mistake in Interlock, please report it"
             ) from error

@@ -81,7 +81,7 @@ class RelayWorld(World):
 
 def world_with(**inboxes: Inbox) -> RelayWorld:
     world = RelayWorld()
-    world.route(*(Route(name, EVERYTHING, inbox) for name, inbox in inboxes.items()))
+    world.route(*(Route(name, EVERYTHING, inbox.deliver) for name, inbox in inboxes.items()))
     return world
 
 
@@ -136,8 +136,8 @@ async def test_each_route_carries_what_its_pattern_wants() -> None:
     failures, orders = Inbox(), Inbox()
     world = RelayWorld()
     world.route(
-        Route("failures", parse_pattern({"detail-type": [{"prefix": "JOB_F"}]}), failures),
-        Route("orders", parse_pattern({"detail": {"pipelineId": ["orders"]}}), orders),
+        Route("failures", parse_pattern({"detail-type": [{"prefix": "JOB_F"}]}), failures.deliver),
+        Route("orders", parse_pattern({"detail": {"pipelineId": ["orders"]}}), orders.deliver),
     )
     await world.tell("a", event_type=EventType.JOB_COMPLETED)
     await world.tell("b")

@@ -8,6 +8,7 @@ import pytest
 from consumers.feed import FeedPosition
 from consumers.resync import Resync
 from consumers.source import Gap, Position
+from consumers.tries import Tries
 from consumers.upkeep import Upkeep
 from tests.manualclock import NOON
 from tests.streamworld import GROUP, STREAM, World
@@ -106,37 +107,34 @@ async def test_a_loss_is_told_once_however_often_catching_up_is_tried() -> None:
     world, seen = World(), list[str]()
     await Pipelines(world.store).put(PipelineId("orders"), "{}")
     gap = Gap("feed.control", asked=Position("1"), resume_at=Position("9"), since=None, noticed_at=world.clock.now())
-    failures = iter([RetryLater("throttled")])
 
     async def resync(pipeline: PipelineId) -> None:
-        if failure := next(failures, None):
-            raise failure
         seen.append(pipeline)
 
-    catching_up = Resync(world.store, resync)
-    with pytest.raises(RetryLater):
-        await catching_up.catch_up(gap)
+    catching_up = Resync(world.store, resync, Tries(world.clock, world.store.ping))
+    await catching_up.catch_up(gap)
     await world.clock.sleep(60)
     await catching_up.catch_up(gap)
 
     [told] = await Events(world.store).latest("")
     assert (told.event.type, told.out) == ("DATA_LOSS_SUSPECTED", True)
     assert told.event.detail == {"source": "feed.control", "from": "1", "to": "9"}
-    assert seen == ["orders"]
+    assert seen == ["orders", "orders"]
 
 
 @on_virtual_time
-async def test_the_first_start_looks_at_every_pipeline_and_a_damaged_one_holds_up_none() -> None:
+async def test_the_first_start_looks_at_every_pipeline_and_one_in_trouble_holds_up_none() -> None:
     world, seen = World(), list[str]()
-    for name in ("a", "b", "c"):
+    for name in ("a", "b", "c", "d"):
         await Pipelines(world.store).put(PipelineId(name), "{}")
+    trouble = {"b": [Rejected("damaged")], "c": [RetryLater("throttled")], "d": [RetryLater("down")] * 5}
 
     async def resync(pipeline: PipelineId) -> None:
-        if pipeline == "b":
-            raise Rejected("damaged")
+        if failures := trouble.get(pipeline):
+            raise failures.pop()
         seen.append(pipeline)
 
-    await Resync(world.store, resync).catch_up(None)
+    await Resync(world.store, resync, Tries(world.clock, world.store.ping)).catch_up(None)
 
     assert seen == ["a", "c"]
     assert await Events(world.store).latest("") == []

@@ -91,7 +91,7 @@ async def _work(worker: EmbeddedWorker) -> int:
 
 
 async def _to_its_end(worker: EmbeddedWorker) -> int:
-    """Give the exit code. Only a mistake of ours gets as far as the last resort: say all about it, and end."""
+    """Give the exit code. A mistake of ours is not caught: it ends the process with all there is to say about it."""
     code = Exit.DONE
     try:
         await worker.run()

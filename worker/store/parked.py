@@ -39,6 +39,9 @@ class ParkedKeys:
         """Let the key's next record be handled again; a key that is not parked stays so."""
         await self._tables.commit(Delete(TableName.CONTROL, Key(self._pk, keys.parked_sk(stream, key_hash))))
 
+    async def is_parked(self, stream: str, key_hash: str) -> bool:
+        return await self._tables.get(TableName.CONTROL, Key(self._pk, keys.parked_sk(stream, key_hash))) is not None
+
     async def list(self, stream: str) -> list[ParkedKey]:
         rows = query_all(self._tables, TableName.CONTROL, self._pk, sk=Prefix(keys.parked_sk(stream, "")))
         return [_parked(stream, row) async for row in rows]
