@@ -77,7 +77,7 @@ class Watching:
     async def _settle(self, key: RunKey, fact: WatchFact | None) -> None:
         watch, run = await self._watches.load(key), await self._runs.load(key)
         now = self._clock.now()
-        settled = fact or await self._instant(run)
+        settled = fact or await self._instant(watch, run)
         effects = slawatch.decide(watch, await self._sla(key, watch), settled, now)
         after = slawatch.evolve(watch, key, effects, now, self._session)
         version = run.version if isinstance(run, Run) else 0
@@ -87,7 +87,7 @@ class Watching:
         if saved is not None:
             self.arm(saved)
 
-    async def _instant(self, run: Run | ForeignRun | None) -> InstantCame:
+    async def _instant(self, watch: SlaWatch | None, run: Run | ForeignRun | None) -> InstantCame:
         match run:
             case None:
                 return InstantCame(None)
@@ -96,8 +96,9 @@ class Watching:
             case Run():
                 return InstantCame(run.status)
             case ForeignRun(status=Status.COMPLETED):
-                # It does not always say when; then nothing shows that it was late.
-                return InstantCame(Status.COMPLETED, await self._foreign.succeeded_at(run.key))
+                # Another system does not always say when; then nothing shows that it was late.
+                succeeded_at = await self._foreign.succeeded_at(run.key)
+                return InstantCame(Status.COMPLETED, succeeded_at or (watch.since if watch else None))
             case ForeignRun(status=Status.RUNNING):
                 return InstantCame(Status.RUNNING)
             case ForeignRun():

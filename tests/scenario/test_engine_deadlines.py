@@ -3,14 +3,16 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from tests.engineworld import CONFIG, DAY, a_world, run_key
+from tests.engineworld import CONFIG, DAY, ORDERS, a_world, run_key
 from tests.virtualtime import on_virtual_time
+from worker.core import keys
 from worker.core.eventtypes import EventType
 from worker.core.runstate import State
 from worker.core.sla import Times
 from worker.core.slawatch import RunExpected
 from worker.core.watchstate import Verdict
 from worker.jobs.runner import Succeeded
+from worker.store.table import Put, TableName
 
 # The deadline of 3 March is 14:00 that day, the warning half an hour before.
 ABSOLUTE = CONFIG + 'sla: {deadline: "14:00", expectedDuration: 30m, dayOffset: 0}\n'
@@ -202,3 +204,28 @@ async def test_a_new_configuration_moves_the_deadlines_of_runs_that_do_not_exist
     assert moved.breach_at == datetime(2026, 3, 4, 18, tzinfo=UTC)
     assert kept.breach_at == datetime(2026, 3, 3, 14, tzinfo=UTC)
     assert await world.state() is not State.COMPLETED
+
+
+@on_virtual_time
+async def test_a_run_that_another_system_completed_is_not_called_late_without_a_sign_of_it() -> None:
+    for log_at, verdict in ((None, Verdict.MET), ("12:30", Verdict.MET), ("14:30", Verdict.BREACHED)):
+        world = await a_world()
+        async with world.worker() as worker:
+            await world.deploy(ABSOLUTE)
+            await world.settle()
+            version = await worker.engine.configs.in_force(ORDERS)
+            assert version is not None
+            times = Times(WARNED_AT, WARNED_AT + timedelta(minutes=30))
+            await worker.engine.watches.take_in(run_key(), RunExpected(times=times, config_hash=version.config_hash))
+            partition = keys.pipeline_pk(ORDERS)
+            row = {"PK": partition, "SK": keys.trigger_sk(run_key()), "status": "COMPLETED"}
+            await world.tables.commit(Put(TableName.CONTROL, row))
+            if log_at:
+                millis = keys.millis(datetime.fromisoformat(f"{DAY}T{log_at}:00+00:00"))
+                line = {"PK": partition, "SK": f"{keys.job_prefix(run_key())}{millis}", "event": "success"}
+                await world.tables.commit(Put(TableName.JOBLOG, {**line, "by": "interlock"}))
+            await world.wait(hours=3)
+
+        watch = await world.watch()
+        assert watch is not None
+        assert watch.verdict is verdict
