@@ -31,7 +31,7 @@ Case: TypeAlias = Mapping[str, Any]
 Row: TypeAlias = dict[str, Any]
 Seen: TypeAlias = dict[tuple[TableName, Key], Row]
 
-_ME = SessionId("w1")
+ME = SessionId("w1")
 _NOT_COMPARED = {"PK", "SK", "ttl", "cid"}
 
 
@@ -40,7 +40,7 @@ def play(case: Case) -> object:
     return run(_play(case))
 
 
-def wanted(case: Case) -> object:
+def wanted(case: Case) -> Row:
     """What the vector expects, in terms of what is kept here."""
     then = case["then"]
     is_start = bool(then.get("executionsStarted")) and case["source"] == "sensor stream record"
@@ -66,20 +66,20 @@ async def _play(case: Case) -> object:
     clock = VirtualClock(now)
     tables = SqliteTables.in_memory(clock)
     await tables.start()
-    await _put_given(tables, given, now)
+    await put_given(tables, given, now)
     async with asyncio.TaskGroup() as tasks:
         runners = dict.fromkeys(JobType, FakeRunner())
-        engine = Engine(tables, runners, FakeStanding(_ME, {_ME: True}), clock, tasks)
+        engine = Engine(tables, runners, FakeStanding(ME, {ME: True}), clock, tasks)
         router = Router(tables, engine, clock, began_at=now - timedelta(days=30))
         timers = tasks.create_task(engine.run())
         change = await _put_record(tables, case["when"]["record"], now)
-        before, told = await _rows(tables), await tables.last_position()
+        before, told = await rows_of(tables), await tables.last_position()
         failed = await _handle(router, change)
         if "dryRun: true" in (given.get("configYaml") or ""):
             await clock.sleep(
                 2
             )  # a rehearsal is over when its rules were judged; of a run, only the beginning is asked
-        seen = await _seen(case, tables, before, told)
+        seen = await seen_since(case, tables, before, told)
         timers.cancel()
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
@@ -94,7 +94,7 @@ async def _handle(router: Router, change: Change) -> bool:
     return False
 
 
-async def _put_given(tables: SqliteTables, given: Case, now: datetime) -> None:
+async def put_given(tables: SqliteTables, given: Case, now: datetime) -> None:
     if config := given.get("configYaml"):
         loaded = load_text(config, lenient=True)
         name = loaded.pipeline.id if loaded.pipeline else PipelineId("p1")
@@ -149,7 +149,7 @@ async def _put_record(tables: SqliteTables, record: Case, now: datetime) -> Chan
 # --- looking ----------------------------------------------------------------------------------------------------------
 
 
-async def _rows(tables: SqliteTables) -> Seen:
+async def rows_of(tables: SqliteTables) -> Seen:
     """Every row as it is: the last image of each."""
     rows: Seen = {}
     for table in TableName:
@@ -161,8 +161,8 @@ async def _rows(tables: SqliteTables) -> Seen:
     return rows
 
 
-async def _seen(case: Case, tables: SqliteTables, before: Seen, position: int) -> Row:
-    after = await _rows(tables)
+async def seen_since(case: Case, tables: SqliteTables, before: Seen, position: int) -> Row:
+    after = await rows_of(tables)
     changed = {name: row for name, row in after.items() if before.get(name) != row}
     told = [dict(change.image or {}) for change in await tables.changes(TableName.EVENTS, position)]
     asked = {each["type"]: each for each in case["then"]["eventDetails"]}
