@@ -36,6 +36,10 @@ class FeedPosition:
         return FeedPosition(int(number), instant(int(at)))
 
 
+def feed_name(table: TableName) -> str:
+    return f"feed.{table}"
+
+
 class TableFeed:
     """The changes of one table."""
 
@@ -44,7 +48,7 @@ class TableFeed:
 
     @property
     def name(self) -> str:
-        return f"feed.{self._table}"
+        return feed_name(self._table)
 
     async def oldest(self) -> Position:
         return FeedPosition(0, _BEGINNING).text()

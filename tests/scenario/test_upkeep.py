@@ -14,7 +14,7 @@ from tests.manualclock import NOON
 from tests.streamworld import GROUP, STREAM, World
 from tests.virtualtime import VirtualClock, on_virtual_time
 from worker.adoption import AT_ONCE, Adoption
-from worker.app import expecting_surprises, is_from_others
+from worker.app_session import expecting_surprises, is_from_others
 from worker.core.errors import Rejected, RetryLater
 from worker.core.keys import RowKind, RunKey
 from worker.core.periods import Period

@@ -1,0 +1,160 @@
+"""The wiring of one session: what is made anew for each, because nothing of it may outlive the session."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeAlias, TypeVar
+
+from consumers.feed import FeedWatcher, TableFeed, feed_name
+from consumers.parking import Parking
+from consumers.relay import Relay, dead_letter_source
+from consumers.resync import Resync, tell_loss
+from consumers.routes import Deliver, Route
+from consumers.severities import told_to_people
+from consumers.source import Gap
+from consumers.stream import Beginning, Pace, StreamConsumer, Subscription
+from consumers.tries import Tries
+from consumers.upkeep import Upkeep
+from worker.adoption import Adoption
+from worker.buckets import OrphanFinder
+from worker.clock import Clock
+from worker.core import keys
+from worker.core.errors import RetryLater, WorkerError
+from worker.core.pipeline import JobType
+from worker.engine import Engine
+from worker.jobs.runner import Runner
+from worker.logs import logger
+from worker.memberstanding import MemberStanding
+from worker.router import Router
+from worker.sessions import Member
+from worker.store.active import ActiveRows
+from worker.store.deadletters import DeadLetters
+from worker.store.events import Events
+from worker.store.installation import installed_at
+from worker.store.leases import Leases
+from worker.store.parked import ParkedKeys
+from worker.store.sqlite import SqliteTables
+from worker.store.table import Change, TableName
+from worker.undertakings import Undertakings
+from worker.worklog import log_work
+
+GROUP: Final = "embedded"
+CONSOLE: Final = "console"
+FOLLOWED: Final = (TableName.CONTROL, TableName.JOBLOG, TableName.EVENTS)
+# Where dead letters may be.
+DEAD_LETTER_SOURCES: Final = (*(feed_name(table) for table in FOLLOWED), dead_letter_source(CONSOLE))
+
+STARTS_MAX_S: Final = 4.0  # for the answers to starts that were sent, once nothing new is taken on
+# A woken reader need not poll: this is for when waking fails.
+_PACE: Final = Pace(poll_s=0.5, poll_idle_s=2.0)
+# Rows that only workers write. What is not listed goes to the router, which knows what it needs.
+_OURS: Final = ("TRIGGER#", "SLA#", "DRY_RUN#", "MARK#", "CONFIGVER#")
+_OUR_PARTITIONS: Final = ("GROUP#", "LOCK#", keys.CONFIG_LOG)
+
+_log = logger()
+
+T = TypeVar("T")
+Handle: TypeAlias = Callable[[Change], Awaitable[None]]
+
+
+class Surprise(RetryLater):
+    """Something nobody expected: tried again like any trouble, and kept as a dead letter if it stays."""
+
+
+class SessionWork:
+    """Everything that acts in one session, from its engine to its relay."""
+
+    def __init__(self, tables: SqliteTables, alert: Deliver, clock: Clock, member: Member, tasks: Undertakings) -> None:
+        self._tables, self._alert, self._clock, self._member, self._tasks = tables, alert, clock, member, tasks
+        self._letters, self._tries = DeadLetters(tables), Tries(clock, tables.ping)
+        self._services: list[asyncio.Task[None]] = []
+
+    async def begin(self, runners: Mapping[JobType, Runner]) -> None:
+        began_at = await self._tries.insist(lambda: installed_at(self._tables, GROUP, self._clock.now()))
+        standing = MemberStanding(self._member.fence, self._member.peers)
+        engine = Engine(self._tables, runners, standing, self._clock, self._tasks, log=log_work)
+        router = Router(self._tables, engine, self._clock, began_at=began_at, log=log_work)
+        adoption = Adoption(engine.adopt, self._clock, log_work)
+        finder = OrphanFinder(ActiveRows(self._tables), self._member.peers, self._clock, adoption.take_up)
+        readers = self._readers(router)
+        watcher = FeedWatcher(self._tables, self._clock, [reader.wake for reader in readers])
+        upkeep = Upkeep(self._tables, Leases(self._tables, GROUP), [reader.source.name for reader in readers])
+        self._services = [
+            self._tasks.create_task(work, name=name)
+            for name, work in (("timers", engine.run()), ("adoption", adoption.run()), ("watcher", watcher.run()))
+        ]
+        for offer in (finder.offer(), *(reader.offer() for reader in readers), upkeep.offer()):
+            self._member.keeper.offer(offer)
+
+    async def finish(self) -> None:
+        """Fire no more timers, let the leases be given up, and wait a little for answers to what was started."""
+        for service in self._services:
+            service.cancel()
+        while self._member.keeper.held:
+            await self._clock.sleep(0.05)
+        await self._tasks.wait_for("start:", timeout_s=STARTS_MAX_S)
+        # What is left waits for something far off; its rows say so, and another worker takes them up.
+        self._tasks.end_all()
+
+    def _readers(self, router: Router) -> list[StreamConsumer]:
+        handle = expecting_surprises(router.handle)
+        resync = Resync(self._tables, expecting_surprises(router.resync), self._tries)
+        relay = Relay(
+            [Route(CONSOLE, told_to_people(), expecting_surprises(self._alert))],
+            events=Events(self._tables),
+            letters=self._letters,
+            tries=self._tries,
+            clock=self._clock,
+        )
+        return [
+            self._reader(TableName.CONTROL, self._facts(handle, resync.catch_up)),
+            self._reader(TableName.JOBLOG, self._facts(handle, self._tell_loss)),
+            self._reader(TableName.EVENTS, relay.subscription()),
+        ]
+
+    def _facts(self, handle: Handle, catch_up: Callable[[Gap | None], Awaitable[None]]) -> Subscription:
+        return Subscription(
+            wants=is_from_others, lane_of=row_of, handle=handle, catch_up=catch_up, begin=Beginning.NEWEST
+        )
+
+    async def _tell_loss(self, gap: Gap | None) -> None:
+        """What a lost job log row reported, the next poll or the run's time-out finds out."""
+        if gap is not None:
+            await tell_loss(self._tables, gap)
+
+    def _reader(self, table: TableName, subscription: Subscription) -> StreamConsumer:
+        source = TableFeed(self._tables, table, self._clock)
+        parked = ParkedKeys(self._tables, GROUP)
+        return StreamConsumer(
+            source=source,
+            subscription=subscription,
+            parking=Parking(stream=source.name, letters=self._letters, keys=parked, clock=self._clock),
+            tries=self._tries,
+            clock=self._clock,
+            pace=_PACE,
+        )
+
+
+def is_from_others(change: Change) -> bool:
+    """Say whether a row may be a fact: most changes are our own writing."""
+    return not change.key.sk.startswith(_OURS) and not change.key.pk.startswith(_OUR_PARTITIONS)
+
+
+def row_of(change: Change) -> str:
+    return f"{change.key.pk} {change.key.sk}"
+
+
+def expecting_surprises(handle: Callable[[T], Awaitable[None]]) -> Callable[[T], Awaitable[None]]:
+    """Keep a thing that meets a mistake of ours from ending the worker, again and again after every restart."""
+
+    async def guarded(thing: T) -> None:
+        try:
+            await handle(thing)
+        except WorkerError:
+            raise
+        except Exception as error:
+            _log.exception("mistake.met")
+            raise Surprise(
+                f"{type(error).__name__}: {error}; this is a mistake in Interlock, please report it"
+            ) from error
+
+    return guarded
