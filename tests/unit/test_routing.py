@@ -1,104 +1,76 @@
-from datetime import UTC, date, datetime
-from zoneinfo import ZoneInfo
+"""Which runs a sensor speaks to: by its exact name and period, as a signal, a rule's input and a post-run sensor."""
 
 import pytest
 
-from tests.builders import a_pipeline, a_post_run, a_schedule
+from tests.builders import NOON, a_pipeline, a_post_run, a_schedule
 from worker.core.checks import Check
 from worker.core.periods import Period
-from worker.core.pipeline import Match, StartBy, Trigger, Undated
-from worker.core.routing import Audience, Saying, audience, is_named, is_trigger, period_said, post_run_name, triggered
+from worker.core.pipeline import Match, Pipeline, StartBy, Trigger
+from worker.core.routing import Audience, Saying, audience, is_trigger, post_run_name, triggered
 from worker.core.rules import Group, Rule
-from worker.crontext import parse_cron
 
-NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
-LATE = datetime(2026, 3, 10, 23, 30, tzinfo=UTC)
-DAY = Period(date(2026, 3, 10))
+ORDERS = Rule(key="orders", check=Check.EXISTS)
 
 
-@pytest.mark.parametrize(
-    ("key", "name", "match", "named"),
-    [
-        ("orders", "orders", Match.EXACT, True),
-        ("orders#2026-03-10", "orders", Match.EXACT, True),
-        ("orders#20260310T07", "orders", Match.EXACT, True),
-        ("orders#2026-03-10", "orders#2026-03-10", Match.EXACT, True),
-        ("orders-debug", "orders", Match.EXACT, False),
-        ("orders#debug", "orders", Match.EXACT, False),
-        ("orders#2026-13-10", "orders", Match.EXACT, False),
-        ("orders-debug", "orders", Match.PREFIX, True),
-        ("order", "orders", Match.PREFIX, False),
-    ],
-)
-def test_a_sensor_is_named_by_its_key_or_its_key_and_a_period(key: str, name: str, match: Match, named: bool) -> None:
-    assert is_named(key, name, match) is named
+def watching(*names: str, match: Match = Match.EXACT) -> Pipeline:
+    rules = Group(members=tuple(Rule(key=name, check=Check.EXISTS) for name in names))
+    return a_pipeline(post_run=a_post_run(rules=rules, match=match))
 
 
-@pytest.mark.parametrize(
-    ("saying", "period", "is_undated"),
-    [
-        (Saying("orders", {"date": "2026-03-09"}), Period(date(2026, 3, 9)), False),
-        (Saying("orders", {"date": "20260309", "hour": "07"}), Period(date(2026, 3, 9), 7), False),
-        (Saying("orders#2026-03-08", {}), Period(date(2026, 3, 8)), False),
-        (Saying("orders#2026-03-08", {"date": "2026-03-09"}), Period(date(2026, 3, 9)), False),
-        (Saying("orders", {}), DAY, True),
-        (Saying("orders", {"date": "soon"}), DAY, True),
-    ],
-)
-def test_a_sensor_speaks_of_its_own_date_then_of_its_keys_then_of_the_day_it_came(
-    saying: Saying, period: Period, is_undated: bool
-) -> None:
-    assert period_said(saying, a_schedule(), NOON) == (period, is_undated)
+@pytest.mark.parametrize("key", ["orders", "orders#2026-03-10", "orders#20260310", "orders#2026-03-10T07"])
+def test_a_signal_is_the_trigger_by_its_name_with_or_without_a_period(key: str) -> None:
+    assert is_trigger(a_schedule(), key)
 
 
-def test_the_day_a_sensor_came_is_that_of_the_schedules_own_clock() -> None:
-    tokyo = a_schedule(zone=ZoneInfo("Asia/Tokyo"))
+@pytest.mark.parametrize("key", ["orders-debug", "order", "orders#debug", "old-orders", "orders#2026-03-10#x", ""])
+def test_a_name_that_only_begins_like_the_trigger_is_not_it(key: str) -> None:
+    assert not is_trigger(a_schedule(), key)
 
-    assert period_said(Saying("orders", {}), tokyo, LATE)[0] == Period(date(2026, 3, 11))
+
+def test_a_prefix_counts_only_where_it_is_asked_for() -> None:
+    by_prefix = a_schedule(trigger=Trigger(rule=ORDERS, match=Match.PREFIX))
+
+    assert is_trigger(by_prefix, "orders-debug")
+    assert not is_trigger(by_prefix, "old-orders")
 
 
-def test_a_condition_that_does_not_hold_starts_nothing() -> None:
-    rule = Rule(key="orders", check=Check.EQUALS, field="status", value="done")
-    schedule = a_schedule(trigger=Trigger(rule=rule))
+def test_a_signal_starts_nothing_where_only_time_does() -> None:
+    assert not is_trigger(a_schedule(start=StartBy.CRON), "orders")
+
+
+def test_a_signal_whose_condition_does_not_hold_asks_for_no_run() -> None:
+    schedule = a_schedule(trigger=Trigger(rule=Rule(key="orders", check=Check.EQUALS, field="status", value="done")))
 
     assert triggered(schedule, Saying("orders", {"status": "open"}), NOON) is None
-    assert triggered(schedule, Saying("orders", {"status": "done"}), NOON) is not None
+    found = triggered(schedule, Saying("orders", {"status": "done", "date": "2026-03-09"}), NOON)
+    assert found is not None
+    assert (found.period, found.is_undated) == (Period.parse("2026-03-09"), False)
 
 
-def test_only_an_undated_signal_is_bound_and_only_where_it_counts_once() -> None:
-    once, daily = (
-        a_schedule(),
-        a_schedule(trigger=Trigger(rule=Rule(key="orders", check=Check.EXISTS), undated=Undated.DAILY)),
-    )
+def test_a_sensor_may_be_the_trigger_and_watched_after_the_run() -> None:
+    pipeline = watching("orders", "out")
 
-    dated = triggered(once, Saying("orders#2026-03-10", {}), NOON)
-    undated, every_day = triggered(once, Saying("orders", {}), NOON), triggered(daily, Saying("orders", {}), NOON)
-
-    assert dated is not None
-    assert undated is not None
-    assert every_day is not None
-    assert (dated.binds_once, undated.binds_once, every_day.binds_once) == (False, True, False)
+    assert is_trigger(pipeline.schedules[0], "orders")
+    assert post_run_name(pipeline, "orders") == "orders"
 
 
-def test_a_schedule_that_starts_by_cron_alone_is_started_by_no_sensor() -> None:
-    schedule = a_schedule(cron=parse_cron("0 6 * * *"), start=StartBy.CRON)
+def test_a_post_run_sensor_is_known_by_its_exact_name_and_period() -> None:
+    pipeline = watching("out", "out-late")
 
-    assert not is_trigger(schedule, "orders")
+    assert post_run_name(pipeline, "out#2026-03-10") == "out"
+    assert post_run_name(pipeline, "out-late") == "out-late"
+    assert post_run_name(pipeline, "out-debug") is None
+    assert post_run_name(a_pipeline(), "out") is None
 
 
-def test_a_plain_sensor_is_seen_by_every_period_and_a_dated_one_by_its_own() -> None:
+@pytest.mark.parametrize("names", [("out", "out-late"), ("out-late", "out")])
+def test_of_several_prefixes_the_longest_counts_whatever_their_order(names: tuple[str, ...]) -> None:
+    assert post_run_name(watching(*names, match=Match.PREFIX), "out-late-2") == "out-late"
+
+
+def test_a_rule_hears_of_its_own_sensor_and_of_no_other() -> None:
     pipeline = a_pipeline()
 
     assert audience(pipeline, "orders") == Audience(None)
-    assert audience(pipeline, "orders#20260310") == Audience(DAY)
-    assert audience(pipeline, "orders#debug") is None
-    assert audience(pipeline, "others") is None
-
-
-def test_of_several_post_run_prefixes_the_longest_names_the_sensor() -> None:
-    rules = Group(members=tuple(Rule(key=key, check=Check.EXISTS) for key in ("out", "out-count", "other")))
-    pipeline = a_pipeline(post_run=a_post_run(rules=rules, match=Match.PREFIX))
-
-    assert post_run_name(pipeline, "out-count-eu") == "out-count"
-    assert post_run_name(pipeline, "in") is None
-    assert post_run_name(a_pipeline(), "out") is None
+    assert audience(pipeline, "orders#2026-03-10") == Audience(Period.parse("2026-03-10"))
+    assert audience(pipeline, "orders-debug") is None
