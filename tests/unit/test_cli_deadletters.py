@@ -1,0 +1,128 @@
+"""`interlock deadletters`: what is listed, shown and let go of."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from consumers.parking import Parking
+from consumers.source import Position, Record
+from consumers.tries import GivenUp
+from tests.commandline import TODAY, interlock, records
+from tests.manualclock import ManualClock
+from worker.app_session import GROUP
+from worker.store.deadletters import DeadLetters
+from worker.store.parked import ParkedKeys
+from worker.store.sqlite import SqliteTables
+from worker.store.table import Change, ChangeKind, Key, TableName, Tables
+
+T = TypeVar("T")
+ID = "00000000000000000042@1772539200000"
+SOURCE = "feed.control"
+
+
+def in_store(work: Callable[[Tables], Awaitable[T]]) -> T:
+    async def run() -> T:
+        tables = SqliteTables(Path("interlock.db"), ManualClock(TODAY))
+        await tables.start()
+        try:
+            return await work(tables)
+        finally:
+            await tables.stop()
+
+    return asyncio.run(run())
+
+
+async def park(tables: Tables) -> None:
+    """Do as a consumer does with poison."""
+    key = Key("PIPELINE#orders", "SENSOR#ready")
+    image = {"PK": key.pk, "SK": key.sk, "data": {"rows": 7}}
+    change = Change(position=42, table=TableName.CONTROL, key=key, kind=ChangeKind.INSERT, image=image, at=TODAY)
+    parking = Parking(
+        stream=SOURCE, letters=DeadLetters(tables), keys=ParkedKeys(tables, GROUP), clock=ManualClock(TODAY)
+    )
+    lanes = await parking.parked()
+    await lanes.park("a lane", Record(Position(ID), change), GivenUp("not a known event", ("tried once",)))
+
+
+async def parked_keys(tables: Tables) -> int:
+    return len(await ParkedKeys(tables, GROUP).list(SOURCE))
+
+
+@pytest.fixture
+def poisoned(here: Path) -> Path:
+    interlock("store", "init")
+    in_store(park)
+    return here
+
+
+@pytest.mark.usefixtures("here")
+def test_a_store_without_dead_letters_says_so() -> None:
+    interlock("store", "init")
+
+    listed = interlock("deadletters", "list")
+
+    assert (listed.exit_code, listed.stdout) == (0, "0 dead letters\n")
+
+
+@pytest.mark.usefixtures("poisoned")
+def test_a_dead_letter_is_listed_with_its_reason_and_asks_for_attention_by_the_exit_code() -> None:
+    listed, as_json = interlock("deadletters", "list"), interlock("deadletters", "list", "--json")
+
+    assert listed.exit_code == as_json.exit_code == 1
+    assert f"{SOURCE} {ID}" in listed.stdout
+    assert "not a known event" in listed.stdout
+    [record] = records(as_json.stdout)
+    assert (record["source"], record["id"], record["history"]) == (SOURCE, ID, ["tried once"])
+
+
+@pytest.mark.usefixtures("poisoned")
+def test_a_dead_letter_is_shown_with_the_whole_record() -> None:
+    shown = json.loads(interlock("deadletters", "show", SOURCE, ID).stdout)
+
+    assert shown["reason"] == "not a known event"
+    assert shown["body"]["image"]["data"] == {"rows": 7}
+
+
+@pytest.mark.usefixtures("poisoned")
+def test_dropping_a_letter_releases_its_key() -> None:
+    assert in_store(parked_keys) == 1
+
+    dropped = interlock("deadletters", "drop", SOURCE, ID, "--yes")
+
+    assert (dropped.exit_code, dropped.stdout) == (
+        0,
+        "dropped, and its key is handled again from its next change on\n",
+    )
+    assert in_store(parked_keys) == 0
+    assert interlock("deadletters", "list").exit_code == 0
+
+
+@pytest.mark.usefixtures("poisoned")
+def test_nothing_is_dropped_without_consent() -> None:
+    refused = interlock("deadletters", "drop", SOURCE, ID)
+
+    assert refused.exit_code == 2
+    assert "add --yes" in refused.stderr
+    assert in_store(parked_keys) == 1
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("command", [["show"], ["drop", "--yes"]])
+def test_a_letter_that_is_not_there_is_said_to_be_gone(command: list[str]) -> None:
+    name, *options = command
+    missed = interlock("deadletters", name, SOURCE, "none", *options)
+
+    assert missed.exit_code == 1
+    assert f"there is no dead letter {SOURCE} none" in missed.stderr
+
+
+@pytest.mark.usefixtures("poisoned")
+def test_an_unknown_source_is_answered_with_the_known_ones() -> None:
+    wrong = interlock("deadletters", "show", "feed.contrl", ID)
+
+    assert wrong.exit_code == 2
+    assert "feed.control, feed.joblog, feed.events, route.console" in wrong.stderr
