@@ -96,11 +96,14 @@ class CommandRunner:
     secrets: SecretSource
     environment: Mapping[str, str]
     limits: CommandLimits = field(default_factory=CommandLimits)
+    # Whether every worker that can be given the same token has its jobs under the same `root`.
+    is_root_shared: bool = False
 
     def traits(self, config: Config) -> Traits:
-        """On this machine a repeated token starts nothing; another machine does not know it, so no more is claimed."""
+        """A repeated token starts nothing under the same root; where others have their own, no more is claimed."""
         parse_config(CommandConfig, config)
-        return Traits(guarantee=Guarantee.FOUND_AGAIN, can_stop=True, send_timeout=self.limits.start)
+        guarantee = Guarantee.EXACTLY_ONCE if self.is_root_shared else Guarantee.FOUND_AGAIN
+        return Traits(guarantee=guarantee, can_stop=True, send_timeout=self.limits.start)
 
     async def start(self, request: StartRequest) -> StartAnswer:
         try:
