@@ -165,7 +165,9 @@ class Engine:
             self._let_go(run.key)
         elif run.owner == self._session or run.key in self._held:
             self._held[run.key] = run
-            self._timers.set(Wake(RowKind.TRIGGER, run.key), self._next_due(run, pipeline, schedule))
+            self._timers.set(
+                Wake(RowKind.TRIGGER, run.key), self._no_later(run, self._next_due(run, pipeline, schedule))
+            )
         if run.start_step not in {StartStep.UNANSWERED, StartStep.ABANDONED}:
             self._doubted.pop(run.key, None)
 
@@ -173,6 +175,11 @@ class Engine:
         now = self._clock.now()
         due = next_due(run, pipeline, schedule, now, place_of(run.key)) or now
         return min(due, now + STARTER_LOOK) if is_with_another(run, self._session) else due
+
+    def _no_later(self, run: Run, due: datetime) -> datetime:
+        """A run that was adopted, and not looked at yet, is not put off by what is said about it meanwhile."""
+        planned = None if run.owner == self._session else self._timers.due(Wake(RowKind.TRIGGER, run.key))
+        return due if planned is None else min(due, planned)
 
     def _let_go(self, key: RunKey) -> None:
         self._held.pop(key, None)

@@ -6,8 +6,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 from worker.core.keys import RowKind, RunKey, bucket
 
-# Adopted rows are taken up within so long, each at its own place: thousands may be adopted at once.
-ADOPTED_WITHIN: Final = timedelta(seconds=5)
+# Adopted rows are taken up within so long, each at its own place. Short, because they come spread out already, and
+# nobody has looked after them since their owner was lost.
+ADOPTED_WITHIN: Final = timedelta(seconds=1)
 # After the store or a row gave trouble.
 TRY_AGAIN_AFTER: Final = timedelta(seconds=10)
 

@@ -9,6 +9,7 @@ from tests.faults import FaultyTables, RandomFaults
 from tests.virtualtime import on_virtual_time
 from worker.core.keys import RowKind
 from worker.core.runstate import State
+from worker.jobs.runner import Guarantee
 from worker.store.table import TableName
 
 
@@ -76,6 +77,21 @@ async def test_a_sensor_that_came_while_nobody_was_there_is_seen_soon_after_the_
         await world.wait(seconds=6)
 
     assert len(world.runner.starts) == 1
+
+
+@on_virtual_time
+async def test_a_record_that_comes_again_does_not_put_off_the_look_at_an_adopted_run() -> None:
+    world = await a_world()
+    world.runner.guarantee = Guarantee.EXACTLY_ONCE
+    async with world.worker("w1"):
+        await world.until(State.TRIGGERING)
+    world.runner.hangs = None
+    async with world.worker("w2") as worker:
+        await world.adopt_orphans(worker)
+        await _deliver_all_again(world, worker)
+        await world.settle()
+
+    assert await world.state() is State.POLLING
 
 
 @on_virtual_time
