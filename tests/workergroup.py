@@ -98,6 +98,7 @@ class WorkerGroup:
         self.timing = timing
         self.shards = frozenset(f"{number:02d}" for number in range(shards))
         self.acts: list[Act] = []
+        self._stations: list[Station] = []
         self._ids = 0
 
     def start(
@@ -133,7 +134,13 @@ class WorkerGroup:
             await member.stopping.wait()
 
         station.task = host.start(membership.serve(act))
+        self._stations.append(station)
         return station
+
+    def failures(self) -> list[BaseException]:
+        """What brought a worker down, of all that were ever started."""
+        ended = [station.task for station in self._stations if station.task is not None and station.task.done()]
+        return [error for task in ended if not task.cancelled() and (error := task.exception()) is not None]
 
     async def leases(self, stream: str = STREAM) -> dict[str, Lease]:
         return {lease.shard: lease for lease in await Leases(self.store, GROUP).list(stream)}

@@ -62,6 +62,7 @@ class LeaseKeeper:
         self._read_at = self._asked_at = float("-inf")
         self._free: dict[LeaseId, tuple[int, float]] = {}  # what nobody holds: its epoch, and when we first saw that
         self._departures = 0
+        self._in_round = asyncio.Lock()
         self._is_leaving = False
         self._emptied = asyncio.Event()
 
@@ -84,7 +85,8 @@ class LeaseKeeper:
         async with asyncio.TaskGroup() as lives:
             while True:
                 try:
-                    await self._round(lives)
+                    async with self._in_round:
+                        await self._round(lives)
                 except RetryLater:
                     self._seen = None
                 await self._alarm.sleep(self._peers.next_look_s)
@@ -92,7 +94,8 @@ class LeaseKeeper:
     async def give_all_up(self) -> None:
         """Take nothing more, have what is in hand finished, and let go of everything. `run` goes on meanwhile."""
         self._is_leaving = True
-        self._note_emptiness()
+        async with self._in_round:  # a lease whose taking is under way must be given up too
+            self._note_emptiness()
         for held in self._held.values():
             held.stop(next_owner=None)
         await self._emptied.wait()
@@ -160,7 +163,7 @@ class LeaseKeeper:
 
     async def _take_ours(self, leases: list[Lease], lives: asyncio.TaskGroup) -> None:
         for lease in leases:
-            if lease.owner == self._me and _id(lease) not in self._held and lease.status is not LeaseStatus.DONE:
+            if lease.owner == self._me and lease.status is not LeaseStatus.DONE:
                 await self._take(lease, lives)
 
     async def _take_share(self, leases: list[Lease], lives: asyncio.TaskGroup) -> None:
@@ -190,6 +193,8 @@ class LeaseKeeper:
 
     async def _take(self, seen: Lease, lives: asyncio.TaskGroup) -> bool:
         self._fence.check()
+        if self._is_leaving or _id(seen) in self._held:  # its last life here may not be quite over
+            return False
         take = self._leases.take_free if seen.owner is None else self._leases.take_from_dead
         taken = await take(seen, self._me)
         if taken is None:
@@ -220,6 +225,7 @@ class LeaseKeeper:
         finally:
             del self._held[_id(held.lease)]
             self._note_emptiness()
+        self._seen = None  # look at its row again: giving it up may have failed
         self._pulse.changes += 1
         self._notify(LeaseGone(held.lease.stream, held.lease.shard))
 

@@ -18,7 +18,7 @@ from worker.core.errors import RetryLater
 from worker.core.keys import SessionId
 from worker.core.liveness import DEFAULT_TIMING, Timing
 from worker.fence import ENDED_BY_ANOTHER, Fence, SessionLost
-from worker.heartbeat import Heart, Pulse
+from worker.heartbeat import LOOP_STALLED_S, Heart, Pulse
 from worker.leasekeeper import LeaseKeeper
 from worker.notices import ClockWrong, Notify, SessionBegan, SessionOver, to_nobody
 from worker.peers import Peers
@@ -26,9 +26,11 @@ from worker.store.leases import Leases
 from worker.store.sessions import Sessions
 from worker.store.table import StaleWrite, Tables
 
-TICK_S: Final = 0.5
+TICKS_PER_BEAT: Final = 4
+TICKS_PER_STALL: Final = 2  # at least: or a loop that turns would be taken for one that stalled
 JOIN_PAUSE_S: Final = 1.0  # between two tries to begin a session
 CLOCK_PAUSE_S: Final = 5.0  # between two looks whether a wrong clock was set right
+LEFT_IN_ORDER: Final = "left in order"
 WORK_MAX_S: Final = 5.0  # for the work to end, once all leases are given up; all in all within 25 s
 
 
@@ -101,7 +103,7 @@ class Membership:
         return Fence(session, self._clock, self._group.timing, registered_at=sent_at)
 
     async def _live(self, fence: Fence, work: Work) -> None:
-        reason = "left in order"
+        reason = LEFT_IN_ORDER
         try:
             await self._run(fence, work)
         except* SessionLost as lost:
@@ -123,30 +125,32 @@ class Membership:
             ]
             working = tasks.create_task(work(member), name="work")
             await stopping.wait()
-            await self._leave(member, working)
+            await self._wind_up(member, working)
             for task in running:
                 task.cancel()
+        # Only now: whoever finds the session gone may act at once, so nothing of it may be left here.
+        fence.drop(LEFT_IN_ORDER)
+        with suppress(RetryLater):
+            await self._sessions.leave(fence.session)
 
     async def _tick(self, member: Member, pulse: Pulse) -> None:
         """Show the heart that the loop turns, and notice what ends a session. Raises `SessionLost`."""
+        every_s = min(self._group.timing.beat_s / TICKS_PER_BEAT, LOOP_STALLED_S / TICKS_PER_STALL)
         while True:
             member.fence.check()
             pulse.tick()
             if self._stop_asked.is_set() or not self._guard.is_trusted:
                 member.stopping.set()
-            await self._clock.sleep(min(TICK_S, member.fence.remaining_s()))
+            await self._clock.sleep(min(every_s, member.fence.remaining_s()))
 
-    async def _leave(self, member: Member, working: "asyncio.Task[None]") -> None:
-        """Say that we go, finish, give everything up, and end the session. What fails, others treat as a crash."""
+    async def _wind_up(self, member: Member, working: "asyncio.Task[None]") -> None:
+        """Say that we go, finish, and give everything up. What fails, others treat as after a crash."""
         with suppress(RetryLater):
             if not await self._sessions.drain(member.id):
                 member.fence.drop(ENDED_BY_ANOTHER)
         await member.keeper.give_all_up()
         await asyncio.wait([working], timeout=WORK_MAX_S)
         working.cancel()
-        await asyncio.wait([working])
-        with suppress(RetryLater):
-            await self._sessions.leave(member.id)
 
     async def _wait_for_clock(self) -> None:
         self._notify(ClockWrong(self._guard.skew.total_seconds()))

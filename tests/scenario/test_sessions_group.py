@@ -191,6 +191,24 @@ async def test_a_session_that_left_in_order_is_taken_over_at_once() -> None:
 
 
 @on_virtual_time
+async def test_a_lease_whose_taking_is_under_way_when_we_leave_does_not_outlive_the_session() -> None:
+    group = WorkerGroup(shards=1)
+    await Leases(group.store, GROUP).create(Lease(stream=STREAM, shard="00"))
+    a = group.start("a", choose=after_first_commit(late(2)), make_beater=lambda _: TaskBeater(group.store))
+    await asyncio.sleep(0.1)
+
+    a.membership.stop()
+    await asyncio.sleep(1)
+    b = group.start("b")
+    await asyncio.sleep(15)
+
+    assert a.task is not None
+    assert a.task.done()
+    assert b.shards() == group.shards
+    assert overlaps(group.acts) == []
+
+
+@on_virtual_time
 async def test_a_stopping_worker_finishes_what_it_has_in_hand_before_others_begin() -> None:
     group = WorkerGroup()
     slow, other = group.start("slow", finishing_s=6), group.start("other")
@@ -281,6 +299,23 @@ def after_first_commit(fault: Fault) -> Choose:
         return fault if operation is Operation.COMMIT and next(commits) else NO_FAULT
 
     return choose
+
+
+@on_virtual_time
+async def test_a_hand_over_that_arrives_when_its_sender_has_taken_the_lease_up_again_has_no_effect() -> None:
+    group = WorkerGroup(shards=2)
+    a = group.start("a", make_beater=lambda _: TaskBeater(group.store))
+    await asyncio.sleep(10)
+
+    a.tables.choose = on_commit(late(60))
+    group.start("b")  # asks for one of the two; the store's answers to the hand-over do not come in time
+    await asyncio.sleep(35)
+    a.tables.choose = no_faults
+    await asyncio.sleep(100)
+
+    epochs = {(act.shard, act.epoch) for act in group.acts if act.session == a.member.id}
+    assert len(epochs) > len(group.shards), "one must have been taken up again for this to show anything"
+    assert overlaps(group.acts) == []
 
 
 @on_virtual_time

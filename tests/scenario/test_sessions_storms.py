@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from tests.faults import RandomFaults, no_faults
+from tests.faults import DROP_BEFORE, RandomFaults, always, no_faults
 from tests.virtualtime import run
 from tests.workergroup import Station, WorkerGroup, overlaps
 from worker.core.liveness import DEFAULT_TIMING, FAST_TIMING, Timing
@@ -59,7 +59,7 @@ def launch(group: WorkerGroup, name: str, random: Random, weather: Weather) -> S
 
 async def strike(group: WorkerGroup, station: Station, random: Random, weather: Weather) -> Station:
     """Let something happen to a worker; the answer is who stands in its place."""
-    blow = random.choice([freeze, freeze, crash, stop])
+    blow = random.choice([freeze, cut_off, crash, stop])
     return await blow(group, station, random, weather)
 
 
@@ -67,6 +67,14 @@ async def freeze(_: WorkerGroup, station: Station, random: Random, weather: Weat
     station.host.freeze()
     await asyncio.sleep(random.uniform(0.0, weather.stall_max_s))
     station.host.thaw()
+    return station
+
+
+async def cut_off(_: WorkerGroup, station: Station, random: Random, weather: Weather) -> Station:
+    """It goes on, but reaches the store no more for a while."""
+    before, station.tables.choose = station.tables.choose, always(DROP_BEFORE)
+    await asyncio.sleep(random.uniform(0.0, weather.stall_max_s))
+    station.tables.choose = before
     return station
 
 
@@ -91,6 +99,7 @@ def test_no_two_act_at_once_and_everything_is_held_again_after_any_storm(block: 
     for seed in range(block * 20, (block + 1) * 20):
         group = run(storm(seed, weather))
 
+        assert group.failures() == [], f"seed {seed}"
         assert overlaps(group.acts) == [], f"seed {seed}"
         assert idle_shards(group) == frozenset(), f"seed {seed}"
 
