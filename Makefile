@@ -29,6 +29,7 @@ unit: $(VENV)/.dev $(VENV)/emulators/.ready
 CHAOS_ROUNDS ?= 500
 chaos: $(VENV)/.dev ## the races and kills of `make test`, with many more rounds (CHAOS_ROUNDS=500)
 	CHAOS_ROUNDS=$(CHAOS_ROUNDS) $(BIN)/pytest tests/contract/test_sqlite_processes.py
+	CHAOS_ROUNDS=$(CHAOS_ROUNDS) $(BIN)/pytest -n 2 -rP tests/scenario/test_worker_processes.py
 
 test-dynamodb-local: $(VENV)/.dev ## the contract suite on DynamoDB Local (needs npm and Java 17)
 	$(BIN)/python -m tests.dynamodb_local

@@ -1,0 +1,196 @@
+"""Two real workers on one file, of which one is killed without a word: every run still completes, and once.
+
+CHAOS_ROUNDS asks for more kills than the few below, and at the pace of production.
+"""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.liveworker import LiveWorker, live_worker
+from worker.clock import SystemClock
+from worker.core.keys import RunKey, SessionId
+from worker.core.periods import Period
+from worker.core.pipeline import PipelineId, ScheduleId
+from worker.core.runstate import Run, State, token
+from worker.store.events import Events
+from worker.store.runs import Runs
+from worker.store.sensors import Sensors
+from worker.store.sqlite import SqliteTables
+
+CHAOS_ROUNDS: Final = int(os.environ.get("CHAOS_ROUNDS", "0"))
+ROUNDS: Final = max(1, CHAOS_ROUNDS // 10) if CHAOS_ROUNDS else 5
+TIMING: Final = "default" if CHAOS_ROUNDS else "fast"
+
+RUNS: Final = 8
+TAKEN_OVER_WITHIN_S: Final = 10.0
+COMPLETED_WITHIN_S: Final = 40.0
+STOPPED_WITHIN_S: Final = 25.0
+LOOK_AGAIN_S: Final = 0.05
+
+ORDERS: Final = PipelineId("orders")
+# Each job says its token: a job that ran twice, or not at all, shows.
+CONFIG: Final = """
+pipeline: {id: orders}
+schedule:
+  trigger: {key: ready, check: equals, field: status, value: done}
+  evaluation: {window: 1h, interval: 5m}
+validation:
+  rules:
+    - {key: ready, check: exists}
+job:
+  type: command
+  config: {command: [sh, -c, "sleep 0.3; echo $INTERLOCK_TOKEN >> ran"]}
+  pollIntervalSeconds: 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What producers and onlookers do, with a connection of their own."""
+
+    at: Path
+    tables: SqliteTables
+
+    async def say_ready(self, keys: Sequence[RunKey]) -> None:
+        for key in keys:
+            await Sensors(self.tables).put(ORDERS, f"ready#{key.period}", {"status": "done"})
+
+    async def runs(self, keys: Sequence[RunKey]) -> list[Run]:
+        loaded = [await Runs(self.tables).load(key) for key in keys]
+        return [run for run in loaded if isinstance(run, Run)]
+
+    async def active(self, keys: Sequence[RunKey]) -> list[Run]:
+        return [run for run in await self.runs(keys) if not run.is_ended]
+
+    async def are_completed(self, keys: Sequence[RunKey]) -> bool:
+        runs = await self.runs(keys)
+        return len(runs) == len(keys) and all(run.state is State.COMPLETED for run in runs)
+
+    async def assert_each_ran_once(self, keys: Sequence[RunKey]) -> None:
+        expected = Counter(token(run.run_id, 1) for run in await self.runs(keys))
+        told = await Events(self.tables).latest(ORDERS, limit=50 * len(keys))
+        completed = Counter(stored.event.period for stored in told if stored.event.type == "JOB_COMPLETED")
+
+        assert Counter((self.at / "ran").read_text().split()) == expected
+        assert completed == Counter(str(key.period) for key in keys)
+
+
+def last_days(count: int) -> list[RunKey]:
+    """Runs of days that are not too old to begin, whenever this is run."""
+    today = datetime.now(UTC).date()
+    days = [today - timedelta(days=number + 1) for number in range(count)]
+    return [RunKey(ORDERS, ScheduleId("stream"), Period(day)) for day in days]
+
+
+@asynccontextmanager
+async def workers_on_one_file(at: Path, *names: str) -> AsyncGenerator[tuple[Outside, list[LiveWorker]]]:
+    pipelines = at / "pipelines"
+    pipelines.mkdir()
+    (pipelines / "orders.yaml").write_text(CONFIG)
+    tables = SqliteTables(at / "interlock.db", SystemClock())
+    with ExitStack() as stack:
+        # The first one makes the file and pushes the pipeline.
+        workers = [
+            stack.enter_context(live_worker(at, "--pipelines", "pipelines", name=name, timing=TIMING)) for name in names
+        ]
+        await tables.start()
+        try:
+            yield Outside(at, tables), workers
+        finally:
+            await tables.stop()
+
+
+def session_of(worker: LiveWorker) -> SessionId:
+    """The session the worker has now: after a loss it begins another."""
+    lines = [json.loads(line) for line in worker.log.read_text().splitlines() if '"session.began"' in line]
+    return SessionId(lines[-1]["session"])
+
+
+async def seconds_until(
+    has_come: Callable[[], Awaitable[bool]], *, within_s: float, workers: list[LiveWorker]
+) -> float:
+    """How long it took; shows what the workers logged if it does not come, or none of them is left to bring it."""
+    asked_at = time.monotonic()
+    while not await has_come():
+        is_hopeless = all(worker.process.poll() is not None for worker in workers)
+        if is_hopeless or time.monotonic() - asked_at > within_s:
+            logs = "\n".join(worker.log.read_text() for worker in workers)
+            pytest.fail(f"it did not come in {time.monotonic() - asked_at:.1f} s; the workers logged:\n{logs}")
+        await asyncio.sleep(LOOK_AGAIN_S)
+    return time.monotonic() - asked_at
+
+
+async def owner_of_some_run(
+    outside: Outside, keys: Sequence[RunKey], workers: list[LiveWorker], chance: random.Random
+) -> LiveWorker:
+    """The worker that holds an active run, picked at random among the runs."""
+    by_session = {session_of(worker): worker for worker in workers}
+    active: list[Run] = []
+
+    async def some_are_held() -> bool:
+        active[:] = [run for run in await outside.active(keys) if run.owner in by_session]
+        return bool(active)
+
+    await seconds_until(some_are_held, within_s=COMPLETED_WITHIN_S, workers=workers)
+    owner = chance.choice(active).owner
+    assert owner is not None
+    return by_session[owner]
+
+
+@pytest.mark.parametrize("seed", range(ROUNDS))
+async def test_when_the_owner_of_runs_is_killed_the_other_completes_each_of_them_once(
+    tmp_path: Path, seed: int
+) -> None:
+    chance, keys = random.Random(seed), last_days(RUNS)
+    async with workers_on_one_file(tmp_path, "first", "second") as (outside, workers):
+        said_before = chance.randint(1, RUNS)
+        await outside.say_ready(keys[:said_before])
+        await asyncio.sleep(chance.uniform(0, 0.6))
+        owner = await owner_of_some_run(outside, keys, workers, chance)
+        dead = session_of(owner)
+
+        owner.kill()
+        orphans = [run.key for run in await outside.active(keys) if run.owner == dead]
+        await outside.say_ready(keys[said_before:])
+
+        async def are_taken_over() -> bool:
+            return all(run.owner != dead for run in await outside.active(orphans))
+
+        took_s = await seconds_until(are_taken_over, within_s=COMPLETED_WITHIN_S, workers=workers)
+        await seconds_until(lambda: outside.are_completed(keys), within_s=COMPLETED_WITHIN_S, workers=workers)
+        print(f"round {seed}: {len(orphans)} runs lost their owner and were taken over within {took_s:.1f} s")
+        await outside.assert_each_ran_once(keys)
+        assert took_s < TAKEN_OVER_WITHIN_S
+
+
+async def test_workers_asked_to_stop_under_load_leave_in_time_and_lose_nothing(tmp_path: Path) -> None:
+    keys = last_days(2 * RUNS)
+    async with workers_on_one_file(tmp_path, "first", "second") as (outside, workers):
+        await outside.say_ready(keys[:RUNS])
+        await owner_of_some_run(outside, keys, workers, random.Random(0))
+
+        asked_at = time.monotonic()
+        for worker in workers:
+            worker.process.send_signal(signal.SIGTERM)
+        await outside.say_ready(keys[RUNS:])  # while they leave, and after
+        codes = [await asyncio.to_thread(worker.process.wait, STOPPED_WITHIN_S) for worker in workers]
+
+        assert codes == [0, 0]
+        assert time.monotonic() - asked_at < STOPPED_WITHIN_S
+        with live_worker(tmp_path, name="third", timing=TIMING) as third:
+            await seconds_until(lambda: outside.are_completed(keys), within_s=COMPLETED_WITHIN_S, workers=[third])
+            await outside.assert_each_ran_once(keys)
+            assert third.stop() == 0
