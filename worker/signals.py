@@ -14,7 +14,8 @@ from worker.configs import Version
 from worker.core import keys
 from worker.core.canonical import content_hash
 from worker.core.drift import Drift, measure
-from worker.core.facts import Origin, PostRunSeen, RunWanted, Signal
+from worker.core.errors import RetryLater
+from worker.core.facts import Origin, PostRunSeen, RunWanted, Signal, SignalOverdue
 from worker.core.instants import format_rfc3339, parse_rfc3339
 from worker.core.keys import RunKey
 from worker.core.passes import watched
@@ -23,6 +24,7 @@ from worker.core.pipeline import Pipeline, PipelineId, PostRun, Schedule
 from worker.core.routing import Saying, Triggered, audience, is_trigger, period_said, post_run_name, triggered
 from worker.core.rules import evaluate
 from worker.core.runstate import Run, State
+from worker.core.sla import trigger_deadline_at
 from worker.core.values import Json
 from worker.core.wallclock import wall_at
 from worker.engine import Engine
@@ -82,6 +84,7 @@ class Signals:
         if refusal := self.refusal(key, schedule):
             self._log("signal.refused", {"run": str(key), "sensor": said.key, "reason": refusal})
             return set()
+        await self._close_if_overdue(key, version, schedule, seen)
         wanted = RunWanted(
             key=key,
             birth=self._engine.birth(version),
@@ -91,6 +94,13 @@ class Signals:
         )
         await self._engine.handle(key, wanted)
         return {key}
+
+    async def _close_if_overdue(self, key: RunKey, version: Version, schedule: Schedule, seen: Seen) -> None:
+        """A signal that is known to have been written too late begins nothing: first the run is given up, once."""
+        deadline_at = trigger_deadline_at(schedule, key.period)
+        if deadline_at is not None and seen.written_at is not None and seen.written_at >= deadline_at:
+            birth = self._engine.birth(version)
+            await self._engine.handle(key, SignalOverdue(key=key, birth=birth, deadline_at=deadline_at))
 
     def refusal(self, key: RunKey, schedule: Schedule) -> str | None:
         """Why nothing can begin for a period any more; None if it can."""
@@ -146,7 +156,8 @@ class Signals:
         if name is None or post_run is None:
             return
         key = RunKey(pipeline.id, schedule.id, period_said(said, schedule, seen.at)[0])
-        if await self._runs.load(key) is None and await self._dry_runs.load(key) is None:
+        run = await self._runs.load(key)
+        if run is None and await self._dry_runs.load(key) is None:
             return
         readings = await self._sensing.read(key, watched(pipeline))
         # What is judged is what was said, whatever the row says by now about another period.
@@ -158,8 +169,18 @@ class Signals:
             drift=await self._drift(key, post_run, name, said),
             rules_held=result.passed,
             reason="" if result.passed else result.reason,
+            run_version=run.version if isinstance(run, Run) else None,
         )
         await self._engine.handle(key, fact)
+        if not await self._is_settled(key, fact):
+            raise RetryLater(f"{key} moved on while {said.key} was compared with its baseline; try again")
+
+    async def _is_settled(self, key: RunKey, fact: PostRunSeen) -> bool:
+        """Say whether the fact was judged. If the run moved on before it was, it was compared with what is over."""
+        run = await self._runs.load(key)
+        if not isinstance(run, Run) or run.version == fact.run_version:
+            return True
+        return run.post_run_seen.get(fact.sensor_key) == fact.content_hash
 
     async def _drift(self, key: RunKey, post_run: PostRun, name: str, said: Saying) -> Drift | None:
         before = (await self._baseline(key)).get(name)

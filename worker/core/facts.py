@@ -61,6 +61,15 @@ class RunWanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SignalOverdue:
+    """The time by which the trigger's signal had to come is over. A run that did not begin by then is given up."""
+
+    key: RunKey
+    birth: Birth
+    deadline_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RerunRequested:
     """A request row was seen. `is_fresh`: some sensor is newer than the success that is to be repeated."""
 
@@ -117,13 +126,18 @@ class RulesNotHeld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostRunSeen:
-    """A post-run sensor was written: how far it drifted (None: nothing to compare), and whether the rules hold."""
+    """A post-run sensor was written: how far it drifted (None: nothing to compare), and whether the rules hold.
+
+    `run_version` is that of the run when they were compared, None if it is not ours: a baseline changes only together
+    with its run, so the comparison holds for that version and for no other.
+    """
 
     sensor_key: str
     content_hash: str
     drift: Drift | None
     rules_held: bool
     reason: str = ""
+    run_version: int | None = None
 
 
 # --- the start --------------------------------------------------------------------------------------------------------
@@ -286,5 +300,12 @@ AboutAttempt: TypeAlias = (
     | TimeCame
 )
 Fact: TypeAlias = (
-    AboutAttempt | RunWanted | RerunRequested | CancelRequested | SensorChanged | PostRunSeen | JobReported
+    AboutAttempt
+    | RunWanted
+    | SignalOverdue
+    | RerunRequested
+    | CancelRequested
+    | SensorChanged
+    | PostRunSeen
+    | JobReported
 )

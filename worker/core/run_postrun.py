@@ -12,6 +12,8 @@ from worker.core.runstate import Outcome, State
 def drift_in_flight(case: Case, fact: PostRunSeen) -> list[Effect]:
     """Tell people that the data moved under a running job; what to do about it is up to them."""
     drift = fact.drift
+    if _is_outdated(case, fact):
+        return [_outdated(fact)]
     if drift is None or not drift.is_beyond:
         return [Ignore("the post-run rules are judged when the job is done")]
     if _is_seen(case, fact):
@@ -30,6 +32,8 @@ def drift_in_flight(case: Case, fact: PostRunSeen) -> list[Effect]:
 def judge_post_run(case: Case, fact: PostRunSeen) -> list[Effect]:
     if case.run.state is not State.COMPLETED:
         return [Ignore("the run did not succeed: there is nothing to compare")]
+    if _is_outdated(case, fact):
+        return [_outdated(fact)]
     if _is_seen(case, fact):
         return [_repeat(fact)]
     noted = NotePostRun(fact.sensor_key, fact.content_hash)
@@ -85,6 +89,15 @@ def _ask_for_rerun(case: Case, reason: str, cause: str) -> Effect:
         message = f"{case.run.key} is not run again for {reason}: {excluded}"
         return Tell(type=EventType.PIPELINE_EXCLUDED, message=message)
     return PutRerunRequest(reason=reason, requested_at=case.now, id=cause)
+
+
+def _is_outdated(case: Case, fact: PostRunSeen) -> bool:
+    """Say whether the run, and perhaps its baseline, moved on after the comparison. Whoever made it makes it again."""
+    return fact.run_version is not None and fact.run_version != case.run.version
+
+
+def _outdated(fact: PostRunSeen) -> Ignore:
+    return Ignore(f"{fact.sensor_key} was compared when the run was at version {fact.run_version}, which is over")
 
 
 def _is_seen(case: Case, fact: PostRunSeen) -> bool:

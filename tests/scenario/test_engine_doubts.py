@@ -1,0 +1,92 @@
+"""Commits without an answer, and two workers with one record: nobody acts on what is no longer so."""
+
+from contextlib import suppress
+
+import pytest
+
+from tests.engineworld import CONFIG, World, a_world
+from tests.faults import DROP_AFTER, NO_FAULT, Fault, FaultyTables, Operation
+from tests.virtualtime import Host, on_virtual_time
+from worker.core.errors import RetryLater
+from worker.core.runstate import State
+from worker.store.table import Change, TableName
+
+DEADLINE = CONFIG + "sla: {maxDuration: 1h, expectedDuration: 20m}\n"
+POST_RUN = """
+postRun:
+  driftField: rows
+  driftThreshold: 10
+  rules:
+    - {key: count, check: gte, field: rows, value: 100}
+"""
+FAR_AWAY = Fault(request_delay_s=0.01)
+
+
+@on_virtual_time
+async def test_a_deadline_whose_commit_got_no_answer_is_warned_of_in_time() -> None:
+    far: list[FaultyTables] = []
+    world = await a_world(lambda tables: far.append(FaultyTables(tables)) or far[0])
+    async with world.worker():
+        await world.deploy(DEADLINE)
+        await world.settle()
+        far[0].choose = _Nth(2, DROP_AFTER)  # the first keeps when the signal came, the second begins the run
+        await world.ready()
+        await world.wait(minutes=41)
+
+        assert await world.events() == ["RELATIVE_SLA_WARNING"]
+
+
+@pytest.mark.parametrize("frozen_after_ms", range(5, 125, 10))
+def test_a_sensor_compared_with_a_baseline_that_is_over_by_now_is_compared_again(frozen_after_ms: int) -> None:
+    """A worker freezes while it compares, at one call to the store or another. When it wakes, the run was begun again
+    on the very data that it takes for a drift."""
+
+    @on_virtual_time
+    async def scenario() -> None:
+        world = await a_world(lambda tables: FaultyTables(tables, lambda _: FAR_AWAY))
+        async with world.worker("w1"), world.worker("w2", reads_feed=False) as other:
+            await completed(world)
+            slow = Host("slow")
+            await world.count(150)
+            record = await _last_record(world)
+            handling = slow.start(other.router.handle(record))
+            await world.wait(milliseconds=frozen_after_ms)
+            slow.freeze()
+            await world.settle()
+            slow.thaw()
+            with suppress(RetryLater):
+                await handling
+            await other.router.handle(record)
+
+        run, events = await world.run(), await world.events()
+        assert run is not None
+        assert (run.state, run.attempt, run.spent.drift) == (State.POLLING, 2, 1)
+        assert [event for event in events if "DRIFT" in event] == ["POST_RUN_DRIFT"]
+
+    scenario()
+
+
+async def completed(world: World) -> None:
+    await world.deploy(CONFIG + POST_RUN)
+    await world.count(100)
+    await world.ready()
+    await world.settle()
+    world.runner.finish()
+    await world.wait(minutes=2)
+    assert await world.state() is State.COMPLETED
+
+
+class _Nth:
+    """Lets one commit meet the fault."""
+
+    def __init__(self, nth: int, fault: Fault) -> None:
+        self._left, self._fault = nth, fault
+
+    def __call__(self, operation: Operation) -> Fault:
+        self._left -= operation is Operation.COMMIT
+        return self._fault if self._left == 0 and operation is Operation.COMMIT else NO_FAULT
+
+
+async def _last_record(world: World) -> Change:
+    *_, last = await world.tables.changes(TableName.CONTROL, 0)
+    return last
