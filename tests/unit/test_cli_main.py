@@ -1,4 +1,4 @@
-"""What `--help` teaches, and the demo a newcomer sees first."""
+"""What `--help` teaches."""
 
 import re
 import shutil
@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.commandline import interlock
-from worker.cli.console import Screen
-from worker.cli.demo import MISTAKES, run_demo
 from worker.cli.main import app
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-COMMANDS = ["validate", "schema", "plan", "demo"]
+COMMANDS = ["validate", "schema", "plan"]
 GROUPS = {
     "store": ["init", "check", "migrate", "stats"],
     "pipelines": ["push", "list", "show", "remove"],
@@ -90,27 +88,3 @@ def test_commands_on_files_do_not_wait_for_the_aws_library_to_load() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
 
     assert done.stdout == "[]\n"
-
-
-def test_the_demo_shows_sound_files_a_broken_one_and_a_plan_and_says_what_it_cannot_do_yet() -> None:
-    result = interlock("demo")
-
-    assert result.exit_code == 0
-    assert "this demo starts nothing" in result.stdout
-    assert "0 errors, 0 warnings" in result.stdout
-    assert result.stdout.count("broken.yaml:") == len(MISTAKES)
-    assert "is Good Friday in calendar us-market" in result.stdout
-    assert "02:30 does not exist on 2027-03-28" in result.stdout
-
-
-def test_every_mistake_of_the_demo_is_still_made() -> None:
-    text = (EXAMPLES / "orders-daily.yaml").read_text()
-
-    assert all(sound in text for sound, _ in MISTAKES)
-
-
-def test_a_demo_without_examples_says_where_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code = run_demo(Screen(), tmp_path / "examples")
-
-    assert code == 1
-    assert "they come with a checkout" in capsys.readouterr().err

@@ -1,79 +1,156 @@
-"""`interlock demo`: a walk through the examples, for someone who sees Interlock for the first time."""
+"""`interlock demo`: a real worker, real jobs and a small lake, in about half a minute, told as it happens."""
 
-from datetime import date
+import asyncio
+import os
+import shlex
+import shutil
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, chdir, contextmanager
+from dataclasses import dataclass
+from datetime import date, timedelta
 from pathlib import Path
+from typing import TextIO, cast
 
-from worker.cli.agenda import Span
+from worker.app import EmbeddedWorker, Options
+from worker.cli.consent import Consent
 from worker.cli.console import Screen
-from worker.cli.plan import PlanRequest, run_plan
+from worker.cli.demoacts import BRONZE, GOLD, PIPELINES, Play
+from worker.cli.demofolder import ALERTS, LOG, STORE, FolderRequest, jobs_path, make_folder
+from worker.cli.demostage import NotInTime, Stage
+from worker.cli.onstore import Exit, StoreAccess
+from worker.cli.push import PushRequest, run_push
 from worker.cli.sources import Sources
-from worker.cli.validate import run_validate, show_problems
-from worker.config import load_text
+from worker.cli.status import StatusRequest, run_status
+from worker.clock import Clock
+from worker.core.errors import ConfigError
+from worker.logs import configure_logs
+from worker.settings import read_settings
 
-# A fixed long weekend, so that everyone sees the same: an exchange holiday, a clock change in Europe, a bank holiday.
-WEEKEND = Span(first=date(2027, 3, 26), days=4)
+INTRODUCTION = """Interlock starts a job when its data is ready, not before and not twice, and watches on afterwards.
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-
-INTRODUCTION = """Interlock decides whether a data pipeline may run. A pipeline is one YAML file: what starts it, which
-conditions its data must meet, which job it starts, and by when it must be done.
-
-Today Interlock checks such files and tells what to expect of them. The engine that starts jobs is not part of this
-version yet, so this demo starts nothing, stores nothing and sends nothing."""
-
-MISTAKES = (("check: gte", "check: gtee"), ("Europe/Berlin", "Europe/Berlim"), ("window: 2h", "window: 2 hours"))
+A shop's orders come in by the hour. Three pipelines make a small lake of them, each with a real program as its job:
+bronze-orders and silver-orders every hour, gold-orders every day. This demo plays the shop: it writes files and
+reports them by sensors. All the rest is the worker's doing, the one that `interlock run` starts.
+"""
 
 
-def run_demo(screen: Screen, examples: Path = EXAMPLES) -> int:
-    """Show the three things that can be done with files; the answer is the exit code."""
-    if not examples.is_dir():
-        screen.remark(f"no examples at {examples}: they come with a checkout, not with the installed package", "red")
-        screen.remark("clone the project and run `make demo` there, or try `interlock validate` on files of your own")
-        return 1
+async def run_demo(screen: Screen, clock: Clock, request: FolderRequest) -> int:
+    """Play the demo in a directory of its own. Raises `ConfigError` if it cannot have one."""
+    folder = make_folder(screen, request)
+    if folder is None:
+        screen.remark("nothing was changed")
+        return Exit.PROBLEMS
+    with _inside(folder) as written:
+        configure_logs(written.log, clock)
+        return await _play(screen, StoreAccess(url=f"sqlite:///{STORE}", clock=clock), written)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """What the worker writes beside the store."""
+
+    folder: Path
+    log: TextIO
+    alerts: TextIO
+
+
+@contextmanager
+def _inside(folder: Path) -> Generator[_Written]:
+    """Be where the demo is: store, jobs and the commands shown are then as in a shell there."""
+    with chdir(folder), Path(LOG).open("w") as log, Path(ALERTS).open("w") as alerts:
+        yield _Written(folder=folder, log=log, alerts=alerts)
+
+
+async def _play(screen: Screen, access: StoreAccess, written: _Written) -> int:
+    day = access.clock.now().date() - timedelta(days=1)
+    await _begin(screen, access, written.folder)
+    try:
+        async with _working(access, written.alerts), access.tables() as tables:
+            stage = Stage(screen, access, tables, PIPELINES)
+            play = Play(stage, day)
+            await _perform(stage, play)
+    except NotInTime as late:
+        screen.remark(f"{late}; the machine may be very busy, or this is a mistake in Interlock", "red")
+        screen.remark(f"    {written.folder / LOG} says what the worker did")
+        return Exit.PROBLEMS
+    show_highlights(screen, stage, play)
+    screen.line("\n$ interlock status", style="bold")
+    await run_status(screen, access, StatusRequest(pipeline=None, days=2, limit=20, as_json=False))
+    show_next_steps(screen, written.folder, day)
+    return Exit.DONE
+
+
+async def _begin(screen: Screen, access: StoreAccess, folder: Path) -> None:
     screen.line(INTRODUCTION)
-    codes = [show_validation(screen, examples), show_mistakes(screen, examples), show_plan(screen, examples)]
-    show_next_steps(screen)
-    return max(codes)
+    screen.line(f"$ cd {shlex.quote(str(folder))}", style="bold")
+    screen.line("$ interlock run --pipelines pipelines/", style="bold")
+    await access.admin.init(may_create=True)
+    sources = Sources(paths=[Path("pipelines")], today=access.clock.now().date())
+    if await run_push(screen, access, PushRequest(sources=sources, consent=Consent(True, None))) != Exit.DONE:
+        raise ConfigError("the demo's own pipelines are not sound; get examples/demo of the project anew")
 
 
-def show_validation(screen: Screen, examples: Path) -> int:
-    heading(screen, "1. Are the files sound?", "interlock validate examples/")
-    return run_validate(screen, Sources(paths=[examples], today=WEEKEND.first), strict_warnings=True)
+async def _perform(stage: Stage, play: Play) -> None:
+    await stage.until_heard()
+    for number, (title, act) in enumerate(play.acts, start=1):
+        _heading(stage.screen, f"{number}. {title}")
+        await act()
 
 
-def show_mistakes(screen: Screen, examples: Path) -> int:
-    """Break a copy of an example in memory, and show what a person would be told."""
-    heading(screen, "2. What does a mistake look like?", "interlock validate broken.yaml")
-    text = (examples / "orders-daily.yaml").read_text(encoding="utf-8")
-    for sound, broken in MISTAKES:
-        text = text.replace(sound, broken, 1)
-    screen.line(f"orders-daily.yaml with {len(MISTAKES)} typing errors; all are found in one go:\n")
-    problems = load_text(text, file="broken.yaml", today=WEEKEND.first).problems
-    show_problems(screen, problems)
-    return 0 if problems else 1
-
-
-def show_plan(screen: Screen, examples: Path) -> int:
-    command = f"interlock plan examples/ --from {WEEKEND.first} --days {WEEKEND.days}"
-    heading(screen, "3. What will happen, and what will not?", command)
-    screen.line(
-        "Four days in March 2027: exchanges rest on Good Friday, banks on Easter Monday, and on Sunday the clocks of\n"
-        "Berlin skip the hour in which `warehouse-refresh` would start. `on signal` means that data starts the run;\n"
-        "its deadline is known all the same, so that silence is noticed.\n"
+@asynccontextmanager
+async def _working(access: StoreAccess, alerts: TextIO) -> AsyncGenerator[None]:
+    """A worker beside the play, made as `interlock run` makes it. Raises what ended the one or the other."""
+    options = Options(
+        settings=read_settings({}, store=access.url),  # the demo is the same whatever the environment says
+        environment={**os.environ, "PATH": jobs_path()},
+        write_alert=lambda _, line: print(line, file=alerts, flush=True),
+        digest_every=None,
     )
-    return run_plan(screen, Sources(paths=[examples], today=WEEKEND.first), PlanRequest(span=WEEKEND))
+    worker = EmbeddedWorker(options, access.clock)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(worker.run(), name="worker")
+            yield
+            worker.stop()
+    except BaseExceptionGroup as ended:
+        raise first_of(cast("BaseException", ended)) from None
 
 
-def show_next_steps(screen: Screen) -> None:
-    heading(screen, "Where to go from here", "")
-    screen.line(
-        "Read examples/orders-daily.yaml: every line is explained. Copy it, change it, and run the commands above."
+def first_of(ended: BaseException) -> BaseException:
+    """What went wrong first, out of however many groups it comes in."""
+    while isinstance(ended, BaseExceptionGroup):
+        ended = cast("BaseExceptionGroup[BaseException]", ended).exceptions[0]
+    return ended
+
+
+# --- what remains -----------------------------------------------------------------------------------------------------
+
+
+def show_highlights(screen: Screen, stage: Stage, play: Play) -> None:
+    _heading(screen, f"What you saw, in {stage.elapsed_s:.0f} seconds")
+    screen.table(
+        [
+            (f"{stage.seen_after_s(told):5.1f}s", what, f"{told.pipeline} {told.period}", told.type, sentence)
+            for what, told, sentence in play.highlights
+        ]
     )
-    screen.line("docs/store.md shows how pipelines and sensors get into a store; `interlock store init` makes one.")
-    screen.line("docs/pipeline-file.md describes everything a file can say; `interlock --help` lists the commands.")
 
 
-def heading(screen: Screen, title: str, command: str) -> None:
+def show_next_steps(screen: Screen, folder: Path, day: date) -> None:
+    _heading(screen, "What to try next")
+    steps = [("go there", f"cd {shlex.quote(str(folder))}")]
+    if shutil.which("interlock") is None:
+        steps.append(("find the command", f'export PATH="{jobs_path().partition(os.pathsep)[0]}:$PATH"'))
+    steps += [
+        ("all about a run", f"interlock history {GOLD} {day}"),
+        ("why one waits", f"interlock explain {BRONZE} {day}T02"),
+        ("what was told", f"interlock events --type JOB_FAILED    # as people are told it: {ALERTS}"),
+        ("a worker", "interlock run    # until Ctrl-C; and in another terminal, let the waiting run go:"),
+        ("", f"interlock sensor put {BRONZE} landing status=complete rows=130 --period {day}T02"),
+        ("more", "docs/pipeline-file.md in the project says all that a file can say; interlock --help"),
+    ]
+    screen.table(steps)
+
+
+def _heading(screen: Screen, title: str) -> None:
     screen.line(f"\n== {title}", style="bold cyan")
-    if command:
-        screen.line(f"$ {command}\n", style="dim")

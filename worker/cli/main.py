@@ -11,7 +11,8 @@ import typer
 from worker.cli.agenda import Span
 from worker.cli.askingcommands import asking_app
 from worker.cli.console import Screen
-from worker.cli.demo import run_demo
+from worker.cli.deadletterscommands import deadletters_app
+from worker.cli.democommand import demo_app
 from worker.cli.pipelinescommands import pipelines_app
 from worker.cli.plan import PlanRequest, run_diff, run_plan
 from worker.cli.readingcommands import reading_app
@@ -37,10 +38,12 @@ app = typer.Typer(
 
 Begin with [bold]interlock demo[/bold]; each command has its own --help, with examples.""",
 )
+app.add_typer(demo_app)
 app.add_typer(run_app)
 app.add_typer(store_app)
 app.add_typer(pipelines_app)
 app.add_typer(sensor_app)
+app.add_typer(deadletters_app)
 app.add_typer(reading_app)
 app.add_typer(asking_app)
 
@@ -95,16 +98,6 @@ Exit codes:
   0  planned; with --against: nothing changes
   1  some files have problems and were left out; with --against: something changes
   2  the command itself was wrong; with --against: some file has a problem
-"""
-
-DEMO_HELP = """Walk through the examples on this machine alone: check them, see a mistake reported, see a plan.
-
-Nothing is started, stored or sent. The examples come with a checkout of the project, not with the installed package.
-
-\b
-Exit codes:
-  0  shown
-  1  the examples could not be read
 """
 
 Paths = Annotated[
@@ -184,11 +177,6 @@ def plan(
     if against is None:
         raise typer.Exit(run_plan(Screen(), new, request))
     raise typer.Exit(run_diff(Screen(), replace(new, paths=[against]), new, request))
-
-
-@app.command(help=DEMO_HELP)
-def demo() -> None:
-    raise typer.Exit(run_demo(Screen()))
 
 
 def _first_day(start: datetime) -> date:
