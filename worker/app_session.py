@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from consumers.feed import FeedWatcher, TableFeed, feed_name
 from consumers.parking import Parking
@@ -13,7 +13,7 @@ from consumers.severities import told_to_people
 from consumers.source import Gap
 from consumers.stream import Beginning, Pace, StreamConsumer, Subscription
 from consumers.tries import Tries
-from consumers.upkeep import Upkeep
+from consumers.upkeep import SmallStore, Upkeep
 from worker.adoption import Adoption
 from worker.buckets import OrphanFinder
 from worker.clock import Clock
@@ -32,8 +32,7 @@ from worker.store.events import Events
 from worker.store.installation import installed_at
 from worker.store.leases import Leases
 from worker.store.parked import ParkedKeys
-from worker.store.sqlite import SqliteTables
-from worker.store.table import Change, TableName
+from worker.store.table import Change, ChangeFeed, TableName, Tables
 from worker.undertakings import Undertakings
 from worker.worklog import log_work
 
@@ -56,6 +55,10 @@ T = TypeVar("T")
 Handle: TypeAlias = Callable[[Change], Awaitable[None]]
 
 
+class EmbeddedTables(Tables, ChangeFeed, SmallStore, Protocol):
+    """A store that keeps its own change feed and must be kept small."""
+
+
 class Surprise(RetryLater):
     """Something nobody expected: tried again like any trouble, and kept as a dead letter if it stays."""
 
@@ -63,7 +66,9 @@ class Surprise(RetryLater):
 class SessionWork:
     """Everything that acts in one session, from its engine to its relay."""
 
-    def __init__(self, tables: SqliteTables, alert: Deliver, clock: Clock, member: Member, tasks: Undertakings) -> None:
+    def __init__(
+        self, tables: EmbeddedTables, alert: Deliver, clock: Clock, member: Member, tasks: Undertakings
+    ) -> None:
         self._tables, self._alert, self._clock, self._member, self._tasks = tables, alert, clock, member, tasks
         self._letters, self._tries = DeadLetters(tables), Tries(clock, tables.ping)
         self._services: list[asyncio.Task[None]] = []

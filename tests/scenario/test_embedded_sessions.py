@@ -1,0 +1,228 @@
+"""Whole workers as `interlock run` wires them, on virtual time: crashed, frozen and stopped; nothing is lost."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import date
+
+from tests.engineworld import CONFIG, DAY, ORDERS
+from tests.fakerunner import FakeRunner
+from tests.virtualtime import Host, VirtualClock, on_virtual_time
+from worker.app_session import GROUP, SessionWork
+from worker.beaters import TaskBeater
+from worker.config import load_text
+from worker.core.events import Event
+from worker.core.keys import RunKey
+from worker.core.periods import Period
+from worker.core.pipeline import JobType, ScheduleId
+from worker.core.runstate import Run, State
+from worker.deployment import deploy
+from worker.jobs.runner import Succeeded
+from worker.sessions import Group, Member, Membership, session_ids
+from worker.store.events import Events
+from worker.store.leases import Leases
+from worker.store.runs import Runs
+from worker.store.sensors import Sensors
+from worker.store.sessions import Sessions
+from worker.store.sqlite import SqliteTables
+from worker.undertakings import Undertakings
+
+RUN = RunKey(ORDERS, ScheduleId("stream"), Period(date.fromisoformat(DAY)))
+
+
+@dataclass
+class Crew:
+    """Workers on one store, each on a host of its own, and the console they share."""
+
+    clock: VirtualClock = field(default_factory=VirtualClock)
+    runner: FakeRunner = field(default_factory=FakeRunner)
+    told: list[Event] = field(default_factory=list[Event])
+
+    def __post_init__(self) -> None:
+        self.store = SqliteTables.in_memory(self.clock)
+
+    async def tell(self, event: Event) -> None:
+        self.told.append(event)
+
+    def worker(self, name: str) -> tuple[Host, Membership]:
+        async def work(member: Member) -> None:
+            async with Undertakings() as tasks:
+                session = SessionWork(self.store, self.tell, self.clock, member, tasks)
+                await session.begin({JobType.COMMAND: self.runner})
+                await member.stopping.wait()
+                await session.finish()
+
+        host = Host(name)
+        membership = Membership(
+            Group(name=GROUP, program="test"),
+            tables=self.store,
+            beater=TaskBeater(self.store),
+            clock=self.clock,
+            new_session_id=session_ids(name),
+        )
+        host.start(membership.serve(work))
+        return host, membership
+
+    async def deployed(self) -> None:
+        pipeline = load_text(CONFIG, file="orders.yaml").pipeline
+        assert pipeline is not None
+        await deploy(self.store, pipeline, self.clock)
+
+    async def sensor(self, key: str, **data: int | str) -> None:
+        await Sensors(self.store).put(ORDERS, f"{key}#{DAY}", data)
+
+    async def ready(self) -> None:
+        await self.sensor("count", rows=120)
+        await self.sensor("ready", status="done")
+
+    async def run(self) -> Run | None:
+        found = await Runs(self.store).load(RUN)
+        return found if isinstance(found, Run) else None
+
+    async def state(self) -> State | None:
+        run = await self.run()
+        return None if run is None else run.state
+
+    def finish_jobs(self) -> None:
+        for token in self.runner.jobs:
+            self.runner.jobs[token] = Succeeded(self.clock.now())
+
+
+def _told_of(events: list[Event], event_type: str) -> int:
+    return len({event.id for event in events if event.type == event_type})
+
+
+@on_virtual_time
+async def test_a_run_goes_from_its_sensor_to_its_end_and_people_are_told() -> None:
+    crew = Crew()
+    await crew.deployed()
+    crew.worker("a")
+    await crew.clock.sleep(5)
+
+    await crew.ready()
+    await crew.clock.sleep(1)
+    assert await crew.state() is State.POLLING
+    crew.finish_jobs()
+    await crew.clock.sleep(120)
+
+    assert await crew.state() is State.COMPLETED
+    assert _told_of(crew.told, "JOB_COMPLETED") == 1
+    assert len(crew.runner.starts) == 1
+
+
+@on_virtual_time
+async def test_sensors_that_came_while_nobody_worked_are_not_missed() -> None:
+    crew = Crew()
+    await crew.deployed()
+    _, first = crew.worker("a")
+    await crew.clock.sleep(5)
+    first.stop()
+    await crew.clock.sleep(5)
+    await crew.ready()
+    await crew.clock.sleep(60)
+
+    crew.worker("b")
+    await crew.clock.sleep(5)
+
+    assert await crew.state() is State.POLLING
+
+
+@on_virtual_time
+async def test_another_worker_takes_over_everything_of_one_that_crashed() -> None:
+    crew = Crew()
+    await crew.deployed()
+    host, _ = crew.worker("a")
+    await crew.clock.sleep(5)
+    crew.worker("b")
+    await crew.clock.sleep(5)
+    await crew.ready()
+    await crew.clock.sleep(1)
+    assert len(crew.runner.starts) == 1
+
+    host.crash()
+    crew.finish_jobs()
+    await crew.clock.sleep(180)
+
+    assert await crew.state() is State.COMPLETED
+    assert len(crew.runner.starts) == 1
+    assert _told_of(crew.told, "JOB_COMPLETED") == 1
+
+
+@on_virtual_time
+async def test_whoever_froze_is_fenced_when_it_wakes_and_comes_back_in_a_new_session() -> None:
+    crew = Crew()
+    await crew.deployed()
+    host, _ = crew.worker("a")
+    await crew.clock.sleep(5)
+    crew.worker("b")
+    await crew.clock.sleep(5)
+
+    host.freeze()
+    await crew.ready()
+    await crew.clock.sleep(20)
+    host.thaw()
+    await crew.clock.sleep(30)
+    crew.finish_jobs()
+    await crew.clock.sleep(180)
+
+    assert await crew.state() is State.COMPLETED
+    assert len(crew.runner.starts) == 1
+    assert _told_of(crew.told, "JOB_COMPLETED") == 1
+    assert len([session for session in await Sessions(crew.store, GROUP).list() if session.is_alive]) == 2
+
+
+@on_virtual_time
+async def test_every_event_that_was_decided_is_told_at_least_once_over_many_crashes() -> None:
+    crew = Crew()
+    await crew.deployed()
+    host, _ = crew.worker("w0")
+    for number in range(1, 6):
+        await crew.clock.sleep(7)
+        await crew.sensor("count", rows=120 + number)
+        await crew.sensor("ready", status="done", number=number)
+        await crew.clock.sleep(0.3 * number)  # somewhere in the middle of things
+        host.crash()
+        crew.finish_jobs()
+        host, _ = crew.worker(f"w{number}")
+        await crew.clock.sleep(60)
+    crew.finish_jobs()
+    await crew.clock.sleep(600)
+
+    untold = {"JOB_TRIGGERED", "VALIDATION_PASSED", "POST_RUN_BASELINE_CAPTURED", "POST_RUN_PASSED"}
+    events = [stored.event for stored in await Events(crew.store).latest(ORDERS, 1000)]
+    assert _told_of(crew.told, "JOB_COMPLETED") >= 1
+    assert {event.id for event in crew.told} == {event.id for event in events if event.type not in untold}
+    tokens = Counter(start.token for start in crew.runner.starts)
+    assert max(tokens.values()) == 1
+
+
+@on_virtual_time
+async def test_who_stops_in_order_leaves_nothing_behind() -> None:
+    crew = Crew()
+    await crew.deployed()
+    _, membership = crew.worker("a")
+    await crew.clock.sleep(5)
+    await crew.ready()
+    await crew.clock.sleep(1)
+
+    membership.stop()
+    asked_at = crew.clock.monotonic()
+    while await Sessions(crew.store, GROUP).list():
+        await crew.clock.sleep(0.1)
+
+    assert crew.clock.monotonic() - asked_at < 25
+    assert [lease for lease in await Leases(crew.store, GROUP).list() if lease.owner] == []
+    assert await crew.state() is State.POLLING
+
+
+@on_virtual_time
+async def test_a_worker_with_nothing_to_do_writes_its_heartbeat_and_little_else() -> None:
+    crew = Crew()
+    await crew.deployed()
+    crew.worker("a")
+    await crew.clock.sleep(60)
+    before = await crew.store.last_position()
+
+    await crew.clock.sleep(600)
+
+    beats = 600 / 2
+    assert await crew.store.last_position() - before < beats * 1.1
