@@ -294,3 +294,50 @@ async def test_a_completed_run_of_the_reference_gets_late_data_by_time_and_is_re
 
     assert (await world.events())[:2] == ["LATE_DATA_ARRIVAL", "RERUN_ACCEPTED"]
     assert await world.state() is State.POLLING
+
+
+BY_FIVE = CONFIG.replace("value: done}", 'value: done, deadline: "05:00"}')  # of the day after
+
+
+@on_virtual_time
+async def test_a_signal_written_after_its_deadline_begins_nothing_and_a_person_still_can() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.deploy(BY_FIVE)
+        await world.settle()
+        await world.count(100, "2026-03-02")
+        for note in ("late", "later"):
+            await world.ready("2026-03-02", note=note)
+            await world.settle()
+        given_up, told = await world.state("2026-03-02"), await world.events()
+        await world.ask_rerun("2026-03-02")
+        await world.settle()
+
+    assert given_up is State.FAILED_FINAL
+    assert told == ["SENSOR_DEADLINE_EXPIRED", "LATE_DATA_ARRIVAL", "LATE_DATA_ARRIVAL"]
+    assert await world.state("2026-03-02") is State.POLLING
+
+
+@on_virtual_time
+async def test_a_signal_written_before_its_deadline_begins_its_run() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.deploy(BY_FIVE)
+        await world.ready("2026-03-03")
+        await world.settle()
+
+    assert await world.state("2026-03-03") is State.EVALUATING
+
+
+@on_virtual_time
+async def test_a_missed_signal_is_made_up_for_although_its_deadline_is_over_by_now() -> None:
+    world = await a_world()
+    async with world.worker() as worker:
+        await world.deploy(BY_FIVE)
+        await world.settle()
+        await world.write("ready#2026-03-02", status="done")
+        world.read_to[TableName.CONTROL] = await world.tables.last_position()
+        await worker.router.resync(ORDERS)
+        await world.settle()
+
+    assert await world.state("2026-03-02") is State.EVALUATING

@@ -31,6 +31,7 @@ from worker.core.facts import (
     RunWanted,
     SensorChanged,
     Signal,
+    SignalOverdue,
     StarterLost,
     StartUnanswered,
     StopPending,
@@ -46,6 +47,7 @@ from worker.core.sla import Deadline
 DRIFT = Drift(sensor_key="out", field="n", previous=1, current=2, threshold=0)
 FACTS: tuple[Fact, ...] = (
     RunWanted(key=KEY, birth=BIRTH, origin=Origin.SENSOR, signal=Signal("orders", NEW)),
+    SignalOverdue(key=KEY, birth=BIRTH, deadline_at=NOON),
     RerunRequested(key=KEY, birth=BIRTH, identity="request-1"),
     CancelRequested(reason="no longer wanted"),
     SensorChanged("orders"),
@@ -82,6 +84,7 @@ BORN = "Create RecordRerun LogJob Tell EvaluateNow"
 TABLE: Mapping[str, tuple[str, ...]] = {
     "": ("no run", "EVALUATING", "TRIGGERING", "POLLING", "STOPPING", "COMPLETED", "FAILED_FINAL"),
     "RunWanted": ("Create EvaluateNow", "EvaluateNow", _, _, _, "NoteSignal LogJob Tell PutRerunRequest", _),
+    "SignalOverdue": ("Create Tell", _, _, _, _, _, _),
     "RerunRequested": (BORN, REJECTED, REJECTED, REJECTED, REJECTED, REOPENED, REOPENED),
     "CancelRequested": (_, "End LogJob Tell", "MoveTo", "MoveTo StopJob", "NoteAfterStop", _, _),
     "SensorChanged": (_, "EvaluateNow", _, _, _, _, _),

@@ -13,13 +13,24 @@ from worker.core.effects import (
     WatchDeadline,
 )
 from worker.core.eventtypes import EventType, JobEvent
-from worker.core.facts import Birth, CancelRequested, Fact, JobReported, Origin, Report, RerunRequested, RunWanted
+from worker.core.facts import (
+    Birth,
+    CancelRequested,
+    Fact,
+    JobReported,
+    Origin,
+    Report,
+    RerunRequested,
+    RunWanted,
+    SignalOverdue,
+)
+from worker.core.instants import format_rfc3339
 from worker.core.keys import RunKey
 from worker.core.pipeline import Pipeline, Schedule
 from worker.core.run_case import exclusion_of, limits
 from worker.core.run_endings import waive_only
 from worker.core.run_reruns import REPLAY
-from worker.core.runstate import Run
+from worker.core.runstate import Outcome, Run, State
 from worker.core.sla import absolute_times, relative_times
 
 PATH_MAX = 32
@@ -27,12 +38,14 @@ PATH_MAX = 32
 
 def decide_birth(pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime) -> list[Effect]:
     match fact:
-        case RunWanted() | RerunRequested() if pipeline.dry_run:
+        case RunWanted() | RerunRequested() | SignalOverdue() if pipeline.dry_run:
             return [Ignore(f"{pipeline.id} is in dry run: it is rehearsed, never run")]
         case RunWanted():
             return _refuse_cascade(pipeline, fact) or _wanted(pipeline, schedule, fact, now)
         case RerunRequested():
             return _requested(pipeline, schedule, fact, now)
+        case SignalOverdue():
+            return _give_up(schedule, fact, now)
         case JobReported(report=Report.SUCCESS):
             # Kept from the reference: a success that others report is passed on, also of a run we know nothing of.
             return [
@@ -77,6 +90,34 @@ def _requested(pipeline: Pipeline, schedule: Schedule, fact: RerunRequested, now
         LogJob(event=JobEvent.RERUN_ACCEPTED, message=fact.reason),
         Tell(type=EventType.RERUN_ACCEPTED, message=f"{fact.key} begins: {fact.reason}"),
         EvaluateNow(),
+    ]
+
+
+def _give_up(schedule: Schedule, fact: SignalOverdue, now: datetime) -> list[Effect]:
+    """Make the row so that data cannot begin the run any more, whenever it comes. A person still can."""
+    if excluded := exclusion_of(schedule, fact.key.period):
+        return [Ignore(f"no signal was due: {excluded}")]
+    deadline = format_rfc3339(fact.deadline_at)
+    reason = f"no signal came by {deadline}"
+    closed = Run(
+        key=fact.key,
+        run_id=fact.birth.run_id,
+        state=State.FAILED_FINAL,
+        config_hash=fact.birth.config_hash,
+        created_at=now,
+        since=now,
+        timeout_at=now,
+        outcome=Outcome.EXHAUSTED,
+        reason=reason,
+    )
+    hint = "see why the data is late; once it is there, ask for a rerun"
+    return [
+        Create(closed),
+        Tell(
+            type=EventType.SENSOR_DEADLINE_EXPIRED,
+            message=f"{fact.key} does not begin: {reason}",
+            detail={"source": "watchdog", "triggerDeadline": deadline, "actionHint": hint},
+        ),
     ]
 
 
