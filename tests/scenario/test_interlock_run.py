@@ -138,5 +138,13 @@ def test_a_store_whose_changes_cannot_be_read_is_refused_before_anything_is_made
     assert "works on a SQLite file" in refused.stderr
 
 
+def test_a_mistyped_store_is_refused_and_not_made(tmp_path: Path) -> None:
+    refused = interlock("run", "--store", "sqlite:///interlok.db", at=tmp_path)
+
+    assert refused.returncode == 2
+    assert "interlok.db" in refused.stderr
+    assert list(tmp_path.glob("*.db")) == []
+
+
 def _owner(*workers: LiveWorker) -> LiveWorker | None:
     return next((worker for worker in workers if worker.has_logged('"JobStarted"')), None)

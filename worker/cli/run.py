@@ -46,13 +46,11 @@ class RunRequest:
 
 
 async def run_worker(screen: Screen, access: StoreAccess, request: RunRequest) -> int:
-    """Make the store if it is not there, push what is to be pushed, and work until SIGTERM or Ctrl-C."""
+    """Push what is to be pushed, then work until SIGTERM or Ctrl-C."""
     configure_logs(sys.stderr, access.clock, level=request.log_level.number)
     sqlite_path(access.url)  # before anything is made
-    if await access.admin.init(may_create=False):
-        screen.remark(f"made {access.admin.place}")
     if request.sources is not None:
-        pushed = await run_push(screen, access, PushRequest(sources=request.sources, consent=Consent(True, None)))
+        pushed = await _push(screen, access, request.sources)
         if pushed != Exit.DONE:
             return pushed
     await _introduce(screen, access)
@@ -64,6 +62,13 @@ async def run_worker(screen: Screen, access: StoreAccess, request: RunRequest) -
         digest_every=None if request.each_success else DIGEST_EVERY,
     )
     return await _work(EmbeddedWorker(options, access.clock))
+
+
+async def _push(screen: Screen, access: StoreAccess, sources: Sources) -> int:
+    """Bring the store to what the files say. Only here is it made: a mistyped path must not become an empty store."""
+    if await access.admin.init(may_create=False):
+        screen.remark(f"made {access.admin.place}")
+    return await run_push(screen, access, PushRequest(sources=sources, consent=Consent(True, None)))
 
 
 async def _introduce(screen: Screen, access: StoreAccess) -> None:
