@@ -14,9 +14,9 @@ run_app = typer.Typer()
 
 RUN_HELP = f"""Run a worker on this machine: wait for sensors, start jobs when their rules hold, tell what happened.
 
-The store is one SQLite file; with --pipelines it is made if it is not there. Several workers may share it: each run has one of them, \
-and when one dies another takes over. Alerts are lines on standard output, the log goes to standard error (JSON if it \
-is not a terminal). Successes are gathered into a digest every 15 minutes.
+The store is one SQLite file; with --pipelines it is made if it is not there. Several workers may share it: each run \
+has one of them, and when one dies another takes over. Alerts are lines on standard output, the log goes to standard \
+error (JSON if it is not a terminal). Successes are gathered into a digest every 15 minutes.
 
 Sensors come from other commands, while this one runs: `interlock sensor put`.
 
