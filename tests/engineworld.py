@@ -5,7 +5,7 @@ Two workers on one store are two worlds' `worker()`; what a test says is written
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -201,9 +201,9 @@ class World:
                 return None
         raise AssertionError(f"{change.key} was never handled")
 
-    async def adopt_orphans(self, worker: Worker) -> None:
+    async def adopt_orphans(self, worker: Worker, buckets: Iterable[int] = range(keys.ACTIVE_BUCKETS)) -> None:
         """What the holder of all buckets does when a session has died."""
-        for number in range(keys.ACTIVE_BUCKETS):
+        for number in buckets:
             async for row in ActiveRows(self.tables).in_bucket(number):
                 if row.owner is None or not self.group.get(row.owner, False):
                     await self._adopt(worker, row)

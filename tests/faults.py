@@ -18,6 +18,8 @@ from worker.store.table import Between, Index, Key, Page, Prefix, Row, TableName
 
 T = TypeVar("T")
 
+_ON_THE_WAY: Final[set["asyncio.Task[None]"]] = set()  # the loop alone would let go of them
+
 PATIENCE_S: Final = 3.0  # how long a caller waits for its answer
 
 
@@ -93,7 +95,6 @@ class FaultyTables:
     def __init__(self, tables: Tables, choose: Choose = no_faults, *, patience_s: float = PATIENCE_S) -> None:
         self._tables, self.choose, self._patience_s = tables, choose, patience_s
         self.calls: Counter[Operation] = Counter()
-        self._on_the_way: set[asyncio.Task[object]] = set()
 
     async def start(self) -> None:
         await self._tables.start()
@@ -134,15 +135,20 @@ class FaultyTables:
         fault = self.choose(operation)
         if fault == NO_FAULT:
             return await call()
-        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        journey = asyncio.get_running_loop().create_task(_travel(call, fault, answer), context=OUTSIDE.copy())
-        self._on_the_way.add(journey)
-        journey.add_done_callback(self._on_the_way.discard)
-        try:
-            async with asyncio.timeout(self._patience_s):
-                return await answer
-        except TimeoutError as error:
-            raise RetryLater(f"no answer to {operation} within {self._patience_s} s") from error
+        return await send(call, fault, patience_s=self._patience_s, name=operation)
+
+
+async def send(call: Callable[[], Awaitable[T]], fault: Fault, *, patience_s: float, name: str) -> T:
+    """Make one call over the network. Raises `RetryLater` if its answer does not come in time."""
+    answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    journey = asyncio.get_running_loop().create_task(_travel(call, fault, answer), context=OUTSIDE.copy())
+    _ON_THE_WAY.add(journey)
+    journey.add_done_callback(_ON_THE_WAY.discard)
+    try:
+        async with asyncio.timeout(patience_s):
+            return await answer
+    except TimeoutError as error:
+        raise RetryLater(f"no answer to {name} within {patience_s} s") from error
 
 
 async def _travel(call: Callable[[], Awaitable[T]], fault: Fault, answer: "asyncio.Future[T]") -> None:

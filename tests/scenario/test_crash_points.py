@@ -1,0 +1,284 @@
+"""Whatever goes wrong at whatever point of a run's life, it comes to the same: the jobs, the events, the budgets."""
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import cache
+from typing import Final
+
+import pytest
+
+from tests.crashpoints import (
+    FROZEN_S,
+    PERILS,
+    Course,
+    Fate,
+    OutsideJob,
+    Peril,
+    PerilousTables,
+    Plan,
+    PlannedTarget,
+    perils_of,
+)
+from tests.engineworld import CONFIG, ORDERS, Worker, World, a_world, run_key
+from tests.virtualtime import Host, run
+from worker.core import keys
+from worker.core.eventtypes import JobEvent
+from worker.core.keys import SessionId
+from worker.core.runstate import Outcome, Run, Spent, State
+from worker.core.watchstate import Verdict
+from worker.jobs.runner import Guarantee
+
+JUDGED_DEAD_AFTER_S: Final = 7.0
+TICK_S: Final = 0.5  # how soon a worker that lost its session notices, once it runs again
+PASS_EVERY_S: Final = 60.0  # over the buckets
+PATIENCE: Final = timedelta(hours=3)  # for one step of a life, after which the test gives up
+# Those of the run and its deadline; the others are empty, and reading them takes most of the time.
+BUCKETS: Final = frozenset(
+    keys.bucket(f"{keys.pipeline_pk(ORDERS)}|{sk(run_key())}", keys.ACTIVE_BUCKETS)
+    for sk in (keys.trigger_sk, keys.sla_sk)
+)
+# How much longer than undisturbed a life may take: death noticed, adopted, its start looked for, sent again, polled.
+DELAY_MAX: Final = timedelta(minutes=15)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """A run that fails, is retried, ends well, drifts, and runs once more, under a deadline."""
+
+    plans: dict[int, Plan]
+    deadline: str
+    verdict: Verdict
+    guarantee: Guarantee = Guarantee.FOUND_AGAIN
+    unanswered: int = 0
+
+    @property
+    def config(self) -> str:
+        job = "maxRetries: 1\n  pollIntervalSeconds: 600\n  jobPollWindowSeconds: 3000\n"
+        post_run = (
+            "postRun:\n  driftField: rows\n  driftThreshold: 10\n"
+            "  rules:\n    - {key: count, check: gte, field: rows, value: 100}\n"
+        )
+        return CONFIG.replace("maxRetries: 1\n", job) + post_run + self.deadline
+
+
+SHORT, LONG = timedelta(minutes=4), timedelta(minutes=45)
+ENDLESS = timedelta(days=1)
+LIVES: Final = {
+    "in time": Life(
+        plans={1: Plan(SHORT, fails=True), 2: Plan(LONG), 3: Plan(SHORT)},
+        deadline="sla: {maxDuration: 90m, expectedDuration: 50m}\n",
+        verdict=Verdict.MET,
+    ),
+    "too late, after a stop": Life(
+        plans={1: Plan(ENDLESS), 2: Plan(SHORT), 3: Plan(SHORT)},
+        deadline="sla: {maxDuration: 40m, expectedDuration: 20m}\n",
+        verdict=Verdict.BREACHED,
+    ),
+    "with starts that are not answered": Life(
+        plans={1: Plan(SHORT, fails=True), 2: Plan(LONG), 3: Plan(SHORT)},
+        deadline="sla: {maxDuration: 90m, expectedDuration: 50m}\n",
+        verdict=Verdict.MET,
+        unanswered=2,
+    ),
+    "on a target that knows its tokens": Life(
+        plans={1: Plan(SHORT, fails=True), 2: Plan(LONG), 3: Plan(SHORT)},
+        deadline="sla: {maxDuration: 90m, expectedDuration: 50m}\n",
+        verdict=Verdict.MET,
+        guarantee=Guarantee.EXACTLY_ONCE,
+        unanswered=1,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """What a life comes to. Delays are not in it, nor how often a start had to be looked for."""
+
+    state: State
+    outcome: Outcome | None
+    attempts_started: list[int]  # at the target
+    spent: Spent
+    events: list[str]
+    verdict: Verdict | None
+    reruns: list[tuple[int, str]]
+    job_log: list[tuple[str, int | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lived:
+    points: list[str]
+    story: Story
+    jobs: list[OutsideJob]
+    took: timedelta
+    written_afterwards: int  # changes of rows, once everything was delivered again
+
+
+class Stage:
+    """The workers of one life: the first, which a peril may strike, and the second, which takes over from it."""
+
+    def __init__(self, world: World, course: Course) -> None:
+        self.world, self.course = world, course
+        self.workers: list[Worker] = []
+        self._programs: list[asyncio.Task[None]] = []
+
+    def start_worker(self, name: str) -> Host:
+        host = Host(name)
+        self._programs.append(host.start(self._serve(name)))
+        return host
+
+    async def _serve(self, name: str) -> None:
+        async with self.world.worker(name) as worker:
+            self.workers.append(worker)
+            while True:
+                if len(self.workers) > 1:  # before, there is nobody to adopt from
+                    await self.world.adopt_orphans(worker, BUCKETS)
+                await self.world.clock.sleep(PASS_EVERY_S)
+
+    async def watch_over(self, first: Host) -> None:
+        """Do what the group does about a worker that is struck: end its session, and let another take over."""
+        await self.course.struck.wait()
+        peril = self.course.peril
+        if peril is None or peril.fate is Fate.LIVES:
+            return
+        await self.world.clock.sleep(JUDGED_DEAD_AFTER_S)
+        self.world.group[SessionId(first.name)] = self.workers[0].standing.is_alive = False
+        self.start_worker("w2")
+        if peril.fate is not Fate.DIES:
+            await self.world.clock.sleep(FROZEN_S - JUDGED_DEAD_AFTER_S)
+            first.thaw()
+            await self.world.clock.sleep(TICK_S)
+            first.crash()
+
+    def check(self) -> None:
+        """A worker ends by being killed only."""
+        for program in self._programs:
+            if program.done():
+                program.result()
+
+
+async def _live(life: Life, peril: Peril | None, at: int | None) -> Lived:
+    course = Course(peril, at)
+    world = await a_world(lambda tables: PerilousTables(tables, course))
+    target = PlannedTarget(
+        clock=world.clock, course=course, plans=life.plans, guarantee=life.guarantee, unanswered=life.unanswered
+    )
+    world.runner = target
+    stage = Stage(world, course)
+    course.victim = stage.start_worker("w1")
+    async with asyncio.TaskGroup() as group:
+        watching = group.create_task(stage.watch_over(course.victim))
+        ended = await _play(world, life)
+        if not course.struck.is_set():
+            watching.cancel()
+    await world.settle()
+    stage.check()
+    took, story = timedelta(seconds=world.clock.monotonic()), await _story(world, target, ended)
+    return Lived(
+        points=course.points,
+        story=story,
+        jobs=target.accepted,
+        took=took,
+        written_afterwards=await _written_by_repeats(world, stage.workers[-1]),
+    )
+
+
+async def _play(world: World, life: Life) -> Run:
+    """What the producers do: data for a first run, once it has succeeded other data, and at last hardly other data."""
+    await world.deploy(life.config)
+    await world.ready()
+    await world.settle()
+    await world.count(100)
+    await _until(world, lambda run: run.state is State.COMPLETED)
+    await world.count(150)
+    await _until(world, lambda run: run.state is State.COMPLETED and run.attempt == len(life.plans))
+    await world.count(155)
+    return await _until(world, lambda run: bool(run.post_run_seen))
+
+
+async def _until(world: World, is_so: Callable[[Run], bool]) -> Run:
+    async with asyncio.timeout(PATIENCE.total_seconds()):
+        while True:
+            news, found = world.tables.listen(), await world.run()
+            if found is not None and (is_so(found) or found.state is State.FAILED_FINAL):
+                return found
+            await news.wait()
+
+
+async def _story(world: World, target: PlannedTarget, ended: Run) -> Story:
+    watch = await world.watch()
+    return Story(
+        state=ended.state,
+        outcome=ended.outcome,
+        attempts_started=[job.attempt for job in target.accepted],
+        spent=ended.spent,
+        events=await world.events(),
+        verdict=watch.verdict if watch else None,
+        reruns=[(rerun.number, rerun.reason) for rerun in await world.reruns()],
+        job_log=[
+            (line.event, line.attempt)
+            for line in await world.job_log()
+            if line.event != JobEvent.INFRA_TRIGGER_FAILURE  # how a start was looked for is told there, and may be
+        ],
+    )
+
+
+async def _written_by_repeats(world: World, worker: Worker) -> int:
+    """Deliver every record again, look at everything again, and let an hour pass."""
+    before = await world.tables.last_position()
+    world.read_to.clear()
+    await world.drain(worker)
+    await worker.router.resync(ORDERS)
+    await world.wait(hours=1)
+    return await world.tables.last_position() - before
+
+
+@cache
+def undisturbed(name: str) -> Lived:
+    return run(_live(LIVES[name], None, None))
+
+
+def points_of(name: str, peril: str) -> list[int]:
+    return [at for at, point in enumerate(undisturbed(name).points) if peril in perils_of(point)]
+
+
+def overlapping(jobs: list[OutsideJob]) -> list[tuple[OutsideJob, OutsideJob]]:
+    return [(one, next_) for one, next_ in itertools.pairwise(jobs) if next_.began_at < one.ends_at]
+
+
+@pytest.mark.parametrize("name", LIVES)
+def test_an_undisturbed_life_has_everything_in_it_that_can_be_disturbed(name: str) -> None:
+    calm, life = undisturbed(name), LIVES[name]
+
+    assert replace(calm.story, events=[], job_log=[]) == Story(
+        state=State.COMPLETED,
+        outcome=Outcome.SUCCEEDED,
+        attempts_started=[1, 2, 3],
+        spent=Spent(transient=1, drift=1),
+        events=[],
+        verdict=life.verdict,
+        reruns=[(0, "job-fail-retry"), (1, "data-drift")],
+        job_log=[],
+    )
+    assert {"RELATIVE_SLA_WARNING", "POST_RUN_DRIFT", "RERUN_ACCEPTED", "POST_RUN_PASSED"} <= set(calm.story.events)
+    assert overlapping(calm.jobs) == []
+    assert calm.written_afterwards == 0
+
+
+@pytest.mark.parametrize("peril", PERILS)
+@pytest.mark.parametrize("name", LIVES)
+def test_a_life_comes_to_the_same_at_whichever_point_it_is_struck(name: str, peril: str) -> None:
+    calm, points = undisturbed(name), points_of(name, peril)
+    assert points
+    for at in points:
+        lived = run(_live(LIVES[name], PERILS[peril], at))
+        where = f"point {at}, {calm.points[at]}"
+
+        assert lived.points[: at + 1] == calm.points[: at + 1], f"{where}: the life was another before it"
+        assert lived.story == calm.story, where
+        assert len({job.token for job in lived.jobs}) == len(lived.jobs), where
+        assert overlapping(lived.jobs) == [], where
+        assert lived.took <= calm.took + DELAY_MAX, where
+        assert lived.written_afterwards == 0, where
