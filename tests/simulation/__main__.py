@@ -1,0 +1,58 @@
+"""`make simulate`: as many histories as asked for, each from its own seed, and how many a minute there were."""
+
+import argparse
+import logging
+import time
+from collections import Counter
+
+import structlog
+
+from tests.simulation.plan import Plan, full
+from tests.simulation.violations import Violated
+from tests.simulation.world import simulate
+
+SLOW = "slow"
+
+
+def main() -> int:
+    asked = _arguments()
+    # Workers in trouble say so at length; here only the invariants speak.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    began, failed, runs = time.perf_counter(), 0, Counter[str]()
+    for seed in range(asked.seed, asked.seed + asked.seeds):
+        plan = _plan(seed, asked)
+        try:
+            report = simulate(plan)
+        except Violated as violated:
+            failed += 1
+            _say(f"seed {seed}: {violated}\n  replay it with: make simulate {plan} SEEDS=1 BEAT={asked.beat}")
+        else:
+            runs.update(report.runs)
+            _say(f"seed {seed}: {report.commits} commits, {report.jobs} jobs, runs {dict(report.runs)}")
+    minutes = (time.perf_counter() - began) / 60
+    _say(f"{asked.seeds} seeds, {failed} failed, {asked.seeds / minutes:.1f} seeds per minute; all runs: {dict(runs)}")
+    return 1 if failed else 0
+
+
+def _plan(seed: int, asked: argparse.Namespace) -> Plan:
+    if asked.beat == SLOW:
+        return Plan(seed=seed, pipelines=asked.pipelines, hours=asked.hours, workers=2 + seed % 2)
+    return full(seed, pipelines=asked.pipelines, hours=asked.hours)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make simulate", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="the first seed")
+    parser.add_argument("--seeds", type=int, default=1, help="how many, one after another")
+    parser.add_argument("--pipelines", type=int, default=50)
+    parser.add_argument("--hours", type=int, default=72, help="simulated")
+    parser.add_argument("--beat", choices=["real", SLOW], default="real", help="slow: as the tests have it")
+    return parser.parse_args()
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

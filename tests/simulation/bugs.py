@@ -1,0 +1,197 @@
+"""Mistakes one could make in the worker, each put in at one seam: what a simulation is worth shows on them."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from consumers import relay
+from consumers.lowwater import LowWater
+from tests.simulation.violations import Invariant
+from worker import leasekeeper, leaselife
+from worker.buckets import TRY_AGAIN_S, OrphanFinder
+from worker.commits import Commits
+from worker.core import keys, run_polling, slawatch
+from worker.core.effects import Effect, JudgeDeadline, StartJob
+from worker.core.errors import RetryLater
+from worker.core.eventtypes import JobEvent
+from worker.core.pipeline import Job
+from worker.core.run_case import Case, limits
+from worker.core.run_endings import after_failure, begin_stop
+from worker.core.runstate import AfterStop, Run
+from worker.engine import Engine
+from worker.store import runrows
+from worker.store.attributes import expiry
+from worker.store.runrows import run_to_row
+from worker.store.runs import Runs
+from worker.store.table import TTL, Change, ChangeKind, Key, Put, TableName, Update, Value
+from worker.watching import Watching
+
+Patch: TypeAlias = pytest.MonkeyPatch
+Bug: TypeAlias = Callable[[Patch], None]
+# The seams are private: what stands in for them is typed as loosely as a patch is.
+Anything: TypeAlias = Any
+
+
+def drop_the_version_condition(patch: Patch) -> None:
+    async def put(self: Anything, run: Run, condition: object, extra: Anything) -> Run:
+        saved = replace(run, version=run.version + 1)
+        await self._tables.commit(Put(TableName.CONTROL, run_to_row(saved)), *extra)
+        return saved
+
+    patch.setattr(Runs, "_put", put)
+
+
+def act_before_the_commit(patch: Patch) -> None:
+    make, of_run = Engine.__init__, Commits.of_run
+
+    def init(self: Anything, *args: Anything, **options: Anything) -> None:
+        make(self, *args, **options)
+        self.commits.engine = self
+
+    async def act_first(
+        self: Anything, before: Anything, after: Anything, effects: Anything, **more: Anything
+    ) -> Anything:
+        starts = [effect for effect in effects if isinstance(effect, StartJob)]
+        for start in starts:
+            version = await self.engine.configs.pinned(after.key.pipeline, after.config_hash)
+            self.engine._order_start(start, after, version.pipeline)
+        if starts:
+            await self.engine._clock.sleep(3.0)  # the commit takes as long as the start
+        return await of_run(self, before, after, effects, **more)
+
+    patch.setattr(Engine, "__init__", init)
+    patch.setattr(Commits, "of_run", act_first)
+
+
+def forget_fencing_on_release(patch: Patch) -> None:
+    async def live(held: Anything, holder: Anything, clock: Anything) -> None:
+        try:
+            await leaselife.live(held, holder, clock)
+        finally:
+            key = Key(held._leases._pk, keys.lease_sk(held.lease.stream, held.lease.shard))
+            freed = Update(
+                table=TableName.CONTROL,
+                key=key,
+                set={"epoch": held.lease.epoch + 1},
+                remove=frozenset({"owner"}),
+            )
+            await held._leases._tables.commit(freed)
+
+    patch.setattr(leasekeeper, "live", live)
+
+
+def checkpoint_early(patch: Patch) -> None:
+    """Forget a record when it is read, not when it is done."""
+
+    def nothing(_: LowWater, __: str) -> None:
+        return
+
+    patch.setattr(LowWater, "take", nothing)
+    patch.setattr(LowWater, "done", nothing)
+
+
+def double_the_budgets(patch: Patch) -> None:
+    def job(case: Case) -> Job:
+        right = limits(case.pipeline)
+        return replace(
+            right,
+            max_retries=2 * right.max_retries,
+            max_code_retries=2 * right.max_code_retries,
+            max_drift_reruns=2 * right.max_drift_reruns,
+        )
+
+    patch.setattr(Case, "job", property(job))
+
+
+def judge_by_the_time_only(patch: Patch) -> None:
+    async def wake(self: Watching, key: keys.RunKey) -> None:
+        await self.take_in(key, None)
+
+    patch.setattr(Watching, "wake", wake)
+
+
+def leave_the_run_id_out_of_the_token(patch: Patch) -> None:
+    def token(run: Run) -> str:
+        return "il-" + hashlib.sha256(f"{run.key}#{run.attempt}".encode()).hexdigest()[:40]
+
+    patch.setattr(Run, "token", property(token))
+
+
+def retry_without_a_stop(patch: Patch) -> None:
+    def begin(case: Case, after: AfterStop, reason: str, *, rerun_reason: str = "") -> list[Effect]:
+        if after is AfterStop.RETRY:
+            return after_failure(case, None, reason, JobEvent.JOB_POLL_EXHAUSTED)
+        return begin_stop(case, after, reason, rerun_reason=rerun_reason)
+
+    patch.setattr(run_polling, "begin_stop", begin)
+
+
+def relay_what_is_not_ours(patch: Patch) -> None:
+    def is_outgoing(change: Change) -> bool:
+        return change.kind is ChangeKind.INSERT and keys.stamp_of(change.key.sk) is not None
+
+    patch.setattr(relay, "is_outgoing", is_outgoing)
+
+
+def judge_outside_of_the_runs_commit(patch: Patch) -> None:
+    of_run = Commits.of_run
+
+    async def judge_after(
+        self: Anything, before: Anything, after: Anything, effects: Anything, **more: Anything
+    ) -> Anything:
+        key, now = more["key"], more["now"]
+        kept = [effect for effect in effects if not isinstance(effect, JudgeDeadline)]
+        run, watch = await of_run(self, before, after, kept, **more)
+        for judged in (effect for effect in effects if isinstance(effect, JudgeDeadline)):
+            found = await self._watches.load(key)
+            verdict = slawatch.decide(found, more["schedule"].sla, slawatch.RunSucceeded(judged.succeeded_at), now)
+            moved = slawatch.evolve(found, key, verdict, now, self._session)
+            watch = await self.of_watch(found, moved, verdict, run_version=run.version if run else 0, key=key, now=now)
+        return run, watch
+
+    patch.setattr(Commits, "of_run", judge_after)
+
+
+def let_active_rows_expire(patch: Patch) -> None:
+    where_listed: Callable[[Run, str, str], dict[str, Value]] = runrows._where_listed  # pyright: ignore[reportPrivateUsage]  the seam of this bug
+
+    def expiring(run: Run, pk: str, sk: str) -> Mapping[str, Value]:
+        return {TTL: expiry(run.created_at, timedelta(hours=5)), **where_listed(run, pk, sk)}
+
+    patch.setattr(runrows, "_where_listed", expiring)
+
+
+def adopt_by_one_index_read(patch: Patch) -> None:
+    """Read the buckets when they are taken and when someone dies, and never again."""
+
+    async def hold(self: Anything, held: Anything) -> None:
+        while not held.is_stopping:
+            try:
+                await self._pass(held)
+            except RetryLater:
+                await held.nap(TRY_AGAIN_S)
+            else:
+                await held.nap(timedelta(days=30).total_seconds())
+
+    patch.setattr(OrphanFinder, "hold", hold)
+
+
+# Which invariants a bug violates; the first seed that shows it depends on what it takes.
+BUGS: Final[Mapping[Bug, frozenset[Invariant]]] = {
+    drop_the_version_condition: frozenset({Invariant.VERSIONS_ONLY_RISE}),
+    act_before_the_commit: frozenset({Invariant.NO_START_ON_BAD_DATA}),
+    forget_fencing_on_release: frozenset({Invariant.VERSIONS_ONLY_RISE}),
+    checkpoint_early: frozenset({Invariant.NOTHING_IS_LOST}),
+    double_the_budgets: frozenset({Invariant.BUDGETS_ARE_EXACT}),
+    judge_by_the_time_only: frozenset({Invariant.ONE_VERDICT}),
+    leave_the_run_id_out_of_the_token: frozenset({Invariant.ONE_START_PER_TOKEN}),
+    retry_without_a_stop: frozenset({Invariant.ONE_ATTEMPT_ALIVE}),
+    relay_what_is_not_ours: frozenset({Invariant.NOTHING_IS_LOST}),
+    judge_outside_of_the_runs_commit: frozenset({Invariant.ONE_VERDICT}),
+    let_active_rows_expire: frozenset({Invariant.BOUNDED_LIFE}),
+    adopt_by_one_index_read: frozenset({Invariant.BOUNDED_LIFE, Invariant.ONE_VERDICT}),
+}

@@ -1,0 +1,90 @@
+"""What was delivered: by the feeds to the workers, and by the workers to the world."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from consumers.feed import FeedPosition
+from consumers.stream import Subscription
+from tests.simulation.violations import Invariant, Verdicts
+from worker.core import keys
+from worker.core.events import Event
+from worker.store.events import event_of
+from worker.store.table import Change, Put, TableName, Update, Write
+
+REMEMBERED: Final = 50
+
+
+@dataclass(slots=True)
+class FeedLedger:
+    """Knows of every record whether it was handled, so that no checkpoint may pass one that was not."""
+
+    verdicts: Verdicts
+    handled: "deque[Change]" = field(default_factory=lambda: deque[Change](maxlen=REMEMBERED))
+    _open: dict[TableName, dict[int, Change]] = field(default_factory=dict[TableName, dict[int, Change]])
+    _done: set[int] = field(default_factory=set[int])
+
+    def watched(self, table: TableName, subscription: Subscription) -> Subscription:
+        unhandled = self._open.setdefault(table, {})
+
+        def wants(change: Change) -> bool:
+            is_wanted = subscription.wants(change)
+            if is_wanted and change.position not in self._done:
+                unhandled[change.position] = change
+            return is_wanted
+
+        async def handle(change: Change) -> None:
+            await subscription.handle(change)
+            unhandled.pop(change.position, None)
+            self._done.add(change.position)
+            if table is TableName.CONTROL:
+                self.handled.append(change)
+
+        return replace(subscription, wants=wants, handle=handle)
+
+    def committed(self, writes: Sequence[Write]) -> None:
+        for write in writes:
+            if isinstance(write, Update) and "cp" in write.set and (lease := keys.lease_of(write.key.sk)):
+                self._checkpointed(TableName(lease[0].removeprefix("feed.")), str(write.set["cp"]))
+
+    def _checkpointed(self, table: TableName, position: str) -> None:
+        number = FeedPosition.parse(position).number
+        passed = [str(change.key) for at, change in self._open.get(table, {}).items() if at <= number]
+        self.verdicts.require(
+            not passed, Invariant.NOTHING_IS_LOST, f"the checkpoint of {table} passed what was not handled: {passed}"
+        )
+
+
+@dataclass(slots=True)
+class Bus:
+    """Where events go. Compared in the end with what was decided."""
+
+    verdicts: Verdicts
+    decided: dict[str, Event] = field(default_factory=dict[str, Event])
+    delivered: set[str] = field(default_factory=set[str])
+
+    async def deliver(self, event: Event) -> None:
+        self.verdicts.require(
+            event.id in self.decided,
+            Invariant.NOTHING_IS_LOST,
+            f"{event.type} {event.id} was delivered though we never decided it",
+        )
+        self.delivered.add(event.id)
+
+    def committed(self, writes: Sequence[Write]) -> None:
+        for write in writes:
+            if write.table is TableName.EVENTS and isinstance(write, Put):
+                stored = event_of(write.row)
+                if stored is not None and stored.out:
+                    self._decided(stored.event)
+
+    def _decided(self, event: Event) -> None:
+        self.verdicts.require(
+            event.id not in self.decided, Invariant.ONE_DECISION_ONE_COMMIT, f"event {event.id} was decided twice"
+        )
+        self.decided[event.id] = event
+
+    @property
+    def undelivered(self) -> list[Event]:
+        return [event for id_, event in self.decided.items() if id_ not in self.delivered]

@@ -1,0 +1,90 @@
+"""What a simulated world is made of: how large it is, how fast its workers beat, and the pipelines drawn for it."""
+
+import json
+from dataclasses import dataclass, field
+from datetime import timedelta
+from random import Random
+from typing import Final
+
+from worker.buckets import LEASES, PASS_EVERY_S
+from worker.config import load_text
+from worker.core.liveness import DEFAULT_TIMING, Timing
+from worker.core.pipeline import JobType, Pipeline
+from worker.core.values import Json
+
+# The real beat, slowed down in proportion: what matters is which comes first, and beats cost most of the time.
+SLOW_TIMING: Final = Timing(beat_s=100.0, fence_s=250.0, kill_s=330.0, look_s=120.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    seed: int
+    pipelines: int = 5
+    hours: int = 6
+    workers: int = 3
+    timing: Timing = field(default=SLOW_TIMING)
+    bucket_leases: int = 4
+    pass_every_s: float = 240.0
+    index_lag_s: float = 600.0  # longer than it takes to find a worker dead, as the real one is
+
+    @property
+    def grace(self) -> timedelta:
+        """How long after its time something may still be undone: another worker has to notice, a store to answer."""
+        return timedelta(minutes=10, seconds=2 * (self.timing.kill_s + self.pass_every_s) + self.index_lag_s)
+
+    def __str__(self) -> str:
+        return f"SEED={self.seed} PIPELINES={self.pipelines} HOURS={self.hours}"
+
+
+def small(seed: int) -> Plan:
+    return Plan(seed=seed, workers=2 + seed % 2)
+
+
+def full(seed: int, *, pipelines: int, hours: int) -> Plan:
+    """The size asked for, with the beat that workers really have."""
+    return Plan(
+        seed=seed,
+        pipelines=pipelines,
+        hours=hours,
+        timing=DEFAULT_TIMING,
+        bucket_leases=LEASES,
+        pass_every_s=PASS_EVERY_S,
+        index_lag_s=60.0,
+    )
+
+
+_JOBS: Final[dict[JobType, dict[str, Json]]] = {
+    JobType.STEP_FUNCTION: {"stateMachineArn": "arn:aws:states:eu-central-1:123456789012:stateMachine:load"},
+    JobType.GLUE: {"jobName": "load"},
+    JobType.LAMBDA: {"functionName": "load"},
+}
+
+
+def draw_pipeline(number: int, random: Random) -> Pipeline:
+    """An hourly pipeline that starts when `ready` says so and waits for `count`."""
+    kind = random.choices(list(_JOBS), weights=[3, 6, 2])[0]
+    text: dict[str, Json] = {
+        "pipeline": {"id": f"p{number:02d}"},
+        "schedule": {
+            "trigger": {"key": "ready", "check": "equals", "field": "status", "value": "done"},
+            "evaluation": {"window": "30m", "interval": "5m", "reopen": random.random() < 0.5},
+        },
+        "validation": {"rules": [{"key": "count", "check": "gte", "field": "rows", "value": 100}]},
+        "job": {
+            "type": kind.value,
+            "config": _JOBS[kind],
+            "maxRetries": random.randint(0, 2),
+            "maxCodeRetries": random.randint(0, 1),
+            "maxManualReruns": 2,
+            "jobPollWindowSeconds": 1500,
+            "pollIntervalSeconds": random.choice([60, 120]),
+            "runTimeoutSeconds": random.choice([3600, 7200]),
+        },
+    }
+    if random.random() < 0.7:
+        text["sla"] = random.choice([{"deadline": ":50", "expectedDuration": "20m"}, {"maxDuration": "40m"}])
+    if random.random() < 0.5:
+        text["postRun"] = {"rules": [{"key": "out", "check": "gte", "field": "sensor_count", "value": 1}]}
+    loaded = load_text(json.dumps(text))
+    assert loaded.pipeline is not None, loaded.errors
+    return loaded.pipeline

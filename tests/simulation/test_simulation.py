@@ -1,0 +1,29 @@
+"""Random histories: whatever crashes, freezes, repeats, is lost or late, the invariants hold after every commit."""
+
+import pytest
+
+from tests.simulation.plan import small
+from tests.simulation.world import simulate
+
+SEEDS = 200
+AT_ONCE = 4  # seeds of one test: few, so that both cores have something to do and no test takes long
+
+
+@pytest.mark.parametrize("first", range(1, SEEDS + 1, AT_ONCE))
+def test_the_invariants_hold_in_every_history(first: int) -> None:
+    for seed in range(first, first + AT_ONCE):
+        plan = small(seed)
+        try:
+            report = simulate(plan)
+        except AssertionError as violated:
+            pytest.fail(f"{violated}\nreplay it with: make simulate {plan} SEEDS=1 BEAT=slow")
+
+        assert report.jobs, "a history in which nothing started shows nothing"
+
+
+def test_a_seed_always_gives_the_same_history() -> None:
+    assert simulate(small(7)) == simulate(small(7))
+
+
+def test_two_seeds_give_two_histories() -> None:
+    assert simulate(small(7)).digest != simulate(small(8)).digest

@@ -1,0 +1,209 @@
+"""A whole world from one seed: workers, producers, people, targets and faults on one virtual clock.
+
+The same seed gives the same history, commit by commit, so a violation can be looked at again as often as it takes.
+"""
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from tests.simulation.invariants import Inspector
+from tests.simulation.ledger import Bus, FeedLedger
+from tests.simulation.node import Surroundings, is_from_others
+from tests.simulation.outside import HOUR_S, Producers, Weather
+from tests.simulation.plan import Plan, draw_pipeline
+from tests.simulation.store import SimulatedStore
+from tests.simulation.target import Record, SimulatedTarget, world_time
+from tests.simulation.violations import Invariant, Verdicts
+from tests.virtualtime import OUTSIDE, VirtualClock
+from tests.virtualtime import run as on_virtual_loop
+from worker.core import keys
+from worker.core.pipeline import JobType, Pipeline
+from worker.deployment import deploy
+from worker.jobs.runner import Guarantee
+from worker.store.table import Change, ChangeKind, Check, TableName, Write
+
+WAKE_AFTER_S: Final = 0.02  # how soon a reader notices that there is something new
+STEP_S: Final = 60.0
+SETTLE_MAX_S: Final = 6 * HOUR_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a history came to."""
+
+    plan: Plan
+    digest: str  # of every commit and its time, in order
+    commits: int
+    runs: Mapping[str, int]  # by how they ended
+    jobs: int
+
+
+def simulate(plan: Plan) -> Report:
+    """Live through one history. Raises `Violated`."""
+    return on_virtual_loop(_live(plan))
+
+
+async def _live(plan: Plan) -> Report:
+    world = World(plan)
+    await world.open()
+    history = asyncio.create_task(world.history(), name="history")
+    await asyncio.wait([history, world.verdicts.first], return_when=asyncio.FIRST_COMPLETED)
+    world.verdicts.check()
+    await history
+    return world.report()
+
+
+class World:
+    def __init__(self, plan: Plan) -> None:
+        self._plan, self._random = plan, Random(plan.seed)
+        self._clock, self.verdicts = VirtualClock(), Verdicts.open()
+        self._store = SimulatedStore.make(self._clock)
+        self._record, self._names = Record(), Counter[str]()
+        self._pipelines = [draw_pipeline(number, self._random) for number in range(plan.pipelines)]
+        pipelines: dict[str, Pipeline] = {each.id: each for each in self._pipelines}
+        self._inspector = Inspector(pipelines, self._record, self.verdicts, plan.grace)
+        self._feeds, self._bus = FeedLedger(self.verdicts), Bus(self.verdicts)
+        self._digest, self._commits = hashlib.sha256(), 0
+        targets = self._targets()
+        self._around = Surroundings(
+            plan=plan,
+            store=self._store,
+            runners=targets,
+            deliver=self._bus.deliver,
+            feeds=self._feeds,
+            verdicts=self.verdicts,
+            random=self._draw_random(),
+            new_name=self._new_name,
+        )
+        self._producers = [Producers(self._around, each, self._draw_random()) for each in self._pipelines]
+        self._weather = Weather(self._around, list(targets.values()), self._draw_random())
+
+    async def open(self) -> None:
+        await self._store.start()
+        self._store.observers += [
+            self._note,
+            self._bus.committed,
+            self._feeds.committed,
+            self._inspector.committed,
+            self._wake_readers,
+        ]
+        for pipeline in self._pipelines:
+            await deploy(self._store, pipeline, self._clock)
+
+    async def history(self) -> None:
+        """The hours of the plan, and then as many as it takes to come to rest."""
+        self._weather.begin()
+        async with asyncio.TaskGroup() as outside:
+            weather = outside.create_task(self._weather.run(), name="weather")
+            looks = outside.create_task(self._look_now_and_then(), name="looks")
+            said = [outside.create_task(each.run(), name=f"producers:{each.pipeline.id}") for each in self._producers]
+            await asyncio.sleep(self._plan.hours * HOUR_S)
+            weather.cancel()
+            await asyncio.wait([weather])
+            self._weather.clear()
+            await asyncio.wait(said)
+            await self._settle()
+            looks.cancel()
+        self._check_nothing_is_lost()
+
+    def report(self) -> Report:
+        runs = Counter(str(run.outcome) for run in self._inspector.runs.values())
+        return Report(
+            plan=self._plan,
+            digest=self._digest.hexdigest(),
+            commits=self._commits,
+            runs=runs,
+            jobs=len(self._record.jobs),
+        )
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    async def _settle(self) -> None:
+        """Wait until nothing is left to do; what is overdue meanwhile is a violation of its own."""
+        for _ in range(int(SETTLE_MAX_S / STEP_S)):
+            await asyncio.sleep(STEP_S)
+            if self._is_at_rest():
+                return
+        self.verdicts.violated(Invariant.BOUNDED_LIFE, f"the world never came to rest: {self._unrest()}")
+
+    def _is_at_rest(self) -> bool:
+        return self._inspector.is_quiet and not self._bus.undelivered and not self._unsignalled()
+
+    def _unrest(self) -> str:
+        active = [f"{key} {run.state}" for key, run in self._inspector.runs.items() if not run.is_ended]
+        return f"{active}, {len(self._bus.undelivered)} events to deliver, {self._unsignalled()} without a run"
+
+    def _unsignalled(self) -> list[str]:
+        wanted = {key for producers in self._producers for key in producers.signalled}
+        return sorted(str(key) for key in wanted - self._inspector.runs.keys())
+
+    def _check_nothing_is_lost(self) -> None:
+        lost = self._unsignalled()
+        self.verdicts.require(not lost, Invariant.NOTHING_IS_LOST, f"{lost} were signalled and never ran")
+        unsent = [f"{event.type} {event.id}" for event in self._bus.undelivered]
+        self.verdicts.require(not unsent, Invariant.NOTHING_IS_LOST, f"decided and never delivered: {unsent}")
+
+    # --- what happens all the time ------------------------------------------------------------------------------------
+
+    async def _look_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(STEP_S)
+            self._inspector.check_overdue()
+
+    def _note(self, writes: Sequence[Write]) -> None:
+        self._commits += 1
+        self._digest.update(f"{asyncio.get_running_loop().time()}".encode())
+        for write in writes:
+            if write.key.pk != keys.CONFIG_LOG:  # whose ids are drawn anew each time
+                self._digest.update(repr(write).encode())
+
+    def _wake_readers(self, writes: Sequence[Write]) -> None:
+        tables = {write.table for write in writes if self._is_news(write)}
+        for table in sorted(tables):
+            for node in self._weather.nodes:
+                if table in node.readers:
+                    asyncio.get_running_loop().call_later(
+                        WAKE_AFTER_S, node.readers[table].wake, context=OUTSIDE.copy()
+                    )
+
+    @staticmethod
+    def _is_news(write: Write) -> bool:
+        if write.table is TableName.RERUN or isinstance(write, Check):
+            return False
+        seen = Change(
+            position=0, table=write.table, key=write.key, kind=ChangeKind.MODIFY, image=None, at=world_time(0)
+        )
+        return is_from_others(seen)
+
+    # --- making -------------------------------------------------------------------------------------------------------
+
+    def _targets(self) -> dict[JobType, SimulatedTarget]:
+        kinds = {
+            JobType.STEP_FUNCTION: (Guarantee.EXACTLY_ONCE, True),
+            JobType.GLUE: (Guarantee.FOUND_AGAIN, True),
+            JobType.LAMBDA: (Guarantee.AT_LEAST_ONCE, False),
+        }
+        return {
+            kind: SimulatedTarget(
+                guarantee=guarantee,
+                can_stop=can_stop,
+                random=self._draw_random(),
+                record=self._record,
+                on_send=self._inspector.sent,
+                on_begin=self._inspector.begins,
+            )
+            for kind, (guarantee, can_stop) in kinds.items()
+        }
+
+    def _draw_random(self) -> Random:
+        """One for each who draws, so that what one does leaves the others' luck alone."""
+        return Random(self._random.getrandbits(64))
+
+    def _new_name(self, of: str) -> str:
+        self._names[of] += 1
+        return f"{of}.{self._names[of]}"
