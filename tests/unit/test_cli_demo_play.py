@@ -1,6 +1,7 @@
 """The demo as people see it, once, in another process: what it promises is in the store that it leaves behind."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
@@ -27,6 +28,7 @@ from worker.store.table import Tables
 # One performance for all the tests: they must run in one process, and share its time limit.
 pytestmark = pytest.mark.xdist_group("demo")
 PLAY_MAX_S = 55
+README = Path(__file__).parents[2] / "README.md"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +131,14 @@ async def test_the_rehearsal_says_what_it_would_start_and_starts_nothing(played:
     assert sorted(types) == [EventType.DRY_RUN_COMPLETED, EventType.DRY_RUN_WOULD_TRIGGER]
     assert await attempts(tables, "gold-orders-next", played.day) == []
     assert await Runs(tables).load(run_of("gold-orders-next", played.day)) is None
+
+
+def test_the_part_that_the_readme_shows_is_what_is_shown(played: Played) -> None:
+    [excerpt] = re.findall(r"```text\n(.*?)```", README.read_text(), re.DOTALL)
+    lines = [line.partition("s  ")[2] for line in excerpt.splitlines()]
+
+    assert len(lines) > 5
+    assert [line for line in lines if line not in played.output] == []
 
 
 def test_each_attempt_started_one_program(played: Played) -> None:

@@ -16,7 +16,7 @@ from worker.cli.consent import Consent
 from worker.cli.console import Screen
 from worker.cli.demoacts import BRONZE, GOLD, PIPELINES, Play
 from worker.cli.demofolder import ALERTS, LOG, STORE, FolderRequest, jobs_path, make_folder
-from worker.cli.demostage import NotInTime, Stage
+from worker.cli.demostage import NotInTime, Stage, short_name
 from worker.cli.onstore import Exit, StoreAccess
 from worker.cli.push import PushRequest, run_push
 from worker.cli.sources import Sources
@@ -128,28 +128,27 @@ def first_of(ended: BaseException) -> BaseException:
 
 def show_highlights(screen: Screen, stage: Stage, play: Play) -> None:
     _heading(screen, f"What you saw, in {stage.elapsed_s:.0f} seconds")
-    screen.table(
-        [
-            (f"{stage.seen_after_s(told):5.1f}s", what, f"{told.pipeline} {told.period}", told.type, sentence)
-            for what, told, sentence in play.highlights
-        ]
-    )
+    rows = [
+        (stage.seen_after_s(told), what, short_name(told.pipeline, told.period), f"{sentence}: {told.type}")
+        for what, told, sentence in play.highlights
+    ]
+    screen.table([(f"{after_s:5.1f}s", *words) for after_s, *words in rows])
 
 
 def show_next_steps(screen: Screen, folder: Path, day: date) -> None:
     _heading(screen, "What to try next")
-    steps = [("go there", f"cd {shlex.quote(str(folder))}")]
+    screen.line(f"  cd {shlex.quote(str(folder))}")
     if shutil.which("interlock") is None:
-        steps.append(("find the command", f'export PATH="{jobs_path().partition(os.pathsep)[0]}:$PATH"'))
-    steps += [
-        ("all about a run", f"interlock history {GOLD} {day}"),
-        ("why one waits", f"interlock explain {BRONZE} {day}T02"),
-        ("what was told", f"interlock events --type JOB_FAILED    # as people are told it: {ALERTS}"),
-        ("a worker", "interlock run    # until Ctrl-C; and in another terminal, let the waiting run go:"),
-        ("", f"interlock sensor put {BRONZE} landing status=complete rows=130 --period {day}T02"),
-        ("more", "docs/pipeline-file.md in the project says all that a file can say; interlock --help"),
-    ]
-    screen.table(steps)
+        screen.line(f'  export PATH="{jobs_path().partition(os.pathsep)[0]}:$PATH"')
+    for command, comment in (
+        (f"interlock history {GOLD} {day}", "all that happened to a run"),
+        (f"interlock explain {BRONZE} {day}T02", "why the last one waits"),
+        ("interlock events --type JOB_FAILED", f"what was told; {ALERTS} has the lines that people get"),
+        ("interlock run", "a worker, until Ctrl-C; and beside it, for the run that waits:"),
+    ):
+        screen.line(f"  {command:<46}  # {comment}")
+    # Longer than the others, and not to be cut: people copy it.
+    screen.line(f"  interlock sensor put {BRONZE} landing status=complete rows=130 --period {day}T02")
 
 
 def _heading(screen: Screen, title: str) -> None:

@@ -61,7 +61,7 @@ class Stage:
         self._clock, self._tables = access.clock, tables
         since = self._clock.now() - _JUST_BEFORE
         self._readers = [EventReader(tables, since, pipeline=pipeline) for pipeline in pipelines]
-        self._width = max(map(len, pipelines))
+        self._width = max(map(len, pipelines)) + len(" T00")
         self._seen: defaultdict[tuple[str, str, str], list[float]] = defaultdict(list)
         self._began = self._clock.monotonic()
 
@@ -126,9 +126,15 @@ class Stage:
         severity = severity_of(event.type)
         run = f"{event.pipeline}/{event.schedule}/{event.period}"
         message = event.message.removeprefix(run).lstrip(": ")
-        about = f"{event.pipeline:<{self._width}}  {event.period:<13}"
         style = STYLES[severity] if severity is not Severity.NOTE else "dim"
+        about = f"{short_name(event.pipeline, event.period):<{self._width}}"
         self.screen.line(f"  {self.elapsed_s:5.1f}s  {about}  {event.type:<21}  {message}", style=style)
+
+
+def short_name(pipeline: str, period: str) -> str:
+    """All of a play is about one day, so the hour is enough."""
+    _, of_hour, hour = period.partition("T")
+    return f"{pipeline} {of_hour}{hour}"
 
 
 def run_of(pipeline: str, period: str) -> RunKey:
