@@ -88,7 +88,7 @@ class Engine:
             ask_pass=self._passes.ask,
         )
         self._held: dict[RunKey, Run] = {}  # the runs whose timers are here, as last seen
-        self._sent: dict[RunKey, StartJob] = {}  # the last start sent for each: none is ever sent twice
+        self._sent: dict[RunKey, StartJob] = {}  # the starts whose answers are not recorded yet: none is sent twice
         self._doubted: dict[RunKey, tuple[FindJob, float]] = {}  # since when the outcome of a start is in doubt
         self._under_way: set[tuple[type[Act], RunKey]] = set()
         self._locks: WeakValueDictionary[RunKey, asyncio.Lock] = WeakValueDictionary()
@@ -183,7 +183,7 @@ class Engine:
 
     def _let_go(self, key: RunKey) -> None:
         self._held.pop(key, None)
-        self._sent.pop(key, None)
+        self._doubted.pop(key, None)
         self._timers.cancel(Wake(RowKind.TRIGGER, key))
 
     async def _fire(self, wake: Wake) -> None:
@@ -234,8 +234,8 @@ class Engine:
         return run if isinstance(run, Run) and not run.is_ended else None
 
     async def _adopt_run(self, key: RunKey) -> None:
-        run = await self._load_active(key)
-        if run is None or run.key in self._held:
+        run, held = await self._load_active(key), self._held.get(key)
+        if run is None or (held is not None and held.version >= run.version):
             return
         spread = ADOPTED_WITHIN
         if run.state is State.POLLING:
@@ -293,8 +293,14 @@ class Engine:
         if run.starter != self._session or self._sent.get(run.key) == act:
             return
         self._sent[run.key] = act
-        send = partial(self._acts.start, run, pipeline, act)
-        self._spawn(f"start:{run.key}", partial(self._report, run.key, send))
+        wake = Wake(RowKind.TRIGGER, run.key)
+        self._spawn(f"start:{run.key}", partial(self._or_again, wake, partial(self._start, act, run, pipeline)))
+
+    async def _start(self, act: StartJob, run: Run, pipeline: Pipeline) -> None:
+        answer = await self._acts.start(run, pipeline, act)
+        if await self._tell_self(run.key, answer):
+            # From here on the row itself says that this start is over.
+            self._sent.pop(run.key, None)
 
     async def _find(self, run: Run, pipeline: Pipeline, act: FindJob) -> None:
         """Wait, on our own clock, until every start must be visible; then look."""
@@ -311,17 +317,19 @@ class Engine:
     async def _report(self, key: RunKey, work: Callable[[], Awaitable[Fact]]) -> None:
         await self._tell_self(key, await work())
 
-    async def _tell_self(self, key: RunKey, fact: Fact) -> None:
-        """Take in what our own act brought. Only we know it, so it is tried until it is recorded or we are lost."""
+    async def _tell_self(self, key: RunKey, fact: Fact) -> bool:
+        """Take in what our own act brought; False if we were lost before. Only we know it, so it is tried till then."""
         wait_s = 1.0
         while self._standing.may_act():
             try:
-                return await self._take_in(key, fact, self._held.get(key))
+                await self._take_in(key, fact, self._held.get(key))
             except RetryLater as problem:
                 self._log("fact.delayed", {"run": str(key), "fact": type(fact).__name__, "problem": str(problem)})
+            else:
+                return True
             await self._clock.sleep(wait_s)
             wait_s = min(2 * wait_s, REPORT_BACKOFF_MAX_S)
-        return None
+        return False
 
     async def _look(self, run: Run) -> None:
         """Ask once how a job is, and take in the answer if it comes soon."""
@@ -342,7 +350,8 @@ class Engine:
         name = (type(act), key)
         if name not in self._under_way:
             self._under_way.add(name)
-            self._spawn(f"{type(act).__name__}:{key}", partial(self._counted, name, work))
+            counted = partial(self._counted, name, work)
+            self._spawn(f"{type(act).__name__}:{key}", partial(self._or_again, Wake(RowKind.TRIGGER, key), counted))
 
     async def _counted(self, name: tuple[type[Act], RunKey], work: Work) -> None:
         try:

@@ -4,13 +4,14 @@ from random import Random
 
 import pytest
 
-from tests.engineworld import Worker, World, a_world, run_key
-from tests.faults import FaultyTables, RandomFaults
+from tests.engineworld import CONFIG, Worker, World, a_world, run_key
+from tests.faults import DROP_BEFORE, NO_FAULT, Fault, FaultyTables, Operation, RandomFaults, no_faults
 from tests.virtualtime import on_virtual_time
 from worker.core.keys import RowKind
 from worker.core.runstate import State
 from worker.jobs.runner import Guarantee
-from worker.store.table import TableName
+from worker.store.runs import run_key as row_key
+from worker.store.table import TableName, Update
 
 
 @pytest.mark.parametrize("state", [State.EVALUATING, State.TRIGGERING, State.POLLING])
@@ -161,3 +162,45 @@ def test_a_store_that_loses_and_delays_at_random_neither_loses_nor_doubles_a_job
         assert (await world.events()).count("JOB_COMPLETED") == 1
 
     scenario()
+
+
+@on_virtual_time
+async def test_a_row_damaged_from_outside_stops_no_other_run() -> None:
+    world = await a_world()
+    async with world.worker() as worker:
+        await world.until(State.POLLING)
+        await world.ready("2026-03-02")
+        await world.count(100, "2026-03-02")
+        await world.settle()
+        damage = Update(table=TableName.CONTROL, key=row_key(run_key()), set={"version": 99, "spent": {}})
+        await world.tables.commit(damage)
+        world.runner.finish()
+        await world.wait(minutes=3)
+
+    assert await world.state("2026-03-02") is State.COMPLETED
+    assert "run.troubled" in {event for event, _ in worker.log}
+
+
+@on_virtual_time
+async def test_sensors_that_cannot_be_read_at_the_end_of_a_job_only_delay_its_end() -> None:
+    world = await a_world(FaultyTables)
+    tables = world.seen_by_workers
+    assert isinstance(tables, FaultyTables)
+    async with world.worker():
+        await world.deploy(CONFIG + "postRun: {rules: [{key: out, check: exists}]}\n")
+        await world.count(100)
+        await world.ready()
+        await world.settle()
+        tables.choose = _no_reads
+        world.runner.finish()
+        await world.wait(minutes=2)
+        during = await world.state()
+        tables.choose = no_faults
+        await world.wait(minutes=2)
+
+    assert during is State.POLLING
+    assert await world.state() is State.COMPLETED
+
+
+def _no_reads(operation: Operation) -> Fault:
+    return DROP_BEFORE if operation is Operation.GET else NO_FAULT
