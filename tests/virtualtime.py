@@ -41,6 +41,8 @@ class _JumpingSelector(selectors.DefaultSelector):
         self.threads = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is not None and timeout <= 0 and not self.threads:
+            return []  # there is more to do at this instant: the outside can wait
         ready = super().select(0)
         if ready or (timeout is not None and timeout <= 0):
             return ready

@@ -16,8 +16,8 @@ from tests.virtualtime import run
 from tests.workergroup import Station, WorkerGroup, overlaps
 from worker.core.liveness import DEFAULT_TIMING, FAST_TIMING, Timing
 
-STORM_S = 60.0
-CALM_S = 45.0  # a dead session is found, and the leases are read at the latest after 30 s
+STORM_S = 45.0
+CALM_S = 40.0  # a dead session is found, and the leases are read at the latest after 30 s
 SHARDS = 3
 
 
@@ -94,9 +94,9 @@ def idle_shards(group: WorkerGroup) -> frozenset[str]:
 
 
 @pytest.mark.parametrize("weather", [CALM_PACE, FAST_PACE], ids=["default", "fast"])
-@pytest.mark.parametrize("block", range(5))
+@pytest.mark.parametrize("block", range(10))
 def test_no_two_act_at_once_and_everything_is_held_again_after_any_storm(block: int, weather: Weather) -> None:
-    for seed in range(block * 20, (block + 1) * 20):
+    for seed in range(block * 10, (block + 1) * 10):
         group = run(storm(seed, weather))
 
         assert group.failures() == [], f"seed {seed}"
