@@ -6,7 +6,7 @@ PIP    := -m pip --disable-pip-version-check --quiet
 LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --quiet --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit chaos test-dynamodb-local fix bench lock clean
+.PHONY: help demo test lint types unit chaos simulate test-dynamodb-local fix bench lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -30,6 +30,14 @@ CHAOS_ROUNDS ?= 500
 chaos: $(VENV)/.dev ## the races and kills of `make test`, with many more rounds (CHAOS_ROUNDS=500)
 	CHAOS_ROUNDS=$(CHAOS_ROUNDS) $(BIN)/pytest tests/contract/test_sqlite_processes.py
 	CHAOS_ROUNDS=$(CHAOS_ROUNDS) $(BIN)/pytest -n 2 -rP tests/scenario/test_worker_processes.py
+
+SEED ?= 1
+SEEDS ?= 1
+PIPELINES ?= 50
+HOURS ?= 72
+BEAT ?= real
+simulate: $(VENV)/.dev ## random histories of the whole worker (SEED=1 SEEDS=1 PIPELINES=50 HOURS=72)
+	$(BIN)/python -m tests.simulation --seed $(SEED) --seeds $(SEEDS) --pipelines $(PIPELINES) --hours $(HOURS) --beat $(BEAT)
 
 test-dynamodb-local: $(VENV)/.dev ## the contract suite on DynamoDB Local (needs npm and Java 17)
 	$(BIN)/python -m tests.dynamodb_local
