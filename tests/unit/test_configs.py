@@ -1,0 +1,83 @@
+"""Which version of a pipeline holds: the one deployed, the last good one, the one a run began under."""
+
+import pytest
+
+from tests.engineworld import CONFIG, ORDERS
+from tests.manualclock import NOON, ManualClock
+from worker.config import load_text
+from worker.configs import Configs, Unusable, Version
+from worker.core.errors import Rejected
+from worker.core.keys import config_mark_sk
+from worker.core.pipeline import Pipeline
+from worker.render import config_hash
+from worker.store.marks import Marks
+from worker.store.pipelines import Pipelines
+from worker.store.sqlite import SqliteTables
+
+
+async def a_store() -> SqliteTables:
+    tables = SqliteTables.in_memory(ManualClock())
+    await tables.start()
+    return tables
+
+
+def loaded(text: str = CONFIG) -> Pipeline:
+    pipeline = load_text(text).pipeline
+    assert pipeline is not None
+    return pipeline
+
+
+async def test_a_pipeline_that_nobody_deployed_has_no_version() -> None:
+    assert await Configs(await a_store()).in_force(ORDERS) is None
+
+
+async def test_what_is_deployed_is_in_force_as_soon_as_it_is_read() -> None:
+    tables = await a_store()
+    configs = Configs(tables)
+    await Pipelines(tables).put(ORDERS, CONFIG)
+    first = await configs.in_force(ORDERS)
+    changed = CONFIG.replace("value: 100", "value: 200")
+    await Pipelines(tables).put(ORDERS, changed)
+
+    second = await configs.in_force(ORDERS)
+
+    assert first == Version(loaded(), config_hash(loaded()))
+    assert second == Version(loaded(changed), config_hash(loaded(changed)))
+
+
+async def test_a_text_that_cannot_be_used_leaves_the_last_good_version_in_force_also_after_a_restart() -> None:
+    tables = await a_store()
+    before = Configs(tables)
+    good = Version(loaded(), config_hash(loaded()))
+    await before.keep(good)
+    await Marks(tables).put_once(ORDERS, config_mark_sk(), {"good": good.config_hash}, NOON)
+    await Pipelines(tables).put(ORDERS, "][")
+
+    deployed = await Configs(tables).deployed(ORDERS)
+
+    assert isinstance(deployed, Unusable)
+    assert deployed.problems
+    assert await Configs(tables).in_force(ORDERS) == good
+
+
+async def test_a_text_stored_under_another_pipelines_name_is_not_used() -> None:
+    tables = await a_store()
+    await Pipelines(tables).put(ORDERS, CONFIG.replace("id: orders", "id: invoices"))
+
+    deployed = await Configs(tables).deployed(ORDERS)
+
+    assert isinstance(deployed, Unusable)
+    assert "invoices" in deployed.problems[0]
+
+
+async def test_a_version_is_found_by_the_name_it_was_kept_under() -> None:
+    tables = await a_store()
+    version = Version(loaded(), config_hash(loaded()))
+    await Configs(tables).keep(version)
+
+    assert await Configs(tables).pinned(ORDERS, version.config_hash) == version
+
+
+async def test_a_version_that_was_deleted_is_missed_with_what_to_do() -> None:
+    with pytest.raises(Rejected, match="restore the row CONFIGVER#v9"):
+        await Configs(await a_store()).pinned(ORDERS, "v9")

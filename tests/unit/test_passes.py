@@ -1,0 +1,49 @@
+from tests.builders import NOON, a_pipeline, a_post_run, a_schedule
+from worker.core.checks import Check
+from worker.core.facts import RulesHeld, RulesNotHeld
+from worker.core.passes import Reading, baseline, judge, needed, watched
+from worker.core.pipeline import Pipeline, PostRun
+from worker.core.rules import Group, Rule
+
+
+def counting(*, at_least: int = 100, post_run: PostRun | None = None) -> Pipeline:
+    rule = Rule(key="count", check=Check.GTE, field="rows", value=at_least)
+    return a_pipeline(rules=Group(members=(rule,)), post_run=post_run)
+
+
+READINGS = {"orders": Reading({}, "h1"), "count": Reading({"rows": 100}, "h2")}
+
+
+def test_a_pass_needs_the_triggers_sensor_and_every_rules_each_once() -> None:
+    assert needed(counting(), a_schedule()) == ("orders", "count")
+    assert needed(a_pipeline(), a_schedule()) == ("orders",)
+    assert needed(counting(), a_schedule(trigger=None)) == ("count",)
+
+
+def test_rules_that_hold_come_with_what_was_seen_and_the_baseline_of_what_is_watched_on() -> None:
+    rules = Group(members=tuple(Rule(key=key, check=Check.EXISTS) for key in ("count", "out")))
+    pipeline = counting(post_run=a_post_run(rules=rules))
+
+    fact = judge(pipeline, READINGS, 2, NOON)
+
+    assert fact == RulesHeld(attempt=2, saw={"orders": "h1", "count": "h2"}, baseline={"count": {"rows": 100}})
+    assert watched(pipeline) == ("count", "out")
+
+
+def test_rules_that_do_not_hold_come_with_what_was_seen_and_why() -> None:
+    fact = judge(counting(at_least=101), READINGS, 1, NOON)
+
+    assert isinstance(fact, RulesNotHeld)
+    assert fact.saw == {"orders": "h1", "count": "h2"}
+    assert "100" in fact.reason
+
+
+def test_a_sensor_that_is_not_there_fails_its_rule_and_was_not_seen() -> None:
+    fact = judge(counting(), {}, 1, NOON)
+
+    assert isinstance(fact, RulesNotHeld)
+    assert fact.saw == {}
+
+
+def test_a_pipeline_that_watches_nothing_has_no_baseline() -> None:
+    assert baseline(counting(), READINGS) == {}
