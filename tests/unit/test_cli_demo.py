@@ -12,9 +12,11 @@ from tests.manualclock import NOON, ManualClock
 from worker.cli.consent import Consent
 from worker.cli.console import Screen
 from worker.cli.demo import first_of
-from worker.cli.demofolder import MARK, NAME, FolderRequest, make_folder
-from worker.cli.demostage import PATIENCE_S, Expected, NotInTime, Stage, run_of
+from worker.cli.demoacts import PIPELINES
+from worker.cli.demofolder import MARK, NAME, SCRIPT, FolderRequest, make_folder
+from worker.cli.demostage import PATIENCE_S, PLAY_MAX_S, Expected, NotInTime, Stage, run_of
 from worker.cli.onstore import StoreAccess
+from worker.config import load_directory
 from worker.core.errors import ConfigError
 from worker.core.events import Event
 from worker.core.eventtypes import EventType
@@ -33,6 +35,13 @@ def folder(directory: Path | None = None, consent: Consent = NOBODY) -> Path | N
 
 def answering(answer: str) -> Consent:
     return Consent(False, lambda _: answer)
+
+
+def test_its_pipelines_have_neither_errors_nor_warnings() -> None:
+    found = load_directory([SCRIPT / "pipelines"], today=NOON.date())
+
+    assert found.problems == ()
+    assert sorted(pipeline.id for pipeline in found.pipelines) == sorted(PIPELINES)
 
 
 # --- the directory ----------------------------------------------------------------------------------------------------
@@ -162,10 +171,19 @@ async def test_what_has_come_is_shown_once_and_waited_for_no_longer(
 async def test_what_does_not_come_ends_the_wait_and_is_named(stage: Stage, tables: Tables) -> None:
     await Events(tables).put_foreign(an_event(1))
 
-    with pytest.raises(NotInTime, match=rf"JOB_COMPLETED of orders {DAY} \(number 2\) did not happen within 30 s"):
+    with pytest.raises(NotInTime, match=rf"JOB_COMPLETED of orders {DAY} \(number 2\) did not happen in time"):
         await stage.until(Expected(pipeline="orders", period=DAY, type=EventType.JOB_COMPLETED, times=2))
 
     assert PATIENCE_S <= stage.elapsed_s < PATIENCE_S + 1
+
+
+async def test_all_waits_together_are_bounded_too(stage: Stage, access: StoreAccess) -> None:
+    await access.clock.sleep(PLAY_MAX_S - 1)
+
+    with pytest.raises(NotInTime):
+        await stage.until(COMPLETED)
+
+    assert PLAY_MAX_S <= stage.elapsed_s < PLAY_MAX_S + 1
 
 
 async def test_events_of_one_decision_are_shown_in_the_order_of_a_life(

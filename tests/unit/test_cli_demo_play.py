@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -44,11 +43,13 @@ class Played:
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     folder = tmp_path_factory.mktemp("demo")
     program = [sys.executable, "-c", "from worker.cli.main import main; main()", "demo", "--dir", str(folder)]
-    day = datetime.now(UTC).date() - timedelta(days=1)
     done = subprocess.run(
         program, env=liveworker.environment(), capture_output=True, text=True, timeout=PLAY_MAX_S, check=False
     )
-    return Played(folder=folder, day=f"{day}", code=done.returncode, output=done.stdout, complaints=done.stderr)
+    day = re.search(r"--period (\S+)T00\n", done.stdout)
+    return Played(
+        folder=folder, day=day[1] if day else "", code=done.returncode, output=done.stdout, complaints=done.stderr
+    )
 
 
 @pytest.fixture
