@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from consumers.severities import Severity, severity_of
-from worker.app import GROUP
+from worker.app_session import GROUP
 from worker.cli.console import Screen
 from worker.cli.naming import read_period
 from worker.cli.onstore import StoreAccess
