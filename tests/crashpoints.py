@@ -39,6 +39,7 @@ T = TypeVar("T")
 WRITE: Final = "write"
 
 FROZEN_S: Final = 20.0
+OVERSLEPT_S: Final = 200.0  # longer than any start is looked for: by then another has sent it
 LISTED_AFTER: Final = timedelta(seconds=30)  # how late a target's list shows a job that it accepted
 
 
@@ -48,7 +49,7 @@ class Fate(Enum):
     LIVES = auto()
     DIES = auto()
     FREEZES = auto()  # for so long that others take it for dead, with its request on the way
-    FREEZES_FIRST = auto()  # the same, and what it was about to send is still with it when it wakes
+    OVERSLEEPS = auto()  # freezes for long, and what it was about to send is still with it when it wakes
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,10 @@ class Peril:
 
     request: Fault
     fate: Fate = Fate.LIVES
+
+    @property
+    def frozen_s(self) -> float:
+        return OVERSLEPT_S if self.fate is Fate.OVERSLEEPS else FROZEN_S
 
 
 # A worker that dies with the answer in its hands has recorded as little as one that never got it.
@@ -71,7 +76,7 @@ WRITE_PERILS: Final[Mapping[str, Peril]] = {
 }
 CALL_PERILS: Final[Mapping[str, Peril]] = {
     "killed during the call, never sent": Peril(DROP_BEFORE, Fate.DIES),
-    "frozen before the call was sent": Peril(NO_FAULT, Fate.FREEZES_FIRST),
+    "frozen before the call was sent": Peril(NO_FAULT, Fate.OVERSLEEPS),
     "frozen during the call, answered when another has taken over": Peril(late(FROZEN_S), Fate.FREEZES),
     "call never sent, nobody knows": Peril(DROP_BEFORE),
 }
@@ -189,7 +194,7 @@ class PlannedTarget(FakeRunner):
     async def _meet(self, call: str) -> Fault:
         self.calls[call] += 1
         peril = self.course.meet(call)
-        if peril.fate is Fate.FREEZES_FIRST:
+        if peril.fate is Fate.OVERSLEEPS:
             await asyncio.sleep(0)  # here its host stands still
         return peril.request
 

@@ -11,7 +11,6 @@ from typing import Final
 import pytest
 
 from tests.crashpoints import (
-    FROZEN_S,
     PERILS,
     Course,
     Fate,
@@ -147,7 +146,7 @@ class Stage:
         self.world.group[SessionId(first.name)] = self.workers[0].standing.is_alive = False
         self.start_worker("w2")
         if peril.fate is not Fate.DIES:
-            await self.world.clock.sleep(FROZEN_S - JUDGED_DEAD_AFTER_S)
+            await self.world.clock.sleep(peril.frozen_s - JUDGED_DEAD_AFTER_S)
             first.thaw()
             await self.world.clock.sleep(TICK_S)
             first.crash()
