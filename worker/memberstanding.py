@@ -1,8 +1,12 @@
 """What the engine asks about its own session and others', answered from the group this worker is a member of."""
 
+from typing import Final
+
 from worker.core.keys import SessionId
 from worker.fence import Fence
 from worker.peers import Peers
+
+OVER_MAX: Final = 1000  # sessions remembered to be over; forgetting one costs a look
 
 
 class MemberStanding:
@@ -10,6 +14,7 @@ class MemberStanding:
 
     def __init__(self, fence: Fence, peers: Peers) -> None:
         self._fence, self._peers = fence, peers
+        self._over: set[SessionId] = set()
 
     @property
     def session(self) -> SessionId:
@@ -19,5 +24,13 @@ class MemberStanding:
         return not self._fence.is_down()
 
     async def is_over(self, session: SessionId) -> bool:
+        """What is over stays so: the ten thousand runs of one dead session cost one look, not ten thousand."""
+        if session in self._over:
+            return True
         await self._peers.look()
-        return self._peers.is_over(session)
+        if not self._peers.is_over(session):
+            return False
+        if len(self._over) >= OVER_MAX:
+            self._over.clear()
+        self._over.add(session)
+        return True

@@ -1,10 +1,12 @@
 """Whether this worker may act, and whether another is gone, as its group sees it."""
 
+import pytest
+
 from tests.streamworld import GROUP
 from tests.virtualtime import VirtualClock, on_virtual_time
 from worker.core.keys import SessionId
 from worker.core.liveness import DEFAULT_TIMING
-from worker.fence import Fence
+from worker.fence import Fence, SessionLost
 from worker.memberstanding import MemberStanding
 from worker.notices import to_nobody
 from worker.peers import Peers
@@ -53,3 +55,17 @@ async def test_one_that_came_after_our_last_look_is_not_taken_for_gone() -> None
     await sessions.register(SessionId("new"), "test")
 
     assert not await standing.is_over(SessionId("new"))
+
+
+@on_virtual_time
+async def test_one_that_is_known_to_be_over_is_not_looked_for_again() -> None:
+    clock = VirtualClock()
+    standing, sessions = await a_group_of_two(clock)
+    await sessions.leave(OTHER)
+    assert await standing.is_over(OTHER)
+
+    await sessions.leave(ME)  # a look would find that we were ended ourselves
+
+    assert await standing.is_over(OTHER)
+    with pytest.raises(SessionLost):
+        await standing.is_over(SessionId("new"))
