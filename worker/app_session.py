@@ -72,11 +72,17 @@ class SessionWork:
         self._tables, self._alert, self._clock, self._member, self._tasks = tables, alert, clock, member, tasks
         self._letters, self._tries = DeadLetters(tables), Tries(clock, tables.ping)
         self._services: list[asyncio.Task[None]] = []
+        self._engine: Engine | None = None
+
+    @property
+    def runs_held(self) -> int:
+        """How many runs this session looks after."""
+        return 0 if self._engine is None else len(self._engine)
 
     async def begin(self, runners: Mapping[JobType, Runner]) -> None:
         began_at = await self._tries.insist(lambda: installed_at(self._tables, GROUP, self._clock.now()))
         standing = MemberStanding(self._member.fence, self._member.peers)
-        engine = Engine(self._tables, runners, standing, self._clock, self._tasks, log=log_work)
+        engine = self._engine = Engine(self._tables, runners, standing, self._clock, self._tasks, log=log_work)
         router = Router(self._tables, engine, self._clock, began_at=began_at, log=log_work)
         adoption = Adoption(engine.adopt, self._clock, log_work)
         finder = OrphanFinder(ActiveRows(self._tables), self._member.peers, self._clock, adoption.take_up)

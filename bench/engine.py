@@ -1,0 +1,81 @@
+"""What runs cost a whole worker on a SQLite file, beside dbos doing the same durable steps on SQLite.
+
+Everything is on the disk before the next step is taken (`synchronous=FULL`, in the peer too). Processor time is the
+figure to trust: it is the same on a busy machine. Run it with `python -m bench.engine`; with BENCH_FULL=1 also at
+100,000 waiting runs, which takes minutes. The peer is installed into an environment of its own the first time.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+WAITING: Final = (10_000, 100_000) if os.environ.get("BENCH_FULL") else (10_000,)
+PEERS: Final = Path(__file__).parents[1] / ".venv" / "peers"
+PEER: Final = "dbos==3.3.0"
+CHILD_S: Final = 900
+
+
+def lives() -> Mapping[str, float]:
+    return _answer(sys.executable, "-m", "bench.engine_lives")
+
+
+def waiting(count: int) -> Mapping[str, float]:
+    with TemporaryDirectory() as folder:
+        path = str(Path(folder) / "bench.db")
+        _run(sys.executable, "-m", "bench.engine_waiting", "make", path, str(count))
+        return _answer(sys.executable, "-m", "bench.engine_waiting", "adopt", path, str(count))
+
+
+def peer() -> Mapping[str, float] | None:
+    """None if it cannot be installed here."""
+    python = PEERS / "bin" / "python"
+    try:
+        if not python.exists():
+            venv.create(PEERS, with_pip=True)
+        _run(str(python), "-m", "pip", "--disable-pip-version-check", "--quiet", "install", PEER)
+    except subprocess.CalledProcessError:
+        return None
+    with TemporaryDirectory() as folder:
+        return _answer(str(python), "-m", "bench.engine_dbos", folder)
+
+
+def _run(*command: str) -> str:
+    done = subprocess.run(command, cwd=PEERS.parents[1], check=True, capture_output=True, text=True, timeout=CHILD_S)
+    return done.stdout
+
+
+def _answer(*command: str) -> Mapping[str, float]:
+    return json.loads(_run(*command).splitlines()[-1])
+
+
+def main() -> None:
+    ours, theirs = lives(), peer()
+    _print_lives("interlock", ours)
+    if theirs is None:
+        print(f"{PEER} could not be installed here: nothing to compare with")
+    else:
+        _print_lives(PEER, theirs)
+        print(f"lives per CPU second beside the peer: {theirs['cpu_ms_per_life'] / ours['cpu_ms_per_life']:.1f} times")
+    print(f"sensor write to job start: p50 {ours['start_p50_ms']:.0f} ms, p99 {ours['start_p99_ms']:.0f} ms")
+    for count in WAITING:
+        seen = waiting(count)
+        print(
+            f"{count:,} waiting runs: {seen['bytes_per_run']:,.0f} bytes each, "
+            f"adopted in {seen['adopted_s']:.1f} s ({seen['adopted_cpu_s']:.1f} s of CPU)",
+            flush=True,
+        )
+
+
+def _print_lives(name: str, cost: Mapping[str, float]) -> None:
+    wall, cpu_ms = cost["lives_per_second"], cost["cpu_ms_per_life"]
+    print(f"{name:<12} {wall:>6.0f} lives/s, {cpu_ms:>5.1f} ms CPU each, {1e3 / cpu_ms:>4.0f} per CPU s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

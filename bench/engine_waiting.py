@@ -1,0 +1,85 @@
+"""Runs that wait: how fast another worker adopts them, and what each costs in memory. Prints one JSON object.
+
+`make PATH COUNT` lets a worker begin runs whose rules do not hold, and leave; `adopt PATH COUNT` is the next worker.
+Each is a process of its own: what making them left in memory must not count.
+"""
+
+import asyncio
+import gc
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Final
+
+from bench.engine_worker import deploy_all, key_of, logging_to_nowhere, worker_on
+from worker.clock import SystemClock
+from worker.core.keys import RunKey
+from worker.store.sensors import Sensors
+from worker.store.sqlite import SqliteTables
+
+PRODUCERS: Final = 32
+PAGE_BYTES: Final = 4096
+SETTLED_AFTER_S: Final = 3.0  # by then every adopted run has been looked at once
+PATIENCE_S: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    count: int
+    adopted_s: float
+    adopted_cpu_s: float
+    bytes_per_run: float
+
+
+async def make(path: Path, count: int) -> None:
+    producers = SqliteTables(path, SystemClock())
+    await producers.start()
+    await deploy_all(producers, "count")
+    waiting = iter(range(count))
+
+    async def produce() -> None:
+        for number in waiting:
+            await _put(producers, key_of(number))
+
+    async with asyncio.timeout(PATIENCE_S), worker_on(path) as worker:
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(PRODUCERS):
+                tasks.create_task(produce())
+        await worker.until_held(count)
+    await producers.stop()
+
+
+async def adopt(path: Path, count: int) -> Waiting:
+    async with worker_on(path.with_name("empty.db")):
+        await asyncio.sleep(1)  # all code is loaded and all threads have run once
+    before, cpu, wall = _resident_bytes(), process_time(), perf_counter()
+    async with asyncio.timeout(PATIENCE_S), worker_on(path) as worker:
+        await worker.until_held(count)
+        cpu, wall = process_time() - cpu, perf_counter() - wall
+        await asyncio.sleep(SETTLED_AFTER_S)
+        used = _resident_bytes() - before
+    return Waiting(count=count, adopted_s=wall, adopted_cpu_s=cpu, bytes_per_run=used / count)
+
+
+def _resident_bytes() -> int:
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
+
+
+async def _put(producers: SqliteTables, key: RunKey) -> None:
+    await Sensors(producers).put(key.pipeline, f"ready#{key.period}", {"status": "done"})
+
+
+def main() -> None:
+    [what, path, count] = sys.argv[1:]
+    with logging_to_nowhere():
+        if what == "make":
+            asyncio.run(make(Path(path), int(count)))
+        else:
+            print(json.dumps(asdict(asyncio.run(adopt(Path(path), int(count))))))
+
+
+if __name__ == "__main__":
+    main()
