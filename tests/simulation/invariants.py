@@ -25,7 +25,7 @@ from worker.store.events import event_of
 from worker.store.runrows import run_from_row
 from worker.store.sensors import sensor_of
 from worker.store.slawatches import watch_from_row
-from worker.store.table import ACTIVE, TTL, Delete, Key, Put, Row, TableName, Update, Write
+from worker.store.table import ACTIVE, TTL, Delete, Key, Put, Row, TableName, Write
 
 # How far the clocks of workers may be from the world's.
 CLOCKS_AGREE: Final = timedelta(seconds=10)
@@ -80,7 +80,6 @@ class Inspector:
     contents: dict[str, Mapping[str, Json]] = field(default_factory=dict[str, Mapping[str, Json]])
     given_up: set[str] = field(default_factory=set[str])  # tokens of jobs that people were told to look after
     _rows: dict[RunKey, Row] = field(default_factory=dict[RunKey, Row])
-    _leases: dict[Key, dict[str, object]] = field(default_factory=dict[Key, dict[str, object]])
     _requests: dict[RunKey, set[str]] = field(default_factory=lambda: defaultdict[RunKey, set[str]](set))
     _accepted: dict[RunKey, int] = field(default_factory=lambda: defaultdict[RunKey, int](int))
     _run_of_token: dict[str, str] = field(default_factory=dict[str, str])
@@ -107,8 +106,6 @@ class Inspector:
                     decision.events[named[1]].append(event)
             case Put(table=TableName.RERUN):
                 decision.reruns += 1
-            case Update(table=TableName.CONTROL, key=key) if key.sk.startswith(keys.LEASE):
-                self._check_lease(key, write)
             case Delete(table=TableName.CONTROL, key=key):
                 named = keys.run_row_of(key.pk, key.sk)
                 if named is not None:
@@ -149,7 +146,7 @@ class Inspector:
 
     def _check_versions(self, what: str, before: Run | SlaWatch | None, after: Run | SlaWatch) -> None:
         expected = before.version + 1 if before else 1
-        self._require(
+        self.verdicts.require(
             after.version == expected,
             Invariant.VERSIONS_ONLY_RISE,
             f"{what} went from version {expected - 1} to {after.version}",
@@ -158,7 +155,7 @@ class Inspector:
     def _check_lifetime(self, key: RunKey, after: Run, row: Row) -> None:
         is_right = (TTL in row) == after.is_ended and (ACTIVE.partition in row) != after.is_ended
         what = f"run {key} is {after.state}: ttl {row.get(TTL)}, bucket {row.get(ACTIVE.partition)}"
-        self._require(is_right, Invariant.BOUNDED_LIFE, what)
+        self.verdicts.require(is_right, Invariant.BOUNDED_LIFE, what)
 
     def _check_change(self, key: RunKey, row: Row) -> None:
         """A write that changes nothing but who wrote it is a wait that costs."""
@@ -166,7 +163,7 @@ class Inspector:
             old = self._rows[key]
             changed = {name for name in {*row, *old} if row.get(name) != old.get(name)}
             what = f"run {key} was written though it only waits ({row.get('state')})"
-            self._require(changed - {"version", "owner"}, Invariant.WAITING_IS_FREE, what)
+            self.verdicts.require(changed - {"version", "owner"}, Invariant.WAITING_IS_FREE, what)
 
     def _check_budgets(self, key: RunKey, before: Run | None, after: Run, decision: Decision) -> None:
         job = self.pipelines[key.pipeline].job
@@ -178,17 +175,17 @@ class Inspector:
             Budget.MANUAL: job.max_manual_reruns,
         }
         over = [budget for budget, limit in limits.items() if after.spent.of(budget) > limit]
-        self._require(not over, Invariant.BUDGETS_ARE_EXACT, f"run {key} overspent {over}: {after.spent}")
+        self.verdicts.require(not over, Invariant.BUDGETS_ARE_EXACT, f"run {key} overspent {over}: {after.spent}")
         if before is not None:
             attempts = after.attempt - before.attempt
             charged = sum(after.spent.of(budget) - before.spent.of(budget) for budget in Budget)
-            self._require(
+            self.verdicts.require(
                 attempts in {0, 1} and charged == attempts == decision.reruns,
                 Invariant.BUDGETS_ARE_EXACT,
                 f"run {key}: {attempts} attempts began, {charged} were charged, {decision.reruns} recorded",
             )
         self._accepted[key] += decision.told(key).count(EventType.RERUN_ACCEPTED)
-        self._require(
+        self.verdicts.require(
             self._accepted[key] <= len(self._requests[key]),
             Invariant.BUDGETS_ARE_EXACT,
             f"run {key}: {self._accepted[key]} reruns were accepted, {len(self._requests[key])} were asked for",
@@ -197,24 +194,24 @@ class Inspector:
     def _check_end(self, key: RunKey, after: Run, decision: Decision) -> None:
         assert after.outcome is not None
         told = [name for name in decision.told(key) if name in _TOLD[after.outcome]]
-        self._require(
+        self.verdicts.require(
             len(told) == 1, Invariant.EVERY_EXIT_IS_TOLD, f"run {key} ended ({after.outcome}) and told {told}"
         )
         watch = self.watches.get(key)
         if after.outcome is Outcome.SUCCEEDED and watch is not None:
-            self._require(
+            self.verdicts.require(
                 watch.verdict is not None, Invariant.ONE_VERDICT, f"run {key} succeeded and its deadline is open"
             )
 
     def _check_pass(self, key: RunKey, after: Run, decision: Decision) -> None:
-        self._require(
+        self.verdicts.require(
             EventType.VALIDATION_PASSED in decision.told(key),
             Invariant.NO_START_ON_BAD_DATA,
             f"run {key} is about to start, and no pass is recorded",
         )
         data = {name: self.contents[known] for name, known in after.started_on.items() if known in self.contents}
         result = evaluate(self.pipelines[key.pipeline].rules, data, after.since)
-        self._require(
+        self.verdicts.require(
             result.passed and len(data) == len(after.started_on),
             Invariant.NO_START_ON_BAD_DATA,
             f"run {key} is about to start on {data}: {result.reason}",
@@ -226,10 +223,10 @@ class Inspector:
         for event in events:
             if event.type in _OF_THE_ROW:
                 what = f"{event.type} was told without the row of {key}"
-                self._require(key in decision.runs, Invariant.ONE_DECISION_ONE_COMMIT, what)
+                self.verdicts.require(key in decision.runs, Invariant.ONE_DECISION_ONE_COMMIT, what)
             if event.type in _VERDICTS or event.type in _WARNINGS:
                 what = f"{event.type} was told without the watch of {key}"
-                self._require(key in decision.watches, Invariant.ONE_DECISION_ONE_COMMIT, what)
+                self.verdicts.require(key in decision.watches, Invariant.ONE_DECISION_ONE_COMMIT, what)
             if event.type in {EventType.JOB_ORPHANED, EventType.JOB_START_UNKNOWN}:
                 self.given_up.add(str(event.detail.get("token")))
 
@@ -241,14 +238,14 @@ class Inspector:
         told = [name for name in decision.told(key) if name in _VERDICTS]
         warned = [name for name in decision.told(key) if name in _WARNINGS]
         if before is not None and before.verdict is not None:
-            self._violated(Invariant.ONE_VERDICT, f"watch {key} moved after its verdict")
-        self._require(
+            self.verdicts.violated(Invariant.ONE_VERDICT, f"watch {key} moved after its verdict")
+        self.verdicts.require(
             [_VERDICTS[name] for name in told] == ([after.verdict] if after.verdict else []),
             Invariant.ONE_VERDICT,
             f"watch {key} came to {after.verdict} and told {told}",
         )
         is_first = (before is None or before.warned_at is None) and after.verdict is None
-        self._require(not warned or is_first, Invariant.ONE_VERDICT, f"watch {key} warned out of turn")
+        self.verdicts.require(not warned or is_first, Invariant.ONE_VERDICT, f"watch {key} warned out of turn")
         if after.verdict in {Verdict.MET, Verdict.BREACHED}:
             self._check_truth(key, after, decision)
         self.watches[key] = after
@@ -258,14 +255,18 @@ class Inspector:
         if key in decision.runs:
             self._check_judged_success(key, watch)
         elif watch.verdict is Verdict.MET:
-            self._violated(Invariant.ONE_VERDICT, f"watch {key} was met outside of the commit of its run's success")
+            self.verdicts.violated(
+                Invariant.ONE_VERDICT, f"watch {key} was met outside of the commit of its run's success"
+            )
         elif run is not None and run.state is State.POLLING and run.since < watch.breach_at - 2 * CLOCKS_AGREE:
             # The deadline's own time says nothing about a job that may just have ended: it must have been asked.
             job = self.record.jobs[str((run.job or {})["id"])]
             was_asked = world_time(job.asked_at) >= watch.breach_at - CLOCKS_AGREE
-            self._require(was_asked, Invariant.ONE_VERDICT, f"watch {key} was breached without a look at {job.id}")
+            self.verdicts.require(
+                was_asked, Invariant.ONE_VERDICT, f"watch {key} was breached without a look at {job.id}"
+            )
         is_due = self._now() >= watch.breach_at - CLOCKS_AGREE
-        self._require(
+        self.verdicts.require(
             watch.verdict is Verdict.MET or is_due or key in decision.runs,
             Invariant.ONE_VERDICT,
             f"watch {key} was breached before {watch.breach_at}",
@@ -281,28 +282,9 @@ class Inspector:
         met = any(by < CLOCKS_AGREE for by in late)
         breached = any(by > -CLOCKS_AGREE for by in late)
         is_true = met if watch.verdict is Verdict.MET else breached
-        self._require(is_true, Invariant.ONE_VERDICT, f"watch {key}: {watch.verdict}, but successes came {late}")
-
-    # --- leases -------------------------------------------------------------------------------------------------------
-
-    def _check_lease(self, key: Key, write: Update) -> None:
-        before = self._leases.get(key, {})
-        after: dict[str, object] = {**write.set_if_absent, **before, **write.set}
-        for name in write.remove:
-            after.pop(name, None)
-        old, new = int(str(before.get("epoch", 0))), int(str(after.get("epoch", 0)))
-        moved = before.get("owner") != after.get("owner")
-        self._require(
-            new == old + 1 if moved else new >= old,
-            Invariant.VERSIONS_ONLY_RISE,
-            f"lease {key.sk} went from {before.get('owner')} at {old} to {after.get('owner')} at {new}",
+        self.verdicts.require(
+            is_true, Invariant.ONE_VERDICT, f"watch {key}: {watch.verdict}, but successes came {late}"
         )
-        self._require(
-            str(after.get("cp", "")) >= str(before.get("cp", "")),
-            Invariant.VERSIONS_ONLY_RISE,
-            f"the checkpoint of {key.sk} went back from {before.get('cp')} to {after.get('cp')}",
-        )
-        self._leases[key] = after
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
@@ -313,13 +295,13 @@ class Inspector:
         run = self.runs.get(named[1]) if named else None
         is_meant = run is not None and run.state in {State.TRIGGERING, State.STOPPING} and run.attempt == about.attempt
         what = f"a start of {about.pipeline} {about.period} was sent, its row says {run.state if run else None}"
-        self._require(is_meant, Invariant.NO_START_ON_BAD_DATA, what)
+        self.verdicts.require(is_meant, Invariant.NO_START_ON_BAD_DATA, what)
 
     def begins(self, job: Job) -> None:
         """A job begins at its target: no other of its token may exist, none of its run may be alive."""
         now = asyncio.get_running_loop().time()
         owner = self._run_of_token.setdefault(job.token, job.run_id)
-        self._require(
+        self.verdicts.require(
             not self.record.by_token[job.token] and owner == job.run_id,
             Invariant.ONE_START_PER_TOKEN,
             f"{job.run} began a second job under {job.token}",
@@ -329,7 +311,7 @@ class Inspector:
             for other in self.record.by_run[job.run]
             if other.is_alive(now) and other.token != job.token and other.token not in self.given_up
         ]
-        self._require(not alive, Invariant.ONE_ATTEMPT_ALIVE, f"{job.run} began {job.id} beside {alive}")
+        self.verdicts.require(not alive, Invariant.ONE_ATTEMPT_ALIVE, f"{job.run} began {job.id} beside {alive}")
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -340,10 +322,10 @@ class Inspector:
             if not run.is_ended:
                 due = run.timeout_at if run.window_ends_at is None else run.window_ends_at
                 what = f"run {key} is {run.state} since {run.since}, its time was over at {due}"
-                self._require(due > limit, Invariant.BOUNDED_LIFE, what)
+                self.verdicts.require(due > limit, Invariant.BOUNDED_LIFE, what)
         for key, watch in self.watches.items():
             what = f"the deadline of {key} passed at {watch.breach_at} without a verdict"
-            self._require(watch.verdict is not None or watch.breach_at > limit, Invariant.ONE_VERDICT, what)
+            self.verdicts.require(watch.verdict is not None or watch.breach_at > limit, Invariant.ONE_VERDICT, what)
 
     @property
     def is_quiet(self) -> bool:
@@ -352,10 +334,3 @@ class Inspector:
 
     def _now(self) -> datetime:
         return NOON + timedelta(seconds=asyncio.get_running_loop().time())
-
-    def _require(self, holds: object, invariant: Invariant, what: str) -> None:
-        if not holds:
-            self.verdicts.violated(invariant, what)
-
-    def _violated(self, invariant: Invariant, what: str) -> None:
-        self.verdicts.violated(invariant, what)

@@ -82,9 +82,9 @@ class Node:
         around = self.around
         self.host, self.clock = Host(self.name), VirtualClock(off_by=self.off_by)
         self.tables = FaultyTables(around.store)
-        self._tries = Tries(
-            self.clock, self.tables.ping, Backoff(first_s=0.25, longest_s=10.0, jitter=around.random.random)
-        )
+        # Nobody is there to replay dead letters, so a record is tried for longer than any storm lasts.
+        backoff = Backoff(attempts_max=500, first_s=0.25, longest_s=10.0, jitter=around.random.random)
+        self._tries = Tries(self.clock, self.tables.ping, backoff)
         membership = Membership(
             Group(name=GROUP, program="simulated", timing=around.plan.timing),
             tables=self.tables,

@@ -12,6 +12,7 @@ from random import Random
 from typing import Final
 
 from tests.simulation.invariants import Inspector
+from tests.simulation.leaserows import LeaseInspector
 from tests.simulation.ledger import Bus, FeedLedger
 from tests.simulation.node import Surroundings, is_from_others
 from tests.simulation.outside import HOUR_S, Producers, Weather
@@ -90,6 +91,7 @@ class World:
             self._bus.committed,
             self._feeds.committed,
             self._inspector.committed,
+            LeaseInspector(self.verdicts).committed,
             self._wake_readers,
         ]
         for pipeline in self._pipelines:
