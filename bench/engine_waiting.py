@@ -1,25 +1,28 @@
 """Runs that wait: how fast another worker adopts them, and what each costs in memory. Prints one JSON object.
 
-`make PATH COUNT` lets a worker begin runs whose rules do not hold, and leave; `adopt PATH COUNT` is the next worker.
-Each is a process of its own: what making them left in memory must not count.
+`make PATH COUNT` leaves runs behind whose rules do not hold and whose worker is gone; `adopt PATH COUNT` is the next
+worker. Each is a process of its own: what making them left in memory must not count.
 """
 
 import asyncio
 import gc
 import json
+import secrets
 import sys
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Final
 
-from bench.engine_worker import deploy_all, key_of, logging_to_nowhere, worker_on
+from bench.engine_worker import PIPELINES, deploy_all, key_of, logging_to_nowhere, worker_on
 from worker.clock import SystemClock
-from worker.core.keys import RunKey
+from worker.core.runstate import Run
+from worker.store.runs import Runs
 from worker.store.sensors import Sensors
 from worker.store.sqlite import SqliteTables
 
-PRODUCERS: Final = 32
+WRITERS: Final = 32
 PAGE_BYTES: Final = 4096
 SETTLED_AFTER_S: Final = 3.0  # by then every adopted run has been looked at once
 PATIENCE_S: Final = 600.0
@@ -34,21 +37,31 @@ class Waiting:
 
 
 async def make(path: Path, count: int) -> None:
-    producers = SqliteTables(path, SystemClock())
-    await producers.start()
-    await deploy_all(producers, "count")
-    waiting = iter(range(count))
-
-    async def produce() -> None:
-        for number in waiting:
-            await _put(producers, key_of(number))
-
+    """Let a worker begin one run of each pipeline, and copy those: a row does not show who wrote it."""
+    tables = SqliteTables(path, SystemClock())
+    await tables.start()
+    await deploy_all(tables, "count")
     async with asyncio.timeout(PATIENCE_S), worker_on(path) as worker:
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(PRODUCERS):
-                tasks.create_task(produce())
-        await worker.until_held(count)
-    await producers.stop()
+        for number in range(PIPELINES):
+            key = key_of(number)
+            await Sensors(tables).put(key.pipeline, f"ready#{key.period}", {"status": "done"})
+        await worker.until_held(PIPELINES)
+    patterns = [await Runs(tables).load(key_of(number)) for number in range(PIPELINES)]
+    await _copy([run for run in patterns if isinstance(run, Run)], tables, range(PIPELINES, count))
+    await tables.stop()
+
+
+async def _copy(patterns: Sequence[Run], tables: SqliteTables, numbers: range) -> None:
+    left = iter(numbers)
+
+    async def write() -> None:
+        for number in left:
+            pattern = patterns[number % PIPELINES]
+            await Runs(tables).save(replace(pattern, key=key_of(number), run_id=secrets.token_hex(8), version=0))
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(WRITERS):
+            tasks.create_task(write())
 
 
 async def adopt(path: Path, count: int) -> Waiting:
@@ -66,10 +79,6 @@ async def adopt(path: Path, count: int) -> Waiting:
 def _resident_bytes() -> int:
     gc.collect()
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
-
-
-async def _put(producers: SqliteTables, key: RunKey) -> None:
-    await Sensors(producers).put(key.pipeline, f"ready#{key.period}", {"status": "done"})
 
 
 def main() -> None:

@@ -41,6 +41,7 @@ from worker.undertakings import Undertakings
 # Calls to one target are limited, so the runs are spread over many, as those of a real installation are.
 PIPELINES: Final = 64
 SCHEDULE: Final = ScheduleId("stream")
+BEGAN_AT: Final = datetime.now(UTC)
 
 _CONFIG: Final = """
 pipeline: {{id: {name}}}
@@ -62,7 +63,7 @@ def pipeline_id(number: int) -> PipelineId:
 
 def key_of(number: int) -> RunKey:
     """The runs of all pipelines in turn, hour by hour into the past."""
-    hour = datetime.now(UTC) - timedelta(hours=1 + number // PIPELINES)
+    hour = BEGAN_AT - timedelta(hours=1 + number // PIPELINES)
     return RunKey(pipeline_id(number), SCHEDULE, Period(hour.date(), hour.hour))
 
 
