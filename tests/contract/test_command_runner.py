@@ -23,6 +23,7 @@ from worker.jobs.runner import (
     CannotStop,
     Config,
     Failed,
+    Guarantee,
     Refused,
     Running,
     Started,
@@ -139,6 +140,13 @@ async def test_ten_simultaneous_starts_with_one_token_run_one_program(runner: Co
     assert isinstance(answers[0], Started)
     await ended(runner, answers[0].handle, config)
     assert (tmp_path / "count").read_text() == "ran\n"
+
+
+def test_exactly_once_is_claimed_only_where_all_workers_keep_their_jobs_in_one_place(runner: CommandRunner) -> None:
+    shared = replace(runner, is_root_shared=True)
+
+    assert shared.traits(shell("true")).guarantee is Guarantee.EXACTLY_ONCE
+    assert runner.traits(shell("true")).guarantee is Guarantee.FOUND_AGAIN
 
 
 async def test_a_program_that_cannot_be_run_is_refused_and_the_token_stays_free(
