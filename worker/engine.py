@@ -132,7 +132,7 @@ class Engine:
 
     async def _take_in(self, key: RunKey, fact: Fact, held: Run | None) -> None:
         async with self._locks.setdefault(key, asyncio.Lock()):
-            answer = await self._decisions.settle(key, fact, held)
+            answer = await self._decisions.settle(key, fact, self._newest(held))
             if isinstance(answer, Settled):
                 self._follow(key, fact, answer)
                 return
@@ -164,12 +164,21 @@ class Engine:
         if run.is_ended:
             self._let_go(run.key)
         elif run.owner == self._session or run.key in self._held:
+            run = self._newest(run) or run
             self._held[run.key] = run
             self._timers.set(
                 Wake(RowKind.TRIGGER, run.key), self._no_later(run, self._next_due(run, pipeline, schedule))
             )
         if run.start_step not in {StartStep.UNANSWERED, StartStep.ABANDONED}:
             self._doubted.pop(run.key, None)
+
+    def _newest(self, seen: Run | None) -> Run | None:
+        """What we know of a run by now: who waited for its turn may have looked before others had theirs.
+
+        A fact that changes nothing is not checked against the row, so an old sight could make us ignore an answer.
+        """
+        held = self._held.get(seen.key) if seen else None
+        return held if seen and held and held.version > seen.version else seen
 
     def _next_due(self, run: Run, pipeline: Pipeline, schedule: Schedule) -> datetime:
         now = self._clock.now()
