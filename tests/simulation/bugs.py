@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, TypeAlias
@@ -12,7 +13,7 @@ from consumers import relay
 from consumers.lowwater import LowWater
 from tests.simulation.violations import Invariant
 from worker import leasekeeper, leaselife
-from worker.buckets import TRY_AGAIN_S, OrphanFinder
+from worker.buckets import PASS_EVERY_S, TRY_AGAIN_S, OrphanFinder
 from worker.commits import Commits
 from worker.core import keys, run_polling, slawatch
 from worker.core.effects import Effect, JudgeDeadline, StartJob
@@ -166,16 +167,16 @@ def let_active_rows_expire(patch: Patch) -> None:
 
 
 def adopt_by_one_index_read(patch: Patch) -> None:
-    """Read the buckets when they are taken and when someone dies, and never again."""
+    """Read the buckets once, when they are taken, and trust that the index knew of everything."""
 
     async def hold(self: Anything, held: Anything) -> None:
+        is_read = False
         while not held.is_stopping:
-            try:
-                await self._pass(held)
-            except RetryLater:
-                await held.nap(TRY_AGAIN_S)
-            else:
-                await held.nap(timedelta(days=30).total_seconds())
+            with suppress(RetryLater):
+                if not is_read:
+                    await self._pass(held)
+                    is_read = True
+            await held.nap(TRY_AGAIN_S if not is_read else PASS_EVERY_S)
 
     patch.setattr(OrphanFinder, "hold", hold)
 
