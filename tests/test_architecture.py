@@ -34,6 +34,7 @@ KNOWN_ONLY_TO = {
     "croniter": ("worker.crontext",),
     "apscheduler": ("scheduler.service",),
     "slack_sdk": ("consumers.alerts",),
+    "structlog": ("worker.logs",),
     "typer": ("worker.cli",),
     "rich": ("worker.cli",),
     "subprocess": ("worker.jobs.command",),

@@ -55,8 +55,9 @@ from worker.core.facts import (
 )
 from worker.core.outcomes import FailureCategory
 from worker.core.run import decide, evolve
-from worker.core.runstate import Outcome, Run, token
+from worker.core.runstate import Outcome, Run
 from worker.core.runtiming import next_due
+from worker.core.tokens import start_token
 
 PIPELINE = a_pipeline(
     job={"max_retries": 2, "max_code_retries": 1, "max_drift_reruns": 1, "max_manual_reruns": 2},
@@ -143,7 +144,9 @@ class World:
 
     def _attempt_of(self, named: str) -> int:
         assert self.run is not None
-        return next(attempt for attempt in range(1, self.run.attempt + 1) if token(BIRTH.run_id, attempt) == named)
+        return next(
+            attempt for attempt in range(1, self.run.attempt + 1) if start_token(BIRTH.run_id, attempt) == named
+        )
 
     def _answer_find(self, order: FindJob) -> None:
         attempt = self._attempt_of(order.token)

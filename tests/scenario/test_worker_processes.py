@@ -24,7 +24,8 @@ from worker.clock import SystemClock
 from worker.core.keys import RunKey, SessionId
 from worker.core.periods import Period
 from worker.core.pipeline import PipelineId, ScheduleId
-from worker.core.runstate import Run, State, token
+from worker.core.runstate import Run, State
+from worker.core.tokens import start_token
 from worker.store.events import Events
 from worker.store.runs import Runs
 from worker.store.sensors import Sensors
@@ -80,7 +81,7 @@ class Outside:
         return len(runs) == len(keys) and all(run.state is State.COMPLETED for run in runs)
 
     async def assert_each_ran_once(self, keys: Sequence[RunKey]) -> None:
-        expected = Counter(token(run.run_id, 1) for run in await self.runs(keys))
+        expected = Counter(start_token(run.run_id, 1) for run in await self.runs(keys))
         told = await Events(self.tables).latest(ORDERS, limit=50 * len(keys))
         completed = Counter(stored.event.period for stored in told if stored.event.type == "JOB_COMPLETED")
 

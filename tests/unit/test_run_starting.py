@@ -26,7 +26,8 @@ from worker.core.keys import SessionId
 from worker.core.outcomes import FailureCategory
 from worker.core.pipeline import OnUnknownStart
 from worker.core.run import Pause, decide, evolve
-from worker.core.runstate import Outcome, StartStep, State, token
+from worker.core.runstate import Outcome, StartStep, State
+from worker.core.tokens import start_token
 
 SECOND = timedelta(seconds=1)
 
@@ -36,10 +37,21 @@ def refused(sending: int) -> JobRefused:
 
 
 def test_a_token_is_stable_and_differs_by_run_and_attempt() -> None:
-    first = token("run-1", 1)
+    first = start_token("run-1", 1)
 
-    assert first == token("run-1", 1)
-    assert len({first, token("run-1", 2), token("run-2", 1), token("run-11", 1), token("run-1", 11)}) == 5
+    assert first == start_token("run-1", 1)
+    assert (
+        len(
+            {
+                first,
+                start_token("run-1", 2),
+                start_token("run-2", 1),
+                start_token("run-11", 1),
+                start_token("run-1", 11),
+            }
+        )
+        == 5
+    )
     assert first.startswith("il-")
     assert len(first) == 43
 

@@ -1,12 +1,12 @@
 """A run as data: one pipeline, one schedule, one period, from its first signal to its end. `run.py` moves it."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
 from worker.core.keys import RunKey, SessionId
+from worker.core.tokens import start_token
 from worker.core.values import Json
 
 HANDLED_MAX = 16
@@ -93,11 +93,6 @@ class Spent:
                 return self.manual
 
 
-def token(run_id: str, attempt: int) -> str:
-    """Name an attempt to its target: stable across crashes, and never used by another attempt anywhere."""
-    return "il-" + hashlib.sha256(f"{run_id}#{attempt}".encode()).hexdigest()[:40]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """A run as its row says; `version` rises by one with every change."""
@@ -141,7 +136,7 @@ class Run:
 
     @property
     def token(self) -> str:
-        return token(self.run_id, self.attempt)
+        return start_token(self.run_id, self.attempt)
 
     @property
     def attempt_began_at(self) -> datetime:
