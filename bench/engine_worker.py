@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from worker.app_session import GROUP, SessionWork
-from worker.beaters import ThreadBeater
 from worker.clock import SystemClock
 from worker.config import load_text
 from worker.core.events import Event
@@ -34,7 +33,8 @@ from worker.jobs.runner import (
     Traits,
 )
 from worker.logs import configure_logs
-from worker.sessions import Group, Member, Membership, session_ids
+from worker.membership.beaters import ThreadBeater
+from worker.membership.sessions import Group, Member, Membership, session_ids
 from worker.store.sqlite import SqliteTables
 from worker.undertakings import Undertakings
 

@@ -17,9 +17,9 @@ from consumers.source import Batch, Gap, Position, Record, Source
 from consumers.tries import Tries
 from worker.clock import Clock
 from worker.core.errors import RetryLater
-from worker.heldlease import HeldLease, LeaseLost
-from worker.leasekeeper import Offer
 from worker.logs import logger
+from worker.membership.heldlease import HeldLease, LeaseLost
+from worker.membership.leasekeeper import Offer
 from worker.store.table import Change
 
 SHARD: Final = "0"  # a feed is not split

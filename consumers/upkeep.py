@@ -5,9 +5,9 @@ from typing import Final, Protocol
 
 from consumers.feed import TrimmableFeed, trim_behind
 from worker.core.errors import RetryLater
-from worker.heldlease import HeldLease
-from worker.leasekeeper import Offer
 from worker.logs import logger
+from worker.membership.heldlease import HeldLease
+from worker.membership.leasekeeper import Offer
 from worker.store.leases import Leases
 
 STREAM: Final = "upkeep"

@@ -8,11 +8,11 @@ from typing import TypeVar
 
 from tests.commandline import TODAY, interlock
 from tests.manualclock import ManualClock
-from worker.configs import Configs
 from worker.core.keys import RunKey
 from worker.core.periods import Period
 from worker.core.pipeline import PipelineId, ScheduleId
 from worker.core.runstate import Run, Spent, State
+from worker.engine.configs import Configs
 from worker.store.open import open_tables
 from worker.store.table import Tables
 

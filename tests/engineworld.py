@@ -24,8 +24,9 @@ from worker.core.runstate import Run, State
 from worker.core.values import Json
 from worker.core.watchstate import SlaWatch
 from worker.deployment import deploy
-from worker.engine import Engine
-from worker.router import Router
+from worker.engine.engine import Engine
+from worker.engine.router import Router
+from worker.engine.targets import Limits
 from worker.store.active import ActiveRow, ActiveRows
 from worker.store.events import Events, StoredEvent
 from worker.store.joblog import JobLog, JobRecord
@@ -36,7 +37,6 @@ from worker.store.sensors import Sensors
 from worker.store.slawatches import SlaWatches
 from worker.store.sqlite import SqliteTables
 from worker.store.table import Change, TableName, Tables, Write
-from worker.targets import Limits
 
 ORDERS = PipelineId("orders")
 DAY = "2026-03-03"  # of NOON

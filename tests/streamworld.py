@@ -15,8 +15,8 @@ from tests.faults import FaultyTables
 from tests.virtualtime import VirtualClock
 from worker.core.keys import SessionId
 from worker.core.liveness import Timing
-from worker.fence import Fence
-from worker.heldlease import HeldLease
+from worker.membership.fence import Fence
+from worker.membership.heldlease import HeldLease
 from worker.store.backoff import Backoff
 from worker.store.deadletters import DeadLetter, DeadLetters
 from worker.store.leases import Lease, Leases

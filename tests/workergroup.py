@@ -12,14 +12,14 @@ from datetime import timedelta
 
 from tests.faults import Choose, FaultyTables, no_faults
 from tests.virtualtime import Host, VirtualClock
-from worker.beaters import Beater, TaskBeater
-from worker.clockguard import ClockGuard
 from worker.core.keys import SessionId
 from worker.core.liveness import DEFAULT_TIMING, Timing
-from worker.heldlease import HeldLease
-from worker.leasekeeper import Offer
-from worker.notices import Notice
-from worker.sessions import Group, Member, Membership, Work
+from worker.membership.beaters import Beater, TaskBeater
+from worker.membership.clockguard import ClockGuard
+from worker.membership.heldlease import HeldLease
+from worker.membership.leasekeeper import Offer
+from worker.membership.notices import Notice
+from worker.membership.sessions import Group, Member, Membership, Work
 from worker.store.leases import Lease, Leases
 from worker.store.sessions import Session, Sessions
 from worker.store.sqlite import SqliteTables

@@ -16,10 +16,10 @@ from typing import Final
 
 from consumers.console import DIGEST_EVERY, ConsoleAlerts, WriteLine
 from worker.app_session import GROUP, SessionWork
-from worker.beaters import ThreadBeater
 from worker.clock import Clock
 from worker.core.errors import ConfigError
 from worker.core.pipeline import JobType
+from worker.engine.worklog import log_notice
 from worker.jobs.addresses import AddressPolicy
 from worker.jobs.command import CommandRunner, minimal_environment
 from worker.jobs.http import HttpRunner
@@ -27,12 +27,12 @@ from worker.jobs.http_client import HttpClient
 from worker.jobs.runner import Runner
 from worker.jobs.secrets import EnvironmentSecrets
 from worker.logs import logger
-from worker.sessions import Group, Member, Membership, session_ids
+from worker.membership.beaters import ThreadBeater
+from worker.membership.sessions import Group, Member, Membership, session_ids
 from worker.settings import Settings
 from worker.store.open import SqlitePlace, locate
 from worker.store.sqlite import SqliteTables
 from worker.undertakings import Undertakings
-from worker.worklog import log_notice
 
 SWEEP_JOBS_EVERY_S: Final = 3600.0
 

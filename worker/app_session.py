@@ -14,18 +14,19 @@ from consumers.source import Gap
 from consumers.stream import Beginning, Pace, StreamConsumer, Subscription
 from consumers.tries import Tries
 from consumers.upkeep import SmallStore, Upkeep
-from worker.adoption import Adoption
-from worker.buckets import OrphanFinder
 from worker.clock import Clock
 from worker.core import keys
 from worker.core.errors import RetryLater, WorkerError
 from worker.core.pipeline import JobType
-from worker.engine import Engine
+from worker.engine.engine import Engine
+from worker.engine.router import Router
+from worker.engine.worklog import log_work
 from worker.jobs.runner import Runner
 from worker.logs import logger
-from worker.memberstanding import MemberStanding
-from worker.router import Router
-from worker.sessions import Member
+from worker.membership.adoption import Adoption
+from worker.membership.buckets import OrphanFinder
+from worker.membership.memberstanding import MemberStanding
+from worker.membership.sessions import Member
 from worker.store.active import ActiveRows
 from worker.store.deadletters import DeadLetters
 from worker.store.events import Events
@@ -34,7 +35,6 @@ from worker.store.leases import Leases
 from worker.store.parked import ParkedKeys
 from worker.store.table import Change, ChangeFeed, TableName, Tables
 from worker.undertakings import Undertakings
-from worker.worklog import log_work
 
 GROUP: Final = "embedded"
 CONSOLE: Final = "console"

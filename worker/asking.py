@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from worker.clock import Clock
-from worker.configs import Configs, Version
 from worker.core.dryrun import DryRun
 from worker.core.effects import Ignore
 from worker.core.facts import Birth, CancelRequested, RerunRequested
@@ -19,11 +18,12 @@ from worker.core.passes import needed, watched
 from worker.core.pipeline import Schedule
 from worker.core.run_reruns import REPLAY
 from worker.core.runstate import ForeignRun, Run, State
+from worker.engine.configs import Configs, Version
+from worker.engine.foreignruns import ForeignRuns
+from worker.engine.sensing import Sensing
 from worker.explaining.beginning import too_old
 from worker.explaining.looking import schedule_of
 from worker.explaining.sight import AnyRun
-from worker.foreignruns import ForeignRuns
-from worker.sensing import Sensing
 from worker.store.dryruns import DryRuns
 from worker.store.pauses import Pauses
 from worker.store.requests import CancelRequest, Requests, RerunRequest

@@ -5,9 +5,9 @@ import pytest
 from tests.engineworld import World, a_world, run_key
 from tests.virtualtime import on_virtual_time
 from worker.asking import Asked, Asking, Wish
-from worker.configs import Version
 from worker.core.forecast import Prospect
 from worker.core.runstate import State
+from worker.engine.configs import Version
 from worker.explain import explain
 from worker.explaining.explanation import Gate, Passage
 from worker.explaining.looking import Looking

@@ -8,7 +8,6 @@ from tests.engineworld import CONFIG, DAY, ORDERS
 from tests.fakerunner import FakeRunner
 from tests.virtualtime import Host, VirtualClock, on_virtual_time
 from worker.app_session import GROUP, SessionWork
-from worker.beaters import TaskBeater
 from worker.config import load_text
 from worker.core.events import Event
 from worker.core.keys import RunKey
@@ -17,7 +16,8 @@ from worker.core.pipeline import JobType, ScheduleId
 from worker.core.runstate import Run, State
 from worker.deployment import deploy
 from worker.jobs.runner import Succeeded
-from worker.sessions import Group, Member, Membership, session_ids
+from worker.membership.beaters import TaskBeater
+from worker.membership.sessions import Group, Member, Membership, session_ids
 from worker.store.events import Events
 from worker.store.leases import Leases
 from worker.store.runs import Runs

@@ -10,9 +10,9 @@ from tests.manualclock import NOON
 from tests.virtualtime import VirtualClock, on_virtual_time
 from worker.core.pipeline import JobType
 from worker.core.runstate import State
+from worker.engine.targets import Limits, Targets, TokenBucket, target_of
 from worker.store.sqlite import SqliteTables
 from worker.store.table import Between, Index, Key, Page, Prefix, Row, TableName, Write
-from worker.targets import Limits, Targets, TokenBucket, target_of
 
 
 class CountingTables:

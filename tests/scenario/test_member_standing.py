@@ -6,10 +6,10 @@ from tests.streamworld import GROUP
 from tests.virtualtime import VirtualClock, on_virtual_time
 from worker.core.keys import SessionId
 from worker.core.liveness import DEFAULT_TIMING
-from worker.fence import Fence, SessionLost
-from worker.memberstanding import MemberStanding
-from worker.notices import to_nobody
-from worker.peers import Peers
+from worker.membership.fence import Fence, SessionLost
+from worker.membership.memberstanding import MemberStanding
+from worker.membership.notices import to_nobody
+from worker.membership.peers import Peers
 from worker.store.sessions import Sessions
 from worker.store.sqlite import SqliteTables
 

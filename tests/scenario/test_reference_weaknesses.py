@@ -7,13 +7,13 @@ import pytest
 from tests.engineworld import CONFIG, DAY, ORDERS, World, a_world, run_key
 from tests.faults import DROP_BEFORE, FaultyTables, always, no_faults
 from tests.virtualtime import on_virtual_time
-from worker.configs import Configs
 from worker.core import keys
 from worker.core.pipeline import PipelineId
 from worker.core.run import Pause
 from worker.core.runstate import Outcome, Run, State
 from worker.core.values import Json
 from worker.core.watchstate import Verdict
+from worker.engine.configs import Configs
 from worker.store.pauses import Pauses
 from worker.store.runs import Runs
 from worker.store.sensors import Sensors

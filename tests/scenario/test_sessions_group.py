@@ -20,13 +20,13 @@ from tests.faults import (
 )
 from tests.virtualtime import Host, on_virtual_time, run
 from tests.workergroup import GROUP, STREAM, Act, Actor, Station, WorkerGroup, overlaps
-from worker.beaters import Beat, TaskBeater
 from worker.core.keys import SessionId
 from worker.core.liveness import FAST_TIMING
-from worker.heldlease import HeldLease, LeaseLost
-from worker.leasekeeper import PATIENCE_S, Offer
-from worker.notices import PeerEnded, SessionBegan, SessionOver
-from worker.sessions import Member
+from worker.membership.beaters import Beat, TaskBeater
+from worker.membership.heldlease import HeldLease, LeaseLost
+from worker.membership.leasekeeper import PATIENCE_S, Offer
+from worker.membership.notices import PeerEnded, SessionBegan, SessionOver
+from worker.membership.sessions import Member
 from worker.store.leases import Lease, Leases
 from worker.store.sessions import SessionState
 

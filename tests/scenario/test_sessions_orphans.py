@@ -12,10 +12,10 @@ from tests.faults import DROP_BEFORE, Operation, always, no_faults
 from tests.manualclock import NOON
 from tests.virtualtime import on_virtual_time, run
 from tests.workergroup import Station, WorkerGroup
-from worker.buckets import ADOPTED_PER_S_MAX, LEASES, PASS_EVERY_S, STREAM, OrphanFinder, buckets_of
 from worker.core.keys import ACTIVE_BUCKETS, RowKind, RunKey, SessionId
-from worker.leasekeeper import PATIENCE_S
-from worker.sessions import Member
+from worker.membership.buckets import ADOPTED_PER_S_MAX, LEASES, PASS_EVERY_S, STREAM, OrphanFinder, buckets_of
+from worker.membership.leasekeeper import PATIENCE_S
+from worker.membership.sessions import Member
 from worker.store.active import ActiveRow, ActiveRows
 from worker.store.runs import Runs
 from worker.store.slawatches import SlaWatches

@@ -11,7 +11,7 @@ from tests.faults import DROP_AFTER, DROP_BEFORE, NO_FAULT, Fault, Operation, no
 from tests.streamworld import STREAM, World
 from tests.virtualtime import on_virtual_time
 from worker.core.errors import Rejected, RetryLater
-from worker.heldlease import LeaseLost
+from worker.membership.heldlease import LeaseLost
 from worker.store.retention import PARKED_KEYS
 from worker.store.rowcodec import decode_row
 from worker.store.table import Change, Key, TableName

@@ -13,12 +13,12 @@ from consumers.upkeep import Upkeep
 from tests.manualclock import NOON
 from tests.streamworld import GROUP, STREAM, World
 from tests.virtualtime import VirtualClock, on_virtual_time
-from worker.adoption import AT_ONCE, Adoption
 from worker.app_session import expecting_surprises, is_from_others
 from worker.core.errors import Rejected, RetryLater
 from worker.core.keys import RowKind, RunKey
 from worker.core.periods import Period
 from worker.core.pipeline import PipelineId, ScheduleId
+from worker.membership.adoption import AT_ONCE, Adoption
 from worker.store.active import ActiveRow
 from worker.store.events import Events
 from worker.store.leases import Leases

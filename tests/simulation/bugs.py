@@ -12,9 +12,6 @@ import pytest
 from consumers import relay
 from consumers.lowwater import LowWater
 from tests.simulation.violations import Invariant
-from worker import leasekeeper, leaselife
-from worker.buckets import PASS_EVERY_S, TRY_AGAIN_S, OrphanFinder
-from worker.commits import Commits
 from worker.core import keys, run_polling, slawatch
 from worker.core.effects import Effect, JudgeDeadline, StartJob
 from worker.core.errors import RetryLater
@@ -23,13 +20,16 @@ from worker.core.pipeline import Job
 from worker.core.run_case import Case, limits
 from worker.core.run_endings import after_failure, begin_stop
 from worker.core.runstate import AfterStop, Run
-from worker.engine import Engine
+from worker.engine.commits import Commits
+from worker.engine.engine import Engine
+from worker.engine.watching import Watching
+from worker.membership import leasekeeper, leaselife
+from worker.membership.buckets import PASS_EVERY_S, TRY_AGAIN_S, OrphanFinder
 from worker.store import runrows
 from worker.store.attributes import expiry
 from worker.store.runrows import run_to_row
 from worker.store.runs import Runs
 from worker.store.table import TTL, Change, ChangeKind, Key, Put, TableName, Update, Value
-from worker.watching import Watching
 
 Patch: TypeAlias = pytest.MonkeyPatch
 Bug: TypeAlias = Callable[[Patch], None]

@@ -23,19 +23,19 @@ from tests.simulation.plan import Plan
 from tests.simulation.store import SimulatedStore
 from tests.simulation.violations import Invariant, Verdicts
 from tests.virtualtime import Host, VirtualClock
-from worker.adoption import Adoption
-from worker.beaters import TaskBeater
-from worker.buckets import OrphanFinder
-from worker.clockguard import ClockGuard
 from worker.core import keys
 from worker.core.errors import WorkerError
 from worker.core.keys import SessionId
 from worker.core.pipeline import JobType
-from worker.engine import Engine
+from worker.engine.engine import Engine
+from worker.engine.router import Router
 from worker.jobs.runner import Runner
-from worker.memberstanding import MemberStanding
-from worker.router import Router
-from worker.sessions import Group, Member, Membership
+from worker.membership.adoption import Adoption
+from worker.membership.beaters import TaskBeater
+from worker.membership.buckets import OrphanFinder
+from worker.membership.clockguard import ClockGuard
+from worker.membership.memberstanding import MemberStanding
+from worker.membership.sessions import Group, Member, Membership
 from worker.store.active import ActiveRows
 from worker.store.backoff import Backoff
 from worker.store.deadletters import DeadLetters

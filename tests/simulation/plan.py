@@ -6,11 +6,11 @@ from datetime import timedelta
 from random import Random
 from typing import Final
 
-from worker.buckets import LEASES, PASS_EVERY_S
 from worker.config import load_text
 from worker.core.liveness import DEFAULT_TIMING, Timing
 from worker.core.pipeline import JobType, Pipeline
 from worker.core.values import Json
+from worker.membership.buckets import LEASES, PASS_EVERY_S
 
 # The real beat, slowed down in proportion: what matters is which comes first, and beats cost most of the time.
 SLOW_TIMING: Final = Timing(beat_s=100.0, fence_s=250.0, kill_s=330.0, look_s=120.0)

@@ -10,12 +10,12 @@ from tests.commandline import TODAY, interlock, records
 from tests.faults import FaultyTables
 from tests.manualclock import ManualClock
 from worker.asking import Asking, Wish
-from worker.configs import Configs
 from worker.core import keys
 from worker.core.pipeline import PipelineId
 from worker.core.run import Pause
 from worker.core.runstate import Spent, State
 from worker.core.values import Json
+from worker.engine.configs import Configs
 from worker.store.pauses import Pauses
 from worker.store.requests import CancelRequest, Requests, RerunRequest
 from worker.store.runs import Runs

@@ -8,12 +8,12 @@ import pytest
 from tests.cliruns import ORDERS, PERIOD, a_store, a_stored_run, in_store, key_of, version_hash
 from tests.commandline import TODAY, interlock, records
 from tests.faults import FaultyTables, Operation
-from worker.configs import Version
 from worker.core import keys
 from worker.core.dryrun import DryRun
 from worker.core.pipeline import PipelineId
 from worker.core.run import Pause
 from worker.core.runstate import State
+from worker.engine.configs import Version
 from worker.explaining.looking import Looking
 from worker.store import dryruns
 from worker.store.marks import once_write

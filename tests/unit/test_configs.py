@@ -5,10 +5,10 @@ import pytest
 from tests.engineworld import CONFIG, ORDERS
 from tests.manualclock import NOON, ManualClock
 from worker.config import load_text
-from worker.configs import Configs, Unusable, Version
 from worker.core.errors import Rejected
 from worker.core.keys import config_mark_sk
 from worker.core.pipeline import Pipeline
+from worker.engine.configs import Configs, Unusable, Version
 from worker.render import config_hash
 from worker.store.marks import Marks
 from worker.store.pipelines import Pipelines

@@ -1,7 +1,7 @@
 from datetime import timedelta
 
 from tests.manualclock import ManualClock
-from worker.folding import Folding
+from worker.engine.folding import Folding
 
 
 class Doing:

@@ -7,9 +7,9 @@ import pytest
 
 from tests.virtualtime import on_virtual_time
 from tests.workergroup import WorkerGroup
-from worker.clockguard import ClockGuard
 from worker.core.skew import skew
-from worker.notices import ClockWrong
+from worker.membership.clockguard import ClockGuard
+from worker.membership.notices import ClockWrong
 
 NOON = datetime(2026, 3, 3, 12, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -11,11 +11,11 @@ import pytest
 from tests.faults import DROP_AFTER, DROP_BEFORE, NO_FAULT, Fault, FaultyTables, Operation, always, late, no_faults
 from tests.manualclock import ManualClock
 from tests.virtualtime import VirtualClock, on_virtual_time, run
-from worker.beaters import ThreadBeater
 from worker.core.keys import SessionId
 from worker.core.liveness import DEFAULT_TIMING
-from worker.fence import ENDED_BY_ANOTHER, Fence, SessionLost
-from worker.heartbeat import LOOP_STALLED_S, Heart, Pulse
+from worker.membership.beaters import ThreadBeater
+from worker.membership.fence import ENDED_BY_ANOTHER, Fence, SessionLost
+from worker.membership.heartbeat import LOOP_STALLED_S, Heart, Pulse
 from worker.store.sessions import Session, Sessions
 from worker.store.sqlite import SqliteTables
 from worker.store.table import Tables

@@ -9,9 +9,9 @@ from tests.faults import NO_FAULT, Choose, Fault, FaultyTables, Operation, late,
 from tests.virtualtime import VirtualClock, on_virtual_time, run
 from worker.core.keys import SessionId
 from worker.core.liveness import DEFAULT_TIMING
-from worker.fence import Fence, SessionLost
-from worker.notices import Notice, PeerEnded
-from worker.peers import Peers
+from worker.membership.fence import Fence, SessionLost
+from worker.membership.notices import Notice, PeerEnded
+from worker.membership.peers import Peers
 from worker.store.sessions import Sessions, SessionState
 from worker.store.sqlite import SqliteTables
 

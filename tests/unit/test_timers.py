@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from tests.manualclock import NOON
 from tests.virtualtime import VirtualClock, on_virtual_time
-from worker.timers import FIRED_IN_A_ROW_MAX, NAP_MAX_S, Timers
+from worker.engine.timers import FIRED_IN_A_ROW_MAX, NAP_MAX_S, Timers
 
 
 def after(seconds: float) -> timedelta:

@@ -3,7 +3,7 @@
 import asyncio
 
 from tests.virtualtime import VirtualClock, on_virtual_time
-from worker.waking import Alarm
+from worker.engine.waking import Alarm
 
 
 def now() -> float:

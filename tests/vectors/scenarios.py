@@ -19,9 +19,9 @@ from worker.core.errors import WorkerError
 from worker.core.keys import RowKind, SessionId
 from worker.core.pipeline import JobType, PipelineId
 from worker.core.runstate import Run, Spent, State
-from worker.engine import Engine
+from worker.engine.engine import Engine
+from worker.engine.router import Router
 from worker.render import config_hash
-from worker.router import Router
 from worker.store.pipelines import Pipelines
 from worker.store.runrows import run_from_row, run_to_row
 from worker.store.sqlite import SqliteTables

@@ -22,7 +22,7 @@ from worker.core.periods import Period
 from worker.core.pipeline import JobType, Pipeline, PipelineId, ScheduleId
 from worker.core.runstate import Run, Spent, StartStep, State
 from worker.core.watchstate import SlaWatch
-from worker.engine import Engine
+from worker.engine.engine import Engine
 from worker.jobs.runner import Running
 from worker.render import config_hash
 from worker.store.runs import Runs, run_key

@@ -9,7 +9,6 @@ from worker.cli.console import Screen, counted
 from worker.cli.naming import chosen_schedule
 from worker.cli.onstore import Exit, StoreAccess
 from worker.cli.pipelines import say_unknown
-from worker.configs import Unusable, Version
 from worker.core.errors import ConfigError, Rejected
 from worker.core.forecast import Prospect
 from worker.core.keys import RunKey
@@ -17,6 +16,7 @@ from worker.core.periods import Period
 from worker.core.pipeline import PipelineId
 from worker.core.run_reruns import DATA_DRIFT, LATE_DATA, REPLAY
 from worker.core.values import Json
+from worker.engine.configs import Unusable, Version
 from worker.explaining.looking import Looking
 from worker.replaying import replayed
 from worker.store.table import Tables

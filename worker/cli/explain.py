@@ -8,12 +8,12 @@ from worker.cli.console import Screen
 from worker.cli.naming import chosen_schedules
 from worker.cli.onstore import Exit, StoreAccess
 from worker.cli.pipelines import say_unknown
-from worker.configs import Unusable, Version
 from worker.core.instants import format_rfc3339
 from worker.core.keys import RunKey
 from worker.core.periods import Period
 from worker.core.pipeline import STREAM_SCHEDULE, PipelineId, ScheduleId
 from worker.core.values import Json
+from worker.engine.configs import Unusable, Version
 from worker.explain import explain, explain_unusable
 from worker.explaining.explanation import Condition, Explanation, Finding, Passage
 from worker.explaining.looking import Looking

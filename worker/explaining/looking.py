@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from worker.configs import Configs, Unusable, Version
 from worker.core.errors import ConfigError
 from worker.core.expected import ExpectedRun, expected_runs
 from worker.core.keys import RunKey, signal_mark_sk
@@ -12,6 +11,7 @@ from worker.core.periods import Period
 from worker.core.pipeline import Pipeline, PipelineId, Schedule, ScheduleId
 from worker.core.runstate import Run
 from worker.core.wallclock import reached_at, wall_at
+from worker.engine.configs import Configs, Unusable, Version
 from worker.explaining.sight import AnyRun, ConfigSeen, Consumed, Sight
 from worker.store.dryruns import DryRuns
 from worker.store.marks import Marks

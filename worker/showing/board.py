@@ -7,7 +7,6 @@ from enum import IntEnum
 from functools import partial
 from typing import TypeAlias
 
-from worker.configs import Configs, Version
 from worker.core.dryrun import DryRun, DryState
 from worker.core.keys import ACTIVE_BUCKETS, DRY_RUN, RowKind, RunKey, pipeline_pk
 from worker.core.passes import needed
@@ -16,6 +15,7 @@ from worker.core.rules import evaluate
 from worker.core.run import Pause
 from worker.core.runstate import ForeignRun, Run, State, Status
 from worker.core.watchstate import SlaWatch
+from worker.engine.configs import Configs, Version
 from worker.showing.together import as_one, together
 from worker.showing.waiting import waits_for, waits_for_rules
 from worker.store.active import ActiveRow, ActiveRows

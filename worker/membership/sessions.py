@@ -11,17 +11,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from worker.beaters import Beater
 from worker.clock import Clock
-from worker.clockguard import ClockGuard
 from worker.core.errors import RetryLater
 from worker.core.keys import SessionId
 from worker.core.liveness import DEFAULT_TIMING, Timing
-from worker.fence import ENDED_BY_ANOTHER, Fence, SessionLost
-from worker.heartbeat import LOOP_STALLED_S, Heart, Pulse
-from worker.leasekeeper import LeaseKeeper
-from worker.notices import ClockWrong, Notify, SessionBegan, SessionOver, to_nobody
-from worker.peers import Peers
+from worker.membership.beaters import Beater
+from worker.membership.clockguard import ClockGuard
+from worker.membership.fence import ENDED_BY_ANOTHER, Fence, SessionLost
+from worker.membership.heartbeat import LOOP_STALLED_S, Heart, Pulse
+from worker.membership.leasekeeper import LeaseKeeper
+from worker.membership.notices import ClockWrong, Notify, SessionBegan, SessionOver, to_nobody
+from worker.membership.peers import Peers
 from worker.store.leases import Leases
 from worker.store.sessions import Sessions
 from worker.store.table import StaleWrite, Tables

@@ -3,8 +3,8 @@
 from typing import Final
 
 from worker.core.keys import SessionId
-from worker.fence import Fence
-from worker.peers import Peers
+from worker.membership.fence import Fence
+from worker.membership.peers import Peers
 
 OVER_MAX: Final = 1000  # sessions remembered to be over; forgetting one costs a look
 

@@ -12,9 +12,9 @@ from typing import Final, TypeAlias
 from worker.clock import Clock
 from worker.core.errors import RetryLater
 from worker.core.keys import ACTIVE_BUCKETS
-from worker.heldlease import HeldLease, LeaseLost
-from worker.leasekeeper import Offer
-from worker.peers import Peers
+from worker.membership.heldlease import HeldLease, LeaseLost
+from worker.membership.leasekeeper import Offer
+from worker.membership.peers import Peers
 from worker.store.active import ActiveRow, ActiveRows
 
 STREAM: Final = "active"

@@ -3,20 +3,20 @@
 from collections.abc import Awaitable, Callable
 
 from worker.clock import Clock
-from worker.commits import Commits
-from worker.configs import Configs
 from worker.core import slawatch
 from worker.core.keys import RowKind, RunKey, SessionId
 from worker.core.pipeline import Sla
 from worker.core.runstate import ForeignRun, Run, State, Status
 from worker.core.slawatch import InstantCame, WatchFact, next_due
 from worker.core.watchstate import SlaWatch
-from worker.foreignruns import ForeignRuns
+from worker.engine.commits import Commits
+from worker.engine.configs import Configs
+from worker.engine.foreignruns import ForeignRuns
+from worker.engine.timers import Timers
+from worker.engine.wakes import ADOPTED_WITHIN, Wake, place_of
 from worker.store.runs import Runs, run_key, still_at
 from worker.store.slawatches import SlaWatches
 from worker.store.table import Absent, Check, Equals, StaleWrite, TableName, Tables, Write
-from worker.timers import Timers
-from worker.wakes import ADOPTED_WITHIN, Wake, place_of
 
 TRIES_MAX = 8
 _NO_SLA = Sla()

@@ -4,8 +4,6 @@ from collections.abc import Callable
 from typing import Final
 
 from worker.clock import Clock
-from worker.commits import Commits
-from worker.configs import Configs, Version
 from worker.core.dryrun import DryRun, DryState, decide, evolve
 from worker.core.effects import BeginRehearsal, EvaluateNow
 from worker.core.errors import RetryLater
@@ -13,11 +11,13 @@ from worker.core.facts import Fact, TimeCame
 from worker.core.keys import RowKind, RunKey, SessionId
 from worker.core.passes import judge
 from worker.core.pipeline import Schedule
-from worker.sensing import Sensing
+from worker.engine.commits import Commits
+from worker.engine.configs import Configs, Version
+from worker.engine.sensing import Sensing
+from worker.engine.timers import Timers
+from worker.engine.wakes import ADOPTED_WITHIN, Wake, place_of
 from worker.store.dryruns import DryRuns
 from worker.store.table import StaleWrite, Tables
-from worker.timers import Timers
-from worker.wakes import ADOPTED_WITHIN, Wake, place_of
 
 TRIES_MAX: Final = 8
 

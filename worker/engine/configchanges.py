@@ -4,8 +4,6 @@ from datetime import datetime
 from typing import Final
 
 from worker.clock import Clock
-from worker.commits import NewId, random_id
-from worker.configs import Configs, Remembered, Unusable, Version
 from worker.core import keys
 from worker.core.calendars import local_date, reason_excluded
 from worker.core.events import Event
@@ -15,6 +13,9 @@ from worker.core.sla import Times, absolute_times
 from worker.core.slawatch import DeadlineMoved
 from worker.core.values import Json
 from worker.core.watchstate import SlaWatch
+from worker.engine.commits import NewId, random_id
+from worker.engine.configs import Configs, Remembered, Unusable, Version
+from worker.engine.watching import Watching
 from worker.store import configlog
 from worker.store.configlog import ConfigChange, ConfigLogEntry
 from worker.store.events import told_write
@@ -23,7 +24,6 @@ from worker.store.pipelines import Pipelines
 from worker.store.runs import Runs
 from worker.store.slawatches import SlaWatches
 from worker.store.table import StaleWrite, Tables, Write
-from worker.watching import Watching
 
 PROBLEMS_TOLD_MAX: Final = 20
 

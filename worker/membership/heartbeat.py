@@ -6,7 +6,7 @@ from typing import Final
 from worker.clock import Clock
 from worker.core.errors import RetryLater
 from worker.core.liveness import Timing
-from worker.fence import ENDED_BY_ANOTHER, Fence
+from worker.membership.fence import ENDED_BY_ANOTHER, Fence
 from worker.store.sessions import Sessions
 from worker.store.table import Tables
 

@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from worker.clock import Clock
-from worker.configs import Version
 from worker.core import keys
 from worker.core.canonical import content_hash
 from worker.core.drift import Drift, measure
@@ -27,15 +26,16 @@ from worker.core.runstate import Run, State
 from worker.core.sla import trigger_deadline_at
 from worker.core.values import Json
 from worker.core.wallclock import wall_at
-from worker.engine import Engine
-from worker.sensing import Sensing
+from worker.engine.configs import Version
+from worker.engine.engine import Engine
+from worker.engine.sensing import Sensing
+from worker.engine.wakes import Log
 from worker.store import retention
 from worker.store.dryruns import DryRuns
 from worker.store.marks import Mark, Marks, move_write
 from worker.store.runs import Runs
 from worker.store.sensors import Sensor, Sensors
 from worker.store.table import Tables
-from worker.wakes import Log
 
 # Runs of older periods may be deleted at any time, so nothing may begin or be repeated for them.
 TOO_OLD: Final = retention.RUNS - timedelta(days=7)

@@ -10,8 +10,6 @@ from datetime import datetime
 from typing import Final, TypeAlias
 
 from worker.clock import Clock
-from worker.commits import Commits, NewId
-from worker.configs import Configs, Version
 from worker.core.effects import Act, Create, Effect, EvaluateNow, FindJob, Ignore, PollNow, Reopen, StartJob, StopJob
 from worker.core.errors import RetryLater
 from worker.core.facts import Birth, Fact, JobFound, JobReported, JobStarted, Report, RerunRequested
@@ -22,7 +20,9 @@ from worker.core.resuming import acts_of
 from worker.core.run import Pause, decide, evolve
 from worker.core.runstate import ForeignRun, Run, State
 from worker.core.watchstate import SlaWatch
-from worker.foreignruns import ForeignRuns
+from worker.engine.commits import Commits, NewId
+from worker.engine.configs import Configs, Version
+from worker.engine.foreignruns import ForeignRuns
 from worker.store.pauses import Pauses
 from worker.store.runs import Runs
 from worker.store.slawatches import SlaWatches

@@ -7,8 +7,8 @@ from typing import Final, TypeAlias
 from worker.clock import Clock
 from worker.core.keys import SessionId
 from worker.core.liveness import Sightings, Timing, next_look_s, observe, stood_still
-from worker.fence import ENDED_BY_ANOTHER, Fence
-from worker.notices import Notify, PeerEnded
+from worker.membership.fence import ENDED_BY_ANOTHER, Fence
+from worker.membership.notices import Notify, PeerEnded
 from worker.store.sessions import Session, Sessions, SessionState
 
 # All that a worker must see changed before it reads the leases again.

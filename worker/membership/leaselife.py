@@ -5,7 +5,7 @@ from typing import Final
 
 from worker.clock import Clock
 from worker.core.errors import RetryLater
-from worker.heldlease import HeldLease, Holder, LeaseLost
+from worker.membership.heldlease import HeldLease, Holder, LeaseLost
 
 DRAIN_MAX_S: Final = 15.0  # how long a holder may take to finish what it has in hand
 GIVE_UP_TRIES_MAX: Final = 5

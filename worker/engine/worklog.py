@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from worker.logs import logger
-from worker.notices import ClockWrong, LeaseGone, LeaseTaken, Notice, PeerEnded, SessionBegan, SessionOver
+from worker.membership.notices import ClockWrong, LeaseGone, LeaseTaken, Notice, PeerEnded, SessionBegan, SessionOver
 
 _log = logger()
 

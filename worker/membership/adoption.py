@@ -8,9 +8,9 @@ from typing import Final, TypeAlias
 from worker.clock import Clock
 from worker.core.errors import WorkerError
 from worker.core.keys import RowKind, RunKey
+from worker.engine.timers import Timers
+from worker.engine.wakes import Log, to_nobody
 from worker.store.active import ActiveRow
-from worker.timers import Timers
-from worker.wakes import Log, to_nobody
 
 AT_ONCE: Final = 32
 

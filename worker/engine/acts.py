@@ -29,12 +29,12 @@ from worker.core.facts import (
 from worker.core.outcomes import FailureCategory
 from worker.core.pipeline import Job, JobType, Pipeline
 from worker.core.runstate import Run
+from worker.engine.jobtexts import context_of, filled_in
+from worker.engine.sensing import Sensing
+from worker.engine.standing import Standing
+from worker.engine.targets import Targets, target_of
 from worker.jobs import runner as port
 from worker.jobs.runner import Guarantee, Runner, Traits
-from worker.jobtexts import context_of, filled_in
-from worker.sensing import Sensing
-from worker.standing import Standing
-from worker.targets import Targets, target_of
 
 CALL_TIMEOUT: Final = timedelta(seconds=30)  # for a status, find or stop; runners have tighter ones of their own
 SEND_GRACE: Final = timedelta(seconds=5)  # a runner keeps its own time-out; this is for one that does not

@@ -7,9 +7,9 @@ from typing import Protocol
 from worker.clock import Clock
 from worker.core.errors import WorkerError
 from worker.core.keys import SessionId
-from worker.fence import Fence
+from worker.engine.waking import Alarm
+from worker.membership.fence import Fence
 from worker.store.leases import Lease, Leases
-from worker.waking import Alarm
 
 
 class LeaseLost(WorkerError):

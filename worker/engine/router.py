@@ -5,8 +5,6 @@ from datetime import datetime
 from typing import Final
 
 from worker.clock import Clock
-from worker.configchanges import ConfigChanges
-from worker.configs import Version
 from worker.core import keys
 from worker.core.effects import Tell
 from worker.core.errors import Rejected, RetryLater
@@ -23,10 +21,13 @@ from worker.core.routing import LOOK_BACK
 from worker.core.run_reruns import DATA_DRIFT, LATE_DATA
 from worker.core.runstate import ForeignRun, Run, State, Status
 from worker.core.wallclock import wall_at
-from worker.engine import Engine
-from worker.foreignruns import ForeignRuns
-from worker.sensing import Sensing
-from worker.signals import Seen, Signals
+from worker.engine.configchanges import ConfigChanges
+from worker.engine.configs import Version
+from worker.engine.engine import Engine
+from worker.engine.foreignruns import ForeignRuns
+from worker.engine.sensing import Sensing
+from worker.engine.signals import Seen, Signals
+from worker.engine.wakes import Log, to_nobody
 from worker.store.attributes import loose_text, texts
 from worker.store.joblog import OURS
 from worker.store.pauses import pause_of
@@ -34,7 +35,6 @@ from worker.store.requests import Requests
 from worker.store.runs import Runs
 from worker.store.sensors import Sensor, Sensors, sensor_of
 from worker.store.table import Change, ChangeKind, Prefix, Row, StaleWrite, TableName, Tables, query_all
-from worker.wakes import Log, to_nobody
 
 _JOB: Final = "JOB#"
 _MARKER: Final = "MARKER#"

@@ -11,10 +11,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
-from worker.acts import Acts
 from worker.clock import Clock
-from worker.commits import Commits, NewId, random_id
-from worker.configs import Configs, Version
 from worker.core.effects import Act, EvaluateNow, FindJob, PollNow, StartJob, StopJob
 from worker.core.errors import RetryLater, WorkerError
 from worker.core.facts import Birth, Fact, TimeCame
@@ -25,18 +22,21 @@ from worker.core.resuming import is_with_another
 from worker.core.run_case import limits
 from worker.core.runstate import Run, StartStep, State
 from worker.core.runtiming import next_due
-from worker.decisions import Decisions, OfRehearsal, Settled, ignored
-from worker.folding import Folding
+from worker.engine.acts import Acts
+from worker.engine.commits import Commits, NewId, random_id
+from worker.engine.configs import Configs, Version
+from worker.engine.decisions import Decisions, OfRehearsal, Settled, ignored
+from worker.engine.folding import Folding
+from worker.engine.rehearsals import Rehearsals
+from worker.engine.sensing import Sensing
+from worker.engine.standing import Standing
+from worker.engine.targets import Limits, Targets
+from worker.engine.timers import Timers
+from worker.engine.wakes import ADOPTED_WITHIN, TRY_AGAIN_AFTER, Log, Wake, place_of, to_nobody
+from worker.engine.watching import Watching
 from worker.jobs.runner import Runner
-from worker.rehearsals import Rehearsals
-from worker.sensing import Sensing
-from worker.standing import Standing
 from worker.store.runs import Runs
 from worker.store.table import Tables
-from worker.targets import Limits, Targets
-from worker.timers import Timers
-from worker.wakes import ADOPTED_WITHIN, TRY_AGAIN_AFTER, Log, Wake, place_of, to_nobody
-from worker.watching import Watching
 
 # How long a deadline waits for the target's word on a job that may just have ended.
 LOOK_PATIENCE: Final = timedelta(seconds=10)

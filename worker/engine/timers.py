@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from worker.clock import Clock
-from worker.waking import Alarm
+from worker.engine.waking import Alarm
 
 K = TypeVar("K", bound=Hashable)
 

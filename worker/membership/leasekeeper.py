@@ -14,14 +14,14 @@ from typing import Final, TypeAlias
 from worker.clock import Clock
 from worker.core.errors import RetryLater
 from worker.core.placement import Stake, plan
-from worker.fence import Fence
-from worker.heartbeat import Pulse
-from worker.heldlease import HeldLease, Holder
-from worker.leaselife import live
-from worker.notices import LeaseGone, LeaseTaken, Notify
-from worker.peers import Peers, Situation
+from worker.engine.waking import Alarm
+from worker.membership.fence import Fence
+from worker.membership.heartbeat import Pulse
+from worker.membership.heldlease import HeldLease, Holder
+from worker.membership.leaselife import live
+from worker.membership.notices import LeaseGone, LeaseTaken, Notify
+from worker.membership.peers import Peers, Situation
 from worker.store.leases import Lease, Leases, LeaseStatus
-from worker.waking import Alarm
 
 READ_EVERY_S: Final = 30.0  # lease rows are read when someone changed one, and this often in any case
 # One that is meant for someone who does not take it (an older version that does not know its kind, say) goes to anyone.
