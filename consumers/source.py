@@ -24,6 +24,7 @@ class Batch:
 
     records: Sequence[Record]
     read_to: Position
+    is_end: bool = False  # the shard is closed, and nothing comes after this
 
 
 class Gap(WorkerError):
@@ -40,8 +41,16 @@ class Gap(WorkerError):
         self.since, self.noticed_at = since, noticed_at
 
 
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A part of a stream that is in order. It may be read only after the shards it comes from were read to their end."""
+
+    id: str
+    parents: frozenset[str] = frozenset()  # two after a merge
+
+
 class Source(Protocol):
-    """All of them may raise `RetryLater`."""
+    """One shard, or a feed that is not split. All of them may raise `RetryLater`."""
 
     @property
     def name(self) -> str: ...
@@ -57,3 +66,20 @@ class Source(Protocol):
     async def read(self, after: Position) -> Batch:
         """Give what comes next, in order, at least once each, and a bounded number at a time. Raises `Gap`."""
         ...
+
+
+class Stream(Protocol):
+    """A stream of shards, which end and are followed by others."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def shards(self) -> Sequence[Shard]:
+        """List the shards that can still be read; parents that are gone may be named. Raises `RetryLater`."""
+        ...
+
+    async def children(self, shard: str) -> Sequence[Shard]:
+        """List what follows a shard that has ended: empty while the stream does not say so yet. Raises `RetryLater`."""
+        ...
+
+    def reader(self, shard: str) -> Source: ...
