@@ -43,7 +43,7 @@ class Gap(WorkerError):
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A part of a stream that is in order. It may be read only after the shards it comes from were read to their end."""
+    """A part of a stream that is in order. It may be read once those it comes from were read to their end."""
 
     id: str
     parents: frozenset[str] = frozenset()  # two after a merge
