@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from worker.app_session import GROUP, SessionWork
+from worker.app_session import GROUP, SessionWork, embedded_workplace
 from worker.clock import SystemClock
 from worker.config import load_text
 from worker.core.events import Event
@@ -140,6 +140,7 @@ async def worker_on(path: Path) -> AsyncGenerator[BenchWorker]:
     seen, clock = BenchWorker(), SystemClock()
     runner = InProcess(seen.start)
     tables = SqliteTables(path, clock)
+    place = embedded_workplace(tables, seen.count, {JobType.HTTP: runner}, clock)
     membership = Membership(
         Group(name=GROUP, program="bench"),
         tables=tables,
@@ -150,8 +151,8 @@ async def worker_on(path: Path) -> AsyncGenerator[BenchWorker]:
 
     async def work(member: Member) -> None:
         async with Undertakings() as tasks:
-            session = SessionWork(tables, seen.count, clock, member, tasks)
-            await session.begin({JobType.HTTP: runner})
+            session = SessionWork(place, member, tasks)
+            await session.begin()
             seen.session = session
             await member.stopping.wait()
             await session.finish()

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from consumers.console import DIGEST_EVERY, ConsoleAlerts, WriteLine
-from worker.app_session import GROUP, SessionWork
+from worker.app_session import GROUP, SessionWork, embedded_workplace
+from worker.app_workplace import Workplace
 from worker.clock import Clock
 from worker.core.errors import ConfigError
 from worker.core.pipeline import JobType
@@ -90,21 +91,25 @@ class EmbeddedWorker:
             environment=minimal_environment(self._options.environment, self._options.settings.job_environment),
             is_root_shared=True,  # it is beside the file that all workers share
         )
-        runners = {JobType.COMMAND: command, JobType.HTTP: HttpRunner(client, self._clock, secrets)}
+        runners: dict[JobType, Runner] = {
+            JobType.COMMAND: command,
+            JobType.HTTP: HttpRunner(client, self._clock, secrets),
+        }
         async with asyncio.TaskGroup() as tasks:
             beside = [
                 tasks.create_task(self._alerts.run(), name="digests"),
                 tasks.create_task(self._sweep_jobs(command), name="sweep-jobs"),
             ]
-            await self._membership.serve(lambda member: self._work(member, runners))
+            place = embedded_workplace(self._tables, self._alerts.deliver, runners, self._clock)
+            await self._membership.serve(lambda member: self._work(member, place))
             for task in beside:
                 task.cancel()
 
-    async def _work(self, member: Member, runners: Mapping[JobType, Runner]) -> None:
+    async def _work(self, member: Member, place: Workplace) -> None:
         """One session: everything of it runs until the session ends or is asked to."""
         async with Undertakings() as tasks:
-            session = SessionWork(self._tables, self._alerts.deliver, self._clock, member, tasks)
-            await session.begin(runners)
+            session = SessionWork(place, member, tasks)
+            await session.begin()
             await member.stopping.wait()
             await session.finish()
 

@@ -14,17 +14,17 @@ from consumers.source import Gap
 from consumers.stream import Beginning, Pace, StreamConsumer, Subscription
 from consumers.tries import Tries
 from consumers.upkeep import SmallStore, Upkeep
+from worker.app_workplace import Readers, Workplace, log_surprise
 from worker.clock import Clock
 from worker.core import keys
 from worker.core.errors import RetryLater, WorkerError
 from worker.core.pipeline import JobType
 from worker.engine.engine import Engine
 from worker.engine.router import Router
-from worker.engine.worklog import log_work
 from worker.jobs.runner import Runner
-from worker.logs import logger
 from worker.membership.adoption import Adoption
 from worker.membership.buckets import OrphanFinder
+from worker.membership.leasekeeper import Offer
 from worker.membership.memberstanding import MemberStanding
 from worker.membership.sessions import Member
 from worker.store.active import ActiveRows
@@ -49,10 +49,8 @@ _PACE: Final = Pace(poll_s=0.5, poll_idle_s=2.0)
 _OURS: Final = ("TRIGGER#", "SLA#", "DRY_RUN#", "MARK#", "CONFIGVER#")
 _OUR_PARTITIONS: Final = ("GROUP#", "LOCK#", keys.CONFIG_LOG)
 
-_log = logger()
-
 T = TypeVar("T")
-Handle: TypeAlias = Callable[[Change], Awaitable[None]]
+Handle: TypeAlias = Callable[[T], Awaitable[None]]
 
 
 class EmbeddedTables(Tables, ChangeFeed, SmallStore, Protocol):
@@ -63,38 +61,76 @@ class Surprise(RetryLater):
     """Something nobody expected: tried again like any trouble, and kept as a dead letter if it stays."""
 
 
+def embedded_workplace(
+    tables: EmbeddedTables, alert: Deliver, runners: Mapping[JobType, Runner], clock: Clock
+) -> Workplace:
+    """Where a worker on one machine works: it watches its store's own feed, and keeps it small."""
+
+    async def wake_readers(readers: Readers) -> None:
+        await FeedWatcher(tables, clock, [reader.wake for reader in readers.values()]).run()
+
+    def duties(readers: Readers) -> list[Offer]:
+        streams = [reader.source.name for reader in readers.values()]
+        return [Upkeep(tables, Leases(tables, GROUP), streams).offer()]
+
+    return Workplace(
+        group=GROUP,
+        tables=tables,
+        source_of=lambda table: TableFeed(tables, table, clock),
+        wake_readers=wake_readers,
+        routes=[Route(CONSOLE, told_to_people(), alert)],
+        runners=runners,
+        clock=clock,
+        duties=duties,
+        pace=_PACE,
+    )
+
+
 class SessionWork:
     """Everything that acts in one session, from its engine to its relay."""
 
-    def __init__(
-        self, tables: EmbeddedTables, alert: Deliver, clock: Clock, member: Member, tasks: Undertakings
-    ) -> None:
-        self._tables, self._alert, self._clock, self._member, self._tasks = tables, alert, clock, member, tasks
-        self._letters, self._tries = DeadLetters(tables), Tries(clock, tables.ping)
+    def __init__(self, place: Workplace, member: Member, tasks: Undertakings) -> None:
+        self._place, self._member, self._tasks = place, member, tasks
+        self._tables, self._clock = place.tables, place.clock
+        self._letters = DeadLetters(place.tables)
+        self._tries = Tries(place.clock, place.tables.ping, place.patience)
         self._services: list[asyncio.Task[None]] = []
         self._engine: Engine | None = None
+        self._router: Router | None = None
 
     @property
     def runs_held(self) -> int:
         """How many runs this session looks after."""
         return 0 if self._engine is None else len(self._engine)
 
-    async def begin(self, runners: Mapping[JobType, Runner]) -> None:
-        began_at = await self._tries.insist(lambda: installed_at(self._tables, GROUP, self._clock.now()))
-        standing = MemberStanding(self._member.fence, self._member.peers)
-        engine = self._engine = Engine(self._tables, runners, standing, self._clock, self._tasks, log=log_work)
-        router = Router(self._tables, engine, self._clock, began_at=began_at, log=log_work)
-        adoption = Adoption(engine.adopt, self._clock, log_work)
-        finder = OrphanFinder(ActiveRows(self._tables), self._member.peers, self._clock, adoption.take_up)
+    async def take_in(self, change: Change) -> None:
+        """Take in a record once more, out of turn; before the session has begun, nothing happens."""
+        if self._router is not None:
+            await self._router.handle(change)
+
+    async def begin(self) -> None:
+        place, member = self._place, self._member
+        began_at = await self._tries.insist(lambda: installed_at(self._tables, place.group, self._clock.now()))
+        engine = self._engine = Engine(
+            self._tables,
+            place.runners,
+            MemberStanding(member.fence, member.peers),
+            self._clock,
+            self._tasks,
+            new_id=place.new_id,
+            log=place.log,
+        )
+        router = self._router = Router(self._tables, engine, self._clock, began_at=began_at, log=place.log)
+        adoption = Adoption(engine.adopt, self._clock, place.log)
         readers = self._readers(router)
-        watcher = FeedWatcher(self._tables, self._clock, [reader.wake for reader in readers])
-        upkeep = Upkeep(self._tables, Leases(self._tables, GROUP), [reader.source.name for reader in readers])
         self._services = [
-            self._tasks.create_task(work, name=name)
-            for name, work in (("timers", engine.run()), ("adoption", adoption.run()), ("watcher", watcher.run()))
+            self._tasks.create_task(engine.run(), name="timers"),
+            self._tasks.create_task(adoption.run(), name="adoption"),
+            self._tasks.create_task(place.wake_readers(readers), name="watcher"),
         ]
-        for offer in (finder.offer(), *(reader.offer() for reader in readers), upkeep.offer()):
-            self._member.keeper.offer(offer)
+        reading = [reader.offer() for reader in readers.values()]
+        for offer in (self._finder(adoption).offer(), *reading, *place.duties(readers)):
+            member.keeper.offer(offer)
 
     async def finish(self) -> None:
         """Fire no more timers, let the leases be given up, and wait a little for answers to what was started."""
@@ -106,23 +142,34 @@ class SessionWork:
         # What is left waits for something far off; its rows say so, and another worker takes them up.
         self._tasks.end_all()
 
-    def _readers(self, router: Router) -> list[StreamConsumer]:
-        handle = expecting_surprises(router.handle)
-        resync = Resync(self._tables, expecting_surprises(router.resync), self._tries)
+    def _finder(self, adoption: Adoption) -> OrphanFinder:
+        return OrphanFinder(
+            ActiveRows(self._tables),
+            self._member.peers,
+            self._clock,
+            adoption.take_up,
+            leases=self._place.buckets.leases,
+            pass_every_s=self._place.buckets.pass_every_s,
+        )
+
+    def _readers(self, router: Router) -> Readers:
+        handle = self._expecting_surprises(router.handle)
+        resync = Resync(self._tables, self._expecting_surprises(router.resync), self._tries)
         relay = Relay(
-            [Route(CONSOLE, told_to_people(), expecting_surprises(self._alert))],
+            [Route(each.name, each.pattern, self._expecting_surprises(each.deliver)) for each in self._place.routes],
             events=Events(self._tables),
             letters=self._letters,
             tries=self._tries,
             clock=self._clock,
         )
-        return [
-            self._reader(TableName.CONTROL, self._facts(handle, resync.catch_up)),
-            self._reader(TableName.JOBLOG, self._facts(handle, self._tell_loss)),
-            self._reader(TableName.EVENTS, relay.subscription()),
-        ]
+        subscriptions = {
+            TableName.CONTROL: self._facts(handle, resync.catch_up),
+            TableName.JOBLOG: self._facts(handle, self._tell_loss),
+            TableName.EVENTS: relay.subscription(),
+        }
+        return {table: self._reader(table, each) for table, each in subscriptions.items()}
 
-    def _facts(self, handle: Handle, catch_up: Callable[[Gap | None], Awaitable[None]]) -> Subscription:
+    def _facts(self, handle: Handle[Change], catch_up: Handle[Gap | None]) -> Subscription:
         return Subscription(
             wants=is_from_others, lane_of=row_of, handle=handle, catch_up=catch_up, begin=Beginning.NEWEST
         )
@@ -133,16 +180,19 @@ class SessionWork:
             await tell_loss(self._tables, gap)
 
     def _reader(self, table: TableName, subscription: Subscription) -> StreamConsumer:
-        source = TableFeed(self._tables, table, self._clock)
-        parked = ParkedKeys(self._tables, GROUP)
+        source = self._place.source_of(table)
+        parked = ParkedKeys(self._tables, self._place.group)
         return StreamConsumer(
             source=source,
-            subscription=subscription,
+            subscription=self._place.watched(table, subscription),
             parking=Parking(stream=source.name, letters=self._letters, keys=parked, clock=self._clock),
             tries=self._tries,
             clock=self._clock,
-            pace=_PACE,
+            pace=self._place.pace,
         )
+
+    def _expecting_surprises(self, handle: Handle[T]) -> Handle[T]:
+        return expecting_surprises(handle, self._place.on_surprise)
 
 
 def is_from_others(change: Change) -> bool:
@@ -154,7 +204,7 @@ def row_of(change: Change) -> str:
     return f"{change.key.pk} {change.key.sk}"
 
 
-def expecting_surprises(handle: Callable[[T], Awaitable[None]]) -> Callable[[T], Awaitable[None]]:
+def expecting_surprises(handle: Handle[T], tell: Callable[[Exception], None] = log_surprise) -> Handle[T]:
     """Keep a thing that meets a mistake of ours from ending the worker, again and again after every restart."""
 
     async def guarded(thing: T) -> None:
@@ -163,7 +213,7 @@ def expecting_surprises(handle: Callable[[T], Awaitable[None]]) -> Callable[[T],
         except WorkerError:
             raise
         except Exception as error:
-            _log.exception("mistake.met")
+            tell(error)
             raise Surprise(
                 f"{type(error).__name__}: {error}; this is a mistake in Interlock, please report it"
             ) from error

@@ -7,7 +7,7 @@ from datetime import date
 from tests.engineworld import CONFIG, DAY, ORDERS
 from tests.fakerunner import FakeRunner
 from tests.virtualtime import Host, VirtualClock, on_virtual_time
-from worker.app_session import GROUP, SessionWork
+from worker.app_session import GROUP, SessionWork, embedded_workplace
 from worker.config import load_text
 from worker.core.events import Event
 from worker.core.keys import RunKey
@@ -44,10 +44,12 @@ class Crew:
         self.told.append(event)
 
     def worker(self, name: str) -> tuple[Host, Membership]:
+        place = embedded_workplace(self.store, self.tell, {JobType.COMMAND: self.runner}, self.clock)
+
         async def work(member: Member) -> None:
             async with Undertakings() as tasks:
-                session = SessionWork(self.store, self.tell, self.clock, member, tasks)
-                await session.begin({JobType.COMMAND: self.runner})
+                session = SessionWork(place, member, tasks)
+                await session.begin()
                 await member.stopping.wait()
                 await session.finish()
 

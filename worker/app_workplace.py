@@ -1,0 +1,71 @@
+"""What a worker is put together from: all that outlives its sessions, and all that differs from one kind to another."""
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from consumers.routes import Route
+from consumers.source import Source
+from consumers.stream import Pace, StreamConsumer, Subscription
+from consumers.tries import PATIENCE
+from worker.clock import Clock
+from worker.core.pipeline import JobType
+from worker.engine.commits import NewId, random_id
+from worker.engine.wakes import Log
+from worker.engine.worklog import log_work
+from worker.jobs.runner import Runner
+from worker.logs import logger
+from worker.membership.buckets import LEASES, PASS_EVERY_S
+from worker.membership.leasekeeper import Offer
+from worker.store.backoff import Backoff
+from worker.store.table import TableName, Tables
+
+_log = logger()
+
+Readers: TypeAlias = Mapping[TableName, StreamConsumer]
+# Wakes readers when there is something for them, until cancelled.
+WakeReaders: TypeAlias = Callable[[Readers], Coroutine[Any, Any, None]]
+# What must have one holder besides the readers and the buckets.
+Duties: TypeAlias = Callable[[Readers], Sequence[Offer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """How the search for orphans is shared out: all workers of a group must agree on the number of leases."""
+
+    leases: int = LEASES
+    pass_every_s: float = PASS_EVERY_S
+
+
+def as_it_is(_: TableName, subscription: Subscription) -> Subscription:
+    return subscription
+
+
+def no_duties(_: Readers) -> Sequence[Offer]:
+    return ()
+
+
+def log_surprise(surprise: Exception) -> None:
+    _log.error("mistake.met", exc_info=surprise)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workplace:
+    """A worker's store, what tells of its changes, where events go, what runs jobs, and how fast all that is done."""
+
+    group: str
+    tables: Tables
+    source_of: Callable[[TableName], Source]
+    wake_readers: WakeReaders
+    routes: Sequence[Route]
+    runners: Mapping[JobType, Runner]
+    clock: Clock
+    duties: Duties = no_duties
+    pace: Pace = field(default_factory=Pace)
+    patience: Backoff = PATIENCE
+    buckets: Buckets = field(default_factory=Buckets)
+    new_id: NewId = random_id
+    log: Log = log_work
+    on_surprise: Callable[[Exception], None] = log_surprise
+    # A place for whoever keeps books on what is read and handled.
+    watched: Callable[[TableName, Subscription], Subscription] = as_it_is
