@@ -23,8 +23,8 @@ class SmallStore(TrimmableFeed, Protocol):
 class Upkeep:
     """Holds the duty of upkeep. `readers` are the streams whose checkpoints hold the feed back."""
 
-    def __init__(self, store: SmallStore, leases: Leases, readers: Sequence[str]) -> None:
-        self._store, self._leases, self._readers = store, leases, readers
+    def __init__(self, store: SmallStore, leases: Leases, readers: Sequence[str], every_s: float = EVERY_S) -> None:
+        self._store, self._leases, self._readers, self._every_s = store, leases, readers, every_s
 
     def offer(self) -> Offer:
         return Offer(stream=STREAM, holder=self, shards=frozenset({"0"}))
@@ -35,7 +35,7 @@ class Upkeep:
                 await self.once()
             except RetryLater as problem:
                 _log.warning("upkeep.failed", reason=str(problem))
-            await held.nap(EVERY_S)
+            await held.nap(self._every_s)
 
     async def once(self) -> None:
         leases = [lease for reader in self._readers for lease in await self._leases.list(reader)]

@@ -6,6 +6,7 @@ from datetime import timedelta
 from random import Random
 from typing import Final
 
+from consumers.upkeep import EVERY_S
 from worker.config import load_text
 from worker.core.liveness import DEFAULT_TIMING, Timing
 from worker.core.pipeline import JobType, Pipeline
@@ -25,6 +26,7 @@ class Plan:
     timing: Timing = field(default=SLOW_TIMING)
     bucket_leases: int = 4
     pass_every_s: float = 240.0
+    upkeep_every_s: float = 1800.0
     index_lag_s: float = 600.0  # longer than it takes to find a worker dead, as the real one is
 
     @property
@@ -49,6 +51,7 @@ def full(seed: int, *, pipelines: int, hours: int) -> Plan:
         timing=DEFAULT_TIMING,
         bucket_leases=LEASES,
         pass_every_s=PASS_EVERY_S,
+        upkeep_every_s=EVERY_S,
         index_lag_s=60.0,
     )
 

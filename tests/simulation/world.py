@@ -14,7 +14,7 @@ from typing import Final
 from tests.simulation.invariants import Inspector
 from tests.simulation.leaserows import LeaseInspector
 from tests.simulation.ledger import Bus, FeedLedger
-from tests.simulation.node import Surroundings, is_from_others
+from tests.simulation.node import Surroundings
 from tests.simulation.outside import HOUR_S, Producers, Weather
 from tests.simulation.plan import Plan, draw_pipeline
 from tests.simulation.store import SimulatedStore
@@ -22,6 +22,7 @@ from tests.simulation.target import Record, SimulatedTarget, world_time
 from tests.simulation.violations import Invariant, Verdicts
 from tests.virtualtime import OUTSIDE, VirtualClock
 from tests.virtualtime import run as on_virtual_loop
+from worker.app_session import is_from_others
 from worker.core import keys
 from worker.core.pipeline import JobType, Pipeline
 from worker.deployment import deploy
