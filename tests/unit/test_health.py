@@ -1,0 +1,97 @@
+"""The health page and its probe, over real loopback sockets."""
+
+import asyncio
+import io
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+
+import aiohttp
+import pytest
+
+from worker.core.errors import ConfigError
+from worker.telemetry.meters import Meters, Metric
+from worker.web.health import Address, Finding, HealthServer, parse_address
+from worker.web.probe import probe
+
+
+@dataclass
+class Patient:
+    """A worker whose state is said by the test."""
+
+    ill: list[Finding] = field(default_factory=list[Finding])
+    idle: list[Finding] = field(default_factory=list[Finding])
+
+    def ailments(self) -> Sequence[Finding]:
+        return self.ill
+
+    def hindrances(self) -> Sequence[Finding]:
+        return self.idle
+
+
+@pytest.fixture
+def patient() -> Patient:
+    return Patient()
+
+
+@pytest.fixture
+async def address(patient: Patient) -> AsyncGenerator[str]:
+    meters = Meters()
+    meters.add(Metric.RUNS_STARTED, 3)
+    server = HealthServer(Address("127.0.0.1", 0), patient, meters)
+    bound = await server.start()
+    yield f"{bound.host}:{bound.port}"
+    await server.stop()
+
+
+async def test_a_worker_without_findings_is_healthy_and_ready(address: str) -> None:
+    assert await _get(address, "/healthz") == (200, '{"ok": true, "why": []}')
+    assert await _get(address, "/readyz") == (200, '{"ok": true, "why": []}')
+
+
+async def test_a_worker_that_cannot_work_is_healthy_and_says_why_it_is_not_ready(
+    address: str, patient: Patient
+) -> None:
+    patient.idle.append(Finding("it has no session"))
+
+    assert (await _get(address, "/healthz"))[0] == 200
+    assert await _get(address, "/readyz") == (503, '{"ok": false, "why": ["it has no session"]}')
+
+
+async def test_the_probe_tells_the_healthy_from_the_ill(address: str, patient: Patient) -> None:
+    said = io.StringIO()
+
+    assert await asyncio.to_thread(probe, address, say=said) == 0
+    patient.ill.append(Finding("the loop is 2 s late"))
+    assert await asyncio.to_thread(probe, address, say=said) == 1
+    assert "the loop is 2 s late" in said.getvalue()
+
+
+def test_no_answer_is_not_health() -> None:
+    assert probe("127.0.0.1:1", say=io.StringIO()) == 1
+    assert probe("", say=io.StringIO()) == 1
+
+
+async def test_metrics_are_served_as_prometheus_reads_them(address: str) -> None:
+    status, text = await _get(address, "/metrics")
+
+    assert status == 200
+    assert "interlock_runs_started_total 3.0" in text
+
+
+async def test_an_address_that_is_taken_is_said_with_what_to_do(address: str) -> None:
+    server = HealthServer(parse_address(address), Patient(), Meters())
+
+    with pytest.raises(ConfigError, match="INTERLOCK_HEALTH"):
+        await server.start()
+    await server.stop()
+
+
+@pytest.mark.parametrize("text", ["8080", "host:", ":80", "host:http", "host:70000", ""])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="HOST:PORT"):
+        parse_address(text)
+
+
+async def _get(address: str, path: str) -> tuple[int, str]:
+    async with aiohttp.ClientSession() as session, session.get(f"http://{address}{path}") as answer:
+        return answer.status, await answer.text()

@@ -1,0 +1,51 @@
+"""Metrics inside the log: one line in CloudWatch's embedded metric format, which needs no agent and no permission.
+
+A line holds what was counted since the line before it, and the worst of each gauge.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final, TypeAlias
+
+import orjson
+
+from worker.telemetry.meters import Kind, Meters, Metric
+
+NAMESPACE: Final = "Interlock"
+SERVICE: Final = "Service"
+
+Write: TypeAlias = Callable[[str], None]
+
+
+class EmbeddedMetrics:
+    def __init__(self, meters: Meters, service: str, write: Write) -> None:
+        self._meters, self._service, self._write = meters, service, write
+        self._reported: dict[Metric, float] = {}
+
+    def report(self, now: datetime) -> None:
+        self._write(orjson.dumps(self.line(now)).decode())
+
+    def line(self, now: datetime) -> Mapping[str, Any]:
+        values = self._values()
+        definitions = [{"Name": metric.value, "Unit": metric.meaning.unit.value} for metric in values]
+        return {
+            "_aws": {
+                "Timestamp": int(now.timestamp() * 1000),
+                "CloudWatchMetrics": [{"Namespace": NAMESPACE, "Dimensions": [[SERVICE]], "Metrics": definitions}],
+            },
+            "event": "metrics.reported",
+            SERVICE: self._service,
+            **{metric.value: value for metric, value in values.items()},
+        }
+
+    def _values(self) -> dict[Metric, float]:
+        values: dict[Metric, float] = {}
+        for sample in self._meters.samples():
+            if sample.metric.meaning.kind is Kind.GAUGE:
+                values[sample.metric] = max(sample.value, values.get(sample.metric, sample.value))
+            else:
+                values[sample.metric] = values.get(sample.metric, 0.0) + sample.value
+        totals = {metric: value for metric, value in values.items() if metric.meaning.kind is Kind.COUNTER}
+        risen = {metric: total - self._reported.get(metric, 0.0) for metric, total in totals.items()}
+        self._reported = totals
+        return values | risen

@@ -1,0 +1,130 @@
+"""What the worker counts and measures, in memory, at the price of an addition.
+
+The metrics are a closed list, so that alarms, dashboards and documents can be checked against it. Values of one metric
+may be told apart by one label (a stream, a queue); only the Prometheus page shows them apart, because each further
+dimension costs money everywhere else.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import TypeAlias
+
+
+class Kind(StrEnum):
+    COUNTER = "counter"  # only rises while the process lives
+    GAUGE = "gauge"
+
+
+class Unit(StrEnum):
+    """As CloudWatch spells them."""
+
+    COUNT = "Count"
+    SECONDS = "Seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    kind: Kind
+    unit: Unit
+    text: str
+
+
+def _counter(text: str) -> Meaning:
+    return Meaning(Kind.COUNTER, Unit.COUNT, text)
+
+
+def _seconds(text: str) -> Meaning:
+    return Meaning(Kind.GAUGE, Unit.SECONDS, text)
+
+
+def _number(text: str) -> Meaning:
+    return Meaning(Kind.GAUGE, Unit.COUNT, text)
+
+
+class Metric(Enum):
+    """Everything that is measured. A member's value is its name in CloudWatch."""
+
+    CONSUMER_LAG = "ConsumerLagSeconds"
+    RECORDS_READ = "RecordsRead"
+    RECORDS_PARKED = "RecordsParked"
+    RELAY_LAG = "RelayLagSeconds"
+    EVENTS_PUBLISHED = "EventsPublished"
+    QUEUE_MESSAGES = "QueueMessages"
+    ALERT_FAILURES = "AlertFailures"
+    LOOP_LAG = "LoopLagSeconds"
+    SESSIONS_LOST = "SessionsLost"
+    SESSION_AGE = "SessionAgeSeconds"
+    LEASES_HELD = "LeasesHeld"
+    PEERS_ENDED = "PeersEnded"
+    RUNS_HELD = "RunsHeld"
+    RUNS_STARTED = "RunsStarted"
+    RUNS_FAILED = "RunsFailed"
+    DEAD_LETTERS = "DeadLetters"
+    HEARTBEAT = "Heartbeat"
+
+    @property
+    def meaning(self) -> Meaning:
+        return MEANINGS[self]
+
+
+MEANINGS: Mapping[Metric, Meaning] = {
+    Metric.CONSUMER_LAG: _seconds("age of the oldest change that is read and not yet handled, or since the last read"),
+    Metric.RECORDS_READ: _counter("changes taken from a stream, those that concern nobody left out"),
+    Metric.RECORDS_PARKED: _counter("changes kept as dead letters"),
+    Metric.RELAY_LAG: _seconds("age of the oldest event that is decided and not yet published"),
+    Metric.EVENTS_PUBLISHED: _counter("events handed to the bus or to a route"),
+    Metric.QUEUE_MESSAGES: _counter("messages taken from a queue and done"),
+    Metric.ALERT_FAILURES: _counter("tries to alert people that failed"),
+    Metric.LOOP_LAG: _seconds("how late the event loop was, at worst, since the last report"),
+    Metric.SESSIONS_LOST: _counter("sessions of this worker that ended against its will"),
+    Metric.SESSION_AGE: _seconds("since when this worker has been at work without a break; 0: it is not"),
+    Metric.LEASES_HELD: _number("shards, buckets and duties in this worker's hands"),
+    Metric.PEERS_ENDED: _counter("workers that stood still and were ended by this one"),
+    Metric.RUNS_HELD: _number("runs this worker looks after"),
+    Metric.RUNS_STARTED: _counter("jobs started"),
+    Metric.RUNS_FAILED: _counter("runs that ended in failure"),
+    Metric.DEAD_LETTERS: _counter("records and messages given up and kept as dead letters"),
+    Metric.HEARTBEAT: _counter("one each minute that the worker is at work: its absence is the alarm"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    metric: Metric
+    label: str  # empty where a metric is not told apart
+    value: float
+
+
+Reading: TypeAlias = Callable[[], Mapping[str, float]]
+
+
+def _nothing() -> Mapping[str, float]:
+    return {}
+
+
+class Meters:
+    """Counts rise here; gauges are read when somebody looks."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[Metric, str], float] = {}
+        self._readings: dict[Metric, Reading] = {}
+
+    def add(self, metric: Metric, amount: float = 1, label: str = "") -> None:
+        place = (metric, label)
+        self._counts[place] = self._counts.get(place, 0) + amount
+
+    def watch(self, metric: Metric, reading: Reading) -> None:
+        """Ask `reading` for the metric's values, by label, from now on; it replaces the one before."""
+        self._readings[metric] = reading
+
+    def samples(self) -> Iterator[Sample]:
+        """All values as they are now; a counter that never rose is zero, so that its alarm has data."""
+        for metric in Metric:
+            if metric.meaning.kind is Kind.GAUGE:
+                values = self._readings.get(metric, _nothing)()
+            else:
+                values = {label: count for (counted, label), count in self._counts.items() if counted is metric}
+                values = values or {"": 0.0}
+            for label, value in sorted(values.items()):
+                yield Sample(metric, label, value)

@@ -1,0 +1,84 @@
+"""Reports what was measured, once a minute, to whoever wants it; and watches how late the event loop is."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from worker.clock import Clock
+from worker.core.errors import RetryLater
+from worker.logs import logger
+from worker.telemetry.emf import EmbeddedMetrics
+from worker.telemetry.meters import Meters, Metric
+from worker.telemetry.otlp import OtlpMetrics
+
+REPORT_EVERY_S: Final = 60.0
+TICK_S: Final = 0.25
+
+_log = logger()
+
+
+class LoopLag:
+    """How late the loop was, at worst. What asks it may forget the past or leave it to another."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._due = clock, clock.monotonic()
+        self._worst_s = 0.0
+
+    async def run(self) -> None:
+        while True:
+            self._due = self._clock.monotonic() + TICK_S
+            await self._clock.sleep(TICK_S)
+            self._worst_s = max(self._worst_s, self.now_s)
+
+    @property
+    def now_s(self) -> float:
+        """How late the tick that is due is."""
+        return max(0.0, self._clock.monotonic() - self._due)
+
+    @property
+    def worst_s(self) -> float:
+        return max(self._worst_s, self.now_s)
+
+    def forget(self) -> None:
+        self._worst_s = 0.0
+
+
+class Reporting:
+    """Runs beside the sessions, for as long as the process does."""
+
+    def __init__(
+        self,
+        meters: Meters,
+        clock: Clock,
+        *,
+        is_at_work: Callable[[], bool],
+        embedded: EmbeddedMetrics | None = None,
+        collector: OtlpMetrics | None = None,
+    ) -> None:
+        self._meters, self._clock, self._is_at_work = meters, clock, is_at_work
+        self._embedded, self._collector = embedded, collector
+        self.loop_lag = LoopLag(clock)
+        meters.watch(Metric.LOOP_LAG, self._lag)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.loop_lag.run(), name="loop-lag")
+            while True:
+                await self._clock.sleep(REPORT_EVERY_S)
+                await self.report()
+
+    async def report(self) -> None:
+        now = self._clock.now()
+        if self._is_at_work():
+            self._meters.add(Metric.HEARTBEAT)
+        if self._embedded is not None:
+            self._embedded.report(now)
+        if self._collector is not None:
+            try:
+                await self._collector.report(now)
+            except RetryLater as error:
+                _log.warning("metrics.unsent", reason=str(error))
+        self.loop_lag.forget()
+
+    def _lag(self) -> Mapping[str, float]:
+        return {"": self.loop_lag.worst_s}

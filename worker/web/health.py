@@ -1,0 +1,98 @@
+"""Whether this worker is healthy and ready, and what it measures, over HTTP for probes and collectors.
+
+Health is about this process: an unhealthy one is replaced. An outage of the store is no reason for that: whoever
+replaces it would find the same. So a worker without a session is healthy, and not ready.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+
+from aiohttp import web
+
+from worker.core.errors import ConfigError
+from worker.telemetry.meters import Meters
+from worker.telemetry.prometheus import CONTENT_TYPE, page
+
+LOOP_LAG_MAX_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that keeps the worker from being healthy or ready, in words."""
+
+    text: str
+
+
+class Standing(Protocol):
+    """What the wiring knows of the worker at this moment."""
+
+    def ailments(self) -> Sequence[Finding]:
+        """Why this process should be replaced."""
+        ...
+
+    def hindrances(self) -> Sequence[Finding]:
+        """Why this process does no work just now."""
+        ...
+
+
+Findings: TypeAlias = Callable[[], Sequence[Finding]]
+Answer: TypeAlias = Awaitable[web.StreamResponse]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    host: str
+    port: int
+
+
+def parse_address(text: str) -> Address:
+    """Read `HOST:PORT`; port 0 takes any that is free. Raises `ConfigError`."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65_535:
+        raise ConfigError(f"{text!r} is not an address to serve health on; use HOST:PORT, as in 0.0.0.0:8080")
+    return Address(host.strip("[]"), int(port))
+
+
+class HealthServer:
+    """Serves `/healthz`, `/readyz` and `/metrics` while it is open."""
+
+    def __init__(self, address: Address, standing: Standing, meters: Meters) -> None:
+        self._address, self._standing, self._meters = address, standing, meters
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> Address:
+        """Serve; gives the address, with the port that was taken. Raises `ConfigError` if it cannot be had."""
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/healthz", self._answering(self._standing.ailments)),
+                web.get("/readyz", self._answering(self._standing.hindrances)),
+                web.get("/metrics", self._metrics),
+            ]
+        )
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._address.host, self._address.port)
+        try:
+            await site.start()
+        except OSError as error:
+            raise ConfigError(
+                f"health cannot be served on {self._address.host}:{self._address.port}: {error.strerror or error}; "
+                "choose another address with INTERLOCK_HEALTH"
+            ) from error
+        return Address(self._address.host, int(self._runner.addresses[0][1]))
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def _answering(self, findings: Findings) -> Callable[[web.Request], Answer]:
+        async def answer(_: web.Request) -> web.Response:
+            found = [finding.text for finding in findings()]
+            return web.json_response({"ok": not found, "why": found}, status=503 if found else 200)
+
+        return answer
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        return web.Response(body=page(self._meters).encode(), headers={"Content-Type": CONTENT_TYPE})
