@@ -25,7 +25,10 @@ class Route:
 
 
 def envelope(event: Event) -> dict[str, Json]:
-    """The event as a bus carries it: what patterns are written against, and consumers of the reference read."""
+    """The event as a bus carries it: what patterns are written against, and consumers of the reference read.
+
+    A bus gives each publication an id of its own, so ours stands in the detail as well: by it a repeat is recognised.
+    """
     return {
         "id": event.id,
         "source": SOURCE,
@@ -33,6 +36,7 @@ def envelope(event: Event) -> dict[str, Json]:
         "time": instant_text(event.at),
         "detail": _present(
             {
+                "eventId": event.id,
                 "pipelineId": event.pipeline,
                 "scheduleId": event.schedule or None,
                 "date": event.period or None,
