@@ -1,6 +1,8 @@
 """Secrets in job configurations: filled in at the last moment, never stored, and known so that they can be hidden.
 
-A text names one as `${INTERLOCK_NAME}` or `$INTERLOCK_NAME`; a doubled `$` takes the meaning away.
+A text names one of the worker's environment as `${INTERLOCK_NAME}` or `$INTERLOCK_NAME`, where a doubled `$` takes the
+meaning away. One of AWS Secrets Manager is `secretsmanager://name`, or `secretsmanager://name#key` for one member of a
+secret that is a JSON object.
 """
 
 import re
@@ -11,20 +13,39 @@ from worker.core.errors import Rejected
 from worker.core.templates import SECRET_PREFIX
 from worker.core.values import Json
 
-_REFERENCE = re.compile(rf"(?P<escape>\$)?\$(?:\{{(?P<braced>{SECRET_PREFIX}[^{{}}]*)\}}|(?P<bare>{SECRET_PREFIX}\w+))")
+MANAGED = "secretsmanager://"
+
+# A reference ends where its characters do, and never in punctuation, so that it may stand inside a sentence.
+_REFERENCE = re.compile(
+    rf"(?P<escape>\$)?\$(?:\{{(?P<braced>{SECRET_PREFIX}[^{{}}]*)\}}|(?P<bare>{SECRET_PREFIX}\w+))"
+    rf"|(?P<managed>{MANAGED}[\w/+=.@:-]*[\w=](?:#[\w.-]*\w)?)",
+    re.ASCII,
+)
 
 
 class MissingSecret(Rejected):
     """A job names a secret that nobody set. Sending the request without it would only be refused further away."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"the job's configuration names ${{{name}}}, which is not set; set it where the worker runs")
+        problem = (
+            f"{name}, which does not exist in AWS Secrets Manager, or has no such key; create it, or correct the name"
+            if name.startswith(MANAGED)
+            else f"${{{name}}}, which is not set; set it where the worker runs"
+        )
+        super().__init__(f"the job's configuration names {problem}")
         self.name = name
 
 
 class SecretSource(Protocol):
     async def read(self, name: str) -> str | None:
-        """Give the value of a secret, or None if there is none. Raises `RetryLater` if it cannot be read now."""
+        """Give the value of a secret, or None if there is none.
+
+        Raises `RetryLater` if it cannot be read now, and `Rejected` if this worker may not read it.
+        """
+        ...
+
+    def forget(self, name: str) -> bool:
+        """Read the value anew next time, because it was refused; True if that may give another one."""
         ...
 
 
@@ -36,6 +57,26 @@ class EnvironmentSecrets:
 
     async def read(self, name: str) -> str | None:
         return self._values.get(name)
+
+    def forget(self, name: str) -> bool:  # noqa: ARG002 - the port asks for it
+        """Never: an environment does not change while its process lives."""
+        return False
+
+
+class JobSecrets:
+    """Every kind of secret a job may name, each from its own place."""
+
+    def __init__(self, environment: SecretSource, managed: SecretSource) -> None:
+        self._environment, self._managed = environment, managed
+
+    async def read(self, name: str) -> str | None:
+        return await self._home(name).read(name)
+
+    def forget(self, name: str) -> bool:
+        return self._home(name).forget(name)
+
+    def _home(self, name: str) -> SecretSource:
+        return self._managed if name.startswith(MANAGED) else self._environment
 
 
 class Filling:
@@ -54,11 +95,21 @@ class Filling:
         """Treat a value made from secrets, such as an encoded credential, as one of them."""
         self._hidden.add(value)
 
+    def forget(self) -> bool:
+        """Read the secrets anew, because the target refused them; True if a second try makes sense.
+
+        The old values stay hidden: the refusal may quote them.
+        """
+        forgotten = [name for name in self._values if self._source.forget(name)]
+        self._hidden |= set(self._values.values())
+        self._values = {}
+        return bool(forgotten)
+
     async def text(self, template: str) -> str:
         """Fill in one text. Raises `MissingSecret`."""
         for match in _REFERENCE.finditer(template):
             if not match["escape"]:
-                await self._learn(match["braced"] or match["bare"])
+                await self._learn(_name(match))
         return _REFERENCE.sub(self._fill, template)
 
     async def texts(self, templates: Mapping[str, str]) -> dict[str, str]:
@@ -84,4 +135,8 @@ class Filling:
             self._values[name] = value
 
     def _fill(self, match: re.Match[str]) -> str:
-        return match[0][1:] if match["escape"] else self._values[match["braced"] or match["bare"]]
+        return match[0][1:] if match["escape"] else self._values[_name(match)]
+
+
+def _name(match: re.Match[str]) -> str:
+    return match["managed"] or match["braced"] or match["bare"]
