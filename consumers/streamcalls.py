@@ -1,0 +1,34 @@
+"""The calls that the stream adapters make, and what can become of them: the one thing an AWS client has to fit.
+
+Answers are as the wire has them: numbers of seconds for times, base64 text for bytes, and attribute values with their
+type beside them. What an adapter does not look at is never converted.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeAlias
+
+from worker.core.errors import ConfigError, RetryLater, WorkerError
+
+Answer: TypeAlias = Mapping[str, Any]
+
+
+class Calls(Protocol):
+    async def call(self, operation: str, **parameters: object) -> Answer:
+        """Send one request, one time. Raises the errors below, `RetryLater`, `ConfigError` or `Rejected`."""
+        ...
+
+
+class Throttled(RetryLater):
+    """We ask too often: slow down."""
+
+
+class ExpiredIterator(WorkerError):
+    """The iterator is older than 15 minutes: ask for a new one."""
+
+
+class TrimmedData(WorkerError):
+    """What was asked for is older than the stream keeps anything."""
+
+
+class NotFound(ConfigError):
+    """There is no such stream, or it has no such shard any more."""
