@@ -12,7 +12,7 @@ from tests.contract.storevalues import NOW, a_name, race
 from tests.manualclock import ManualClock
 from worker.core import keys
 from worker.core.keys import SessionId
-from worker.store.leases import Lease, Leases, LeaseStatus
+from worker.store.leases import Lease, Leases, LeaseStatus, Ordeal
 from worker.store.locks import Lock, Locks
 from worker.store.sessions import Session, Sessions, SessionState
 from worker.store.table import Key, Row, StaleWrite, TableName, Tables
@@ -20,6 +20,7 @@ from worker.store.table import Key, Row, StaleWrite, TableName, Tables
 A, B, C = SessionId("a"), SessionId("b"), SessionId("c")
 MINUTE = timedelta(minutes=1)
 SHARD = Lease(stream="control", shard="0001")
+FIRST = frozenset({"0001"})
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------------
@@ -168,7 +169,7 @@ async def now_at(leases: Leases, shard: str = SHARD.shard) -> Lease:
 
 async def test_a_lease_is_created_once_and_free(tables: Tables) -> None:
     leases = Leases(tables, a_name())
-    lease = replace(SHARD, parent="0000", checkpoint="0042")
+    lease = replace(SHARD, parents=frozenset({"0000"}), checkpoint="0042")
 
     assert await leases.create(lease)
     assert not await leases.create(SHARD)
@@ -210,7 +211,95 @@ async def test_a_lease_of_a_dead_session_is_taken_with_a_new_epoch_at_its_last_c
     # Seen before the last checkpoint: what counts is what the row says.
     taken = await leases.take_from_dead(held, B)
 
-    assert taken == replace(held, owner=B, epoch=2, checkpoint="0007")
+    assert taken == replace(held, owner=B, epoch=2, checkpoint="0007", ordeal=Ordeal(deaths=1))
+
+
+async def test_owners_that_end_one_after_another_without_a_step_forward_are_counted(tables: Tables) -> None:
+    leases, held = await a_lease(tables, A)
+    await leases.checkpoint(held, "0007")
+
+    second = await leases.take_from_dead(await now_at(leases), B)
+    assert second is not None
+    third = await leases.take_from_dead(second, C)
+    assert third is not None
+
+    assert (second.ordeal, third.ordeal) == (Ordeal(at="0007", deaths=1), Ordeal(at="0007", deaths=2))
+    await leases.checkpoint(third, "0008")
+    further = await leases.take_from_dead(await now_at(leases), A)
+    assert further is not None
+    assert further.ordeal == Ordeal(at="0008", deaths=1)
+
+
+async def test_a_lease_taken_back_from_ourselves_counts_no_death(tables: Tables) -> None:
+    leases, held = await a_lease(tables, A)
+
+    again = await leases.take_from_dead(held, A)
+
+    assert again == replace(held, epoch=2)
+
+
+async def test_a_try_is_remembered_before_it_is_made_and_by_its_owner_only(tables: Tables) -> None:
+    leases, held = await a_lease(tables, A)
+    careful = Ordeal(at="0007", deaths=2, tries=1)
+
+    assert await leases.note_try(held, careful)
+    taken = await leases.take_from_dead(held, B)
+    assert taken is not None
+
+    assert not await leases.note_try(held, Ordeal())
+    assert taken.ordeal.deaths == 1, "it was seen before the try"
+
+
+async def test_how_much_comes_is_written_with_the_checkpoint(tables: Tables) -> None:
+    leases, held = await a_lease(tables, A)
+
+    await leases.checkpoint(held, "0007", rate=120)
+
+    assert await now_at(leases) == replace(held, checkpoint="0007", rate=120)
+
+
+async def test_a_lease_whose_row_was_lost_is_added_again_above_its_last_epoch(tables: Tables) -> None:
+    leases = Leases(tables, a_name())
+    lost = replace(SHARD, owner=A, epoch=7, checkpoint="0042")
+
+    assert await leases.create(replace(lost, epoch=8))
+
+    assert not await leases.checkpoint(lost, "0043")
+    assert await now_at(leases) == replace(SHARD, epoch=8, checkpoint="0042")
+
+
+async def test_a_child_stops_waiting_for_a_parent_that_can_never_be_read(tables: Tables) -> None:
+    leases = Leases(tables, a_name())
+    child = replace(SHARD, parents=frozenset({"0000", "0009"}))
+    await leases.create(child)
+
+    assert await leases.sever(child, frozenset({"0009"}))
+    assert await leases.sever(child, frozenset({"0009"})), "a repeat of what was done is a success"
+    waiting = await now_at(leases)
+    assert waiting.parents == {"0000"}
+
+    assert await leases.sever(waiting, frozenset({"0000"}))
+    assert await now_at(leases) == SHARD
+
+
+async def test_a_child_that_has_begun_meanwhile_is_left_alone(tables: Tables) -> None:
+    leases = Leases(tables, a_name())
+    child = replace(SHARD, parents=frozenset({"0000"}))
+    await leases.create(child)
+    begun = await leases.take_free(child, A)
+
+    assert not await leases.sever(child, frozenset({"0000"}))
+
+    assert await now_at(leases) == begun
+
+
+async def test_a_child_of_two_appears_with_the_first_that_ends_and_names_both(tables: Tables) -> None:
+    leases, held = await a_lease(tables, A)
+    both = frozenset({"0001", "0002"})
+
+    await leases.finish(held, {"0003": both}, NOW)
+
+    assert await now_at(leases, "0003") == replace(SHARD, shard="0003", parents=both)
 
 
 async def test_a_lease_that_changed_hands_is_not_taken_from_its_old_owner(tables: Tables) -> None:
@@ -242,7 +331,7 @@ async def test_a_lease_its_owner_let_go_and_took_again_is_not_the_one_that_was_s
 
 async def test_a_finished_lease_is_nobodys_and_moves_no_more(tables: Tables) -> None:
     leases, held = await a_lease(tables, A)
-    await leases.finish(held, frozenset(), NOW)
+    await leases.finish(held, {}, NOW)
     done = await now_at(leases)
 
     assert not await leases.checkpoint(held, "0010")
@@ -253,7 +342,7 @@ async def test_a_finished_lease_is_nobodys_and_moves_no_more(tables: Tables) -> 
 
 async def test_a_lease_that_is_not_there_or_done_is_never_taken(tables: Tables) -> None:
     leases, held = await a_lease(tables, A)
-    await leases.finish(held, frozenset(), NOW)
+    await leases.finish(held, {}, NOW)
 
     assert await leases.take_free(await now_at(leases), B) is None
     assert await leases.take_free(replace(SHARD, shard="0002"), B) is None
@@ -314,7 +403,7 @@ ACTS: dict[str, Act] = {
     "release": lambda leases, held: leases.release(held, "0010"),
     "transfer": lambda leases, held: leases.transfer(held, C, "0010"),
     "wait": lambda leases, held: leases.wait_for_children(held),
-    "finish": lambda leases, held: leases.finish(held, frozenset({"0002"}), NOW),
+    "finish": lambda leases, held: leases.finish(held, {"0002": FIRST}, NOW),
 }
 
 
@@ -354,12 +443,12 @@ async def test_a_shard_ends_and_its_children_appear_in_one_step(tables: Tables) 
     assert await leases.wait_for_children(held)
     assert (await now_at(leases)).status is LeaseStatus.ENDED
 
-    assert await leases.finish(held, frozenset({"0002", "0003"}), NOW)
-    assert await leases.finish(held, frozenset({"0002", "0003"}), NOW), "a repeat of what was done is a success"
+    assert await leases.finish(held, {"0002": FIRST, "0003": FIRST}, NOW)
+    assert await leases.finish(held, {"0002": FIRST, "0003": FIRST}, NOW), "a repeat of what was done is a success"
 
     done = await now_at(leases)
     assert (done.status, done.owner, done.children) == (LeaseStatus.DONE, None, {"0002", "0003"})
-    assert await now_at(leases, "0002") == replace(SHARD, shard="0002", parent="0001")
+    assert await now_at(leases, "0002") == replace(SHARD, shard="0002", parents=FIRST)
 
 
 async def test_ending_a_shard_leaves_a_child_that_is_under_way_alone(tables: Tables) -> None:
@@ -369,15 +458,15 @@ async def test_ending_a_shard_leaves_a_child_that_is_under_way_alone(tables: Tab
     assert child is not None
     await leases.checkpoint(child, "0100")
 
-    await leases.finish(held, frozenset({"0002"}), NOW)
+    await leases.finish(held, {"0002": FIRST}, NOW)
 
-    assert await now_at(leases, "0002") == replace(child, checkpoint="0100", parent="0001")
+    assert await now_at(leases, "0002") == replace(child, checkpoint="0100", parents=FIRST)
 
 
 async def test_a_finished_lease_is_forgotten_only_when_no_child_needs_it(tables: Tables) -> None:
     leases, held = await a_lease(tables, A)
     assert not await leases.forget(held), "it is not done"
-    await leases.finish(held, frozenset({"0002", "0003"}), NOW)
+    await leases.finish(held, {"0002": FIRST, "0003": FIRST}, NOW)
     done = await now_at(leases)
     second, third = [await leases.take_free(await now_at(leases, shard), A) for shard in ("0002", "0003")]
     assert second is not None
@@ -385,7 +474,7 @@ async def test_a_finished_lease_is_forgotten_only_when_no_child_needs_it(tables:
 
     await leases.checkpoint(second, "0100")
     assert not await leases.forget(done)
-    await leases.finish(third, frozenset(), NOW)
+    await leases.finish(third, {}, NOW)
     assert await leases.forget(done)
 
     assert await leases.forget(done), "it is gone, and that is all that was wanted"
@@ -394,7 +483,7 @@ async def test_a_finished_lease_is_forgotten_only_when_no_child_needs_it(tables:
 
 async def test_a_finished_lease_is_cleared_away_after_two_days(tables: Tables, clock: ManualClock) -> None:
     leases, held = await a_lease(tables, A)
-    await leases.finish(held, frozenset(), clock.now())
+    await leases.finish(held, {}, clock.now())
 
     clock.advance(timedelta(hours=48))
 

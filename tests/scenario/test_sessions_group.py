@@ -20,7 +20,7 @@ from tests.faults import (
 )
 from tests.virtualtime import Host, on_virtual_time, run
 from tests.workergroup import GROUP, STREAM, Act, Actor, Station, WorkerGroup, overlaps
-from worker.core.keys import SessionId
+from worker.core.keys import SessionId, group_pk, lease_sk
 from worker.core.liveness import FAST_TIMING
 from worker.membership.beaters import Beat, TaskBeater
 from worker.membership.heldlease import HeldLease, LeaseLost
@@ -29,6 +29,7 @@ from worker.membership.notices import PeerEnded, SessionBegan, SessionOver
 from worker.membership.sessions import Member
 from worker.store.leases import Lease, Leases
 from worker.store.sessions import SessionState
+from worker.store.table import Delete, Key, TableName
 
 SETTLED_S = 200.0  # long enough for every move that an even share needs
 
@@ -266,6 +267,34 @@ async def test_a_lease_that_a_dead_worker_asked_for_can_still_move() -> None:
 
     assert (len(a.shards()), len(b.shards())) == (2, 2)
     assert {lease.wanted_by for lease in (await group.leases()).values()} == {None}
+
+
+class Marker:
+    """A holder that gets as far as one checkpoint."""
+
+    async def hold(self, held: HeldLease) -> None:
+        await held.checkpoint("0042")
+        while not held.is_stopping:
+            await held.nap(60)
+
+
+@on_virtual_time
+async def test_a_lease_whose_row_was_deleted_under_our_hands_goes_on_from_our_checkpoint_at_a_new_epoch() -> None:
+    async def offer_marker(member: Member) -> None:
+        member.keeper.offer(Offer(stream="marked", holder=Marker(), shards=frozenset({"0"})))
+
+    group = WorkerGroup(shards=0)
+    a = group.start("a", work=offer_marker)
+    await asyncio.sleep(10)
+    [held] = a.member.keeper.held
+
+    await group.store.commit(Delete(TableName.CONTROL, Key(group_pk(GROUP), lease_sk("marked", "0"))))
+    await asyncio.sleep(40)
+
+    [again] = a.member.keeper.held
+    assert (again.checkpoint, again.owner) == ("0042", a.member.id)
+    assert again.epoch > held.epoch
+    assert not await Leases(group.store, GROUP).checkpoint(held, "0043")
 
 
 @pytest.mark.parametrize("fault", [DROP_AFTER, late(4), DROP_BEFORE], ids=["reply lost", "late", "request lost"])

@@ -1,13 +1,13 @@
 """The plan: who should hold what, by example."""
 
 from worker.core.keys import SessionId
-from worker.core.placement import Stake, plan, score
+from worker.core.placement import Stake, plan, score, weight
 
 A, B, C = SessionId("a"), SessionId("b"), SessionId("c")
 
 
-def held(lease: str, by: SessionId, *, wanted_by: SessionId | None = None, weight: int = 1) -> Stake:
-    return Stake(lease=lease, holder=by, wanted_by=wanted_by, weight=weight)
+def held(lease: str, by: SessionId, *, wanted_by: SessionId | None = None, weighing: int = 1) -> Stake:
+    return Stake(lease=lease, holder=by, wanted_by=wanted_by, weight=weighing)
 
 
 def test_free_leases_go_to_those_who_carry_least() -> None:
@@ -58,5 +58,9 @@ def test_a_wish_of_someone_who_is_gone_is_no_move() -> None:
 
 
 def test_a_heavy_lease_stays_where_moving_it_would_only_move_the_problem() -> None:
-    assert not plan([held("heavy", A, weight=100), held("light", B)], [A, B]).moves
-    assert list(plan([held("heavy", A, weight=100), held("light", A)], [A, B]).moves) == ["light"]
+    assert not plan([held("heavy", A, weighing=100), held("light", B)], [A, B]).moves
+    assert list(plan([held("heavy", A, weighing=100), held("light", A)], [A, B]).moves) == ["light"]
+
+
+def test_a_busy_lease_weighs_more_and_a_wobble_of_its_rate_changes_nothing() -> None:
+    assert [weight(rate) for rate in (0, 9, 10, 45, 55, 160, 200, 319, 320)] == [1, 1, 2, 5, 5, 17, 17, 17, 33]

@@ -14,6 +14,7 @@ from worker.core.keys import SessionId
 
 MOVED_AT_ONCE: Final = 0.1  # as a share of all leases, but always at least one
 IMBALANCE_MAX: Final = 0.2  # as a share of what each would carry on average
+RATE_STEP: Final = 10  # records a second that weigh as much as holding a lease at all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,12 @@ def plan(stakes: Iterable[Stake], members: Iterable[SessionId]) -> Plan:
     under_way = sum(_is_moving(stake, loads) for stake in ordered)
     moves_max = max(1, int(len(ordered) * MOVED_AT_ONCE)) - under_way
     return Plan(takes=takes, moves=dict(_moves(movable, loads, moves_max)))
+
+
+def weight(rate: int) -> int:
+    """What a lease weighs at so many records a second: in coarse steps, so that a wobble moves nothing."""
+    steps = rate // RATE_STEP
+    return 1 + (1 << (steps.bit_length() - 1) if steps > 0 else 0)
 
 
 def score(lease: str, member: SessionId) -> bytes:

@@ -1,6 +1,7 @@
 """A lease in our hands, as its holder sees it."""
 
 import asyncio
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Protocol
 
@@ -9,7 +10,7 @@ from worker.core.errors import WorkerError
 from worker.core.keys import SessionId
 from worker.engine.waking import Alarm
 from worker.membership.fence import Fence
-from worker.store.leases import Lease, Leases
+from worker.store.leases import Lease, Leases, Ordeal
 
 
 class LeaseLost(WorkerError):
@@ -31,6 +32,7 @@ class HeldLease:
         self.next_owner: SessionId | None = None
         self.is_stopping = False
         self.is_over = False
+        self.is_finishing = False  # its end is under way: the row may be done, and even gone, before we hear of it
         self._alarm = Alarm(clock)
         self._ending, self._drained = asyncio.Event(), Alarm(clock)
 
@@ -43,14 +45,25 @@ class HeldLease:
         if not self.is_stopping:
             await self._alarm.sleep(seconds)
 
-    async def checkpoint(self, position: str) -> None:
+    async def checkpoint(self, position: str, rate: int = 0) -> None:
         """Say how far the work got, once its effects are durable. Raises `LeaseLost`."""
-        if not self.may_act() or not await self._leases.checkpoint(self.lease, position):
+        if not self.may_act() or not await self._leases.checkpoint(self.lease, position, rate):
             raise LeaseLost(self.lease)
         self.position = position
 
-    async def finish(self, children: frozenset[str], now: datetime) -> None:
+    async def note_try(self, ordeal: Ordeal) -> None:
+        """Remember a try before it is made: it may end this worker. Raises `LeaseLost`."""
+        if not self.may_act() or not await self._leases.note_try(self.lease, ordeal):
+            raise LeaseLost(self.lease)
+
+    async def wait_for_children(self) -> None:
+        """Keep a shard that was read to its end until it is known what follows it. Raises `LeaseLost`."""
+        if not self.may_act() or not await self._leases.wait_for_children(self.lease):
+            raise LeaseLost(self.lease)
+
+    async def finish(self, children: Mapping[str, frozenset[str]], now: datetime) -> None:
         """End a shard that was read to its end; its children appear in the same step. Raises `LeaseLost`."""
+        self.is_finishing = True
         if not self.may_act() or not await self._leases.finish(self.lease, children, now):
             raise LeaseLost(self.lease)
         self.is_over = True

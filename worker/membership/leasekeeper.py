@@ -7,13 +7,14 @@ late request about the old one can still have an effect.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from worker.clock import Clock
 from worker.core.errors import RetryLater
-from worker.core.placement import Stake, plan
+from worker.core.keys import SessionId
+from worker.core.placement import Stake, plan, weight
 from worker.engine.waking import Alarm
 from worker.membership.fence import Fence
 from worker.membership.heartbeat import Pulse
@@ -29,10 +30,11 @@ PATIENCE_S: Final = 5.0
 ASK_EVERY_S: Final = 30.0  # leases move slowly: each move costs a little work twice
 
 LeaseId: TypeAlias = tuple[str, str]  # stream and shard
-IsReady: TypeAlias = Callable[[Lease, Sequence[Lease]], bool]
+Siblings: TypeAlias = Mapping[str, Lease]  # all leases of a stream, by shard
+IsReady: TypeAlias = Callable[[Lease, Siblings], bool]
 
 
-def is_open(lease: Lease, _: Sequence[Lease]) -> bool:
+def is_open(lease: Lease, _: Siblings) -> bool:
     return lease.status is not LeaseStatus.DONE
 
 
@@ -44,6 +46,20 @@ class Offer:
     holder: Holder
     shards: frozenset[str] = frozenset()  # those that are always there; others are added by whoever finds them
     is_ready: IsReady = is_open  # may be taken now, given all leases of its stream
+
+
+def stakes(leases: Siblings, offer_is_ready: IsReady, is_over: Callable[[SessionId], bool]) -> list[Stake]:
+    """The leases of one stream that count in a plan: what may be held now, and by whom it is."""
+    return [
+        Stake(
+            lease=lease.shard,
+            holder=None if lease.owner is None or is_over(lease.owner) else lease.owner,
+            wanted_by=lease.wanted_by,
+            weight=weight(lease.rate),
+        )
+        for lease in leases.values()
+        if offer_is_ready(lease, leases)
+    ]
 
 
 class LeaseKeeper:
@@ -129,16 +145,27 @@ class LeaseKeeper:
         """All leases of the kinds we hold, those that should be there and are not being added."""
         leases = [lease for lease in await self._leases.list() if lease.stream in self._offers]
         there = {_id(lease) for lease in leases}
-        wanted = [(offer.stream, shard) for offer in self._offers.values() for shard in sorted(offer.shards)]
-        leases += [await self._add(stream, shard) for stream, shard in wanted if (stream, shard) not in there]
+        leases += [await self._add(lease) for lease in self._expected() if _id(lease) not in there]
         if any(lease.owner is not None and not self._peers.knows(lease.owner) for lease in leases):
             # An owner that we do not know came after our look, or is gone: only a look after the read can tell.
             await self._peers.look()
         return leases
 
-    async def _add(self, stream: str, shard: str) -> Lease:
+    def _expected(self) -> list[Lease]:
+        """What should have a row: all that is always there, and what is in our hands, as far as we got with it.
+
+        A row that went missing under our hands, while nobody could take it from us, was deleted from outside.
+        """
+        always = {
+            (offer.stream, shard): Lease(stream=offer.stream, shard=shard)
+            for offer in self._offers.values()
+            for shard in sorted(offer.shards)
+        }
+        ours = {id_: _lost(held) for id_, held in self._held.items() if held.may_act() and not held.is_finishing}
+        return list({**always, **ours}.values())
+
+    async def _add(self, lease: Lease) -> Lease:
         self._fence.check()
-        lease = Lease(stream=stream, shard=shard)
         await self._leases.create(lease)
         return lease
 
@@ -169,20 +196,15 @@ class LeaseKeeper:
     async def _take_share(self, leases: list[Lease], lives: asyncio.TaskGroup) -> None:
         free: dict[LeaseId, tuple[int, float]] = {}
         for offer in self._offers.values():
-            siblings = [lease for lease in leases if lease.stream == offer.stream]
-            ready = {lease.shard: lease for lease in siblings if offer.is_ready(lease, siblings)}
-            planned = plan([self._stake(lease) for lease in ready.values()], self._peers.live)
+            siblings = {lease.shard: lease for lease in leases if lease.stream == offer.stream}
+            planned = plan(stakes(siblings, offer.is_ready, self._peers.is_over), self._peers.live)
             for shard, taker in planned.takes.items():
-                lease = ready[shard]
+                lease = siblings[shard]
                 free[_id(lease)] = self._free_since(lease)
                 if (taker == self._me or self._is_left_lying(lease)) and await self._take(lease, lives):
                     del free[_id(lease)]
-            await self._ask(ready[shard] for shard, taker in planned.moves.items() if taker == self._me)
+            await self._ask(siblings[shard] for shard, taker in planned.moves.items() if taker == self._me)
         self._free = free
-
-    def _stake(self, lease: Lease) -> Stake:
-        holder = None if lease.owner is None or self._peers.is_over(lease.owner) else lease.owner
-        return Stake(lease=lease.shard, holder=holder, wanted_by=lease.wanted_by)
 
     def _free_since(self, lease: Lease) -> tuple[int, float]:
         seen = self._free.get(_id(lease))
@@ -236,3 +258,8 @@ class LeaseKeeper:
 
 def _id(lease: Lease) -> LeaseId:
     return lease.stream, lease.shard
+
+
+def _lost(held: HeldLease) -> Lease:
+    """The lease to begin with again: above our epoch, so that no late request about the old one has an effect."""
+    return replace(held.lease, owner=None, wanted_by=None, epoch=held.lease.epoch + 1, checkpoint=held.position)

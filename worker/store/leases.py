@@ -5,15 +5,15 @@ is refused. A lease is only ever taken when it is free or its owner's *session* 
 When a write is refused because an earlier try of the same write was applied, that is a success.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
 from worker.core import keys
 from worker.core.keys import SessionId
 from worker.store import retention
-from worker.store.attributes import BadRow, choice, expiry, optional_text, whole
+from worker.store.attributes import BadRow, choice, expiry, optional_text, optional_whole, whole
 from worker.store.table import (
     TTL,
     Absent,
@@ -43,6 +43,15 @@ class LeaseStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ordeal:
+    """How often it went wrong at one place: what no worker's memory can say, because the worker is gone."""
+
+    at: str | None = None  # the checkpoint that did not move meanwhile
+    deaths: int = 0  # owners whose session ended there
+    tries: int = 0  # of the very next record, counted before each, since workers go carefully
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
     """A lease as its row says."""
 
@@ -52,9 +61,16 @@ class Lease:
     owner: SessionId | None = None
     epoch: int = 0
     checkpoint: str | None = None  # padded, so that text order is the stream's order
-    parent: str | None = None
+    parents: frozenset[str] = frozenset()  # two after a merge
     children: frozenset[str] = frozenset()
     wanted_by: SessionId | None = None
+    rate: int = 0  # records a second, lately; written along with checkpoints only
+    ordeal: Ordeal = field(default_factory=Ordeal)
+
+    @property
+    def is_begun(self) -> bool:
+        """Somebody was allowed to read it already; whatever it had to wait for is over."""
+        return self.epoch > 0 or self.checkpoint is not None or self.status is LeaseStatus.DONE
 
 
 _NOT_DONE = any_of(Equals("st", LeaseStatus.OPEN.value), Equals("st", LeaseStatus.ENDED.value))
@@ -67,9 +83,12 @@ class Leases:
         self._tables, self._pk = tables, keys.group_pk(group)
 
     async def create(self, lease: Lease) -> bool:
-        """Add a lease that nobody owns yet, with its parent and checkpoint; False if it is there already."""
+        """Add a lease that nobody owns yet, with its parents and checkpoint; False if it is there already.
+
+        One whose row was lost is added again with an epoch above its last, so that nothing of the past can touch it.
+        """
         key = self._key(lease.stream, lease.shard)
-        row = {"PK": key.pk, "SK": key.sk, **_birth(lease.parent), **_at(lease.checkpoint)}
+        row = {"PK": key.pk, "SK": key.sk, **_birth(lease.parents), "epoch": lease.epoch, **_at(lease.checkpoint)}
         try:
             await self._tables.commit(Put(TableName.CONTROL, row, Absent()))
         except StaleWrite:
@@ -88,11 +107,15 @@ class Leases:
 
     async def take_free(self, seen: Lease, me: SessionId) -> Lease | None:
         """Take a lease that nobody owns; None if another was first."""
-        return await self._take(seen, me, Absent("owner"))
+        return await self._take(seen, me, Absent("owner"), {})
 
     async def take_from_dead(self, seen: Lease, me: SessionId) -> Lease | None:
-        """Take a lease whose owner's session is DEAD or gone; None if another was first."""
-        return await self._take(seen, me, Equals("owner", seen.owner))
+        """Take a lease whose owner's session is DEAD or gone; None if another was first.
+
+        The same write counts that death. One of our own that we hold by its row only was no death.
+        """
+        ordeal = {} if seen.owner == me else _ordeal(_after_death(seen))
+        return await self._take(seen, me, Equals("owner", seen.owner), ordeal)
 
     async def ask(self, seen: Lease, me: SessionId) -> bool:
         """Ask a live owner to hand the lease over; False if another asked first or the lease has moved."""
@@ -100,11 +123,17 @@ class Leases:
         asked = self._update(seen, change={"want": me}, condition=unmoved)
         return await self._settle(asked, lambda found: found.wanted_by == me and found.epoch == seen.epoch)
 
-    async def checkpoint(self, held: Lease, position: str) -> bool:
+    async def checkpoint(self, held: Lease, position: str, rate: int = 0) -> bool:
         """Say how far we got; False if the lease is not ours any more: write nothing else. It never goes back."""
-        moved = self._update(held, change={"cp": position}, condition=_held_up_to(held, position))
+        change: Row = {"cp": position, "rate": rate}
+        moved = self._update(held, change=change, condition=_held_up_to(held, position))
         # Refused, and still ours: a later checkpoint of ours was faster.
         return await self._settle(moved, lambda found: found.owner == held.owner and found.epoch == held.epoch)
+
+    async def note_try(self, held: Lease, ordeal: Ordeal) -> bool:
+        """Remember a try of the very next record before it is made; False if the lease is not ours any more."""
+        noted = self._update(held, change=_ordeal(ordeal), condition=_held(held))
+        return await self._settle(noted, lambda _: False)
 
     async def transfer(self, held: Lease, to: SessionId, position: str | None) -> bool:
         """Hand the lease to the session that asked, at our last position; False if it is not ours any more."""
@@ -131,28 +160,40 @@ class Leases:
         ended = self._update(held, change={"st": LeaseStatus.ENDED.value}, condition=_held(held))
         return await self._settle(ended, lambda _: False)
 
-    async def finish(self, held: Lease, children: frozenset[str], now: datetime) -> bool:
+    async def finish(self, held: Lease, children: Mapping[str, frozenset[str]], now: datetime) -> bool:
         """End a shard and add its children, in one step: no child can be read early, none can be forgotten.
 
-        False if the lease is not ours any more. `now` only says when the row may be cleared away.
+        `children` are named with all their parents. False if the lease is not ours any more. `now` only says when the
+        row may be cleared away.
         """
+        names = frozenset(children)
         parent = self._update(
             held,
             change={
                 "st": LeaseStatus.DONE.value,
                 TTL: expiry(now, retention.DONE_LEASES),
-                **({"kids": children} if children else {}),
+                **({"kids": names} if names else {}),
             },
             remove=frozenset({"owner", "want"}),
             condition=_held(held),
         )
         born = [
-            Update(table=TableName.CONTROL, key=self._key(held.stream, child), set_if_absent=_birth(parent=held.shard))
-            for child in sorted(children)
+            Update(table=TableName.CONTROL, key=self._key(held.stream, child), set_if_absent=_birth(children[child]))
+            for child in sorted(names)
         ]
         return await self._settle(
-            parent, lambda found: found.status is LeaseStatus.DONE and found.children == children, *born
+            parent, lambda found: found.status is LeaseStatus.DONE and found.children == names, *born
         )
+
+    async def sever(self, child: Lease, gone: frozenset[str]) -> bool:
+        """Stop a lease from waiting for parents that can never be read; False if it has begun or changed meanwhile."""
+        left = child.parents - gone
+        change: Row = {"parents": left} if left else {}
+        unmoved = all_of(Equals("epoch", child.epoch), Equals("parents", child.parents))
+        cut = self._update(
+            child, change=change, remove=frozenset() if left else frozenset({"parents"}), condition=unmoved
+        )
+        return await self._settle(cut, lambda found: found.parents == left)
 
     async def forget(self, done: Lease) -> bool:
         """Delete a finished lease whose shard its stream no longer lists; False while a child still needs it.
@@ -172,10 +213,10 @@ class Leases:
             return error.row is None
         return True
 
-    async def _take(self, seen: Lease, me: SessionId, ownership: Condition) -> Lease | None:
+    async def _take(self, seen: Lease, me: SessionId, ownership: Condition, ordeal: Row) -> Lease | None:
         taken = self._update(
             seen,
-            change={"owner": me, "epoch": seen.epoch + 1},
+            change={"owner": me, "epoch": seen.epoch + 1, **ordeal},
             remove=frozenset({"want"}),
             condition=all_of(ownership, Equals("epoch", seen.epoch), _NOT_DONE),
         )
@@ -218,9 +259,21 @@ def _at(position: str | None) -> dict[str, Value]:
     return {} if position is None else {"cp": position}
 
 
-def _birth(parent: str | None) -> dict[str, Value]:
+def _birth(parents: frozenset[str]) -> dict[str, Value]:
     row: dict[str, Value] = {"st": LeaseStatus.OPEN.value, "epoch": 0}
-    return row if parent is None else {**row, "parent": parent}
+    return {**row, "parents": parents} if parents else row
+
+
+def _after_death(seen: Lease) -> Ordeal:
+    """Count one more owner that ended here. What was seen may be old: then the count begins anew, and too low."""
+    if seen.ordeal.deaths and seen.ordeal.at == seen.checkpoint:
+        return replace(seen.ordeal, deaths=seen.ordeal.deaths + 1)
+    return Ordeal(at=seen.checkpoint, deaths=1)
+
+
+def _ordeal(ordeal: Ordeal) -> dict[str, Value]:
+    # Text, even where there is no checkpoint yet: an attribute is set or removed, and this one is only ever set.
+    return {"attseq": ordeal.at or "", "deaths": ordeal.deaths, "att": ordeal.tries}
 
 
 def _is_under_way(lease: Lease) -> bool:
@@ -239,16 +292,22 @@ def _lease(row: Row) -> Lease:
         owner=None if owner is None else SessionId(owner),
         epoch=whole(row, "epoch"),
         checkpoint=optional_text(row, "cp"),
-        parent=optional_text(row, "parent"),
-        children=_children(row),
+        parents=_shards(row, "parents"),
+        children=_shards(row, "kids"),
         wanted_by=None if wanted_by is None else SessionId(wanted_by),
+        rate=optional_whole(row, "rate") or 0,
+        ordeal=Ordeal(
+            at=optional_text(row, "attseq") or None,
+            deaths=optional_whole(row, "deaths") or 0,
+            tries=optional_whole(row, "att") or 0,
+        ),
     )
 
 
-def _children(row: Row) -> frozenset[str]:
-    value = row.get("kids", frozenset[str]())
+def _shards(row: Row, attribute: str) -> frozenset[str]:
+    value = row.get(attribute, frozenset[str]())
     if isinstance(value, frozenset):
         names = frozenset(name for name in value if isinstance(name, str))
         if len(names) == len(value):
             return names
-    raise BadRow(row, "kids", "must be a set of shard names")
+    raise BadRow(row, attribute, "must be a set of shard names")
