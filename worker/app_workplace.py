@@ -10,13 +10,14 @@ from consumers.stream import Pace, StreamConsumer, Subscription
 from consumers.tries import PATIENCE
 from worker.clock import Clock
 from worker.core.pipeline import JobType
-from worker.engine.commits import NewId, random_id
+from worker.engine.commits import NewId
 from worker.engine.wakes import Log
 from worker.engine.worklog import log_work
 from worker.jobs.runner import Runner
 from worker.logs import logger
 from worker.membership.buckets import LEASES, PASS_EVERY_S
 from worker.membership.leasekeeper import Offer
+from worker.randomids import random_id
 from worker.store.backoff import Backoff
 from worker.store.table import TableName, Tables
 

@@ -1,6 +1,5 @@
 """Asking something of a run: what will become of it is told first, and the request is one row that a worker answers."""
 
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,6 +23,7 @@ from worker.engine.sensing import Sensing
 from worker.explaining.beginning import too_old
 from worker.explaining.looking import schedule_of
 from worker.explaining.sight import AnyRun
+from worker.randomids import random_id
 from worker.store.dryruns import DryRuns
 from worker.store.pauses import Pauses
 from worker.store.requests import CancelRequest, Requests, RerunRequest
@@ -50,10 +50,6 @@ class Wish:
     reason: str
     supersede: bool = False
     note: str = ""
-
-
-def random_id() -> str:
-    return secrets.token_hex(8)
 
 
 class Asking:

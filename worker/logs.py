@@ -7,6 +7,7 @@ redaction here is the last line of defence, not the first.
 import logging
 import re
 from collections.abc import Mapping, MutableMapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, TextIO, TypeAlias, cast
 
 import structlog
@@ -75,8 +76,13 @@ def _rendering(*, is_terminal: bool) -> list[Processor]:
     return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback, timestamp_key="at")]
 
 
+@lru_cache(maxsize=1_000)
+def _is_secret(name: str) -> bool:
+    return _SECRET_NAME.search(name) is not None
+
+
 def _redacted(name: str, value: object, depth: int) -> object:
-    if _SECRET_NAME.search(name):
+    if _is_secret(name):
         return REDACTED
     match value:
         case None | bool() | int() | float():

@@ -4,7 +4,6 @@ What a commit needs to know about other rows is read while it is put together. I
 commit is stale: the caller loads and decides again.
 """
 
-import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -34,6 +33,7 @@ from worker.core.pipeline import Schedule, Sla
 from worker.core.runstate import ForeignRun, Run
 from worker.core.values import Json
 from worker.core.watchstate import SlaWatch
+from worker.randomids import random_id
 from worker.store import dryruns, joblog, slawatches
 from worker.store.events import told_write
 from worker.store.marks import Marks, move_write, once_write
@@ -46,10 +46,6 @@ from worker.store.table import Put, TableName, Tables, Write
 _NO_SLA = Sla()  # for a deadline that the configuration no longer has: nothing about it can be said any more
 
 NewId: TypeAlias = Callable[[], str]
-
-
-def random_id() -> str:
-    return secrets.token_hex(8)
 
 
 @dataclass(slots=True)

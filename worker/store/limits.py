@@ -52,7 +52,7 @@ def check_key(key: Key) -> None:
 
 def row_bytes(row: Row) -> int:
     """The size of a row as the limits count it: names and values, rounded up. Raises `TooLarge` if nested too deep."""
-    return sum(_text_bytes(name) + _value_bytes(value, 1) for name, value in row.items())
+    return _members_bytes(row, 1)
 
 
 def _check_producers_are_left_alone(writes: Sequence[Write]) -> None:
@@ -95,6 +95,15 @@ def _check_names(write: Update) -> None:
         raise Rejected(f"{where} changes the key; put a row with the new key and delete this one")
 
 
+def _members_bytes(members: Mapping[str, object], depth: int) -> int:
+    size = 0
+    for name, value in members.items():
+        size += len(name) if name.isascii() else _text_bytes(name)
+        # Nearly all values are short plain texts, and every commit comes through here.
+        size += len(value) if isinstance(value, str) and value.isascii() else _value_bytes(value, depth)
+    return size
+
+
 def _value_bytes(value: object, depth: int) -> int:
     if isinstance(value, str):
         return _text_bytes(value)
@@ -112,7 +121,7 @@ def _container_bytes(value: object, depth: int) -> int:
         raise TooLarge(f"a value is nested deeper than {DEPTH_MAX} levels; flatten it or store it as text")
     if isinstance(value, Mapping):
         members = cast("Mapping[str, object]", value)
-        inner = sum(_text_bytes(name) + _value_bytes(member, depth + 1) + 1 for name, member in members.items())
+        inner = len(members) + _members_bytes(members, depth + 1)
     elif isinstance(value, list | tuple | frozenset | set):
         inner = sum(_value_bytes(member, depth + 1) + 1 for member in cast("Collection[object]", value))
     else:

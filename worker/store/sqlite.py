@@ -5,7 +5,6 @@ so that one wait for the disk serves them all, and none is acknowledged before t
 share the file; SQLite's write lock puts their transactions in order.
 """
 
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from worker.clock import Clock
+from worker.randomids import random_long_id
 from worker.store import sqlite_commit, sqlite_reads, sqlite_upkeep
 from worker.store.limits import check_commit
 from worker.store.sqlite_file import BUSY_TIMEOUT, IN_MEMORY, connect, connect_in_memory, connect_to_read
@@ -24,10 +24,6 @@ from worker.store.sqlite_upkeep import FEED_ROWS_MAX, SWEEP_STEP
 from worker.store.table import Between, Change, Index, Key, Page, Prefix, Row, TableName, Write
 
 KEYS_PER_READ: Final = 500  # so that a read of thousands of keys lets others in between
-
-
-def random_commit_id() -> str:
-    return secrets.token_hex(16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +58,14 @@ class SqliteTables:
         path: Path,
         clock: Clock,
         *,
-        new_commit_id: Callable[[], str] = random_commit_id,
+        new_commit_id: Callable[[], str] = random_long_id,
         lanes: Lanes | None = None,
     ) -> None:
         self._clock, self._new_commit_id = clock, new_commit_id
         self._lanes = lanes or lanes_on_file(path)
 
     @classmethod
-    def in_memory(cls, clock: Clock, new_commit_id: Callable[[], str] = random_commit_id) -> "SqliteTables":
+    def in_memory(cls, clock: Clock, new_commit_id: Callable[[], str] = random_long_id) -> "SqliteTables":
         """The same store without a file, a thread or a single pause: for simulation on a virtual clock."""
         return cls(IN_MEMORY, clock, new_commit_id=new_commit_id, lanes=lanes_in_memory())
 
