@@ -15,7 +15,7 @@ from worker.core.keys import SessionId
 from worker.core.liveness import DEFAULT_TIMING
 from worker.membership.beaters import ThreadBeater
 from worker.membership.fence import ENDED_BY_ANOTHER, Fence, SessionLost
-from worker.membership.heartbeat import LOOP_STALLED_S, Heart, Pulse
+from worker.membership.heartbeat import Heart, Pulse
 from worker.store.sessions import Session, Sessions
 from worker.store.sqlite import SqliteTables
 from worker.store.table import Tables
@@ -91,7 +91,7 @@ class Patient:
         self.store = SqliteTables.in_memory(self.clock)
         self.far = FaultyTables(self.store)
         self.sessions = Sessions(self.store, GROUP)
-        self.fence, self.pulse = a_fence(self.clock), Pulse(self.clock)
+        self.fence, self.pulse = a_fence(self.clock), Pulse(self.clock, DEFAULT_TIMING)
         self._tasks = tasks
 
     async def begin(self) -> "asyncio.Task[None]":
@@ -183,7 +183,7 @@ async def test_a_heart_falls_silent_when_the_loop_is_stuck() -> None:
 
         await asyncio.sleep(60)
 
-        assert (await patient.row()).beat <= (ticked_at + LOOP_STALLED_S) / DEFAULT_TIMING.beat_s
+        assert (await patient.row()).beat <= (ticked_at + DEFAULT_TIMING.stall_s) / DEFAULT_TIMING.beat_s
         assert patient.fence.is_down()
 
 

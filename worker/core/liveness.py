@@ -23,6 +23,7 @@ class Timing:
     fence_s: float = 5.0  # without a confirmed beat for so long, stop acting
     kill_s: float = 7.0  # a counter that stood still for so long belongs to the dead
     look_s: float = 2.0  # from one look at the others to the next
+    stall_s: float = 15.0  # a loop that has not ticked for so long does no work: let another take over
 
     def __post_init__(self) -> None:
         if min(self.beat_s, self.look_s) <= 0:

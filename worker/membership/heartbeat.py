@@ -1,7 +1,6 @@
 """Staying alive: the beat that keeps a session, and with it everything the session holds."""
 
 import asyncio
-from typing import Final
 
 from worker.clock import Clock
 from worker.core.errors import RetryLater
@@ -10,14 +9,12 @@ from worker.membership.fence import ENDED_BY_ANOTHER, Fence
 from worker.store.sessions import Sessions
 from worker.store.table import Tables
 
-LOOP_STALLED_S: Final = 15.0  # a loop that has not ticked for so long does no work: let another take over
-
 
 class Pulse:
     """What the loop tells its heart: that it is not stuck, and what goes along with the next beat."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, timing: Timing) -> None:
+        self._clock, self._stall_s = clock, timing.stall_s
         self._ticked_at = clock.monotonic()
         self.changes = 0  # raised whenever a lease was taken, asked for or let go, so that others look
         self.load = 0
@@ -27,7 +24,7 @@ class Pulse:
 
     @property
     def is_stalled(self) -> bool:
-        return self._clock.monotonic() - self._ticked_at > LOOP_STALLED_S
+        return self._clock.monotonic() - self._ticked_at > self._stall_s
 
 
 class Heart:

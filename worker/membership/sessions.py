@@ -18,7 +18,7 @@ from worker.core.liveness import DEFAULT_TIMING, Timing
 from worker.membership.beaters import Beater
 from worker.membership.clockguard import ClockGuard
 from worker.membership.fence import ENDED_BY_ANOTHER, Fence, SessionLost
-from worker.membership.heartbeat import LOOP_STALLED_S, Heart, Pulse
+from worker.membership.heartbeat import Heart, Pulse
 from worker.membership.leasekeeper import LeaseKeeper
 from worker.membership.notices import ClockWrong, Notify, SessionBegan, SessionOver, to_nobody
 from worker.membership.peers import Peers
@@ -111,7 +111,7 @@ class Membership:
         self._notify(SessionOver(fence.session, reason))
 
     async def _run(self, fence: Fence, work: Work) -> None:
-        group, pulse, stopping = self._group, Pulse(self._clock), asyncio.Event()
+        group, pulse, stopping = self._group, Pulse(self._clock, self._group.timing), asyncio.Event()
         peers = Peers(self._sessions, fence, self._clock, group.timing, self._notify)
         leases = Leases(self._tables, group.name)
         keeper = LeaseKeeper(leases, peers=peers, fence=fence, pulse=pulse, clock=self._clock, notify=self._notify)
@@ -135,7 +135,8 @@ class Membership:
 
     async def _tick(self, member: Member, pulse: Pulse) -> None:
         """Show the heart that the loop turns, and notice what ends a session. Raises `SessionLost`."""
-        every_s = min(self._group.timing.beat_s / TICKS_PER_BEAT, LOOP_STALLED_S / TICKS_PER_STALL)
+        timing = self._group.timing
+        every_s = min(timing.beat_s / TICKS_PER_BEAT, timing.stall_s / TICKS_PER_STALL)
         while True:
             member.fence.check()
             pulse.tick()
