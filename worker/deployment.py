@@ -1,13 +1,20 @@
 """Putting a configuration in force, and taking it back, in the order in which a crash in between does no harm."""
 
-import secrets
+from typing import Final
 
 from worker.clock import Clock
+from worker.core.canonical import content_hash
+from worker.core.errors import RetryLater
 from worker.core.pipeline import Pipeline, PipelineId
+from worker.randomids import random_id
 from worker.render import config_hash, to_json
 from worker.store.configlog import ConfigChange, ConfigLog, ConfigLogEntry
+from worker.store.deployments import Deployments
 from worker.store.pipelines import Pipelines
-from worker.store.table import Tables
+from worker.store.schedulemarks import ScheduleMarks
+from worker.store.table import StaleWrite, Tables
+
+_NOTE_TRIES_MAX: Final = 5
 
 
 async def deploy(tables: Tables, pipeline: Pipeline, clock: Clock) -> None:
@@ -15,6 +22,7 @@ async def deploy(tables: Tables, pipeline: Pipeline, clock: Clock) -> None:
     version, text = config_hash(pipeline), to_json(pipeline)
     store = Pipelines(tables)
     await store.keep_version(pipeline.id, version, text)
+    await _note(tables, pipeline.id, text, clock)
     await store.put(pipeline.id, text)
     await _tell(tables, clock, pipeline.id, ConfigChange.CHANGED, version)
 
@@ -22,11 +30,27 @@ async def deploy(tables: Tables, pipeline: Pipeline, clock: Clock) -> None:
 async def withdraw(tables: Tables, pipeline: PipelineId, clock: Clock) -> None:
     """Take a configuration out of force, and tell the workers. Versions, runs and events stay."""
     await Pipelines(tables).remove(pipeline)
+    await forget_times(tables, pipeline)
     await _tell(tables, clock, pipeline, ConfigChange.REMOVED)
+
+
+async def forget_times(tables: Tables, pipeline: PipelineId) -> None:
+    """Nothing was missed while a pipeline was not deployed: if it comes again, its cron begins anew."""
+    await Deployments(tables).forget(pipeline)
+    await ScheduleMarks(tables).forget(pipeline)
+
+
+async def _note(tables: Tables, pipeline: PipelineId, text: str, clock: Clock) -> None:
+    for _ in range(_NOTE_TRIES_MAX):
+        try:
+            return await Deployments(tables).note(pipeline, content_hash(text), clock.now(), is_new=True)
+        except StaleWrite:
+            continue  # a worker noted what was deployed before
+    raise RetryLater(f"others deploy {pipeline} again and again at this moment; try again later")
 
 
 async def _tell(
     tables: Tables, clock: Clock, pipeline: PipelineId, change: ConfigChange, version: str | None = None
 ) -> None:
-    entry = ConfigLogEntry(id=secrets.token_hex(8), pipeline=pipeline, change=change, config_hash=version)
+    entry = ConfigLogEntry(id=random_id(), pipeline=pipeline, change=change, config_hash=version)
     await ConfigLog(tables).append(entry, clock.now())

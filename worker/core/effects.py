@@ -233,9 +233,10 @@ class StopJob:
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """Nothing changes, for this reason."""
+    """Nothing changes, for this reason. `is_held_back`: for now only, and the fact must come again."""
 
     reason: str
+    is_held_back: bool = False
 
 
 OfRow: TypeAlias = (

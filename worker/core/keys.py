@@ -36,6 +36,7 @@ RERUN_REQUEST = "RERUN_REQUEST#"
 CANCEL_REQUEST = "CANCEL_REQUEST#"
 SESSION = "W#"
 LEASE = "L#"
+SCHEDULE_MARK = "MARK#SCHEDULE#"
 PARKED = "P#"
 
 _PIPELINE = "PIPELINE#"
@@ -161,6 +162,16 @@ def config_mark_sk() -> str:
     return "MARK#CONFIG"
 
 
+def deployed_mark_sk() -> str:
+    """Since when the pipeline, and its present text, are deployed; absent for one that is older than we are."""
+    return "MARK#DEPLOYED"
+
+
+def schedule_mark_sk(schedule: ScheduleId) -> str:
+    """How far the cron times of a schedule were considered."""
+    return f"{SCHEDULE_MARK}{schedule}"
+
+
 def first_arrival_mark_sk(key: RunKey) -> str:
     """When the first signal for a run came: the start of a relative deadline."""
     return f"MARK#ARRIVAL#{key.schedule}#{key.period}"
@@ -174,6 +185,16 @@ def baseline_mark_sk(key: RunKey) -> str:
 def told_mark_sk(event_type: str, key: RunKey) -> str:
     """That people were told something that is told once only."""
     return f"MARK#TOLD#{event_type}#{key.schedule}#{key.period}"
+
+
+def told_up_to_mark_sk(event_type: str) -> str:
+    """Up to when what a pipeline missed was told in one summary."""
+    return f"MARK#TOLDUPTO#{event_type}"
+
+
+def watchdog_mark_sk(name: str) -> str:
+    """What the watchdog remembers of itself, in the partition of no pipeline."""
+    return f"MARK#WATCHDOG#{name}"
 
 
 # --- cascade markers --------------------------------------------------------------------------------------------------

@@ -68,7 +68,8 @@ def decide(
 
 
 def _held_back(pause: Pause) -> Ignore:
-    return Ignore(f"paused: {pause.reason}; it is taken up again when the pause is over")
+    reason = f"paused: {pause.reason}; it is taken up again when the pause is over"
+    return Ignore(reason, is_held_back=True)
 
 
 def _decide(run: Run, pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime) -> list[Effect]:

@@ -13,9 +13,11 @@ from worker.core.sla import Times, absolute_times
 from worker.core.slawatch import DeadlineMoved
 from worker.core.values import Json
 from worker.core.watchstate import SlaWatch
-from worker.engine.commits import NewId, random_id
+from worker.deployment import forget_times
+from worker.engine.commits import NewId
 from worker.engine.configs import Configs, Remembered, Unusable, Version
 from worker.engine.watching import Watching
+from worker.randomids import random_id
 from worker.store import configlog
 from worker.store.configlog import ConfigChange, ConfigLogEntry
 from worker.store.events import told_write
@@ -51,6 +53,14 @@ class ConfigChanges:
         await self._accept(deployed, known)
         await self._move_deadlines(deployed)
         return deployed
+
+    async def taken_back(self, pipeline: PipelineId) -> None:
+        """A configuration was deleted: its times are forgotten, and the workers are told. Harmless to repeat."""
+        if await self._pipelines.get(pipeline) is not None:
+            return  # it came again meanwhile
+        await forget_times(self._tables, pipeline)
+        entry = ConfigLogEntry(id=self._new_id(), pipeline=pipeline, change=ConfigChange.REMOVED)
+        await configlog.ConfigLog(self._tables).append(entry, self._clock.now())
 
     async def _accept(self, version: Version, known: Remembered) -> None:
         await self._configs.keep(version)

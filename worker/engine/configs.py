@@ -60,7 +60,12 @@ class Configs:
 
     async def in_force(self, pipeline: PipelineId) -> Version | None:
         """What new runs begin under: what is deployed, or while that cannot be used, the last that could."""
-        deployed = await self.deployed(pipeline)
+        stored = await self._store.get(pipeline)
+        return None if stored is None else await self.in_force_of(stored)
+
+    async def in_force_of(self, stored: StoredConfig) -> Version | None:
+        """The same, for a row that was read already."""
+        pipeline, deployed = stored.pipeline, self._understood(stored)
         if not isinstance(deployed, Unusable):
             return deployed
         good = (await self.remembered(pipeline)).good

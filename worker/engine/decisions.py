@@ -196,6 +196,12 @@ def _is_begun(run: Run, fact: Fact) -> bool:
     return run.state is State.POLLING and isinstance(fact, JobStarted | JobFound)
 
 
+def is_held_back(answer: Answer) -> bool:
+    """Say whether the fact was put off, so that whoever brought it must bring it again."""
+    effects = answer.effects if isinstance(answer, Settled) else ()
+    return any(isinstance(effect, Ignore) and effect.is_held_back for effect in effects)
+
+
 def ignored(effects: Sequence[Effect]) -> str | None:
     """Why nothing changed; None if something did."""
     return effects[0].reason if len(effects) == 1 and isinstance(effects[0], Ignore) else None

@@ -23,9 +23,9 @@ from worker.core.run_case import limits
 from worker.core.runstate import Run, StartStep, State
 from worker.core.runtiming import next_due
 from worker.engine.acts import Acts
-from worker.engine.commits import Commits, NewId, random_id
+from worker.engine.commits import Commits, NewId
 from worker.engine.configs import Configs, Version
-from worker.engine.decisions import Decisions, OfRehearsal, Settled, ignored
+from worker.engine.decisions import Answer, Decisions, OfRehearsal, Settled, ignored, is_held_back
 from worker.engine.folding import Folding
 from worker.engine.rehearsals import Rehearsals
 from worker.engine.sensing import Sensing
@@ -35,6 +35,7 @@ from worker.engine.timers import Timers
 from worker.engine.wakes import ADOPTED_WITHIN, TRY_AGAIN_AFTER, Log, Wake, place_of, to_nobody
 from worker.engine.watching import Watching
 from worker.jobs.runner import Runner
+from worker.randomids import random_id
 from worker.store.runs import Runs
 from worker.store.table import Tables
 
@@ -103,9 +104,12 @@ class Engine:
 
     # --- facts --------------------------------------------------------------------------------------------------------
 
-    async def handle(self, key: RunKey, fact: Fact) -> None:
-        """Take in a fact from outside, by the row as it is. Raises `RetryLater`, and `Rejected` for a damaged row."""
-        await self._take_in(key, fact, None)
+    async def handle(self, key: RunKey, fact: Fact) -> bool:
+        """Take in a fact from outside, by the row as it is. Raises `RetryLater`, and `Rejected` for a damaged row.
+
+        False: it is held back for now, so whoever brought it must bring it again.
+        """
+        return not is_held_back(await self._take_in(key, fact, None))
 
     def sensor_changed(self, key: RunKey) -> None:
         """A sensor that the run's rules name was written: if it waits, it is evaluated at once, wherever it is held."""
@@ -130,16 +134,17 @@ class Engine:
             case RowKind.RERUN_REQUEST | RowKind.CANCEL_REQUEST:
                 return  # nothing waits for it: it is answered when it is written
 
-    async def _take_in(self, key: RunKey, fact: Fact, held: Run | None) -> None:
+    async def _take_in(self, key: RunKey, fact: Fact, held: Run | None) -> Answer:
         async with self._locks.setdefault(key, asyncio.Lock()):
             answer = await self._decisions.settle(key, fact, self._newest(held))
             if isinstance(answer, Settled):
                 self._follow(key, fact, answer)
-                return
+                return answer
         if isinstance(answer, OfRehearsal):
             await self._rehearsals.take_in(key, fact, answer.version, answer.schedule)
         else:
             self._log("fact.ignored", {"run": str(key), "fact": type(fact).__name__, "reason": answer.reason})
+        return answer
 
     def _follow(self, key: RunKey, fact: Fact, settled: Settled) -> None:
         """The commit is proven: hold the next timer, and act."""

@@ -6,6 +6,7 @@ from typing import Final
 
 from worker.clock import Clock
 from worker.core import keys
+from worker.core.canonical import content_hash
 from worker.core.effects import Tell
 from worker.core.errors import Rejected, RetryLater
 from worker.core.eventtypes import EventType
@@ -29,6 +30,7 @@ from worker.engine.sensing import Sensing
 from worker.engine.signals import Seen, Signals
 from worker.engine.wakes import Log, to_nobody
 from worker.store.attributes import loose_text, texts
+from worker.store.deployments import Deployments
 from worker.store.joblog import OURS
 from worker.store.pauses import pause_of
 from worker.store.requests import Requests
@@ -62,7 +64,7 @@ class Router:
         self._signals = Signals(tables, engine, clock, log)
         self._configs = ConfigChanges(tables, engine.configs, engine.watches, clock)
         self._runs, self._foreign, self._sensors = Runs(tables), ForeignRuns(tables), Sensors(tables)
-        self._sensing, self._requests = Sensing(tables), Requests(tables)
+        self._sensing, self._requests, self._deployments = Sensing(tables), Requests(tables), Deployments(tables)
 
     async def handle(self, change: Change) -> None:
         """Take in one change of the control or job log table.
@@ -78,6 +80,8 @@ class Router:
         sk = change.key.sk
         if change.table is TableName.CONTROL and sk == keys.PAUSE:
             await self._pause_changed(change)
+        elif change.table is TableName.CONTROL and sk == keys.CONFIG and change.kind is ChangeKind.REMOVE:
+            await self._configs.taken_back(_pipeline_of(change))
         elif change.kind is ChangeKind.REMOVE or change.image is None:
             return  # what was taken back asks for nothing
         elif change.table is TableName.JOBLOG and sk.startswith(_JOB):
@@ -110,6 +114,9 @@ class Router:
 
     async def _config_deployed(self, change: Change) -> None:
         pipeline = _pipeline_of(change)
+        text = loose_text(change.image or {}, "config")
+        is_new = change.kind is ChangeKind.INSERT and change.at >= self._began_at
+        await self._deployments.note(pipeline, content_hash(text), change.at, is_new=is_new)
         if await self._configs.take_in(pipeline) is not None:
             # Its data may have been there before it was.
             await self.resync(pipeline, Origin.SENSOR)

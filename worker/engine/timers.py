@@ -62,7 +62,7 @@ class Timers(Generic[K]):
         """Fire what is due, one at a time, until cancelled. What `fire` awaits holds the others back."""
         fired = 0
         while True:
-            key = self._pop_due()
+            key = self.pop_due()
             if key is None:
                 await self._alarm.sleep(self._nap_s())
                 fired = 0
@@ -72,7 +72,8 @@ class Timers(Generic[K]):
             if fired % FIRED_IN_A_ROW_MAX == 0:
                 await asyncio.sleep(0)
 
-    def _pop_due(self) -> K | None:
+    def pop_due(self) -> K | None:
+        """Take a key whose time has come, for who looks by itself instead of calling `run`; None if there is none."""
         first = self._first()
         if first is None or first[0] > self._clock.now().timestamp():
             return None
