@@ -116,6 +116,23 @@ async def test_a_text_body_is_sent_as_it_is_written(server: WebServer, runner: H
     assert server.received[0].headers["content-type"] == "application/json"
 
 
+async def test_an_address_may_be_a_secret_and_stays_one(server: WebServer) -> None:
+    server.behaviour = answer(400, "no")
+    secrets = EnvironmentSecrets({"INTERLOCK_HOOK": server.url("/hooks/s3cret-path?sig=5igned")})
+    async with HttpClient(HERE) as client:
+        runner = HttpRunner(client, ManualClock(), secrets)
+        refused = await runner.start(a_request({"url": "${INTERLOCK_HOOK}", "arguments": {"day": "3"}}))
+        async with a_web_server() as gone:
+            nowhere = EnvironmentSecrets({"INTERLOCK_HOOK": gone.url("/hooks/s3cret-path?sig=5igned")})
+        unsent = await HttpRunner(client, ManualClock(), nowhere).start(a_request({"url": "${INTERLOCK_HOOK}"}))
+
+    assert server.received[0].path == "/hooks/s3cret-path?sig=5igned&day=3"
+    for result in (refused, unsent):
+        assert isinstance(result, Refused)
+        assert "s3cret" not in result.message
+        assert "5igned" not in result.message
+
+
 @pytest.mark.parametrize(
     ("auth", "header"),
     [
@@ -590,6 +607,24 @@ async def test_an_access_token_is_fetched_once_and_used_until_it_expires(server:
     )
     used = [request.headers["authorization"] for request in server.received if request.path == "/start"]
     assert used == ["Bearer first", "Bearer first", "Bearer second"]
+
+
+async def test_an_oauth_client_may_name_itself_in_the_header(server: WebServer, runner: HttpRunner) -> None:
+    server.behaviour = by_path(token=answer(200, {"access_token": "t0ken"}), start=answer(200))
+    auth: Json = {
+        "type": "oauth",
+        "tokenUrl": server.url("/token"),
+        "clientId": "${INTERLOCK_USER}",
+        "clientSecret": "tiger",
+        "scope": "all-apis",
+        "clientIn": "header",
+    }
+
+    await runner.start(a_request(job(server, auth=auth)))
+
+    assert server.received[0].headers["authorization"] == "Basic c2NvdHQ6dGlnZXI="
+    assert server.received[0].body == b"grant_type=client_credentials&scope=all-apis"
+    assert server.received[1].headers["authorization"] == "Bearer t0ken"
 
 
 async def test_a_refused_access_token_is_replaced_once(server: WebServer, runner: HttpRunner) -> None:

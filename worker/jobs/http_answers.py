@@ -11,11 +11,24 @@
 
 import json
 from collections.abc import Mapping
-from typing import Literal, TypeAlias, cast
+from typing import cast
 
+from worker.core.errors import RetryLater
 from worker.core.outcomes import FailureCategory
-from worker.jobs.http_client import Answer
-from worker.jobs.runner import Failed, JobStatus, Refused, Running, Succeeded, Unknown
+from worker.jobs.http_client import Answer, NotSent, Reply, Unanswered
+from worker.jobs.messages import tidy
+from worker.jobs.runner import (
+    CannotStop,
+    Failed,
+    JobStatus,
+    Refused,
+    Running,
+    StopAnswer,
+    StopPending,
+    Succeeded,
+    Unknown,
+)
+from worker.jobs.secrets import Filling
 from worker.jobs.specs import HttpConfig
 
 STATUS_PATH = "status"
@@ -26,24 +39,47 @@ TIMED_OUT = frozenset({"timeout", "timedout", "timed_out", "timed out"})
 _TURNED_AWAY = frozenset({408, 425, 429})
 _DEPTH_MAX = 16
 
-Accepted: TypeAlias = Literal["accepted"]
+
+def judge_start(reply: Reply, address_key: str) -> Answer | Refused | Unknown:
+    """Give back the answer of a target that took the job. Messages quote the target and are not tidied yet."""
+    match reply:
+        case NotSent(category, message):
+            return Refused(category, message)
+        case Unanswered(message):
+            return Unknown(message)
+        case Answer():
+            return _judge_answer(reply, address_key)
 
 
-def judge_start(answer: Answer) -> Accepted | Refused | Unknown:
-    """Say whether the job was started. Messages quote the target and are not tidied yet."""
+def _judge_answer(answer: Answer, address_key: str) -> Answer | Refused | Unknown:
     said = f"answered {answer.status}{f': {answer.text}' if answer.body else ''}"
     if answer.is_success or answer.status in {303, 304}:
         # The end of a synchronous job is the end of its answer; half an answer says nothing about the job.
-        return "accepted" if answer.is_whole else Unknown(f"answered {answer.status}, then the connection broke")
+        return answer if answer.is_whole else Unknown(f"answered {answer.status}, then the connection broke")
     if answer.status < 400:
         place = answer.headers.get("Location", "nowhere")
-        return Refused(FailureCategory.PERMANENT, f"{said}; it moved to {place}: put that into job.config.url")
+        return Refused(
+            FailureCategory.PERMANENT, f"{said}; it moved to {place}: put that into job.config.{address_key}"
+        )
     if answer.status in _TURNED_AWAY or (answer.status == 503 and "Retry-After" in answer.headers):
         return Refused(FailureCategory.TRANSIENT, said)
     if answer.status == 409:
-        hint = "an earlier request with this Idempotency-Key may have started the job"
+        hint = "an earlier request with this token may have started the job"
         return Refused(FailureCategory.PERMANENT, f"{hint}: {said}")
     return Refused(FailureCategory.PERMANENT, said) if answer.status < 500 else Unknown(said)
+
+
+def judge_stop(reply: Reply, filling: Filling) -> StopAnswer:
+    """Read the answer to a stop. Raises `RetryLater` if the target may not have heard it."""
+    if not isinstance(reply, Answer):
+        raise RetryLater(tidy(f"the stop did not get through: {reply.message}", filling.secrets))
+    # Gone, or over already: its status will say so.
+    if reply.is_success or reply.status in {404, 409, 410}:
+        return StopPending()
+    said = tidy(f"the stop was answered {reply.status}: {reply.text}", filling.secrets)
+    if 400 <= reply.status < 500 and reply.status not in _TURNED_AWAY:
+        return CannotStop(said)
+    raise RetryLater(said)
 
 
 def judge_state(state: str, config: HttpConfig) -> JobStatus:
@@ -62,12 +98,23 @@ def read_state(answer: Answer, config: HttpConfig) -> str | None:
     return read_path(answer.body, config.status_path or STATUS_PATH)
 
 
-def read_path(body: bytes, path: str) -> str | None:
-    """Follow a dotted path (`data.runs.0.state`) into a JSON text; None unless it ends at a text, number or truth."""
+def read_json(body: bytes) -> object:
+    """The value of a JSON text; None for a text that is none."""
     try:
-        found = cast("object", json.loads(body))
+        return cast("object", json.loads(body))
     except (ValueError, RecursionError):
         return None
+
+
+def read_object(body: bytes) -> Mapping[str, object] | None:
+    """The members of a JSON object; None if the text is anything else."""
+    found = read_json(body)
+    return cast("Mapping[str, object]", found) if isinstance(found, dict) else None
+
+
+def read_path(body: bytes, path: str) -> str | None:
+    """Follow a dotted path (`data.runs.0.state`) into a JSON text; None unless it ends at a text, number or truth."""
+    found = read_json(body)
     for step in path.split(".")[:_DEPTH_MAX]:
         found = _member(found, step)
     match found:

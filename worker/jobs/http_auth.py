@@ -4,11 +4,11 @@ import base64
 import json
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import cast
 from urllib.parse import urlencode
 
 from worker.clock import Clock
 from worker.core.errors import Rejected, RetryLater
+from worker.jobs.http_answers import read_object
 from worker.jobs.http_client import Answer, HttpClient, Request
 from worker.jobs.messages import tidy
 from worker.jobs.secrets import Filling
@@ -19,6 +19,21 @@ TOKEN_TIMEOUT = timedelta(seconds=10)
 _MARGIN_S = 30.0
 _LIFETIME_DEFAULT_S = 300.0
 _TOKENS_MAX = 256
+_JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a target wants to be talked to. With a `login_url`, name and password buy a token there."""
+
+    auth: Auth | None
+    login_url: str = ""
+
+    @property
+    def fetches_tokens(self) -> bool:
+        if self.auth is None:
+            return False
+        return self.auth.type == "oauth" or (self.auth.type == "basic" and bool(self.login_url))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,56 +43,43 @@ class _Token:
 
 
 class Authenticator:
-    """Makes `Authorization` headers, and keeps the tokens of OAuth clients until they expire or are refused."""
+    """Makes `Authorization` headers, and keeps fetched tokens until they expire or are refused."""
 
     def __init__(self, client: HttpClient, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._tokens: dict[tuple[str, ...], _Token] = {}
+        self._tokens: dict[Access, _Token] = {}
 
-    async def header(self, auth: Auth | None, filling: Filling) -> dict[str, str]:
+    async def header(self, access: Access, filling: Filling) -> dict[str, str]:
         """The header for one request. Raises `Rejected` if it can never be made, `RetryLater` if not now."""
+        auth = access.auth
         if auth is None:
             return {}
-        match auth.type:
-            case "bearer":
-                credential = f"Bearer {await filling.text(auth.token)}"
-            case "basic":
-                pair = f"{await filling.text(auth.username)}:{await filling.text(auth.password)}"
-                credential = f"Basic {base64.b64encode(pair.encode()).decode()}"
-            case "oauth":
-                credential = f"Bearer {await self._oauth_token(auth, filling)}"
+        if access.fetches_tokens:
+            credential = f"Bearer {await self._token(access, auth, filling)}"
+        elif auth.type == "bearer":
+            credential = f"Bearer {await filling.text(auth.token)}"
+        else:
+            credential = await _basic(auth.username, auth.password, filling)
         filling.hide(credential.partition(" ")[2])
         return {"Authorization": credential}
 
-    def forget(self, auth: Auth | None) -> bool:
+    def forget(self, access: Access) -> bool:
         """Drop a token that was refused; True if there was one, so that a second try makes sense."""
-        return auth is not None and self._tokens.pop(_name(auth), None) is not None
+        return self._tokens.pop(access, None) is not None
 
-    async def _oauth_token(self, auth: Auth, filling: Filling) -> str:
-        kept = self._tokens.get(_name(auth))
+    async def _token(self, access: Access, auth: Auth, filling: Filling) -> str:
+        kept = self._tokens.get(access)
         if kept and self._clock.monotonic() < kept.good_until_s:
             return kept.text
-        fetched = await self._fetch(auth, filling)
+        request = await (_grant(auth, filling) if auth.type == "oauth" else _login(access.login_url, auth, filling))
+        fetched = await self._fetch(request, filling)
         if len(self._tokens) >= _TOKENS_MAX:
             self._tokens.clear()
-        self._tokens[_name(auth)] = fetched
+        self._tokens[access] = fetched
         return fetched.text
 
-    async def _fetch(self, auth: Auth, filling: Filling) -> _Token:
-        form = {
-            "grant_type": "client_credentials",
-            "client_id": await filling.text(auth.client_id),
-            "client_secret": await filling.text(auth.client_secret),
-            **({"scope": auth.scope} if auth.scope else {}),
-        }
-        request = Request(
-            method="POST",
-            url=auth.token_url,
-            headers={"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"},
-            body=urlencode(form).encode(),
-            timeout=TOKEN_TIMEOUT,
-        )
+    async def _fetch(self, request: Request, filling: Filling) -> _Token:
         reply = await self._client.send(request)
         if not isinstance(reply, Answer):
             raise RetryLater(tidy(f"no access token: {reply.message}", filling.secrets))
@@ -88,7 +90,7 @@ class Authenticator:
         return self._read(request, reply)
 
     def _read(self, request: Request, answer: Answer) -> _Token:
-        members = _members(answer.body)
+        members = read_object(answer.body) or {}
         text, lifetime_s = members.get("access_token"), members.get("expires_in")
         if not answer.is_success or not isinstance(text, str):
             # The answer is not quoted: it may hold the token in a place where nobody looks for it.
@@ -97,13 +99,39 @@ class Authenticator:
         return _Token(text=text, good_until_s=self._clock.monotonic() + seconds - _MARGIN_S)
 
 
-def _name(auth: Auth) -> tuple[str, ...]:
-    return auth.token_url, auth.client_id, auth.client_secret, auth.scope
+async def _grant(auth: Auth, filling: Filling) -> Request:
+    """Ask for a token as OAuth client credentials do."""
+    client = {"client_id": await filling.text(auth.client_id), "client_secret": await filling.text(auth.client_secret)}
+    is_in_header = auth.client_in == "header"
+    credentials = {"Authorization": await _basic(auth.client_id, auth.client_secret, filling)} if is_in_header else {}
+    form = {
+        "grant_type": "client_credentials",
+        **({} if is_in_header else client),
+        **({"scope": auth.scope} if auth.scope else {}),
+    }
+    return Request(
+        method="POST",
+        url=await filling.text(auth.token_url),
+        headers={"Content-Type": "application/x-www-form-urlencoded", "Accept": _JSON, **credentials},
+        body=urlencode(form).encode(),
+        timeout=TOKEN_TIMEOUT,
+    )
 
 
-def _members(body: bytes) -> dict[str, object]:
-    try:
-        found = cast("object", json.loads(body))
-    except (ValueError, RecursionError):
-        return {}
-    return cast("dict[str, object]", found) if isinstance(found, dict) else {}
+async def _login(url: str, auth: Auth, filling: Filling) -> Request:
+    """Ask for a token with a name and a password."""
+    form = {"username": await filling.text(auth.username), "password": await filling.text(auth.password)}
+    return Request(
+        method="POST",
+        url=url,
+        headers={"Content-Type": _JSON, "Accept": _JSON},
+        body=json.dumps(form).encode(),
+        timeout=TOKEN_TIMEOUT,
+    )
+
+
+async def _basic(username: str, password: str, filling: Filling) -> str:
+    pair = f"{await filling.text(username)}:{await filling.text(password)}"
+    encoded = base64.b64encode(pair.encode()).decode()
+    filling.hide(encoded)
+    return f"Basic {encoded}"

@@ -44,6 +44,7 @@ class Request:
     # be told from a lost request, and the library would repeat some methods by itself.
     once: bool = False
     may_send: Callable[[], bool] = always
+    answer_bytes_max: int = ANSWER_BYTES_MAX
 
     @property
     def target(self) -> str:
@@ -57,7 +58,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came back: the first 64 KiB of the body, and whether the body ended as announced."""
+    """What came back: the beginning of the body (64 KiB by default), and whether the body ended as announced."""
 
     status: int
     headers: Mapping[str, str]
@@ -161,7 +162,7 @@ class HttpClient:
         except (aiohttp.ClientError, OSError, ValueError, _Forbidden) as error:
             return _account(request, passage, error)
         async with response:
-            return await _read(response, deadline, drain=request.once)
+            return await _read(response, deadline, request)
 
     async def _open(self, request: Request, passage: _Passage) -> aiohttp.ClientResponse:
         session = self._fresh if request.once else self._kept
@@ -227,7 +228,7 @@ def _refusal(error: BaseException | None) -> AddressRefused | None:
     return error
 
 
-async def _read(response: aiohttp.ClientResponse, deadline: float, *, drain: bool) -> Answer:
+async def _read(response: aiohttp.ClientResponse, deadline: float, request: Request) -> Answer:
     """Read the beginning of a body; to its end only where the end of the answer is the end of the job."""
     kept = bytearray()
     is_cut = False
@@ -235,9 +236,9 @@ async def _read(response: aiohttp.ClientResponse, deadline: float, *, drain: boo
     try:
         async with asyncio.timeout_at(deadline):
             while chunk := await response.content.read(_CHUNK_BYTES):
-                is_cut = is_cut or len(kept) + len(chunk) > ANSWER_BYTES_MAX
-                kept += chunk[: ANSWER_BYTES_MAX - len(kept)]
-                if is_cut and not drain:
+                is_cut = is_cut or len(kept) + len(chunk) > request.answer_bytes_max
+                kept += chunk[: request.answer_bytes_max - len(kept)]
+                if is_cut and not request.once:
                     # Closing spares us the rest of it; the connection is lost, which is cheaper.
                     response.close()
                     break

@@ -16,19 +16,19 @@ from worker.jobs.secrets import Filling
 from worker.jobs.specs import HttpConfig
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
-_JSON = "application/json"
+JSON = "application/json"
 _POLL_TIMEOUT_MAX = timedelta(seconds=30)
 
 
 async def start_request(
     config: HttpConfig, start: StartRequest, filling: Filling, credentials: Mapping[str, str]
 ) -> Request:
-    headers = CIMultiDict({"Content-Type": _JSON, **await filling.texts(config.headers)})
+    headers = CIMultiDict({"Content-Type": JSON, **await filling.texts(config.headers)})
     headers.update(credentials)
     headers[IDEMPOTENCY_KEY] = start.token
     return Request(
         method=config.method,
-        url=str(URL(config.url).extend_query(config.arguments)),
+        url=str(URL(await address(config.url, filling)).extend_query(await filling.texts(config.arguments))),
         headers=headers,
         body=await _body(config, start.context, filling),
         timeout=timedelta(seconds=config.timeout),
@@ -45,6 +45,19 @@ async def stop_request(config: HttpConfig, job_id: str, filling: Filling, creden
     return await _follow_up("POST", _of_job(config.stop_url, job_id), config, filling, credentials)
 
 
+async def address(template: str, filling: Filling) -> str:
+    """Fill in an address. What a secret put into its path stays out of messages, though they name addresses."""
+    filled = await filling.text(template)
+    if filled != template:
+        filling.hide(URL(filled).raw_path)
+    return filled
+
+
+def poll_timeout(timeout_s: int) -> timedelta:
+    """How long a question about a job may take, whatever its start may take."""
+    return min(timedelta(seconds=timeout_s), _POLL_TIMEOUT_MAX)
+
+
 def _of_job(url: str, job_id: str) -> str:
     return url.replace("{id}", quote(job_id, safe=""))
 
@@ -52,15 +65,12 @@ def _of_job(url: str, job_id: str) -> str:
 async def _follow_up(
     method: str, url: str, config: HttpConfig, filling: Filling, credentials: Mapping[str, str]
 ) -> Request:
-    headers = CIMultiDict({"Accept": _JSON, **await filling.texts(config.headers)})
+    headers = CIMultiDict({"Accept": JSON, **await filling.texts(config.headers)})
     headers.update(credentials)
     # It describes the body of the start, and this has none.
     headers.popall("Content-Type", None)
     return Request(
-        method=method,
-        url=url,
-        headers=headers,
-        timeout=min(timedelta(seconds=config.timeout), _POLL_TIMEOUT_MAX),
+        method=method, url=await address(url, filling), headers=headers, timeout=poll_timeout(config.timeout)
     )
 
 

@@ -32,6 +32,8 @@ def parse_config(model: type[ConfigT], config: Mapping[str, Json]) -> ConfigT:
     missing = [name for name in model.required if not given[name]]
     if missing:
         raise UnusableConfig(f"{missing[0]} is missing")
+    if model.either and not any(given[name] for name in model.either):
+        raise UnusableConfig(f"{' or '.join(model.either)} is missing")
     return parsed
 
 

@@ -72,6 +72,9 @@ class Auth(LooseSection):
     client_id: str = Field(default="", description="OAuth client id.")
     client_secret: str = Field(default="", description="OAuth client secret; refer to a secret.")
     scope: str = Field(default="", description="OAuth scope.")
+    client_in: Literal["body", "header"] = Field(
+        default="body", description="Where id and secret of an OAuth client are sent; Databricks wants the header."
+    )
 
 
 AUTH_NEEDS: Mapping[str, tuple[str, ...]] = {
@@ -141,13 +144,17 @@ class StepFunctionConfig(JobConfig):
 class DatabricksConfig(JobConfig):
     required = ("workspaceUrl",)
     either = ("jobId", "body")
+    conflicting = ("body", "arguments")
 
     workspace_url: Url = Field(default="", description="Address of the workspace.")
     job_id: Annotated[str, BeforeValidator(_job_number)] = Field(
         default="", description="A job to run now; or give `body`."
     )
     body: JsonMap = Field(default_factory=dict, description="A one-time run, as runs/submit takes it: {tasks: […]}.")
-    arguments: TextMap = Field(default_factory=dict, description="Notebook or job parameters.")
+    arguments: TextMap = Field(default_factory=dict, description="Parameters of the job to run now.")
+    arguments_as: Literal["notebook_params", "job_parameters"] = Field(
+        default="notebook_params", description="What run-now calls them; jobs that declare parameters need the second."
+    )
     headers: TextMap = Field(default_factory=dict, description="Extra request headers.")
     auth: Auth | None = Field(default=None, description="How requests are authenticated.")
     api_version: Literal["2.1", "2.2"] = Field(default="2.2", description="Version of the jobs API.")
@@ -161,6 +168,9 @@ class AirflowConfig(JobConfig):
     dag_id: str = Field(default="", description="The DAG.")
     body: Body = Field(default="", description="`conf` of the DAG run: a mapping, or JSON text.")
     arguments: TextMap = Field(default_factory=dict, description="Merged into `conf`.")
+    logical_date: str = Field(
+        default="", description="Logical date of the DAG run, such as ${DATE}T00:00:00Z; a DAG takes each one once."
+    )
     headers: TextMap = Field(default_factory=dict, description="Extra request headers.")
     auth: Auth | None = Field(default=None, description="How requests are authenticated.")
     api_version: Literal["auto", "v1", "v2"] = Field(default="auto", description="v1 is Airflow 2, v2 is Airflow 3.")
@@ -204,7 +214,7 @@ class HttpConfig(JobConfig):
         default="", description="Dotted path to the job's id in the start answer; `{id}` in the other URLs."
     )
     stop_url: str = Field(default="", description="Called to stop the job.")
-    callback: bool = Field(default=False, description="The job reports its end to Interlock's callback address.")
+    callback: bool = Field(default=False, description="The job's end is reported in the job log instead of polled.")
 
 
 class CommandConfig(JobConfig):
