@@ -16,6 +16,7 @@ Position = NewType("Position", str)
 class Record:
     position: Position
     change: Change
+    size: int = 0  # bytes on the wire, as far as the source can say: what is read ahead is bounded by it
 
 
 @dataclass(frozen=True, slots=True)
