@@ -80,7 +80,8 @@ def overdue(schedule: Schedule, since: datetime, now: datetime) -> Iterator[Expe
 def _overdue_by_cron(schedule: Schedule, since: datetime, now: datetime) -> Iterator[ExpectedRun]:
     # `expected_at` puts a fire off until later the same day, so yesterday's may become overdue only now.
     for run in expected_runs(schedule, since - _DAY - _HOUR, now + timedelta.resolution):
-        if run.at is not None and since <= _begins_by(schedule, run.at) <= now:
+        begin = begins_by(schedule, run)
+        if begin is not None and since <= begin <= now:
             yield run
 
 
@@ -91,10 +92,13 @@ def _overdue_by_date(schedule: Schedule, now: datetime) -> Iterator[ExpectedRun]
             yield _expect(schedule, Period(day), ExpectedBy.INCLUDE)
 
 
-def _begins_by(schedule: Schedule, fire_at: datetime) -> datetime:
-    if schedule.expected_at is None:
-        return fire_at
-    return max(fire_at, _time_on(schedule, wall_at(fire_at, schedule.zone).date()))
+def begins_by(schedule: Schedule, run: ExpectedRun) -> datetime | None:
+    """By when a run must have begun; None for one that begins whenever its data comes."""
+    if run.by is ExpectedBy.INCLUDE:
+        return _time_on(schedule, run.period.date)
+    if run.at is None or schedule.expected_at is None:
+        return run.at
+    return max(run.at, _time_on(schedule, wall_at(run.at, schedule.zone).date()))
 
 
 def _time_on(schedule: Schedule, day: date) -> datetime:

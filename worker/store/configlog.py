@@ -1,6 +1,6 @@
 """The log of configuration changes: every worker reads its tail, so a change reaches all of them within seconds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -24,6 +24,7 @@ class ConfigLogEntry:
     pipeline: PipelineId
     change: ConfigChange
     config_hash: str | None = None  # the version now in force; None if there is none
+    at: datetime | None = field(default=None, compare=False)  # when it was noted: known once it is read
 
 
 def append_write(entry: ConfigLogEntry, now: datetime) -> Put:
@@ -58,4 +59,5 @@ def _entry(row: Row) -> ConfigLogEntry:
         pipeline=PipelineId(text(row, "pipelineId")),
         change=choice(row, "change", ConfigChange),
         config_hash=optional_text(row, "configHash"),
+        at=keys.stamp_of(str(row["SK"])),
     )
