@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar, cast
 
 from tests.virtualtime import OUTSIDE
 from worker.core.errors import RetryLater
@@ -156,13 +156,14 @@ async def _travel(call: Callable[[], Awaitable[T]], fault: Fault, answer: "async
     if fault.request_is_lost:
         return
     await asyncio.sleep(fault.request_delay_s)
-    outcome = asyncio.ensure_future(call())
-    await asyncio.wait([outcome])
+    try:
+        reply, error = await call(), None
+    except Exception as raised:  # noqa: BLE001  whatever it is belongs to the caller
+        reply, error = None, raised
     await asyncio.sleep(fault.reply_delay_s)
-    error = outcome.exception()
     if fault.reply_is_lost or answer.done():
         return
     if error is not None:
         answer.set_exception(error)
     else:
-        answer.set_result(outcome.result())
+        answer.set_result(cast("T", reply))

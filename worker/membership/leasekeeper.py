@@ -24,7 +24,7 @@ from worker.membership.notices import LeaseGone, LeaseTaken, Notify
 from worker.membership.peers import Peers, Situation
 from worker.store.leases import Lease, Leases, LeaseStatus
 
-READ_EVERY_S: Final = 30.0  # lease rows are read when someone changed one, and this often in any case
+READ_EVERY_LOOKS: Final = 15  # lease rows are read when someone changed one, and this often in any case
 # One that is meant for someone who does not take it (an older version that does not know its kind, say) goes to anyone.
 PATIENCE_S: Final = 5.0
 ASK_EVERY_S: Final = 30.0  # leases move slowly: each move costs a little work twice
@@ -132,7 +132,7 @@ class LeaseKeeper:
         self._seen, self._read_at = situation, self._clock.monotonic()
 
     def _must_read(self) -> bool:
-        is_old = self._clock.monotonic() - self._read_at >= READ_EVERY_S
+        is_old = self._clock.monotonic() - self._read_at >= READ_EVERY_LOOKS * self._peers.look_s
         return is_old or bool(self._free) or self._seen is None or self._seen != self._peers.situation
 
     def _tell_departures(self) -> None:

@@ -38,6 +38,10 @@ class Peers:
             await self._look()
 
     @property
+    def look_s(self) -> float:
+        return self._timing.look_s
+
+    @property
     def next_look_s(self) -> float:
         return next_look_s(self._seen, self._timing, monotonic=self._clock.monotonic())
 
