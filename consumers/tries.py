@@ -1,18 +1,23 @@
 """Trying again: a few times where giving up is a choice, without end where it is not."""
 
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final, TypeAlias, TypeVar
 
 from worker.clock import Clock
 from worker.core.errors import Rejected, RetryLater
 from worker.store.backoff import Backoff
+from worker.store.deadletters import HISTORY_MAX
 from worker.store.table import StaleWrite
 
 T = TypeVar("T")
 Act: TypeAlias = Callable[[], Awaitable[T]]
 
 PATIENCE: Final = Backoff(attempts_max=5, first_s=0.25, longest_s=10.0)
+# What is tried for so long is given up however well the excuses are: a stream forgets its records after 24 hours.
+TRIED_MAX: Final = timedelta(hours=6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,27 +29,47 @@ class GivenUp:
 
 
 class Tries:
-    """Tries again with full jitter. While the store itself does not answer, a failure is held against nobody."""
+    """Tries again with full jitter. While the store itself is unwell, a failure is held against nobody.
 
-    def __init__(self, clock: Clock, ping: Act[None], backoff: Backoff = PATIENCE) -> None:
+    `store_failures` counts the calls to the store that got no answer, by whomever: a try during which it rose says
+    nothing about what was tried.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        ping: Act[None],
+        backoff: Backoff = PATIENCE,
+        *,
+        store_failures: Callable[[], int] = lambda: 0,
+        tried_max: timedelta = TRIED_MAX,
+    ) -> None:
         self._clock, self._ping, self._backoff = clock, ping, backoff
+        self._store_failures, self._tried_max_s = store_failures, tried_max.total_seconds()
+
+    @property
+    def attempts_max(self) -> int:
+        return self._backoff.attempts_max
 
     async def carry_out(self, act: Act[None]) -> GivenUp | None:
         """Do it; None once it is done. Given up when it can never succeed, or failed as often as is allowed."""
-        history: list[str] = []
+        history: deque[str] = deque(maxlen=HISTORY_MAX)
+        began_at, tries, counted = self._clock.monotonic(), 0, 0
         while True:
+            failures_before = self._store_failures()
             try:
                 await act()
             except Rejected as error:
                 return GivenUp(str(error), (*history, str(error)))
             except (RetryLater, StaleWrite) as error:
-                await self._store_answers()
                 history.append(str(error))
             else:
                 return None
-            if len(history) == self._backoff.attempts_max:
-                return GivenUp(f"failed {len(history)} times, last: {history[-1]}", tuple(history))
-            await self._clock.sleep(self._backoff.wait_s(len(history)))
+            was_unwell = await self.waited_for_store() or self._store_failures() != failures_before
+            tries, counted = tries + 1, counted + (not was_unwell)
+            if counted == self.attempts_max or self._clock.monotonic() - began_at > self._tried_max_s:
+                return GivenUp(f"failed {tries} times, last: {history[-1]}", tuple(history))
+            await self._clock.sleep(self._backoff.wait_s(min(tries, self.attempts_max)))
 
     async def insist(self, act: Act[T]) -> T:
         """Do it however long it takes: only the caller's own end ends it."""
@@ -55,6 +80,15 @@ class Tries:
             except (RetryLater, StaleWrite):
                 tries = min(tries + 1, self._backoff.attempts_max)
                 await self._clock.sleep(self._backoff.wait_s(tries))
+
+    async def waited_for_store(self) -> bool:
+        """Say whether the store was away; if it was, it is back now."""
+        try:
+            await self._ping()
+        except RetryLater:
+            await self._store_answers()
+            return True
+        return False
 
     async def _store_answers(self) -> None:
         """Wait until the store answers: an outage must not turn every record in hand into a dead letter."""

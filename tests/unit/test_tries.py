@@ -1,0 +1,103 @@
+"""Trying again: what counts against a thing that fails, and what is the store's own fault."""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from functools import partial
+from random import Random
+
+from consumers.tries import Tries
+from tests.faults import FaultyTables, RandomFaults
+from tests.streamworld import FULL_WAITS
+from tests.virtualtime import VirtualClock, on_virtual_time
+from worker.core.errors import Rejected, RetryLater
+from worker.store.sqlite import SqliteTables
+from worker.store.table import Put, TableName
+from worker.store.watched import WatchedTables
+
+
+def failing(error: Exception) -> Callable[[], Awaitable[None]]:
+    async def fail() -> None:
+        raise error
+
+    return fail
+
+
+def flaky_store(clock: VirtualClock, seed: int, share: float) -> WatchedTables:
+    faults = RandomFaults(random=Random(seed), lost_requests=share)
+    return WatchedTables(FaultyTables(SqliteTables.in_memory(clock), faults, patience_s=0.1))
+
+
+def ten_calls(tables: WatchedTables) -> Callable[[], Awaitable[None]]:
+    async def make() -> None:
+        for number in range(10):
+            await tables.commit(Put(TableName.CONTROL, {"PK": "a", "SK": str(number)}))
+
+    return make
+
+
+@on_virtual_time
+async def test_work_that_needs_a_store_which_loses_every_fourth_call_is_never_given_up() -> None:
+    clock = VirtualClock()
+    for tables in [flaky_store(clock, seed, share=0.25) for seed in range(20)]:
+        tries = Tries(clock, tables.ping, FULL_WAITS, store_failures=partial(getattr, tables, "failures"))
+
+        assert await tries.carry_out(ten_calls(tables)) is None
+
+
+@on_virtual_time
+async def test_without_knowing_the_store_the_same_work_would_be_given_up() -> None:
+    clock = VirtualClock()
+    stores = [flaky_store(clock, seed, share=0.25) for seed in range(20)]
+    tries = Tries(clock, SqliteTables.in_memory(clock).ping, FULL_WAITS)
+
+    given_up = [await tries.carry_out(ten_calls(tables)) for tables in stores]
+
+    assert given_up.count(None) < 15
+
+
+@on_virtual_time
+async def test_what_fails_for_its_own_reason_counts_even_though_the_store_was_unwell_before() -> None:
+    clock = VirtualClock()
+    tables = flaky_store(clock, seed=1, share=0.0)
+    tables.failures = 7
+
+    given_up = await Tries(clock, tables.ping, FULL_WAITS, store_failures=lambda: tables.failures).carry_out(
+        failing(RetryLater("target is down"))
+    )
+
+    assert given_up is not None
+    assert given_up.history == ("target is down",) * 5
+
+
+@on_virtual_time
+async def test_excuses_end_with_age() -> None:
+    clock, failures = VirtualClock(), 0
+
+    def ever_more() -> int:
+        nonlocal failures
+        failures += 1
+        return failures
+
+    tries = Tries(
+        clock,
+        SqliteTables.in_memory(clock).ping,
+        FULL_WAITS,
+        store_failures=ever_more,
+        tried_max=timedelta(hours=1),
+    )
+
+    given_up = await tries.carry_out(failing(RetryLater("no answer")))
+
+    assert given_up is not None
+    assert clock.monotonic() >= 3600
+    assert len(given_up.history) == 20, "the last ones are enough"
+
+
+@on_virtual_time
+async def test_what_can_never_succeed_is_tried_once() -> None:
+    clock = VirtualClock()
+
+    given_up = await Tries(clock, SqliteTables.in_memory(clock).ping).carry_out(failing(Rejected("not a known event")))
+
+    assert given_up is not None
+    assert given_up.history == ("not a known event",)

@@ -1,0 +1,56 @@
+"""Knowing that the store is unwell: whoever judges a failure must not hold the store's own against somebody else."""
+
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
+
+from worker.core.errors import RetryLater
+from worker.store.table import Between, Index, Key, Page, Prefix, Row, TableName, Tables, Write
+
+T = TypeVar("T")
+
+
+class WatchedTables:
+    """`Tables` that counts the calls which got no answer. Every caller of a worker goes through the same one."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self.failures = 0
+
+    async def start(self) -> None:
+        await self._tables.start()
+
+    async def stop(self) -> None:
+        await self._tables.stop()
+
+    async def ping(self) -> None:
+        await self._watch(self._tables.ping())
+
+    async def get(self, table: TableName, key: Key) -> Row | None:
+        return await self._watch(self._tables.get(table, key))
+
+    async def get_many(self, table: TableName, keys: Sequence[Key]) -> dict[Key, Row]:
+        return await self._watch(self._tables.get_many(table, keys))
+
+    async def query(
+        self,
+        table: TableName,
+        pk: str,
+        *,
+        sk: Prefix | Between | None = None,
+        index: Index | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page:
+        asked = self._tables.query(table, pk, sk=sk, index=index, reverse=reverse, limit=limit, cursor=cursor)
+        return await self._watch(asked)
+
+    async def commit(self, *writes: Write) -> None:
+        await self._watch(self._tables.commit(*writes))
+
+    async def _watch(self, call: Awaitable[T]) -> T:
+        try:
+            return await call
+        except RetryLater:
+            self.failures += 1
+            raise
