@@ -1,0 +1,32 @@
+"""Dead letters of a queue: a message that cannot be handled, whole, beside those of streams and routes."""
+
+from typing import Final
+
+from consumers.sqs_calls import Message
+from consumers.tries import GivenUp, Tries
+from worker.store.deadletters import DeadLetter, DeadLetters
+from worker.store.rowcodec import encode
+
+REASON_MAX: Final = 2_000
+
+
+def queue_letter_source(queue: str) -> str:
+    return f"queue.{queue}"
+
+
+class QueueLetters:
+    """Its `park` is a consumer's; it takes as long as the store does, and a repeat changes nothing."""
+
+    def __init__(self, queue: str, letters: DeadLetters, tries: Tries) -> None:
+        self._source, self._letters, self._tries = queue_letter_source(queue), letters, tries
+
+    async def park(self, message: Message, given_up: GivenUp) -> None:
+        letter = DeadLetter(
+            id=message.id,
+            source=self._source,
+            at=message.sent_at,
+            reason=given_up.reason[:REASON_MAX],
+            history=tuple(said[:REASON_MAX] for said in given_up.history),
+        )
+        body = encode({"body": message.body, "group": message.group, "receives": message.receive_count})
+        await self._tries.insist(lambda: self._letters.put(letter, body))

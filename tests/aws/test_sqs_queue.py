@@ -1,0 +1,159 @@
+"""The queue adapter on real wires: what emulators answer is what our port promises."""
+
+import asyncio
+import json
+import secrets
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from consumers.sqs import QueueConsumer, QueuePace
+from consumers.sqs_aws import AwsQueue, open_sqs
+from consumers.sqs_calls import Message, Visibility
+from consumers.sqs_letters import QueueLetters, queue_letter_source
+from consumers.sqs_polls import Polling
+from consumers.tries import Tries
+from tests.emulators import Server, ministack, moto, use_test_credentials
+from worker.clock import SystemClock
+from worker.core.errors import ConfigError, Rejected, RetryLater
+from worker.store.backoff import Backoff
+from worker.store.deadletters import DeadLetters
+from worker.store.fastclient import ClientSettings
+from worker.store.sqlite import SqliteTables
+
+if TYPE_CHECKING:
+    from types_aiobotocore_sqs.client import SQSClient
+    from types_aiobotocore_sqs.literals import QueueAttributeNameType
+
+pytestmark = pytest.mark.xdist_group("aws")
+
+QUICK = Polling(polls_max=2, wait_s=1, visibility_s=10)
+
+
+def settings_of(server: Server) -> ClientSettings:
+    return ClientSettings(endpoint=server.proxy.url, read_s=30.0)
+
+
+@pytest.fixture(params=[ministack, moto], ids=["ministack", "moto"])
+async def client(request: pytest.FixtureRequest) -> AsyncIterator["SQSClient"]:
+    use_test_credentials()
+    async with open_sqs(settings_of(request.param())) as client:
+        yield client
+
+
+async def new_queue(client: "SQSClient", *, fifo: bool = False) -> str:
+    name = f"q{secrets.token_hex(6)}"
+    if not fifo:
+        return (await client.create_queue(QueueName=name))["QueueUrl"]
+    attributes: dict[QueueAttributeNameType, str] = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
+    return (await client.create_queue(QueueName=f"{name}.fifo", Attributes=attributes))["QueueUrl"]
+
+
+async def receive_all(queue: AwsQueue) -> list[Message]:
+    return list(await queue.receive(messages_max=10, wait_s=1, visibility_s=10))
+
+
+async def test_a_message_comes_whole_with_its_count_and_time(client: "SQSClient") -> None:
+    url = await new_queue(client)
+    queue = AwsQueue(client, url)
+    await client.send_message(QueueUrl=url, MessageBody="é {}")
+
+    [first] = await receive_all(queue)
+    assert await queue.change_visibility([Visibility(first.handle, 0)]) == []
+    [second] = await receive_all(queue)
+
+    assert (first.body, first.receive_count, second.receive_count) == ("é {}", 1, 2)
+    assert first.id == second.id
+    assert abs((SystemClock().now() - first.sent_at).total_seconds()) < 60
+    assert await queue.delete([second.handle]) == []
+    assert await receive_all(queue) == []
+
+
+async def test_a_message_in_flight_is_hidden_and_an_empty_queue_is_an_empty_answer(client: "SQSClient") -> None:
+    url = await new_queue(client)
+    queue = AwsQueue(client, url)
+    await client.send_message(QueueUrl=url, MessageBody="a")
+
+    assert len(await receive_all(queue)) == 1
+    assert await receive_all(queue) == []
+
+
+async def test_entries_of_a_batch_fail_by_themselves(client: "SQSClient") -> None:
+    url = await new_queue(client)
+    queue = AwsQueue(client, url)
+    await client.send_message(QueueUrl=url, MessageBody="a")
+    [message] = await receive_all(queue)
+
+    refusals = await queue.change_visibility([Visibility("no such handle", 5), Visibility(message.handle, 0)])
+
+    assert [(refusal.position, refusal.is_final) for refusal in refusals] == [(0, True)]
+    assert len(await receive_all(queue)) == 1
+
+
+async def test_a_fifo_queue_says_its_groups_and_keeps_one_back_while_it_is_in_flight(client: "SQSClient") -> None:
+    url = await new_queue(client, fifo=True)
+    queue = AwsQueue(client, url)
+    for number in range(2):
+        await client.send_message(QueueUrl=url, MessageBody=f"a{number}", MessageGroupId="a")
+
+    [first] = await queue.receive(messages_max=1, wait_s=1, visibility_s=10)
+
+    assert (first.body, first.group) == ("a0", "a")
+    assert await receive_all(queue) == []
+
+
+async def test_a_queue_that_is_not_there_is_a_matter_of_configuration(client: "SQSClient") -> None:
+    url = (await new_queue(client)) + "-not"
+
+    with pytest.raises(ConfigError, match="check the queue's address"):
+        await receive_all(AwsQueue(client, url))
+
+
+async def test_a_server_that_is_away_is_asked_again_later() -> None:
+    use_test_credentials()
+    async with open_sqs(ClientSettings(endpoint="http://127.0.0.1:9", connect_s=1.0, read_s=2.0)) as client:
+        with pytest.raises(RetryLater, match="SQS ReceiveMessage"):
+            await receive_all(AwsQueue(client, "http://127.0.0.1:9/000000000000/q"))
+
+
+async def test_a_consumer_handles_parks_and_stops_on_a_real_wire(client: "SQSClient") -> None:
+    url, clock, count = await new_queue(client), SystemClock(), 40
+    tables = SqliteTables.in_memory(clock)
+    letters, tries = DeadLetters(tables), Tries(clock, tables.ping)
+    handled: Counter[str] = Counter()
+
+    async def handle(message: Message) -> None:
+        number = json.loads(message.body)
+        if number == 7:
+            raise Rejected("seven is not wanted")
+        if number == 8 and message.receive_count == 1:
+            raise RetryLater("not the first time")
+        handled[message.id] += 1
+
+    for start in range(0, count, 10):
+        await client.send_message_batch(
+            QueueUrl=url,
+            Entries=[{"Id": str(number), "MessageBody": str(number)} for number in range(start, start + 10)],
+        )
+    consumer = QueueConsumer(
+        name="wire",
+        calls=AwsQueue(client, url),
+        handle=handle,
+        tries=tries,
+        clock=clock,
+        park=QueueLetters("wire", letters, tries).park,
+        pace=QueuePace(polling=QUICK, retries=Backoff(attempts_max=5, first_s=0.1, longest_s=1.0)),
+    )
+    async with asyncio.timeout(40), asyncio.TaskGroup() as tasks:
+        tasks.create_task(consumer.run())
+        while consumer.counts.done < count - 1 or not consumer.counts.parked:
+            await clock.sleep(0.05)
+        consumer.stop()
+
+    assert len(handled) == count - 1
+    assert set(handled.values()) == {1}
+    assert (consumer.counts.failed, consumer.counts.parked, consumer.in_flight) == (1, 1, 0)
+    assert [letter.reason for letter in await letters.list(queue_letter_source("wire"))] == ["seven is not wanted"]
+    assert await receive_all(AwsQueue(client, url)) == []

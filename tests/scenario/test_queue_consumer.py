@@ -1,0 +1,544 @@
+"""Consuming a queue: nothing lost, nothing kept from others longer than needed, and accounts that always balance."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from consumers.sqs import QueueConsumer, QueuePace
+from consumers.sqs_calls import Message, Refusal
+from consumers.sqs_custody import HELD_MAX_S
+from consumers.sqs_polls import Polling
+from tests.faults import DROP_BEFORE, always, no_faults
+from tests.queueworld import QueueWorld
+from tests.virtualtime import on_virtual_time
+from worker.core.errors import ConfigError, Rejected, RetryLater
+from worker.store.backoff import Backoff
+from worker.store.plain import plain_map
+from worker.store.rowcodec import decode_row
+
+FULL_RETRIES = Backoff(attempts_max=5, first_s=2.0, longest_s=10.0, jitter=lambda: 1.0)
+
+
+def failing(error: Exception, *bodies: str) -> Callable[[Message], Awaitable[None]]:
+    async def fail(message: Message) -> None:
+        if not bodies or message.body in bodies:
+            raise error
+
+    return fail
+
+
+# --- the ordinary way -------------------------------------------------------------------------------------------------
+
+
+@on_virtual_time
+async def test_each_message_is_handled_once_and_deleted() -> None:
+    world = QueueWorld()
+    for number in range(250):
+        world.queue.send(str(number))
+
+    async with world.consuming() as consumer:
+        await world.clock.sleep(5)
+
+    assert sorted(world.handled.bodies, key=int) == [str(number) for number in range(250)]
+    assert len(world.queue) == 0
+    assert consumer.counts.done == 250
+
+
+@on_virtual_time
+async def test_no_more_is_taken_than_there_is_room_for() -> None:
+    world = QueueWorld(pace=QueuePace(in_hand_max=15))
+    may_end = asyncio.Event()
+    world.handled.before = lambda _: wait_for(may_end)
+    for number in range(100):
+        world.queue.send(str(number))
+
+    async with world.consuming():
+        await world.clock.sleep(300)
+        assert (world.queue.in_flight, world.handled.at_once_max) == (15, 15)
+
+        may_end.set()
+        await world.clock.sleep(60)
+
+    assert len(world.queue) == 0
+    assert world.queue.in_flight_most == 15
+
+
+async def wait_for(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+@on_virtual_time
+async def test_deletes_share_calls() -> None:
+    world = QueueWorld()
+    for number in range(100):
+        world.queue.send(str(number))
+
+    async with world.consuming():
+        await world.clock.sleep(5)
+
+    assert world.queue.calls["delete"] <= 14
+
+
+@on_virtual_time
+async def test_an_idle_queue_is_asked_three_times_a_minute_and_a_full_one_by_many_polls() -> None:
+    world = QueueWorld(pace=QueuePace(polling=Polling(polls_max=4)))
+
+    async with world.consuming() as consumer:
+        await world.clock.sleep(600)
+        assert world.queue.calls["receive"] <= 31
+        assert consumer.polls_at_once == 1
+
+        for number in range(500):
+            world.queue.send(str(number))
+        await world.clock.sleep(60)
+        assert consumer.polls_at_once == 4
+
+        await world.clock.sleep(60)
+        world.queue.calls.clear()
+        await world.clock.sleep(600)
+        assert world.queue.calls["receive"] <= 31
+
+
+@on_virtual_time
+async def test_what_a_ledger_knows_is_deleted_and_not_handled() -> None:
+    world = QueueWorld()
+    known = {"known"}
+
+    class Ledger:
+        async def has(self, message: Message) -> bool:
+            return message.body in known
+
+        async def add(self, message: Message) -> None:
+            known.add(message.body)
+
+    consumer = world.consumer()
+    consumer.ledger = Ledger()
+    for body in ("known", "new"):
+        world.queue.send(body)
+
+    async with world.consuming(consumer):
+        await world.clock.sleep(2)
+
+    assert world.handled.bodies == ["new"]
+    assert known == {"known", "new"}
+    assert len(world.queue) == 0
+
+
+# --- guarding ---------------------------------------------------------------------------------------------------------
+
+
+@on_virtual_time
+async def test_a_message_that_takes_long_is_kept_from_others_meanwhile() -> None:
+    world = QueueWorld()
+    world.handled.before = lambda _: world.clock.sleep(3600)
+    message = world.queue.send("slow")
+
+    async with world.consuming():
+        await world.clock.sleep(3500)
+        assert world.queue.receives(message) == 1
+        await world.clock.sleep(200)
+
+    assert world.handled.bodies == ["slow"]
+    assert world.queue.calls["change_visibility"] == pytest.approx(120, abs=3)
+
+
+@on_virtual_time
+async def test_messages_of_one_time_are_guarded_by_shared_calls() -> None:
+    world = QueueWorld()
+    world.handled.before = lambda _: world.clock.sleep(100)
+    for number in range(30):
+        world.queue.send(str(number))
+
+    async with world.consuming():
+        await world.clock.sleep(110)
+
+    assert world.queue.calls["change_visibility"] <= 4 * 3 + 3
+
+
+@on_virtual_time
+async def test_a_handler_that_can_no_longer_be_guarded_is_stopped_before_another_begins() -> None:
+    world = QueueWorld()
+    world.handled.before = lambda _: world.clock.sleep(200)
+    world.queue.send("slow")
+    world.queue.trouble = lambda operation: RetryLater("away") if operation == "change_visibility" else None
+
+    async with world.consuming():
+        await world.clock.sleep(55)
+        assert world.handled.at_once == 0  # stopped before the queue shows it again, at 60 s
+
+        world.queue.trouble = lambda _: None
+        await world.clock.sleep(300)
+
+    assert world.handled.at_once_max == 1
+    assert world.handled.bodies == ["slow"]
+
+
+@on_virtual_time
+async def test_one_refused_extension_costs_nothing_while_there_is_time() -> None:
+    world = QueueWorld()
+    world.handled.before = lambda _: world.clock.sleep(100)
+    message = world.queue.send("slow")
+    refusals = [Refusal(0, "InternalError", is_final=False)] * 2
+    world.queue.refuses = lambda operation, _: refusals.pop() if operation == "change_visibility" and refusals else None
+
+    async with world.consuming():
+        await world.clock.sleep(90)
+        assert world.queue.receives(message) == 1
+        await world.clock.sleep(20)
+
+    assert world.handled.bodies == ["slow"]
+
+
+@on_virtual_time
+async def test_a_message_is_given_back_before_the_queue_takes_it_back_after_twelve_hours() -> None:
+    world = QueueWorld(check_every_s=60)
+    message = world.queue.send("endless")
+    world.handled.before = lambda _: world.clock.sleep(100 * 3600)
+
+    async with world.consuming() as consumer:
+        await world.clock.sleep(HELD_MAX_S + 120)
+        assert world.queue.receives(message) == 2
+        assert consumer.counts.released == 1
+
+    assert world.handled.at_once_max == 1
+
+
+@on_virtual_time
+async def test_a_message_shown_again_while_in_hand_is_deleted_by_its_newest_handle() -> None:
+    world = QueueWorld()
+    message = world.queue.send("seen twice")
+    world.handled.before = lambda _: world.clock.sleep(10)
+
+    async with world.consuming() as consumer:
+        await world.clock.sleep(5)
+        world.queue.show(message)
+        await world.clock.sleep(20)
+
+        assert world.handled.bodies == ["seen twice"]
+        assert len(world.queue) == 0
+        assert (consumer.counts.received, consumer.counts.repeated) == (1, 1)
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------
+
+
+@on_virtual_time
+async def test_a_failure_comes_back_later_each_time_and_is_parked_whole_at_last() -> None:
+    world = QueueWorld(pace=QueuePace(retries=FULL_RETRIES))
+    message = world.queue.send("poison")
+    tried_at: list[float] = []
+
+    async def fail(_: Message) -> None:
+        tried_at.append(world.clock.monotonic())
+        raise RetryLater("no answer")
+
+    world.handled.before = fail
+    async with world.consuming() as consumer:
+        await world.clock.sleep(60)
+
+    waits = [later - earlier for earlier, later in pairwise(tried_at)]
+    assert waits == pytest.approx([2, 4, 8, 10], abs=0.5)
+    [letter] = await world.letters_kept()
+    assert letter.id == message
+    assert "failed at its receipt number 5, last: no answer" in letter.reason
+    body = await world.letters.body(letter)
+    assert body is not None
+    assert plain_map(decode_row(body)) == {"body": "poison", "group": "", "receives": 5}
+    assert len(world.queue) == 0
+    assert (consumer.counts.failed, consumer.counts.parked) == (4, 1)
+
+
+@on_virtual_time
+async def test_poison_delays_nobody_else() -> None:
+    world = QueueWorld()
+    world.handled.before = failing(RetryLater("no"), "poison")
+    world.queue.send("poison")
+    for number in range(50):
+        world.queue.send(str(number))
+
+    async with world.consuming():
+        await world.clock.sleep(1)
+
+    assert len(world.handled.bodies) == 50
+
+
+@on_virtual_time
+async def test_what_can_never_be_handled_is_parked_at_once() -> None:
+    world = QueueWorld()
+    world.handled.before = failing(Rejected("not JSON"))
+    world.queue.send("{")
+
+    async with world.consuming():
+        await world.clock.sleep(2)
+
+    assert [letter.reason for letter in await world.letters_kept()] == ["not JSON"]
+    assert len(world.queue) == 0
+
+
+@on_virtual_time
+async def test_without_dead_letters_the_queues_own_redrive_takes_poison_away() -> None:
+    world = QueueWorld(receives_max=4, pace=QueuePace(retries=FULL_RETRIES))
+    world.handled.before = failing(RetryLater("no"))
+    world.queue.send("poison")
+    consumer = world.consumer()
+    consumer.park = None
+
+    async with world.consuming(consumer):
+        await world.clock.sleep(120)
+
+    assert world.queue.redriven == ["poison"]
+
+
+@on_virtual_time
+async def test_while_the_store_is_away_nothing_is_held_against_a_message() -> None:
+    world = QueueWorld()
+
+    async def needs_store(_: Message) -> None:
+        await world.tables.ping()
+
+    world.handled.before = needs_store
+    message = world.queue.send("patient")
+    world.tables.choose = always(DROP_BEFORE)
+
+    async with world.consuming() as consumer:
+        await world.clock.sleep(3 * 3600)
+        assert world.queue.receives(message) == 1
+
+        world.tables.choose = no_faults
+        await world.clock.sleep(30)
+
+    assert world.handled.bodies == ["patient"]
+    assert consumer.counts.failed == 0
+    assert await world.letters_kept() == []
+
+
+@on_virtual_time
+async def test_a_delete_that_fails_in_part_is_repeated_for_that_part() -> None:
+    world = QueueWorld()
+    refused: Counter[str] = Counter()
+
+    def refuse(operation: str, handle: str) -> Refusal | None:
+        refused[handle] += operation == "delete"
+        return Refusal(0, "InternalError", is_final=False) if 0 < refused[handle] < 3 and handle < "m3" else None
+
+    world.queue.refuses = refuse
+    for number in range(10):
+        world.queue.send(str(number))
+
+    async with world.consuming():
+        await world.clock.sleep(30)
+        assert len(world.queue) == 0
+
+    assert len(world.handled.bodies) == 10
+    assert refused["m9/1"] == 1
+
+
+@on_virtual_time
+async def test_a_queue_in_trouble_is_asked_again_with_patience() -> None:
+    world = QueueWorld()
+    world.queue.trouble = lambda _: RetryLater("OverLimit")
+    world.queue.send("late")
+
+    async with world.consuming():
+        await world.clock.sleep(600)
+        assert world.queue.calls["receive"] < 200
+
+        world.queue.trouble = lambda _: None
+        await world.clock.sleep(30)
+
+    assert world.handled.bodies == ["late"]
+
+
+@on_virtual_time
+async def test_a_queue_that_is_not_there_ends_the_consumer() -> None:
+    world = QueueWorld()
+    world.queue.trouble = lambda _: ConfigError("there is no such queue")
+
+    with pytest.RaisesGroup(ConfigError):
+        await world.consumer().run()
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+@on_virtual_time
+async def test_a_group_keeps_its_order_over_failures_and_other_groups_go_on() -> None:
+    world = QueueWorld(pace=QueuePace(retries=FULL_RETRIES))
+    failures = ["a1"]
+
+    async def fail_once(message: Message) -> None:
+        await world.clock.sleep(0.1)
+        if message.body in failures:
+            failures.remove(message.body)
+            raise RetryLater("once")
+
+    world.handled.before = fail_once
+    for number in range(4):
+        world.queue.send(f"a{number}", group="a")
+        world.queue.send(f"b{number}", group="b")
+
+    async with world.consuming() as consumer:
+        await world.clock.sleep(1.5)
+        assert sorted(world.handled.bodies) == ["a0", "b0", "b1", "b2", "b3"]
+        await world.clock.sleep(20)
+
+    assert [body for body in world.handled.bodies if body.startswith("a")] == ["a0", "a1", "a2", "a3"]
+    assert (consumer.counts.failed, consumer.counts.released) == (1, 2)
+    assert len(world.queue) == 0
+
+
+# --- ending -----------------------------------------------------------------------------------------------------------
+
+
+@on_virtual_time
+async def test_a_clean_stop_redelivers_nothing_that_was_handled_and_strands_nothing() -> None:
+    world = QueueWorld()
+    world.handled.before = lambda _: world.clock.sleep(0.3)
+    for number in range(400):
+        world.queue.send(str(number))
+
+    async with world.consuming():
+        await world.clock.sleep(0.5)
+    assert world.queue.in_flight == 0
+    assert len(world.queue) == 400 - len(world.handled.bodies)
+    async with world.consuming():
+        await world.clock.sleep(10)
+
+    assert sorted(world.handled.bodies, key=int) == [str(number) for number in range(400)]
+
+
+@on_virtual_time
+async def test_what_a_last_poll_brings_is_given_back_untouched() -> None:
+    world = QueueWorld()
+
+    async with world.consuming() as consumer:
+        await world.clock.sleep(5)  # a poll waits for messages for 15 s more
+        consumer.stop()
+        message = world.queue.send("too late")
+        await world.clock.sleep(1)
+
+    assert world.handled.bodies == []
+    assert world.queue.visible_in_s(message) <= 0
+    assert consumer.counts.released == 1
+
+
+@on_virtual_time
+async def test_a_stop_takes_at_most_25_seconds_and_gives_back_what_takes_longer() -> None:
+    world = QueueWorld()
+    world.handled.before = lambda _: world.clock.sleep(1000)
+    message = world.queue.send("endless")
+    started = 0.0
+
+    async with world.consuming() as consumer:
+        await world.clock.sleep(1)
+        started = world.clock.monotonic()
+    took_s = world.clock.monotonic() - started
+
+    assert 15 <= took_s <= 25
+    assert world.queue.visible_in_s(message) <= 0
+    assert consumer.counts.released == 1
+
+
+@on_virtual_time
+async def test_a_second_stop_waits_for_no_handler() -> None:
+    world = QueueWorld(pace=QueuePace(polling=Polling(wait_s=1)))
+    world.handled.before = lambda _: world.clock.sleep(1000)
+    world.queue.send("endless")
+
+    async with world.consuming() as consumer:
+        await world.clock.sleep(0.5)
+        started = world.clock.monotonic()
+        consumer.stop()
+        consumer.stop()
+    assert world.clock.monotonic() - started < 2
+
+
+@on_virtual_time
+async def test_a_stop_ends_in_time_although_the_queue_does_not_answer() -> None:
+    world = QueueWorld()
+    for number in range(5):
+        world.queue.send(str(number))
+    consumer = world.consumer()
+    running = asyncio.create_task(consumer.run())
+    await world.clock.sleep(0.1)
+    world.queue.trouble = lambda operation: None if operation == "receive" else RetryLater("away")
+    await world.clock.sleep(1)
+
+    started = world.clock.monotonic()
+    consumer.stop()
+    await running
+
+    assert world.clock.monotonic() - started <= 25
+    assert len(world.queue) == 5  # they come again
+
+
+@on_virtual_time
+async def test_what_a_crash_had_in_hand_comes_again() -> None:
+    world = QueueWorld()
+    world.handled.before = lambda _: world.clock.sleep(10)
+    for number in range(20):
+        world.queue.send(str(number))
+
+    await world.consume_and_crash(after_s=5)
+    async with world.consuming():
+        await world.clock.sleep(120)
+
+    assert sorted(world.handled.bodies, key=int) == [str(number) for number in range(20)]
+
+
+# --- everything at once -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_goes_wrong_every_message_is_handled_or_parked_and_the_accounts_balance(seed: int) -> None:
+    @on_virtual_time
+    async def soak() -> None:
+        random = Random(seed)
+        world = QueueWorld(pace=QueuePace(in_hand_max=40), check_every_s=0.05)
+        world.queue.trouble = lambda _: RetryLater("away") if random.random() < 0.1 else None
+        world.queue.refuses = lambda _o, _h: (
+            Refusal(0, "InternalError", is_final=False) if random.random() < 0.1 else None
+        )
+
+        async def sometimes(message: Message) -> None:
+            await world.clock.sleep(random.expovariate(1 / 5))
+            if random.random() < 0.2:
+                raise RetryLater("unlucky")
+
+        world.handled.before = sometimes
+        sent: list[str] = []
+        for _ in range(5):  # workers come and go, one of them in an instant
+            async with world.consuming():
+                for _ in range(60):
+                    sent.append(str(len(sent)))
+                    world.queue.send(sent[-1])
+                    await world.clock.sleep(random.uniform(0, 0.5))
+            await world.consume_and_crash(after_s=random.uniform(0, 5))
+        async with world.consuming():
+            await world.clock.sleep(900)
+
+        assert len(world.queue) == 0
+        parked = {letter.id for letter in await world.letters_kept()}
+        lost = [body for body in sent if body not in world.handled.bodies and f"m{int(body) + 1}" not in parked]
+        assert lost == []
+
+    soak()
+
+
+def test_a_consumer_that_was_stopped_before_it_began_takes_nothing() -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = QueueWorld()
+        world.queue.send("a")
+        consumer: QueueConsumer = world.consumer()
+        consumer.stop()
+
+        await consumer.run()
+
+        assert world.queue.calls["receive"] == 0
+
+    scenario()
