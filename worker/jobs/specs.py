@@ -43,6 +43,7 @@ Arguments: TypeAlias = Annotated[
     Annotated[TextMap, Tag("<mapping>")] | Annotated[list[str], Tag("<list>")],
     Discriminator(_shape),
 ]
+FailureSignal: TypeAlias = Annotated[str, Field(min_length=3, max_length=200)]
 TimeoutSeconds: TypeAlias = Annotated[int, Field(ge=1, le=900)]
 
 
@@ -103,6 +104,10 @@ class GlueConfig(JobConfig):
     number_of_workers: int | None = Field(default=None, ge=1, le=1000, description="Number of workers of this run.")
     execution_class: Literal["", "STANDARD", "FLEX"] = Field(default="", description="Execution class of this run.")
     timeout_minutes: int | None = Field(default=None, ge=1, le=10080, description="Glue's own limit for this run.")
+    success_check: bool = Field(default=True, description="Look for signs of failure before a success is believed.")
+    failure_signals: list[FailureSignal] = Field(
+        default_factory=list, max_length=5, description="Texts in the driver's log that mean failure all the same."
+    )
 
 
 class EmrConfig(JobConfig):
@@ -122,7 +127,7 @@ class EmrServerlessConfig(JobConfig):
     required = ("applicationId", "jobName", "executionRoleArn", "jobDriver")
 
     application_id: str = Field(default="", description="The application.")
-    job_name: str = Field(default="", description="Name of the job run.")
+    job_name: str = Field(default="", description="Name of the job run; the attempt's token is appended.")
     execution_role_arn: str = Field(default="", description="Role the job runs under.")
     job_driver: JsonMap = Field(
         default_factory=dict, description="As the API takes it: {sparkSubmit: {entryPoint: …}}."
