@@ -6,6 +6,7 @@ from typing import Final
 from consumers.patterns import Pattern, parse_pattern
 from consumers.routes import SOURCE
 from worker.core.eventtypes import EventType
+from worker.core.values import Json
 
 
 class Severity(StrEnum):
@@ -60,6 +61,7 @@ _UNTOLD: Final = frozenset(
         EventType.VALIDATION_PASSED,
         EventType.POST_RUN_BASELINE_CAPTURED,
         EventType.POST_RUN_PASSED,
+        EventType.WATCHDOG_HEARTBEAT,
     }
 )
 
@@ -73,5 +75,9 @@ def severity_of(event_type: str) -> Severity:
 
 
 def told_to_people() -> Pattern:
+    return parse_pattern(told_pattern())
+
+
+def told_pattern() -> dict[str, Json]:
     """All events but the steps on the way: what is unknown here is rather told than kept back."""
-    return parse_pattern({"source": [SOURCE], "detail-type": [{"anything-but": sorted(_UNTOLD)}]})
+    return {"source": [SOURCE], "detail-type": [{"anything-but": [*sorted(_UNTOLD)]}]}

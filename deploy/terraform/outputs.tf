@@ -1,0 +1,40 @@
+output "store" {
+  description = "The store's URL, for `interlock --store` or INTERLOCK_STORE; add &region=... outside the default region."
+  value       = local.store
+}
+
+output "tables" {
+  description = "Names and ARNs of the four tables."
+  value       = { for table in keys(local.tables) : table => { name = local.table_names[table], arn = local.table_arns[table] } }
+}
+
+output "bus" {
+  description = "The bus that events are published to."
+  value       = { name = aws_cloudwatch_event_bus.this.name, arn = aws_cloudwatch_event_bus.this.arn }
+}
+
+output "queues" {
+  description = "The queues and their dead-letter queues."
+  value = {
+    for queue in keys(local.queues) : queue => {
+      url      = aws_sqs_queue.this[queue].url
+      arn      = aws_sqs_queue.this[queue].arn
+      dead_url = aws_sqs_queue.dead[queue].url
+    }
+  }
+}
+
+output "cluster_arn" {
+  value       = local.cluster_arn
+  description = "The ECS cluster."
+}
+
+output "services" {
+  description = "The ECS services and the roles of their tasks."
+  value       = { for name in keys(var.services) : name => { name = aws_ecs_service.this[name].name, task_role_arn = aws_iam_role.task[name].arn } }
+}
+
+output "log_group" {
+  value       = aws_cloudwatch_log_group.this.name
+  description = "Where the workers' logs are."
+}

@@ -1,0 +1,187 @@
+# The worker, as one or several ECS services on Fargate.
+
+resource "aws_cloudwatch_log_group" "this" {
+  name              = "/${var.name}/worker"
+  retention_in_days = var.log_retention_days
+  kms_key_id        = var.kms_key_arn == "" ? null : var.kms_key_arn
+  tags              = var.tags
+}
+
+resource "aws_ecs_cluster" "this" {
+  count = var.cluster_arn == "" ? 1 : 0
+
+  name = var.name
+  tags = var.tags
+
+  setting {
+    name  = "containerInsights"
+    value = "enabled"
+  }
+}
+
+locals {
+  cluster_arn  = var.cluster_arn == "" ? aws_ecs_cluster.this[0].arn : var.cluster_arn
+  cluster_name = element(split("/", local.cluster_arn), 1)
+  health_port  = 8080
+
+  store = "dynamodb://?control=${local.table_names.control}&joblog=${local.table_names.joblog}&rerun=${local.table_names.rerun}&events=${local.table_names.events}"
+
+  environments = {
+    for name, service in var.services : name => merge(
+      {
+        INTERLOCK_STORE   = local.store
+        INTERLOCK_DUTIES  = join(",", sort(tolist(service.duties)))
+        INTERLOCK_SERVICE = "${var.name}-${name}"
+        INTERLOCK_HEALTH  = "0.0.0.0:${local.health_port}"
+        INTERLOCK_METRICS = "emf"
+        INTERLOCK_BUS     = aws_cloudwatch_event_bus.this.name
+      },
+      contains(service.duties, "alerts") ? {
+        INTERLOCK_ALERTS_QUEUE      = aws_sqs_queue.this["alerts"].url
+        INTERLOCK_ALERTS_DEAD_QUEUE = aws_sqs_queue.dead["alerts"].url
+        INTERLOCK_SLACK_TOKEN       = var.slack_secret_arn == "" ? "" : "secretsmanager://${var.slack_secret_arn}"
+        INTERLOCK_SLACK_CHANNEL     = var.slack_channel
+      } : {},
+      contains(service.duties, "events") ? {
+        INTERLOCK_EVENTS_QUEUE      = aws_sqs_queue.this["events"].url
+        INTERLOCK_EVENTS_DEAD_QUEUE = aws_sqs_queue.dead["events"].url
+      } : {},
+      contains(service.duties, "sensors") && var.inbox_rules != "" ? {
+        INTERLOCK_SENSORS_QUEUE      = aws_sqs_queue.this["sensors"].url
+        INTERLOCK_SENSORS_DEAD_QUEUE = aws_sqs_queue.dead["sensors"].url
+        INTERLOCK_INBOX              = var.inbox_rules
+      } : {},
+      contains(service.duties, "scheduler") && var.heartbeat_url != "" ? { INTERLOCK_HEARTBEAT_URL = var.heartbeat_url } : {},
+      var.environment,
+    )
+  }
+}
+
+resource "aws_ecs_task_definition" "this" {
+  for_each = var.services
+
+  family                   = "${var.name}-${each.key}"
+  requires_compatibilities = ["FARGATE"]
+  network_mode             = "awsvpc"
+  cpu                      = each.value.cpu
+  memory                   = each.value.memory
+  execution_role_arn       = aws_iam_role.execution.arn
+  task_role_arn            = aws_iam_role.task[each.key].arn
+  tags                     = var.tags
+
+  runtime_platform {
+    cpu_architecture        = var.cpu_architecture
+    operating_system_family = "LINUX"
+  }
+
+  # Command jobs and their logs; the image owns the path already, because the mount comes as root's.
+  volume {
+    name = "jobs"
+  }
+
+  container_definitions = jsonencode([{
+    name                   = "worker"
+    image                  = var.image
+    essential              = true
+    user                   = "10001:10001"
+    readonlyRootFilesystem = true
+    privileged             = false
+    stopTimeout            = 30 # the worker takes 25 s at most
+    linuxParameters        = { initProcessEnabled = true, capabilities = { drop = ["ALL"] } }
+    environment            = [for name, value in local.environments[each.key] : { name = name, value = value } if value != ""]
+    secrets                = [for name, arn in var.secrets : { name = name, valueFrom = arn }]
+    mountPoints            = [{ sourceVolume = "jobs", containerPath = "/var/lib/interlock", readOnly = false }]
+
+    healthCheck = {
+      command     = ["CMD", "python", "-m", "worker.web.probe"]
+      interval    = 15
+      timeout     = 5
+      retries     = 3
+      startPeriod = 60
+    }
+
+    logConfiguration = {
+      logDriver = "awslogs"
+      options = {
+        awslogs-group         = aws_cloudwatch_log_group.this.name
+        awslogs-region        = data.aws_region.this.name
+        awslogs-stream-prefix = each.key
+        # Said, because the default may drop lines, and metrics are lines: rather wait a moment than lose one.
+        mode            = "non-blocking"
+        max-buffer-size = "25m"
+      }
+    }
+  }])
+}
+
+resource "aws_ecs_service" "this" {
+  for_each = var.services
+
+  name                               = "${var.name}-${each.key}"
+  cluster                            = local.cluster_arn
+  task_definition                    = aws_ecs_task_definition.this[each.key].arn
+  desired_count                      = each.value.desired_count
+  launch_type                        = "FARGATE"
+  platform_version                   = "LATEST"
+  deployment_minimum_healthy_percent = 100
+  deployment_maximum_percent         = 200
+  enable_ecs_managed_tags            = true
+  propagate_tags                     = "SERVICE"
+  tags                               = var.tags
+
+  deployment_circuit_breaker {
+    enable   = true
+    rollback = true
+  }
+
+  network_configuration {
+    subnets          = var.subnet_ids
+    security_groups  = var.security_group_ids
+    assign_public_ip = var.assign_public_ip
+  }
+
+  lifecycle {
+    ignore_changes = [desired_count] # autoscaling's
+  }
+
+  depends_on = [aws_iam_role_policy.task, aws_iam_role_policy.execution]
+}
+
+# --- more tasks when they fall behind ---------------------------------------------------------------------------------
+
+resource "aws_appautoscaling_target" "this" {
+  for_each = { for name, service in var.services : name => service if service.max_count > service.desired_count }
+
+  service_namespace  = "ecs"
+  resource_id        = "service/${local.cluster_name}/${aws_ecs_service.this[each.key].name}"
+  scalable_dimension = "ecs:service:DesiredCount"
+  min_capacity       = each.value.desired_count
+  max_capacity       = each.value.max_count
+}
+
+resource "aws_appautoscaling_policy" "lag" {
+  for_each = aws_appautoscaling_target.this
+
+  name               = "${var.name}-${each.key}-lag"
+  policy_type        = "TargetTrackingScaling"
+  service_namespace  = each.value.service_namespace
+  resource_id        = each.value.resource_id
+  scalable_dimension = each.value.scalable_dimension
+
+  target_tracking_scaling_policy_configuration {
+    target_value       = 30 # seconds behind
+    scale_out_cooldown = 120
+    scale_in_cooldown  = 600
+
+    customized_metric_specification {
+      namespace   = "Interlock"
+      metric_name = "ConsumerLagSeconds"
+      statistic   = "Maximum"
+
+      dimensions {
+        name  = "Service"
+        value = "${var.name}-${each.key}"
+      }
+    }
+  }
+}

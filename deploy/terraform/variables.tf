@@ -1,0 +1,293 @@
+# --- what must be said ------------------------------------------------------------------------------------------------
+
+variable "name" {
+  description = "Begins the name of everything made here, as in prod-interlock."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{1,30}[a-z0-9]$", var.name))
+    error_message = "name must have 3 to 32 characters: small letters, digits and hyphens, beginning with a letter."
+  }
+}
+
+variable "image" {
+  description = "The container image, best by digest: REGISTRY/interlock@sha256:..."
+  type        = string
+
+  validation {
+    condition     = length(var.image) > 0 && !endswith(var.image, ":latest")
+    error_message = "image must name a fixed version: a tag other than latest, or a digest."
+  }
+}
+
+variable "subnet_ids" {
+  description = "Private subnets for the tasks. They need a way to the AWS APIs: a NAT gateway, or the endpoints listed in the README."
+  type        = list(string)
+
+  validation {
+    condition     = length(var.subnet_ids) > 0
+    error_message = "subnet_ids must name at least one subnet; two in different zones survive the loss of a zone."
+  }
+}
+
+variable "security_group_ids" {
+  description = "Security groups of the tasks. They need no way in, and HTTPS out."
+  type        = list(string)
+
+  validation {
+    condition     = length(var.security_group_ids) > 0
+    error_message = "security_group_ids must name at least one group."
+  }
+}
+
+# --- pipelines --------------------------------------------------------------------------------------------------------
+
+variable "pipelines_path" {
+  description = "Directory of pipeline files (*.yaml, *.yml); each becomes the CONFIG row of its name. Empty: pipelines are pushed with `interlock pipelines push`."
+  type        = string
+  default     = ""
+}
+
+variable "calendars_path" {
+  description = "Directory of calendar files. A calendar goes along with each pipeline that names it."
+  type        = string
+  default     = ""
+}
+
+# --- the service ------------------------------------------------------------------------------------------------------
+
+variable "services" {
+  description = <<-TEXT
+    The ECS services, by name. Without a word there is one that does everything. Splitting the duties splits the task
+    roles too: a service that only sends alerts cannot start jobs. `scheduler` goes with `engine`, because whoever
+    creates a run also starts its job.
+  TEXT
+  type = map(object({
+    duties        = optional(set(string), ["engine", "scheduler", "relay", "alerts", "events", "sensors"])
+    desired_count = optional(number, 2)
+    max_count     = optional(number, 6)
+    cpu           = optional(number, 512)
+    memory        = optional(number, 1024)
+  }))
+  default = { worker = {} }
+
+  validation {
+    condition     = length(var.services) > 0 && alltrue([for name in keys(var.services) : can(regex("^[a-z][a-z0-9-]{0,20}$", name))])
+    error_message = "services must name at least one service; a name has small letters, digits and hyphens."
+  }
+
+  validation {
+    condition = alltrue(flatten([
+      for service in values(var.services) : [
+        for duty in service.duties : contains(["engine", "scheduler", "relay", "alerts", "events", "sensors"], duty)
+      ]
+    ]))
+    error_message = "a duty is one of engine, scheduler, relay, alerts, events, sensors."
+  }
+
+  validation {
+    condition     = alltrue([for service in values(var.services) : !contains(service.duties, "scheduler") || contains(service.duties, "engine")])
+    error_message = "a service with the duty scheduler needs the duty engine too."
+  }
+
+  validation {
+    condition = length(setsubtract(
+      ["engine", "scheduler", "relay", "alerts", "events", "sensors"],
+      flatten([for service in values(var.services) : tolist(service.duties)])
+    )) == 0
+    error_message = "every duty must be done by some service: engine, scheduler, relay, alerts, events, sensors."
+  }
+
+  validation {
+    condition     = alltrue([for service in values(var.services) : service.desired_count >= 1 && service.max_count >= service.desired_count])
+    error_message = "desired_count must be at least 1, and max_count at least desired_count."
+  }
+}
+
+variable "cpu_architecture" {
+  description = "ARM64 or X86_64; the image must be built for it."
+  type        = string
+  default     = "ARM64"
+
+  validation {
+    condition     = contains(["ARM64", "X86_64"], var.cpu_architecture)
+    error_message = "cpu_architecture must be ARM64 or X86_64."
+  }
+}
+
+variable "cluster_arn" {
+  description = "An ECS cluster that exists. Empty: one is made."
+  type        = string
+  default     = ""
+}
+
+variable "assign_public_ip" {
+  description = "Give tasks a public address. Only for subnets without another way out."
+  type        = bool
+  default     = false
+}
+
+variable "environment" {
+  description = "Further variables for the worker, such as INTERLOCK_HTTP_ALLOW, or the INTERLOCK_* that job files refer to. Not for secrets."
+  type        = map(string)
+  default     = {}
+
+  validation {
+    condition     = alltrue([for name in keys(var.environment) : can(regex("^(INTERLOCK|OTEL)_[A-Z0-9_]+$", name))])
+    error_message = "a variable's name begins with INTERLOCK_ or OTEL_."
+  }
+}
+
+variable "secrets" {
+  description = "Secrets for the worker by the name of the variable, as ARNs of Secrets Manager or SSM parameters. ECS puts them into the container."
+  type        = map(string)
+  default     = {}
+
+  validation {
+    condition     = alltrue([for arn in values(var.secrets) : startswith(arn, "arn:")])
+    error_message = "a secret is given by its ARN, never by its value."
+  }
+}
+
+variable "log_retention_days" {
+  description = "How long container logs are kept."
+  type        = number
+  default     = 365
+
+  validation {
+    condition     = contains([1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653], var.log_retention_days)
+    error_message = "log_retention_days must be a number of days that CloudWatch Logs knows, such as 30, 90 or 365."
+  }
+}
+
+# --- alerts -----------------------------------------------------------------------------------------------------------
+
+variable "slack_secret_arn" {
+  description = "Secrets Manager secret with the bot token. Empty: alerts are lines in the log."
+  type        = string
+  default     = ""
+}
+
+variable "slack_channel" {
+  description = "Channel for alerts that no rule of alerts_file sends elsewhere."
+  type        = string
+  default     = ""
+}
+
+variable "alarm_topic_arn" {
+  description = "SNS topic that CloudWatch alarms tell. Empty: none, and the alarms are only to be looked at."
+  type        = string
+  default     = ""
+}
+
+variable "heartbeat_url" {
+  description = "Address outside AWS that is called while all is well; whoever watches it notices when the calls stop."
+  type        = string
+  default     = ""
+
+  validation {
+    condition     = var.heartbeat_url == "" || startswith(var.heartbeat_url, "https://")
+    error_message = "heartbeat_url must begin with https://."
+  }
+}
+
+# --- the sensor inbox -------------------------------------------------------------------------------------------------
+
+variable "inbox_bucket_arns" {
+  description = "S3 buckets that may send notifications to the sensors queue."
+  type        = list(string)
+  default     = []
+}
+
+variable "inbox_topic_arns" {
+  description = "SNS topics that may send to the sensors queue."
+  type        = list(string)
+  default     = []
+}
+
+variable "inbox_rules" {
+  description = "Text of the inbox rules (see docs/inbox.md): which message becomes which sensor."
+  type        = string
+  default     = ""
+}
+
+# --- data -------------------------------------------------------------------------------------------------------------
+
+variable "kms_key_arn" {
+  description = "Customer key for tables, queues, logs and secrets. Empty: the keys AWS manages. Its policy must let EventBridge, S3 and CloudWatch Logs use it; the README shows how."
+  type        = string
+  default     = ""
+}
+
+variable "deletion_protection" {
+  description = "Keep the tables from being deleted. Switch it off, apply, and only then destroy."
+  type        = bool
+  default     = true
+}
+
+variable "table_names" {
+  description = "Tables that exist and are to be used instead of new ones, all four or none: control, joblog, rerun, events. For a move from the reference; see docs/migration.md."
+  type = object({
+    control = string
+    joblog  = string
+    rerun   = string
+    events  = string
+  })
+  default = null
+}
+
+# --- what jobs may be started -----------------------------------------------------------------------------------------
+
+variable "glue_job_arns" {
+  description = "Glue jobs that may be started, followed and stopped."
+  type        = list(string)
+  default     = []
+}
+
+variable "emr_cluster_arns" {
+  description = "EMR clusters that steps may be added to."
+  type        = list(string)
+  default     = []
+}
+
+variable "emr_serverless_application_arns" {
+  description = "EMR Serverless applications that jobs may be run on."
+  type        = list(string)
+  default     = []
+}
+
+variable "emr_serverless_role_arns" {
+  description = "Execution roles that EMR Serverless jobs may be given."
+  type        = list(string)
+  default     = []
+}
+
+variable "state_machine_arns" {
+  description = "Step Functions state machines that may be executed."
+  type        = list(string)
+  default     = []
+}
+
+variable "lambda_function_arns" {
+  description = "Lambda functions that may be invoked."
+  type        = list(string)
+  default     = []
+}
+
+variable "job_secret_arns" {
+  description = "Secrets that job files may refer to as secretsmanager://NAME#KEY."
+  type        = list(string)
+  default     = []
+}
+
+variable "tags" {
+  description = "Tags for everything made here."
+  type        = map(string)
+  default     = {}
+}
+
+variable "allow_plain_http" {
+  description = "Let queues be used without TLS. Only for an emulator, which has none."
+  type        = bool
+  default     = false
+}

@@ -1,0 +1,168 @@
+# Everything that can be said: duties on services of their own, a customer key, Slack, alarms to a topic, pipelines
+# from files, an inbox for S3, and jobs that may be started.
+
+terraform {
+  required_version = ">= 1.5"
+  required_providers {
+    aws = { source = "hashicorp/aws", version = ">= 5.60, < 7.0" }
+  }
+}
+
+variable "endpoint" {
+  description = "An emulator's address, to try this without an account. Empty: AWS."
+  type        = string
+  default     = ""
+}
+
+variable "image" {
+  description = "The container image."
+  type        = string
+  default     = "111122223333.dkr.ecr.eu-west-1.amazonaws.com/interlock:0.1.0"
+}
+
+locals {
+  on_emulator = var.endpoint != ""
+}
+
+provider "aws" {
+  region                      = "eu-west-1"
+  access_key                  = local.on_emulator ? "test" : null
+  secret_key                  = local.on_emulator ? "test" : null
+  skip_credentials_validation = local.on_emulator
+  skip_metadata_api_check     = local.on_emulator
+  skip_requesting_account_id  = local.on_emulator
+
+  dynamic "endpoints" {
+    for_each = local.on_emulator ? [var.endpoint] : []
+    content {
+      applicationautoscaling = endpoints.value
+      cloudwatch             = endpoints.value
+      dynamodb               = endpoints.value
+      ecs                    = endpoints.value
+      eventbridge            = endpoints.value
+      iam                    = endpoints.value
+      kms                    = endpoints.value
+      logs                   = endpoints.value
+      secretsmanager         = endpoints.value
+      sns                    = endpoints.value
+      sqs                    = endpoints.value
+      sts                    = endpoints.value
+    }
+  }
+}
+
+data "aws_caller_identity" "this" {}
+
+# --- what the module is given -----------------------------------------------------------------------------------------
+
+data "aws_iam_policy_document" "key" {
+  statement {
+    sid       = "Account"
+    actions   = ["kms:*"]
+    resources = ["*"]
+
+    principals {
+      type        = "AWS"
+      identifiers = ["arn:aws:iam::${data.aws_caller_identity.this.account_id}:root"]
+    }
+  }
+
+  # Without this, rules and buckets put nothing into an encrypted queue, and say so nowhere.
+  statement {
+    sid       = "Senders"
+    actions   = ["kms:Decrypt", "kms:GenerateDataKey"]
+    resources = ["*"]
+
+    principals {
+      type        = "Service"
+      identifiers = ["events.amazonaws.com", "s3.amazonaws.com", "sns.amazonaws.com", "cloudwatch.amazonaws.com"]
+    }
+  }
+
+  statement {
+    sid       = "Logs"
+    actions   = ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*", "kms:DescribeKey"]
+    resources = ["*"]
+
+    principals {
+      type        = "Service"
+      identifiers = ["logs.eu-west-1.amazonaws.com"]
+    }
+  }
+}
+
+resource "aws_kms_key" "this" {
+  description         = "Interlock"
+  enable_key_rotation = true
+  policy              = data.aws_iam_policy_document.key.json
+}
+
+resource "aws_secretsmanager_secret" "slack" {
+  name       = "example-interlock-slack"
+  kms_key_id = aws_kms_key.this.arn
+}
+
+resource "aws_sns_topic" "alarms" {
+  name              = "example-interlock-alarms"
+  kms_master_key_id = aws_kms_key.this.arn
+}
+
+# --- the module -------------------------------------------------------------------------------------------------------
+
+module "interlock" {
+  source = "../../../deploy/terraform"
+
+  name               = "example-interlock"
+  image              = var.image
+  subnet_ids         = ["subnet-11111111", "subnet-22222222"]
+  security_group_ids = ["sg-11111111"]
+
+  # The emulator has no autoscaling: there, no service may grow.
+  services = {
+    engine = { duties = ["engine", "scheduler"], desired_count = 3, max_count = local.on_emulator ? 3 : 10, cpu = 1024, memory = 2048 }
+    events = { duties = ["relay", "events", "sensors"], desired_count = 2, max_count = local.on_emulator ? 2 : 6 }
+    alerts = { duties = ["alerts"], desired_count = 1, max_count = 1, cpu = 256, memory = 512 }
+  }
+
+  pipelines_path = "${path.module}/pipelines"
+  calendars_path = "${path.module}/calendars"
+
+  kms_key_arn      = aws_kms_key.this.arn
+  slack_secret_arn = aws_secretsmanager_secret.slack.arn
+  slack_channel    = "C0123456789"
+  alarm_topic_arn  = aws_sns_topic.alarms.arn
+  heartbeat_url    = "https://example.com/heartbeat/interlock"
+
+  inbox_bucket_arns = ["arn:aws:s3:::example-landing"]
+  inbox_rules       = file("${path.module}/inbox.yaml")
+
+  glue_job_arns        = ["arn:aws:glue:eu-west-1:111122223333:job/orders"]
+  state_machine_arns   = ["arn:aws:states:eu-west-1:111122223333:stateMachine:orders"]
+  lambda_function_arns = ["arn:aws:lambda:eu-west-1:111122223333:function:orders"]
+  job_secret_arns      = ["arn:aws:secretsmanager:eu-west-1:111122223333:secret:example-databricks-AbCdEf"]
+
+  emr_cluster_arns                = ["arn:aws:elasticmapreduce:eu-west-1:111122223333:cluster/j-1EXAMPLE"]
+  emr_serverless_application_arns = ["arn:aws:emr-serverless:eu-west-1:111122223333:/applications/00example"]
+  emr_serverless_role_arns        = ["arn:aws:iam::111122223333:role/example-emr-job"]
+
+  deletion_protection = !local.on_emulator
+  allow_plain_http    = local.on_emulator
+
+  tags = { project = "interlock" }
+}
+
+output "store" {
+  value = module.interlock.store
+}
+
+output "queues" {
+  value = module.interlock.queues
+}
+
+output "bus" {
+  value = module.interlock.bus
+}
+
+output "tables" {
+  value = module.interlock.tables
+}

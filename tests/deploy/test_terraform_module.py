@@ -1,0 +1,92 @@
+"""The Terraform module as text: where Terraform itself is not installed, this much is still checked."""
+
+import json
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from consumers.severities import told_pattern
+from worker.store.dynamodb_schema import STREAMED, TableSchema
+from worker.store.table import TTL, TableName
+from worker.telemetry.emf import NAMESPACE
+from worker.telemetry.meters import Metric
+
+HCL: Any = import_module("hcl2")  # its types are not whole
+ROOT = Path(__file__).parents[2]
+MODULE = ROOT / "deploy/terraform"
+FILES = sorted(MODULE.glob("*.tf"))
+EXAMPLES = sorted((ROOT / "examples/terraform").glob("*/main.tf"))
+
+
+def parsed(path: Path) -> dict[str, Any]:
+    with path.open() as file:
+        return cast("dict[str, Any]", HCL.load(file))
+
+
+def bare(value: Any) -> Any:  # noqa: ANN401 - whatever the parser gives
+    """The parser keeps the quotes of texts and marks its blocks: take both away."""
+    match value:
+        case dict():
+            members = cast("dict[str, Any]", value)
+            return {bare(name): bare(each) for name, each in members.items() if not name.startswith("__")}
+        case list():
+            return [bare(each) for each in cast("list[Any]", value)]
+        case str():
+            return value.strip('"')
+        case _:
+            return value
+
+
+@cache
+def local(name: str) -> Any:  # noqa: ANN401
+    for path in FILES:
+        for block in parsed(path).get("locals", []):
+            for key, value in block.items():
+                if bare(key) == name:
+                    return bare(value)
+    raise KeyError(name)
+
+
+@pytest.mark.parametrize("path", [*FILES, *EXAMPLES], ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_file_can_be_read(path: Path) -> None:
+    assert parsed(path)
+
+
+@pytest.mark.parametrize("table", TableName)
+def test_the_tables_are_those_that_the_program_would_make(table: TableName) -> None:
+    wanted = TableSchema(table=table, name=table.value).creation().parameters
+    made = local("tables")[table.value]
+
+    assert made["streamed"] == (table in STREAMED)
+    assert made["attributes"] == {
+        each["AttributeName"]: each["AttributeType"] for each in wanted["AttributeDefinitions"]
+    }
+    assert made["indexes"] == {
+        index["IndexName"]: {
+            "partition": index["KeySchema"][0]["AttributeName"],
+            "sort": index["KeySchema"][1]["AttributeName"],
+            "projected": index["Projection"].get("NonKeyAttributes", []),
+        }
+        for index in wanted.get("GlobalSecondaryIndexes", [])
+    }
+
+
+def test_rows_expire_by_the_attribute_the_program_writes() -> None:
+    text = (MODULE / "tables.tf").read_text()
+
+    assert f'attribute_name = "{TTL}"' in text
+
+
+def test_the_rule_for_people_is_the_one_of_the_program() -> None:
+    assert json.loads((MODULE / "alert-pattern.json").read_text()) == told_pattern()
+
+
+def test_alarms_and_dashboard_watch_metrics_that_exist() -> None:
+    alarmed = {alarm["metric"] for alarm in local("metric_alarms").values()}
+    shown = {metric for panel in local("panels") for metric in panel["metrics"]}
+
+    assert alarmed | shown <= {metric.value for metric in Metric}
+    assert f'namespace           = "{NAMESPACE}"' in (MODULE / "alarms.tf").read_text()
