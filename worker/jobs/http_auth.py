@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from urllib.parse import urlencode
@@ -36,6 +37,12 @@ class Access:
         return self.auth.type == "oauth" or (self.auth.type == "basic" and bool(self.login_url))
 
 
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    headers: Mapping[str, str]
+    are_kept: bool = False  # from an earlier request, so that new ones may do better
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Token:
     text: str
@@ -50,37 +57,36 @@ class Authenticator:
         self._clock = clock
         self._tokens: dict[Access, _Token] = {}
 
-    async def header(self, access: Access, filling: Filling) -> dict[str, str]:
-        """The header for one request. Raises `Rejected` if it can never be made, `RetryLater` if not now."""
+    async def credentials(self, access: Access, filling: Filling) -> Credentials:
+        """Those for one request. Raises `Rejected` if they can never be had, `RetryLater` if not now."""
         auth = access.auth
         if auth is None:
-            return {}
+            return Credentials({})
         if access.fetches_tokens:
-            credential = f"Bearer {await self._token(access, auth, filling)}"
-        elif auth.type == "bearer":
-            credential = f"Bearer {await filling.text(auth.token)}"
-        else:
-            credential = await _basic(auth.username, auth.password, filling)
-        filling.hide(credential.partition(" ")[2])
-        return {"Authorization": credential}
+            return await self._by_token(access, auth, filling)
+        if auth.type == "bearer":
+            return Credentials(_bearer(await filling.text(auth.token), filling))
+        return Credentials(await _basic(auth.username, auth.password, filling))
 
-    def forget(self, access: Access) -> bool:
-        """Drop a token that was refused; True if there was one, so that a second try makes sense."""
-        return self._tokens.pop(access, None) is not None
+    def forget(self, access: Access) -> None:
+        """Drop a token that was refused."""
+        self._tokens.pop(access, None)
 
-    async def _token(self, access: Access, auth: Auth, filling: Filling) -> str:
+    async def _by_token(self, access: Access, auth: Auth, filling: Filling) -> Credentials:
         kept = self._tokens.get(access)
         if kept and self._clock.monotonic() < kept.good_until_s:
-            return kept.text
-        request = await (_grant(auth, filling) if auth.type == "oauth" else _login(access.login_url, auth, filling))
-        fetched = await self._fetch(request, filling)
+            return Credentials(_bearer(kept.text, filling), are_kept=True)
+        fetched = await self._fetch(access, auth, filling)
         if len(self._tokens) >= _TOKENS_MAX:
             self._tokens.clear()
         self._tokens[access] = fetched
-        return fetched.text
+        return Credentials(_bearer(fetched.text, filling))
 
-    async def _fetch(self, request: Request, filling: Filling) -> _Token:
+    async def _fetch(self, access: Access, auth: Auth, filling: Filling) -> _Token:
+        request = await _token_request(access, auth, filling)
         reply = await self._client.send(request)
+        if isinstance(reply, Answer) and reply.status in {400, 401, 403} and filling.forget():
+            reply = await self._client.send(await _token_request(access, auth, filling))
         if not isinstance(reply, Answer):
             raise RetryLater(tidy(f"no access token: {reply.message}", filling.secrets))
         if 400 <= reply.status < 500 and reply.status not in {408, 429}:
@@ -99,11 +105,15 @@ class Authenticator:
         return _Token(text=text, good_until_s=self._clock.monotonic() + seconds - _MARGIN_S)
 
 
+async def _token_request(access: Access, auth: Auth, filling: Filling) -> Request:
+    return await (_grant(auth, filling) if auth.type == "oauth" else _login(access.login_url, auth, filling))
+
+
 async def _grant(auth: Auth, filling: Filling) -> Request:
     """Ask for a token as OAuth client credentials do."""
     client = {"client_id": await filling.text(auth.client_id), "client_secret": await filling.text(auth.client_secret)}
     is_in_header = auth.client_in == "header"
-    credentials = {"Authorization": await _basic(auth.client_id, auth.client_secret, filling)} if is_in_header else {}
+    credentials = await _basic(auth.client_id, auth.client_secret, filling) if is_in_header else {}
     form = {
         "grant_type": "client_credentials",
         **({} if is_in_header else client),
@@ -130,8 +140,13 @@ async def _login(url: str, auth: Auth, filling: Filling) -> Request:
     )
 
 
-async def _basic(username: str, password: str, filling: Filling) -> str:
+def _bearer(token: str, filling: Filling) -> dict[str, str]:
+    filling.hide(token)
+    return {"Authorization": f"Bearer {token}"}
+
+
+async def _basic(username: str, password: str, filling: Filling) -> dict[str, str]:
     pair = f"{await filling.text(username)}:{await filling.text(password)}"
     encoded = base64.b64encode(pair.encode()).decode()
     filling.hide(encoded)
-    return f"Basic {encoded}"
+    return {"Authorization": f"Basic {encoded}"}

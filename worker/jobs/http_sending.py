@@ -1,7 +1,7 @@
 """Sending with credentials: what all targets behind HTTP have in common.
 
 A request is sent again only if it certainly had no effect: while nothing has left this machine, and once more when the
-target refuses credentials that were kept from before.
+target refuses credentials that were kept from before, or secrets that may have been replaced since.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,6 +20,8 @@ from worker.jobs.secrets import Filling
 
 # Between attempts at a connection, in which nothing was sent.
 _CONNECT_AGAIN_AFTER_S = (0.2, 0.4)
+# Airflow says 403 to a token that has expired.
+_CREDENTIALS_REFUSED = frozenset({401, 403})
 
 Compose: TypeAlias = Callable[[Mapping[str, str]], Awaitable[Request]]
 
@@ -33,14 +35,24 @@ class Sender:
         self._authenticator = Authenticator(client, clock)
 
     async def send(self, access: Access, filling: Filling, compose: Compose) -> Reply:
-        """Send with credentials; once more with new ones if the target refuses those that were kept.
+        """Send with credentials; once more if the target refuses them and others can be had.
 
         Raises `Rejected` if the request can never be made, `RetryLater` if not now; nothing was sent then.
         """
-        reply = await self._leave(await compose(await self._authenticator.header(access, filling)))
-        if isinstance(reply, Answer) and reply.status == 401 and self._authenticator.forget(access):
-            return await self._leave(await compose(await self._authenticator.header(access, filling)))
-        return reply
+        began_s = self._clock.monotonic()
+        credentials = await self._authenticator.credentials(access, filling)
+        request = await compose(credentials.headers)
+        reply = await self._leave(request)
+        if not isinstance(reply, Answer) or reply.status not in _CREDENTIALS_REFUSED:
+            return reply
+        self._authenticator.forget(access)
+        has_new_secrets = filling.forget()
+        if not (credentials.are_kept or has_new_secrets):
+            return reply
+        credentials = await self._authenticator.credentials(access, filling)
+        left = send_limit(access, request.timeout) - timedelta(seconds=self._clock.monotonic() - began_s)
+        again = await compose(credentials.headers)
+        return await self._leave(replace(again, timeout=min(again.timeout, left))) if left > timedelta() else reply
 
     async def ask(self, access: Access, filling: Filling, compose: Compose) -> Answer:
         """Send a question. Raises `RetryLater` without an answer."""

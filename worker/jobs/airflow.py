@@ -1,0 +1,178 @@
+"""Jobs on Airflow: runs of a DAG, by the stable REST interface of Airflow 2 (`v1`) or Airflow 3 (`v2`).
+
+The token is the `dag_run_id`. Airflow has one run under one id, so that a repeated start is refused with 409, and a
+look at that id tells whether it was a repeat.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import cast
+from urllib.parse import quote
+
+from worker.clock import Clock
+from worker.core.errors import RetryLater
+from worker.core.instants import parse_rfc3339
+from worker.core.outcomes import FailureCategory
+from worker.core.values import Json
+from worker.jobs.airflow_versions import AirflowVersions, Version
+from worker.jobs.http_answers import judge_start, judge_stop
+from worker.jobs.http_auth import Access
+from worker.jobs.http_client import Answer, HttpClient
+from worker.jobs.http_json import LONG_ANSWER_BYTES_MAX, JsonApi, members_of
+from worker.jobs.http_requests import address
+from worker.jobs.http_sending import Sender, answered, send_limit
+from worker.jobs.parsing import UnusableConfig, parse_config
+from worker.jobs.runner import (
+    Config,
+    Failed,
+    Guarantee,
+    Handle,
+    JobStatus,
+    Refused,
+    Running,
+    StartAnswer,
+    Started,
+    StartRequest,
+    StopAnswer,
+    Stopped,
+    Succeeded,
+    Traits,
+    Unknown,
+)
+from worker.jobs.secrets import Filling, SecretSource
+from worker.jobs.specs import AirflowConfig
+
+
+class AirflowRunner:
+    """Runs DAGs."""
+
+    def __init__(self, client: HttpClient, clock: Clock, secrets: SecretSource) -> None:
+        self._sender = Sender(client, clock)
+        self._versions = AirflowVersions(clock)
+        self._secrets = secrets
+
+    def traits(self, config: Config) -> Traits:
+        parsed = parse_config(AirflowConfig, config)
+        access = Access(parsed.auth, login_url="" if parsed.api_version == "v1" else "/auth/token")
+        once = send_limit(access, timedelta(seconds=parsed.timeout))
+        # Before the start, the server may be asked for its version, and after it, for the run that is there already.
+        return Traits(guarantee=Guarantee.EXACTLY_ONCE, can_stop=True, send_timeout=4 * once)
+
+    async def start(self, request: StartRequest) -> StartAnswer:
+        filling = Filling(self._secrets)
+        return await answered(self._start(request, filling), filling)
+
+    async def status(self, handle: Handle, config: Config) -> JobStatus:
+        parsed = parse_config(AirflowConfig, config)
+        api, version = await self._api(parsed, Filling(self._secrets))
+        answer = await self._look(api, version, parsed.dag_id, str(handle["dagRunId"]))
+        return _read_status(answer, api)
+
+    async def find(self, token: str, config: Config) -> Handle | None:
+        parsed = parse_config(AirflowConfig, config)
+        api, version = await self._api(parsed, Filling(self._secrets))
+        answer = await self._look(api, version, parsed.dag_id, token)
+        if answer.status == 404:
+            return None
+        _read_status(answer, api)
+        return _handle(token)
+
+    async def stop(self, handle: Handle, config: Config) -> StopAnswer:
+        """Mark the run as failed, which ends its tasks; but never one that is over, which would rewrite history."""
+        if not isinstance(await self.status(handle, config), Running):
+            return Stopped()
+        parsed = parse_config(AirflowConfig, config)
+        api, version = await self._api(parsed, Filling(self._secrets))
+        path = f"{_runs(version, parsed.dag_id)}/{quote(str(handle['dagRunId']), safe='')}"
+        return judge_stop(await api.tell("PATCH", path, {"state": "failed"}), api.filling)
+
+    # --- starting -----------------------------------------------------------------------------------------------------
+
+    async def _start(self, request: StartRequest, filling: Filling) -> StartAnswer:
+        config = parse_config(AirflowConfig, request.config)
+        conf = _conf(config)
+        api, version = await self._api(config, filling)
+        body: dict[str, Json] = {"dag_run_id": request.token, "conf": conf, **_logical_date(config, version)}
+        reply = await api.start(_runs(version, config.dag_id), body, request.may_send)
+        if isinstance(reply, Answer) and reply.status == 409:
+            return await self._settle(reply, api, version, config, request.token)
+        answer = judge_start(reply, "url")
+        return Started(_handle(request.token)) if isinstance(answer, Answer) else answer
+
+    async def _settle(
+        self, conflict: Answer, api: JsonApi, version: Version, config: AirflowConfig, token: str
+    ) -> StartAnswer:
+        """A 409 is about our id, which means started, or about a logical date that another run has taken."""
+        try:
+            seen = await self._look(api, version, config.dag_id, token)
+        except RetryLater as problem:
+            return Unknown(f"answered 409, and then {problem}")
+        if seen.is_success:
+            return Started(_handle(token))
+        if seen.status == 404:
+            hint = "another run of the DAG has this logical date, or something else of this one"
+            return Refused(
+                FailureCategory.PERMANENT, f"answered 409, and the run does not exist: {hint}: {conflict.text}"
+            )
+        return Unknown(f"answered 409, and then {seen.status} about the run: {seen.text}")
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    async def _look(self, api: JsonApi, version: Version, dag_id: str, run_id: str) -> Answer:
+        path = f"{_runs(version, dag_id)}/{quote(run_id, safe='')}"
+        return await api.ask(path, answer_bytes_max=LONG_ANSWER_BYTES_MAX)
+
+    async def _api(self, config: AirflowConfig, filling: Filling) -> tuple[JsonApi, Version]:
+        base = (await address(config.url, filling)).rstrip("/")
+        # Everybody may ask for the version; a name and a password mean different things to the two.
+        open_to_all = config.auth is None or config.auth.type == "basic"
+        access = Access(None) if open_to_all else Access(config.auth)
+        asking = JsonApi(sender=self._sender, settings=config, access=access, filling=filling, base=base)
+        version = await self._versions.of(config.api_version, asking)
+        access = Access(config.auth, login_url=f"{base}/auth/token" if version == "v2" else "")
+        return JsonApi(sender=self._sender, settings=config, access=access, filling=filling, base=base), version
+
+
+def _handle(token: str) -> Handle:
+    return {"token": token, "dagRunId": token}
+
+
+def _runs(version: Version, dag_id: str) -> str:
+    return f"/api/{version}/dags/{quote(dag_id, safe='')}/dagRuns"
+
+
+def _logical_date(config: AirflowConfig, version: Version) -> dict[str, Json]:
+    """The configured date; without one, Airflow 3 insists on being told that there is none, and Airflow 2 takes now."""
+    if config.logical_date:
+        return {"logical_date": config.logical_date}
+    return {"logical_date": None} if version == "v2" else {}
+
+
+def _conf(config: AirflowConfig) -> Mapping[str, Json]:
+    given = config.body or {}
+    if isinstance(given, str):
+        try:
+            given = cast("object", json.loads(given))
+        except (ValueError, RecursionError):
+            given = None
+    if not isinstance(given, Mapping):
+        raise UnusableConfig("body must be a mapping, or a JSON text of one: it is the run's `conf`")
+    return {**cast("Mapping[str, Json]", given), **config.arguments}
+
+
+def _read_status(answer: Answer, api: JsonApi) -> JobStatus:
+    """Read a DAG run. Raises `RetryLater` if the answer does not hold one."""
+    run = members_of(answer) or {}
+    state, ended = run.get("state"), run.get("end_date")
+    if not isinstance(state, str) or not state:
+        raise api.unusable(answer)
+    ended_at = parse_rfc3339(ended) if isinstance(ended, str) else None
+    match state:
+        case "success":
+            return Succeeded(ended_at)
+        case "failed":
+            # Airflow does not say why, nor whether it was a time-out of its own.
+            return Failed(FailureCategory.TRANSIENT, "the DAG run failed; its tasks' logs in Airflow say why", ended_at)
+        case _:
+            return api.shown(Running(state))

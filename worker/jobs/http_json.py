@@ -1,0 +1,101 @@
+"""Calls to a JSON interface over HTTP: what Databricks and Airflow have in common."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Protocol
+
+from multidict import CIMultiDict
+
+from worker.core.errors import RetryLater
+from worker.core.values import Json
+from worker.jobs.http_answers import read_object
+from worker.jobs.http_auth import Access
+from worker.jobs.http_client import ANSWER_BYTES_MAX, Answer, Reply, Request
+from worker.jobs.http_requests import JSON, poll_timeout
+from worker.jobs.http_sending import Compose, Sender
+from worker.jobs.messages import tidy
+from worker.jobs.runner import JobStatus, Succeeded
+from worker.jobs.secrets import Filling
+
+# One run described with all its tasks is long; all of it is needed, because JSON cut short is none.
+LONG_ANSWER_BYTES_MAX = 4 * 1024 * 1024
+
+
+class CallSettings(Protocol):
+    """What the configurations of such targets share."""
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def timeout(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonApi:
+    """One target's interface, as one job's configuration reaches it."""
+
+    sender: Sender
+    settings: CallSettings
+    access: Access
+    filling: Filling
+    base: str  # without a slash at its end
+
+    async def start(self, path: str, body: Mapping[str, Json], may_send: Callable[[], bool]) -> Reply:
+        """Send what starts a job, once."""
+        request = Request(
+            method="POST",
+            url=self.base + path,
+            timeout=timedelta(seconds=self.settings.timeout),
+            once=True,
+            may_send=may_send,
+        )
+        return await self.sender.send(self.access, self.filling, self._filled(request, body))
+
+    async def ask(self, path: str, *, answer_bytes_max: int = ANSWER_BYTES_MAX) -> Answer:
+        """Ask for something. Raises `RetryLater` without an answer."""
+        request = Request(
+            method="GET",
+            url=self.base + path,
+            timeout=poll_timeout(self.settings.timeout),
+            answer_bytes_max=answer_bytes_max,
+        )
+        return await self.sender.ask(self.access, self.filling, self._filled(request, None))
+
+    async def tell(self, method: str, path: str, body: Mapping[str, Json]) -> Reply:
+        """Ask for a change that may be asked for again."""
+        request = Request(method=method, url=self.base + path, timeout=poll_timeout(self.settings.timeout))
+        return await self.sender.send(self.access, self.filling, self._filled(request, body))
+
+    def unusable(self, answer: Answer) -> RetryLater:
+        """The error for an answer that says nothing about the job."""
+        size = ", too long to be read" if answer.is_cut else ""
+        return RetryLater(tidy(f"the target answered {answer.status}{size}: {answer.text}", self.filling.secrets))
+
+    def shown(self, status: JobStatus) -> JobStatus:
+        """A status whose message is fit to be shown."""
+        if isinstance(status, Succeeded):
+            return status
+        return replace(status, message=tidy(status.message, self.filling.secrets))
+
+    def _filled(self, request: Request, body: Mapping[str, Json] | None) -> Compose:
+        """The request with its headers and body; their secrets are filled in anew each time it is sent."""
+
+        async def compose(credentials: Mapping[str, str]) -> Request:
+            headers = CIMultiDict({"Accept": JSON, **await self.filling.texts(self.settings.headers)})
+            headers.update(credentials)
+            headers.popall("Content-Type", None)
+            if body is None:
+                return replace(request, headers=headers)
+            headers["Content-Type"] = JSON
+            return replace(request, headers=headers, body=json.dumps(await self.filling.values(body)).encode())
+
+        return compose
+
+
+def members_of(answer: Answer) -> Mapping[str, object] | None:
+    """What a complete, successful answer holds; None if it is not one, or not an object."""
+    if not answer.is_success or not answer.is_whole or answer.is_cut:
+        return None
+    return read_object(answer.body)
