@@ -19,7 +19,7 @@ from worker.store.reruns import Rerun, Reruns
 from worker.store.runs import Runs
 from worker.store.table import Put, Row, StaleWrite, TableName, Tables, TooLarge
 from worker.store.tail import LOOK_BACK, Tail
-from worker.store.threads import CLAIM, Busy, Claimed, Open, ThreadKey, Threads
+from worker.store.threads import CLAIM, TOLD_MAX, Busy, Claimed, Face, Open, ThreadKey, Threads
 
 SECOND = timedelta(seconds=1)
 
@@ -290,6 +290,19 @@ async def claim(tables: Tables, thread: ThreadKey, claimant: str, now: datetime 
     return await Threads(tables).claim(thread, channel="C1", claimant=claimant, now=now)
 
 
+async def opened(tables: Tables, thread: ThreadKey, claimant: str, timestamp: str = "17.1", version: int = 1) -> bool:
+    face = Face(version=version, standing="failed", first="JOB_FAILED", latest="JOB_FAILED")
+    return await Threads(tables).opened(
+        thread, claimant=claimant, channel="C1", timestamp=timestamp, face=face, told="e1"
+    )
+
+
+async def found(tables: Tables, thread: ThreadKey) -> Open:
+    answer = await Threads(tables).find(thread)
+    assert answer is not None
+    return answer
+
+
 async def test_of_many_first_alerts_one_opens_the_thread(tables: Tables, backend: str) -> None:
     thread = a_thread()
 
@@ -300,18 +313,29 @@ async def test_of_many_first_alerts_one_opens_the_thread(tables: Tables, backend
 
 async def test_an_open_thread_is_found_by_everyone(tables: Tables) -> None:
     thread = a_thread()
-    await claim(tables, thread, "a")
-    assert await Threads(tables).opened(thread, claimant="a", timestamp="17.1", version=1)
+    assert await Threads(tables).find(thread) is None
+    await Threads(tables).claim(thread, channel="#alerts", claimant="a", now=NOW)
+    assert await Threads(tables).find(thread) is None, "it is claimed, not open"
+    assert await opened(tables, thread, "a")
 
-    assert await claim(tables, thread, "b") == Open(channel="C1", timestamp="17.1")
+    expected = Open(
+        channel="C1",
+        timestamp="17.1",
+        routed_to="#alerts",
+        face=Face(version=1, standing="failed", first="JOB_FAILED", latest="JOB_FAILED"),
+        told=("e1",),
+        revision=1,
+    )
+    assert await claim(tables, thread, "b") == expected
+    assert await found(tables, thread) == expected
 
 
 async def test_a_claim_asked_for_again_is_still_ones_own(tables: Tables) -> None:
     thread = a_thread()
     await claim(tables, thread, "a")
 
-    assert await claim(tables, thread, "a", NOW + SECOND) == Claimed()
-    assert await claim(tables, thread, "b", NOW + SECOND) == Busy()
+    assert await claim(tables, thread, "a", NOW + CLAIM - SECOND) == Claimed()
+    assert await claim(tables, thread, "b", NOW + CLAIM + SECOND) == Busy(), "it was prolonged"
 
 
 async def test_a_claim_that_ran_out_is_anothers_and_its_late_post_does_not_count(tables: Tables) -> None:
@@ -320,40 +344,71 @@ async def test_a_claim_that_ran_out_is_anothers_and_its_late_post_does_not_count
 
     assert await claim(tables, thread, "b", NOW + CLAIM + SECOND) == Claimed()
 
-    assert not await Threads(tables).opened(thread, claimant="a", timestamp="17.1", version=1)
-    assert await Threads(tables).opened(thread, claimant="b", timestamp="17.2", version=1)
-    assert await claim(tables, thread, "c") == Open(channel="C1", timestamp="17.2")
+    assert not await opened(tables, thread, "a", "17.1")
+    assert await opened(tables, thread, "b", "17.2")
+    assert (await found(tables, thread)).timestamp == "17.2"
 
 
 async def test_saying_twice_that_a_thread_is_open_is_harmless(tables: Tables) -> None:
     thread = a_thread()
     await claim(tables, thread, "a")
 
-    answers = [await Threads(tables).opened(thread, claimant="a", timestamp="17.1", version=1) for _ in range(2)]
+    answers = [await opened(tables, thread, "a") for _ in range(2)]
 
     assert answers == [True, True]
 
 
 async def test_the_first_message_never_goes_back_to_an_older_version(tables: Tables) -> None:
-    thread = a_thread()
-    assert not await Threads(tables).show(thread, 1), "there is no message yet"
+    thread, threads = a_thread(), Threads(tables)
     await claim(tables, thread, "a")
-    await Threads(tables).opened(thread, claimant="a", timestamp="17.1", version=2)
+    await opened(tables, thread, "a", version=2)
+    shown: list[int] = []
 
-    assert [await Threads(tables).show(thread, version) for version in (1, 5, 5, 4, 6)] == [
-        False, True, True, False, True,
-    ]  # fmt: skip
+    for version in (1, 5, 5, 4, 6):
+        seen = await found(tables, thread)
+        noted = await threads.note(thread, seen, told=f"v{version}", face=Face(version=version, standing="done"))
+        assert noted is not None
+        assert noted == await found(tables, thread)
+        shown.append(noted.face.version)
+
+    assert shown == [2, 5, 5, 5, 6]
+    assert (await found(tables, thread)).told == ("e1", "v1", "v5", "v5", "v4", "v6")
+
+
+async def test_of_two_who_note_at_once_one_looks_again(tables: Tables) -> None:
+    thread, threads = a_thread(), Threads(tables)
+    await claim(tables, thread, "a")
+    await opened(tables, thread, "a")
+    seen = await found(tables, thread)
+
+    assert await threads.note(thread, seen, told="mine", face=Face(version=2))
+    assert await threads.note(thread, seen, told="theirs", face=Face(version=3)) is None
+
+    assert (await found(tables, thread)).told == ("e1", "mine")
+
+
+async def test_a_thread_remembers_a_bounded_number_of_events(tables: Tables) -> None:
+    thread, threads = a_thread(), Threads(tables)
+    await claim(tables, thread, "a")
+    await opened(tables, thread, "a")
+    seen: Open | None = await found(tables, thread)
+
+    for number in range(TOLD_MAX + 5):
+        assert seen is not None
+        seen = await threads.note(thread, seen, told=f"n{number}", face=seen.face)
+
+    assert (await found(tables, thread)).told == tuple(f"n{number}" for number in range(5, TOLD_MAX + 5))
 
 
 async def test_a_thread_past_its_time_is_opened_anew(tables: Tables, clock: ManualClock) -> None:
     thread = a_thread()
     await claim(tables, thread, "a")
-    await Threads(tables).opened(thread, claimant="a", timestamp="17.1", version=9)
+    await opened(tables, thread, "a", version=9)
 
     clock.advance(timedelta(days=90))
 
     assert await claim(tables, thread, "b", clock.now()) == Claimed()
-    assert await Threads(tables).opened(thread, claimant="b", timestamp="18.1", version=1)
+    assert await opened(tables, thread, "b", "18.1")
 
 
 async def test_a_thread_the_reference_opened_goes_on(tables: Tables) -> None:
@@ -366,8 +421,11 @@ async def test_a_thread_the_reference_opened_goes_on(tables: Tables) -> None:
     }
     await tables.commit(Put(TableName.EVENTS, row))
 
-    assert await claim(tables, thread, "a") == Open(channel="C0", timestamp="17.0")
-    assert await Threads(tables).show(thread, 3)
+    answer = await claim(tables, thread, "a")
+
+    assert answer == Open(channel="C0", timestamp="17.0", routed_to="C0")
+    assert isinstance(answer, Open)
+    assert await Threads(tables).note(thread, answer, told="e1", face=Face(version=3))
 
 
 # --- dead letters -----------------------------------------------------------------------------------------------------

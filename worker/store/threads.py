@@ -1,11 +1,16 @@
-"""Chat threads: one per pipeline, schedule and period, opened by one of all those who want to tell something."""
+"""Chat threads: one per pipeline, schedule and period, opened by one of all those who want to tell something.
 
-from dataclasses import dataclass
+The row also remembers what the first message shows and which events were told, so that any worker can go on: show the
+latest again, and recognise a repeat.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from worker.core import keys
 from worker.store import retention
-from worker.store.attributes import expiry, instant_text, loose_text
+from worker.store.attributes import expiry, instant_text, loose_text, optional_whole, texts
 from worker.store.table import (
     TTL,
     Absent,
@@ -20,11 +25,13 @@ from worker.store.table import (
     TableName,
     Tables,
     Update,
+    Value,
     all_of,
     any_of,
 )
 
 CLAIM = timedelta(seconds=60)  # longer than a post may take, short enough to wait for
+TOLD_MAX = 50  # events a thread remembers; repeats come soon or not at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +43,26 @@ class ThreadKey:
     period: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Face:
+    """What the first message shows: how things stood at `version`, after which event, and what it began with."""
+
+    version: int = 0
+    standing: str = ""
+    first: str = ""
+    latest: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Open:
     """The thread is there: answer in it."""
 
-    channel: str
+    channel: str  # by the chat's own id
     timestamp: str  # the chat's own id of the first message
+    routed_to: str = ""  # the channel as it was asked for
+    face: Face = field(default_factory=Face)
+    told: tuple[str, ...] = ()  # the last events told in it, oldest first
+    revision: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +79,29 @@ class Threads:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    async def claim(self, thread: ThreadKey, *, channel: str, claimant: str, now: datetime) -> Open | Claimed | Busy:
-        """Find the thread, or become the one who opens it. `claimant` is a token of this try alone."""
+    async def find(self, thread: ThreadKey) -> Open | None:
         row = await self._tables.get(TableName.EVENTS, _key(thread))
-        if row is not None and "threadTs" in row:
-            return _open(row)
+        return None if row is None or "threadTs" not in row else _open(row)
+
+    async def claim(self, thread: ThreadKey, *, channel: str, claimant: str, now: datetime) -> Open | Claimed | Busy:
+        """Find the thread, or become the one who opens it. Claiming again by the same token prolongs the claim."""
+        found = await self.find(thread)
+        if found is not None:
+            return found
         try:
             await self._tables.commit(_claim_write(thread, channel, claimant, now))
         except StaleWrite as error:
             return _meanwhile(error.row, claimant)
         return Claimed()
 
-    async def opened(self, thread: ThreadKey, *, claimant: str, timestamp: str, version: int) -> bool:
-        """Save the first message, which shows `version`; False if the claim had run out and another opened it."""
+    async def opened(
+        self, thread: ThreadKey, *, claimant: str, channel: str, timestamp: str, face: Face, told: str
+    ) -> bool:
+        """Save the first message; False if the claim had run out and another opened the thread."""
         saved = Update(
             table=TableName.EVENTS,
             key=_key(thread),
-            set={"threadTs": timestamp, "shown": version},
+            set={"threadTs": timestamp, "channelId": channel, "told": [told], "revision": 1, **_face_values(face)},
             remove=frozenset({"opening", "claimant"}),
             condition=Equals("claimant", claimant),  # gone from the row once the thread is open
         )
@@ -84,20 +111,32 @@ class Threads:
             return error.row is not None and error.row.get("threadTs") == timestamp
         return True
 
-    async def show(self, thread: ThreadKey, version: int) -> bool:
-        """Say whether the first message may show `version`; False if it shows a later one, or there is none."""
-        not_later = any_of(Absent("shown"), Less("shown", version), Equals("shown", version))
-        moved = Update(
+    async def note(self, thread: ThreadKey, seen: Open, *, told: str, face: Face) -> Open | None:
+        """Remember that an event was told, and what the first message is to show; None if `seen` is outdated.
+
+        The first message never goes back: a face of a lower version than the one shown is left out.
+        """
+        kept = (*seen.told, told)[-TOLD_MAX:]
+        shown = face if face.version >= seen.face.version else seen.face
+        is_unchanged = Equals("revision", seen.revision) if seen.revision else Absent("revision")
+        noted = Update(
             table=TableName.EVENTS,
             key=_key(thread),
-            set={"shown": version},
-            condition=all_of(Exists("threadTs"), not_later),
+            set={"told": list(kept), "revision": seen.revision + 1, **_face_values(shown)},
+            condition=all_of(Exists("threadTs"), is_unchanged),
         )
         try:
-            await self._tables.commit(moved)
+            await self._tables.commit(noted)
         except StaleWrite:
-            return False
-        return True
+            return None
+        return Open(
+            channel=seen.channel,
+            timestamp=seen.timestamp,
+            routed_to=seen.routed_to,
+            face=shown,
+            told=kept,
+            revision=seen.revision + 1,
+        )
 
 
 def _key(thread: ThreadKey) -> Key:
@@ -110,13 +149,14 @@ def _claim_write(thread: ThreadKey, channel: str, claimant: str, now: datetime) 
         "PK": key.pk,
         "SK": key.sk,
         "channelId": channel,
+        "routedTo": channel,
         "claimant": claimant,
         "opening": keys.millis(now + CLAIM),
         "createdAt": instant_text(now),
         TTL: expiry(now, retention.EVENTS),
     }
     given_up = Less("opening", keys.millis(now))  # an open thread has no such attribute
-    return Put(TableName.EVENTS, row, any_of(Absent(), Expired(now), given_up))
+    return Put(TableName.EVENTS, row, any_of(Absent(), Expired(now), given_up, Equals("claimant", claimant)))
 
 
 def _meanwhile(row: Row | None, claimant: str) -> Open | Claimed | Busy:
@@ -128,5 +168,23 @@ def _meanwhile(row: Row | None, claimant: str) -> Open | Claimed | Busy:
     return Busy()
 
 
+def _face_values(face: Face) -> Mapping[str, Value]:
+    return {"shown": face.version, "standing": face.standing, "first": face.first, "latest": face.latest}
+
+
 def _open(row: Row) -> Open:
-    return Open(channel=loose_text(row, "channelId"), timestamp=loose_text(row, "threadTs"))
+    """Rows of the reference have a channel and a message, and nothing else."""
+    channel = loose_text(row, "channelId")
+    return Open(
+        channel=channel,
+        timestamp=loose_text(row, "threadTs"),
+        routed_to=loose_text(row, "routedTo") or channel,
+        face=Face(
+            version=optional_whole(row, "shown") or 0,
+            standing=loose_text(row, "standing"),
+            first=loose_text(row, "first"),
+            latest=loose_text(row, "latest"),
+        ),
+        told=texts(row, "told") if "told" in row else (),
+        revision=optional_whole(row, "revision") or 0,
+    )
