@@ -1,0 +1,124 @@
+"""Change records of DynamoDB become changes, and of an image only what is looked at is converted."""
+
+from base64 import b64encode
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import orjson
+import pytest
+
+from consumers.changes import LazyRow, Unreadable, delivered_change, streamed_change
+from tests.fakestreams import Precision, change_record
+from tests.manualclock import NOON
+from worker.store.dynamodb_values import decode_row, encode_row
+from worker.store.rowcodec import encode
+from worker.store.table import ChangeKind, Key, Row, TableName
+
+ROW = Key("PIPELINE#orders", "SENSOR#orders")
+TABLES = {"test-control": TableName.CONTROL}
+IMAGE: Row = {
+    "text": "é",
+    "whole": 7,
+    "broken": Decimal("1.5"),
+    "yes": True,
+    "nothing": None,
+    "bytes": b"\x00\xff",
+    "list": [1, "two", {"three": 3}],
+    "map": {"deep": {"deeper": frozenset({1, 2})}},
+    "texts": frozenset({"a", "b"}),
+}
+
+
+def as_text(value: bytes) -> str:
+    return b64encode(value).decode()
+
+
+def test_a_lazy_row_is_the_row() -> None:
+    wire = orjson.loads(orjson.dumps(encode_row(IMAGE), default=as_text))
+
+    row = LazyRow(wire)
+
+    assert dict(row) == decode_row(wire) == IMAGE
+    assert row == IMAGE
+    assert ("text" in row, "absent" in row, len(row), row.get("absent")) == (True, False, len(IMAGE), None)
+    with pytest.raises(KeyError):
+        row["absent"]
+
+
+def test_a_lazy_row_can_be_kept_as_a_dead_letter() -> None:
+    row = LazyRow(encode_row({"a": 1, "b": [True]}))
+
+    assert encode({"image": row}) == encode({"image": {"a": 1, "b": [True]}})
+
+
+def test_an_attribute_nobody_looks_at_is_never_converted() -> None:
+    row = LazyRow({"good": {"S": "x"}, "bad": {"NONSENSE": "y"}})
+
+    assert row["good"] == "x"
+    with pytest.raises(KeyError):
+        row["bad"]
+
+
+@pytest.mark.parametrize(("precision", "micros"), [("MICROSECOND", 123_456), ("MILLISECOND", 123_000), (None, 123_000)])
+def test_a_delivered_change_has_the_time_that_its_precision_says(precision: Precision | None, micros: int) -> None:
+    at = NOON + timedelta(microseconds=123_456)
+    data = change_record(ROW, {"value": 1}, at, precision=precision, kind=ChangeKind.INSERT)
+
+    change = delivered_change(data, TABLES, position=5)
+
+    assert change is not None
+    assert change.at == NOON + timedelta(microseconds=micros)
+    assert (change.position, change.table, change.key, change.kind) == (5, TableName.CONTROL, ROW, ChangeKind.INSERT)
+    assert change.image == {"PK": ROW.pk, "SK": ROW.sk, "value": 1}
+
+
+def test_a_delivered_removal_has_no_image() -> None:
+    change = delivered_change(change_record(ROW, None, NOON), TABLES, position=5)
+
+    assert change is not None
+    assert (change.kind, change.image) == (ChangeKind.REMOVE, None)
+
+
+def test_a_change_of_a_table_that_is_not_followed_is_none() -> None:
+    assert delivered_change(change_record(ROW, {}, NOON, table="another"), TABLES, position=5) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"not json",
+        b"[]",
+        b"7",
+        b"{}",
+        b'{"tableName": "test-control"}',
+        b'{"tableName": "test-control", "dynamodb": null}',
+        b'{"tableName": "test-control", "dynamodb": {"ApproximateCreationDateTime": 1e300}}',
+        change_record(ROW, {}, NOON).replace(b'"MODIFY"', b'"EXPLODE"'),
+        change_record(ROW, {}, NOON).replace(b'"NewImage"', b'"OldImage"'),
+        change_record(ROW, {}, NOON).replace(b'"SK"', b'"sort"'),
+        change_record(ROW, {}, NOON).replace(b"MICROSECOND", b"FORTNIGHT"),
+    ],
+)
+def test_what_is_no_change_is_said_to_be_none(data: bytes) -> None:
+    with pytest.raises(Unreadable, match="no change of a row"):
+        delivered_change(data, TABLES, position=5)
+
+
+def test_a_streamed_change_without_its_image_does_not_pass_for_a_removal() -> None:
+    said = {"ApproximateCreationDateTime": 0, "SequenceNumber": "1", "Keys": {"PK": {"S": "p"}, "SK": {"S": "s"}}}
+
+    with pytest.raises(Unreadable, match="NewImage"):
+        streamed_change({"eventName": "MODIFY", "dynamodb": said}, TableName.CONTROL)
+
+
+def test_a_time_of_a_fraction_of_a_second_is_kept() -> None:
+    said = {
+        "ApproximateCreationDateTime": 1.5,
+        "SequenceNumber": "1",
+        "Keys": {"PK": {"S": "p"}, "SK": {"S": "s"}},
+    }
+
+    change = streamed_change({"eventName": "REMOVE", "dynamodb": said}, TableName.CONTROL)
+
+    assert change.at == datetime(1970, 1, 1, 0, 0, 1, 500_000, tzinfo=UTC)
