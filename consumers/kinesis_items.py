@@ -1,0 +1,70 @@
+"""What is in the records of a Kinesis stream: one item each, or those of an aggregate."""
+
+from base64 import b64decode
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from consumers.changes import delivered_change
+from consumers.kpl import BadAggregate, Part, parts_of
+from consumers.shardposition import Place, position_text
+from consumers.source import Position
+from worker.core.keys import instant
+from worker.store.table import Change, TableName
+
+DIGITS: Final = 64  # eight more than a sequence number has ever had
+
+
+def arrived(wire: Mapping[str, Any]) -> datetime:
+    return instant(round(wire["ApproximateArrivalTimestamp"] * 1000))
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A record, or one of those in an aggregate."""
+
+    sequence: int
+    part: int | None  # None: the whole record, or the last one in an aggregate
+    at: datetime
+    data: bytes
+    problem: BadAggregate | None = None
+
+    def position(self) -> Position:
+        return position_text(self.sequence, self.at, DIGITS, part=self.part)
+
+    def change(self, tables: Mapping[str, TableName]) -> Change | None:
+        """None for a change of a table that is not followed. Raises `Unreadable` or `BadAggregate`."""
+        if self.problem is not None:
+            raise self.problem
+        return delivered_change(self.data, tables, self.sequence)
+
+
+def items(wires: Sequence[Mapping[str, Any]], place: Place) -> Iterator[Item]:
+    """What is in the records, without what lies before the place in an aggregate."""
+    for wire in wires:
+        sequence, at, data = int(wire["SequenceNumber"]), arrived(wire), b64decode(wire["Data"])
+        parts = parts_of(data)
+        if parts is None:
+            yield Item(sequence, None, at, data)
+        else:
+            done = place.part if place.part is not None and place.sequence == sequence else -1
+            yield from (item for item in _items_in(data, parts, sequence, at) if item.part is None or item.part > done)
+
+
+def _items_in(data: bytes, parts: Iterator[Part], sequence: int, at: datetime) -> Iterator[Item]:
+    """Those in an aggregate. The position of the last one is that of the whole: nothing of it is left then."""
+    number, last = 0, None
+    try:
+        for part in parts:
+            if last is not None:
+                yield Item(sequence, number, at, last.data)
+                number += 1
+            last = part
+    except BadAggregate as problem:
+        if last is not None:
+            yield Item(sequence, number, at, last.data)
+        yield Item(sequence, None, at, data, problem)
+        return
+    if last is not None:
+        yield Item(sequence, None, at, last.data)
