@@ -44,16 +44,18 @@ class Airflow:
 
     version: Version
     token: str = "played-jwt"
+    accepted: str = ""  # an Authorization header to insist on instead
     runs: dict[tuple[str, str], PlayedRun] = field(default_factory=dict[tuple[str, str], PlayedRun])
 
     async def behave(self, request: Received, writer: asyncio.StreamWriter) -> None:
+        await answer(*self.respond(request))(request, writer)
+
+    def respond(self, request: Received) -> tuple[int, object]:
+        """Do what is asked, and say what the answer to it is."""
         try:
-            status, body = self._answer(request)
+            return self._answer(request)
         except Violation as problem:
-            status, body = self._error(400 if self.version == "v1" else 422, str(problem))
-        if status >= 400:
-            check(f"airflow-{self.version}", "Error", body)
-        return await answer(status, body)(request, writer)
+            return self._error(400 if self.version == "v1" else 422, str(problem))
 
     def _answer(self, request: Received) -> tuple[int, object]:
         parts = request.path.strip("/").split("/")
@@ -71,6 +73,8 @@ class Airflow:
         return self._about_runs(request, parts[2:])
 
     def _wanted(self) -> str:
+        if self.accepted:
+            return self.accepted
         pair = base64.b64encode(f"{NAME}:{PASSWORD}".encode()).decode()
         return f"Basic {pair}" if self.version == "v1" else f"Bearer {self.token}"
 
@@ -135,9 +139,10 @@ class Airflow:
         return {**shared, "queued_at": ENDED_AT, "run_after": ENDED_AT, "dag_versions": []}
 
     def _error(self, status: int, detail: str) -> tuple[int, object]:
-        if self.version == "v2":
-            return status, {"detail": detail}
-        return status, {"type": "about:blank", "title": "No", "status": status, "detail": detail}
+        of_v1 = {"type": "about:blank", "title": "No", "status": status}
+        body = {"detail": detail, **(of_v1 if self.version == "v1" else {})}
+        check(f"airflow-{self.version}", "Error", body)
+        return status, body
 
 
 @dataclass(frozen=True, slots=True)

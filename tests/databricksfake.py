@@ -49,15 +49,16 @@ class Workspace:
     _by_token: dict[str, int] = field(default_factory=dict[str, int])
 
     async def behave(self, request: Received, writer: asyncio.StreamWriter) -> None:
+        await answer(*self.respond(request))(request, writer)
+
+    def respond(self, request: Received) -> tuple[int, object]:
+        """Do what is asked, and say what the answer to it is."""
         if request.headers.get("authorization") != f"Bearer {self.accepted}":
-            return await answer(401, {"error_code": "UNAUTHENTICATED", "message": "no"})(request, writer)
+            return _error(401, "UNAUTHENTICATED", "no")
         try:
-            status, body = self._answer(request)
+            return self._answer(request)
         except Violation as problem:
-            status, body = _error(400, "MALFORMED_REQUEST", str(problem))
-        if status >= 400:
-            check("databricks", "Error", body)
-        return await answer(status, body)(request, writer)
+            return _error(400, "MALFORMED_REQUEST", str(problem))
 
     def _answer(self, request: Received) -> tuple[int, object]:
         split = urlsplit(request.path)
@@ -124,7 +125,9 @@ def _told(run: PlayedRun, version: str) -> dict[str, object]:
 
 
 def _error(status: int, code: str, message: str) -> tuple[int, object]:
-    return status, {"error_code": code, "message": message}
+    body = {"error_code": code, "message": message}
+    check("databricks", "Error", body)
+    return status, body
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,11 @@ class AirflowRunner:
         if isinstance(reply, Answer) and reply.status == 409:
             return await self._settle(reply, api, version, config, request.token)
         answer = judge_start(reply, "url")
-        return Started(_handle(request.token)) if isinstance(answer, Answer) else answer
+        if not isinstance(answer, Answer):
+            return answer
+        if (members_of(answer) or {}).get("dag_run_id") != request.token:
+            return Unknown(f"accepted, but the answer is not about this DAG run: {answer.text}")
+        return Started(_handle(request.token))
 
     async def _settle(
         self, conflict: Answer, api: JsonApi, version: Version, config: AirflowConfig, token: str
@@ -108,7 +112,7 @@ class AirflowRunner:
             seen = await self._look(api, version, config.dag_id, token)
         except RetryLater as problem:
             return Unknown(f"answered 409, and then {problem}")
-        if seen.is_success:
+        if (members_of(seen) or {}).get("dag_run_id") == token:
             return Started(_handle(token))
         if seen.status == 404:
             hint = "another run of the DAG has this logical date, or something else of this one"
