@@ -34,6 +34,14 @@ async def withdraw(tables: Tables, pipeline: PipelineId, clock: Clock) -> None:
     await _tell(tables, clock, pipeline, ConfigChange.REMOVED)
 
 
+async def accept(tables: Tables, pipeline: PipelineId, clock: Clock) -> bool:
+    """Let the cron of a pipeline that is older than this installation fire from now on; False if it does already."""
+    is_news = await Deployments(tables).accept(pipeline, clock.now())
+    # Told in any case: an earlier try may have ended in between.
+    await _tell(tables, clock, pipeline, ConfigChange.CHANGED)
+    return is_news
+
+
 async def forget_times(tables: Tables, pipeline: PipelineId) -> None:
     """Nothing was missed while a pipeline was not deployed: if it comes again, its cron begins anew."""
     await Deployments(tables).forget(pipeline)

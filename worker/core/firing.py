@@ -18,6 +18,7 @@ from worker.core.pipeline import Misfire, PipelineId, Schedule, ScheduleId
 
 # A worker that takes over after a crash, a herd that is spread out, a slow pass: none of them makes a time late.
 ON_TIME: Final = timedelta(minutes=2)
+LATENESS_MAX: Final = timedelta(days=31)  # nothing older is made up for, whatever a file says
 FIRES_MAX: Final = 50  # of one schedule at a time, so that a long way back does not keep the others waiting
 COUNTED_MAX: Final = 1000  # how many passed times are counted; beyond that it does not matter how many there were
 
@@ -91,7 +92,7 @@ def place_in_herd(key: ScheduleKey, at: datetime) -> timedelta:
 def _made_up_from(schedule: Schedule, cron: Cron, considered: datetime, now: datetime) -> datetime:
     """The earliest time that is still run."""
     misfire = schedule.misfire
-    oldest = now - misfire.max_lateness
+    oldest = now - min(misfire.max_lateness, LATENESS_MAX)
     on_time = now - min(ON_TIME, misfire.max_lateness)
     match misfire.policy:
         case Misfire.ALL:

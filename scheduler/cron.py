@@ -1,0 +1,146 @@
+"""Cron: runs begin when their time has come, once each, whoever looks and however often.
+
+The run's row decides whether a run is new; the schedule's mark only saves looking at times that are settled, and moves
+after the runs up to it are committed. So a crash anywhere costs a second look, and never a run.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias
+
+from scheduler.agenda import Agenda, Timed
+from scheduler.chores import Chore
+from scheduler.timetable import Timetable
+from worker.clock import Clock
+from worker.core.cron import Fire
+from worker.core.errors import Rejected, WorkerError
+from worker.core.facts import Origin, RunWanted
+from worker.core.firing import Due, due
+from worker.core.keys import RunKey
+from worker.core.pipeline import PipelineId
+from worker.engine.configs import Version
+from worker.engine.engine import Engine
+from worker.engine.wakes import TRY_AGAIN_AFTER, Log, to_nobody
+from worker.store.configlog import ConfigLog
+from worker.store.schedulemarks import ScheduleMarks
+from worker.store.table import StaleWrite, Tables
+from worker.store.tail import Tail
+
+FIRE_EVERY: Final = timedelta(seconds=1)
+FOLLOW_EVERY: Final = timedelta(seconds=5)
+# The list of configurations may lag behind, so the log is read from a while before the list.
+LIST_LAG_MAX: Final = timedelta(minutes=10)
+AT_ONCE_MAX: Final = 16  # schedules that are considered at the same time
+HELD_BACK_LOOK: Final = timedelta(seconds=30)  # how often a paused pipeline with a time due is looked at
+
+MayAct: TypeAlias = Callable[[], bool]
+
+
+class CronStarts:
+    """Starts what is due, for as long as `may_act` allows it. Made anew for each holding of the duty."""
+
+    def __init__(self, tables: Tables, engine: Engine, clock: Clock, *, may_act: MayAct, log: Log = to_nobody) -> None:
+        self._engine, self._clock, self._may_act, self._log = engine, clock, may_act, log
+        self._timetable = Timetable(tables, engine.configs, log)
+        self._marks, self._config_log = ScheduleMarks(tables), ConfigLog(tables)
+        self._agenda = Agenda(clock)
+        self._tail: Tail | None = None
+
+    def chores(self) -> Sequence[Chore]:
+        return (
+            Chore("cron", FIRE_EVERY, self.fire),
+            Chore("timetable", FOLLOW_EVERY, self.follow),
+        )
+
+    def __len__(self) -> int:
+        """How many schedules are known."""
+        return len(self._agenda)
+
+    # --- what is known ------------------------------------------------------------------------------------------------
+
+    async def follow(self) -> None:
+        """Read everything the first time, then what changed. Raises `RetryLater`."""
+        if self._tail is None:
+            self._tail = await self._read_all()
+        entries, tail = await self._config_log.read(self._tail, self._clock.now())
+        for pipeline in dict.fromkeys(entry.pipeline for entry in entries):
+            await self._read_again(pipeline)
+        self._tail = tail
+
+    async def _read_all(self) -> Tail:
+        tail = Tail.starting(self._clock.now() - LIST_LAG_MAX)
+        async for found in self._timetable.all():
+            for pipeline, timed in found.items():
+                self._agenda.replace(pipeline, timed)
+        self._log("timetable.read", {"schedules": len(self._agenda)})
+        return tail
+
+    async def _read_again(self, pipeline: PipelineId) -> None:
+        self._agenda.replace(pipeline, await self._timetable.of(pipeline))
+
+    # --- what is due --------------------------------------------------------------------------------------------------
+
+    async def fire(self) -> None:
+        """Settle every time that has come."""
+        taken = self._agenda.take_due()
+        waiting = iter(taken)
+        async with asyncio.TaskGroup() as lanes:
+            for number in range(min(AT_ONCE_MAX, len(taken))):
+                lanes.create_task(self._work_off(waiting), name=f"cron:{number}")
+
+    async def _work_off(self, waiting: Iterator[Timed]) -> None:
+        for timed in waiting:
+            try:
+                await self._settle(timed)
+            except WorkerError as problem:
+                self._log("schedule.troubled", {"schedule": str(timed.key), "problem": str(problem)})
+                self._agenda.look_again(timed.key, self._clock.now() + TRY_AGAIN_AFTER)
+
+    async def _settle(self, timed: Timed) -> None:
+        found = due(timed.schedule, timed.mark.considered, self._clock.now())
+        if found is None:
+            self._agenda.moved(timed)
+            return
+        version = await self._engine.configs.in_force(timed.key.pipeline)
+        if version is None or version.pipeline.schedule(timed.key.schedule) != timed.schedule:
+            await self._read_again(timed.key.pipeline)  # it was changed a moment ago: its times may be others now
+            return
+        settled = await self._start(version, timed, found)
+        if settled is None or settled > timed.mark.considered:
+            await self._move(timed, found, settled or found.until)
+        if settled is not None:
+            self._agenda.look_again(timed.key, self._clock.now() + HELD_BACK_LOOK)
+
+    async def _start(self, version: Version, timed: Timed, found: Due) -> datetime | None:
+        """Have each run begun; where one is held back, say up to which time everything is settled."""
+        settled = timed.mark.considered
+        for fire in found.fires:
+            if not self._may_act() or not await self._is_taken_in(version, timed, fire):
+                return settled
+            settled = fire.at
+        return None
+
+    async def _is_taken_in(self, version: Version, timed: Timed, fire: Fire) -> bool:
+        key = RunKey(timed.key.pipeline, timed.key.schedule, fire.period)
+        wanted = RunWanted(key=key, birth=self._engine.birth(version), origin=Origin.CRON)
+        try:
+            return await self._engine.handle(key, wanted)
+        except Rejected as problem:
+            # A damaged row of this run: a person must mend it, and the times after it must not wait for that.
+            self._log("schedule.refused", {"run": str(key), "problem": str(problem)})
+            return True
+
+    async def _move(self, timed: Timed, found: Due, until: datetime) -> None:
+        """The runs up to `until` are committed: remember that, unless another worker did."""
+        if found.passed is not None:
+            facts = {"count": found.passed.count, "reason": found.passed.reason}
+            self._log("schedule.passed", {"schedule": str(timed.key), **facts})
+        moved = replace(timed.mark, considered=until, passed=found.passed or timed.mark.passed)
+        try:
+            saved = await self._marks.save(moved)
+        except StaleWrite:
+            await self._read_again(timed.key.pipeline)
+            return
+        self._agenda.moved(replace(timed, mark=saved))

@@ -1,0 +1,37 @@
+"""Whose turn it is: each chore as often as it says, by elapsed time, and never twice at once."""
+
+import asyncio
+from collections.abc import Sequence
+
+from scheduler.chores import Chore
+from worker.clock import Clock
+from worker.core.errors import WorkerError
+from worker.logs import logger
+
+_log = logger()
+
+
+class Rota:
+    """Chores that belong to `tasks`. One that fails is logged and has its next turn; the others do not notice."""
+
+    def __init__(self, chores: Sequence[Chore], clock: Clock, tasks: asyncio.TaskGroup) -> None:
+        self._chores, self._clock, self._tasks = chores, clock, tasks
+        self._next_turn: dict[str, float] = {}
+        self._under_way: set[str] = set()
+
+    def begin_due(self) -> None:
+        """Begin every chore whose turn has come; one that is still under way has its turn when it is over."""
+        now = self._clock.monotonic()
+        for chore in self._chores:
+            if chore.name not in self._under_way and now >= self._next_turn.get(chore.name, now):
+                self._next_turn[chore.name] = now + chore.every.total_seconds()
+                self._under_way.add(chore.name)
+                self._tasks.create_task(self._do(chore), name=f"chore:{chore.name}")
+
+    async def _do(self, chore: Chore) -> None:
+        try:
+            await chore.run()
+        except WorkerError as problem:
+            _log.warning("chore.failed", chore=chore.name, reason=str(problem))
+        finally:
+            self._under_way.discard(chore.name)

@@ -1,0 +1,97 @@
+"""Which schedules time starts, as the rows say: what is in force, since when, and how far each was considered."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from scheduler.agenda import Timed
+from worker.core.errors import Rejected
+from worker.core.firing import ScheduleKey
+from worker.core.pipeline import Pipeline, PipelineId, Schedule
+from worker.engine.configs import Configs, Version
+from worker.engine.wakes import Log
+from worker.store.deployments import Deployed, Deployments
+from worker.store.pipelines import Pipelines
+from worker.store.schedulemarks import ScheduleMark, ScheduleMarks, plan_of
+from worker.store.table import Tables
+
+CHUNK: Final = 100  # pipelines whose rows are read together
+
+Found: TypeAlias = Mapping[PipelineId, list[Timed]]
+
+
+class Timetable:
+    """Reads what the agenda is made of. Everything may raise `RetryLater`."""
+
+    def __init__(self, tables: Tables, configs: Configs, log: Log) -> None:
+        self._pipelines, self._configs, self._log = Pipelines(tables), configs, log
+        self._deployments, self._marks = Deployments(tables), ScheduleMarks(tables)
+
+    async def all(self) -> AsyncIterator[Found]:
+        """Everything that is deployed, some pipelines at a time. What was deployed a moment ago may not show yet."""
+        chunk: list[Version] = []
+        async for stored in self._pipelines.list():
+            version = await self._configs.in_force_of(stored)
+            if version is not None and _timed_schedules(version.pipeline):
+                chunk.append(version)
+            if len(chunk) == CHUNK:
+                yield await self._read(chunk)
+                chunk = []
+            await asyncio.sleep(0)  # understanding thousands of files takes a while, and others have work too
+        yield await self._read(chunk)
+
+    async def of(self, pipeline: PipelineId) -> list[Timed]:
+        """The schedules of one pipeline as they are now; none if it is gone."""
+        version = await self._configs.in_force(pipeline)
+        return [] if version is None else (await self._read([version]))[pipeline]
+
+    async def _read(self, versions: list[Version]) -> Found:
+        try:
+            return await self._read_together(versions)
+        except Rejected as problem:
+            if len(versions) == 1:
+                # A damaged row: that pipeline does not fire until it is mended, and all others do.
+                self._log("schedule.unreadable", {"pipeline": versions[0].pipeline.id, "problem": str(problem)})
+                return {versions[0].pipeline.id: []}
+        return {name: timed for each in versions for name, timed in (await self._read([each])).items()}
+
+    async def _read_together(self, versions: list[Version]) -> Found:
+        pipelines = [version.pipeline for version in versions]
+        deployed = await self._deployments.load([pipeline.id for pipeline in pipelines])
+        marks = await self._marks.load([key for pipeline in pipelines for key in _keys(pipeline)])
+        self._tell_unaccepted([pipeline.id for pipeline in pipelines if pipeline.id not in deployed])
+        return {pipeline.id: _timed(pipeline, deployed.get(pipeline.id), marks) for pipeline in pipelines}
+
+    def _tell_unaccepted(self, pipelines: Iterable[PipelineId]) -> None:
+        for pipeline in pipelines:
+            remedy = "it is older than this installation: `interlock migrate accept` lets its cron start runs"
+            self._log("schedule.not_accepted", {"pipeline": pipeline, "reason": remedy})
+
+
+def _timed(pipeline: Pipeline, deployed: Deployed | None, marks: Mapping[ScheduleKey, ScheduleMark]) -> list[Timed]:
+    if deployed is None:
+        return []
+    schedules = zip(_keys(pipeline), _timed_schedules(pipeline), strict=True)
+    return [
+        Timed(schedule=schedule, mark=current_mark(key, schedule, deployed, marks.get(key)))
+        for key, schedule in schedules
+    ]
+
+
+def current_mark(key: ScheduleKey, schedule: Schedule, deployed: Deployed, mark: ScheduleMark | None) -> ScheduleMark:
+    """How far a schedule was considered: nothing is missed before it, or the times it now has, came."""
+    plan = plan_of(schedule)
+    if mark is None:
+        return ScheduleMark(key=key, considered=deployed.text_since, plan=plan)
+    if mark.plan != plan:
+        return replace(mark, considered=max(mark.considered, deployed.text_since), plan=plan, passed=None)
+    return replace(mark, considered=max(mark.considered, deployed.since))
+
+
+def _timed_schedules(pipeline: Pipeline) -> list[Schedule]:
+    return [schedule for schedule in pipeline.schedules if schedule.starts_by_cron]
+
+
+def _keys(pipeline: Pipeline) -> list[ScheduleKey]:
+    return [ScheduleKey(pipeline.id, schedule.id) for schedule in _timed_schedules(pipeline)]
