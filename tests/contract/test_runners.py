@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.airflowfake import airflow_target
+from tests.awstargets import AWS_TARGETS
 from tests.databricksfake import databricks_target
 from tests.httptarget import Received, a_web_server, answer
 from tests.jobtargets import NO_SECRETS, OpenTarget, Plot, Target
@@ -131,11 +132,28 @@ TARGETS: dict[str, OpenTarget] = {
     "databricks-run-now": partial(databricks_target, "run-now"),
     "databricks-submit": partial(databricks_target, "runs/submit"),
     "http": http_target,
+    **AWS_TARGETS,
 }
+# Lambda keeps nothing that could be looked for or stopped, and says so.
+KEEPING = [name for name in TARGETS if name != "lambda"]
+# Glue and EMR have no way to recognise a repeated start: there, the job is looked for first.
+RECOGNISING = [name for name in KEEPING if name not in {"glue", "emr"}]
 
 
 @pytest.fixture(params=TARGETS)
 async def target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Target]:
+    async with TARGETS[str(request.param)](tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture(params=KEEPING)
+async def keeping_target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Target]:
+    async with TARGETS[str(request.param)](tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture(params=RECOGNISING)
+async def recognising_target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Target]:
     async with TARGETS[str(request.param)](tmp_path) as opened:
         yield opened
 
@@ -179,15 +197,15 @@ async def test_an_end_stays_the_same_however_often_it_is_asked_for(target: Targe
     assert await target.runner().status(handle, config) == first
 
 
-async def test_a_repeated_token_starts_no_second_job(target: Target) -> None:
-    config = target.job(Plot.SUCCEEDS)
+async def test_a_repeated_token_starts_no_second_job(recognising_target: Target) -> None:
+    config = recognising_target.job(Plot.SUCCEEDS)
 
-    first = await started(target.runner(), config)
-    second = await started(target.runner(), config)
+    first = await started(recognising_target.runner(), config)
+    second = await started(recognising_target.runner(), config)
 
     assert first == second
-    await ended(target.runner(), first, config)
-    assert target.begun() == 1
+    await ended(recognising_target.runner(), first, config)
+    assert recognising_target.begun() == 1
 
 
 async def test_two_tokens_are_two_jobs(target: Target) -> None:
@@ -199,13 +217,13 @@ async def test_two_tokens_are_two_jobs(target: Target) -> None:
     assert target.begun() == 2
 
 
-async def test_a_job_whose_handle_was_lost_is_found_again_by_a_new_worker(target: Target) -> None:
-    config = target.job(Plot.SUCCEEDS)
-    guarantee = target.runner().traits(config).guarantee
+async def test_a_job_whose_handle_was_lost_is_found_again_by_a_new_worker(keeping_target: Target) -> None:
+    config = keeping_target.job(Plot.SUCCEEDS)
+    guarantee = keeping_target.runner().traits(config).guarantee
 
-    assert await target.runner().find(TOKEN, config) is None
-    await started(target.runner(), config)
-    successor = target.runner()
+    assert await keeping_target.runner().find(TOKEN, config) is None
+    await started(keeping_target.runner(), config)
+    successor = keeping_target.runner()
     found = await successor.find(TOKEN, config)
     if found is None:
         # Only a target that recognises the token itself may be sent it again.
@@ -213,19 +231,19 @@ async def test_a_job_whose_handle_was_lost_is_found_again_by_a_new_worker(target
         found = await started(successor, config)
 
     assert isinstance(await ended(successor, from_the_row(found), config), Succeeded)
-    assert target.begun() == 1
+    assert keeping_target.begun() == 1
 
 
-async def test_a_running_job_is_stopped_and_stopping_it_again_is_harmless(target: Target) -> None:
-    runner, config = target.runner(), target.job(Plot.RUNS_ON)
+async def test_a_running_job_is_stopped_and_stopping_it_again_is_harmless(keeping_target: Target) -> None:
+    runner, config = keeping_target.runner(), keeping_target.job(Plot.RUNS_ON)
     assert runner.traits(config).can_stop
     handle = await started(runner, config)
-    await until(target.begun)
+    await until(keeping_target.begun)
     assert isinstance(await runner.status(handle, config), Running)
 
     first = await runner.stop(handle, config)
     status = await ended(runner, handle, config)
-    again = await target.runner().stop(handle, config)
+    again = await keeping_target.runner().stop(handle, config)
 
     assert first == StopPending()
     assert isinstance(status, Failed)

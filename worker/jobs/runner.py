@@ -107,9 +107,13 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """`ended_at` is the target's own time of the end, where it gives one."""
+    """`ended_at` is the target's own time of the end, where it gives one.
+
+    `notices` are for people: what should have been checked before the success is believed, and could not be.
+    """
 
     ended_at: datetime | None = None
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

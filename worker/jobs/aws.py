@@ -1,0 +1,140 @@
+"""AWS, as the job targets and secrets on it use it: one object, made by the wiring, from which they are all built.
+
+Region and credentials come from where AWS's own tools take them. No request is ever repeated by the library: whether a
+start may be sent again is decided by who can look for the job first.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
+from types import TracebackType
+from typing import Final, Literal, Self, TypeAlias, cast
+
+import aiobotocore
+from aiobotocore.config import AioConfig
+from aiobotocore.session import AioSession
+from botocore import xform_name
+
+from worker.jobs.aws_answers import Answer
+from worker.jobs.aws_errors import ANSWER_ERRORS, CALL_ERRORS, trouble
+from worker.jobs.aws_session import PASSAGE, Passage, WatchedSession
+from worker.jobs.runner import always
+
+Service: TypeAlias = Literal["glue", "emr", "emr-serverless", "stepfunctions", "lambda", "logs", "secretsmanager"]
+
+CALL_S: Final = 10.0  # for anything but a start; the engine's own limit is above it
+START_S: Final = 20.0
+# How far back a lost start is looked for: longer than a run waits for its job, shorter than lists become endless.
+LOOK_BACK: Final = timedelta(days=2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwsSettings:
+    """Where AWS is; None leaves a place to the AWS environment."""
+
+    region: str | None = None
+    endpoint: str | None = None
+    connect_s: float = 3.0
+    # Each synchronous Lambda holds a connection, and a call that finds none free waits: above what the engine allows.
+    connections_max: int = 64
+
+
+class Aws:
+    """Calls to AWS. Use it as a context manager: each service's client is opened when it is first called."""
+
+    def __init__(self, settings: AwsSettings | None = None) -> None:
+        self._settings = settings or AwsSettings()
+        self._clients: dict[Service, object] = {}
+        self._opening = asyncio.Lock()
+        self._resources = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._clients = {}
+        await self._resources.aclose()
+
+    async def call(
+        self,
+        service: Service,
+        operation: str,
+        parameters: Mapping[str, object],
+        *,
+        limit_s: float = CALL_S,
+        may_send: Callable[[], bool] = always,
+    ) -> Answer:
+        """Send one request, one time, and wait for its whole answer. Raises `AwsTrouble` and nothing else."""
+        passage = Passage(may_send)
+        watching = PASSAGE.set(passage)
+        try:
+            async with asyncio.timeout(limit_s):
+                return await (await self._method(service, operation))(**parameters)
+        except CALL_ERRORS as error:
+            raise trouble(error, f"{service} {operation}", has_left=passage.has_left) from error
+        except ANSWER_ERRORS as error:
+            if not passage.has_left:
+                raise  # a mistake of ours
+            raise trouble(error, f"{service} {operation}", has_left=True) from error
+        finally:
+            PASSAGE.reset(watching)
+
+    async def pages(
+        self,
+        service: Service,
+        operation: str,
+        parameters: Mapping[str, object],
+        *,
+        cursor: str,
+        pages_max: int,
+    ) -> AsyncGenerator[Answer]:
+        """The answers of a list, one page after the other, while there are more and not too many. Raises `AwsTrouble`.
+
+        The last one that is given still has the `cursor` if the list was longer.
+        """
+        asked = dict(parameters)
+        for _ in range(pages_max):
+            answer = await self.call(service, operation, asked)
+            yield answer
+            if not answer.get(cursor):
+                return
+            asked[cursor] = answer[cursor]
+
+    async def _method(self, service: Service, operation: str) -> Callable[..., Awaitable[Answer]]:
+        client = self._clients.get(service) or await self._open(service)
+        return cast("Callable[..., Awaitable[Answer]]", getattr(client, xform_name(operation)))
+
+    async def _open(self, service: Service) -> object:
+        async with self._opening:  # or two first calls would open two
+            if service not in self._clients:
+                opening = _session().create_client(
+                    service,
+                    region_name=self._settings.region,
+                    endpoint_url=self._settings.endpoint,
+                    config=_config(self._settings),
+                )
+                self._clients[service] = await self._resources.enter_async_context(opening)
+            return self._clients[service]
+
+
+@cache
+def _session() -> AioSession:
+    # It keeps the descriptions of the services, which take longer to read than a client takes to make.
+    return AioSession()
+
+
+def _config(settings: AwsSettings) -> AioConfig:
+    return AioConfig(
+        user_agent=f"interlock aiobotocore/{aiobotocore.__version__}",
+        retries={"mode": "standard", "total_max_attempts": 1},
+        connect_timeout=settings.connect_s,
+        read_timeout=None,  # each call has a limit of its own, which bounds a slow trickle too
+        max_pool_connections=settings.connections_max,
+        tcp_keepalive=True,
+        http_session_cls=WatchedSession,
+    )

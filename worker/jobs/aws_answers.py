@@ -1,0 +1,28 @@
+"""The parts of AWS's answers, read without trust: what is missing or of another kind reads as nothing."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, TypeAlias, cast
+
+Answer: TypeAlias = Mapping[str, Any]
+
+
+def text(answer: Answer, name: str) -> str:
+    value = answer.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def time(answer: Answer, name: str) -> datetime | None:
+    value = answer.get(name)
+    return value if isinstance(value, datetime) else None
+
+
+def part(answer: Answer, name: str) -> Answer:
+    value = answer.get(name)
+    return cast("Answer", value) if isinstance(value, Mapping) else {}
+
+
+def parts(answer: Answer, name: str) -> Iterator[Answer]:
+    value = answer.get(name)
+    members = cast("list[object]", value) if isinstance(value, list) else []
+    return (cast("Answer", member) for member in members if isinstance(member, Mapping))

@@ -1,0 +1,102 @@
+"""What a call to AWS that brought no result means: the one place where errors are told apart.
+
+| What came back | Meaning for a start |
+| --- | --- |
+| nothing was sent: no connection, no credentials, a parameter that is none | refused |
+| throttled; too many runs at once | refused, TRANSIENT |
+| expired credentials | refused, TRANSIENT: the next request is signed anew |
+| any other 4xx | refused, PERMANENT |
+| 408, 5xx, an internal error under any status, no answer, half an answer | unknown: the job may exist |
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+import aiohttp
+from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
+from botocore.parsers import ResponseParserError
+
+from worker.core.errors import Rejected, RetryLater
+from worker.core.outcomes import FailureCategory
+from worker.jobs.messages import tidy
+from worker.jobs.runner import Refused, Unknown
+
+# Everything a call may raise; whatever else comes out of it is a mistake of ours and must be seen.
+CALL_ERRORS: Final = (ClientError, BotoCoreError, ResponseParserError, aiohttp.ClientError, OSError, TimeoutError)
+# What the library stumbles over in an answer that is not of the shape it should have.
+ANSWER_ERRORS: Final = (AttributeError, KeyError, TypeError, ValueError, RecursionError)
+
+# Not carried out, and worth another try: too much at once, or credentials that are renewed by themselves.
+TURNED_AWAY: Final = frozenset(
+    {
+        "Throttling", "ThrottlingException", "ThrottledException", "RequestThrottled", "RequestThrottledException",
+        "TooManyRequestsException", "RequestLimitExceeded", "LimitExceededException", "SlowDown",
+        "KmsThrottlingException", "EC2ThrottledException",
+        "ConcurrentRunsExceededException", "ResourceNumberLimitExceededException", "ServiceQuotaExceededException",
+        "ExecutionLimitExceeded", "ENILimitReachedException", "ENINotReadyException", "ResourceNotReadyException",
+        "SubnetIPAddressLimitReachedException", "SnapStartNotReadyException",
+        "ExpiredToken", "ExpiredTokenException", "RequestExpired",
+    }
+)  # fmt: skip
+# Some services give these with a status of 400.
+UNDECIDED: Final = frozenset(
+    {
+        "InternalFailure", "InternalError", "InternalServerError", "InternalServerException",
+        "InternalServiceError", "InternalServiceException", "ServiceException", "ServiceUnavailable",
+        "ServiceUnavailableException", "OperationTimeoutException", "RequestTimeout", "RequestTimeoutException",
+    }
+)  # fmt: skip
+
+
+class AwsTrouble(RetryLater):
+    """A call that brought no result. Without a `category` it may have been carried out all the same.
+
+    `code` is the service's own name of the error, empty if it did not answer.
+    """
+
+    def __init__(self, message: str, *, category: FailureCategory | None, code: str = "") -> None:
+        super().__init__(tidy(message))
+        self.category, self.code = category, code
+
+
+def trouble(error: Exception, what: str, *, has_left: bool) -> AwsTrouble:
+    """Say what an error of the call `what` means; `has_left`: bytes of the request were sent."""
+    if isinstance(error, ClientError):
+        return _answered(cast("Mapping[str, Any]", error.response), what)
+    reason = "no answer in time" if isinstance(error, TimeoutError) else f"{error}" or type(error).__name__
+    if has_left:
+        return AwsTrouble(f"{what}: {reason}; the request may have arrived", category=None)
+    return AwsTrouble(f"{what}: {reason}; nothing was sent", category=_unsent_category(error))
+
+
+def start_answer(problem: AwsTrouble | Rejected) -> Refused | Unknown:
+    """What a start comes to that ended in a problem."""
+    if not isinstance(problem, AwsTrouble):
+        return Refused(FailureCategory.PERMANENT, tidy(str(problem)))
+    return Unknown(str(problem)) if problem.category is None else Refused(problem.category, str(problem))
+
+
+def declined(code: str, message: str, what: str, *, status: int = 400) -> AwsTrouble:
+    """What an answer means that names an error."""
+    said = f"{what}: {code or status}: {message or 'no message'}"
+    return AwsTrouble(said, category=_category(code, status), code=code)
+
+
+def _answered(response: Mapping[str, Any], what: str) -> AwsTrouble:
+    error: Mapping[str, Any] = response.get("Error") or {}
+    status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0)
+    return declined(str(error.get("Code") or ""), str(error.get("Message") or ""), what, status=status)
+
+
+def _category(code: str, status: int) -> FailureCategory | None:
+    if code in TURNED_AWAY or status == 429:
+        return FailureCategory.TRANSIENT
+    if code in UNDECIDED or status == 408 or not 400 <= status < 500:
+        return None
+    return FailureCategory.PERMANENT
+
+
+def _unsent_category(error: Exception) -> FailureCategory:
+    if isinstance(error, ParamValidationError):
+        return FailureCategory.PERMANENT  # the same tomorrow
+    return FailureCategory.TIMEOUT if isinstance(error, TimeoutError) else FailureCategory.TRANSIENT

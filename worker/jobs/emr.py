@@ -1,0 +1,141 @@
+"""Jobs that are steps of a running EMR cluster.
+
+EMR has no way to recognise a repeated start, so the token ends the step's name, and a start whose answer was lost is
+looked for among the newest steps of the cluster.
+"""
+
+from datetime import timedelta
+from typing import Final
+
+from worker.clock import Clock
+from worker.core.errors import Rejected
+from worker.core.outcomes import FailureCategory
+from worker.jobs.aws import LOOK_BACK, START_S, Aws
+from worker.jobs.aws_answers import Answer, part, parts, text, time
+from worker.jobs.aws_errors import AwsTrouble, declined, start_answer
+from worker.jobs.aws_states import States, refused_stop
+from worker.jobs.parsing import parse_config
+from worker.jobs.runner import (
+    Config,
+    Guarantee,
+    Handle,
+    JobStatus,
+    Refused,
+    StartAnswer,
+    Started,
+    StartRequest,
+    StopAnswer,
+    StopPending,
+    Traits,
+    Unknown,
+)
+from worker.jobs.specs import EmrConfig
+
+STATES: Final = States(
+    running=frozenset({"PENDING", "CANCEL_PENDING", "RUNNING"}),
+    succeeded="COMPLETED",
+    failed={
+        "FAILED": FailureCategory.TRANSIENT,
+        "CANCELLED": FailureCategory.TRANSIENT,
+        "INTERRUPTED": FailureCategory.TRANSIENT,
+    },
+)
+
+_LIST_LAG: Final = timedelta(seconds=60)
+_PAGES_MAX: Final = 40  # of 50 steps each, as the service has it
+_NAME_CHARS_MAX: Final = 256
+# The one refusal for fullness has no code of its own.
+_FULL: Final = "number of active steps"
+
+
+class EmrRunner:
+    """Runs steps on EMR clusters."""
+
+    def __init__(self, aws: Aws, clock: Clock) -> None:
+        self._aws, self._clock = aws, clock
+
+    def traits(self, config: Config) -> Traits:
+        parse_config(EmrConfig, config)
+        return Traits(
+            guarantee=Guarantee.FOUND_AGAIN,
+            can_stop=True,
+            send_timeout=timedelta(seconds=START_S),
+            list_lag=_LIST_LAG,
+        )
+
+    async def start(self, request: StartRequest) -> StartAnswer:
+        try:
+            config = parse_config(EmrConfig, request.config)
+            asked = {"JobFlowId": config.cluster_id, "Steps": [step_of(config, request.token)]}
+            answer = await self._aws.call("emr", "AddJobFlowSteps", asked, limit_s=START_S, may_send=request.may_send)
+        except AwsTrouble as trouble:
+            if _FULL in str(trouble) and trouble.category is FailureCategory.PERMANENT:
+                return Refused(FailureCategory.TRANSIENT, str(trouble))
+            return start_answer(trouble)
+        except Rejected as problem:
+            return start_answer(problem)
+        ids: list[str] = answer.get("StepIds") or []
+        return Started(_handle(config, ids[0])) if ids else Unknown("emr AddJobFlowSteps: accepted without a step id")
+
+    async def status(self, handle: Handle, _config: Config) -> JobStatus:
+        answer = await self._aws.call("emr", "DescribeStep", _step(handle))
+        status = part(part(answer, "Step"), "Status")
+        return STATES.judge(text(status, "State"), _message(status), time(part(status, "Timeline"), "EndDateTime"))
+
+    async def find(self, token: str, config: Config) -> Handle | None:
+        """Look among the cluster's newest steps, which come first: a start that was lost is one of them."""
+        parsed = parse_config(EmrConfig, config)
+        since = self._clock.now() - LOOK_BACK
+        asked = {"ClusterId": parsed.cluster_id}
+        try:
+            async for page in self._aws.pages("emr", "ListSteps", asked, cursor="Marker", pages_max=_PAGES_MAX):
+                for step in parts(page, "Steps"):
+                    if text(step, "Name").endswith(token) and (step_id := text(step, "Id")):
+                        return _handle(parsed, step_id)
+                    timeline = part(part(step, "Status"), "Timeline")
+                    if (time(timeline, "CreationDateTime") or since) < since:
+                        return None
+        except AwsTrouble as trouble:
+            if "not valid" not in str(trouble) or trouble.code != "InvalidRequestException":
+                raise
+        return None
+
+    async def stop(self, handle: Handle, _config: Config) -> StopAnswer:
+        asked = {
+            "ClusterId": handle["clusterId"],
+            "StepIds": [handle["runId"]],
+            "StepCancellationOption": "SEND_INTERRUPT",
+        }
+        try:
+            answer = await self._aws.call("emr", "CancelSteps", asked)
+            for step in parts(answer, "CancelStepsInfoList"):
+                if text(step, "Status") == "FAILED":
+                    raise declined("FAILED", text(step, "Reason"), "emr CancelSteps")
+        except AwsTrouble as trouble:
+            return await refused_stop(trouble, self.status(handle, {}))
+        return StopPending()
+
+
+def step_of(config: EmrConfig, token: str) -> dict[str, object]:
+    arguments = config.arguments
+    listed = [f"{name}={value}" for name, value in arguments.items()] if isinstance(arguments, dict) else arguments
+    jar: dict[str, object] = {"Jar": config.command, "Args": listed}
+    if config.main_class:
+        jar["MainClass"] = config.main_class
+    name = config.step_name[: _NAME_CHARS_MAX - len(token) - 1]
+    return {"Name": f"{name} {token}", "ActionOnFailure": config.action_on_failure, "HadoopJarStep": jar}
+
+
+def _step(handle: Handle) -> dict[str, object]:
+    return {"ClusterId": handle["clusterId"], "StepId": handle["runId"]}
+
+
+def _message(status: Answer) -> str:
+    """What EMR says about the end: the failure's own words, and where its log is."""
+    failure, change = part(status, "FailureDetails"), part(status, "StateChangeReason")
+    said = [*(text(failure, name) for name in ("Reason", "Message", "LogFile")), text(change, "Message")]
+    return "; ".join(each for each in said if each)
+
+
+def _handle(config: EmrConfig, step_id: str) -> Handle:
+    return {"clusterId": config.cluster_id, "runId": step_id}

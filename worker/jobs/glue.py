@@ -1,0 +1,147 @@
+"""Jobs that are runs of an AWS Glue job.
+
+Glue has no way to recognise a repeated start, so each run carries the token as an argument, and a start whose answer
+was lost is looked for among the newest runs of the job.
+"""
+
+from datetime import timedelta
+from typing import Final
+
+from worker.clock import Clock
+from worker.core.errors import Rejected
+from worker.core.outcomes import FailureCategory
+from worker.jobs.aws import LOOK_BACK, START_S, Aws
+from worker.jobs.aws_answers import Answer, part, parts, text, time
+from worker.jobs.aws_errors import AwsTrouble, declined, start_answer
+from worker.jobs.aws_states import States, refused_stop
+from worker.jobs.glue_logs import GlueLogs, Signs
+from worker.jobs.parsing import parse_config
+from worker.jobs.runner import (
+    Config,
+    Guarantee,
+    Handle,
+    JobStatus,
+    StartAnswer,
+    Started,
+    StartRequest,
+    StopAnswer,
+    StopPending,
+    Succeeded,
+    Traits,
+    Unknown,
+)
+from worker.jobs.specs import GlueConfig
+
+TOKEN_ARGUMENT: Final = "--interlock_token"  # noqa: S105 - the name of an argument
+STATES: Final = States(
+    running=frozenset({"STARTING", "RUNNING", "STOPPING", "WAITING"}),
+    succeeded="SUCCEEDED",
+    failed={
+        "FAILED": FailureCategory.TRANSIENT,
+        "ERROR": FailureCategory.TRANSIENT,
+        "STOPPED": FailureCategory.TRANSIENT,
+        "TIMEOUT": FailureCategory.TIMEOUT,
+        "EXPIRED": FailureCategory.TIMEOUT,  # it waited longer for capacity than Glue lets a run wait
+    },
+)
+
+_LIST_LAG: Final = timedelta(seconds=60)
+_PAGE: Final = 200
+_PAGES_MAX: Final = 10
+
+
+class GlueRunner:
+    """Runs Glue jobs."""
+
+    def __init__(self, aws: Aws, clock: Clock) -> None:
+        self._aws, self._clock, self._logs = aws, clock, GlueLogs(aws)
+
+    def traits(self, config: Config) -> Traits:
+        parse_config(GlueConfig, config)
+        return Traits(
+            guarantee=Guarantee.FOUND_AGAIN,
+            can_stop=True,
+            send_timeout=timedelta(seconds=START_S),
+            list_lag=_LIST_LAG,
+        )
+
+    async def start(self, request: StartRequest) -> StartAnswer:
+        try:
+            config = parse_config(GlueConfig, request.config)
+            parameters = start_parameters(config, request)
+            answer = await self._aws.call("glue", "StartJobRun", parameters, limit_s=START_S, may_send=request.may_send)
+        except (AwsTrouble, Rejected) as problem:
+            return start_answer(problem)
+        run_id = text(answer, "JobRunId")
+        return Started(_handle(config, run_id)) if run_id else Unknown("glue StartJobRun: accepted without a run id")
+
+    async def status(self, handle: Handle, config: Config) -> JobStatus:
+        parsed = parse_config(GlueConfig, config)
+        run = await self._run(handle)
+        status = _judge(run)
+        if not isinstance(status, Succeeded) or not parsed.success_check:
+            return status
+        signs = Signs(run_id=str(handle["runId"]), log_group=text(run, "LogGroupName"), signals=parsed.failure_signals)
+        return await self._logs.confirm(status, signs)
+
+    async def find(self, token: str, config: Config) -> Handle | None:
+        """Look among the job's newest runs, which come first: a start that was lost is one of them."""
+        parsed = parse_config(GlueConfig, config)
+        since = self._clock.now() - LOOK_BACK
+        asked = {"JobName": parsed.job_name, "MaxResults": _PAGE}
+        try:
+            async for page in self._aws.pages("glue", "GetJobRuns", asked, cursor="NextToken", pages_max=_PAGES_MAX):
+                for run in parts(page, "JobRuns"):
+                    if part(run, "Arguments").get(TOKEN_ARGUMENT) == token and (run_id := text(run, "Id")):
+                        return _handle(parsed, run_id)
+                    if (time(run, "StartedOn") or since) < since:
+                        return None
+        except AwsTrouble as trouble:
+            if trouble.code != "EntityNotFoundException":
+                raise
+        return None
+
+    async def stop(self, handle: Handle, _config: Config) -> StopAnswer:
+        asked = {"JobName": handle["jobName"], "JobRunIds": [handle["runId"]]}
+        try:
+            answer = await self._aws.call("glue", "BatchStopJobRun", asked)
+            for error in parts(answer, "Errors"):
+                detail = part(error, "ErrorDetail")
+                raise declined(text(detail, "ErrorCode"), text(detail, "ErrorMessage"), "glue BatchStopJobRun")
+        except AwsTrouble as trouble:
+            return await refused_stop(trouble, self._look(handle))
+        return StopPending()
+
+    async def _look(self, handle: Handle) -> JobStatus:
+        return _judge(await self._run(handle))
+
+    async def _run(self, handle: Handle) -> Answer:
+        asked = {"JobName": handle["jobName"], "RunId": handle["runId"]}
+        return part(await self._aws.call("glue", "GetJobRun", asked), "JobRun")
+
+
+def _judge(run: Answer) -> JobStatus:
+    message = text(run, "ErrorMessage") or text(run, "StateDetail")
+    return STATES.judge(text(run, "JobRunState"), message, time(run, "CompletedOn"))
+
+
+def start_parameters(config: GlueConfig, request: StartRequest) -> dict[str, object]:
+    context = request.context
+    arguments = {
+        **config.arguments,
+        "--par_day": context.par_day,
+        **({"--par_hour": context.par_hour} if context.par_hour else {}),
+        TOKEN_ARGUMENT: request.token,
+    }
+    optional = {
+        "WorkerType": config.worker_type,
+        "NumberOfWorkers": config.number_of_workers,
+        "ExecutionClass": config.execution_class,
+        "Timeout": config.timeout_minutes,
+    }
+    given = {name: value for name, value in optional.items() if value}
+    return {"JobName": config.job_name, "Arguments": arguments, **given}
+
+
+def _handle(config: GlueConfig, run_id: str) -> Handle:
+    return {"jobName": config.job_name, "runId": run_id}
