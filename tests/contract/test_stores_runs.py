@@ -149,6 +149,18 @@ async def test_an_ended_run_is_in_the_list_of_its_day_and_expires_after_400_days
     assert ended not in await Runs(tables).ended(ended.status, DAY - timedelta(days=1), limit=1000)
 
 
+async def test_the_runs_that_ended_in_a_stretch_of_time_are_found_over_midnight_and_no_others(tables: Tables) -> None:
+    midnight = NOW.replace(hour=0, minute=0) + timedelta(days=1)
+    ends = [midnight + timedelta(minutes=minutes) for minutes in (-11, -10, 0, 10, 11)]
+    runs = [await Runs(tables).save(replace(a_run(state=State.COMPLETED), since=at)) for at in ends]
+
+    span = (midnight - timedelta(minutes=10), midnight + timedelta(minutes=10))
+    found = [run async for run in Runs(tables).ended_between(Status.COMPLETED, *span)]
+
+    assert [run in found for run in runs] == [False, True, True, True, False]
+    assert not [run async for run in Runs(tables).ended_between(Status.FAILED_FINAL, *span) if run in runs]
+
+
 async def test_a_reopened_run_leaves_the_list_and_loses_its_expiry(tables: Tables) -> None:
     run = await Runs(tables).save(a_run(state=State.COMPLETED))
 

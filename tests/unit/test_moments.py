@@ -1,4 +1,4 @@
-"""Which moments a schedule has, and that whoever opens each agenda in its time misses none."""
+"""Which moments a schedule has, and that whoever opens each vigil in its time misses none."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -6,7 +6,7 @@ from itertools import islice
 import pytest
 
 from worker.config import load_text
-from worker.core.moments import Concern, Moment, Patience, agendas_after
+from worker.core.moments import Concern, Moment, Patience, vigils_after
 from worker.core.pipeline import Schedule
 
 MONDAY = datetime(2026, 3, 9, 12, 0, tzinfo=UTC)
@@ -26,7 +26,7 @@ job: {{type: command, config: {{command: "true"}}}}
 
 
 def moments(schedule: Schedule, since: datetime = MONDAY, patience: Patience = AT_ONCE, runs: int = 3) -> list[Moment]:
-    return [moment for agenda in islice(agendas_after(schedule, since, patience), runs) for moment in agenda.moments]
+    return [moment for vigil in islice(vigils_after(schedule, since, patience), runs) for moment in vigil.moments]
 
 
 def told(found: list[Moment]) -> list[tuple[str, str, Concern]]:
@@ -93,7 +93,7 @@ def test_a_time_to_be_expected_puts_the_beginning_off_over_a_restart() -> None:
 
 @pytest.mark.parametrize("days", [0, 1, 3])
 @pytest.mark.parametrize("duration", ["1h", "30h", "60h"])
-def test_opened_in_their_time_agendas_miss_no_moment_whenever_one_begins_to_look(days: int, duration: str) -> None:
+def test_opened_in_their_time_vigils_miss_no_moment_whenever_one_begins_to_look(days: int, duration: str) -> None:
     """Also where the watch over a run's deadline comes long before the run before it must have begun."""
     schedule = a_schedule(
         '{cron: "0 8 * * *"}', f'{{deadline: "10:00", expectedDuration: {duration}, dayOffset: {days}}}'
@@ -104,9 +104,9 @@ def test_opened_in_their_time_agendas_miss_no_moment_whenever_one_begins_to_look
         since = MONDAY + timedelta(hours=hours)
 
         opened: list[Moment] = []
-        for agenda in agendas_after(schedule, since, AT_ONCE):
-            if agenda.opens_at > end:
+        for vigil in vigils_after(schedule, since, AT_ONCE):
+            if vigil.opens_at > end:
                 break
-            opened.extend(moment for moment in agenda.moments if moment.at <= end)
+            opened.extend(moment for moment in vigil.moments if moment.at <= end)
 
         assert sorted(map(repr, opened)) == sorted(repr(each) for each in everything if since < each.at <= end)

@@ -38,6 +38,7 @@ SESSION = "W#"
 LEASE = "L#"
 SCHEDULE_MARK = "MARK#SCHEDULE#"
 PARKED = "P#"
+REPLAY = "R#"
 
 _PIPELINE = "PIPELINE#"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -174,7 +175,11 @@ def schedule_mark_sk(schedule: ScheduleId) -> str:
 
 def first_arrival_mark_sk(key: RunKey) -> str:
     """When the first signal for a run came: the start of a relative deadline."""
-    return f"MARK#ARRIVAL#{key.schedule}#{key.period}"
+    return f"{arrival_mark_prefix(key.schedule)}{key.period}"
+
+
+def arrival_mark_prefix(schedule: ScheduleId) -> str:
+    return f"MARK#ARRIVAL#{schedule}#"
 
 
 def baseline_mark_sk(key: RunKey) -> str:
@@ -269,6 +274,9 @@ def thread_sk(schedule: str, period: str) -> str:
     return f"THREAD#{schedule}#{period}"
 
 
+DEAD_LETTER_SOURCES = "DEADLETTERSOURCES"
+
+
 def dead_letter_pk(source: str) -> str:
     return f"DEADLETTER#{source}"
 
@@ -300,6 +308,10 @@ def lease_of(sk: str) -> tuple[str, str] | None:
 
 def parked_sk(stream: str, key_hash: str) -> str:
     return f"{PARKED}{stream}#{key_hash}"
+
+
+def replay_sk(source: str, at: datetime, letter_id: str) -> str:
+    return f"{REPLAY}{source}#{stamped_sk(at, letter_id)}"
 
 
 def lock_pk(name: str) -> str:

@@ -49,24 +49,24 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Agenda:
+class Vigil:
     """The moments of one run that are still to come. `opens_at`: the first of all it ever had.
 
-    One schedule's agendas open in order, so who opens each in its time misses none of any.
+    One schedule's vigils open in order, so who opens each in its time misses none of any.
     """
 
     opens_at: datetime
     moments: tuple[Moment, ...]
 
 
-def agendas_after(schedule: Schedule, since: datetime, patience: Patience = DEFAULT_PATIENCE) -> Iterator[Agenda]:
-    """The agendas of a schedule's runs with moments later than `since`, computed as they are asked for."""
+def vigils_after(schedule: Schedule, since: datetime, patience: Patience = DEFAULT_PATIENCE) -> Iterator[Vigil]:
+    """The vigils of a schedule's runs with moments later than `since`, computed as they are asked for."""
     for run in _runs_from(schedule, since - _reach(schedule)):
         if run.excluded is None:
             moments = list(_moments_of(schedule, run, patience))
             ahead = tuple(moment for moment in moments if moment.at > since)
             if ahead:
-                yield Agenda(min(moment.at for moment in moments), ahead)
+                yield Vigil(min(moment.at for moment in moments), ahead)
 
 
 def _moments_of(schedule: Schedule, run: ExpectedRun, patience: Patience) -> Iterator[Moment]:

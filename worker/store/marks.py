@@ -3,7 +3,7 @@
 The keys are spelled by `worker.core.keys` (`signal_mark_sk` and its neighbours).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -20,6 +20,7 @@ from worker.store.table import (
     Expired,
     Key,
     Put,
+    Row,
     StaleWrite,
     TableName,
     Tables,
@@ -51,7 +52,13 @@ class Marks:
 
     async def get(self, pipeline: PipelineId, mark_sk: str) -> Mark | None:
         row = await self._tables.get(TableName.CONTROL, Key(keys.pipeline_pk(pipeline), mark_sk))
-        return None if row is None else Mark(json_map(row, "data"), whole(row, "version"))
+        return None if row is None else _mark(row)
+
+    async def get_many(self, pipeline: PipelineId, mark_sks: Sequence[str]) -> dict[str, Mark]:
+        """Those of several marks that are there, by their keys."""
+        where = [Key(keys.pipeline_pk(pipeline), mark_sk) for mark_sk in mark_sks]
+        found = await self._tables.get_many(TableName.CONTROL, where)
+        return {key.sk: _mark(row) for key, row in found.items()}
 
     async def put_once(self, pipeline: PipelineId, mark_sk: str, data: Mapping[str, Json], now: datetime) -> bool:
         """Say whether we were first."""
@@ -60,6 +67,10 @@ class Marks:
         except StaleWrite:
             return False
         return True
+
+
+def _mark(row: Row) -> Mark:
+    return Mark(json_map(row, "data"), whole(row, "version"))
 
 
 def _put(pipeline: PipelineId, mark_sk: str, mark: Mark, now: datetime, condition: Condition) -> Put:

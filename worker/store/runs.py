@@ -1,8 +1,9 @@
 """Runs: one row each, which is the lock and the state at once, changed by compare-and-swap only."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 
 from worker.core import keys
 from worker.core.keys import RunKey
@@ -15,6 +16,7 @@ from worker.store.table import (
     LISTS,
     TTL,
     Absent,
+    Between,
     Check,
     Condition,
     Equals,
@@ -26,7 +28,9 @@ from worker.store.table import (
     Tables,
     Write,
     all_of,
+    query_all,
 )
+from worker.store.tail import AFTER_ALL_TIMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,21 @@ class Runs:
         rows = [row for bucket in buckets for row in bucket.result()]
         rows.sort(key=lambda row: str(row[LISTS.sort]), reverse=True)
         return [_listed(row) for row in rows[:limit]]
+
+    async def ended_between(self, status: Status, start: datetime, end: datetime) -> AsyncIterator[Run]:
+        """The runs of all pipelines that ended so in a stretch of time, in no order; what cannot be read is left out.
+
+        Costs what ended in it, however much is kept. May lag a moment behind.
+        """
+        span = Between(keys.millis_text(start), f"{keys.millis_text(end)}{AFTER_ALL_TIMES}")
+        days = (end.astimezone(UTC).date() - start.astimezone(UTC).date()).days
+        for day in (start.astimezone(UTC).date() + timedelta(days=number) for number in range(days + 1)):
+            for number in range(keys.STATUS_BUCKETS):
+                bucket = keys.ended_bucket(status.value, day, number)
+                async for row in query_all(self._tables, TableName.CONTROL, bucket, sk=span, index=LISTS):
+                    run = _listed(row)
+                    if isinstance(run, Run):
+                        yield run
 
     async def _newest(self, bucket: str, limit: int) -> list[Row]:
         return await first_rows(self._tables, TableName.CONTROL, bucket, index=LISTS, reverse=True, limit=limit)
