@@ -8,12 +8,13 @@ from typing import Final
 from consumers.source import Record
 from consumers.tries import GivenUp
 from worker.clock import Clock
-from worker.core.keys import millis
+from worker.core.keys import instant, millis
 from worker.logs import logger
+from worker.store.attributes import choice, optional_whole, text, whole
 from worker.store.deadletters import DeadLetter, DeadLetters
 from worker.store.parked import ParkedKey, ParkedKeys
 from worker.store.rowcodec import encode
-from worker.store.table import Value
+from worker.store.table import Change, ChangeKind, Key, Row, TableName, Value, Write
 
 REASON_MAX: Final = 2_000
 
@@ -33,16 +34,17 @@ class Parking:
         """Read which keys are parked now."""
         return ParkedLanes(self, {parked.key_hash: parked for parked in await self.keys.list(self.stream)})
 
-    async def put(self, record: Record, given_up: GivenUp) -> None:
-        """Keep the record with what was tried; a repeat changes nothing."""
+    async def put(self, record: Record, given_up: GivenUp, lane: str, *along: Write) -> None:
+        """Keep the record with what was tried; a repeat changes nothing. Raises `StaleWrite` for what goes along."""
         letter = DeadLetter(
             id=record.position,
             source=self.stream,
             at=record.change.at,
             reason=given_up.reason[:REASON_MAX],
             history=tuple(said[:REASON_MAX] for said in given_up.history),
+            lane=_hash(lane),
         )
-        await self.letters.put(letter, encode(_body(record)))
+        await self.letters.put(letter, encode(_body(record)), *along)
         _log.error(
             "record.parked",
             stream=self.stream,
@@ -53,33 +55,39 @@ class Parking:
 
 
 class ParkedLanes:
-    """The parked keys of a stream, as its only writer knows them; others only ever release one."""
+    """The parked keys of a stream, as their only writer knows them; others only ever release one."""
 
     def __init__(self, parking: Parking, parked: dict[str, ParkedKey]) -> None:
         self._parking, self._parked = parking, parked
 
-    async def has(self, lane: str) -> bool:
-        """Say whether the key is parked still; asks the store only about one that was."""
-        key_hash = _hash(lane)
-        if key_hash not in self._parked:
-            return False
-        if not await self._parking.keys.is_parked(self._parking.stream, key_hash):
-            del self._parked[key_hash]
-        return key_hash in self._parked
-
     async def park(self, lane: str, record: Record, given_up: GivenUp) -> None:
         """Keep the record, then park its key: a crash in between meets the record again, and its letter."""
         parking, key_hash = self._parking, _hash(lane)
-        await parking.put(record, given_up)
+        await parking.put(record, given_up, lane)
         self._parked[key_hash] = await parking.keys.park(
             parking.stream, key_hash, since=record.position, now=parking.clock.now()
         )
 
-    async def follow(self, lane: str, record: Record) -> None:
-        """Keep a record whose key is parked beside the one it must not overtake."""
-        first = self._parked[_hash(lane)]
-        reason = f"its key is parked since record {first.since}, until {first.until.isoformat()}"
-        await self._parking.put(record, GivenUp(reason, ()))
+    async def skip(self, lane: str, record: Record, given_up: GivenUp) -> None:
+        """Keep the record, and let later ones of its key be handled."""
+        await self._parking.put(record, given_up, lane)
+
+    async def follow(self, lane: str, record: Record) -> bool:
+        """Keep a record whose key is parked beside the one it must not overtake; False if its key is not parked.
+
+        Asks the store only about a key that was. Letter and count are one step, so that whoever replays the key's
+        letters and then releases it can neither miss this one nor leave it behind.
+        """
+        key_hash = _hash(lane)
+        if key_hash not in self._parked:
+            return False
+        parked = await self._parking.keys.get(self._parking.stream, key_hash)
+        if parked is None:
+            del self._parked[key_hash]
+            return False
+        reason = f"its key is parked since record {parked.since}, until {parked.until.isoformat()}"
+        await self._parking.put(record, GivenUp(reason, ()), lane, self._parking.keys.followed(parked))
+        return True
 
 
 def _hash(lane: str) -> str:
@@ -96,4 +104,18 @@ def _body(record: Record) -> Mapping[str, Value]:
         "kind": change.kind.value,
         "image": change.image,
         "at": millis(change.at),
+        "number": change.position,
     }
+
+
+def change_of(body: Row) -> Change:
+    """The change that a dead letter holds."""
+    image = body.get("image")
+    return Change(
+        position=optional_whole(body, "number") or 0,
+        table=choice(body, "table", TableName),
+        key=Key(text(body, "PK"), text(body, "SK")),
+        kind=choice(body, "kind", ChangeKind),
+        image=image if isinstance(image, Mapping) else None,
+        at=instant(whole(body, "at")),
+    )

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from consumers.source import Gap
 from consumers.tries import Tries
+from worker.core.errors import WorkerError
 from worker.core.events import Event
 from worker.core.eventtypes import EventType
 from worker.core.pipeline import PipelineId
@@ -16,8 +17,31 @@ from worker.store.pipelines import Pipelines
 from worker.store.table import StaleWrite, Tables
 
 ResyncPipeline: TypeAlias = Callable[[PipelineId], Awaitable[None]]
+CatchUp: TypeAlias = Callable[[Gap | None], Awaitable[None]]
 
 _log = logger()
+
+
+class Halt(WorkerError):
+    """Records are gone, and the stream's policy is to wait for a person: nothing more is read."""
+
+    def __init__(self, gap: Gap) -> None:
+        super().__init__(
+            f"reading of {gap.source} has halted: records after {gap.asked} are gone; make sure that what they said is "
+            "known, then set the policy to resync and restart"
+        )
+
+
+def halting(tables: Tables, catch_up: CatchUp) -> CatchUp:
+    """Catch up at a first start only: where records are gone, tell people and stop."""
+
+    async def catch_up_or_halt(gap: Gap | None) -> None:
+        if gap is None:
+            return await catch_up(None)
+        await tell_loss(tables, gap)
+        raise Halt(gap)
+
+    return catch_up_or_halt
 
 
 class Resync:

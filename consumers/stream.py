@@ -10,9 +10,14 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
+from consumers.budget import Account, Budget
+from consumers.care import Care
 from consumers.lanes import Lanes
 from consumers.lowwater import LowWater
 from consumers.parking import ParkedLanes, Parking
+from consumers.progress import LOOKS, STUCK_AFTER_S, Progress, Stuck
+from consumers.resync import Halt
+from consumers.settling import Counts, OnFailure, Settling
 from consumers.source import Batch, Gap, Position, Record, Source
 from consumers.tries import Tries
 from worker.clock import Clock
@@ -23,6 +28,8 @@ from worker.membership.leasekeeper import Offer
 from worker.store.table import Change
 
 SHARD: Final = "0"  # a feed is not split
+STALLS_MAX: Final = 2  # in a row: beginning anew has not helped, and somebody must know
+HALTED_NAP_S: Final = 60.0
 
 _log = logger()
 
@@ -45,6 +52,7 @@ class Subscription:
     # Does without records what those that are gone would have done; None: what all there ever was would have done.
     catch_up: Callable[[Gap | None], Awaitable[None]]
     begin: Beginning
+    on_failure: OnFailure = OnFailure.PARK_KEY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,15 +66,6 @@ class Pace:
     checkpoint_idle_s: float = 300.0  # when only passed-over records moved the mark
 
 
-@dataclass(slots=True)
-class Counts:
-    """Accounting: received = done + parked + in flight, at all times. What was passed over is not in it."""
-
-    received: int = 0
-    done: int = 0
-    parked: int = 0
-
-
 @dataclass(slots=True, kw_only=True)
 class StreamConsumer:
     """Holds the lease of a source and does its work."""
@@ -77,8 +76,16 @@ class StreamConsumer:
     tries: Tries
     clock: Clock
     pace: Pace = field(default_factory=Pace)
+    budget: Budget = field(default_factory=Budget)  # shared by all readers of a process
     counts: Counts = field(default_factory=Counts)
+    stalls: int = 0  # one after another, with nothing done in between
+    is_halted: bool = False
     _held: HeldLease | None = None
+
+    @property
+    def is_well(self) -> bool:
+        """False: it has stopped by itself, or beginning anew has not got it going again. Somebody must look."""
+        return not self.is_halted and self.stalls < STALLS_MAX
 
     def offer(self) -> Offer:
         return Offer(stream=self.source.name, holder=self, shards=frozenset({SHARD}))
@@ -89,17 +96,26 @@ class StreamConsumer:
             self._held.wake()
 
     async def hold(self, held: HeldLease) -> None:
-        self._held, is_lost = held, False
+        await self.consume(held)
+
+    async def consume(self, held: HeldLease) -> bool:
+        """Work until the lease is to be given up; True if the source has ended and all of it is done and saved."""
+        self._held, is_lost, has_ended = held, False, False
         try:
             position = await self._first_position(held)
             parked = await self.tries.insist(self.parking.parked)
-            await self._consume(held, position, parked)
+            has_ended = await self._read_to_end(held, position, parked)
         except* LeaseLost:
             is_lost = True
+        except* Halt:
+            self.is_halted = True
         finally:
             self._held = None
         if is_lost:  # said plainly, whichever of the tasks found out
             raise LeaseLost(held.lease)
+        while self.is_halted and not held.is_stopping:
+            await held.nap(HALTED_NAP_S)
+        return has_ended
 
     async def _first_position(self, held: HeldLease) -> Position:
         if held.position is not None:
@@ -112,68 +128,120 @@ class StreamConsumer:
         await self.tries.insist(lambda: held.checkpoint(position))
         return position
 
-    async def _consume(self, held: HeldLease, position: Position, parked: ParkedLanes) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            reading = _Reading(self, held, position, parked, tasks)
-            await reading.run()
+    async def _read_to_end(self, held: HeldLease, position: Position, parked: ParkedLanes) -> bool:
+        """Read until stopped or at the end. A reader that is stuck is ended, and another begins where it was."""
+        while True:
+            reading = _Reading(self, held, position, parked)
+            try:
+                return await reading.run()
+            except* Stuck as stuck:
+                self.stalls += 1
+                _log.error("reader.stuck", source=self.source.name, stalls=self.stalls, reason=str(stuck.exceptions[0]))
+            position = reading.mark
 
 
 class _Reading:
     """One stay with the source, from taking its lease to giving it up."""
 
-    def __init__(
-        self,
-        consumer: StreamConsumer,
-        held: HeldLease,
-        position: Position,
-        parked: ParkedLanes,
-        tasks: asyncio.TaskGroup,
-    ) -> None:
+    def __init__(self, consumer: StreamConsumer, held: HeldLease, position: Position, parked: ParkedLanes) -> None:
         self._consumer, self._tries, self._pace = consumer, consumer.tries, consumer.pace
-        self._counts, self._clock = consumer.counts, consumer.clock
-        self._held, self._parked = held, parked
-        self._read_to = position
-        self._low = LowWater(position)
-        self._lanes: Lanes[Record] = Lanes(tasks, self._settle)
-        self._turns = asyncio.Semaphore(self._pace.lanes)
+        self._counts, self._clock, self._held = consumer.counts, consumer.clock, held
+        self._read_to, self._low = position, LowWater(position)
+        self._account: Account = consumer.budget.open()
+        self._progress = Progress(consumer.clock, held.lease.rate)
+        self._care = Care(held, consumer.tries.attempts_max, consumer.pace.ahead_max)
+        self._settling = Settling(
+            handle=consumer.subscription.handle,
+            on_failure=consumer.subscription.on_failure,
+            parked=parked,
+            tries=consumer.tries,
+            held=held,
+            turns=asyncio.Semaphore(consumer.pace.lanes),
+            counts=consumer.counts,
+            has_tried=self._progress.has_tried,
+        )
         self._saved_at, self._done_since = self._clock.monotonic(), 0
         self._poll_s = self._pace.poll_s
+        self._has_ended = False
 
-    async def run(self) -> None:
-        while not self._held.is_stopping:
-            found = len(self._low) < self._pace.ahead_max and await self._read()
+    @property
+    def mark(self) -> Position:
+        """Everything up to here is done."""
+        return self._low.mark
+
+    async def run(self) -> bool:
+        """Read until the lease is to be given up, or to the end: True then. All of it is done and saved."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._lanes: Lanes[Record] = Lanes(tasks, self._settle)
+                watching = tasks.create_task(self._watch(), name=f"watch:{self._consumer.source.name}")
+                await self._read_on()
+                await self._lanes.drained()
+                watching.cancel()
+        finally:
+            self._counts.returned += self._low.in_flight
+            self._counts.in_flight -= self._low.in_flight
+            self._account.close()
+        await self._tries.insist(self._save)
+        return self._has_ended
+
+    async def _read_on(self) -> None:
+        while not self._held.is_stopping and not self._has_ended:
+            found = len(self._low) < self._pace.ahead_max and self._account.reserve() and await self._read()
             await self._save_if_due()
             if found:
                 await asyncio.sleep(0)  # the lanes get a turn even if the source answers at once, and without end
-            else:
+            elif not self._has_ended:
                 await self._held.nap(self._pause_s())
-        await self._lanes.drained()
-        await self._tries.insist(self._save)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
     async def _read(self) -> bool:
         """Take what comes next; False if there was nothing, or the source gave no answer."""
         try:
-            batch = await self._consumer.source.read(self._read_to)
+            with self._progress.reading():
+                batch = await self._consumer.source.read(self._read_to)
         except RetryLater as error:
             _log.warning("source.failed", source=self._consumer.source.name, reason=str(error))
             return False
         except Gap as gap:
             await self._bridge(gap)
             return True
-        self._take(batch)
+        finally:
+            self._account.settle()
+        await self._take(batch)
         return bool(batch.records)
 
-    def _take(self, batch: Batch) -> None:
+    async def _take(self, batch: Batch) -> None:
         for record in batch.records:
-            if self._consumer.subscription.wants(record.change):
-                self._counts.received += 1
-                self._low.take(record.position)
-                self._lanes.put(self._consumer.subscription.lane_of(record.change), record)
+            if not self._consumer.subscription.wants(record.change):
+                continue
+            if self._care.is_needed and self._held.is_stopping:
+                return  # what is left of the batch is met again
+            self._receive(record)
+            lane = self._consumer.subscription.lane_of(record.change)
+            if self._care.is_needed:
+                await self._take_carefully(lane, record)
+            else:
+                self._lanes.put(lane, record)
         if batch.read_to > self._read_to:
             self._read_to = batch.read_to
             self._low.pass_to(batch.read_to)
+        self._has_ended = batch.is_end
+
+    def _receive(self, record: Record) -> None:
+        if not self._low.in_flight:
+            self._progress.has_tried()
+        self._counts.received += 1
+        self._counts.in_flight += 1
+        self._low.take(record.position)
+        self._account.take(record.size)
+
+    async def _take_carefully(self, lane: str, record: Record) -> None:
+        if given_up := await self._tries.insist(self._care.begin):
+            self._settling.given_up_before[record.position] = given_up
+        await self._settle(lane, record)
+        await self._tries.insist(self._save)
 
     async def _bridge(self, gap: Gap) -> None:
         """Catch up with what can never be read, before the checkpoint says that it is behind us."""
@@ -195,30 +263,22 @@ class _Reading:
     # --- handling -----------------------------------------------------------------------------------------------------
 
     async def _settle(self, lane: str, record: Record) -> None:
-        """See one record to its end: handled, or kept as a dead letter."""
-        if await self._tries.insist(lambda: self._parked.has(lane)):
-            await self._tries.insist(lambda: self._parked.follow(lane, record))
-            self._counts.parked += 1
-        elif given_up := await self._tries.carry_out(lambda: self._handle(record)):
-            await self._tries.insist(lambda: self._parked.park(lane, record, given_up))
-            self._counts.parked += 1
-        else:
-            self._counts.done += 1
-        self._done(record)
-
-    async def _handle(self, record: Record) -> None:
-        # The turn is held while handling only: a record that waits for its next try keeps nobody else waiting.
-        async with self._turns:
-            if not self._held.may_act():
-                raise LeaseLost(self._held.lease)
-            await self._consumer.subscription.handle(record.change)
-
-    def _done(self, record: Record) -> None:
+        await self._settling.settle(lane, record)
         was_full = len(self._low) >= self._pace.ahead_max
+        self._counts.in_flight -= 1
+        self._consumer.stalls = 0
         self._low.done(record.position)
+        self._account.free(record.size)
         self._done_since += 1
         if was_full:
             self._held.wake()
+
+    async def _watch(self) -> None:
+        """Raises `Stuck` if records wait and nothing comes to an end."""
+        while True:
+            await self._clock.sleep(STUCK_AFTER_S / LOOKS)
+            if self._progress.is_stuck(self._low.in_flight):
+                raise Stuck(self._consumer.source.name, self._low.in_flight)
 
     # --- remembering --------------------------------------------------------------------------------------------------
 
@@ -235,5 +295,5 @@ class _Reading:
     async def _save(self) -> None:
         mark, done = self._low.mark, self._done_since
         if mark != self._held.position:
-            await self._held.checkpoint(mark)
+            await self._held.checkpoint(mark, self._progress.rate(done))
         self._saved_at, self._done_since = self._clock.monotonic(), self._done_since - done

@@ -81,6 +81,10 @@ class Tries:
                 tries = min(tries + 1, self._backoff.attempts_max)
                 await self._clock.sleep(self._backoff.wait_s(tries))
 
+    async def pause(self) -> None:
+        """Wait as long as between two tries of something that keeps failing."""
+        await self._clock.sleep(self._backoff.longest_s)
+
     async def waited_for_store(self) -> bool:
         """Say whether the store was away; if it was, it is back now."""
         try:

@@ -248,6 +248,8 @@ class LeaseKeeper:
             del self._held[_id(held.lease)]
             self._note_emptiness()
         self._seen = None  # look at its row again: giving it up may have failed
+        if held.is_finishing:
+            self.wake()  # what it held back is ready now
         self._pulse.changes += 1
         self._notify(LeaseGone(held.lease.stream, held.lease.shard))
 

@@ -1,11 +1,12 @@
 """Dead letters: what could not be handled, whole, with why and what was tried, until a person drops or replays it."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
 from worker.core import keys
 from worker.store import retention
-from worker.store.attributes import BadRow, expiry, text, texts, whole
+from worker.store.attributes import BadRow, expiry, optional_text, text, texts, whole, without_nothing
 from worker.store.paging import first_rows
 from worker.store.table import (
     TTL,
@@ -18,6 +19,9 @@ from worker.store.table import (
     StaleWrite,
     TableName,
     Tables,
+    Update,
+    Write,
+    query_all,
 )
 
 # A body may be as large as a row (a change record holds one) or larger (a queue's message): it is kept in parts.
@@ -32,23 +36,54 @@ class DeadLetter:
     at: datetime  # when its source made it, to the millisecond: a second try to keep it meets the first
     reason: str
     history: tuple[str, ...] = ()  # what each try said, oldest first; the last `HISTORY_MAX` are kept
+    lane: str | None = None  # letters of one lane are replayed in order; None: it has no order to keep
 
 
 class DeadLetters:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
+        self._noted: set[str] = set()
 
-    async def put(self, letter: DeadLetter, body: bytes) -> None:
+    async def put(self, letter: DeadLetter, body: bytes, *along: Write) -> None:
         """Keep a letter and its body, durably, before its source is told to move on; a repeat changes nothing.
 
-        Raises `TooLarge` beyond what one commit can hold, about 4 MB.
+        What goes `along` is written in the same step. Raises `StaleWrite` if a condition of it does not hold, and
+        `TooLarge` beyond what one commit can hold, about 4 MB.
         """
+        await self._note_source(letter.source)
         parts = [body[start : start + PART_BYTES] for start in range(0, len(body), PART_BYTES)]
         try:
-            await self._tables.commit(_letter_write(letter, len(parts)), *_part_writes(letter, parts))
+            await self._tables.commit(_letter_write(letter, len(parts)), *_part_writes(letter, parts), *along)
         except StaleWrite as error:
             if error.row is None or error.row.get("id") != letter.id:
                 raise
+
+    async def sources(self) -> list[str]:
+        """Every source that ever had a letter."""
+        rows = query_all(self._tables, TableName.EVENTS, keys.DEAD_LETTER_SOURCES)
+        return [str(row["SK"]) async for row in rows]
+
+    async def get(self, source: str, at: datetime, letter_id: str) -> DeadLetter | None:
+        row = await self._tables.get(TableName.EVENTS, _key_of(source, at, letter_id))
+        return None if row is None else _letter(source, row)
+
+    async def of_lane(self, source: str, lane: str, limit: int = 100) -> list[DeadLetter]:
+        """The first letters of a lane, in the order of their records."""
+        found: list[DeadLetter] = []
+        async for row in query_all(self._tables, TableName.EVENTS, keys.dead_letter_pk(source)):
+            if row.get("lane") == lane:
+                found.append(_letter(source, row))
+            if len(found) == limit:
+                break
+        return found
+
+    async def amend(self, letter: DeadLetter, reason: str, history: tuple[str, ...]) -> None:
+        """Say what another try said; a letter that is gone stays so."""
+        said = {"reason": reason, "history": list((*letter.history, *history)[-HISTORY_MAX:])}
+        with suppress(StaleWrite):
+            await self._tables.commit(
+                Update(table=TableName.EVENTS, key=_key(letter), set=said, condition=Exists("id"))
+            )
 
     async def list(self, source: str, limit: int = 100) -> list[DeadLetter]:
         """The letters of a source, oldest first, without their bodies."""
@@ -76,9 +111,19 @@ class DeadLetters:
             return False
         return True
 
+    async def _note_source(self, source: str) -> None:
+        """Remember that a source has letters, so that they can be listed without knowing who reads what."""
+        if source not in self._noted:
+            await self._tables.commit(Put(TableName.EVENTS, {"PK": keys.DEAD_LETTER_SOURCES, "SK": source}))
+            self._noted.add(source)
+
 
 def _key(letter: DeadLetter) -> Key:
-    return Key(keys.dead_letter_pk(letter.source), keys.stamped_sk(letter.at, letter.id))
+    return _key_of(letter.source, letter.at, letter.id)
+
+
+def _key_of(source: str, at: datetime, letter_id: str) -> Key:
+    return Key(keys.dead_letter_pk(source), keys.stamped_sk(at, letter_id))
 
 
 def _part_key(letter: DeadLetter, number: int) -> Key:
@@ -95,9 +140,10 @@ def _letter_write(letter: DeadLetter, parts: int) -> Put:
         "reason": letter.reason,
         "history": list(letter.history[-HISTORY_MAX:]),
         "parts": parts,
+        "lane": letter.lane,
         TTL: expiry(letter.at, retention.DEAD_LETTERS),
     }
-    return Put(TableName.EVENTS, row, Absent())
+    return Put(TableName.EVENTS, without_nothing(row), Absent())
 
 
 def _part_writes(letter: DeadLetter, parts: list[bytes]) -> list[Put]:
@@ -124,5 +170,10 @@ def _letter(source: str, row: Row) -> DeadLetter:
     if at is None:
         raise BadRow(row, "SK", "must begin with a time")
     return DeadLetter(
-        id=text(row, "id"), source=source, at=at, reason=text(row, "reason"), history=texts(row, "history")
+        id=text(row, "id"),
+        source=source,
+        at=at,
+        reason=text(row, "reason"),
+        history=texts(row, "history"),
+        lane=optional_text(row, "lane"),
     )
