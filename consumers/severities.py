@@ -47,6 +47,7 @@ _WARNINGS: Final = frozenset(
         EventType.POST_RUN_DRIFT,
         EventType.POST_RUN_DRIFT_INFLIGHT,
         EventType.BASELINE_CAPTURE_FAILED,
+        EventType.JOB_SUCCESS_UNCHECKED,
         EventType.LATE_DATA_ARRIVAL,
         EventType.RERUN_REJECTED,
         EventType.DRY_RUN_VALIDATION_EXHAUSTED,

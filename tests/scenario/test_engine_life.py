@@ -35,6 +35,21 @@ async def test_a_signal_starts_a_run_that_waits_for_its_rules_then_runs_its_job_
 
 
 @on_virtual_time
+async def test_a_success_that_could_not_be_checked_stands_and_is_told_in_the_same_commit() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.until(State.POLLING)
+        world.runner.finish(Succeeded(notices=("its log cannot be read",)))
+        await world.wait(minutes=2)
+
+    assert await world.state() is State.COMPLETED
+    told = (await world.stored_events())[-1].event
+    assert told.type == "JOB_SUCCESS_UNCHECKED"
+    assert "its log cannot be read" in told.message
+    assert (await world.events()).count("JOB_COMPLETED") == 1
+
+
+@on_virtual_time
 async def test_a_waiting_run_starts_within_a_second_of_the_sensor_it_waited_for() -> None:
     world = await a_world()
     async with world.worker():

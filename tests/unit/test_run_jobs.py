@@ -62,6 +62,14 @@ def test_a_success_from_the_future_counts_as_now() -> None:
     assert JudgeDeadline(NOON) in effects
 
 
+@pytest.mark.parametrize("run", [POLLING, a_run(State.STOPPING, after_stop=AfterStop.RETRY)])
+def test_a_success_that_could_not_be_checked_is_told_as_such(run: Run) -> None:
+    ended, effects = step(run, JobSucceeded(attempt=1, notices=("its log cannot be read",)), NOON)
+
+    assert ended.outcome is Outcome.SUCCEEDED
+    assert told(effects) == [EventType.JOB_COMPLETED, EventType.JOB_SUCCESS_UNCHECKED]
+
+
 def test_what_the_job_wrote_is_its_baseline_and_what_it_read_stays_as_it_was_at_the_start() -> None:
     pipeline = a_pipeline(post_run=a_post_run())
     done = JobSucceeded(attempt=1, baseline={"out": {"sensor_count": 9}, "orders": {"sensor_count": 7}})

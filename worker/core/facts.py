@@ -214,11 +214,15 @@ class JobUnseen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSucceeded:
-    """`ended_at` is the target's own word where it gives one. `baseline`: the post-run sensors as they are now."""
+    """`ended_at` is the target's own word where it gives one. `baseline`: the post-run sensors as they are now.
+
+    `notices`: what should have confirmed the success and could not be read.
+    """
 
     attempt: int
     ended_at: datetime | None = None
     baseline: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

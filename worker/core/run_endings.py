@@ -45,6 +45,20 @@ def succeed(case: Case, ended_at: datetime | None, baseline: Mapping[str, Json])
     ]
 
 
+def tell_unchecked(case: Case, notices: tuple[str, ...]) -> list[Effect]:
+    """A success whose check failed stands, for want of proof; but never without a word."""
+    if not notices:
+        return []
+    message = f"{case.run.key}: attempt {case.run.attempt} is taken for a success unchecked: {'; '.join(notices)}"
+    return [
+        Tell(
+            type=EventType.JOB_SUCCESS_UNCHECKED,
+            message=message,
+            detail={"attempt": case.run.attempt, "notices": list(notices)},
+        )
+    ]
+
+
 def _complete_baseline(case: Case, baseline: Mapping[str, Json]) -> list[Effect]:
     """What the job read counts as it was when the job was started; what it wrote, as it is now."""
     written = {key: data for key, data in baseline.items() if key not in case.run.started_on}

@@ -15,7 +15,7 @@ from worker.core.facts import (
     TimeCame,
 )
 from worker.core.run_case import Case, misfit
-from worker.core.run_endings import after_failure, begin_stop, succeed, waive
+from worker.core.run_endings import after_failure, begin_stop, succeed, tell_unchecked, waive
 from worker.core.run_postrun import drift_in_flight
 from worker.core.runstate import AfterStop
 
@@ -23,7 +23,7 @@ from worker.core.runstate import AfterStop
 def decide_polling(case: Case, fact: Fact) -> list[Effect]:
     match fact:
         case JobSucceeded():
-            return succeed(case, fact.ended_at, fact.baseline)
+            return [*succeed(case, fact.ended_at, fact.baseline), *tell_unchecked(case, fact.notices)]
         case JobFailed():
             return _failed(case, fact)
         case JobRunning() | JobUnseen() if case.is_window_over:

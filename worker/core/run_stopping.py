@@ -26,7 +26,7 @@ from worker.core.facts import (
 )
 from worker.core.pipeline import Overlap
 from worker.core.run_case import STOP_PATIENCE, Case, misfit
-from worker.core.run_endings import after_failure, cancel, orphan, succeed, time_out, waive, waive_only
+from worker.core.run_endings import after_failure, cancel, orphan, succeed, tell_unchecked, time_out, waive, waive_only
 from worker.core.run_polling import old_report
 from worker.core.run_postrun import drift_in_flight
 from worker.core.run_reruns import reopen
@@ -106,7 +106,7 @@ def _succeeded(case: Case, fact: JobSucceeded) -> list[Effect]:
     """A job that got done before the stop reached it is done, unless a person no longer wants its result."""
     if case.run.after_stop in {AfterStop.SUPERSEDE, AfterStop.CANCEL}:
         return _proceed(case)
-    return succeed(case, fact.ended_at, fact.baseline)
+    return [*succeed(case, fact.ended_at, fact.baseline), *tell_unchecked(case, fact.notices)]
 
 
 def _reported(case: Case, fact: JobReported) -> list[Effect]:

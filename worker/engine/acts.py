@@ -112,9 +112,9 @@ class Acts:
                 return JobRunning(run.attempt)
             case port.Failed(category=category, message=message):
                 return JobFailed(run.attempt, category, message)
-            case port.Succeeded(ended_at=ended_at):
+            case port.Succeeded(ended_at=ended_at, notices=notices):
                 baseline = await self._sensing.baseline(run.key, pipeline)
-                return JobSucceeded(attempt=run.attempt, ended_at=ended_at, baseline=baseline)
+                return JobSucceeded(attempt=run.attempt, ended_at=ended_at, baseline=baseline, notices=notices)
 
     async def stop(self, run: Run, pipeline: Pipeline, act: StopJob) -> Fact:
         """Tell the target to stop the job; of one that takes its time, also ask how the job is."""
