@@ -109,8 +109,6 @@ def _order(config: DatabricksConfig, request: StartRequest) -> tuple[str, Mappin
         name = f"{request.context.pipeline} {request.context.period}"
         return "runs/submit", {"run_name": name, **tasks, "idempotency_token": request.token}
     if not config.job_id.isdecimal():
-        raise UnusableConfig(
-            f"jobId must be the job's number; found {config.job_id!r}" if config.job_id else "jobId or body is missing"
-        )
+        raise UnusableConfig(f"jobId must be the number of a job; found {config.job_id!r}")
     arguments = {config.arguments_as: config.arguments} if config.arguments else {}
     return "run-now", {"job_id": int(config.job_id), **arguments, "idempotency_token": request.token}

@@ -100,6 +100,6 @@ def _text(value: Mapping[str, object], name: str) -> str:
 
 def _instant(millis: object) -> datetime | None:
     """The end of a run; 0 stands for a run that has not ended."""
-    if not isinstance(millis, int) or not 0 < millis <= _MILLIS_MAX:
+    if not isinstance(millis, int) or isinstance(millis, bool) or not 0 < millis <= _MILLIS_MAX:
         return None
     return datetime.fromtimestamp(millis / 1000, UTC)
