@@ -19,18 +19,21 @@ class ApschedulerTicker:
 
     longest_s = 5.0
 
+    def __init__(self, every_s: float = EVERY_S) -> None:
+        self._every_s = every_s
+
     def ticking(self, ring: Callable[[], None]) -> AbstractContextManager[object]:
-        return _ticking(ring)
+        return _ticking(ring, self._every_s)
 
 
 @contextmanager
-def _ticking(ring: Callable[[], None]) -> Generator[None]:
+def _ticking(ring: Callable[[], None], every_s: float) -> Generator[None]:
     async def tick() -> None:
         ring()
 
     scheduler = cast("Any", AsyncIOScheduler(timezone=UTC))  # the library has no types
     # A tick that comes late is as good as any: several of them are one, and none is dropped.
-    scheduler.add_job(tick, "interval", seconds=EVERY_S, coalesce=True, misfire_grace_time=None, max_instances=1)
+    scheduler.add_job(tick, "interval", seconds=every_s, coalesce=True, misfire_grace_time=None, max_instances=1)
     scheduler.start()
     try:
         yield

@@ -1,0 +1,56 @@
+"""What cron costs: it follows what is due, and not what is stored."""
+
+from collections import Counter
+from typing import Final
+
+from scheduler.cron import CronStarts
+from tests.countingtables import counted
+from tests.cronworld import a_timed_config
+from tests.virtualtime import on_virtual_time, run
+
+DUE: Final = 5
+
+
+async def cost_of_a_pass(resting: int) -> Counter[str]:
+    """The rows that one look costs with a few times due, among many that are not."""
+    world, counter = await counted()
+    for number in range(resting):
+        await world.deploy(a_timed_config("0 6 * * *", pipeline=f"resting-{number:04d}"))
+    for number in range(DUE):
+        await world.deploy(a_timed_config("0 13 * * *", pipeline=f"due-{number}"))
+    async with world.worker(reads_feed=False) as worker:
+        cron = CronStarts(counter, worker.engine, world.clock, may_act=worker.standing.may_act)
+        await cron.follow()
+        assert len(cron) == resting + DUE
+        await world.wait(hours=1)
+        counter.rows.clear()
+
+        await cron.fire()
+
+    return counter.rows
+
+
+def test_a_look_costs_what_is_due_however_many_schedules_there_are() -> None:
+    few, many = run(cost_of_a_pass(resting=10)), run(cost_of_a_pass(resting=150))
+
+    assert few == many
+    assert many["written"] <= DUE * 5
+    assert many["read"] <= DUE * 10
+
+
+@on_virtual_time
+async def test_a_look_with_nothing_due_asks_nothing_and_following_asks_for_the_newest_changes_only() -> None:
+    world, counter = await counted()
+    for number in range(100):
+        await world.deploy(a_timed_config("0 6 * * *", pipeline=f"resting-{number:04d}"))
+    await world.wait(hours=1)
+    async with world.worker(reads_feed=False) as worker:
+        cron = CronStarts(counter, worker.engine, world.clock, may_act=worker.standing.may_act)
+        await cron.follow()
+        counter.rows.clear()
+
+        await cron.fire()
+        assert counter.rows == {}
+        await cron.follow()
+
+    assert counter.rows == {"read": 1}
