@@ -18,7 +18,12 @@ from worker.store.table import Change, ChangeKind, Key, TableName, Value
 
 _KINDS: Final = {kind.value: kind for kind in ChangeKind}
 # How DynamoDB counts the time of a change that it delivers to Kinesis, by the precision that the record names.
-_UNITS: Final = {"MILLISECOND": timedelta(milliseconds=1), "MICROSECOND": timedelta(microseconds=1)}
+_UNITS: Final = {
+    "SECOND": timedelta(seconds=1),
+    "MILLISECOND": timedelta(milliseconds=1),
+    "MICROSECOND": timedelta(microseconds=1),
+}
+_MILLIS_LEAST: Final = 10**11  # fewer would be before DynamoDB was made, and as many seconds are 3,000 years
 
 
 class Unreadable(Rejected):
@@ -66,16 +71,27 @@ def delivered_change(data: bytes, tables: Mapping[str, TableName], position: int
     """
     try:
         record = orjson.loads(data)
-        table = tables.get(record["tableName"])
+        table = tables.get(record.get("tableName") or _table_in(record["eventSourceARN"]))
         if table is None:
             return None
         said = record["dynamodb"]
-        # Records from before there was a choice of precision name none; they count milliseconds.
-        unit = _UNITS[said.get("ApproximateCreationDateTimePrecision", "MILLISECOND")]
-        at = BEGINNING + int(said["ApproximateCreationDateTime"]) * unit
-        return _change(record["eventName"], said, table, position=position, at=at)
+        return _change(record["eventName"], said, table, position=position, at=_delivered_at(said))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise Unreadable(_problem(error)) from error
+
+
+def _delivered_at(said: Mapping[str, Any]) -> datetime:
+    count = int(said["ApproximateCreationDateTime"])
+    precision = said.get("ApproximateCreationDateTimePrecision")
+    if precision is None:
+        # Milliseconds, as before there was a choice; emulators count seconds, as a stream does.
+        precision = "MILLISECOND" if count >= _MILLIS_LEAST else "SECOND"
+    return BEGINNING + count * _UNITS[precision]
+
+
+def _table_in(arn: str) -> str:
+    """Emulators name the stream that a change comes from, and the table in it."""
+    return arn.partition(":table/")[2].split("/")[0]
 
 
 @lru_cache(maxsize=256)

@@ -156,7 +156,7 @@ class DynamoShard:
         return OLDEST.text(DIGITS)
 
     async def newest(self) -> Position:
-        place = Place(sequence=0, at=self._clock.now() - SKEW)
+        place = Place(sequence="", at=self._clock.now() - SKEW)
         position = place.text(DIGITS)
         self._chain.hold(await self._iterator("LATEST"), position, place)
         return position
@@ -201,7 +201,7 @@ class DynamoShard:
                     await self._keep(wire, error)
                     continue
                 if change.at >= since:
-                    records.append(Record(position_text(change.position, change.at, DIGITS), change))
+                    records.append(Record(position_text(_sequence(wire), change.at, DIGITS), change))
             await asyncio.sleep(0)  # a full answer takes long enough to make others wait
         return records
 
@@ -226,7 +226,7 @@ class DynamoShard:
         if place.is_start:
             return await self._iterator("TRIM_HORIZON")
         try:
-            return await self._iterator("AFTER_SEQUENCE_NUMBER", SequenceNumber=str(place.sequence))
+            return await self._iterator("AFTER_SEQUENCE_NUMBER", SequenceNumber=place.sequence)
         except TrimmedData:
             if not place.is_bridged:
                 raise
@@ -250,5 +250,8 @@ def _shard(wire: Mapping[str, Any]) -> Shard:
 
 
 def _place(wire: Mapping[str, Any]) -> Place:
-    said = wire["dynamodb"]
-    return Place(sequence=int(said["SequenceNumber"]), at=since_1970(said["ApproximateCreationDateTime"]))
+    return Place(sequence=_sequence(wire), at=since_1970(wire["dynamodb"]["ApproximateCreationDateTime"]))
+
+
+def _sequence(wire: Mapping[str, Any]) -> str:
+    return wire["dynamodb"]["SequenceNumber"]

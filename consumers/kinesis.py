@@ -17,10 +17,10 @@ from consumers.kinesis_items import DIGITS, Item, arrived, items
 from consumers.kpl import BadAggregate
 from consumers.shardposition import BEGINNING, OLDEST, Place, parse_place
 from consumers.source import Batch, Gap, Position, Record, Shard
-from consumers.streamcalls import Answer, Calls, NotFound
+from consumers.streamcalls import Answer, Calls, NotFound, TrimmedData
 from consumers.unreadable import KeepStray, Stray
 from worker.clock import Clock
-from worker.core.errors import RetryLater
+from worker.core.errors import Rejected, RetryLater
 from worker.engine.targets import TokenBucket
 from worker.store.table import TableName
 
@@ -114,7 +114,7 @@ class KinesisShard:
 
     async def newest(self) -> Position:
         """A time, because the service can begin at one: what comes before the first record is lost to nobody."""
-        return Place(sequence=0, at=self._clock.now() - SKEW).text(DIGITS)
+        return Place(sequence="", at=self._clock.now() - SKEW).text(DIGITS)
 
     async def read(self, after: Position) -> Batch:
         place = parse_place(after, DIGITS)
@@ -127,8 +127,8 @@ class KinesisShard:
                     break
                 batch = await self._page(batch.read_to)
             return batch
-        except NotFound as error:
-            if place.is_bridged:
+        except (TrimmedData, NotFound) as error:
+            if place.is_bridged and isinstance(error, NotFound):
                 return Batch([], after, is_end=True)  # told already, and nothing of the shard is left
             raise self._gap(place) from error
 
@@ -195,7 +195,13 @@ class KinesisShard:
             return await self._iterator("AT_TIMESTAMP", Timestamp=place.at.timestamp())
         # Inside an aggregate: the whole is read again, and what is done of it is passed over.
         kind = "AFTER_SEQUENCE_NUMBER" if place.part is None else "AT_SEQUENCE_NUMBER"
-        return await self._iterator(kind, SequenceNumber=str(place.sequence))
+        try:
+            return await self._iterator(kind, SequenceNumber=place.sequence)
+        except Rejected as error:
+            # The number is none of this stream's: it was made anew under the old name, and the old one is gone.
+            if not place.is_bridged:
+                raise TrimmedData(str(error)) from error
+            return await self._iterator("TRIM_HORIZON")
 
     async def _iterator(self, kind: str, **more: object) -> str:
         asked = {"StreamName": self._stream.kinesis_name, "ShardId": self._shard, "ShardIteratorType": kind, **more}
@@ -213,7 +219,7 @@ def _children(answer: Answer) -> list[Shard]:
 
 
 def _place(wire: Mapping[str, Any]) -> Place:
-    return Place(sequence=int(wire["SequenceNumber"]), at=arrived(wire))
+    return Place(sequence=wire["SequenceNumber"], at=arrived(wire))
 
 
 def _behind(answer: Answer) -> timedelta:

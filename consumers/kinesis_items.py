@@ -24,7 +24,7 @@ def arrived(wire: Mapping[str, Any]) -> datetime:
 class Item:
     """A record, or one of those in an aggregate."""
 
-    sequence: int
+    sequence: str
     part: int | None  # None: the whole record, or the last one in an aggregate
     at: datetime
     data: bytes
@@ -37,13 +37,13 @@ class Item:
         """None for a change of a table that is not followed. Raises `Unreadable` or `BadAggregate`."""
         if self.problem is not None:
             raise self.problem
-        return delivered_change(self.data, tables, self.sequence)
+        return delivered_change(self.data, tables, int(self.sequence))
 
 
 def items(wires: Sequence[Mapping[str, Any]], place: Place) -> Iterator[Item]:
     """What is in the records, without what lies before the place in an aggregate."""
     for wire in wires:
-        sequence, at, data = int(wire["SequenceNumber"]), arrived(wire), b64decode(wire["Data"])
+        sequence, at, data = wire["SequenceNumber"], arrived(wire), b64decode(wire["Data"])
         parts = parts_of(data)
         if parts is None:
             yield Item(sequence, None, at, data)
@@ -52,7 +52,7 @@ def items(wires: Sequence[Mapping[str, Any]], place: Place) -> Iterator[Item]:
             yield from (item for item in _items_in(data, parts, sequence, at) if item.part is None or item.part > done)
 
 
-def _items_in(data: bytes, parts: Iterator[Part], sequence: int, at: datetime) -> Iterator[Item]:
+def _items_in(data: bytes, parts: Iterator[Part], sequence: str, at: datetime) -> Iterator[Item]:
     """Those in an aggregate. The position of the last one is that of the whole: nothing of it is left then."""
     number, last = 0, None
     try:

@@ -215,6 +215,8 @@ class FakeKinesis(FakeShards):
         return {"Shards": [_kinesis_shard(shard) for shard in page]} | ({"NextToken": more} if more else {})
 
     def _iterator(self, parameters: Mapping[str, object]) -> str:
+        if int(str(parameters.get("SequenceNumber", 0))) > self.sequence:
+            raise Rejected("InvalidArgumentException: the number did not come from this stream")
         if parameters["ShardIteratorType"] != "AT_TIMESTAMP":
             # What is trimmed is passed over without a word, as the service does.
             return self.iterator(parameters)

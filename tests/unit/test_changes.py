@@ -72,6 +72,19 @@ def test_a_delivered_change_has_the_time_that_its_precision_says(precision: Prec
     assert change.image == {"PK": ROW.pk, "SK": ROW.sk, "value": 1}
 
 
+def test_a_change_that_an_emulator_delivers_counts_seconds_and_names_the_tables_stream() -> None:
+    arn = "arn:aws:dynamodb:eu-west-1:000000000000:table/test-control/stream/2026-11-16T04:14:42.728"
+    record = orjson.loads(change_record(ROW, {"value": 1}, NOON, precision=None))
+    del record["tableName"]
+    record |= {"eventSourceARN": arn}
+    record["dynamodb"]["ApproximateCreationDateTime"] //= 1000
+
+    change = delivered_change(orjson.dumps(record), TABLES, position=5)
+
+    assert change is not None
+    assert (change.table, change.at) == (TableName.CONTROL, NOON)
+
+
 def test_a_delivered_removal_has_no_image() -> None:
     change = delivered_change(change_record(ROW, None, NOON), TABLES, position=5)
 

@@ -401,6 +401,21 @@ async def test_a_shard_that_is_gone_is_a_gap_and_then_has_an_end() -> None:
     assert batch == Batch([], gap.value.resume_at, is_end=True)
 
 
+async def test_a_stream_that_was_made_anew_under_its_name_is_a_gap_and_read_from_its_beginning() -> None:
+    world = World()
+    world.put(1)
+    position = (await read_all(world.reader())).read_to
+    world.fake.shards[world.root].entries.clear()
+    world.fake.sequence = 10**20
+    world.put(2)
+    reader = world.restarted().reader(world.root)
+
+    with pytest.raises(Gap) as gap:
+        await reader.read(position)
+
+    assert values(await reader.read(gap.value.resume_at)) == [2]
+
+
 # --- how far behind ---------------------------------------------------------------------------------------------------
 
 

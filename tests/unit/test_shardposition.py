@@ -11,12 +11,25 @@ from worker.core.errors import ConfigError
 DIGITS = 40
 
 
-def place(sequence: int, *, part: int | None = None, is_bridged: bool = False) -> Place:
-    return Place(sequence=sequence, at=NOON, part=part, is_bridged=is_bridged)
+def place(sequence: int | str, *, part: int | None = None, is_bridged: bool = False) -> Place:
+    return Place(sequence=str(sequence), at=NOON, part=part, is_bridged=is_bridged)
+
+
+NEWS = place("")
 
 
 @pytest.mark.parametrize(
-    "known", [OLDEST, place(0), place(10**39), place(7, part=0), place(7, part=9_999_999), place(7, is_bridged=True)]
+    "known",
+    [
+        OLDEST,
+        NEWS,
+        place(10**39),
+        place("0"),
+        place("00000000000000000000000000000049"),
+        place(7, part=0),
+        place("007", part=9_999_999, is_bridged=True),
+        place(7, is_bridged=True),
+    ],
 )
 def test_a_place_comes_back_from_its_text(known: Place) -> None:
     assert parse_place(known.text(DIGITS), DIGITS) == known
@@ -25,7 +38,8 @@ def test_a_place_comes_back_from_its_text(known: Place) -> None:
 def test_text_order_is_the_order_of_the_shard() -> None:
     in_order = [
         OLDEST,
-        place(0),
+        NEWS,
+        place("0000000000000000000000000000000008"),
         place(9),
         place(10, part=0),
         place(10, part=9),
