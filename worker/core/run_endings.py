@@ -122,7 +122,7 @@ def tell_timeout(case: Case, reason: str) -> Tell:
     return Tell(
         type=EventType.SFN_TIMEOUT,
         message=f"{case.run.key} timed out: {reason}",
-        detail={"source": "run", "ttlExpired": format_rfc3339(case.run.timeout_at), "actionHint": hint},
+        detail={"source": "watchdog", "ttlExpired": format_rfc3339(case.run.timeout_at), "actionHint": hint},
     )
 
 

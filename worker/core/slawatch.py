@@ -166,7 +166,8 @@ def _tell_warning(watch: SlaWatch, sla: Sla, status: Status | None) -> Tell:
 def _detail(watch: SlaWatch, sla: Sla, status: Status | None) -> dict[str, Json]:
     detail: dict[str, Json] = {
         "status": "not started" if status is None else status.value,
-        "source": "schedule",
+        # As the reference says it: there, what counts from the arrival of data is the watchdog's.
+        "source": "schedule" if watch.arrived_at is None else "watchdog",
         "breachAt": format_rfc3339(watch.breach_at),
     }
     if watch.arrived_at is not None:

@@ -1,0 +1,75 @@
+"""Checks of runs that did not begin: at their cron time, or on a date that was named for them."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+
+from scheduler.alerts import APART_MAX, Alert, Alerts
+from scheduler.duework import SOURCE, DueWork, Expected, alert_of
+from scheduler.findings import Finding
+from worker.core.eventtypes import EventType
+from worker.core.instants import format_rfc3339
+from worker.core.moments import Concern
+from worker.core.pipeline import PipelineId
+from worker.core.routing import LOOK_BACK
+from worker.core.values import Json
+from worker.store.pauses import Pauses
+
+
+class BeginChecks:
+    def __init__(self, work: DueWork, alerts: Alerts, pauses: Pauses) -> None:
+        self._work, self._alerts, self._pauses = work, alerts, pauses
+
+    async def missed_schedules(self, now: datetime) -> Sequence[Finding]:
+        return await self._not_begun(now, Concern.BEGIN, _missed_schedule)
+
+    async def missed_inclusion_dates(self, now: datetime) -> Sequence[Finding]:
+        return await self._not_begun(now, Concern.INCLUDED_DATE, _missed_date)
+
+    async def _not_begun(
+        self, now: datetime, concern: Concern, alert: Callable[[Expected], Alert]
+    ) -> Sequence[Finding]:
+        missing = await self._work.without_run(now, concern)
+        return [
+            Finding(
+                about=str(pipeline),
+                sentence="; ".join(f"{each.due.key} has not begun" for each in group[:APART_MAX]),
+                act=partial(self._tell, pipeline, group, [alert(each) for each in group], now),
+            )
+            for pipeline, group in missing.items()
+        ]
+
+    async def _tell(
+        self, pipeline: PipelineId, group: Sequence[Expected], alerts: Sequence[Alert], now: datetime
+    ) -> None:
+        pause = await self._pauses.load(pipeline)
+        # Whoever paused it knows that nothing begins, and why.
+        if pause is None or pause.is_over(now):
+            await self._work.look_once_more(pipeline)
+            await self._alerts.tell(alerts)
+        for each in group:
+            self._settle(each, now)
+
+    def _settle(self, each: Expected, now: datetime) -> None:
+        repeat = self._alerts.repeat_after
+        if repeat is None or now - each.due.moment.at > LOOK_BACK:
+            self._work.ledger.settle(each.due)
+        else:
+            self._work.ledger.look_again(each.due, now + repeat)
+
+
+def _missed_schedule(each: Expected) -> Alert:
+    cron, expected_at, at = each.schedule.cron, each.schedule.expected_at, each.due.moment.run.at
+    detail: dict[str, Json] = {"source": SOURCE, "cron": cron.text if cron else ""}
+    if expected_at is not None:
+        detail["expectedTime"] = str(expected_at)
+    detail["actionHint"] = "see why it did not begin (`interlock explain`), then run it by hand"
+    when = f" at {format_rfc3339(at)}" if at else ""
+    return alert_of(each, EventType.SCHEDULE_MISSED, f"did not begin{when}, as its schedule says", detail)
+
+
+def _missed_date(each: Expected) -> Alert:
+    hint = "its date is named in `include`; see why it did not begin, then run it by hand"
+    detail: dict[str, Json] = {"source": SOURCE, "actionHint": hint}
+    what = "did not begin on a date it was to run on"
+    return alert_of(each, EventType.IRREGULAR_SCHEDULE_MISSED, what, detail, old_mark="irregular-missed-check")

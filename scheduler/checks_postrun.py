@@ -1,0 +1,133 @@
+"""The check of sensors that were to come after a job and did not."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from scheduler.alerts import Alert, Alerts
+from scheduler.duework import SOURCE
+from scheduler.endings import Endings
+from scheduler.findings import Finding
+from scheduler.ledger import Ledger
+from worker.core import keys
+from worker.core.canonical import content_hash
+from worker.core.durations import format_duration
+from worker.core.effects import Tell
+from worker.core.eventtypes import EventType
+from worker.core.freshness import changed_at
+from worker.core.keys import RunKey
+from worker.core.passes import watched
+from worker.core.pipeline import Pipeline, PostRun
+from worker.core.routing import LOOK_BACK, is_named
+from worker.core.runstate import Run, Status
+from worker.core.values import Json
+from worker.store.marks import Marks
+from worker.store.runs import Runs, still_at
+from worker.store.sensors import Sensor, Sensors
+from worker.store.table import Tables
+
+_OLD_MARK: Final = "postrun-check"  # by which the reference remembers what it told
+
+
+class PostRunCheck:
+    """Each rule's sensor has `sensorTimeout` from the run's end on; one that came says nothing about the others."""
+
+    def __init__(self, tables: Tables, ledger: Ledger, alerts: Alerts) -> None:
+        self._ledger, self._alerts = ledger, alerts
+        self._runs, self._sensors, self._marks = Runs(tables), Sensors(tables), Marks(tables)
+        self._endings = Endings(self._runs, Status.COMPLETED)
+        self._waiting: dict[RunKey, datetime] = {}  # until when each run's sensors have time
+
+    async def missing_sensors(self, now: datetime) -> Sequence[Finding]:
+        await self._collect(now)
+        due = [key for key, at in self._waiting.items() if at <= now]
+        findings = [await self._look_at(key, now) for key in due]
+        return [finding for finding in findings if finding is not None]
+
+    async def _collect(self, now: datetime) -> None:
+        """Take up the runs that succeeded since the last look, of pipelines that wait for something after it."""
+        reach = self._reach()
+        if reach is None:
+            return
+        async for run in self._endings.news(now, reach):
+            post_run = self._post_run(run.key)
+            if post_run is not None:
+                self._waiting[run.key] = run.since + post_run.sensor_timeout
+
+    def _reach(self) -> timedelta | None:
+        """How far back an end may lie whose sensors are still waited for; None if nobody waits for any."""
+        waits = [
+            each.pipeline.post_run.sensor_timeout for each in self._ledger.versions.values() if each.pipeline.post_run
+        ]
+        return min(max(waits) + timedelta(hours=1), LOOK_BACK) if waits else None
+
+    def _post_run(self, key: RunKey) -> PostRun | None:
+        version = self._ledger.versions.get(key.pipeline)
+        return version.pipeline.post_run if version else None
+
+    async def _look_at(self, key: RunKey, now: datetime) -> Finding | None:
+        """What is missing of one run; nothing is waited for any more if nothing is."""
+        alert = await self._alert_of(key, now)
+        if alert is None:
+            del self._waiting[key]
+            return None
+        return Finding(about=str(key), sentence=alert.tell.message, act=partial(self._tell, alert))
+
+    async def _alert_of(self, key: RunKey, now: datetime) -> Alert | None:
+        version, post_run = self._ledger.versions.get(key.pipeline), self._post_run(key)
+        run = await self._runs.load(key)
+        if version is None or post_run is None or not isinstance(run, Run) or run.status is not Status.COMPLETED:
+            return None
+        if now < run.since + post_run.sensor_timeout:
+            return None  # it ran again meanwhile: its new end was, or will be, taken up as well
+        missing = await self._missing(run, version.pipeline, post_run)
+        return _alert(run, post_run, missing) if missing else None
+
+    async def _tell(self, alert: Alert) -> None:
+        await self._alerts.tell([alert])
+        self._waiting.pop(alert.key, None)
+
+    async def _missing(self, run: Run, pipeline: Pipeline, post_run: PostRun) -> list[str]:
+        names = watched(pipeline)
+        sensors = await self._sensors.read(run.key.pipeline, names, run.key.period)
+        mark = await self._marks.get(run.key.pipeline, keys.baseline_mark_sk(run.key))
+        return [
+            name for name in names if not _has_come(name, sensors.get(name), run, post_run, mark.data if mark else None)
+        ]
+
+
+def _has_come(
+    name: str, sensor: Sensor | None, run: Run, post_run: PostRun, baseline: Mapping[str, Json] | None
+) -> bool:
+    """By what was judged since, else by what it says, else by when its producer says it was written."""
+    if any(is_named(key, name, post_run.match) for key in run.post_run_seen):
+        return True
+    if sensor is None:
+        return False
+    if baseline is not None and _differs(sensor, baseline.get(name)):
+        return True
+    written_at = changed_at(sensor.data)
+    return written_at is not None and written_at > run.since
+
+
+def _differs(sensor: Sensor, before: Json) -> bool:
+    return not isinstance(before, Mapping) or content_hash(before) != sensor.content_hash
+
+
+def _alert(run: Run, post_run: PostRun, missing: Sequence[str]) -> Alert:
+    timeout = format_duration(post_run.sensor_timeout)
+    detail: dict[str, Json] = {
+        "source": SOURCE,
+        "sensorTimeout": timeout,
+        "ruleKeys": ", ".join(missing),
+        "actionHint": "see whether the job wrote its result, and whether whoever reports it is alive",
+    }
+    message = f"{run.key}: nothing was heard of {', '.join(missing)} within {timeout} of its success"
+    return Alert(
+        key=run.key,
+        due_at=run.since + post_run.sensor_timeout,
+        tell=Tell(type=EventType.POST_RUN_SENSOR_MISSING, message=message, detail=detail),
+        holds=(still_at(run),),
+        old_mark=_OLD_MARK,
+    )

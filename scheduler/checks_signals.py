@@ -1,0 +1,132 @@
+"""Checks of signals that led to nothing: data that came without a run, and arrivals that no deadline counts from.
+
+A few pipelines are looked at in each pass, all of them in turn. Those of which something is due are looked at by the
+checks of that, in time.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+from scheduler.findings import Finding
+from scheduler.ledger import Ledger
+from scheduler.rotation import Rotation
+from worker.core import keys
+from worker.core.instants import parse_rfc3339
+from worker.core.keys import RunKey, pipeline_pk
+from worker.core.periods import Period
+from worker.core.pipeline import PipelineId, Schedule
+from worker.core.routing import LOOK_BACK
+from worker.core.sla import Times, relative_times
+from worker.core.slawatch import RunBegan
+from worker.engine.configs import Version
+from worker.engine.engine import Engine
+from worker.engine.router import Router
+from worker.store.attributes import json_map
+from worker.store.paging import first_rows
+from worker.store.runs import Runs
+from worker.store.sensors import Sensors
+from worker.store.slawatches import SlaWatches
+from worker.store.table import Prefix, Row, TableName, Tables
+
+ARRIVALS_MAX: Final = 10  # of a schedule, the latest periods
+_OLD_ARRIVAL: Final = "first-sensor-arrival#"  # the reference kept arrivals among the sensors
+_OLD_TOLD: Final = "relative-sla-breach-check"
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    key: RunKey
+    at: datetime
+    times: Times
+
+
+class SignalChecks:
+    def __init__(self, tables: Tables, engine: Engine, router: Router, ledger: Ledger) -> None:
+        self._tables, self._engine, self._router, self._ledger = tables, engine, router, ledger
+        self._runs, self._watches, self._sensors = Runs(tables), SlaWatches(tables), Sensors(tables)
+        self._signals, self._arrivals = Rotation(), Rotation()
+
+    # --- data without a run -------------------------------------------------------------------------------------------
+
+    async def reconciliation(self, now: datetime) -> Sequence[Finding]:  # noqa: ARG002  every check is told the time
+        triggered = [each for each, version in self._ledger.versions.items() if _starts_by_data(version)]
+        return [
+            Finding(
+                about=str(pipeline),
+                sentence=f"the signals and requests of {pipeline} are looked at again",
+                act=partial(self._router.resync, pipeline),
+            )
+            for pipeline in self._signals.next_slice(triggered)
+        ]
+
+    # --- arrivals without a watch -------------------------------------------------------------------------------------
+
+    async def relative_deadlines(self, now: datetime) -> Sequence[Finding]:
+        limited = [each for each, version in self._ledger.versions.items() if _counts_from_arrival(version)]
+        return [
+            Finding(
+                about=str(arrival.key),
+                sentence=f"the data of {arrival.key} came, and its deadline is not watched",
+                act=partial(self._watch, arrival),
+            )
+            for pipeline in self._arrivals.next_slice(limited)
+            async for arrival in self._unwatched(self._ledger.versions[pipeline], now)
+        ]
+
+    async def _watch(self, arrival: _Arrival) -> None:
+        version = self._ledger.versions.get(arrival.key.pipeline)
+        if version is None:
+            return
+        await self._engine.configs.keep(version)
+        began = RunBegan(times=arrival.times, arrived_at=arrival.at, config_hash=version.config_hash)
+        await self._engine.watches.take_in(arrival.key, began)
+        await self._engine.watches.wake(arrival.key)
+
+    async def _unwatched(self, version: Version, now: datetime) -> AsyncIterator[_Arrival]:
+        for schedule in version.pipeline.schedules:
+            for key, at in await self._latest(version.pipeline.id, schedule):
+                times = relative_times(schedule.sla, at) if schedule.sla else None
+                if times is not None and now - at <= LOOK_BACK and await self._is_unwatched(key):
+                    yield _Arrival(key, at, times)
+
+    async def _is_unwatched(self, key: RunKey) -> bool:
+        if await self._watches.load(key) is not None:
+            return False
+        run = await self._runs.load(key)
+        if run is not None and run.status != "RUNNING":
+            return False
+        return await self._sensors.get(key.pipeline, f"{_OLD_TOLD}#{key.period}") is None
+
+    async def _latest(self, pipeline: PipelineId, schedule: Schedule) -> list[tuple[RunKey, datetime]]:
+        ours = await self._read(pipeline, keys.arrival_mark_prefix(schedule.id))
+        old = await self._read(pipeline, keys.sensor_sk(_OLD_ARRIVAL))
+        found = {_key(pipeline, schedule, row): _instant(row, "arrivedAt") for row in old}
+        found |= {_key(pipeline, schedule, row): _instant(row, "at") for row in ours}
+        return [(key, at) for key, at in found.items() if key is not None and at is not None]
+
+    async def _read(self, pipeline: PipelineId, begin: str) -> list[Row]:
+        partition = pipeline_pk(pipeline)
+        return await first_rows(
+            self._tables, TableName.CONTROL, partition, sk=Prefix(begin), reverse=True, limit=ARRIVALS_MAX
+        )
+
+
+def _starts_by_data(version: Version) -> bool:
+    return any(schedule.starts_by_trigger for schedule in version.pipeline.schedules)
+
+
+def _counts_from_arrival(version: Version) -> bool:
+    return any(schedule.sla and schedule.sla.max_duration for schedule in version.pipeline.schedules)
+
+
+def _key(pipeline: PipelineId, schedule: Schedule, row: Row) -> RunKey | None:
+    period = Period.parse(str(row["SK"]).rpartition("#")[2])
+    return None if period is None else RunKey(pipeline, schedule.id, period)
+
+
+def _instant(row: Row, name: str) -> datetime | None:
+    value = json_map(row, "data").get(name)
+    return parse_rfc3339(value) if isinstance(value, str) else None

@@ -1,0 +1,89 @@
+"""Parts of ourselves that do not do their work: told when it begins, told when it is over, and nothing in between."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from scheduler.ledgerkeeper import OURSELVES
+from worker.clock import Clock
+from worker.core.events import Event
+from worker.core.eventtypes import EventType
+from worker.core.instants import format_rfc3339
+from worker.core.keys import watchdog_mark_sk
+from worker.core.values import Json
+from worker.engine.commits import NewId, random_id
+from worker.logs import logger
+from worker.store.events import told_write
+from worker.store.marks import Marks, move_write
+from worker.store.table import StaleWrite, Tables, Write
+
+_MARK: Final = watchdog_mark_sk("degraded")
+PROBLEM_MAX: Final = 500
+
+_log = logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What is wrong with a part. One that was `heard` of only once may be over with the next look."""
+
+    problem: str
+    is_certain: bool = True
+
+
+class Degraded:
+    """Knows what is degraded by one row, so that a successor neither repeats what was told nor forgets to end it."""
+
+    def __init__(self, tables: Tables, clock: Clock, new_id: NewId = random_id) -> None:
+        self._tables, self._clock, self._new_id = tables, clock, new_id
+        self._marks = Marks(tables)
+
+    async def note(self, troubles: Mapping[str, Trouble]) -> None:
+        """Tell what is new among the troubles, and what is over. Raises `RetryLater`."""
+        now, mark = self._clock.now(), await self._marks.get(OURSELVES, _MARK)
+        known = dict(mark.data) if mark else {}
+        begun = {name: trouble for name, trouble in troubles.items() if trouble.is_certain and name not in known}
+        over = {name: since for name, since in known.items() if name not in troubles}
+        if not begun and not over:
+            return
+        noted = {name: since for name, since in known.items() if name not in over}
+        noted |= dict.fromkeys(begun, format_rfc3339(now))
+        writes: list[Write] = [move_write(OURSELVES, _MARK, mark, noted, now)]
+        if begun:
+            writes.append(told_write(self._begun(begun, now)))
+        if over:
+            writes.append(told_write(self._over(over, now)))
+        try:
+            await self._tables.commit(*writes)
+        except StaleWrite:
+            return  # another watchdog told it; if not all of it, the next pass finds the rest
+        for name, trouble in begun.items():
+            # Beside the event, because it may be the way of events that is broken.
+            _log.error("watchdog.degraded", check=name, problem=trouble.problem)
+        for name in over:
+            _log.info("watchdog.recovered", check=name)
+
+    def _begun(self, begun: Mapping[str, Trouble], now: datetime) -> Event:
+        problems: dict[str, Json] = {name: trouble.problem[:PROBLEM_MAX] for name, trouble in begun.items()}
+        return Event(
+            id=self._new_id(),
+            type=EventType.WATCHDOG_DEGRADED,
+            at=now,
+            message=f"not everything is watched: {'; '.join(f'{name}: {text}' for name, text in problems.items())}",
+            detail={
+                "source": "watchdog",
+                "checks": sorted(begun),
+                "problems": problems,
+                "actionHint": "see the log of the worker that holds the scheduler's duty; `interlock watchdog run`",
+            },
+        )
+
+    def _over(self, over: Mapping[str, Json], now: datetime) -> Event:
+        return Event(
+            id=self._new_id(),
+            type=EventType.WATCHDOG_RECOVERED,
+            at=now,
+            message=f"watched again: {', '.join(sorted(over))}",
+            detail={"source": "watchdog", "checks": sorted(over), "degradedSince": over},
+        )

@@ -1,0 +1,79 @@
+"""What is due by the ledger, beside what the tables say of it: all of it looked up by exact key."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from scheduler.alerts import Alert
+from scheduler.ledger import Due, Ledger
+from worker.core.effects import Tell
+from worker.core.errors import Rejected
+from worker.core.eventtypes import EventType
+from worker.core.keys import RunKey
+from worker.core.moments import Concern
+from worker.core.pipeline import PipelineId, Schedule
+from worker.core.values import Json
+from worker.engine.configs import Version
+from worker.engine.router import Router
+from worker.store.runs import run_key
+from worker.store.table import Absent, Check, Row, TableName, Tables
+
+SOURCE: Final = "watchdog"
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Something due, under the version that expects it."""
+
+    due: Due
+    version: Version
+    schedule: Schedule
+
+
+class DueWork:
+    def __init__(self, tables: Tables, ledger: Ledger, router: Router) -> None:
+        self.ledger = ledger
+        self._tables, self._router = tables, router
+
+    async def without_run(self, now: datetime, concern: Concern) -> dict[PipelineId, list[Expected]]:
+        """What is due and has no run, by pipeline. What has one is settled."""
+        due = self.ledger.due(now, concern)
+        rows = await self.rows(due)
+        missing = [each for each in due if each.key not in rows]
+        return self.left(due, missing)
+
+    async def rows(self, due: Sequence[Due]) -> dict[RunKey, Row]:
+        rows = await self._tables.get_many(TableName.CONTROL, [run_key(each.key) for each in due])
+        return {each.key: rows[key] for each in due if (key := run_key(each.key)) in rows}
+
+    def left(self, due: Sequence[Due], open_ones: Sequence[Due]) -> dict[PipelineId, list[Expected]]:
+        """Those that are still to be dealt with, by pipeline; the others of `due` are settled."""
+        for each in set(due) - set(open_ones):
+            self.ledger.settle(each)
+        groups: dict[PipelineId, list[Expected]] = defaultdict(list)
+        for each in open_ones:
+            version = self.ledger.versions.get(each.key.pipeline)
+            schedule = version.pipeline.schedule(each.key.schedule) if version else None
+            if version is not None and schedule is not None:
+                groups[each.key.pipeline].append(Expected(each, version, schedule))
+        return groups
+
+    async def look_once_more(self, pipeline: PipelineId) -> None:
+        """Before a run is called missing: a record of its signal may have got lost, and that can be made up for."""
+        with suppress(Rejected):  # a damaged row of the pipeline is no reason to keep silent about the rest
+            await self._router.resync(pipeline)
+
+
+def alert_of(each: Expected, event_type: EventType, what: str, detail: dict[str, Json], old_mark: str = "") -> Alert:
+    """An alert that holds as long as the run does not begin after all."""
+    key = each.due.key
+    return Alert(
+        key=key,
+        due_at=each.due.moment.at,
+        tell=Tell(type=event_type, message=f"{key} {what}", detail=detail),
+        holds=(Check(TableName.CONTROL, run_key(key), Absent()),),
+        old_mark=old_mark,
+    )

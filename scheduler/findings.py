@@ -1,0 +1,38 @@
+"""What a check is: it looks, and says what it found and what it would do about it."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+from worker.core.errors import WorkerError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something that did not happen. `act` tells people or makes up for it; repeating it is harmless."""
+
+    about: str  # a run, a pipeline, a part of ourselves
+    sentence: str
+    act: Callable[[], Awaitable[None]]
+
+
+# Looks at what there is to look at by now; reads only. Whatever it raises is the check's own trouble.
+Look: TypeAlias = Callable[[datetime], Awaitable[Sequence[Finding]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One row of the watchdog's table. `is_vital`: while it fails, nobody may count on being told anything."""
+
+    name: str
+    look: Look
+    is_vital: bool = False
+
+
+class Impaired(WorkerError):
+    """A part of ourselves does not do its work: each by its name, with what is wrong with it."""
+
+    def __init__(self, parts: Mapping[str, str]) -> None:
+        super().__init__("; ".join(f"{name}: {problem}" for name, problem in parts.items()))
+        self.parts = parts

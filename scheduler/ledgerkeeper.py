@@ -1,0 +1,108 @@
+"""Keeping the ledger true: filled when the duty is taken over, then moved along with the log of configurations.
+
+A successor goes on where its predecessor's work was settled, and reaches back a few days at most. What was deployed
+meanwhile counts from then on: nobody is told that a run is missing that nobody could have begun.
+"""
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import Final
+
+from scheduler.ledger import Ledger
+from worker.core.instants import format_rfc3339, parse_rfc3339
+from worker.core.keys import watchdog_mark_sk
+from worker.core.pipeline import PipelineId, ScheduleId
+from worker.core.routing import LOOK_BACK
+from worker.engine.configs import Configs, Version
+from worker.logs import logger
+from worker.store.configlog import ConfigLog
+from worker.store.marks import Mark, Marks, move_write
+from worker.store.pipelines import Pipelines
+from worker.store.table import StaleWrite, Tables
+from worker.store.tail import LOOK_BACK as STAMPED_WITHIN
+from worker.store.tail import Tail
+
+OURSELVES: Final = PipelineId("")  # marks and events that are about no pipeline
+LIST_LAG_MAX: Final = timedelta(minutes=10)
+CHANGES_MAX: Final = 10_000  # of the log, read at once; the rest comes with the next pass
+
+_log = logger()
+
+
+class LedgerKeeper:
+    """`looks_back`: whether a successor looks at what was settled, too: where alerts are repeated, they go on."""
+
+    def __init__(self, tables: Tables, configs: Configs, ledger: Ledger, *, looks_back: bool = False) -> None:
+        self._tables, self._configs, self._ledger, self._looks_back = tables, configs, ledger, looks_back
+        self._pipelines, self._changes, self._marks = Pipelines(tables), ConfigLog(tables), Marks(tables)
+        self._tail: Tail | None = None
+        self._mark: Mark | None = None
+
+    async def refresh(self, now: datetime) -> None:
+        """Bring the ledger up to date: all of it the first time, what changed from then on. Raises `RetryLater`."""
+        if self._tail is None:
+            self._tail = await self._fill(now)
+            return
+        entries, tail = await self._changes.read(self._tail, now, CHANGES_MAX)
+        for pipeline in dict.fromkeys(entry.pipeline for entry in entries):
+            await self._take_in(pipeline, now)
+        self._tail = tail
+
+    async def note_settled(self, now: datetime) -> None:
+        """Write down how far everything is settled; nothing is, before the ledger was filled. Raises `RetryLater`."""
+        if self._tail is None:
+            return
+        up_to = self._ledger.settled_up_to(now)
+        data = {"upTo": format_rfc3339(up_to)}
+        try:
+            await self._tables.commit(move_write(OURSELVES, _LEDGER, self._mark, data, now))
+            self._mark = Mark(data, self._mark.version + 1 if self._mark else 1)
+        except StaleWrite:
+            self._mark = await self._marks.get(OURSELVES, _LEDGER)
+
+    async def _fill(self, now: datetime) -> Tail:
+        since = await self._since(now)
+        # The list of pipelines may lag, so the log is read from a while before it.
+        tail = Tail.starting(min(since, now - LIST_LAG_MAX) - STAMPED_WITHIN)
+        entries, tail = await self._changes.read(tail, now, CHANGES_MAX)
+        deployed_at = {entry.pipeline: max(entry.at or since, since) for entry in entries}
+        async for stored in self._pipelines.list():
+            version = await self._configs.in_force_of(stored)
+            if version is not None:
+                self._put(version, deployed_at.get(stored.pipeline, since))
+            await asyncio.sleep(0)  # reading thousands of files takes a while, and others work on this loop
+        for pipeline, at in deployed_at.items():
+            version = await self._configs.in_force(pipeline)
+            if version is None:
+                self._ledger.remove(pipeline)
+            else:
+                self._put(version, at)
+        _log.info("ledger.filled", pipelines=len(self._ledger.versions), since=format_rfc3339(since))
+        return tail
+
+    async def _since(self, now: datetime) -> datetime:
+        """Where to go on; the first time ever, from now on."""
+        self._mark = await self._marks.get(OURSELVES, _LEDGER)
+        said = self._mark.data.get("upTo") if self._mark else None
+        up_to = parse_rfc3339(said) if isinstance(said, str) else None
+        if up_to is None:
+            return now
+        if now - up_to > LOOK_BACK:
+            _log.warning("ledger.gap_met", settled_up_to=said, looked_back=str(LOOK_BACK))
+        return now - LOOK_BACK if self._looks_back else max(up_to, now - LOOK_BACK)
+
+    async def _take_in(self, pipeline: PipelineId, now: datetime) -> None:
+        version, before = await self._configs.in_force(pipeline), self._ledger.versions.get(pipeline)
+        if version is None:
+            self._ledger.remove(pipeline)
+        elif before is None or before.config_hash != version.config_hash:
+            settled = self._ledger.settled_up_to(now)
+            known = {schedule.id for schedule in before.pipeline.schedules} if before else set[ScheduleId]()
+            since = {each.id: settled if each.id in known else now for each in version.pipeline.schedules}
+            self._ledger.put(version, since)
+
+    def _put(self, version: Version, since: datetime) -> None:
+        self._ledger.put(version, {schedule.id: since for schedule in version.pipeline.schedules})
+
+
+_LEDGER: Final = watchdog_mark_sk("ledger")

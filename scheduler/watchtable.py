@@ -1,0 +1,113 @@
+"""The table of checks: everything the watchdog looks at, in the order in which it looks."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from scheduler.alerts import Alerts
+from scheduler.checks_active import LATE, ActiveChecks
+from scheduler.checks_begin import BeginChecks
+from scheduler.checks_deadlines import DeadlineChecks
+from scheduler.checks_health import DeadLetterCheck, LagCheck, Lags
+from scheduler.checks_orphans import OrphanCheck, Poll
+from scheduler.checks_postrun import PostRunCheck
+from scheduler.checks_signals import SignalChecks
+from scheduler.deadman import ALERT_PATH, AlertPathCheck, Heartbeat, Ping
+from scheduler.degraded import Degraded
+from scheduler.duework import DueWork
+from scheduler.findings import Check, Finding
+from scheduler.ledger import Ledger
+from scheduler.ledgerkeeper import LedgerKeeper
+from scheduler.watchdog import Watchdog
+from worker.clock import Clock
+from worker.core.moments import DEFAULT_PATIENCE, Patience
+from worker.engine.engine import Engine
+from worker.engine.router import Router
+from worker.store.deadletters import DeadLetters
+from worker.store.pauses import Pauses
+from worker.store.table import Tables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """What the watchdog watches beside the rows, and how it speaks. What is None is not watched here."""
+
+    poll: Poll | None = None  # asks a target about a job
+    dead_letter_sources: Sequence[str] = ()
+    reader_lags: Lags | None = None
+    relay_lags: Lags | None = None
+    probes_alerts: bool = False  # someone at the end of the way answers probes
+    ping: Ping | None = None
+    repeat_after: timedelta | None = None
+    patience: Patience = field(default_factory=lambda: DEFAULT_PATIENCE)
+    late: timedelta = LATE
+
+
+def make_watchdog(
+    tables: Tables, engine: Engine, router: Router, clock: Clock, watched: Watched, *, may_act: Callable[[], bool]
+) -> Watchdog:
+    """Put a watchdog together. Made anew for each holding of the duty: what it remembers must not outlive it."""
+    ledger = Ledger(watched.patience)
+    keeper = LedgerKeeper(tables, engine.configs, ledger, looks_back=watched.repeat_after is not None)
+    alerts = Alerts(tables, clock, repeat_after=watched.repeat_after)
+    heartbeat = Heartbeat(tables, watched.ping)
+
+    async def end(now: datetime, is_sound: bool) -> None:
+        await keeper.note_settled(now)
+        await heartbeat.beat(now, is_sound)
+
+    checks = (
+        *_checks_of_runs(tables, engine, router, ledger=ledger, keeper=keeper, alerts=alerts, watched=watched),
+        *_checks_of_ourselves(tables, clock, watched),
+    )
+    return Watchdog(checks, Degraded(tables, clock), clock, end=end, may_act=may_act)
+
+
+def _checks_of_runs(
+    tables: Tables,
+    engine: Engine,
+    router: Router,
+    *,
+    ledger: Ledger,
+    keeper: LedgerKeeper,
+    alerts: Alerts,
+    watched: Watched,
+) -> list[Check]:
+    async def refresh(now: datetime) -> Sequence[Finding]:
+        await keeper.refresh(now)
+        return ()
+
+    work = DueWork(tables, ledger, router)
+    active = ActiveChecks(tables, engine, ledger, late=watched.late)
+    begin = BeginChecks(work, alerts, Pauses(tables))
+    deadlines = DeadlineChecks(tables, engine, work, alerts)
+    signals = SignalChecks(tables, engine, router, ledger)
+    checks = [
+        # Without it nothing is expected, so nothing would be missed.
+        Check(name="expected-runs", look=refresh, is_vital=True),
+        Check(name="stale-triggers", look=active.stale_runs),
+        Check(name="sensor-trigger-reconciliation", look=signals.reconciliation),
+        Check(name="missed-schedules", look=begin.missed_schedules),
+        Check(name="missed-inclusion-schedules", look=begin.missed_inclusion_dates),
+        Check(name="sla-scheduling", look=deadlines.sla_watches),
+        Check(name="trigger-deadlines", look=deadlines.trigger_deadlines),
+        Check(name="post-run-sensors", look=PostRunCheck(tables, ledger, alerts).missing_sensors),
+        Check(name="relative-sla-breaches", look=signals.relative_deadlines),
+        Check(name="unjudged-deadlines", look=active.unjudged_deadlines),
+    ]
+    if watched.poll is not None:
+        orphans = OrphanCheck(tables, engine.configs, alerts, watched.poll)
+        checks.append(Check(name="orphaned-jobs", look=orphans.orphaned_jobs))
+    return checks
+
+
+def _checks_of_ourselves(tables: Tables, clock: Clock, watched: Watched) -> list[Check]:
+    letters = DeadLetterCheck(DeadLetters(tables), watched.dead_letter_sources)
+    checks = [Check(name="dead-letters", look=letters.depth)]
+    if watched.reader_lags is not None:
+        checks.append(Check(name="consumer-lag", look=LagCheck("consumer-lag", watched.reader_lags).lag))
+    if watched.relay_lags is not None:
+        checks.append(Check(name="relay-lag", look=LagCheck("relay-lag", watched.relay_lags).lag, is_vital=True))
+    if watched.probes_alerts:
+        checks.append(Check(name=ALERT_PATH, look=AlertPathCheck(tables, clock).look, is_vital=True))
+    return checks

@@ -1,0 +1,254 @@
+"""How the watchdog's vectors are put to the real checks: given rows, one pass, and what came of it.
+
+A scenario gets a whole watchdog. A case of `schedule.json` gets the one check it is about and a ledger that begins
+where the reference would look. Patience is none in both, because the reference has none.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from scheduler.alerts import Alerts
+from scheduler.checks_begin import BeginChecks
+from scheduler.checks_deadlines import DeadlineChecks
+from scheduler.duework import DueWork
+from scheduler.findings import Look
+from scheduler.ledger import Ledger
+from scheduler.ledgerkeeper import OURSELVES
+from scheduler.watchtable import Watched, make_watchdog
+from tests.engineworld import FakeStanding
+from tests.fakerunner import FakeRunner
+from tests.vectors.scenarios import ME, Case, put_given, rows_of, seen_since, wanted
+from tests.virtualtime import VirtualClock, run
+from worker.config import load_text
+from worker.core import keys
+from worker.core.eventtypes import JobEvent
+from worker.core.instants import format_rfc3339
+from worker.core.keys import RowKind
+from worker.core.moments import Patience
+from worker.core.pipeline import JobType, PipelineId, ScheduleId
+from worker.core.runstate import Run, State
+from worker.engine.engine import Engine
+from worker.engine.router import Router
+from worker.jobs.runner import Running
+from worker.render import config_hash
+from worker.store.marks import Marks
+from worker.store.pauses import Pauses
+from worker.store.pipelines import Pipelines
+from worker.store.runrows import run_to_row
+from worker.store.runs import Runs
+from worker.store.slawatches import SlaWatches
+from worker.store.sqlite import SqliteTables
+from worker.store.table import Put, TableName
+
+AT_ONCE = Patience(begin=timedelta(), signal=timedelta())
+_SETTLED_S = 2.0  # time for a job to be stopped, and too short for any interval
+_STATES = {"RUNNING": State.POLLING, "COMPLETED": State.COMPLETED, "FAILED_FINAL": State.FAILED_FINAL}
+
+
+@dataclass
+class Stage:
+    tables: SqliteTables
+    engine: Engine
+    router: Router
+    clock: VirtualClock
+
+
+@asynccontextmanager
+async def a_stage(now: datetime) -> AsyncGenerator[Stage]:
+    clock = VirtualClock(now)
+    tables = SqliteTables.in_memory(clock)
+    await tables.start()
+    async with asyncio.TaskGroup() as tasks:
+        runner = FakeRunner(hangs=None, jobs={"given": Running()})
+        engine = Engine(tables, dict.fromkeys(JobType, runner), FakeStanding(ME, {ME: True}), clock, tasks)
+        router = Router(tables, engine, clock, began_at=now - timedelta(days=30))
+        yield Stage(tables, engine, router, clock)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+
+
+# --- scenarios.json ---------------------------------------------------------------------------------------------------
+
+
+def play_watchdog(case: Case) -> object:
+    return run(_play(case))
+
+
+def wanted_of_watchdog(case: Case) -> object:
+    """What the reference remembers among the sensors is a mark here, and a timer is a watch."""
+    then = case["then"]
+    rows = [row for row in then["rowsPut"] if "-check#" not in row["key"]["SK"]]
+    accepted = wanted({**case, "then": {**then, "rowsPut": rows}})
+    del accepted["failed"]
+    return {**accepted, "timers": sorted(_timer(each) for each in then.get("schedulesCreated", ()))}
+
+
+def _timer(timer: Case) -> tuple[str, str]:
+    return timer["name"], timer["at"]
+
+
+async def _play(case: Case) -> object:
+    given, now = case["given"], datetime.fromisoformat(case["given"]["now"])
+    name = case["when"]["watchdogCheck"]
+    async with a_stage(now) as stage:
+        await _put_given(stage.tables, given, now)
+        since = _since(given, now, name)
+        ledger = keys.watchdog_mark_sk("ledger")
+        await Marks(stage.tables).put_once(OURSELVES, ledger, {"upTo": format_rfc3339(since)}, now)
+        before, position = await rows_of(stage.tables), await stage.tables.last_position()
+        watched = Watched(patience=AT_ONCE, late=timedelta())
+        watchdog = make_watchdog(stage.tables, stage.engine, stage.router, stage.clock, watched, may_act=lambda: True)
+        only = () if name == "all" else ("expected-runs", name)
+        # Twice, because that must make no difference: that is what the reference's marks are for.
+        for _ in range(2):
+            reports = await watchdog.pass_over(now, only=only)
+            assert [report.problems for report in reports if report.problems] == []
+            if name == "stale-triggers":
+                await stage.clock.sleep(_SETTLED_S)
+        seen = await seen_since(case, stage.tables, before, position)
+        seen["rows"] = [row for row in seen["rows"] if row.get("event") != JobEvent.RUN_TIMEOUT]  # only we log it
+        return {**seen, "timers": await _timers(stage.tables)}
+
+
+def _since(given: Case, now: datetime, check: str) -> datetime:
+    """From when on the reference looks: the last dates, this hour, or today."""
+    if check == "missed-inclusion-schedules":
+        return now - timedelta(days=3)
+    if check == "sla-scheduling":
+        return now - timedelta(hours=1)
+    started = given.get("startedAt")
+    today = now.replace(hour=0, minute=0) - timedelta.resolution
+    return max(datetime.fromisoformat(started), today) if started else today
+
+
+async def _timers(tables: SqliteTables) -> list[tuple[str, str]]:
+    """The watches that wait, as the pairs of timers they stand for."""
+    rows = [row for (_, key), row in (await rows_of(tables)).items() if key.sk.startswith(keys.SLA)]
+    found: list[tuple[str, str]] = []
+    for row in rows:
+        named = keys.run_row_of(str(row["PK"]), str(row["SK"]))
+        watch = await SlaWatches(tables).load(named[1]) if named else None
+        if watch is None or watch.verdict is not None or watch.arrived_at is not None or watch.warning_at is None:
+            continue
+        name = f"{watch.key.pipeline}-{watch.key.schedule}-{watch.key.period}"
+        found.append((f"{name}-sla-warning", format_rfc3339(watch.warning_at)))
+        found.append((f"{name}-sla-breach", format_rfc3339(watch.breach_at)))
+    return sorted(found)
+
+
+async def _put_given(tables: SqliteTables, given: Case, now: datetime) -> None:
+    """As for the other scenarios, but every row of a run becomes one of ours, also those that have ended.
+
+    A pipeline in dry run never makes such a row, so one that it has is another system's, and stays as it is.
+    """
+    is_dry = "dryRun: true" in given["configYaml"]
+    runs = [row for row in given["controlRows"] if row["SK"].startswith(keys.TRIGGER) and not is_dry]
+    others = [row for row in given["controlRows"] if row not in runs and not row["SK"].startswith(keys.TRIGGER)]
+    await put_given(tables, {**given, "controlRows": others}, now)
+    for row in given["controlRows"]:
+        if row in runs:
+            await _put_run(tables, row, given, now)
+        elif row not in others:
+            await tables.commit(Put(TableName.CONTROL, row))
+
+
+async def _put_run(tables: SqliteTables, row: Case, given: Case, now: datetime) -> None:
+    named = keys.run_row_of(row["PK"], row["SK"])
+    assert named is not None
+    assert named[0] is RowKind.TRIGGER
+    text = given["configYaml"].replace("id: p1", f"id: {named[1].pipeline}")
+    pipeline = load_text(text, lenient=True).pipeline
+    assert pipeline is not None
+    await Pipelines(tables).keep_version(pipeline.id, config_hash(pipeline), text)
+    ended_at = max((_stamp(log) for log in given["joblogRows"] if log["event"] == "success"), default=None)
+    began_at = ended_at or now - timedelta(hours=1)
+    standing = Run(
+        key=named[1],
+        run_id="given",
+        version=1,
+        state=_STATES[row["status"]],
+        config_hash=config_hash(pipeline),
+        created_at=began_at,
+        since=began_at,
+        window_ends_at=now + timedelta(hours=1),
+        timeout_at=datetime.fromtimestamp(row["ttl"], UTC) if "ttl" in row else now + timedelta(hours=1),
+        job={"id": "given"},
+    )
+    await tables.commit(Put(TableName.CONTROL, run_to_row(standing)))
+
+
+def _stamp(log: Case) -> datetime:
+    return keys.instant(int(log["SK"].split("#")[3]))
+
+
+# --- schedule.json ----------------------------------------------------------------------------------------------------
+
+
+def play_check(case: Case) -> object:
+    return run(_play_check(case))
+
+
+def wanted_of_check(case: Case) -> object:
+    expect = case["expect"]
+    row = expect.get("rowCreated")
+    dates = expect.get("dates") or [expect[name] for name in ("date",) if expect.get("event") and expect.get(name)]
+    told = [(expect["event"], day) for day in dates] if expect.get("event") else []
+    return {"told": sorted(told), "row": row and (row["SK"], row["status"])}
+
+
+async def _play_check(case: Case) -> object:
+    now = datetime.fromisoformat(case["now"])
+    async with a_stage(now) as stage:
+        for row in case["controlRows"]:
+            await stage.tables.commit(Put(TableName.CONTROL, row))
+        pipeline = load_text(json.dumps(case["config"]), lenient=True, today=now.date()).pipeline
+        if pipeline is None:
+            return {"told": [], "row": None}  # refused when it is deployed, so nothing is ever expected of it
+        await Pipelines(stage.tables).put(pipeline.id, json.dumps(case["config"]))
+        version = await stage.engine.configs.in_force(pipeline.id)
+        assert version is not None
+        ledger = Ledger(AT_ONCE)
+        ledger.put(version, {schedule.id: _window(case, now) for schedule in pipeline.schedules})
+        position = await stage.tables.last_position()
+        for finding in await _look(case, stage, ledger)(now):
+            await finding.act()
+        told = [dict(change.image or {}) for change in await stage.tables.changes(TableName.EVENTS, position)]
+        return {
+            "told": sorted((event["eventType"], event["date"]) for event in told),
+            "row": await _closed(stage.tables, pipeline.id, case),
+        }
+
+
+def _look(case: Case, stage: Stage, ledger: Ledger) -> Look:
+    work, alerts = DueWork(stage.tables, ledger, stage.router), Alerts(stage.tables, stage.clock)
+    begin = BeginChecks(work, alerts, Pauses(stage.tables))
+    deadlines = DeadlineChecks(stage.tables, stage.engine, work, alerts)
+    return {
+        "missedSchedule": begin.missed_schedules,
+        "missedInclusion": begin.missed_inclusion_dates,
+        "triggerDeadline": deadlines.trigger_deadlines,
+    }[case["kind"]]
+
+
+def _window(case: Case, now: datetime) -> datetime:
+    """From when on the reference looks: since it started, or this day, or this hour; or for its last three dates."""
+    if case["kind"] == "missedInclusion":
+        return now - timedelta(days=100)
+    started = case.get("startedAt")
+    deadline = str(case["config"]["schedule"].get("trigger", {}).get("deadline", ""))
+    start = now.replace(minute=0) if deadline.startswith(":") else now.replace(hour=0, minute=0)
+    return (datetime.fromisoformat(started) if started else start) - timedelta.resolution
+
+
+async def _closed(tables: SqliteTables, pipeline: PipelineId, case: Case) -> tuple[str, str] | None:
+    """The row that was made, if one was."""
+    given = {row["SK"] for row in case["controlRows"]}
+    for schedule in ("stream", "cron"):
+        for each in await Runs(tables).of_schedule(pipeline, ScheduleId(schedule)):
+            if isinstance(each, Run) and keys.trigger_sk(each.key) not in given:
+                return keys.trigger_sk(each.key), each.status.value
+    return None
