@@ -122,7 +122,8 @@ async def an_aws_fake() -> AsyncGenerator[AwsFake]:
 
 
 @asynccontextmanager
-async def aws_at(endpoint: str) -> AsyncGenerator[Aws]:
+async def aws_at(endpoint: str, *, answer_s: float = 10.0) -> AsyncGenerator[Aws]:
     use_test_credentials()
-    async with Aws(AwsSettings(region="eu-west-1", endpoint=endpoint)) as aws:
+    settings = AwsSettings(region="eu-west-1", endpoint=endpoint, call_s=answer_s, start_s=answer_s)
+    async with Aws(settings) as aws:
         yield aws

@@ -25,8 +25,6 @@ from worker.jobs.runner import always
 
 Service: TypeAlias = Literal["glue", "emr", "emr-serverless", "stepfunctions", "lambda", "logs", "secretsmanager"]
 
-CALL_S: Final = 10.0  # for anything but a start; the engine's own limit is above it
-START_S: Final = 20.0
 # How far back a lost start is looked for: longer than a run waits for its job, shorter than lists become endless.
 LOOK_BACK: Final = timedelta(days=2)
 
@@ -38,6 +36,8 @@ class AwsSettings:
     region: str | None = None
     endpoint: str | None = None
     connect_s: float = 3.0
+    call_s: float = 10.0  # for anything but a start; the engine's own limit is above it
+    start_s: float = 20.0
     # Each synchronous Lambda holds a connection, and a call that finds none free waits: above what the engine allows.
     connections_max: int = 64
 
@@ -50,6 +50,17 @@ class Aws:
         self._clients: dict[Service, object] = {}
         self._opening = asyncio.Lock()
         self._resources = AsyncExitStack()
+
+    @property
+    def start_limit(self) -> timedelta:
+        """How long a start is waited for, unless its target needs longer."""
+        return timedelta(seconds=self._settings.start_s)
+
+    async def start(
+        self, service: Service, operation: str, parameters: Mapping[str, object], may_send: Callable[[], bool]
+    ) -> Answer:
+        """Send a start, if it may still be sent by then. Raises `AwsTrouble` and nothing else."""
+        return await self.call(service, operation, parameters, limit_s=self._settings.start_s, may_send=may_send)
 
     async def __aenter__(self) -> Self:
         return self
@@ -66,14 +77,14 @@ class Aws:
         operation: str,
         parameters: Mapping[str, object],
         *,
-        limit_s: float = CALL_S,
+        limit_s: float | None = None,
         may_send: Callable[[], bool] = always,
     ) -> Answer:
         """Send one request, one time, and wait for its whole answer. Raises `AwsTrouble` and nothing else."""
         passage = Passage(may_send)
         watching = PASSAGE.set(passage)
         try:
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(limit_s or self._settings.call_s):
                 return await (await self._method(service, operation))(**parameters)
         except CALL_ERRORS as error:
             raise trouble(error, f"{service} {operation}", has_left=passage.has_left) from error

@@ -9,7 +9,7 @@
 | 408, 5xx, an internal error under any status, no answer, half an answer | unknown: the job may exist |
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 import aiohttp
@@ -69,11 +69,11 @@ def trouble(error: Exception, what: str, *, has_left: bool) -> AwsTrouble:
     return AwsTrouble(f"{what}: {reason}; nothing was sent", category=_unsent_category(error))
 
 
-def start_answer(problem: AwsTrouble | Rejected) -> Refused | Unknown:
-    """What a start comes to that ended in a problem."""
-    if not isinstance(problem, AwsTrouble):
-        return Refused(FailureCategory.PERMANENT, tidy(str(problem)))
-    return Unknown(str(problem)) if problem.category is None else Refused(problem.category, str(problem))
+def start_answer(problem: AwsTrouble | Rejected, secrets: Iterable[str] = ()) -> Refused | Unknown:
+    """What a start comes to that ended in a problem; its message does not repeat the `secrets`."""
+    said = tidy(str(problem), secrets)
+    category = problem.category if isinstance(problem, AwsTrouble) else FailureCategory.PERMANENT
+    return Unknown(said) if category is None else Refused(category, said)
 
 
 def declined(code: str, message: str, what: str, *, status: int = 400) -> AwsTrouble:

@@ -15,7 +15,7 @@ from worker.core.instants import parse_rfc3339
 from worker.core.outcomes import FailureCategory
 from worker.core.periods import Period
 from worker.core.pipeline import PipelineId
-from worker.jobs.aws import START_S, Aws
+from worker.jobs.aws import Aws
 from worker.jobs.aws_answers import Answer, part, text
 from worker.jobs.aws_errors import AwsTrouble, start_answer
 from worker.jobs.lambda_payloads import function_failure, payload_of, read_result
@@ -43,6 +43,7 @@ from worker.jobs.specs import LambdaConfig
 from worker.store.sensors import Sensors
 
 _EVENT: Final = "Event"
+_SECRETS_LIMIT: Final = timedelta(seconds=10)  # for the payload's secrets, which are read before the function is called
 
 
 class LambdaRunner:
@@ -52,7 +53,7 @@ class LambdaRunner:
         self._aws, self._clock, self._secrets, self._sensors = aws, clock, secrets, sensors
 
     def traits(self, config: Config) -> Traits:
-        limit = timedelta(seconds=_limit_s(_parse(config)))
+        limit = self._limit(_parse(config)) + _SECRETS_LIMIT
         return Traits(guarantee=Guarantee.AT_LEAST_ONCE, can_stop=False, send_timeout=limit)
 
     async def start(self, request: StartRequest) -> StartAnswer:
@@ -67,11 +68,10 @@ class LambdaRunner:
             return Refused(FailureCategory.TRANSIENT, tidy(str(problem), filling.secrets))
         try:
             asked = _invocation(config, request.token, payload)
-            answer = await self._aws.call(
-                "lambda", "Invoke", asked, limit_s=_limit_s(config), may_send=request.may_send
-            )
+            limit_s = self._limit(config).total_seconds()
+            answer = await self._aws.call("lambda", "Invoke", asked, limit_s=limit_s, may_send=request.may_send)
         except AwsTrouble as trouble:
-            return start_answer(trouble)
+            return start_answer(trouble, filling.secrets)
         if config.invocation_type == _EVENT:
             return Started(_handed_over(answer, request))
         return Started(await self._ended(answer, filling))
@@ -98,6 +98,10 @@ class LambdaRunner:
             return CannotStop("Lambda cannot stop an invocation; it ends by itself, after 15 minutes at most")
         return Stopped()
 
+    def _limit(self, config: LambdaConfig) -> timedelta:
+        is_handed_over = config.invocation_type == _EVENT
+        return self._aws.start_limit if is_handed_over else timedelta(seconds=config.timeout)
+
     async def _ended(self, answer: Answer, filling: Filling) -> Handle:
         """A handle that knows how the invocation ended."""
         end: dict[str, Any] = {"runId": _request_id(answer), "endedAt": self._clock.now().astimezone(UTC).isoformat()}
@@ -113,10 +117,6 @@ def _parse(config: Config) -> LambdaConfig:
     if parsed.invocation_type == _EVENT and not parsed.result_sensor:
         raise UnusableConfig("an Event invocation needs resultSensor, by which the function reports its end")
     return parsed
-
-
-def _limit_s(config: LambdaConfig) -> float:
-    return START_S if config.invocation_type == _EVENT else float(config.timeout)
 
 
 def _invocation(config: LambdaConfig, token: str, payload: bytes) -> dict[str, object]:

@@ -10,7 +10,7 @@ from typing import Final
 from worker.clock import Clock
 from worker.core.errors import Rejected
 from worker.core.outcomes import FailureCategory
-from worker.jobs.aws import LOOK_BACK, START_S, Aws
+from worker.jobs.aws import LOOK_BACK, Aws
 from worker.jobs.aws_answers import Answer, part, parts, text, time
 from worker.jobs.aws_errors import AwsTrouble, declined, start_answer
 from worker.jobs.aws_states import States, refused_stop
@@ -59,7 +59,7 @@ class EmrRunner:
         return Traits(
             guarantee=Guarantee.FOUND_AGAIN,
             can_stop=True,
-            send_timeout=timedelta(seconds=START_S),
+            send_timeout=self._aws.start_limit,
             list_lag=_LIST_LAG,
         )
 
@@ -67,7 +67,7 @@ class EmrRunner:
         try:
             config = parse_config(EmrConfig, request.config)
             asked = {"JobFlowId": config.cluster_id, "Steps": [step_of(config, request.token)]}
-            answer = await self._aws.call("emr", "AddJobFlowSteps", asked, limit_s=START_S, may_send=request.may_send)
+            answer = await self._aws.start("emr", "AddJobFlowSteps", asked, request.may_send)
         except AwsTrouble as trouble:
             if _FULL in str(trouble) and trouble.category is FailureCategory.PERMANENT:
                 return Refused(FailureCategory.TRANSIENT, str(trouble))

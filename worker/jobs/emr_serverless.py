@@ -4,14 +4,13 @@ The service recognises a repeated start by its client token. How long it does is
 run's name, by which a start whose answer was lost is found first.
 """
 
-from datetime import timedelta
 from typing import Final, cast
 
 from worker.clock import Clock
 from worker.core.errors import Rejected
 from worker.core.outcomes import FailureCategory
 from worker.core.values import Json
-from worker.jobs.aws import LOOK_BACK, START_S, Aws
+from worker.jobs.aws import LOOK_BACK, Aws
 from worker.jobs.aws_answers import part, parts, text, time
 from worker.jobs.aws_errors import AwsTrouble, start_answer
 from worker.jobs.aws_states import States, refused_stop
@@ -50,15 +49,13 @@ class EmrServerlessRunner:
 
     def traits(self, config: Config) -> Traits:
         parse_config(EmrServerlessConfig, config)
-        return Traits(guarantee=Guarantee.EXACTLY_ONCE, can_stop=True, send_timeout=timedelta(seconds=START_S))
+        return Traits(guarantee=Guarantee.EXACTLY_ONCE, can_stop=True, send_timeout=self._aws.start_limit)
 
     async def start(self, request: StartRequest) -> StartAnswer:
         try:
             config = parse_config(EmrServerlessConfig, request.config)
             asked = start_parameters(config, request.token)
-            answer = await self._aws.call(
-                "emr-serverless", "StartJobRun", asked, limit_s=START_S, may_send=request.may_send
-            )
+            answer = await self._aws.start("emr-serverless", "StartJobRun", asked, request.may_send)
         except (AwsTrouble, Rejected) as problem:
             return start_answer(problem)
         run_id = text(answer, "jobRunId")

@@ -10,7 +10,7 @@ from typing import Final
 from worker.clock import Clock
 from worker.core.errors import Rejected
 from worker.core.outcomes import FailureCategory
-from worker.jobs.aws import LOOK_BACK, START_S, Aws
+from worker.jobs.aws import LOOK_BACK, Aws
 from worker.jobs.aws_answers import Answer, part, parts, text, time
 from worker.jobs.aws_errors import AwsTrouble, declined, start_answer
 from worker.jobs.aws_states import States, refused_stop
@@ -61,7 +61,7 @@ class GlueRunner:
         return Traits(
             guarantee=Guarantee.FOUND_AGAIN,
             can_stop=True,
-            send_timeout=timedelta(seconds=START_S),
+            send_timeout=self._aws.start_limit,
             list_lag=_LIST_LAG,
         )
 
@@ -69,7 +69,7 @@ class GlueRunner:
         try:
             config = parse_config(GlueConfig, request.config)
             parameters = start_parameters(config, request)
-            answer = await self._aws.call("glue", "StartJobRun", parameters, limit_s=START_S, may_send=request.may_send)
+            answer = await self._aws.start("glue", "StartJobRun", parameters, request.may_send)
         except (AwsTrouble, Rejected) as problem:
             return start_answer(problem)
         run_id = text(answer, "JobRunId")

@@ -5,12 +5,11 @@ answer that it exists already. Express workflows neither keep names nor can be a
 """
 
 import json
-from datetime import timedelta
 from typing import Final
 
 from worker.core.errors import Rejected
 from worker.core.outcomes import FailureCategory
-from worker.jobs.aws import START_S, Aws
+from worker.jobs.aws import Aws
 from worker.jobs.aws_answers import Answer, text, time
 from worker.jobs.aws_errors import AwsTrouble, start_answer
 from worker.jobs.aws_states import States, refused_stop
@@ -66,7 +65,7 @@ class StepFunctionRunner:
 
     def traits(self, config: Config) -> Traits:
         _handle(parse_config(StepFunctionConfig, config), "")
-        return Traits(guarantee=Guarantee.EXACTLY_ONCE, can_stop=True, send_timeout=timedelta(seconds=START_S))
+        return Traits(guarantee=Guarantee.EXACTLY_ONCE, can_stop=True, send_timeout=self._aws.start_limit)
 
     async def start(self, request: StartRequest) -> StartAnswer:
         try:
@@ -76,9 +75,7 @@ class StepFunctionRunner:
         except Rejected as problem:
             return start_answer(problem)
         try:
-            answer = await self._aws.call(
-                "stepfunctions", "StartExecution", asked, limit_s=START_S, may_send=request.may_send
-            )
+            answer = await self._aws.start("stepfunctions", "StartExecution", asked, request.may_send)
         except AwsTrouble as trouble:
             # An execution of this name has ended meanwhile; only a start with this token can have made it.
             return Started(handle) if trouble.code == "ExecutionAlreadyExists" else start_answer(trouble)
