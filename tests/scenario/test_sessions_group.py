@@ -454,3 +454,26 @@ def test_clocks_that_drift_apart_do_not_make_two_act_at_once(rate: float) -> Non
         assert overlaps(group.acts) == []
 
     run(scenario())
+
+
+@on_virtual_time
+async def test_a_worker_that_loses_its_session_while_it_is_cancelled_does_not_begin_another() -> None:
+    """A group of tasks tells of a failure rather than of its cancellation, and the worker would go on for ever."""
+    group = WorkerGroup()
+
+    async def lose_it_at_the_end(member: Member) -> None:
+        try:
+            await member.stopping.wait()
+        finally:
+            member.fence.drop("the store is gone")
+            member.fence.check()
+
+    station = group.start("a", work=lose_it_at_the_end)
+    await asyncio.sleep(5)
+    assert station.task is not None
+
+    station.task.cancel()
+    await asyncio.wait([station.task], timeout=60)
+
+    assert station.task.cancelled()
+    assert [notice for notice in station.notices if isinstance(notice, SessionBegan)] == station.notices[:1]

@@ -109,6 +109,9 @@ class Membership:
         except* SessionLost as lost:
             reason = _reason(lost)
         self._notify(SessionOver(fence.session, reason))
+        if (task := asyncio.current_task()) and task.cancelling():
+            # A group of tasks that fails while it is cancelled tells of the failure only.
+            raise asyncio.CancelledError
 
     async def _run(self, fence: Fence, work: Work) -> None:
         group, pulse, stopping = self._group, Pulse(self._clock, self._group.timing), asyncio.Event()
