@@ -1,0 +1,273 @@
+"""A stream of shards that workers share: parents before children, whatever becomes of either."""
+
+import asyncio
+from datetime import timedelta
+
+from consumers.shards import AUDIT_EVERY_S
+from consumers.source import Gap
+from consumers.stream import Beginning
+from tests.shardworld import NAME, ShardWorld
+from tests.virtualtime import on_virtual_time
+from tests.workergroup import GROUP
+from worker.core.errors import RetryLater
+from worker.core.keys import group_pk, lease_sk
+from worker.membership.leasekeeper import Siblings
+from worker.store.leases import LeaseStatus
+from worker.store.table import Change, Delete, Key, TableName
+
+SETTLED_S = 15.0
+KEPT = timedelta(minutes=20)  # by a stream that has little patience
+
+
+def done(leases: Siblings) -> set[str]:
+    return {shard for shard, lease in leases.items() if lease.status is LeaseStatus.DONE}
+
+
+@on_virtual_time
+async def test_a_stream_that_rolls_over_again_and_again_is_read_in_order_and_to_its_end() -> None:
+    world = ShardWorld()
+    world.start("a")
+    await asyncio.sleep(SETTLED_S)
+    for _ in range(5):
+        world.write("orders", "sales")
+        await asyncio.sleep(1)
+        world.fake.roll(world.open_shard("orders"))
+        world.write("orders", "sales")
+    await asyncio.sleep(SETTLED_S)
+
+    assert world.values("orders") == world.written["orders"]
+    assert world.values("sales") == world.written["sales"]
+    assert len(done(await world.leases())) == 5
+    assert len(world.handled) == len(set(world.handled)) == 20, "nothing is handled twice when nothing goes wrong"
+
+
+@on_virtual_time
+async def test_a_child_waits_for_its_parent_however_many_workers_there_are() -> None:
+    world = ShardWorld()
+    held_back = asyncio.Event()
+
+    async def wait_for_first(change: Change) -> None:
+        if change.image is not None and change.image["value"] == 1:
+            await held_back.wait()
+
+    world.before = wait_for_first
+    world.write("orders")
+    world.fake.split(world.open_shard("orders"))
+    world.write("orders")
+    for name in ("a", "b", "c"):
+        world.start(name)
+    await asyncio.sleep(30)
+    assert world.values("orders") == []
+    assert done(await world.leases()) == set()
+
+    held_back.set()
+    await asyncio.sleep(SETTLED_S)
+    assert world.values("orders") == world.written["orders"]
+
+
+@on_virtual_time
+async def test_shards_are_shared_and_those_of_a_dead_worker_are_read_by_others_within_ten_seconds() -> None:
+    world = ShardWorld()
+    world.spread(6)
+    a, b, c = (world.start(name) for name in "abc")
+    await asyncio.sleep(200)
+    assert sorted(len(worker.shards) for worker in (a, b, c)) == [2, 2, 2]
+
+    a.station.host.crash()
+    names = [f"p{number}" for number in range(30)]
+    world.write(*names)
+    await asyncio.sleep(10)
+
+    assert {name: world.values(name) for name in names} == {name: world.written[name] for name in names}
+    assert b.shards | c.shards == set(world.fake.shards)
+
+
+@on_virtual_time
+async def test_a_shard_that_ends_before_its_children_are_known_is_kept_and_ended_with_them() -> None:
+    world = ShardWorld()
+    world.start("a")
+    await asyncio.sleep(SETTLED_S)
+    world.write("orders")
+    parent = world.open_shard("orders")
+    child = world.fake.roll(parent)
+    world.fake.hidden[child.id] = 11  # more listings than are tried at once
+    world.write("orders")
+    await asyncio.sleep(60)
+    assert (await world.leases())[parent].status is LeaseStatus.ENDED
+    assert set(await world.leases()) == {parent}
+
+    await asyncio.sleep(AUDIT_EVERY_S + SETTLED_S)
+
+    assert done(await world.leases()) == {parent}
+    assert world.values("orders") == world.written["orders"]
+
+
+@on_virtual_time
+async def test_a_worker_that_dies_while_it_waits_for_children_leaves_them_to_the_next() -> None:
+    world = ShardWorld()
+    a = world.start("a")
+    await asyncio.sleep(SETTLED_S)
+    parent = world.open_shard("orders")
+    child = world.fake.roll(parent)
+    world.fake.hidden[child.id] = 12
+    world.write("orders")
+    await asyncio.sleep(30)
+    assert (await world.leases())[parent].status is LeaseStatus.ENDED
+
+    a.station.host.crash()
+    world.start("b")
+    await asyncio.sleep(AUDIT_EVERY_S)
+
+    assert done(await world.leases()) == {parent}
+    assert world.values("orders") == world.written["orders"]
+
+
+@on_virtual_time
+async def test_an_open_parent_with_a_child_is_read_to_its_end_first() -> None:
+    world = ShardWorld()
+    world.write("orders")
+    parent = world.open_shard("orders")
+    world.fake.roll(parent, is_seen=False)
+    world.write("orders")
+
+    world.start("a")
+    await asyncio.sleep(SETTLED_S)
+
+    assert world.values("orders") == world.written["orders"]
+    assert done(await world.leases()) == {parent}
+
+
+@on_virtual_time
+async def test_a_stream_that_was_disabled_ends_when_it_forgets_its_last_shard() -> None:
+    world = ShardWorld()
+    world.start("a")
+    await asyncio.sleep(SETTLED_S)
+    world.write("orders")
+    last = world.open_shard("orders")
+    world.fake.keeps = KEPT
+    world.fake.disable()
+    await asyncio.sleep(60)
+    assert (await world.leases())[last].status is LeaseStatus.ENDED
+
+    await asyncio.sleep(KEPT.total_seconds() + 2 * AUDIT_EVERY_S)
+
+    assert (await world.leases())[last].status is LeaseStatus.DONE
+    assert world.values("orders") == world.written["orders"]
+
+
+@on_virtual_time
+async def test_a_first_start_on_news_passes_over_what_is_there_and_catches_up_once_for_all_shards() -> None:
+    asked: list[Gap | None] = []
+
+    async def catch_up(gap: Gap | None) -> None:
+        asked.append(gap)
+
+    world = ShardWorld(begin=Beginning.NEWEST, catch_up=catch_up)
+    world.spread(3)
+    world.write("orders", "sales")
+    world.fake.roll(world.open_shard("orders"))
+    await asyncio.sleep(300)
+    for name in ("a", "b"):
+        world.start(name)
+    await asyncio.sleep(60)
+    world.write("orders", "sales")
+    await asyncio.sleep(SETTLED_S)
+
+    assert asked == [None]
+    assert world.values("orders") == world.written["orders"][1:]
+    assert world.values("sales") == world.written["sales"][1:]
+    assert len(await world.leases()) == 3, "a shard that had ended before is not read"
+
+
+@on_virtual_time
+async def test_what_is_found_after_the_first_start_is_read_from_its_beginning() -> None:
+    world = ShardWorld(begin=Beginning.NEWEST)
+    a = world.start("a")
+    await asyncio.sleep(SETTLED_S)
+    a.station.host.crash()
+    world.fake.roll(world.open_shard("orders"))
+    world.write("orders")
+
+    world.start("b")
+    await asyncio.sleep(30)
+
+    assert world.values("orders") == world.written["orders"]
+
+
+@on_virtual_time
+async def test_a_gap_longer_than_the_stream_is_caught_up_with_and_reading_goes_on_in_what_is_left() -> None:
+    asked: list[Gap | None] = []
+
+    async def catch_up(gap: Gap | None) -> None:
+        asked.append(gap)
+
+    world = ShardWorld(catch_up=catch_up)
+    a = world.start("a")
+    await asyncio.sleep(SETTLED_S)
+    world.write("orders")
+    await asyncio.sleep(SETTLED_S)
+    a.station.membership.stop()
+    world.fake.keeps = KEPT
+    world.write("orders")
+    world.fake.roll(world.open_shard("orders"))
+    await asyncio.sleep(2 * KEPT.total_seconds())
+    world.write("orders")
+
+    world.start("b")
+    await asyncio.sleep(AUDIT_EVERY_S)
+
+    first, _, last = world.written["orders"]
+    assert world.values("orders") == [first, last]
+    [gap] = asked
+    assert gap is not None
+
+
+@on_virtual_time
+async def test_a_lease_that_was_deleted_is_found_missing_and_its_shard_is_read_again() -> None:
+    world = ShardWorld()
+    a = world.start("a")
+    await asyncio.sleep(SETTLED_S)
+    world.write("orders")
+    await asyncio.sleep(SETTLED_S)
+    a.station.membership.stop()
+    await asyncio.sleep(SETTLED_S)
+    [shard] = await world.leases()
+    await world.group.store.commit(Delete(TableName.CONTROL, Key(group_pk(GROUP), lease_sk(NAME, shard))))
+
+    world.start("b")
+    world.write("orders")
+    await asyncio.sleep(SETTLED_S)
+
+    assert [each.value for each in world.handled] == [1, 1, 2]
+
+
+@on_virtual_time
+async def test_leases_of_shards_that_are_gone_are_cleared_away() -> None:
+    world = ShardWorld()
+    world.start("a")
+    await asyncio.sleep(SETTLED_S)
+    world.write("orders")
+    first = world.open_shard("orders")
+    world.fake.roll(first)
+    world.write("orders")
+    await asyncio.sleep(SETTLED_S)
+    assert first in await world.leases()
+
+    world.fake.keeps = KEPT
+    await asyncio.sleep(2 * KEPT.total_seconds() + AUDIT_EVERY_S)
+
+    assert first not in await world.leases()
+    assert world.values("orders") == world.written["orders"]
+
+
+@on_virtual_time
+async def test_a_listing_that_fails_delays_and_loses_nothing() -> None:
+    world = ShardWorld()
+    world.fake.fail_next("DescribeStream", *(RetryLater("no answer") for _ in range(5)))
+    world.start("a")
+    world.write("orders")
+    world.fake.roll(world.open_shard("orders"))
+    world.write("orders")
+    await asyncio.sleep(120)
+
+    assert world.values("orders") == world.written["orders"]

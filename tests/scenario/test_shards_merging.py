@@ -1,0 +1,91 @@
+"""Shards of Kinesis, which are merged as well as split: a child of two is read after both."""
+
+import asyncio
+
+from consumers.kinesis import DeliveryStream, KinesisStream
+from consumers.source import Stream
+from consumers.unreadable import Strays
+from tests.fakestreams import FakeKinesis, change_record
+from tests.shardworld import NAME, ShardWorld, name_of, row
+from tests.virtualtime import VirtualClock, on_virtual_time
+from worker.store.deadletters import DeadLetters
+from worker.store.leases import LeaseStatus
+from worker.store.table import Change, TableName, Tables
+
+SETTLED_S = 15.0
+
+
+class MergingWorld(ShardWorld):
+    """Two shards: "low" goes to the first of them and "high" to the second, until they are merged."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.kinesis = FakeKinesis(clock=self.clock)
+        [root] = self.kinesis.shards
+        self.low, self.high = self.kinesis.split(root)
+
+    def stream(self, tables: Tables, clock: VirtualClock) -> Stream:
+        strays = Strays(DeadLetters(tables), NAME)
+        described = DeliveryStream(
+            name=NAME,
+            kinesis_name=self.kinesis.name,
+            tables={"test-control": TableName.CONTROL},
+            keep_stray=strays.keep,
+        )
+        return KinesisStream(described, self.kinesis, clock)
+
+    def write(self, *names: str) -> None:
+        for name in names:
+            value = sum(map(len, self.written.values())) + 1
+            record = change_record(row(name), {"value": value}, self.clock.now())
+            self.kinesis.put(record, explicit_hash_key=0 if name == "low" else 2**127 + 2**126)
+            self.written[name].append(value)
+
+    def merge(self) -> str:
+        return self.kinesis.merge(self.low.id, self.high.id).id
+
+
+@on_virtual_time
+async def test_a_merge_is_read_after_both_of_its_parents_and_nothing_is_lost_or_out_of_order() -> None:
+    world = MergingWorld()
+    stuck = asyncio.Event()
+
+    async def high_is_stuck(change: Change) -> None:
+        if name_of(change) == "high":
+            await stuck.wait()
+
+    world.before = high_is_stuck
+    world.start("a")
+    world.start("b")
+    world.write("low", "high")
+    child = world.merge()
+    world.write("low", "high")
+    await asyncio.sleep(30)
+
+    leases = await world.leases()
+    assert leases[world.low.id].status is LeaseStatus.DONE
+    assert leases[child].parents == {world.low.id, world.high.id}
+    assert not leases[child].is_begun
+    assert world.values("low") == world.written["low"][:1]
+
+    stuck.set()
+    await asyncio.sleep(SETTLED_S)
+    assert {name: world.values(name) for name in ("low", "high")} == world.written
+
+
+@on_virtual_time
+async def test_splits_and_merges_of_a_stream_in_use_are_followed_without_a_repeat() -> None:
+    world = MergingWorld()
+    world.start("a")
+    world.start("b")
+    await asyncio.sleep(SETTLED_S)
+    for _ in range(4):
+        world.write("low", "high")
+        merged = world.merge()
+        world.write("low", "high")
+        await asyncio.sleep(SETTLED_S)
+        world.low, world.high = world.kinesis.split(merged)
+    await asyncio.sleep(SETTLED_S)
+
+    assert {name: world.values(name) for name in ("low", "high")} == world.written
+    assert len(world.handled) == 16
