@@ -1,0 +1,233 @@
+"""Glue: what a run is told, how it is found, and when its success is believed."""
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+import pytest
+
+from tests.awsfake import AwsFake, an_aws_fake, aws_at, raw_answer
+from tests.awsjobs import ENDED, NOW, Glue, Logs
+from tests.httptarget import Behaviour, hang, reset
+from tests.manualclock import ManualClock
+from tests.runners import TOKEN, a_request, started
+from worker.core.outcomes import FailureCategory
+from worker.core.periods import Period
+from worker.core.values import Json
+from worker.jobs.glue import GlueRunner
+from worker.jobs.runner import Config, Failed, JobStatus, Stopped, Succeeded
+
+CONFIG: dict[str, Json] = {"jobName": "etl"}
+RUN = "jr_1"
+INSIGHTS = f"{RUN}-job-insights-rca-driver"
+ANALYSED = '{"Event":"GlueExceptionAnalysisJobFailed","Failure Reason":"Column \\"id\\" not found"}'
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    fake: AwsFake
+    glue: Glue
+    logs: Logs
+    runner: GlueRunner
+
+    async def finished(self, config: Config = CONFIG) -> JobStatus:
+        """The status of a run that Glue reports as succeeded."""
+        self.glue.begins_as = "SUCCEEDED"
+        return await self.runner.status(await started(self.runner, config), config)
+
+
+@pytest.fixture
+async def place() -> AsyncGenerator[Place]:
+    async with an_aws_fake() as fake, aws_at(fake.url) as aws:
+        yield Place(fake, Glue(fake, "RUNNING").open(), Logs(fake), GlueRunner(aws, ManualClock(NOW)))
+
+
+# --- the start --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_run_is_told_its_day_and_its_token_whatever_the_pipeline_says(place: Place) -> None:
+    config: Config = {**CONFIG, "arguments": {"--table": "orders", "--par_day": "19700101"}}
+
+    await place.runner.start(a_request(config))
+
+    [asked] = place.fake.asked("StartJobRun")
+    assert asked == {
+        "JobName": "etl",
+        "Arguments": {"--table": "orders", "--par_day": "20260303", "--interlock_token": TOKEN},
+    }
+
+
+async def test_an_hourly_run_is_told_its_hour_too(place: Place) -> None:
+    await place.runner.start(a_request(CONFIG, period=Period(date(2026, 3, 3), 23)))
+
+    [asked] = place.fake.asked("StartJobRun")
+    assert (asked["Arguments"]["--par_day"], asked["Arguments"]["--par_hour"]) == ("20260303", "23")
+
+
+async def test_capacity_and_limits_of_a_run_are_passed_on(place: Place) -> None:
+    config: Config = {
+        **CONFIG,
+        "workerType": "G.1X",
+        "numberOfWorkers": 4,
+        "executionClass": "FLEX",
+        "timeoutMinutes": 90,
+    }
+
+    await place.runner.start(a_request(config))
+
+    [asked] = place.fake.asked("StartJobRun")
+    given = {name: asked[name] for name in ("WorkerType", "NumberOfWorkers", "ExecutionClass", "Timeout")}
+    assert given == {"WorkerType": "G.1X", "NumberOfWorkers": 4, "ExecutionClass": "FLEX", "Timeout": 90}
+
+
+# --- finding ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_run_is_found_behind_many_newer_ones(place: Place) -> None:
+    await started(place.runner, CONFIG)
+    for number in range(120):
+        await started(place.runner, CONFIG, token=f"il-{number}")
+
+    assert await place.runner.find(TOKEN, CONFIG) == {"jobName": "etl", "runId": RUN}
+    assert place.fake.counted["GetJobRuns"] == 3
+
+
+async def test_the_search_ends_at_runs_that_are_older_than_any_lost_start(place: Place) -> None:
+    place.glue.now = NOW - timedelta(days=3)
+    for number in range(120):
+        await started(place.runner, CONFIG, token=f"il-{number}")
+
+    assert await place.runner.find(TOKEN, CONFIG) is None
+    assert place.fake.counted["GetJobRuns"] == 1
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_failure_keeps_glues_own_words_and_time(place: Place) -> None:
+    place.glue.begins_as, place.glue.message = "FAILED", "Command failed with exit code 1"
+
+    status = await place.runner.status(await started(place.runner, CONFIG), CONFIG)
+
+    assert status == Failed(FailureCategory.TRANSIENT, "FAILED: Command failed with exit code 1", ENDED)
+
+
+async def test_a_stop_of_a_run_that_is_over_needs_nothing(place: Place) -> None:
+    place.glue.begins_as = "FAILED"
+
+    assert await place.runner.stop(await started(place.runner, CONFIG), CONFIG) == Stopped()
+
+
+# --- false successes --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (ANALYSED, 'SUCCEEDED (RCA: Column "id" not found)'),
+        ('{"Event":"GlueExceptionAnalysisJobFailed"}', "SUCCEEDED (RCA: JobFailed)"),
+    ],
+)
+async def test_glues_own_analysis_unmasks_a_false_success(place: Place, line: str, message: str) -> None:
+    place.logs.streams[INSIGHTS] = ["starting", line]
+
+    assert await place.finished() == Failed(FailureCategory.TRANSIENT, message, ENDED)
+
+
+async def test_a_sign_is_found_behind_empty_pages(place: Place) -> None:
+    place.logs.streams[INSIGHTS], place.logs.empty_pages = [ANALYSED], 5
+
+    assert isinstance(await place.finished(), Failed)
+
+
+async def test_a_chatty_log_is_no_failure(place: Place) -> None:
+    place.logs.streams[RUN] = ["10:00:01 ERROR retrying", "10:00:02 FATAL-looking but fine"] * 100
+    place.logs.streams[INSIGHTS] = ["nothing failed"]
+
+    assert await place.finished() == Succeeded(ENDED)
+
+
+async def test_a_sign_that_the_pipeline_names_is_a_failure(place: Place) -> None:
+    place.logs.streams[RUN] = ["2026-01-15 10:00:00,000 FATAL org.example.Job: boom"]
+    config: Config = {**CONFIG, "failureSignals": [" ERROR ", " FATAL "]}
+
+    status = await place.finished(config)
+
+    assert isinstance(status, Failed)
+    assert status.message == "SUCCEEDED (driver log: 2026-01-15 10:00:00,000 FATAL org.example.Job: boom)"
+
+
+async def test_a_sign_with_its_spaces_is_not_found_inside_a_word(place: Place) -> None:
+    place.logs.streams[RUN] = ["NO_FATAL_ERRORS"]
+
+    assert await place.finished({**CONFIG, "failureSignals": [" FATAL "]}) == Succeeded(ENDED)
+
+
+async def test_a_job_without_insights_and_without_signs_is_believed(place: Place) -> None:
+    assert await place.finished() == Succeeded(ENDED)
+
+
+async def test_no_log_is_read_where_the_check_is_switched_off(place: Place) -> None:
+    place.logs.streams[INSIGHTS] = [ANALYSED]
+
+    assert await place.finished({**CONFIG, "successCheck": False}) == Succeeded(ENDED)
+    assert place.fake.counted["FilterLogEvents"] == 0
+
+
+async def test_the_runs_own_log_group_is_read(place: Place) -> None:
+    place.glue.log_group = "/aws-glue/jobs/own"
+
+    await place.finished()
+
+    assert [asked["logGroupName"] for asked in place.fake.asked("FilterLogEvents")] == ["/aws-glue/jobs/own"]
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        raw_answer(400, {"__type": "AccessDeniedException", "message": "not authorized"}),
+        raw_answer(400, {"__type": "ThrottlingException"}),
+        raw_answer(500),
+        raw_answer(200, "[]"),
+        reset,
+    ],
+)
+async def test_a_log_that_cannot_be_read_is_told_and_the_success_stands(place: Place, trouble: Behaviour) -> None:
+    place.fake.break_next("FilterLogEvents", trouble)
+
+    status = await place.finished()
+
+    assert isinstance(status, Succeeded)
+    assert status.ended_at == ENDED
+    [notice] = status.notices
+    assert "was not checked" in notice
+    assert "logs:FilterLogEvents" in notice
+
+
+async def test_a_log_the_pipeline_wants_read_and_that_is_not_there_is_told(place: Place) -> None:
+    status = await place.finished({**CONFIG, "failureSignals": ["FATAL"]})
+
+    assert isinstance(status, Succeeded)
+    assert len(status.notices) == 1
+
+
+async def test_a_log_too_long_to_be_searched_is_told(place: Place) -> None:
+    place.logs.streams[INSIGHTS], place.logs.empty_pages = [ANALYSED], 50
+
+    status = await place.finished()
+
+    assert isinstance(status, Succeeded)
+    assert "too long to be searched" in status.notices[0]
+    assert place.fake.counted["FilterLogEvents"] == 10
+
+
+async def test_a_log_service_that_hangs_does_not_hold_up_the_success() -> None:
+    async with an_aws_fake() as fake, aws_at(fake.url, answer_s=0.2) as aws:
+        Glue(fake, "SUCCEEDED").open()
+        fake.break_next("FilterLogEvents", hang)
+        runner = GlueRunner(aws, ManualClock(NOW))
+
+        status = await runner.status(await started(runner, CONFIG), CONFIG)
+
+    assert isinstance(status, Succeeded)
+    assert "no answer in time" in status.notices[0]
