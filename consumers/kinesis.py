@@ -72,6 +72,10 @@ class KinesisStream:
     def name(self) -> str:
         return self._stream.name
 
+    @property
+    def kinesis_name(self) -> str:
+        return self._stream.kinesis_name
+
     async def shards(self) -> Sequence[Shard]:
         found: list[Shard] = []
         asked: dict[str, object] = {"StreamName": self._stream.kinesis_name}
@@ -196,7 +200,7 @@ class KinesisShard:
         # Inside an aggregate: the whole is read again, and what is done of it is passed over.
         kind = "AFTER_SEQUENCE_NUMBER" if place.part is None else "AT_SEQUENCE_NUMBER"
         try:
-            return await self._iterator(kind, SequenceNumber=place.sequence)
+            return await self._iterator(kind, StartingSequenceNumber=place.sequence)
         except Rejected as error:
             # The number is none of this stream's: it was made anew under the old name, and the old one is gone.
             if not place.is_bridged:

@@ -8,8 +8,12 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cache
 from itertools import islice
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
+
+from botocore.session import get_session
+from botocore.validate import ParamValidator
 
 from consumers.streamcalls import ExpiredIterator, NotFound, Throttled, TrimmedData
 from worker.clock import Clock
@@ -72,6 +76,7 @@ class FakeShards:
     """A stream of shards at the level of its calls. `calls` counts what was asked, by operation."""
 
     clock: Clock
+    service: ClassVar[str]
     keeps: timedelta = timedelta(hours=24)
     records_max: int = 1_000
     bytes_max: int = 1_000_000
@@ -125,9 +130,11 @@ class FakeShards:
 
     # --- what the calls share -----------------------------------------------------------------------------------------
 
-    def begin(self, operation: str) -> None:
-        """Count a call, forget what is too old, and fail if that was ordered."""
+    def begin(self, operation: str, parameters: Mapping[str, object]) -> None:
+        """Count a call, forget what is too old, and fail if that was ordered, or the service knows no such request."""
         self.calls[operation] += 1
+        problems = ParamValidator().validate(parameters, _request_shape(self.service, operation))
+        assert not problems.has_errors(), f"{operation}: {problems.generate_report()}"
         self._trim()
         if errors := self._errors.get(operation):
             raise errors.popleft()
@@ -164,11 +171,15 @@ class FakeShards:
             case "LATEST":
                 return self.give(shard, self.sequence)
             case "AFTER_SEQUENCE_NUMBER":
-                return self.give(shard, int(str(parameters["SequenceNumber"])))
+                return self.give(shard, self.named_sequence(parameters))
             case "AT_SEQUENCE_NUMBER":
-                return self.give(shard, int(str(parameters["SequenceNumber"])) - 1)
+                return self.give(shard, self.named_sequence(parameters) - 1)
             case other:
                 raise Rejected(f"there is no iterator of type {other}")
+
+    def named_sequence(self, parameters: Mapping[str, object]) -> int:
+        """The number in a request; each service calls it by another name."""
+        raise NotImplementedError
 
     def give(self, shard: FakeShard, after: int) -> str:
         return _Iterator(shard.id, after, self.clock.now()).text()
@@ -231,6 +242,12 @@ def page_of(shards: list[FakeShard], start: str | None, page_max: int) -> tuple[
     rest = [shard for shard in shards if start is None or shard.id > start]
     page = rest[:page_max]
     return page, page[-1].id if len(rest) > page_max else None
+
+
+@cache
+def _request_shape(service: str, operation: str) -> Any:  # noqa: ANN401 - the library has no types for its descriptions
+    session: Any = get_session()
+    return session.get_service_model(service).operation_model(operation).input_shape
 
 
 def _sequence(entry: Entry) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from random import Random
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 from consumers.streamcalls import Answer, NotFound
 from tests.fakeshards import Entry, FakeShard, FakeShards, Wire, halves, page_of
@@ -32,6 +32,7 @@ Precision = Literal["MILLISECOND", "MICROSECOND"]
 class FakeDynamoStreams(FakeShards):
     """The stream of one table. A new one has one open shard; `disable` ends it."""
 
+    service: ClassVar[str] = "dynamodbstreams"
     arn: str = ARN
     table: str = "test-control"
     view: str = "NEW_AND_OLD_IMAGES"
@@ -40,6 +41,9 @@ class FakeDynamoStreams(FakeShards):
 
     def __post_init__(self) -> None:
         self.add_shard()
+
+    def shard_id(self, number: int) -> str:
+        return f"shardId-{number:020d}-{number:08x}"
 
     # --- what tests do ------------------------------------------------------------------------------------------------
 
@@ -85,7 +89,7 @@ class FakeDynamoStreams(FakeShards):
     # --- the calls ----------------------------------------------------------------------------------------------------
 
     async def call(self, operation: str, **parameters: object) -> Answer:
-        self.begin(operation)
+        self.begin(operation, parameters)
         match operation:
             case "ListStreams":
                 return {"Streams": [{"StreamArn": self.arn, "TableName": self.table, "StreamLabel": _label(self.arn)}]}
@@ -98,6 +102,9 @@ class FakeDynamoStreams(FakeShards):
                 return self._records(parameters)
             case _:
                 raise Rejected(f"DynamoDB Streams has no {operation}")
+
+    def named_sequence(self, parameters: Mapping[str, object]) -> int:
+        return int(str(parameters["SequenceNumber"]))
 
     def _must_be_ours(self, parameters: Mapping[str, object]) -> None:
         if parameters["StreamArn"] != self.arn:
@@ -138,6 +145,7 @@ class FakeDynamoStreams(FakeShards):
 class FakeKinesis(FakeShards):
     """A Kinesis stream. A new one has one open shard over all hash keys."""
 
+    service: ClassVar[str] = "kinesis"
     name: str = "test-changes"
     sequence: int = KINESIS_FIRST
     records_max: int = 10_000
@@ -183,7 +191,7 @@ class FakeKinesis(FakeShards):
     # --- the calls ----------------------------------------------------------------------------------------------------
 
     async def call(self, operation: str, **parameters: object) -> Answer:
-        self.begin(operation)
+        self.begin(operation, parameters)
         match operation:
             case "DescribeStreamSummary":
                 self._must_be_ours(parameters)
@@ -201,6 +209,9 @@ class FakeKinesis(FakeShards):
             case _:
                 raise Rejected(f"Kinesis has no {operation}")
 
+    def named_sequence(self, parameters: Mapping[str, object]) -> int:
+        return int(str(parameters["StartingSequenceNumber"]))
+
     def _must_be_ours(self, parameters: Mapping[str, object]) -> None:
         if parameters["StreamName"] != self.name:
             raise NotFound(f"there is no stream {parameters['StreamName']}")
@@ -215,7 +226,7 @@ class FakeKinesis(FakeShards):
         return {"Shards": [_kinesis_shard(shard) for shard in page]} | ({"NextToken": more} if more else {})
 
     def _iterator(self, parameters: Mapping[str, object]) -> str:
-        if int(str(parameters.get("SequenceNumber", 0))) > self.sequence:
+        if int(str(parameters.get("StartingSequenceNumber", 0))) > self.sequence:
             raise Rejected("InvalidArgumentException: the number did not come from this stream")
         if parameters["ShardIteratorType"] != "AT_TIMESTAMP":
             # What is trimmed is passed over without a word, as the service does.

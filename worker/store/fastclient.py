@@ -1,4 +1,4 @@
-"""A DynamoDB client that spends its time on the request: the one file that reaches into aiobotocore.
+"""Clients of DynamoDB and of streams that spend their time on the request: the one file that reaches into aiobotocore.
 
 The library rebuilds its User-Agent, checks parameters we build ourselves, and walks each request and each answer along
 a schema, on every call. None of that is needed here. What is not public is touched in `_speed_up` alone, and
@@ -45,18 +45,24 @@ class ClientSettings:
 @asynccontextmanager
 async def open_client(settings: ClientSettings) -> AsyncGenerator["DynamoDBClient"]:
     """Open a client that never repeats a request by itself. Raises `ConfigError` if it cannot be set up."""
+    async with open_service("dynamodb", HOT, settings) as client:
+        yield client
+
+
+@asynccontextmanager
+async def open_service(service: str, hot: frozenset[str], settings: ClientSettings) -> AsyncGenerator[Any]:
+    """Open such a client of any service that speaks JSON. Hot operations take and give what the wire has."""
     async with AsyncExitStack() as resources:
-        opening = _session().create_client(
-            "dynamodb", region_name=settings.region, endpoint_url=settings.endpoint, config=_config(settings)
-        )
+        create: Any = _session().create_client  # its types know each service by its own name
+        opening = create(service, region_name=settings.region, endpoint_url=settings.endpoint, config=_config(settings))
         try:
             client = await resources.enter_async_context(opening)
         except (BotoCoreError, ValueError) as error:
             raise ConfigError(
-                f"no DynamoDB client for region {settings.region}, endpoint {settings.endpoint}: {error}; "
+                f"no {service} client for region {settings.region}, endpoint {settings.endpoint}: {error}; "
                 "set AWS_DEFAULT_REGION, or region and endpoint in the store's URL"
             ) from error
-        _speed_up(client)
+        _speed_up(client, hot)
         yield client
 
 
@@ -92,11 +98,11 @@ class _ParserFactory(Protocol):
 class HotParser:
     """Reads the successful answers of hot operations; all others, and every error, go to the library's parser."""
 
-    def __init__(self, stock: _Parser) -> None:
-        self._stock = stock
+    def __init__(self, stock: _Parser, hot: frozenset[str]) -> None:
+        self._stock, self._hot = stock, hot
 
     async def parse(self, response: Mapping[str, Any], shape: object) -> dict[str, Any]:
-        if response["status_code"] >= 300 or response["context"]["operation_name"] not in HOT:
+        if response["status_code"] >= 300 or response["context"]["operation_name"] not in self._hot:
             return await self._stock.parse(response, shape)
         try:
             return orjson.loads(response["body"])
@@ -107,13 +113,13 @@ class HotParser:
 class HotParserFactory:
     """Stands where the library makes a new parser for each answer, and makes one."""
 
-    def __init__(self, stock: _ParserFactory) -> None:
-        self._stock = stock
+    def __init__(self, stock: _ParserFactory, hot: frozenset[str]) -> None:
+        self._stock, self._hot = stock, hot
         self._parsers: dict[str, HotParser] = {}
 
     def create_parser(self, protocol_name: str) -> HotParser:
         if protocol_name not in self._parsers:
-            self._parsers[protocol_name] = HotParser(self._stock.create_parser(protocol_name))
+            self._parsers[protocol_name] = HotParser(self._stock.create_parser(protocol_name), self._hot)
         return self._parsers[protocol_name]
 
 
@@ -129,13 +135,13 @@ class _Serializer(Protocol):
 class HotSerializer:
     """Writes the requests of hot operations; their frame, and all others, are the library's."""
 
-    def __init__(self, stock: _Serializer) -> None:
-        self._stock = stock
+    def __init__(self, stock: _Serializer, hot: frozenset[str]) -> None:
+        self._stock, self._hot = stock, hot
         self._frames: dict[str, dict[str, Any]] = {}
 
     def serialize_to_request(self, parameters: Mapping[str, Any], operation_model: _Operation) -> dict[str, Any]:
         name = operation_model.name
-        if name not in HOT:
+        if name not in self._hot:
             return self._stock.serialize_to_request(parameters, operation_model)
         frame = self._frames.get(name)
         if frame is None:
@@ -144,7 +150,7 @@ class HotSerializer:
             body = orjson.dumps(parameters, default=_bytes_as_text)
         except orjson.JSONEncodeError as error:
             raise Rejected(
-                f"a DynamoDB {name} cannot be written as JSON: {error}; fix whoever made its text"
+                f"the request {name} cannot be written as JSON: {error}; fix whoever made its text"
             ) from error
         return {**frame, "headers": dict(frame["headers"]), "body": body}  # the library adds to the headers
 
@@ -155,10 +161,11 @@ def _bytes_as_text(value: object) -> str:
     raise TypeError(f"{type(value).__name__} cannot be part of a request")
 
 
-def _speed_up(client: Any) -> None:  # noqa: ANN401 - its type does not have what we touch
+def _speed_up(client: Any, hot: frozenset[str]) -> None:  # noqa: ANN401 - its type does not have what we touch
     # With one attempt the retry rules can only say no, after a look at every answer.
-    client.meta.events.unregister("needs-retry.dynamodb", unique_id="retry-config-dynamodb")
+    service = client.meta.service_model.service_id.hyphenize()
+    client.meta.events.unregister(f"needs-retry.{service}", unique_id=f"retry-config-{service}")
     # The library has no public way to replace its parser and its serializer.
     endpoint = client._endpoint  # noqa: SLF001
-    endpoint._response_parser_factory = HotParserFactory(endpoint._response_parser_factory)  # noqa: SLF001
-    client._serializer = HotSerializer(client._serializer)  # noqa: SLF001
+    endpoint._response_parser_factory = HotParserFactory(endpoint._response_parser_factory, hot)  # noqa: SLF001
+    client._serializer = HotSerializer(client._serializer, hot)  # noqa: SLF001

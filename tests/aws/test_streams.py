@@ -1,0 +1,344 @@
+"""The stream adapters over the wire: what emulators answer is what the adapters understand.
+
+What emulators do not have (shards that end with children, trimming, expiry) is proven on `tests/fakestreams.py`.
+"""
+
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pytest
+import pytest_asyncio
+from aiobotocore.session import AioSession
+
+from consumers.dynamodb_streams import DynamoStream, TableStream, find_stream, listing_budget
+from consumers.kinesis import DeliveryStream, KinesisStream
+from consumers.kpl import Part
+from consumers.source import Batch, Position, Source, Stream
+from consumers.streamcalls import Calls, NotFound, Throttled
+from consumers.streamclient import open_dynamodb_streams, open_kinesis
+from consumers.unreadable import Stray
+from tests.aggregates import aggregate
+from tests.emulators import Server, ministack, moto, use_test_credentials
+from tests.fakestreams import change_record
+from tests.manualclock import NOON
+from tests.wire import Fault
+from worker.clock import SystemClock
+from worker.core.errors import ConfigError, RetryLater
+from worker.store.fastclient import ClientSettings
+from worker.store.table import ChangeKind, Key, TableName, Value
+
+pytestmark = [pytest.mark.xdist_group("aws"), pytest.mark.asyncio(loop_scope="module")]
+
+Client: TypeAlias = Any  # a stock client, to make what is then read
+ROW = Key("PIPELINE#orders", "SENSOR#orders")
+
+
+@dataclass
+class Rig:
+    """One emulator: stock clients to write with, and ours to read with."""
+
+    server: Server
+    dynamodb: Client
+    kinesis: Client
+    streams: Calls
+    shards: Calls
+    strays: list[Stray]
+
+    async def keep(self, stray: Stray) -> None:
+        self.strays.append(stray)
+
+    async def table(self, view: str = "NEW_AND_OLD_IMAGES") -> str:
+        name = f"streamed-{secrets.token_hex(6)}"
+        await self.dynamodb.create_table(
+            TableName=name,
+            KeySchema=[{"AttributeName": "PK", "KeyType": "HASH"}, {"AttributeName": "SK", "KeyType": "RANGE"}],
+            AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in ("PK", "SK")],
+            BillingMode="PAY_PER_REQUEST",
+            StreamSpecification={"StreamEnabled": True, "StreamViewType": view},
+        )
+        return name
+
+    async def put(self, table: str, value: int) -> None:
+        item = {"PK": {"S": ROW.pk}, "SK": {"S": ROW.sk}, "value": {"N": str(value)}, "raw": {"B": b"\x00\xff"}}
+        await self.dynamodb.put_item(TableName=table, Item=item)
+
+    async def remove(self, table: str) -> None:
+        await self.dynamodb.delete_item(TableName=table, Key={"PK": {"S": ROW.pk}, "SK": {"S": ROW.sk}})
+
+    async def stream_of(self, table: str) -> DynamoStream:
+        arn = await find_stream(self.streams, table)
+        described = TableStream(name="stream.control", arn=arn, table=TableName.CONTROL, keep_stray=self.keep)
+        return DynamoStream(described, self.streams, SystemClock(), listing_budget(SystemClock()))
+
+    async def kinesis_stream(self, tables: dict[str, TableName]) -> KinesisStream:
+        name = f"changes-{secrets.token_hex(6)}"
+        await self.kinesis.create_stream(StreamName=name, ShardCount=1)
+        await self.kinesis.get_waiter("stream_exists").wait(StreamName=name, WaiterConfig={"Delay": 0.1})
+        described = DeliveryStream(
+            name="kinesis.control", kinesis_name=name, tables=tables, keep_stray=self.keep, reads_per_second=100.0
+        )
+        return KinesisStream(described, self.shards, SystemClock())
+
+    async def summary(self, name: str) -> dict[str, Any]:
+        return (await self.kinesis.describe_stream_summary(StreamName=name))["StreamDescriptionSummary"]
+
+
+# Making clients costs more than most tests: those of this module share them, and each makes its own tables and streams.
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_ministack() -> AsyncIterator[Rig]:
+    async for rig in rig_on(ministack()):
+        yield rig
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_moto() -> AsyncIterator[Rig]:
+    async for rig in rig_on(moto()):
+        yield rig
+
+
+@pytest.fixture
+def on_ministack(shared_ministack: Rig) -> Rig:
+    shared_ministack.server.proxy.mend()
+    shared_ministack.strays.clear()
+    return shared_ministack
+
+
+@pytest.fixture(params=["ministack", "moto"])
+def rig(request: pytest.FixtureRequest) -> Rig:
+    rig: Rig = request.getfixturevalue(f"shared_{request.param}")
+    rig.strays.clear()
+    return rig
+
+
+async def rig_on(server: Server) -> AsyncIterator[Rig]:
+    use_test_credentials()
+    settings = ClientSettings(endpoint=server.proxy.url, read_s=20.0)
+    async with AsyncExitStack() as resources:
+        session, url = AioSession(), server.proxy.url
+        dynamodb: Client = await resources.enter_async_context(session.create_client("dynamodb", endpoint_url=url))
+        kinesis: Client = await resources.enter_async_context(session.create_client("kinesis", endpoint_url=url))
+        streams = await resources.enter_async_context(open_dynamodb_streams(settings))
+        shards = await resources.enter_async_context(open_kinesis(settings))
+        yield Rig(server, dynamodb, kinesis, streams, shards, [])
+
+
+async def the_reader(stream: Stream) -> Source:
+    [shard] = await stream.shards()
+    return stream.reader(shard.id)
+
+
+def values(batch: Batch) -> list[Value]:
+    return [record.change.image["value"] for record in batch.records if record.change.image is not None]
+
+
+# --- DynamoDB Streams -------------------------------------------------------------------------------------------------
+
+
+async def test_inserts_changes_and_removals_of_a_table_are_read_in_order(rig: Rig) -> None:
+    table = await rig.table()
+    await rig.put(table, 1)
+    await rig.put(table, 2)
+    await rig.remove(table)
+    reader = await the_reader(await rig.stream_of(table))
+
+    batch = await reader.read(await reader.oldest())
+
+    assert [record.change.kind for record in batch.records] == [ChangeKind.INSERT, ChangeKind.MODIFY, ChangeKind.REMOVE]
+    assert {record.change.key for record in batch.records} == {ROW}
+    assert [record.position for record in batch.records] == sorted({record.position for record in batch.records})
+    assert values(batch) == [1, 2]
+    image = batch.records[0].change.image
+    assert image == {"PK": ROW.pk, "SK": ROW.sk, "value": 1, "raw": b"\x00\xff"}
+    assert not batch.is_end
+
+
+async def test_another_reader_goes_on_after_the_position_of_any_record(on_ministack: Rig) -> None:
+    """Not on moto, which fails to go on after a sequence number."""
+    table = await on_ministack.table()
+    for value in (1, 2, 3):
+        await on_ministack.put(table, value)
+    stream = await on_ministack.stream_of(table)
+    reader = await the_reader(stream)
+    batch = await reader.read(await reader.oldest())
+
+    rest = [values(await (await the_reader(stream)).read(record.position)) for record in batch.records]
+
+    assert rest == [[2, 3], [3], []]
+
+
+async def test_reading_goes_on_with_the_iterator_that_came_with_the_answer(rig: Rig) -> None:
+    table = await rig.table()
+    reader = await the_reader(await rig.stream_of(table))
+    position, seen = await reader.oldest(), list[Value]()
+    before = rig.server.proxy.operations["GetShardIterator"]
+
+    for value in range(3):
+        await rig.put(table, value)
+        batch = await reader.read(position)
+        position, seen = batch.read_to, seen + values(batch)
+
+    assert seen == [0, 1, 2]
+    assert rig.server.proxy.operations["GetShardIterator"] - before == 1
+
+
+async def test_a_reader_of_news_is_given_only_what_comes_after(rig: Rig) -> None:
+    table = await rig.table()
+    await rig.put(table, 1)
+    reader = await the_reader(await rig.stream_of(table))
+
+    position = await reader.newest()
+    await rig.put(table, 2)
+
+    assert values(await reader.read(position)) == [2]
+
+
+async def test_a_disabled_stream_is_read_to_its_end_and_said_to_be_disabled(on_ministack: Rig) -> None:
+    table = await on_ministack.table()
+    stream = await on_ministack.stream_of(table)
+    reader = await the_reader(stream)
+    await on_ministack.put(table, 1)
+    assert not await stream.is_disabled()
+
+    await on_ministack.dynamodb.update_table(TableName=table, StreamSpecification={"StreamEnabled": False})
+    batch = await reader.read(await reader.oldest())
+
+    assert (values(batch), batch.is_end) == ([1], True)
+    assert await stream.is_disabled()
+    assert await stream.children("shardId-00000000000000000000-00000000") == []
+
+
+async def test_a_stream_without_images_is_refused(rig: Rig) -> None:
+    stream = await rig.stream_of(await rig.table(view="KEYS_ONLY"))
+
+    with pytest.raises(ConfigError, match="NEW_AND_OLD_IMAGES"):
+        await stream.shards()
+
+
+async def test_a_table_without_a_stream_is_a_mistake_of_the_settings(rig: Rig) -> None:
+    with pytest.raises(ConfigError):
+        await find_stream(rig.streams, f"absent-{secrets.token_hex(4)}")
+
+
+async def test_a_stream_or_shard_that_is_not_there_is_not_found(on_ministack: Rig) -> None:
+    table = await on_ministack.table()
+    arn = await find_stream(on_ministack.streams, table)
+
+    with pytest.raises(NotFound):
+        await on_ministack.streams.call("DescribeStream", StreamArn=f"{arn}x")
+    with pytest.raises(NotFound):
+        await on_ministack.streams.call(
+            "GetShardIterator",
+            StreamArn=arn,
+            ShardId="shardId-00000000000000000000-abcdef12",
+            ShardIteratorType="TRIM_HORIZON",
+        )
+
+
+async def test_what_breaks_on_the_wire_is_asked_for_again_and_misses_nothing(on_ministack: Rig) -> None:
+    table = await on_ministack.table()
+    await on_ministack.put(table, 1)
+    reader = await the_reader(await on_ministack.stream_of(table))
+    position = await reader.oldest()
+    faults = [Fault.THROTTLED, Fault.FAILED_BEFORE, Fault.REPLY_LOST, Fault.REPLY_CUT, Fault.DROPPED]
+    on_ministack.server.proxy.break_next("GetRecords", *faults)
+
+    errors = [await failure(reader, position) for _ in faults]
+
+    assert isinstance(errors[0], Throttled)
+    assert values(await reader.read(position)) == [1]
+
+
+async def failure(reader: Source, position: Position) -> RetryLater:
+    with pytest.raises(RetryLater) as error:
+        await reader.read(position)
+    return error.value
+
+
+# --- Kinesis ----------------------------------------------------------------------------------------------------------
+
+
+async def test_records_and_aggregates_are_read_and_resumed_from_kinesis(rig: Rig) -> None:
+    stream = await rig.kinesis_stream({"test-control": TableName.CONTROL})
+    name = stream.kinesis_name
+    one, two, three = (change_record(ROW, {"value": value}, NOON) for value in (1, 2, 3))
+    await rig.kinesis.put_record(StreamName=name, Data=one, PartitionKey="a")
+    await rig.kinesis.put_record(StreamName=name, Data=aggregate([Part(two, "a"), Part(three, "b")]), PartitionKey="a")
+    reader = await the_reader(stream)
+
+    batch = await reader.read(await reader.oldest())
+    inside = await (await the_reader(stream)).read(batch.records[1].position)
+
+    assert values(batch) == [1, 2, 3]
+    assert values(inside) == [3]
+    assert {record.change.at for record in batch.records} == {NOON}
+
+
+async def test_a_reader_of_news_of_kinesis_begins_at_a_time(rig: Rig) -> None:
+    stream = await rig.kinesis_stream({"test-control": TableName.CONTROL})
+    position = await (await the_reader(stream)).newest()
+    data = change_record(ROW, {"value": 1}, NOON)
+    await rig.kinesis.put_record(StreamName=stream.kinesis_name, Data=data, PartitionKey="a")
+
+    batch = await (await the_reader(stream)).read(position)
+
+    assert values(batch) == [1]
+
+
+async def test_the_children_of_a_split_shard_are_listed(rig: Rig) -> None:
+    stream = await rig.kinesis_stream({})
+    [parent] = await stream.shards()
+
+    await rig.kinesis.split_shard(
+        StreamName=stream.kinesis_name, ShardToSplit=parent.id, NewStartingHashKey=str(2**127)
+    )
+
+    await rig.kinesis.get_waiter("stream_exists").wait(StreamName=stream.kinesis_name, WaiterConfig={"Delay": 0.1})
+    children = await stream.children(parent.id)
+    assert len(children) == 2
+    assert all(child.parents == {parent.id} for child in children)
+
+
+async def test_a_record_of_kinesis_that_is_no_change_is_kept(rig: Rig) -> None:
+    stream = await rig.kinesis_stream({})
+    await rig.kinesis.put_record(StreamName=stream.kinesis_name, Data=b"hello", PartitionKey="a")
+    reader = await the_reader(stream)
+
+    batch = await reader.read(await reader.oldest())
+
+    assert batch.records == []
+    assert [stray.body for stray in rig.strays] == [b"hello"]
+
+
+async def test_the_changes_that_dynamodb_delivers_to_kinesis_are_read(on_ministack: Rig) -> None:
+    """Not on moto, which has no deliveries."""
+    table = await on_ministack.table()
+    stream = await on_ministack.kinesis_stream({table: TableName.CONTROL})
+    summary = await on_ministack.summary(stream.kinesis_name)
+    await on_ministack.dynamodb.enable_kinesis_streaming_destination(TableName=table, StreamArn=summary["StreamARN"])
+
+    await on_ministack.put(table, 1)
+    await on_ministack.remove(table)
+
+    reader = await the_reader(stream)
+    batch = await reader.read(await reader.oldest())
+    assert [record.change.kind for record in batch.records] == [ChangeKind.INSERT, ChangeKind.REMOVE]
+    assert values(batch) == [1]
+    assert abs(SystemClock().now() - batch.records[0].change.at).total_seconds() < 60
+
+
+# --- the client -------------------------------------------------------------------------------------------------------
+
+
+async def test_answers_are_as_the_wire_has_them(rig: Rig) -> None:
+    """Or the library's parser has walked all of it, which is what makes others slow."""
+    table = await rig.table()
+    await rig.put(table, 1)
+    arn = await find_stream(rig.streams, table)
+
+    described = await rig.streams.call("DescribeStream", StreamArn=arn)
+
+    assert "ResponseMetadata" not in described
+    assert isinstance(described["StreamDescription"]["CreationRequestDateTime"], int | float)

@@ -1,0 +1,39 @@
+"""What is no change of a row is kept whole, once, where people look for what went wrong."""
+
+from consumers.source import Position
+from consumers.unreadable import BODY_MAX, Stray, Strays
+from tests.manualclock import NOON, ManualClock
+from worker.store.deadletters import DeadLetters
+from worker.store.rowcodec import decode_row
+from worker.store.sqlite import SqliteTables
+
+STREAM = "kinesis.control"
+
+
+def a_stray(body: bytes = b"hello") -> Stray:
+    return Stray(source=f"{STREAM}/shard-1", position=Position("7@1"), at=NOON, body=body, reason="no change")
+
+
+async def test_a_stray_becomes_a_dead_letter_with_its_body_and_a_repeat_changes_nothing() -> None:
+    letters = DeadLetters(SqliteTables.in_memory(ManualClock()))
+    strays = Strays(letters, STREAM)
+
+    await strays.keep(a_stray())
+    await strays.keep(a_stray())
+
+    [letter] = await letters.list(STREAM)
+    body = await letters.body(letter)
+    assert (letter.id, letter.at, letter.reason) == ("7@1", NOON, "no change")
+    assert body is not None
+    assert decode_row(body) == {"shard": f"{STREAM}/shard-1", "position": "7@1", "data": b"hello"}
+
+
+async def test_of_a_stray_too_long_for_a_letter_the_beginning_is_kept() -> None:
+    letters = DeadLetters(SqliteTables.in_memory(ManualClock()))
+
+    await Strays(letters, STREAM).keep(a_stray(bytes(10_000_000)))
+
+    [letter] = await letters.list(STREAM)
+    body = await letters.body(letter)
+    assert body is not None
+    assert decode_row(body)["data"] == bytes(BODY_MAX)
