@@ -40,12 +40,13 @@ def is_open(lease: Lease, _: Siblings) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """A kind of lease that this worker is ready to hold. All workers of a group make the same offers."""
+    """A kind of lease that this worker is ready to hold. All workers of a group that have its duty make the offer."""
 
     stream: str
     holder: Holder
     shards: frozenset[str] = frozenset()  # those that are always there; others are added by whoever finds them
     is_ready: IsReady = is_open  # may be taken now, given all leases of its stream
+    duty: str = ""  # whose workers share it; empty: all of the group
 
 
 def stakes(leases: Siblings, offer_is_ready: IsReady, is_over: Callable[[SessionId], bool]) -> list[Stake]:
@@ -197,7 +198,7 @@ class LeaseKeeper:
         free: dict[LeaseId, tuple[int, float]] = {}
         for offer in self._offers.values():
             siblings = {lease.shard: lease for lease in leases if lease.stream == offer.stream}
-            planned = plan(stakes(siblings, offer.is_ready, self._peers.is_over), self._peers.live)
+            planned = plan(stakes(siblings, offer.is_ready, self._peers.is_over), self._peers.live_for(offer.duty))
             for shard, taker in planned.takes.items():
                 lease = siblings[shard]
                 free[_id(lease)] = self._free_since(lease)

@@ -49,6 +49,10 @@ class Peers:
     def live(self) -> frozenset[SessionId]:
         return frozenset(id_ for id_ in self._listed if self.is_live(id_))
 
+    def live_for(self, duty: str) -> frozenset[SessionId]:
+        """Those who share the work of a duty."""
+        return frozenset(id_ for id_ in self.live if self._listed[id_].does(duty))
+
     def is_live(self, session: SessionId) -> bool:
         found = self._listed.get(session)
         return found is not None and found.state is SessionState.LIVE

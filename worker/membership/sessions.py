@@ -58,6 +58,7 @@ class Group:
     name: str
     program: str  # the version of this worker, for people
     timing: Timing = DEFAULT_TIMING
+    duties: frozenset[str] = frozenset()  # what this worker is there for; empty: everything
 
 
 class Membership:
@@ -95,7 +96,7 @@ class Membership:
         """Begin a session; None if the store did not say so. What it may have written anyway, others end as dead."""
         session, sent_at = self._new_session_id(), self._clock.monotonic()
         try:
-            await self._sessions.register(session, self._group.program)
+            await self._sessions.register(session, self._group.program, self._group.duties)
         except (RetryLater, StaleWrite):
             await self._clock.sleep(JOIN_PAUSE_S)
             return None

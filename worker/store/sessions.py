@@ -11,7 +11,7 @@ from enum import StrEnum
 from worker.core import keys
 from worker.core.keys import SessionId
 from worker.store import retention
-from worker.store.attributes import choice, expiry, whole
+from worker.store.attributes import choice, expiry, texts, whole
 from worker.store.table import (
     TTL,
     Absent,
@@ -48,6 +48,10 @@ class Session:
     state: SessionState
     changes: int = 0  # rises whenever it took, asked for or released a lease: others need not look until it does
     load: int = 0
+    duties: frozenset[str] = frozenset()  # what it is there for; empty: everything
+
+    def does(self, duty: str) -> bool:
+        return not duty or not self.duties or duty in self.duties
 
     @property
     def is_alive(self) -> bool:
@@ -64,7 +68,7 @@ class Sessions:
     def __init__(self, tables: Tables, group: str) -> None:
         self._tables, self._pk = tables, keys.group_pk(group)
 
-    async def register(self, session: SessionId, program: str) -> None:
+    async def register(self, session: SessionId, program: str, duties: frozenset[str] = frozenset()) -> None:
         """Begin a session. Raises `StaleWrite` if the id was used before: make a new one."""
         row = {
             "PK": self._pk,
@@ -74,6 +78,7 @@ class Sessions:
             "chg": 0,
             "load": 0,
             "ver": program,
+            "duties": sorted(duties),
         }
         await self._tables.commit(Put(TableName.CONTROL, row, Absent()))
 
@@ -138,4 +143,5 @@ def _session(row: Row) -> Session:
         state=choice(row, "state", SessionState),
         changes=whole(row, "chg"),
         load=whole(row, "load"),
+        duties=frozenset(texts(row, "duties")),
     )
