@@ -17,6 +17,7 @@ from worker.cli.pipelinescommands import pipelines_app
 from worker.cli.plan import PlanRequest, run_diff, run_plan
 from worker.cli.readingcommands import reading_app
 from worker.cli.runcommand import run_app
+from worker.cli.schedulecommands import schedule_app
 from worker.cli.schema import FileKind, run_schema
 from worker.cli.sensorcommands import sensor_app
 from worker.cli.sources import Sources
@@ -44,6 +45,7 @@ app.add_typer(store_app)
 app.add_typer(pipelines_app)
 app.add_typer(sensor_app)
 app.add_typer(deadletters_app)
+app.add_typer(schedule_app)
 app.add_typer(reading_app)
 app.add_typer(asking_app)
 

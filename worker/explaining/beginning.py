@@ -13,6 +13,7 @@ from worker.explaining.changes import change_for
 from worker.explaining.conditions import condition_of
 from worker.explaining.explanation import Finding, Gate, is_closed, is_open, is_unknown
 from worker.explaining.sight import Sight, moment
+from worker.explaining.timing import why_not_begun
 from worker.store import retention
 from worker.store.sensors import Sensor
 
@@ -84,12 +85,9 @@ def _by_cron(sight: Sight, expected: ExpectedRun | None) -> Finding:
     if expected.at > sight.now:
         at = moment(expected.at, zone)
         return is_closed(Gate.SCHEDULE, f"{begun_by}; its time comes at {at}", f"wait until {at}")
-    return is_unknown(
-        Gate.SCHEDULE,
-        f"{begun_by}; its time came at {moment(expected.at, zone)} and no run was begun: no worker was there, or the "
-        f"configuration came later{_next(sight.schedule, sight.now)}",
-        _rerun(sight),
-    )
+    reason = why_not_begun(expected.at, sight.timing, sight.now) if sight.timing else "nobody noted why"
+    came = f"{begun_by}; its time came at {moment(expected.at, zone)} and no run was begun: {reason}"
+    return is_unknown(Gate.SCHEDULE, f"{came}{_next(sight.schedule, sight.now)}", _rerun(sight))
 
 
 def _started_by(schedule: Schedule) -> str:

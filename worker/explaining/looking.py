@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from worker.core.errors import ConfigError
 from worker.core.expected import ExpectedRun, expected_runs
+from worker.core.firing import ScheduleKey
 from worker.core.keys import RunKey, signal_mark_sk
 from worker.core.passes import needed
 from worker.core.periods import Period
@@ -13,6 +14,7 @@ from worker.core.runstate import Run
 from worker.core.wallclock import reached_at, wall_at
 from worker.engine.configs import Configs, Unusable, Version
 from worker.explaining.sight import AnyRun, ConfigSeen, Consumed, Sight
+from worker.explaining.timing import Timing, timing_of
 from worker.store.dryruns import DryRuns
 from worker.store.marks import Marks
 from worker.store.pauses import Pauses
@@ -53,6 +55,7 @@ class Looking:
             sensors=await sensors.read(key.pipeline, needed(applied.pipeline, schedule), key.period),
             consumed=await self._consumed(key, schedule),
             watch=await SlaWatches(self._tables).load(key),
+            timing=await self._timing(key, schedule),
         )
 
     async def run(self, key: RunKey, pipeline: Pipeline) -> AnyRun | None:
@@ -77,6 +80,11 @@ class Looking:
         deployed = await self.configs.deployed(in_force.pipeline.id)
         problems = deployed.problems if isinstance(deployed, Unusable) else ()
         return ConfigSeen(applied=applied.config_hash, in_force=in_force.config_hash, problems=problems)
+
+    async def _timing(self, key: RunKey, schedule: Schedule) -> Timing | None:
+        if not schedule.starts_by_cron:
+            return None
+        return await timing_of(self._tables, ScheduleKey(key.pipeline, key.schedule))
 
     async def _consumed(self, key: RunKey, schedule: Schedule) -> Consumed | None:
         if schedule.trigger is None:

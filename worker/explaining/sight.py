@@ -13,6 +13,7 @@ from worker.core.pipeline import Pipeline, Schedule
 from worker.core.run import Pause
 from worker.core.runstate import ForeignRun, Run
 from worker.core.watchstate import SlaWatch
+from worker.explaining.timing import Timing
 from worker.store.requests import RerunRequest
 from worker.store.sensors import Sensor
 
@@ -54,6 +55,7 @@ class Sight:
     sensors: Mapping[str, Sensor] = field(default_factory=dict[str, Sensor])
     consumed: Consumed | None = None
     watch: SlaWatch | None = None
+    timing: Timing | None = None  # of a schedule that time starts
 
     @property
     def own_run(self) -> Run | None:

@@ -1,7 +1,7 @@
 """Runs: one row each, which is the lock and the state at once, changed by compare-and-swap only."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 
@@ -58,6 +58,11 @@ class Runs:
         """Read a run, expired or not. Raises `BadRow`."""
         row = await self._tables.get(TableName.CONTROL, run_key(key))
         return None if row is None else run_from_row(row)
+
+    async def which_exist(self, runs: Collection[RunKey]) -> set[RunKey]:
+        """Say which of them have a row of any kind, the reference's included."""
+        rows = {run_key(run): run for run in runs}
+        return {rows[key] for key in await self._tables.get_many(TableName.CONTROL, list(rows))}
 
     async def save(self, run: Run, *extra: Write) -> Run:
         """Write the run over the version it was loaded at, and `extra` with it; a new run must not be there yet.

@@ -1,0 +1,147 @@
+"""`interlock schedule next` and `missed`: what they say of the schedules in the store."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.cliruns import a_store, in_store
+from tests.commandline import TODAY, interlock, records
+from tests.manualclock import ManualClock
+from worker.core import keys
+from worker.core.firing import Passed, ScheduleKey
+from worker.core.pipeline import PipelineId, ScheduleId
+from worker.store.schedulemarks import ScheduleMark, ScheduleMarks
+from worker.store.table import Put, TableName
+
+DAILY = """\
+pipeline: {id: daily}
+schedule: {cron: "30 2 * * *", timezone: Europe/Berlin, exclude: {dates: [2027-03-24]}}
+job: {type: command, config: {command: load}}
+"""
+HOURLY = """\
+pipeline: {id: hourly}
+schedule: {cron: "0 * * * *"}
+job: {type: command, config: {command: load}}
+"""
+SIGNALLED = """\
+pipeline: {id: signalled}
+schedule: {cron: "0 6 * * *", trigger: {key: ready, check: exists}}
+job: {type: command, config: {command: load}}
+"""
+LATER = ManualClock(TODAY + timedelta(hours=3, minutes=30))
+
+
+@pytest.fixture(autouse=True)
+def store(here: Path) -> None:
+    a_store(here, DAILY, HOURLY, SIGNALLED)
+
+
+def mark(considered: datetime, passed: Passed | None = None) -> None:
+    key = ScheduleKey(PipelineId("hourly"), ScheduleId("cron"))
+    saved = ScheduleMark(key=key, considered=considered, plan="0 * * * * UTC", passed=passed)
+    in_store(lambda tables: ScheduleMarks(tables).save(saved))
+
+
+def row(pipeline: str, sk: str, **attributes: str) -> None:
+    put = Put(TableName.CONTROL, {"PK": keys.pipeline_pk(pipeline), "SK": sk, **attributes})
+    in_store(lambda tables: tables.commit(put))
+
+
+# --- next -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_next_time_of_every_schedule_soonest_first() -> None:
+    result = interlock("schedule", "next", "--json")
+
+    assert result.exit_code == 0
+    told = [(each["pipeline"], each["at"], each["period"], each["sentence"]) for each in records(result.stdout)]
+    assert told == [
+        ("hourly", "2027-03-22T13:00:00Z", "2027-03-22T12", None),
+        ("daily", "2027-03-23T01:30:00Z", "2027-03-23", None),
+        ("signalled", "2027-03-23T06:00:00Z", "2027-03-23", "expected then, but started by its signal"),
+    ]
+
+
+def test_a_named_pipeline_shows_more_of_its_times_with_days_off_and_clock_changes() -> None:
+    result = interlock("schedule", "next", "daily")
+
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert len(lines) == 11
+    assert "2027-03-23 02:30 CET" in lines[1]
+    assert "excluded: 2027-03-24 is an excluded date" in lines[2]
+    assert "02:30 does not exist on 2027-03-28 in Europe/Berlin; runs at 03:00" in lines[6]
+
+
+def test_a_paused_pipeline_says_so_until_the_pause_is_over() -> None:
+    assert interlock("pause", "hourly", "--reason", "new disks", "--until", "90m").exit_code == 0
+
+    told = [
+        each["sentence"] for each in records(interlock("schedule", "next", "hourly", "--count", 2, "--json").stdout)
+    ]
+
+    assert told == ["does not start: paused until 2027-03-22T13:30:00Z: new disks", None]
+
+
+def test_a_pipeline_that_nobody_accepted_says_what_to_do() -> None:
+    text = HOURLY.replace("hourly", "old")
+    row("old", keys.CONFIG, config=text, listPk=keys.PIPELINES, listSk="old")
+
+    [told] = records(interlock("schedule", "next", "old", "--count", 1, "--json").stdout)
+
+    assert "interlock migrate accept" in told["sentence"]
+
+
+def test_an_unknown_pipeline_is_told_with_what_may_be_meant() -> None:
+    result = interlock("schedule", "next", "hourl")
+
+    assert result.exit_code == 1
+    assert "hourly" in result.stderr.splitlines()[1]
+
+
+# --- missed -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_missed_is_told_with_the_reason_the_scheduler_left() -> None:
+    hours = [datetime(2027, 3, 22, hour, tzinfo=UTC) for hour in (13, 14)]
+    reason = "it could not be started in time, and `misfire: latest` makes up for the latest only"
+    mark(datetime(2027, 3, 22, 15, tzinfo=UTC), Passed(first=hours[0], last=hours[1], count=2, reason=reason))
+    row("hourly", "TRIGGER#cron#2027-03-22T14", status="COMPLETED")
+
+    result = interlock("schedule", "missed", "--json", clock=LATER)
+
+    assert result.exit_code == 1
+    told = [(each["period"], each["sentence"]) for each in records(result.stdout)]
+    assert told == [("2027-03-22T12", reason), ("2027-03-22T13", reason)]
+
+
+def test_times_that_nobody_looked_at_are_missed_and_one_that_has_just_come_is_told_as_such() -> None:
+    result = interlock(
+        "schedule", "missed", "hourly", "--json", clock=ManualClock(TODAY + timedelta(hours=2, minutes=1))
+    )
+
+    told = [each["sentence"] for each in records(result.stdout)]
+    assert "no worker holds the scheduler's duty" in told[0]
+    assert told[1] == "its time has only just come"
+
+
+def test_nothing_is_missed_before_a_pipeline_was_deployed() -> None:
+    result = interlock("schedule", "missed", "--since", "168h")
+
+    assert result.exit_code == 0
+    assert "0 runs missed since 2027-03-15T12:00:00Z" in result.stdout
+
+
+def test_a_signal_that_did_not_come_is_told_as_such() -> None:
+    result = interlock("schedule", "missed", "signalled", "--json", clock=ManualClock(TODAY + timedelta(hours=20)))
+
+    assert [each["sentence"] for each in records(result.stdout)] == ["its signal did not come"]
+
+
+def test_explain_says_why_a_time_passed_without_its_run() -> None:
+    mark(TODAY, Passed(first=TODAY, last=TODAY + timedelta(hours=1), count=1, reason="nobody was there"))
+
+    result = interlock("explain", "hourly", "2027-03-22T12", clock=LATER)
+
+    assert "no run was begun: nobody was there" in result.stdout
