@@ -1,16 +1,16 @@
 """Alerts on the console: a line for each, and successes gathered into one line now and then."""
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Final, TypeAlias
 
+from consumers.repeats import Repeats
 from consumers.severities import Severity, severity_of
 from worker.clock import Clock
 from worker.core.events import Event
 
 LINE_MAX: Final = 500
-REMEMBERED_MAX: Final = 10_000
 DIGEST_EVERY: Final = timedelta(minutes=15)
 NAMED_MAX: Final = 5
 
@@ -25,13 +25,14 @@ class ConsoleAlerts:
 
     def __init__(self, write: WriteLine, clock: Clock, digest_every: timedelta | None = DIGEST_EVERY) -> None:
         self._write, self._clock, self._digest_every = write, clock, digest_every
-        self._told: OrderedDict[str, None] = OrderedDict()
+        self._told = Repeats()
         self._successes: Counter[str] = Counter()
         self._pipelines: Counter[str] = Counter()
 
     async def deliver(self, event: Event) -> None:
-        if self._is_repeat(event):
+        if event.id in self._told:
             return
+        self._told.add(event.id)
         severity = severity_of(event.type)
         if severity is Severity.SUCCESS and self._digest_every is not None:
             self._successes[event.type] += 1
@@ -62,15 +63,6 @@ class ConsoleAlerts:
         self._write(Severity.SUCCESS, _cut(f"{at}  {Severity.SUCCESS:<7}  digest  {counts}  ({where})"))
         self._successes.clear()
         self._pipelines.clear()
-
-    def _is_repeat(self, event: Event) -> bool:
-        """Events come at least once; the last ones told are remembered."""
-        if event.id in self._told:
-            return True
-        self._told[event.id] = None
-        if len(self._told) > REMEMBERED_MAX:
-            self._told.popitem(last=False)
-        return False
 
 
 def alert_line(event: Event) -> str:
