@@ -1,0 +1,187 @@
+"""Alerts: telling people what happened, in one thread for each run, whose first message shows how it stands now.
+
+An event is told once the chat has it and the thread's row says so. The row is shared by all workers: one of them opens
+the thread, a repeat is recognised by the event's id, and the first message never goes back to an older version. A chat
+that is down or busy is waited for, however long; only what it can never take is refused.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from secrets import token_hex
+from typing import Final
+
+from consumers import alerts_text
+from consumers.alerts_chat import ChatRefused, Posted, Saying
+from consumers.alerts_line import ChatLine
+from consumers.alerts_routing import OwnerOf, Routing
+from consumers.alerts_standing import standing_after
+from consumers.repeats import Repeats
+from consumers.severities import Severity, severity_of
+from consumers.tries import Tries
+from worker.clock import Clock
+from worker.core.events import Event
+from worker.logs import logger
+from worker.store.threads import Busy, Claimed, Face, Open, ThreadKey, Threads
+
+BUSY_S: Final = 2.0  # while another opens the thread
+SHOWS_MAX: Final = 5  # looks at what the first message should show, before the next event brings it up to date
+_NO_SUCH_CHANNEL: Final = frozenset({"channel_not_found", "not_in_channel", "is_archived", "restricted_action"})
+
+_log = logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telling:
+    """What alerts are told with."""
+
+    line: ChatLine
+    threads: Threads
+    routing: Routing
+    owner_of: OwnerOf
+    tries: Tries
+    clock: Clock
+    new_claimant: Callable[[], str] = lambda: token_hex(8)
+
+
+class ChatAlerts:
+    """Its `deliver` is a route's end, and what the alerts queue is handled with."""
+
+    def __init__(self, telling: Telling) -> None:
+        self._with = telling
+        self._told = Repeats()
+
+    async def deliver(self, event: Event) -> None:
+        """Tell people, and return once they are told. Raises `RetryLater` of the store, and `ChatRefused`."""
+        if event.id in self._told:
+            return
+        severity = severity_of(event.type)
+        channel = self._with.routing.channel(severity, await self._owner(event))
+        thread = alerts_text.thread_of(event)
+        found = await self._with.threads.find(thread)
+        if severity is Severity.SUCCESS and self._with.routing.digest_every is not None and found is None:
+            return  # nobody waits to hear of it: the digest counts it
+        told = await self._tell(event, thread, channel, lane=found.routed_to if found else channel)
+        if told.told != (event.id,) and told.face.latest == alerts_text.summary(event):
+            await self._show(thread, told)  # the first event is in the first message as it was posted
+        if severity is Severity.ALERT and told.routed_to != channel:
+            await self._tell_elsewhere(event, thread, channel)
+        self._told.add(event.id)
+
+    async def _owner(self, event: Event) -> str:
+        return await self._with.owner_of(event.pipeline) if self._with.routing.owners else ""
+
+    # --- in its thread ------------------------------------------------------------------------------------------------
+
+    async def _tell(self, event: Event, thread: ThreadKey, channel: str, *, lane: str) -> Open:
+        """Tell the event in its thread, or open the thread with it; say what the thread is then."""
+        claimant = self._with.new_claimant()
+
+        async def once() -> Open | None:
+            claim = await self._with.threads.claim(
+                thread, channel=channel, claimant=claimant, now=self._with.clock.now()
+            )
+            match claim:
+                case Busy():
+                    return None
+                case Claimed():
+                    return await self._open(event, thread, channel, claimant)
+                case Open() as seen:
+                    return await self._answer(event, thread, seen)
+
+        # A try claims anew: the claim would not outlast an outage, and another may have opened the thread meanwhile.
+        while (told := await self._with.line.say(lane, once)) is None:
+            await self._with.clock.sleep(BUSY_S)
+        return told
+
+    async def _open(self, event: Event, thread: ThreadKey, channel: str, claimant: str) -> Open:
+        face = _face(Face(first=alerts_text.summary(event)), event)
+        posted = await self._post_or_fall_back(channel, alerts_text.first_message(thread, face))
+        is_ours = await self._with.tries.insist(
+            lambda: self._with.threads.opened(
+                thread,
+                claimant=claimant,
+                channel=posted.channel,
+                timestamp=posted.timestamp,
+                face=face,
+                told=event.id,
+            )
+        )
+        if not is_ours:
+            _log.warning("thread.opened_twice", pipeline=thread.pipeline, period=thread.period)
+        return await self._noted(event, thread)
+
+    async def _post_or_fall_back(self, channel: str, saying: Saying, *, thread: str = "") -> Posted:
+        """Post, if need be to the usual channel: a channel that is gone must not hide what happened."""
+        try:
+            return await self._with.line.post(channel, saying, thread=thread)
+        except ChatRefused as refused:
+            usual = self._with.routing.usual
+            if refused.code not in _NO_SUCH_CHANNEL or channel == usual:
+                raise
+            _log.error("alert.channel_wrong", channel=channel, instead=usual, reason=str(refused))
+            return await self._with.line.post(usual, saying)
+
+    async def _answer(self, event: Event, thread: ThreadKey, seen: Open) -> Open:
+        if event.id not in seen.told:
+            await self._post_or_fall_back(seen.channel, alerts_text.alert(event), thread=seen.timestamp)
+        return await self._noted(event, thread)
+
+    async def _noted(self, event: Event, thread: ThreadKey, *, told_id: str = "") -> Open:
+        """Remember that the event was told. It was: so this is insisted on, or it would be told again."""
+        told_id = told_id or event.id
+        while True:
+            seen = await self._with.tries.insist(lambda: self._with.threads.find(thread))
+            if seen is None:  # past its time, to the second
+                return Open(channel="", timestamp="")
+            if told_id in seen.told:
+                return seen
+            face, noting = _face(seen.face, event), seen
+            noted = await self._with.tries.insist(
+                lambda: self._with.threads.note(thread, noting, told=told_id, face=face)  # noqa: B023 - awaited here
+            )
+            if noted is not None:
+                return noted
+
+    # --- the first message --------------------------------------------------------------------------------------------
+
+    async def _show(self, thread: ThreadKey, seen: Open) -> None:
+        """Bring the first message up to date. Whoever is late finds the row moved on, and shows the latest again."""
+        for _ in range(SHOWS_MAX):
+            await self._update(thread, seen)
+            now = await self._with.tries.insist(lambda: self._with.threads.find(thread))
+            if now is None or now.face == seen.face:
+                return
+            seen = now
+
+    async def _update(self, thread: ThreadKey, seen: Open) -> None:
+        message = Posted(seen.channel, seen.timestamp)
+        saying = alerts_text.first_message(thread, seen.face)
+        try:
+            await self._with.line.say(seen.routed_to, lambda: self._with.line.update(message, saying))
+        except ChatRefused as refused:  # somebody deleted it, or it is too old to be changed: the answers tell
+            _log.warning("thread.not_shown", pipeline=thread.pipeline, period=thread.period, reason=str(refused))
+
+    # --- elsewhere ----------------------------------------------------------------------------------------------------
+
+    async def _tell_elsewhere(self, event: Event, thread: ThreadKey, channel: str) -> None:
+        """Tell an alert to those who must act on it, although its thread was opened in another channel."""
+        told_id = f"{event.id}@{channel}"
+
+        async def once() -> None:
+            seen = await self._with.threads.find(thread)
+            if seen is not None and told_id not in seen.told:
+                await self._post_or_fall_back(channel, alerts_text.elsewhere(event))
+                await self._noted(event, thread, told_id=told_id)
+
+        await self._with.line.say(channel, once)
+
+
+def _face(before: Face, event: Event) -> Face:
+    """What the first message shows after an event. Of an older version nothing changes: that is the store's to see."""
+    version = event.detail.get("version")
+    return Face(
+        version=version if isinstance(version, int) else 0,
+        standing=standing_after(before.standing, event.type),
+        first=before.first,
+        latest=alerts_text.summary(event),
+    )

@@ -1,0 +1,71 @@
+"""Alerts on virtual time: workers that share a store and post to one fake Slack through the real SDK."""
+
+from dataclasses import dataclass, field, replace
+
+from consumers.alerts import ChatAlerts, Telling
+from consumers.alerts_chat import Chat
+from consumers.alerts_line import ChatLine
+from consumers.alerts_routing import OwnerOf, Routing, nobody, one_channel
+from consumers.alerts_slack import SlackChat
+from consumers.tries import Tries
+from tests.fakeslack import TOKEN, FakeSlack
+from tests.faults import FaultyTables
+from tests.manualclock import NOON
+from tests.streamworld import FULL_WAITS
+from tests.virtualtime import VirtualClock
+from worker.core.events import Event
+from worker.core.eventtypes import EventType
+from worker.store.backoff import Backoff
+from worker.store.sqlite import SqliteTables
+from worker.store.threads import Threads
+
+WHILE_DOWN = Backoff(attempts_max=7, first_s=2.0, longest_s=60.0, jitter=lambda: 1.0)
+
+FAILED = Event(
+    id="e1",
+    type=EventType.JOB_FAILED,
+    at=NOON,
+    pipeline="orders",
+    schedule="daily",
+    period="2026-03-03",
+    message="exit code 3",
+    detail={"version": 4, "actionHint": "look at the job's log"},
+)
+
+
+def an_event(event_id: str, event_type: str, version: int = 0, **changes: str) -> Event:
+    detail = {**FAILED.detail, "version": version} if version else {}
+    return replace(FAILED, id=event_id, type=event_type, detail=detail, **changes)
+
+
+@dataclass
+class AlertsWorld:
+    clock: VirtualClock = field(default_factory=VirtualClock)
+    routing: Routing = field(default_factory=lambda: one_channel("#alerts"))
+    owner_of: OwnerOf = nobody
+    token: str = TOKEN
+
+    def __post_init__(self) -> None:
+        self.slack = FakeSlack(self.clock)
+        self.tables = FaultyTables(SqliteTables.in_memory(self.clock))
+        self.threads = Threads(self.tables)
+
+    def chat(self) -> Chat:
+        return SlackChat(self._token, self.slack.session())
+
+    def telling(self, chat: Chat | None = None) -> Telling:
+        return Telling(
+            line=ChatLine(chat or self.chat(), self.clock, while_down=WHILE_DOWN),
+            threads=self.threads,
+            routing=self.routing,
+            owner_of=self.owner_of,
+            tries=Tries(self.clock, self.tables.ping, FULL_WAITS),
+            clock=self.clock,
+        )
+
+    def worker(self) -> ChatAlerts:
+        """A worker's alerts: what it remembers is its own."""
+        return ChatAlerts(self.telling())
+
+    async def _token(self) -> str:
+        return self.token

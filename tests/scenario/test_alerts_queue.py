@@ -1,0 +1,218 @@
+"""The alerts queue and Slack together: storms keep the pace, outages ride out in the queue, digests are posted once."""
+
+import asyncio
+import json
+from collections import Counter
+from datetime import timedelta
+from itertools import pairwise
+
+from consumers.alerts_digest import LATE, Digests
+from consumers.alerts_queue import AlertMessages
+from consumers.alerts_routing import Channels, Routing
+from consumers.routes import Deliver, envelope
+from consumers.sqs import QueueConsumer, QueuePace
+from consumers.sqs_letters import QueueLetters, queue_letter_source
+from consumers.tries import Tries
+from tests.alertsworld import AlertsWorld, an_event
+from tests.fakeslack import UNAVAILABLE
+from tests.fakesqs import FakeQueue
+from tests.queueworld import assert_accounts_balance
+from tests.streamworld import FULL_WAITS
+from tests.virtualtime import on_virtual_time
+from worker.core.events import Event
+from worker.core.eventtypes import EventType
+from worker.store.deadletters import DeadLetters
+from worker.store.events import Events, told_write
+
+MINUTE = timedelta(minutes=1)
+
+
+class QueuedAlerts:
+    """An alerts world with a queue in front of it."""
+
+    def __init__(self, *, receives_max: int = 50, in_hand_max: int = 100) -> None:
+        self.world = AlertsWorld()
+        self.queue = FakeQueue(self.world.clock, receives_max=receives_max)
+        self.letters = DeadLetters(self.world.tables)
+        self.pace = QueuePace(in_hand_max=in_hand_max)
+
+    def send(self, event: Event) -> str:
+        """As a bus does: under an id of its own."""
+        return self.queue.send(json.dumps({**envelope(event), "id": f"bus-{len(self.queue)}"}))
+
+    def consumer(self, deliver: Deliver | None = None) -> QueueConsumer:
+        world = self.world
+        tries = Tries(world.clock, world.tables.ping, FULL_WAITS)
+        return QueueConsumer(
+            name="alerts",
+            calls=self.queue,
+            handle=AlertMessages(deliver or world.worker().deliver).handle,
+            tries=tries,
+            clock=world.clock,
+            park=QueueLetters("alerts", self.letters, tries).park,
+            pace=self.pace,
+        )
+
+    async def emptied(self, consumer: QueueConsumer) -> None:
+        while len(self.queue):
+            assert_accounts_balance(consumer)
+            await self.world.clock.sleep(1)
+        consumer.stop()
+
+    async def letters_kept(self) -> int:
+        return len(await self.letters.list(queue_letter_source("alerts")))
+
+
+@on_virtual_time
+async def test_a_thousand_events_in_a_minute_keep_to_a_message_a_second_and_none_is_lost() -> None:
+    alerts = QueuedAlerts()
+    consumer, clock, slack = alerts.consumer(), alerts.world.clock, alerts.world.slack
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(consumer.run())
+        for number in range(1000):
+            alerts.send(an_event(f"e{number}", EventType.JOB_FAILED, version=1, period=f"p{number}"))
+            await clock.sleep(0.06)
+        await alerts.emptied(consumer)
+
+    assert slack.refused_for_pace == 0
+    assert len(slack.messages) == 1000
+    assert len({said.text for said in slack.messages}) == 1000
+    assert min(later.at - earlier.at for earlier, later in pairwise(slack.messages)) >= 0.999
+    assert clock.monotonic() < 1300
+    assert await alerts.letters_kept() == 0
+
+
+@on_virtual_time
+async def test_an_outage_of_days_rides_out_in_the_queue_and_leaves_no_dead_letter() -> None:
+    alerts = QueuedAlerts(in_hand_max=10, receives_max=8)
+    consumer, clock, slack = alerts.consumer(), alerts.world.clock, alerts.world.slack
+    slack.trouble = lambda _m, _p: UNAVAILABLE
+    sent = [alerts.send(an_event(f"e{n}", EventType.JOB_FAILED, version=1, period=f"p{n}")) for n in range(30)]
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(consumer.run())
+        await clock.sleep(36 * 3600)
+        receives = Counter(alerts.queue.receives(message) for message in sent)
+        slack.trouble = lambda _m, _p: None
+        await alerts.emptied(consumer)
+
+    assert max(receives) <= 4, "only what the queue takes back after twelve hours is received again"
+    assert (alerts.queue.redriven, await alerts.letters_kept()) == ([], 0)
+    assert len(slack.threads) == 30
+
+
+@on_virtual_time
+async def test_what_is_no_event_of_a_bus_is_parked_and_steps_on_the_way_are_done_in_silence() -> None:
+    alerts = QueuedAlerts()
+    consumer = alerts.consumer()
+    for body in ("not JSON", "[]", '{"detail-type": "X"}'):
+        alerts.queue.send(body)
+    alerts.send(an_event("e1", EventType.JOB_TRIGGERED, version=1))
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(consumer.run())
+        await alerts.emptied(consumer)
+
+    assert await alerts.letters_kept() == 3
+    assert consumer.counts.done == 1
+    assert alerts.world.slack.calls == 0
+
+
+@on_virtual_time
+async def test_an_alarm_is_told_when_it_begins_and_not_when_it_ends() -> None:
+    alerts = QueuedAlerts()
+    consumer = alerts.consumer()
+    for state in ("ALARM", "OK"):
+        detail = {"alarmName": "queue-age", "state": {"value": state, "reason": "Threshold crossed"}}
+        alerts.queue.send(
+            json.dumps(
+                {
+                    "id": f"bus-{state}",
+                    "source": "aws.cloudwatch",
+                    "detail-type": "CloudWatch Alarm State Change",
+                    "time": "2026-03-03T12:00:00Z",
+                    "detail": detail,
+                }
+            )
+        )
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(consumer.run())
+        await alerts.emptied(consumer)
+
+    [said] = alerts.world.slack.messages
+    assert "INFRA_ALARM: queue-age is ALARM: Threshold crossed" in said.text
+
+
+# --- digests ----------------------------------------------------------------------------------------------------------
+
+
+def completed(world: AlertsWorld, number: int, pipeline: str = "orders") -> Event:
+    event = an_event(f"c{number}", EventType.JOB_COMPLETED, version=1, pipeline=pipeline, period=f"p{number}")
+    return Event(
+        id=event.id, type=event.type, at=world.clock.now(), pipeline=event.pipeline, schedule="", period=event.period
+    )
+
+
+@on_virtual_time
+async def test_successes_are_gathered_into_one_message_by_one_of_all_workers() -> None:
+    world = AlertsWorld()
+    for number in range(5):
+        await world.tables.commit(told_write(completed(world, number, pipeline="orders" if number else "stock")))
+    digests = [Digests(world.telling(), Events(world.tables)) for _ in range(3)]
+
+    running = [asyncio.create_task(each.run()) for each in digests]
+    await world.clock.sleep((15 * MINUTE + 2 * LATE).total_seconds())
+    assert len(world.slack.messages) == 1
+    await world.clock.sleep(3600)
+    for task in running:
+        task.cancel()
+    await asyncio.wait(running)
+
+    [said] = world.slack.messages
+    assert said.text == (
+        ":white_check_mark: *Digest* | 2026-03-03 12:00 to 12:15 UTC: 5 JOB_COMPLETED\norders 4, stock 1"
+    )
+
+
+@on_virtual_time
+async def test_a_digest_missed_while_nobody_ran_is_posted_when_a_worker_is_back() -> None:
+    world = AlertsWorld()
+    await world.tables.commit(told_write(completed(world, 1)))
+    await world.clock.sleep(1800)
+
+    running = asyncio.create_task(Digests(world.telling(), Events(world.tables)).run())
+    await world.clock.sleep(10)
+    running.cancel()
+    await asyncio.wait([running])
+
+    assert len(world.slack.messages) == 1
+
+
+@on_virtual_time
+async def test_each_success_told_by_itself_needs_no_digest() -> None:
+    world = AlertsWorld(routing=Routing(everyone=Channels("#alerts"), digest_every=None))
+
+    await Digests(world.telling(), Events(world.tables)).run()
+
+    assert world.slack.calls == 0
+
+
+@on_virtual_time
+async def test_a_digest_goes_to_its_owners_channel_and_a_wrong_one_hinders_no_other() -> None:
+    async def owner_of(pipeline: str) -> str:
+        return f"team-{pipeline}"
+
+    routing = Routing(everyone=Channels("#alerts"), owners={"team-stock": Channels("#gone")})
+    world = AlertsWorld(routing=routing, owner_of=owner_of)
+    world.slack.channels = {"#alerts"}
+    for number, pipeline in enumerate(("stock", "orders")):
+        await world.tables.commit(told_write(completed(world, number, pipeline=pipeline)))
+
+    running = asyncio.create_task(Digests(world.telling(), Events(world.tables)).run())
+    await world.clock.sleep(20 * 60)
+    running.cancel()
+    await asyncio.wait([running])
+
+    assert [said.channel for said in world.slack.messages] == ["C-alerts"]

@@ -1,0 +1,50 @@
+"""How a run stands after each event, as the first message of its thread shows it."""
+
+import pytest
+
+from consumers.alerts_standing import SEVERITIES, Standing, standing_after, standing_of
+from worker.core.eventtypes import EventType
+
+E, S = EventType, Standing
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ([E.SLA_WARNING], S.RUNNING),
+        ([E.JOB_FAILED], S.RETRYING),
+        ([E.JOB_FAILED, E.JOB_COMPLETED], S.RECOVERED),
+        ([E.JOB_FAILED, E.RETRY_EXHAUSTED], S.FAILED),
+        ([E.RETRY_EXHAUSTED, E.RERUN_ACCEPTED], S.RETRYING),
+        ([E.RETRY_EXHAUSTED, E.RERUN_ACCEPTED, E.JOB_COMPLETED], S.RECOVERED),
+        ([E.SLA_BREACH], S.BREACHED),
+        ([E.SLA_BREACH, E.JOB_FAILED], S.BREACHED),
+        ([E.SLA_BREACH, E.RERUN_ACCEPTED], S.BREACHED),
+        ([E.SLA_BREACH, E.JOB_COMPLETED], S.RECOVERED),
+        ([E.JOB_COMPLETED], S.DONE),
+        ([E.SLA_WARNING, E.JOB_COMPLETED, E.SLA_MET], S.DONE),
+        ([E.JOB_FAILED, E.JOB_COMPLETED, E.SLA_MET], S.RECOVERED),
+        # A run that ended too late: its end and its verdict are one commit.
+        ([E.JOB_COMPLETED, E.SLA_BREACH], S.RECOVERED),
+        ([E.SLA_BREACH, E.JOB_COMPLETED, E.RETRY_EXHAUSTED], S.FAILED),
+        ([E.SCHEDULE_MISSED, E.TRIGGER_RECOVERED], S.BREACHED),
+        ([E.RUN_CANCELLED], S.CANCELLED),
+        ([E.LATE_DATA_ARRIVAL], S.NOTED),
+        ([E.JOB_COMPLETED, E.LATE_DATA_ARRIVAL], S.DONE),
+        (["SOMETHING_NEW"], S.NOTED),
+    ],
+)
+def test_what_events_make_of_a_run(events: list[str], expected: Standing) -> None:
+    standing = ""
+    for event in events:
+        standing = standing_after(standing, event)
+
+    assert standing == expected
+
+
+def test_a_word_that_no_version_of_ours_wrote_is_nothing_known() -> None:
+    assert standing_of("sleeping") is Standing.NOTED
+
+
+def test_each_standing_has_a_colour() -> None:
+    assert set(SEVERITIES) == set(Standing)

@@ -1,0 +1,69 @@
+"""Events as a bus puts them into a queue."""
+
+import json
+
+import pytest
+
+from consumers.envelopes import INFRASTRUCTURE, BadEnvelope, event_in, read_envelope
+from consumers.routes import envelope
+from consumers.sqs_calls import Message
+from tests.alertsworld import FAILED
+from tests.manualclock import NOON
+from worker.core.events import Event
+
+
+def a_message(body: object) -> Message:
+    text = body if isinstance(body, str) else json.dumps(body)
+    return Message(id="m1", handle="h", body=text, sent_at=NOON)
+
+
+def a_body(**changes: object) -> dict[str, object]:
+    return {"id": "b1", "source": "acme", "detail-type": "X", "time": "2026-03-03T12:00:00Z", "detail": {}, **changes}
+
+
+def test_our_own_event_comes_back_as_it_was_under_its_own_id() -> None:
+    carried = {**envelope(FAILED), "id": "an id the bus gave it"}
+
+    found = read_envelope(a_message(carried))
+
+    assert found.is_ours
+    assert event_in(found) == FAILED
+
+
+def test_anothers_event_is_known_by_the_buss_id_and_may_lack_everything_else() -> None:
+    found = read_envelope(a_message(a_body(detail={"pipelineId": 3, "detail": [], "message": None})))
+
+    assert not found.is_ours
+    assert event_in(found) == Event(id="b1", type="X", at=NOON)
+
+
+def test_an_alarm_becomes_an_event_of_the_infrastructure() -> None:
+    detail = {"alarmName": "lag", "state": {"value": "ALARM", "reason": "over 60"}}
+    body = a_body(source="aws.cloudwatch", detail=detail) | {"detail-type": "CloudWatch Alarm State Change"}
+
+    found = read_envelope(a_message(body))
+
+    assert (found.is_alarm, found.alarm_state) == (True, "ALARM")
+    assert event_in(found) == Event(
+        id="b1", type="INFRA_ALARM", at=NOON, pipeline=INFRASTRUCTURE, message="lag is ALARM: over 60"
+    )
+
+
+def test_an_alarm_of_another_shape_is_told_as_far_as_it_goes() -> None:
+    body = a_body(source="aws.cloudwatch", detail={"state": 3}) | {"detail-type": "CloudWatch Alarm State Change"}
+
+    event = event_in(read_envelope(a_message(body)))
+
+    assert event.message == "an alarm without a name is in an unknown state: "
+
+
+def test_without_a_time_an_event_is_as_old_as_its_message() -> None:
+    assert event_in(read_envelope(a_message(a_body(time="yesterday")))).at == NOON
+
+
+@pytest.mark.parametrize(
+    "body", ["", "{", "[]", "3", {"detail-type": "X"}, {"detail": {}}, {"detail-type": 1, "detail": {}}]
+)
+def test_what_is_no_envelope_is_refused(body: object) -> None:
+    with pytest.raises(BadEnvelope, match="m1"):
+        read_envelope(a_message(body))
