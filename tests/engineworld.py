@@ -174,6 +174,7 @@ class World:
             )
             router = Router(self.seen_by_workers, engine, self.clock, began_at=NOON - timedelta(days=1), log=note)
             tasks.create_task(engine.run(), name="timers")
+            tasks.create_task(router.run(), name="pauses")
             started.set_result(Worker(engine, router, standing, log))
 
     async def _feed(self, worker: Worker) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Final, Protocol, TypeAlias, TypeVar
 
 from consumers.feed import FeedWatcher, TableFeed, feed_name
@@ -14,6 +15,9 @@ from consumers.source import Gap
 from consumers.stream import Beginning, Pace, StreamConsumer, Subscription
 from consumers.tries import Tries
 from consumers.upkeep import SmallStore, Upkeep
+from scheduler.chores import Chore
+from scheduler.cron import CronStarts
+from scheduler.duty import NapTicker, SchedulerDuty, Ticker
 from worker.app_workplace import Readers, Workplace, log_surprise
 from worker.clock import Clock
 from worker.core import keys
@@ -24,6 +28,7 @@ from worker.engine.router import Router
 from worker.jobs.runner import Runner
 from worker.membership.adoption import Adoption
 from worker.membership.buckets import OrphanFinder
+from worker.membership.heldlease import HeldLease
 from worker.membership.leasekeeper import Offer
 from worker.membership.memberstanding import MemberStanding
 from worker.membership.sessions import Member
@@ -62,7 +67,11 @@ class Surprise(RetryLater):
 
 
 def embedded_workplace(
-    tables: EmbeddedTables, alert: Deliver, runners: Mapping[JobType, Runner], clock: Clock
+    tables: EmbeddedTables,
+    alert: Deliver,
+    runners: Mapping[JobType, Runner],
+    clock: Clock,
+    ticker: Ticker | None = None,
 ) -> Workplace:
     """Where a worker on one machine works: it watches its store's own feed, and keeps it small."""
 
@@ -82,6 +91,7 @@ def embedded_workplace(
         runners=runners,
         clock=clock,
         duties=duties,
+        ticker=ticker or NapTicker(),
         pace=_PACE,
     )
 
@@ -126,10 +136,11 @@ class SessionWork:
         self._services = [
             self._tasks.create_task(engine.run(), name="timers"),
             self._tasks.create_task(adoption.run(), name="adoption"),
+            self._tasks.create_task(router.run(), name="pauses"),
             self._tasks.create_task(place.wake_readers(readers), name="watcher"),
         ]
         reading = [reader.offer() for reader in readers.values()]
-        for offer in (self._finder(adoption).offer(), *reading, *place.duties(readers)):
+        for offer in (self._finder(adoption).offer(), *reading, *self._scheduling(engine), *place.duties(readers)):
             member.keeper.offer(offer)
 
     async def finish(self) -> None:
@@ -151,6 +162,24 @@ class SessionWork:
             leases=self._place.buckets.leases,
             pass_every_s=self._place.buckets.pass_every_s,
         )
+
+    def _scheduling(self, engine: Engine) -> list[Offer]:
+        ticker = self._place.ticker
+        if ticker is None:
+            return []
+
+        def chores(held: HeldLease) -> list[Chore]:
+            cron = CronStarts(self._tables, engine, self._clock, may_act=held.may_act, log=self._place.log)
+            return [self._guarded(chore) for chore in cron.chores()]
+
+        return [SchedulerDuty(chores, self._clock, ticker).offer()]
+
+    def _guarded(self, chore: Chore) -> Chore:
+        async def run(_: None) -> None:
+            await chore.run()
+
+        guarded = self._expecting_surprises(run)
+        return replace(chore, run=lambda: guarded(None))
 
     def _readers(self, router: Router) -> Readers:
         handle = self._expecting_surprises(router.handle)

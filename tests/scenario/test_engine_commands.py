@@ -147,6 +147,40 @@ async def test_a_run_that_waits_starts_no_job_during_a_pause_but_polls_go_on() -
 
 
 @on_virtual_time
+async def test_what_waits_for_the_end_of_a_pause_is_taken_up_the_moment_it_ends() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.until(State.EVALUATING)
+        await Pauses(world.tables).put(ORDERS, Pause("migration", world.clock.now() + timedelta(minutes=2)))
+        await world.count(100)
+        await world.count(100, "2026-03-02")
+        await world.ready("2026-03-02")
+        await world.wait(seconds=119)
+        during = (await world.state(), await world.state("2026-03-02"))
+        await world.wait(seconds=3)
+        after = (await world.state(), await world.state("2026-03-02"))
+
+    assert during == (State.EVALUATING, None)
+    assert after == (State.POLLING, State.POLLING)
+
+
+@on_virtual_time
+async def test_a_pause_that_is_made_longer_ends_when_it_says_last() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.until(State.EVALUATING)
+        for minutes in (1, 3):
+            await Pauses(world.tables).put(ORDERS, Pause("migration", world.clock.now() + timedelta(minutes=minutes)))
+        await world.count(100)
+        await world.wait(seconds=179)
+        during = await world.state()
+        await world.wait(seconds=3)
+
+    assert during is State.EVALUATING
+    assert await world.state() is State.POLLING
+
+
+@on_virtual_time
 async def test_a_rerun_asked_for_during_a_pause_waits_for_its_end() -> None:
     world = await a_world()
     async with world.worker():

@@ -233,10 +233,13 @@ class StopJob:
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """Nothing changes, for this reason. `is_held_back`: for now only, and the fact must come again."""
+    """Nothing changes, for this reason. `is_held_back`: for now only (`until` then, if that is known), and the fact
+    must come again.
+    """
 
     reason: str
     is_held_back: bool = False
+    until: datetime | None = None
 
 
 OfRow: TypeAlias = (

@@ -69,7 +69,7 @@ def decide(
 
 def _held_back(pause: Pause) -> Ignore:
     reason = f"paused: {pause.reason}; it is taken up again when the pause is over"
-    return Ignore(reason, is_held_back=True)
+    return Ignore(reason, is_held_back=True, until=pause.until)
 
 
 def _decide(run: Run, pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime) -> list[Effect]:

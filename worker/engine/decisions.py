@@ -202,6 +202,11 @@ def is_held_back(answer: Answer) -> bool:
     return any(isinstance(effect, Ignore) and effect.is_held_back for effect in effects)
 
 
+def held_back_until(effects: Sequence[Effect]) -> datetime | None:
+    """When what was put off may come again; None if nothing was, or nobody knows."""
+    return next((effect.until for effect in effects if isinstance(effect, Ignore) and effect.until), None)
+
+
 def ignored(effects: Sequence[Effect]) -> str | None:
     """Why nothing changed; None if something did."""
     return effects[0].reason if len(effects) == 1 and isinstance(effects[0], Ignore) else None

@@ -25,8 +25,17 @@ from worker.core.runtiming import next_due
 from worker.engine.acts import Acts
 from worker.engine.commits import Commits, NewId
 from worker.engine.configs import Configs, Version
-from worker.engine.decisions import Answer, Decisions, OfRehearsal, Settled, ignored, is_held_back
+from worker.engine.decisions import (
+    Answer,
+    Decisions,
+    OfRehearsal,
+    Settled,
+    held_back_until,
+    ignored,
+    is_held_back,
+)
 from worker.engine.folding import Folding
+from worker.engine.pauseends import PauseEnds
 from worker.engine.rehearsals import Rehearsals
 from worker.engine.sensing import Sensing
 from worker.engine.standing import Standing
@@ -74,6 +83,7 @@ class Engine:
         self._decisions = Decisions(tables, self.configs, self.commits, session=session, clock=clock, new_id=new_id)
         self._acts = Acts(runners, Targets(clock, limits), self._sensing, standing)
         self._timers: Timers[Wake] = Timers(clock)
+        self.pauses = PauseEnds(clock, log)
         self._passes: Folding[Wake] = Folding(clock, self._begin_pass, self._pass_later)
         self.watches = Watching(
             tables, self.configs, self.commits, session=session, clock=clock, timers=self._timers, look=self._look
@@ -153,6 +163,8 @@ class Engine:
         else:
             names = [type(effect).__name__ for effect in settled.effects]
             self._log("fact.handled", {"run": str(key), "fact": type(fact).__name__, "effects": names})
+        if until := held_back_until(settled.effects):
+            self.pauses.note(key.pipeline, until)
         if settled.watch is not None:
             self.watches.arm(settled.watch)
         run = settled.run

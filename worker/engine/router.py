@@ -66,6 +66,10 @@ class Router:
         self._runs, self._foreign, self._sensors = Runs(tables), ForeignRuns(tables), Sensors(tables)
         self._sensing, self._requests, self._deployments = Sensing(tables), Requests(tables), Deployments(tables)
 
+    async def run(self) -> None:
+        """Take pipelines up again when their pause ends by itself, until cancelled."""
+        await self._engine.pauses.run(self._take_up)
+
     async def handle(self, change: Change) -> None:
         """Take in one change of the control or job log table.
 
@@ -122,9 +126,15 @@ class Router:
             await self.resync(pipeline, Origin.SENSOR)
 
     async def _pause_changed(self, change: Change) -> None:
-        pause = pause_of(change.image)
+        pause, pipeline = pause_of(change.image), _pipeline_of(change)
         if pause is None or pause.is_over(self._clock.now()):
-            await self.resync(_pipeline_of(change), Origin.SENSOR)
+            await self._take_up(pipeline)
+        elif pause.until is not None:
+            self._engine.pauses.note(pipeline, pause.until)
+
+    async def _take_up(self, pipeline: PipelineId) -> None:
+        """A pause is over: what it held back counts as if it had just come."""
+        await self.resync(pipeline, Origin.SENSOR)
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
