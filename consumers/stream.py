@@ -113,6 +113,7 @@ class StreamConsumer:
             self._held = None
         if is_lost:  # said plainly, whichever of the tasks found out
             raise LeaseLost(held.lease)
+        _heed_cancellation()
         while self.is_halted and not held.is_stopping:
             await held.nap(HALTED_NAP_S)
         return has_ended
@@ -137,6 +138,7 @@ class StreamConsumer:
             except* Stuck as stuck:
                 self.stalls += 1
                 _log.error("reader.stuck", source=self.source.name, stalls=self.stalls, reason=str(stuck.exceptions[0]))
+            _heed_cancellation()
             position = reading.mark
 
 
@@ -297,3 +299,10 @@ class _Reading:
         if mark != self._held.position:
             await self._held.checkpoint(mark, self._progress.rate(done))
         self._saved_at, self._done_since = self._clock.monotonic(), self._done_since - done
+
+
+def _heed_cancellation() -> None:
+    """End here if we were cancelled while a group of tasks failed: the group then tells of its failure alone."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError

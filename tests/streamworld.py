@@ -6,8 +6,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from consumers.budget import Budget
 from consumers.feed import TableFeed
 from consumers.parking import Parking
+from consumers.settling import OnFailure
 from consumers.source import Gap, Source
 from consumers.stream import SHARD, Beginning, Pace, StreamConsumer, Subscription
 from consumers.tries import Tries
@@ -73,6 +75,8 @@ class World:
     begin: Beginning = Beginning.OLDEST
     pace: Pace = field(default_factory=Pace)
     source: Source | None = None
+    on_failure: OnFailure = OnFailure.PARK_KEY
+    budget: Budget = field(default_factory=Budget)
 
     def __post_init__(self) -> None:
         self.store = SqliteTables.in_memory(self.clock)
@@ -99,7 +103,12 @@ class World:
 
     def consumer(self) -> StreamConsumer:
         subscription = Subscription(
-            wants=is_sensor, lane_of=by_row, handle=self.seen.handle, catch_up=self.catch_up, begin=self.begin
+            wants=is_sensor,
+            lane_of=by_row,
+            handle=self.seen.handle,
+            catch_up=self.catch_up,
+            begin=self.begin,
+            on_failure=self.on_failure,
         )
         parking = Parking(stream=STREAM, letters=self.letters, keys=self.parked, clock=self.clock)
         return StreamConsumer(
@@ -109,6 +118,7 @@ class World:
             tries=Tries(self.clock, self.tables.ping, FULL_WAITS),
             clock=self.clock,
             pace=self.pace,
+            budget=self.budget,
         )
 
     async def take(self, session: str) -> HeldLease:
