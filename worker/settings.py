@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from worker.core.errors import ConfigError
@@ -10,19 +11,88 @@ from worker.store.open import locate
 
 STORE: Final = "INTERLOCK_STORE"
 TIMING: Final = "INTERLOCK_TIMING"  # how fast a dead worker is noticed; all workers of a store must agree
+DUTIES: Final = "INTERLOCK_DUTIES"  # what this worker is there for, by name; everything if unset
 JOB_ENVIRONMENT: Final = "INTERLOCK_JOB_ENVIRONMENT"  # variables, by name, that command jobs get of the worker's own
 HTTP_ALLOW: Final = "INTERLOCK_HTTP_ALLOW"  # hosts and networks that http jobs may reach beside public ones
 
+# --- on AWS: where events go, and where they and other news come from
+BUS: Final = "INTERLOCK_BUS"  # the event bus
+ALERTS_QUEUE: Final = "INTERLOCK_ALERTS_QUEUE"  # URLs of queues
+EVENTS_QUEUE: Final = "INTERLOCK_EVENTS_QUEUE"
+SENSORS_QUEUE: Final = "INTERLOCK_SENSORS_QUEUE"
+INBOX: Final = "INTERLOCK_INBOX"  # the inbox rules: a file, or their own text
+
+# --- people
+SLACK_TOKEN: Final = "INTERLOCK_SLACK_TOKEN"  # noqa: S105 - the name of a variable; or secretsmanager://NAME#KEY
+SLACK_CHANNEL: Final = "INTERLOCK_SLACK_CHANNEL"
+SLACK_API: Final = "INTERLOCK_SLACK_API"  # another address than Slack's own, for tests
+ALERTS: Final = "INTERLOCK_ALERTS"  # who hears of what: a file, or its own text
+HEARTBEAT_URL: Final = "INTERLOCK_HEARTBEAT_URL"  # called while all is well; whoever watches it notices the silence
+
+# --- being watched
+SERVICE: Final = "INTERLOCK_SERVICE"  # what metrics are told apart by
+HEALTH: Final = "INTERLOCK_HEALTH"  # HOST:PORT to serve health and metrics on
+METRICS: Final = "INTERLOCK_METRICS"  # emf: metrics as lines in the log
+OTLP_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"  # a collector for metrics; the name is OpenTelemetry's
+
 DEFAULT_STORE: Final = "sqlite:///interlock.db"
+DEFAULT_SERVICE: Final = "interlock"
 _TIMINGS: Final = {"default": DEFAULT_TIMING, "fast": FAST_TIMING}
+_METRICS: Final = ("", "emf")
+
+
+class Duty(StrEnum):
+    """What a worker may be there for. One that does everything has them all."""
+
+    ENGINE = "engine"  # facts in, jobs started and followed
+    SCHEDULER = "scheduler"  # cron and the watchdog; it acts through the engine beside it
+    RELAY = "relay"  # events out
+    ALERTS = "alerts"  # the queue of alerts, to people
+    EVENTS = "events"  # the queue of others' events, to the events table
+    SENSORS = "sensors"  # the queue of news about data, to sensors
+
+
+EVERYTHING: Final = frozenset(Duty)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwsSettings:
+    """Where events go and news come from; what is empty is not there."""
+
+    bus: str = ""
+    alerts_queue: str = ""
+    events_queue: str = ""
+    sensors_queue: str = ""
+    inbox: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeopleSettings:
+    slack_token: str = ""
+    slack_channel: str = ""
+    slack_api: str = ""
+    alerts: str = ""
+    heartbeat_url: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedSettings:
+    service: str = DEFAULT_SERVICE
+    health: str = ""
+    metrics: str = ""
+    otlp_endpoint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     store: str  # a URL that `worker.store.open` understands
     timing: Timing = DEFAULT_TIMING
+    duties: frozenset[Duty] = EVERYTHING
     job_environment: tuple[str, ...] = ()
     http_allow: tuple[str, ...] = ()
+    aws: AwsSettings = AwsSettings()
+    people: PeopleSettings = PeopleSettings()
+    watched: WatchedSettings = WatchedSettings()
 
 
 def read_settings(environment: Mapping[str, str], *, store: str | None = None) -> Settings:
@@ -30,13 +100,35 @@ def read_settings(environment: Mapping[str, str], *, store: str | None = None) -
 
     An empty variable counts as unset, as shells and container files make them. Raises `ConfigError`.
     """
-    url = store or environment.get(STORE) or DEFAULT_STORE
+    said = {name: value for name, value in environment.items() if value}
+    url = store or said.get(STORE) or DEFAULT_STORE
     locate(url)
     return Settings(
         store=url,
-        timing=_timing(environment.get(TIMING) or "default"),
-        job_environment=_listed(environment.get(JOB_ENVIRONMENT, "")),
-        http_allow=_listed(environment.get(HTTP_ALLOW, "")),
+        timing=_timing(said.get(TIMING, "default")),
+        duties=_duties(_listed(said.get(DUTIES, ""))),
+        job_environment=_listed(said.get(JOB_ENVIRONMENT, "")),
+        http_allow=_listed(said.get(HTTP_ALLOW, "")),
+        aws=AwsSettings(
+            bus=said.get(BUS, ""),
+            alerts_queue=said.get(ALERTS_QUEUE, ""),
+            events_queue=said.get(EVENTS_QUEUE, ""),
+            sensors_queue=said.get(SENSORS_QUEUE, ""),
+            inbox=said.get(INBOX, ""),
+        ),
+        people=PeopleSettings(
+            slack_token=said.get(SLACK_TOKEN, ""),
+            slack_channel=said.get(SLACK_CHANNEL, ""),
+            slack_api=said.get(SLACK_API, ""),
+            alerts=said.get(ALERTS, ""),
+            heartbeat_url=said.get(HEARTBEAT_URL, ""),
+        ),
+        watched=WatchedSettings(
+            service=said.get(SERVICE, DEFAULT_SERVICE),
+            health=said.get(HEALTH, ""),
+            metrics=_metrics(said.get(METRICS, "")),
+            otlp_endpoint=said.get(OTLP_ENDPOINT, ""),
+        ),
     )
 
 
@@ -44,6 +136,22 @@ def _timing(name: str) -> Timing:
     if name not in _TIMINGS:
         raise ConfigError(f"{TIMING} is {name!r}; use {' or '.join(_TIMINGS)}")
     return _TIMINGS[name]
+
+
+def _duties(names: tuple[str, ...]) -> frozenset[Duty]:
+    unknown = [name for name in names if name not in set(Duty)]
+    if unknown:
+        raise ConfigError(f"{DUTIES} names {unknown[0]!r}; a duty is one of {', '.join(Duty)}")
+    duties = frozenset(Duty(name) for name in names) or EVERYTHING
+    if Duty.SCHEDULER in duties and Duty.ENGINE not in duties:
+        raise ConfigError(f"{DUTIES} has scheduler without engine; whoever creates a run also starts its job: add it")
+    return duties
+
+
+def _metrics(kind: str) -> str:
+    if kind not in _METRICS:
+        raise ConfigError(f"{METRICS} is {kind!r}; use emf, or leave it out")
+    return kind
 
 
 def _listed(text: str) -> tuple[str, ...]:

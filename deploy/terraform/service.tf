@@ -37,19 +37,16 @@ locals {
         INTERLOCK_BUS     = aws_cloudwatch_event_bus.this.name
       },
       contains(service.duties, "alerts") ? {
-        INTERLOCK_ALERTS_QUEUE      = aws_sqs_queue.this["alerts"].url
-        INTERLOCK_ALERTS_DEAD_QUEUE = aws_sqs_queue.dead["alerts"].url
-        INTERLOCK_SLACK_TOKEN       = var.slack_secret_arn == "" ? "" : "secretsmanager://${var.slack_secret_arn}"
-        INTERLOCK_SLACK_CHANNEL     = var.slack_channel
+        INTERLOCK_ALERTS_QUEUE  = aws_sqs_queue.this["alerts"].url
+        INTERLOCK_SLACK_TOKEN   = var.slack_secret_arn == "" ? "" : "secretsmanager://${var.slack_secret_arn}"
+        INTERLOCK_SLACK_CHANNEL = var.slack_channel
       } : {},
       contains(service.duties, "events") ? {
-        INTERLOCK_EVENTS_QUEUE      = aws_sqs_queue.this["events"].url
-        INTERLOCK_EVENTS_DEAD_QUEUE = aws_sqs_queue.dead["events"].url
+        INTERLOCK_EVENTS_QUEUE = aws_sqs_queue.this["events"].url
       } : {},
       contains(service.duties, "sensors") && var.inbox_rules != "" ? {
-        INTERLOCK_SENSORS_QUEUE      = aws_sqs_queue.this["sensors"].url
-        INTERLOCK_SENSORS_DEAD_QUEUE = aws_sqs_queue.dead["sensors"].url
-        INTERLOCK_INBOX              = var.inbox_rules
+        INTERLOCK_SENSORS_QUEUE = aws_sqs_queue.this["sensors"].url
+        INTERLOCK_INBOX         = var.inbox_rules
       } : {},
       contains(service.duties, "scheduler") && var.heartbeat_url != "" ? { INTERLOCK_HEARTBEAT_URL = var.heartbeat_url } : {},
       var.environment,

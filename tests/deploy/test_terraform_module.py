@@ -1,6 +1,7 @@
 """The Terraform module as text: where Terraform itself is not installed, this much is still checked."""
 
 import json
+import re
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from consumers.severities import told_pattern
+from worker import settings
 from worker.store.dynamodb_schema import STREAMED, TableSchema
 from worker.store.table import TTL, TableName
 from worker.telemetry.emf import NAMESPACE
@@ -90,3 +92,11 @@ def test_alarms_and_dashboard_watch_metrics_that_exist() -> None:
 
     assert alarmed | shown <= {metric.value for metric in Metric}
     assert f'namespace           = "{NAMESPACE}"' in (MODULE / "alarms.tf").read_text()
+
+
+def test_every_variable_of_a_task_is_one_the_worker_reads() -> None:
+    given = set(re.findall(r"\b(INTERLOCK_[A-Z_]+|OTEL_[A-Z_]+)\s*=", (MODULE / "service.tf").read_text()))
+    read = {value for name, value in vars(settings).items() if name.isupper() and isinstance(value, str)}
+
+    assert given
+    assert given <= read

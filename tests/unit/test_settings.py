@@ -4,7 +4,17 @@ import pytest
 
 from worker.core.errors import ConfigError
 from worker.core.liveness import DEFAULT_TIMING, FAST_TIMING
-from worker.settings import DEFAULT_STORE, HTTP_ALLOW, JOB_ENVIRONMENT, STORE, TIMING, read_settings
+from worker.settings import (
+    DEFAULT_STORE,
+    DUTIES,
+    HTTP_ALLOW,
+    JOB_ENVIRONMENT,
+    METRICS,
+    STORE,
+    TIMING,
+    Duty,
+    read_settings,
+)
 
 
 def test_without_settings_the_store_is_a_file_in_the_current_directory() -> None:
@@ -42,3 +52,24 @@ def test_lists_are_separated_by_commas() -> None:
     assert settings.job_environment == ("JAVA_HOME", "SPARK_HOME")
     assert settings.http_allow == ("10.0.0.0/8", "localhost")
     assert read_settings({}).job_environment == ()
+
+
+def test_a_worker_without_a_word_does_everything() -> None:
+    assert read_settings({}).duties == read_settings({DUTIES: ""}).duties == frozenset(Duty)
+    assert read_settings({DUTIES: "alerts, events"}).duties == {Duty.ALERTS, Duty.EVENTS}
+
+
+def test_a_duty_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    with pytest.raises(ConfigError, match="'enigne'; a duty is one of engine, scheduler"):
+        read_settings({DUTIES: "enigne"})
+
+
+def test_who_schedules_must_be_able_to_start() -> None:
+    with pytest.raises(ConfigError, match="scheduler without engine"):
+        read_settings({DUTIES: "scheduler,relay"})
+
+
+def test_metrics_in_the_log_are_asked_for_by_name() -> None:
+    assert read_settings({METRICS: "emf"}).watched.metrics == "emf"
+    with pytest.raises(ConfigError, match="INTERLOCK_METRICS is 'statsd'"):
+        read_settings({METRICS: "statsd"})
