@@ -6,7 +6,7 @@ PIP    := -m pip --disable-pip-version-check --quiet
 LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --quiet --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit chaos simulate test-dynamodb-local fix bench lock clean
+.PHONY: help demo test lint types unit chaos simulate test-dynamodb-local deploy-check fix bench lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -42,6 +42,9 @@ simulate: $(VENV)/.dev ## random histories of the whole worker (SEED=1 SEEDS=1 P
 test-dynamodb-local: $(VENV)/.dev ## the contract suite on DynamoDB Local (needs npm and Java 17)
 	$(BIN)/python -m tests.dynamodb_local
 
+deploy-check: $(VENV)/.dev $(VENV)/emulators/.ready $(VENV)/deploy/.ready ## the Terraform module on an emulator, and a real image (needs terraform; buildah, debootstrap and root for the image)
+	$(BIN)/python -m tests.deploy.check
+
 fix: $(VENV)/.dev ## format, and mend what the linter can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -54,6 +57,7 @@ lock: $(VENV)/.dev ## pin the dependencies of pyproject.toml anew
 	$(LOCK) pyproject.toml -o requirements/runtime.txt
 	$(LOCK) pyproject.toml --group dev -o requirements/dev.txt
 	$(LOCK) --group pyproject.toml:emulators -o requirements/emulators.txt
+	$(LOCK) --group pyproject.toml:deploy -o requirements/deploy.txt
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
@@ -75,4 +79,9 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime
 $(VENV)/emulators/.ready: requirements/emulators.txt | $(VENV)/bin/python
 	$(PYTHON) -m venv $(VENV)/emulators
 	$(VENV)/emulators/bin/python $(PIP) install -r requirements/emulators.txt
+	@touch $@
+
+$(VENV)/deploy/.ready: requirements/deploy.txt | $(VENV)/bin/python
+	$(PYTHON) -m venv $(VENV)/deploy
+	$(VENV)/deploy/bin/python $(PIP) install -r requirements/deploy.txt
 	@touch $@
