@@ -1,8 +1,9 @@
 """Checks of runs that did not begin: at their cron time, or on a date that was named for them."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
+from typing import Final
 
 from scheduler.alerts import APART_MAX, Alert, Alerts
 from scheduler.duework import SOURCE, DueWork, Expected, alert_of
@@ -14,6 +15,8 @@ from worker.core.pipeline import PipelineId
 from worker.core.routing import LOOK_BACK
 from worker.core.values import Json
 from worker.store.pauses import Pauses
+
+LOOK_AGAIN: Final = timedelta(minutes=15)  # whether what was told still holds, where alerts are repeated
 
 
 class BeginChecks:
@@ -55,7 +58,7 @@ class BeginChecks:
         if repeat is None or now - each.due.moment.at > LOOK_BACK:
             self._work.ledger.settle(each.due)
         else:
-            self._work.ledger.look_again(each.due, now + repeat)
+            self._work.ledger.look_again(each.due, now + min(repeat, LOOK_AGAIN))
 
 
 def _missed_schedule(each: Expected) -> Alert:

@@ -58,6 +58,7 @@ class SignalChecks:
                 about=str(pipeline),
                 sentence=f"the signals and requests of {pipeline} are looked at again",
                 act=partial(self._router.resync, pipeline),
+                is_routine=True,
             )
             for pipeline in self._signals.next_slice(triggered)
         ]

@@ -10,11 +10,15 @@ from worker.core.errors import WorkerError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that did not happen. `act` tells people or makes up for it; repeating it is harmless."""
+    """Something that did not happen. `act` tells people or makes up for it; repeating it is harmless.
+
+    A routine one is there in every pass, and says nothing about whether something is wrong.
+    """
 
     about: str  # a run, a pipeline, a part of ourselves
     sentence: str
     act: Callable[[], Awaitable[None]]
+    is_routine: bool = False
 
 
 # Looks at what there is to look at by now; reads only. Whatever it raises is the check's own trouble.

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from itertools import count
 
 from worker.core.keys import RunKey
-from worker.core.moments import DEFAULT_PATIENCE, Concern, Moment, Patience, Vigil, vigils_after
+from worker.core.moments import DEFAULT_PATIENCE, Concern, Moment, Patience, Since, Vigil, vigils_after
 from worker.core.pipeline import PipelineId, Schedule, ScheduleId
 from worker.engine.configs import Version
 
@@ -53,8 +53,8 @@ class Ledger:
         """The pipelines in force that are really run: of rehearsals nothing is expected."""
         return self._versions
 
-    def put(self, version: Version, since: Mapping[ScheduleId, datetime]) -> None:
-        """Expect what a version says, of each schedule later than `since`, and no longer what an older one said."""
+    def put(self, version: Version, since: Mapping[ScheduleId, Since]) -> None:
+        """Expect what a version says, of each schedule since when is said, and no longer what an older one said."""
         pipeline = version.pipeline
         self.remove(pipeline.id)
         if pipeline.dry_run:

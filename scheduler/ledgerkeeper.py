@@ -11,6 +11,7 @@ from typing import Final
 from scheduler.ledger import Ledger
 from worker.core.instants import format_rfc3339, parse_rfc3339
 from worker.core.keys import watchdog_mark_sk
+from worker.core.moments import Since
 from worker.core.pipeline import PipelineId, ScheduleId
 from worker.core.routing import LOOK_BACK
 from worker.engine.configs import Configs, Version
@@ -63,45 +64,46 @@ class LedgerKeeper:
     async def _fill(self, now: datetime) -> Tail:
         since = await self._since(now)
         # The list of pipelines may lag, so the log is read from a while before it.
-        tail = Tail.starting(min(since, now - LIST_LAG_MAX) - STAMPED_WITHIN)
+        tail = Tail.starting(min(since.at, now - LIST_LAG_MAX) - STAMPED_WITHIN)
         entries, tail = await self._changes.read(tail, now, CHANGES_MAX)
-        deployed_at = {entry.pipeline: max(entry.at or since, since) for entry in entries}
+        deployed = {entry.pipeline: Since(max(entry.at or since.at, since.at), is_new=True) for entry in entries}
         async for stored in self._pipelines.list():
             version = await self._configs.in_force_of(stored)
             if version is not None:
-                self._put(version, deployed_at.get(stored.pipeline, since))
+                self._put(version, deployed.get(stored.pipeline, since))
             await asyncio.sleep(0)  # reading thousands of files takes a while, and others work on this loop
-        for pipeline, at in deployed_at.items():
+        for pipeline, arrived in deployed.items():
             version = await self._configs.in_force(pipeline)
             if version is None:
                 self._ledger.remove(pipeline)
             else:
-                self._put(version, at)
-        _log.info("ledger.filled", pipelines=len(self._ledger.versions), since=format_rfc3339(since))
+                self._put(version, arrived)
+        _log.info("ledger.filled", pipelines=len(self._ledger.versions), since=format_rfc3339(since.at))
         return tail
 
-    async def _since(self, now: datetime) -> datetime:
+    async def _since(self, now: datetime) -> Since:
         """Where to go on; the first time ever, from now on."""
         self._mark = await self._marks.get(OURSELVES, _LEDGER)
         said = self._mark.data.get("upTo") if self._mark else None
         up_to = parse_rfc3339(said) if isinstance(said, str) else None
         if up_to is None:
-            return now
+            return Since(now, is_new=True)
         if now - up_to > LOOK_BACK:
             _log.warning("ledger.gap_met", settled_up_to=said, looked_back=str(LOOK_BACK))
-        return now - LOOK_BACK if self._looks_back else max(up_to, now - LOOK_BACK)
+        return Since(now - LOOK_BACK if self._looks_back else max(up_to, now - LOOK_BACK))
 
     async def _take_in(self, pipeline: PipelineId, now: datetime) -> None:
         version, before = await self._configs.in_force(pipeline), self._ledger.versions.get(pipeline)
         if version is None:
             self._ledger.remove(pipeline)
         elif before is None or before.config_hash != version.config_hash:
-            settled = self._ledger.settled_up_to(now)
             known = {schedule.id for schedule in before.pipeline.schedules} if before else set[ScheduleId]()
-            since = {each.id: settled if each.id in known else now for each in version.pipeline.schedules}
-            self._ledger.put(version, since)
+            new, old = Since(now, is_new=True), Since(self._ledger.settled_up_to(now))
+            self._ledger.put(
+                version, {each.id: old if each.id in known else new for each in version.pipeline.schedules}
+            )
 
-    def _put(self, version: Version, since: datetime) -> None:
+    def _put(self, version: Version, since: Since) -> None:
         self._ledger.put(version, {schedule.id: since for schedule in version.pipeline.schedules})
 
 

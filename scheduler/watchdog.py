@@ -97,7 +97,8 @@ class Watchdog:
         except WorkerError as problem:
             _log.warning("finding.postponed", check=check.name, about=finding.about, problem=str(problem))
             return [f"{finding.about}: {problem}"]
-        _log.info("finding.handled", check=check.name, about=finding.about, finding=finding.sentence)
+        log = _log.debug if finding.is_routine else _log.info
+        log("finding.handled", check=check.name, about=finding.about, finding=finding.sentence)
         return []
 
     def _troubles(self, reports: Sequence[Report]) -> dict[str, Trouble]:

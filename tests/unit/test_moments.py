@@ -6,7 +6,7 @@ from itertools import islice
 import pytest
 
 from worker.config import load_text
-from worker.core.moments import Concern, Moment, Patience, vigils_after
+from worker.core.moments import Concern, Moment, Patience, Since, vigils_after
 from worker.core.pipeline import Schedule
 
 MONDAY = datetime(2026, 3, 9, 12, 0, tzinfo=UTC)
@@ -26,7 +26,9 @@ job: {{type: command, config: {{command: "true"}}}}
 
 
 def moments(schedule: Schedule, since: datetime = MONDAY, patience: Patience = AT_ONCE, runs: int = 3) -> list[Moment]:
-    return [moment for vigil in islice(vigils_after(schedule, since, patience), runs) for moment in vigil.moments]
+    return [
+        moment for vigil in islice(vigils_after(schedule, Since(since), patience), runs) for moment in vigil.moments
+    ]
 
 
 def told(found: list[Moment]) -> list[tuple[str, str, Concern]]:
@@ -104,9 +106,20 @@ def test_opened_in_their_time_vigils_miss_no_moment_whenever_one_begins_to_look(
         since = MONDAY + timedelta(hours=hours)
 
         opened: list[Moment] = []
-        for vigil in vigils_after(schedule, since, AT_ONCE):
+        for vigil in vigils_after(schedule, Since(since), AT_ONCE):
             if vigil.opens_at > end:
                 break
             opened.extend(moment for moment in vigil.moments if moment.at <= end)
 
         assert sorted(map(repr, opened)) == sorted(repr(each) for each in everything if since < each.at <= end)
+
+
+def test_of_a_schedule_that_was_just_deployed_nothing_is_expected_from_before() -> None:
+    """Neither a fire that is still within patience, nor one less of the deadlines that come near."""
+    patience = Patience(begin=timedelta(minutes=5), watch_ahead=timedelta(minutes=30))
+    schedule = a_schedule('{cron: "0 * * * *"}', '{deadline: ":10"}')
+    deployed_at = MONDAY + timedelta(seconds=2)
+
+    first = next(iter(vigils_after(schedule, Since(deployed_at, is_new=True), patience)))
+
+    assert told(list(first.moments)) == [("09 11:40", "2026-03-09T11", Concern.WATCH)]

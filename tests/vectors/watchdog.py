@@ -28,7 +28,7 @@ from worker.core import keys
 from worker.core.eventtypes import JobEvent
 from worker.core.instants import format_rfc3339
 from worker.core.keys import RowKind
-from worker.core.moments import Patience
+from worker.core.moments import Patience, Since
 from worker.core.pipeline import JobType, PipelineId, ScheduleId
 from worker.core.runstate import Run, State
 from worker.engine.engine import Engine
@@ -212,7 +212,7 @@ async def _play_check(case: Case) -> object:
         version = await stage.engine.configs.in_force(pipeline.id)
         assert version is not None
         ledger = Ledger(AT_ONCE)
-        ledger.put(version, {schedule.id: _window(case, now) for schedule in pipeline.schedules})
+        ledger.put(version, {schedule.id: Since(_window(case, now)) for schedule in pipeline.schedules})
         position = await stage.tables.last_position()
         for finding in await _look(case, stage, ledger)(now):
             await finding.act()

@@ -43,7 +43,10 @@ DEFAULT_PATIENCE: Final = Patience()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
+    """`at`: when to look. `about`: the time that it is about, which patience comes before or after."""
+
     at: datetime
+    about: datetime
     concern: Concern
     run: ExpectedRun
 
@@ -59,12 +62,24 @@ class Vigil:
     moments: tuple[Moment, ...]
 
 
-def vigils_after(schedule: Schedule, since: datetime, patience: Patience = DEFAULT_PATIENCE) -> Iterator[Vigil]:
+@dataclass(frozen=True, slots=True)
+class Since:
+    """From when on a schedule is watched. `is_new`: it was deployed then, and nothing is expected of it from before."""
+
+    at: datetime
+    is_new: bool = False
+
+    def includes(self, moment: Moment) -> bool:
+        # What is due right after a deployment may have had its time to be looked at before it.
+        return moment.about > self.at if self.is_new else moment.at > self.at
+
+
+def vigils_after(schedule: Schedule, since: Since, patience: Patience = DEFAULT_PATIENCE) -> Iterator[Vigil]:
     """The vigils of a schedule's runs with moments later than `since`, computed as they are asked for."""
-    for run in _runs_from(schedule, since - _reach(schedule)):
+    for run in _runs_from(schedule, since.at - _reach(schedule)):
         if run.excluded is None:
             moments = list(_moments_of(schedule, run, patience))
-            ahead = tuple(moment for moment in moments if moment.at > since)
+            ahead = tuple(moment for moment in moments if since.includes(moment))
             if ahead:
                 yield Vigil(min(moment.at for moment in moments), ahead)
 
@@ -73,12 +88,13 @@ def _moments_of(schedule: Schedule, run: ExpectedRun, patience: Patience) -> Ite
     begin = begins_by(schedule, run)
     if begin is not None:
         concern = Concern.BEGIN if run.by is ExpectedBy.CRON else Concern.INCLUDED_DATE
-        yield Moment(at=begin + patience.begin, concern=concern, run=run)
-    if run.trigger_deadline_at is not None and schedule.starts_by_trigger:
-        yield Moment(at=run.trigger_deadline_at + patience.signal, concern=Concern.SIGNAL, run=run)
+        yield Moment(at=begin + patience.begin, about=begin, concern=concern, run=run)
+    deadline = run.trigger_deadline_at
+    if deadline is not None and schedule.starts_by_trigger:
+        yield Moment(at=deadline + patience.signal, about=deadline, concern=Concern.SIGNAL, run=run)
     if run.breach_at is not None:
         first = min(run.warning_at or run.breach_at, run.breach_at)
-        yield Moment(at=first - patience.watch_ahead, concern=Concern.WATCH, run=run)
+        yield Moment(at=first - patience.watch_ahead, about=run.breach_at, concern=Concern.WATCH, run=run)
 
 
 def _reach(schedule: Schedule) -> timedelta:

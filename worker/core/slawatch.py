@@ -54,11 +54,15 @@ class InstantCame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlineMoved:
-    """The configuration changed. `times` None: there is no deadline for the period any more."""
+    """The configuration changed. `times` None: there is no deadline for the period any more.
+
+    `arrived_at` is the arrival that they count from; None: they follow the clock.
+    """
 
     times: Times | None
     config_hash: str
     run_exists: bool
+    arrived_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +121,7 @@ def _moved(watch: SlaWatch, fact: DeadlineMoved) -> list[WatchEffect]:
         return [Ignore("the run began under the old deadline and is judged by it")]
     if fact.times is None:
         return [CloseWatch(Verdict.WAIVED, "the configuration has no deadline for it any more")]
-    return _rearmed(watch, fact.times, None, fact.config_hash)
+    return _rearmed(watch, fact.times, fact.arrived_at, fact.config_hash)
 
 
 def _instant_came(watch: SlaWatch, sla: Sla, fact: InstantCame, now: datetime) -> list[WatchEffect]:

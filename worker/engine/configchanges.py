@@ -9,7 +9,7 @@ from worker.core.calendars import local_date, reason_excluded
 from worker.core.events import Event
 from worker.core.eventtypes import EventType
 from worker.core.pipeline import PipelineId, Schedule
-from worker.core.sla import Times, absolute_times
+from worker.core.sla import Times, times_for_run
 from worker.core.slawatch import DeadlineMoved
 from worker.core.values import Json
 from worker.core.watchstate import SlaWatch
@@ -113,9 +113,10 @@ class ConfigChanges:
     async def _move(self, watch: SlaWatch, schedule: Schedule, config_hash: str) -> None:
         excluded = reason_excluded(schedule.exclusion, local_date(watch.key.period, schedule))
         times: Times | None = None
+        arrived_at = watch.arrived_at if schedule.sla and schedule.sla.max_duration else None
         if schedule.sla is not None and not excluded:
-            times = absolute_times(schedule.sla, schedule, watch.key.period)
-        moved = DeadlineMoved(times=times, config_hash=config_hash, run_exists=False)
+            times = times_for_run(schedule.sla, schedule, watch.key.period, arrived_at)
+        moved = DeadlineMoved(times=times, config_hash=config_hash, run_exists=False, arrived_at=arrived_at)
         try:
             await self._watching.take_in(watch.key, moved)
         except StaleWrite:
