@@ -1,7 +1,7 @@
 """The parts of AWS's answers, read without trust: what is missing or of another kind reads as nothing."""
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, TypeAlias, cast
 
 Answer: TypeAlias = Mapping[str, Any]
@@ -14,7 +14,7 @@ def text(answer: Answer, name: str) -> str:
 
 def time(answer: Answer, name: str) -> datetime | None:
     value = answer.get(name)
-    return value if isinstance(value, datetime) else None
+    return value.astimezone(UTC) if isinstance(value, datetime) else None
 
 
 def part(answer: Answer, name: str) -> Answer:
