@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from consumers.console import DIGEST_EVERY, ConsoleAlerts, WriteLine
+from scheduler.service import ApschedulerTicker
 from worker.app_session import GROUP, SessionWork, embedded_workplace
 from worker.app_workplace import Workplace
 from worker.clock import Clock
@@ -100,7 +101,7 @@ class EmbeddedWorker:
                 tasks.create_task(self._alerts.run(), name="digests"),
                 tasks.create_task(self._sweep_jobs(command), name="sweep-jobs"),
             ]
-            place = embedded_workplace(self._tables, self._alerts.deliver, runners, self._clock)
+            place = embedded_workplace(self._tables, self._alerts.deliver, runners, self._clock, ApschedulerTicker())
             await self._membership.serve(lambda member: self._work(member, place))
             for task in beside:
                 task.cancel()

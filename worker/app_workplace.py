@@ -8,6 +8,7 @@ from consumers.routes import Route
 from consumers.source import Source
 from consumers.stream import Pace, StreamConsumer, Subscription
 from consumers.tries import PATIENCE
+from scheduler.duty import Ticker
 from worker.clock import Clock
 from worker.core.pipeline import JobType
 from worker.engine.commits import NewId
@@ -62,6 +63,7 @@ class Workplace:
     runners: Mapping[JobType, Runner]
     clock: Clock
     duties: Duties = no_duties
+    ticker: Ticker | None = None  # what makes the scheduler look; None: time starts nothing here
     pace: Pace = field(default_factory=Pace)
     patience: Backoff = PATIENCE
     buckets: Buckets = field(default_factory=Buckets)

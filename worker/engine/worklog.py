@@ -10,7 +10,17 @@ from worker.membership.notices import ClockWrong, LeaseGone, LeaseTaken, Notice,
 _log = logger()
 
 _QUIET: Final = frozenset({"fact.ignored", "request.ignored"})
-_LOUD: Final = frozenset({"run.troubled", "row.troubled", "fact.delayed"})
+_LOUD: Final = frozenset(
+    {
+        "run.troubled",
+        "row.troubled",
+        "fact.delayed",
+        "schedule.troubled",
+        "schedule.refused",
+        "schedule.unreadable",
+        "schedule.passed",
+    }
+)
 
 
 def log_work(event: str, facts: Mapping[str, object]) -> None:
