@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from consumers.patterns import Pattern
+from worker.core.errors import Rejected
 from worker.core.events import Event
+from worker.core.instants import parse_rfc3339
 from worker.core.values import Json
 from worker.store.attributes import instant_text
 
@@ -46,6 +48,25 @@ def envelope(event: Event) -> dict[str, Json]:
             }
         ),
     }
+
+
+def event_in(carried: Mapping[str, Json]) -> Event:
+    """The event that an envelope of ours carries. Raises `Rejected` for any other."""
+    said = carried.get("detail")
+    at = parse_rfc3339(str(carried.get("time")))
+    if not isinstance(said, Mapping) or at is None:
+        raise Rejected("this is no envelope of an event of ours; drop the letter")
+    detail = said.get("detail")
+    return Event(
+        id=str(carried["id"]),
+        type=str(carried["detail-type"]),
+        at=at,
+        pipeline=str(said.get("pipelineId", "")),
+        schedule=str(said.get("scheduleId", "")),
+        period=str(said.get("date", "")),
+        message=str(said.get("message", "")),
+        detail=detail if isinstance(detail, Mapping) else {},
+    )
 
 
 def _present(detail: Mapping[str, Json]) -> dict[str, Json]:
