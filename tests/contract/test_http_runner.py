@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from datetime import date, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -46,7 +45,6 @@ from worker.jobs.runner import (
 from worker.jobs.secrets import EnvironmentSecrets
 
 PERMANENT, TRANSIENT, TIMEOUT = FailureCategory.PERMANENT, FailureCategory.TRANSIENT, FailureCategory.TIMEOUT
-VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "classify.json").read_text(encoding="utf-8"))
 SECRETS = EnvironmentSecrets({"INTERLOCK_KEY": 'hunter"22', "INTERLOCK_USER": "scott"})
 HERE = AddressPolicy.parse(["127.0.0.1"])
 
@@ -72,22 +70,6 @@ def followed(server: WebServer, **further: Json) -> Config:
 
 
 # --- what is sent -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(case, id=case["id"]) for case in VECTORS if case["op"] == "injectDate" and case["type"] == "http"],
-)
-async def test_a_vector_of_injected_dates_is_met(
-    case: dict[str, dict[str, Json]], server: WebServer, runner: HttpRunner
-) -> None:
-    period = Period.parse(str(case["date"]))
-    assert period
-    given = {name: value for name, value in case["config"].items() if name != "url"}
-
-    await runner.start(a_request(job(server, **given), period=period))
-
-    assert case["expect"] == {"bodyJson": json.loads(server.received[0].body)}
 
 
 async def test_a_start_carries_the_token_the_secrets_and_the_query(server: WebServer, runner: HttpRunner) -> None:

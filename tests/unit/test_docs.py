@@ -14,7 +14,7 @@ from worker.config import load_text
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 GROUPS = ("store", "pipelines", "sensor")
 # Sections whose table is told in a sentence instead.
 TOLD_IN_PROSE = {"AnyGroup", "AllGroup", "AtLeast", "CalendarDate", "CalendarBody"}
@@ -68,6 +68,16 @@ def test_the_pipeline_file_of_the_readme_loads() -> None:
     [text] = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
 
     assert load_text(text, today=TODAY.date()).problems == ()
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "jobs").glob("*.md")), ids=lambda page: page.name)
+def test_the_examples_of_a_target_can_be_pasted(page: Path) -> None:
+    examples = re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    head = "pipeline: {id: p}\nschedule: {trigger: {key: a, check: exists}}\n"
+
+    assert examples
+    for example in examples:
+        assert load_text(head + example, today=TODAY.date()).problems == ()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

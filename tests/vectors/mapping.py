@@ -12,6 +12,7 @@ from datetime import date, datetime, timedelta
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
+from tests.vectors.classify import classify
 from worker.config import load_text
 from worker.core.calendars import Calendar, local_date, past_inclusion_dates, reason_excluded
 from worker.core.cron import previous_fire
@@ -341,10 +342,18 @@ def _job(config: Case) -> Job | None:
     return pipeline and pipeline.job
 
 
+# --- classify.json ----------------------------------------------------------------------------------------------------
+
+
+def judge_classify(case: Case) -> Outcome:
+    return Outcome(classify(case), expected(case))
+
+
 TRANSLATORS: Mapping[str, Callable[[Case], Outcome]] = {
     "rules": judge_rules,
     "config": judge_config,
     "sla": judge_sla,
     "calendar": judge_calendar,
     "schedule": judge_schedule,
+    "classify": judge_classify,
 }
