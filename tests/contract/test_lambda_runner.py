@@ -10,6 +10,7 @@ import pytest
 
 from tests.awsfake import AwsFake, an_aws_fake, aws_at
 from tests.awsjobs import NOW, Lambda
+from tests.awsmodel import model_of
 from tests.manualclock import ManualClock
 from tests.runners import TOKEN, a_request, started
 from worker.core.errors import Rejected, RetryLater
@@ -17,8 +18,9 @@ from worker.core.outcomes import FailureCategory
 from worker.core.pipeline import PipelineId
 from worker.core.values import Json
 from worker.jobs.aws import Aws
+from worker.jobs.aws_errors import NOT_SET_UP, TURNED_AWAY, UNDECIDED
 from worker.jobs.awslambda import LambdaRunner
-from worker.jobs.runner import CannotStop, Config, Failed, Guarantee, Refused, Running, Stopped, Succeeded
+from worker.jobs.runner import CannotStop, Config, Failed, Guarantee, Refused, Running, Stopped, Succeeded, Unknown
 from worker.jobs.secrets import EnvironmentSecrets, SecretSource
 from worker.store.sensors import Sensors
 from worker.store.sqlite import SqliteTables
@@ -179,6 +181,34 @@ async def test_nothing_more_is_claimed_than_at_least_once(place: Place) -> None:
     assert (traits.guarantee, traits.can_stop) == (Guarantee.AT_LEAST_ONCE, False)
     assert traits.send_timeout >= timedelta(seconds=300)
     assert await place.runner().find(TOKEN, CONFIG) is None
+
+
+def test_an_error_whose_status_does_not_tell_whether_the_function_ran_is_judged_by_its_name() -> None:
+    shapes = model_of("lambda").operation_model("Invoke").error_shapes
+    statuses = {shape.name: shape.metadata["error"]["httpStatusCode"] for shape in shapes}
+
+    unclear = {name for name, status in statuses.items() if status >= 500 or status in {408, 410}}
+
+    assert unclear - (TURNED_AWAY | NOT_SET_UP | UNDECIDED) == set()
+
+
+@pytest.mark.parametrize(
+    ("code", "answer"),
+    [
+        ("KMSDisabledException", FailureCategory.PERMANENT),
+        ("EFSMountTimeoutException", FailureCategory.TRANSIENT),
+        ("EFSIOException", None),
+        ("ServiceException", None),
+    ],
+)
+async def test_a_function_that_could_not_be_set_up_was_not_started(
+    place: Place, code: str, answer: FailureCategory | None
+) -> None:
+    place.fake.decline_next("Invoke", code)
+
+    found = await place.runner().start(a_request(CONFIG))
+
+    assert isinstance(found, Unknown) if answer is None else isinstance(found, Refused) and found.category is answer
 
 
 # --- functions that report by a sensor --------------------------------------------------------------------------------

@@ -5,7 +5,7 @@
 | nothing was sent: no connection, no credentials, a parameter that is none | refused |
 | throttled; too many runs at once | refused, TRANSIENT |
 | expired credentials | refused, TRANSIENT: the next request is signed anew |
-| any other 4xx | refused, PERMANENT |
+| any other 4xx; a function that cannot be set up | refused, PERMANENT |
 | 408, 5xx, an internal error under any status, no answer, half an answer | unknown: the job may exist |
 """
 
@@ -34,16 +34,28 @@ TURNED_AWAY: Final = frozenset(
         "KmsThrottlingException", "EC2ThrottledException",
         "ConcurrentRunsExceededException", "ResourceNumberLimitExceededException", "ServiceQuotaExceededException",
         "ExecutionLimitExceeded", "ENILimitReachedException", "ENINotReadyException", "ResourceNotReadyException",
-        "SubnetIPAddressLimitReachedException", "SnapStartNotReadyException",
+        "SubnetIPAddressLimitReachedException", "SnapStartNotReadyException", "SnapStartTimeoutException",
+        "EC2UnexpectedException", "EFSMountConnectivityException", "EFSMountTimeoutException",
+        "S3FilesMountConnectivityException", "S3FilesMountTimeoutException",
         "ExpiredToken", "ExpiredTokenException", "RequestExpired",
     }
 )  # fmt: skip
-# Some services give these with a status of 400.
+# Not carried out, and the same tomorrow, although their status says that the service failed: Lambda could not set up the
+# function.
+NOT_SET_UP: Final = frozenset(
+    {
+        "InvalidSubnetIDException", "InvalidSecurityGroupIDException", "InvalidZipFileException",
+        "InvalidRuntimeException", "KMSAccessDeniedException", "KMSDisabledException", "KMSInvalidStateException",
+        "KMSNotFoundException", "EC2AccessDeniedException",
+    }
+)  # fmt: skip
+# The job may exist, although some services give these with a status that says otherwise.
 UNDECIDED: Final = frozenset(
     {
         "InternalFailure", "InternalError", "InternalServerError", "InternalServerException",
         "InternalServiceError", "InternalServiceException", "ServiceException", "ServiceUnavailable",
         "ServiceUnavailableException", "OperationTimeoutException", "RequestTimeout", "RequestTimeoutException",
+        "EFSIOException",
     }
 )  # fmt: skip
 
@@ -91,6 +103,8 @@ def _answered(response: Mapping[str, Any], what: str) -> AwsTrouble:
 def _category(code: str, status: int) -> FailureCategory | None:
     if code in TURNED_AWAY or status == 429:
         return FailureCategory.TRANSIENT
+    if code in NOT_SET_UP:
+        return FailureCategory.PERMANENT
     if code in UNDECIDED or status == 408 or not 400 <= status < 500:
         return None
     return FailureCategory.PERMANENT

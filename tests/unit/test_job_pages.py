@@ -1,0 +1,102 @@
+"""The page of each target tells the truth: its examples load, its rights are those in use, its states are all."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.commandline import TODAY
+from worker.config import load_text
+from worker.core.pipeline import JobType
+from worker.jobs import emr, emr_serverless, glue, step_functions
+from worker.jobs.aws_states import States
+from worker.jobs.runner import Guarantee
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs" / "jobs").glob("*.md"))
+HEAD = "pipeline: {id: shown}\nschedule: {trigger: {key: landed, check: exists}}\n"
+SOURCES = {
+    "glue": ("glue.py", "glue_logs.py"),
+    "emr": ("emr.py",),
+    "emr-serverless": ("emr_serverless.py",),
+    "step-function": ("step_functions.py",),
+    "lambda": ("awslambda.py",),
+}
+# What IAM calls an operation, where that is not its service and its name.
+IAM_SERVICES = {"emr": "elasticmapreduce", "stepfunctions": "states"}
+IAM_NAMES = {"lambda:Invoke": "lambda:InvokeFunction"}
+BESIDES = {"emr-serverless": {"iam:PassRole"}}
+TABLES = {
+    "glue": glue.STATES,
+    "emr": emr.STATES,
+    "emr-serverless": emr_serverless.STATES,
+    "step-function": step_functions.STATES,
+}
+_CALL = re.compile(r'"(?P<service>[a-z-]+)",\s*"(?P<operation>[A-Z][A-Za-z]+)"')
+
+
+def page_of(target: str) -> str:
+    return (ROOT / "docs" / "jobs" / f"{target}.md").read_text(encoding="utf-8")
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+
+
+def rights_used(target: str) -> set[str]:
+    """The IAM actions that a runner's calls need, read from its source."""
+    source = "".join((ROOT / "worker" / "jobs" / name).read_text() for name in SOURCES[target])
+    calls = _CALL.findall(source)
+    actions = {f"{IAM_SERVICES.get(service, service)}:{operation}" for service, operation in calls}
+    return {IAM_NAMES.get(action, action) for action in actions} | BESIDES.get(target, set())
+
+
+def rights_told(page: str) -> set[str]:
+    [policy] = [json.loads(block) for block in blocks(page, "json") if "Statement" in block]
+    actions: list[str | list[str]] = [statement["Action"] for statement in policy["Statement"]]
+    return {name for action in actions for name in ([action] if isinstance(action, str) else action)}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_every_example_of_a_page_loads_without_a_warning_and_is_of_its_target(path: Path) -> None:
+    examples = blocks(path.read_text(encoding="utf-8"), "yaml")
+
+    assert examples
+    for text in examples:
+        loaded = load_text(text if "pipeline:" in text else HEAD + text, today=TODAY.date())
+        assert [str(problem) for problem in loaded.problems] == []
+        assert loaded.pipeline is not None
+        assert loaded.pipeline.job is not None
+        assert loaded.pipeline.job.type == path.stem
+
+
+@pytest.mark.parametrize("target", SOURCES)
+def test_a_page_asks_for_the_rights_that_are_used_and_for_no_others(target: str) -> None:
+    assert rights_told(page_of(target)) == rights_used(target)
+
+
+@pytest.mark.parametrize(("target", "states"), TABLES.items(), ids=TABLES)
+def test_a_page_says_what_every_state_means(target: str, states: States) -> None:
+    page = page_of(target)
+
+    assert [state for state in sorted(states.known) if f"`{state}`" not in page] == []
+
+
+@pytest.mark.parametrize("target", SOURCES)
+def test_a_page_claims_one_guarantee(target: str) -> None:
+    claims = [claim for claim in Guarantee if f"**{claim.capitalize()}.**" in page_of(target)]
+
+    assert len(claims) == 1
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_every_link_of_a_page_leads_somewhere(path: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text(encoding="utf-8"))
+
+    assert [target for target in targets if not (path.parent / target).exists()] == []
+
+
+def test_every_aws_target_has_a_page() -> None:
+    assert set(SOURCES) == set(JobType) - {"databricks", "airflow", "http", "command"}
+    assert {path.stem for path in PAGES} >= set(SOURCES)
