@@ -22,6 +22,7 @@ from consumers.streamcalls import Answer, Calls, NotFound, TrimmedData
 from consumers.unreadable import KeepStray, Stray
 from worker.clock import Clock
 from worker.core.errors import ConfigError, RetryLater
+from worker.core.keys import millis
 from worker.engine.targets import TokenBucket
 from worker.store.table import TableName
 
@@ -201,7 +202,7 @@ class DynamoShard:
                     await self._keep(wire, error)
                     continue
                 if change.at >= since:
-                    records.append(Record(position_text(_sequence(wire), change.at, DIGITS), change))
+                    records.append(Record(position_text(_sequence(wire), millis(change.at), DIGITS), change))
             await asyncio.sleep(0)  # a full answer takes long enough to make others wait
         return records
 

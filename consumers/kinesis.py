@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from consumers.changes import Unreadable
 from consumers.iteratorchain import IteratorChain
-from consumers.kinesis_items import DIGITS, Item, arrived, items
+from consumers.kinesis_items import DIGITS, Item, arrived_millis, items
 from consumers.kpl import BadAggregate
 from consumers.shardposition import BEGINNING, OLDEST, Place, parse_place
 from consumers.source import Batch, Gap, Position, Record, Shard
@@ -21,6 +21,7 @@ from consumers.streamcalls import Answer, Calls, NotFound, TrimmedData
 from consumers.unreadable import KeepStray, Stray
 from worker.clock import Clock
 from worker.core.errors import Rejected, RetryLater
+from worker.core.keys import instant
 from worker.engine.targets import TokenBucket
 from worker.store.table import TableName
 
@@ -189,7 +190,13 @@ class KinesisShard:
         return records
 
     async def _keep(self, item: Item, error: Unreadable | BadAggregate) -> None:
-        stray = Stray(source=self.name, position=item.position(), at=item.at, body=item.data, reason=str(error))
+        stray = Stray(
+            source=self.name,
+            position=item.position(),
+            at=instant(item.at_millis),
+            body=item.data,
+            reason=str(error),
+        )
         await self._stream.keep_stray(stray)
 
     async def _iterator_after(self, place: Place) -> str:
@@ -223,7 +230,7 @@ def _children(answer: Answer) -> list[Shard]:
 
 
 def _place(wire: Mapping[str, Any]) -> Place:
-    return Place(sequence=wire["SequenceNumber"], at=arrived(wire))
+    return Place(sequence=wire["SequenceNumber"], at=instant(arrived_millis(wire)))
 
 
 def _behind(answer: Answer) -> timedelta:

@@ -34,7 +34,9 @@ class Place:
     is_bridged: bool = False  # what is gone behind it has been told
 
     def text(self, digits: int) -> Position:
-        return position_text(self.sequence, self.at, digits, part=self.part, mark="~" if self.is_bridged else "@")
+        return position_text(
+            self.sequence, millis(self.at), digits, part=self.part, mark="~" if self.is_bridged else "@"
+        )
 
     @property
     def is_start(self) -> bool:
@@ -48,11 +50,11 @@ class Place:
 OLDEST: Final = Place(sequence="", at=BEGINNING)
 
 
-def position_text(sequence: str, at: datetime, digits: int, *, part: int | None = None, mark: str = "@") -> Position:
+def position_text(sequence: str, at_millis: int, digits: int, *, part: int | None = None, mark: str = "@") -> Position:
     """Write a place down without making one: there are thousands a second."""
     inside = "" if part is None else f".{part:0{PART_DIGITS}d}"
     zeros = f"/{len(sequence)}" if sequence.startswith("0") else ""
-    return Position(f"{sequence.zfill(digits)}{inside}{mark}{millis(at):013d}{zeros}")
+    return Position(f"{sequence.zfill(digits)}{inside}{mark}{at_millis:013d}{zeros}")
 
 
 def parse_place(text: str, digits: int) -> Place:
