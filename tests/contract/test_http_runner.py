@@ -176,6 +176,28 @@ async def test_a_start_that_was_turned_away_is_refused(
     assert len(server.received) == 1
 
 
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ("120", timedelta(minutes=2)),
+        ("Tue, 03 Mar 2026 12:00:30 GMT", timedelta(seconds=30)),
+        ("Tue, 03 Mar 2026 11:00:00 GMT", timedelta()),
+        ("99999999999", timedelta(days=1)),
+        ("soon", None),
+        ("-5", None),
+    ],
+)
+async def test_how_long_a_target_wants_to_be_spared_is_passed_on(
+    told: str, expected: timedelta | None, server: WebServer, runner: HttpRunner
+) -> None:
+    server.behaviour = answer(429, Retry_After=told, Date="Tue, 03 Mar 2026 12:00:00 GMT")
+
+    result = await runner.start(a_request(job(server)))
+
+    assert isinstance(result, Refused)
+    assert result.retry_after == expected
+
+
 @pytest.mark.parametrize("method", ["POST", "GET", "PUT", "DELETE"])
 @pytest.mark.parametrize(
     "behaviour",

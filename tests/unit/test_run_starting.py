@@ -56,6 +56,23 @@ def test_a_token_is_stable_and_differs_by_run_and_attempt() -> None:
     assert len(first) == 43
 
 
+@pytest.mark.parametrize(
+    ("asked", "pause"),
+    [
+        (None, timedelta(seconds=30)),
+        (timedelta(seconds=5), timedelta(seconds=30)),
+        (timedelta(minutes=5), timedelta(minutes=5)),
+        (timedelta(days=2), timedelta(minutes=15)),
+    ],
+)
+def test_a_target_that_asks_for_a_pause_gets_it_within_bounds(asked: timedelta | None, pause: timedelta) -> None:
+    run = a_run(state=State.TRIGGERING, start_step=StartStep.SENT)
+
+    after, _ = step(run, replace(refused(0), retry_after=asked), NOON)
+
+    assert after.start_after == NOON + pause
+
+
 def test_rules_that_hold_save_what_they_saw_before_the_job_is_started() -> None:
     run, effects = step(a_run(), RulesHeld(attempt=1, saw={"orders": OLD}), NOON + MINUTE)
 

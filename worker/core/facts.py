@@ -6,7 +6,7 @@ that came in from outside carry an identity made of their content, so that a rep
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -153,12 +153,13 @@ class JobStarted:
 
 @dataclass(frozen=True, slots=True)
 class JobRefused:
-    """The target certainly did not start the job."""
+    """The target certainly did not start the job; `retry_after`, if it says so, is how long it wants to be spared."""
 
     attempt: int
     sending: int
     category: FailureCategory
     message: str
+    retry_after: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)

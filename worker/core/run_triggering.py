@@ -29,6 +29,8 @@ from worker.core.run_postrun import drift_in_flight
 from worker.core.runstate import AfterStop, Outcome, Run, StartStep, State
 
 START_BACKOFF = (timedelta(seconds=30), timedelta(seconds=60), timedelta(seconds=120))
+# A target may ask for a longer pause; a number that is wrong must not hold a run for a day.
+START_PAUSE_MAX = timedelta(minutes=15)
 
 
 def decide_triggering(case: Case, fact: Fact) -> list[Effect]:
@@ -37,8 +39,8 @@ def decide_triggering(case: Case, fact: Fact) -> list[Effect]:
             return _started(case, job)
         case JobRefused() | StartUnanswered() | StarterLost() | JobNotFound() if is_old_sending(case.run, fact):
             return [Ignore(f"speaks of sending {fact.sending}; {case.run.start_failures} is the last, or is settled")]
-        case JobRefused(category=category, message=message):
-            return _failed(case, message, category)
+        case JobRefused(category=category, message=message, retry_after=retry_after):
+            return _failed(case, message, category, retry_after)
         case StartUnanswered(message=message):
             return _doubt(case, StartStep.UNANSWERED, message, can_find=fact.can_find)
         case StarterLost():
@@ -81,13 +83,16 @@ def _started(case: Case, job: Handle) -> list[Effect]:
     ]
 
 
-def _failed(case: Case, message: str, category: FailureCategory | None) -> list[Effect]:
+def _failed(
+    case: Case, message: str, category: FailureCategory | None, retry_after: timedelta | None = None
+) -> list[Effect]:
     """The start certainly failed: wait and try again under the same token, or give up."""
     failures = case.run.start_failures
     if failures >= len(START_BACKOFF):
         return _give_up(case, message, category)
+    pause = max(START_BACKOFF[failures], min(retry_after or timedelta(), START_PAUSE_MAX))
     return [
-        NoteStart(step=StartStep.REFUSED, failures=failures + 1, after=case.now + START_BACKOFF[failures]),
+        NoteStart(step=StartStep.REFUSED, failures=failures + 1, after=case.now + pause),
         LogJob(event=JobEvent.INFRA_TRIGGER_FAILURE, message=message, category=category),
     ]
 

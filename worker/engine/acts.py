@@ -66,8 +66,8 @@ class Acts:
         match answer:
             case port.Started(handle=handle):
                 return JobStarted(run.attempt, handle)
-            case port.Refused(category=category, message=message):
-                return JobRefused(run.attempt, act.sending, category, message)
+            case port.Refused(category=category, message=message, retry_after=retry_after):
+                return JobRefused(run.attempt, act.sending, category, message, retry_after)
             case port.Unknown(message=message):
                 return StartUnanswered(run.attempt, act.sending, message, can_find(traits))
 

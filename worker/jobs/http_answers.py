@@ -4,13 +4,15 @@
 | --- | --- |
 | 2xx; 303 or 304 | started |
 | 301, 302 to anything but a GET | refused, PERMANENT: following would start nothing and look like success |
-| 408, 425, 429; 503 with `Retry-After` | refused, TRANSIENT: the target says that it did not take it |
+| 408, 425, 429; 503 with `Retry-After` | refused, TRANSIENT: the target says that it did not take it, and when to ask |
 | any other 4xx | refused, PERMANENT; 409 may also mean that an earlier request with this key did start the job |
 | any other 5xx, no answer, half an answer | unknown: the job may exist |
 """
 
 import json
 from collections.abc import Mapping
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import cast
 
 from worker.core.errors import RetryLater
@@ -38,6 +40,7 @@ TIMED_OUT = frozenset({"timeout", "timedout", "timed_out", "timed out"})
 
 _TURNED_AWAY = frozenset({408, 425, 429})
 _DEPTH_MAX = 16
+_RETRY_AFTER_MAX_S = 86_400
 
 
 def judge_start(reply: Reply, address_key: str) -> Answer | Refused | Unknown:
@@ -62,11 +65,28 @@ def _judge_answer(answer: Answer, address_key: str) -> Answer | Refused | Unknow
             FailureCategory.PERMANENT, f"{said}; it moved to {place}: put that into job.config.{address_key}"
         )
     if answer.status in _TURNED_AWAY or (answer.status == 503 and "Retry-After" in answer.headers):
-        return Refused(FailureCategory.TRANSIENT, said)
+        return Refused(FailureCategory.TRANSIENT, said, retry_after(answer))
     if answer.status == 409:
         hint = "an earlier request with this token may have started the job"
         return Refused(FailureCategory.PERMANENT, f"{hint}: {said}")
     return Refused(FailureCategory.PERMANENT, said) if answer.status < 500 else Unknown(said)
+
+
+def retry_after(answer: Answer) -> timedelta | None:
+    """How long the target wants to be left alone; an instant counts from the answer's own date, not from our clock."""
+    told = answer.headers.get("Retry-After", "").strip()
+    if told.isdecimal():
+        return timedelta(seconds=min(int(told[:9]), _RETRY_AFTER_MAX_S))
+    until, since = _http_date(told), _http_date(answer.headers.get("Date", ""))
+    return max(until - since, timedelta()) if until and since else None
+
+
+def _http_date(text: str) -> datetime | None:
+    try:
+        found = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else None  # an instant without a zone is none
 
 
 def judge_stop(reply: Reply, filling: Filling) -> StopAnswer:

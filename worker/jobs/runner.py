@@ -84,10 +84,11 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The job certainly does not exist; the same token may be sent again."""
+    """The job certainly does not exist; the same token may be sent again, at the earliest when the target says."""
 
     category: FailureCategory
     message: str
+    retry_after: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)
