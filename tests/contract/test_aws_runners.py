@@ -98,7 +98,7 @@ async def test_a_start_whose_answer_broke_is_unknown_and_was_sent_once(kind: str
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_start_that_is_not_answered_in_time_is_unknown(kind: str) -> None:
-    async with an_aws_fake() as fake, aws_at(fake.url, answer_s=0.2) as aws:
+    async with an_aws_fake() as fake, aws_at(fake.url, answer_s=1.0) as aws:
         fake.break_next(START[kind], hang)
         config = {**CONFIGS[kind], **({"timeout": 1} if kind == "lambda" else {})}
 

@@ -222,7 +222,7 @@ async def test_a_log_too_long_to_be_searched_is_told(place: Place) -> None:
 
 
 async def test_a_log_service_that_hangs_does_not_hold_up_the_success() -> None:
-    async with an_aws_fake() as fake, aws_at(fake.url, answer_s=0.2) as aws:
+    async with an_aws_fake() as fake, aws_at(fake.url, answer_s=1.0) as aws:
         Glue(fake, "SUCCEEDED").open()
         fake.break_next("FilterLogEvents", hang)
         runner = GlueRunner(aws, ManualClock(NOW))

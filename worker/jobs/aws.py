@@ -84,8 +84,9 @@ class Aws:
         passage = Passage(may_send)
         watching = PASSAGE.set(passage)
         try:
+            method = await self._method(service, operation)  # not in the call's time: the first one opens the client
             async with asyncio.timeout(limit_s or self._settings.call_s):
-                return await (await self._method(service, operation))(**parameters)
+                return await method(**parameters)
         except CALL_ERRORS as error:
             raise trouble(error, f"{service} {operation}", has_left=passage.has_left) from error
         except ANSWER_ERRORS as error:

@@ -40,7 +40,7 @@ TURNED_AWAY: Final = frozenset(
         "ExpiredToken", "ExpiredTokenException", "RequestExpired",
     }
 )  # fmt: skip
-# Not carried out, and the same tomorrow, although their status says that the service failed: Lambda could not set up the
+# Not carried out, and the same tomorrow, although their status is that of a failed service: Lambda could not set up the
 # function.
 NOT_SET_UP: Final = frozenset(
     {
