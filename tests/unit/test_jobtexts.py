@@ -1,13 +1,5 @@
-import json
-
-import pytest
-from pydantic.alias_generators import to_camel
-
 from tests.builders import a_key, a_run
-from worker.core.pipeline import JobType
-from worker.core.values import Json
 from worker.engine.jobtexts import context_of, filled_in
-from worker.jobs.specs import JOB_CONFIGS
 
 
 def test_variables_are_filled_in_at_every_depth_and_nothing_else_changes() -> None:
@@ -36,15 +28,3 @@ def test_an_attempt_is_told_apart_by_its_number_and_its_run() -> None:
 
     assert filled_in(config, a_run(attempt=3)) == {"name": "run-1-3-stream"}
     assert context_of(a_run(attempt=3)).attempt == 3
-
-
-@pytest.mark.parametrize("kind", JobType)
-def test_variables_reach_every_text_of_every_target(kind: JobType) -> None:
-    """Whatever a target's configuration can hold is filled in, at any depth, without a list of its own."""
-    nested: Json = {"deep": [{"deeper": "${DATE}"}]}
-    config: dict[str, Json] = {to_camel(name): "${DATE}" for name in JOB_CONFIGS[kind].model_fields}
-
-    filled = filled_in({**config, "nested": nested}, a_run())
-
-    assert "${" not in json.dumps(filled)
-    assert filled["nested"] == {"deep": [{"deeper": "2026-03-10"}]}
