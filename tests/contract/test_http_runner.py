@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from datetime import date, timedelta
 
 import pytest
@@ -579,7 +579,7 @@ async def test_a_job_without_a_stop_url_cannot_be_stopped(server: WebServer, run
 # --- access tokens ----------------------------------------------------------------------------------------------------
 
 
-def oauth(server: WebServer) -> Json:
+def oauth(server: WebServer) -> Mapping[str, Json]:
     return {
         "type": "oauth",
         "tokenUrl": server.url("/token"),
@@ -670,6 +670,16 @@ async def test_without_an_access_token_nothing_is_started(
     assert isinstance(result, Refused)
     assert result.category is expected
     assert [request.path for request in server.received if request.path != "/token"] == []
+
+
+async def test_a_token_is_not_fetched_from_a_forbidden_place(server: WebServer, runner: HttpRunner) -> None:
+    auth: Json = {**oauth(server), "tokenUrl": "http://169.254.169.254/token"}
+
+    result = await runner.start(a_request(job(server, auth=auth)))
+
+    assert isinstance(result, Refused)
+    assert "allow list" in result.message
+    assert server.received == []
 
 
 # --- the client alone -------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,9 +18,11 @@ from tests.databricksfake import databricks_target
 from tests.httptarget import Received, a_web_server, answer
 from tests.jobtargets import NO_SECRETS, OpenTarget, Plot, Target
 from tests.runners import TOKEN, a_request, ended, started, until
+from tests.runningairflow import REAL_TARGETS
 from worker.clock import SystemClock
 from worker.core.errors import Rejected
 from worker.core.outcomes import FailureCategory
+from worker.core.pipeline import JobType
 from worker.jobs.addresses import AddressPolicy
 from worker.jobs.command import CommandRunner
 from worker.jobs.http import HttpRunner
@@ -132,6 +135,7 @@ TARGETS: dict[str, OpenTarget] = {
     "databricks-run-now": partial(databricks_target, "run-now"),
     "databricks-submit": partial(databricks_target, "runs/submit"),
     "http": http_target,
+    **REAL_TARGETS,
     **AWS_TARGETS,
 }
 # Lambda keeps nothing that could be looked for or stopped, and says so.
@@ -281,3 +285,16 @@ async def test_a_configuration_that_cannot_be_understood_is_refused_for_good(tar
     assert answered.category is FailureCategory.PERMANENT
     with pytest.raises(Rejected, match=r"job\.config"):
         runner.traits({"nonsense": 1})
+
+
+@pytest.mark.parametrize("name", [name for name in TARGETS if name not in REAL_TARGETS])
+async def test_the_page_about_jobs_says_what_each_target_guarantees(name: str, tmp_path: Path) -> None:
+    kind = max((kind for kind in JobType if name.startswith(kind)), key=len)
+    page = (Path(__file__).parents[2] / "docs" / "jobs.md").read_text(encoding="utf-8")
+    [row] = [line for line in page.splitlines() if re.match(rf"\| \[?`{kind}`", line)]
+    async with TARGETS[name](tmp_path) as target:
+        traits = target.runner().traits(target.job(Plot.SUCCEEDS))
+
+    _, _, _, guarantee, stop, _ = (cell.strip() for cell in row.split("|"))
+    assert traits.guarantee.value in guarantee
+    assert traits.can_stop == (stop != "none")

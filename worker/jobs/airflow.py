@@ -115,10 +115,8 @@ class AirflowRunner:
         if (members_of(seen) or {}).get("dag_run_id") == token:
             return Started(_handle(token))
         if seen.status == 404:
-            hint = "another run of the DAG has this logical date, or something else of this one"
-            return Refused(
-                FailureCategory.PERMANENT, f"answered 409, and the run does not exist: {hint}: {conflict.text}"
-            )
+            hint = "a DAG takes each logical date once; see job.config.logicalDate"
+            return Refused(FailureCategory.PERMANENT, f"answered 409 for another run ({hint}): {conflict.text}")
         return Unknown(f"answered 409, and then {seen.status} about the run: {seen.text}")
 
     # --- asking -------------------------------------------------------------------------------------------------------
