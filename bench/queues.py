@@ -1,0 +1,84 @@
+"""Consuming a queue beside celery and taskiq, all on the same local server, each in a process of its own.
+
+The figure to trust is messages per second of processor time, which a busy machine changes little: the server is another
+process. A message is received, decoded, handed to a handler that does nothing, and deleted. The peers are installed
+into an environment of their own the first time. Run it with `python -m bench queues`.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from bench.queueserver import queue_server
+
+MESSAGES: Final = 5_000
+PEERS_MESSAGES: Final = 1_000  # they take longer, and their figure is the same
+ROUNDS: Final = 2
+TARGET: Final = 1_500
+PEERS: Final = Path(__file__).parents[1] / ".venv" / "peers-queues"
+PACKAGES: Final = ("celery[sqs]==5.7.0", "taskiq-aio-sqs==2.1.1")
+CHILD_S: Final = 600
+# Of no account; and nothing may wait for a metadata service.
+ENVIRONMENT: Final = {
+    "AWS_ACCESS_KEY_ID": "bench",
+    "AWS_SECRET_ACCESS_KEY": "bench",
+    "AWS_DEFAULT_REGION": "eu-west-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
+
+def peers_python() -> str | None:
+    """None if the peers cannot be installed here."""
+    python = PEERS / "bin" / "python"
+    try:
+        if not python.exists():
+            venv.create(PEERS, with_pip=True)
+        _run(str(python), "-m", "pip", "--disable-pip-version-check", "--quiet", "install", *PACKAGES)
+    except subprocess.CalledProcessError:
+        return None
+    return str(python)
+
+
+def measure(python: str, module: str, url: str, messages: int) -> Mapping[str, float]:
+    """The best round of one contestant."""
+    rounds = [json.loads(_run(python, "-m", module, url, str(messages)).splitlines()[-1]) for _ in range(ROUNDS)]
+    return max(rounds, key=lambda found: found["per_core"])
+
+
+def _run(*command: str) -> str:
+    done = subprocess.run(
+        command,
+        cwd=PEERS.parents[1],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=CHILD_S,
+        env={**os.environ, **ENVIRONMENT},
+    )
+    return done.stdout
+
+
+def main() -> None:
+    python = peers_python()
+    with queue_server() as url:
+        figures = {"interlock": measure(sys.executable, "bench.queues_worker", url, MESSAGES)}
+        if python is not None:
+            figures["taskiq-aio-sqs"] = measure(python, "bench.queues_taskiq", url, PEERS_MESSAGES)
+            figures["celery[sqs]"] = measure(python, "bench.queues_celery", url, PEERS_MESSAGES)
+    print(f"{'':18}{'messages/s per core':>22}{'messages/s':>14}   (target: at least {TARGET} per core)")
+    for name, found in figures.items():
+        print(f"{name:18}{found['per_core']:>22,.0f}{found['per_second']:>14,.0f}")
+    if python is None:
+        print("the peers could not be installed here")
+        return
+    best = max(found["per_core"] for name, found in figures.items() if name != "interlock")
+    print(f"{figures['interlock']['per_core'] / best:.1f} times the best peer (target: at least 1)")
+
+
+if __name__ == "__main__":
+    main()
