@@ -24,7 +24,7 @@ from tests.runningairflow import REAL_AIRFLOW, RealAirflow
 ROOT = Path(__file__).parent.parent
 NAME, PASSWORD = "interlock", "interlock-contract"
 INSTALL_S, READY_S, END_S = 1800, 240, 20
-TEST_S = 240  # Airflow takes seconds for what a fake does at once
+TEST_S = 300  # Airflow takes seconds for what a fake does at once
 
 # The classes have moved between the versions; the DAGs are the same.
 DAG_FILE = """
