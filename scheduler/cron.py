@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from scheduler.agenda import Agenda, Timed
 from scheduler.chores import Chore
-from scheduler.timetable import Timetable
+from scheduler.timetable import Reading, Timetable
 from worker.clock import Clock
 from worker.core.cron import Fire
 from worker.core.errors import Rejected, WorkerError
@@ -23,7 +23,7 @@ from worker.core.pipeline import PipelineId
 from worker.engine.configs import Version
 from worker.engine.engine import Engine
 from worker.engine.wakes import TRY_AGAIN_AFTER, Log, to_nobody
-from worker.store.configlog import ConfigLog
+from worker.store.configlog import ConfigLog, ConfigLogEntry
 from worker.store.schedulemarks import ScheduleMarks
 from worker.store.table import StaleWrite, Tables
 from worker.store.tail import Tail
@@ -46,6 +46,7 @@ class CronStarts:
         self._timetable = Timetable(tables, engine.configs, log)
         self._marks, self._config_log = ScheduleMarks(tables), ConfigLog(tables)
         self._agenda = Agenda(clock)
+        self._versions: dict[PipelineId, str] = {}
         self._tail: Tail | None = None
 
     def chores(self) -> Sequence[Chore]:
@@ -65,20 +66,31 @@ class CronStarts:
         if self._tail is None:
             self._tail = await self._read_all()
         entries, tail = await self._config_log.read(self._tail, self._clock.now())
-        for pipeline in dict.fromkeys(entry.pipeline for entry in entries):
+        for pipeline in dict.fromkeys(entry.pipeline for entry in entries if not self._knows(entry)):
             await self._read_again(pipeline)
         self._tail = tail
 
     async def _read_all(self) -> Tail:
         tail = Tail.starting(self._clock.now() - LIST_LAG_MAX)
         async for found in self._timetable.all():
-            for pipeline, timed in found.items():
-                self._agenda.replace(pipeline, timed)
+            for pipeline, reading in found.items():
+                self._take_in(pipeline, reading)
         self._log("timetable.read", {"schedules": len(self._agenda)})
         return tail
 
     async def _read_again(self, pipeline: PipelineId) -> None:
-        self._agenda.replace(pipeline, await self._timetable.of(pipeline))
+        self._take_in(pipeline, await self._timetable.of(pipeline))
+
+    def _take_in(self, pipeline: PipelineId, reading: Reading) -> None:
+        self._agenda.replace(pipeline, reading.timed)
+        if reading.config_hash is None:
+            self._versions.pop(pipeline, None)
+        else:
+            self._versions[pipeline] = reading.config_hash
+
+    def _knows(self, entry: ConfigLogEntry) -> bool:
+        """Say whether a change was seen already: the log is read from a while before the list."""
+        return entry.config_hash is not None and self._versions.get(entry.pipeline) == entry.config_hash
 
     # --- what is due --------------------------------------------------------------------------------------------------
 

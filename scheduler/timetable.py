@@ -1,8 +1,8 @@
 """Which schedules time starts, as the rows say: what is in force, since when, and how far each was considered."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from scheduler.agenda import Timed
@@ -18,7 +18,16 @@ from worker.store.table import Tables
 
 CHUNK: Final = 100  # pipelines whose rows are read together
 
-Found: TypeAlias = Mapping[PipelineId, list[Timed]]
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The schedules of a pipeline that time starts, as of one version of it; None: there is no such pipeline."""
+
+    config_hash: str | None
+    timed: Sequence[Timed] = ()
+
+
+Found: TypeAlias = Mapping[PipelineId, Reading]
 
 
 class Timetable:
@@ -33,7 +42,7 @@ class Timetable:
         chunk: list[Version] = []
         async for stored in self._pipelines.list():
             version = await self._configs.in_force_of(stored)
-            if version is not None and _timed_schedules(version.pipeline):
+            if version is not None:
                 chunk.append(version)
             if len(chunk) == CHUNK:
                 yield await self._read(chunk)
@@ -41,10 +50,10 @@ class Timetable:
             await asyncio.sleep(0)  # understanding thousands of files takes a while, and others have work too
         yield await self._read(chunk)
 
-    async def of(self, pipeline: PipelineId) -> list[Timed]:
-        """The schedules of one pipeline as they are now; none if it is gone."""
+    async def of(self, pipeline: PipelineId) -> Reading:
+        """The schedules of one pipeline as they are now."""
         version = await self._configs.in_force(pipeline)
-        return [] if version is None else (await self._read([version]))[pipeline]
+        return Reading(None) if version is None else (await self._read([version]))[pipeline]
 
     async def _read(self, versions: list[Version]) -> Found:
         try:
@@ -53,15 +62,20 @@ class Timetable:
             if len(versions) == 1:
                 # A damaged row: that pipeline does not fire until it is mended, and all others do.
                 self._log("schedule.unreadable", {"pipeline": versions[0].pipeline.id, "problem": str(problem)})
-                return {versions[0].pipeline.id: []}
-        return {name: timed for each in versions for name, timed in (await self._read([each])).items()}
+                return {versions[0].pipeline.id: Reading(versions[0].config_hash)}
+        return {name: reading for each in versions for name, reading in (await self._read([each])).items()}
 
     async def _read_together(self, versions: list[Version]) -> Found:
-        pipelines = [version.pipeline for version in versions]
+        pipelines = [version.pipeline for version in versions if _timed_schedules(version.pipeline)]
         deployed = await self._deployments.load([pipeline.id for pipeline in pipelines])
         marks = await self._marks.load([key for pipeline in pipelines for key in _keys(pipeline)])
         self._tell_unaccepted([pipeline.id for pipeline in pipelines if pipeline.id not in deployed])
-        return {pipeline.id: _timed(pipeline, deployed.get(pipeline.id), marks) for pipeline in pipelines}
+        return {
+            version.pipeline.id: Reading(
+                version.config_hash, _timed(version.pipeline, deployed.get(version.pipeline.id), marks)
+            )
+            for version in versions
+        }
 
     def _tell_unaccepted(self, pipelines: Iterable[PipelineId]) -> None:
         for pipeline in pipelines:
