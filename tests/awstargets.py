@@ -10,14 +10,11 @@ from tests.awsfake import AwsFake, an_aws_fake, aws_at
 from tests.awsjobs import MACHINE, NOW, ROLE, Emr, EmrServerless, Glue, JobService, Lambda, Logs, StepFunctions
 from tests.jobtargets import NO_SECRETS, OpenTarget, Plot
 from tests.manualclock import ManualClock
+from worker.core.pipeline import JobType
 from worker.core.values import Json
 from worker.jobs.aws import Aws
-from worker.jobs.awslambda import LambdaRunner
-from worker.jobs.emr import EmrRunner
-from worker.jobs.emr_serverless import EmrServerlessRunner
-from worker.jobs.glue import GlueRunner
+from worker.jobs.aws_runners import aws_runners
 from worker.jobs.runner import Config, Runner
-from worker.jobs.step_functions import StepFunctionRunner
 from worker.store.sensors import Sensors
 from worker.store.sqlite import SqliteTables
 
@@ -121,17 +118,8 @@ SERVICES: dict[str, type[JobService]] = {
 
 
 def runner_of(kind: str, aws: Aws) -> Runner:
-    match kind:
-        case "glue":
-            return GlueRunner(aws, CLOCK)
-        case "emr":
-            return EmrRunner(aws, CLOCK)
-        case "emr-serverless":
-            return EmrServerlessRunner(aws, CLOCK)
-        case "step-function":
-            return StepFunctionRunner(aws)
-        case _:
-            return LambdaRunner(aws, CLOCK, NO_SECRETS, Sensors(SqliteTables.in_memory(CLOCK)))
+    """A runner as the wiring makes it."""
+    return aws_runners(aws, CLOCK, NO_SECRETS, Sensors(SqliteTables.in_memory(CLOCK)))[JobType(kind)]
 
 
 @asynccontextmanager

@@ -75,7 +75,7 @@ def trouble(error: Exception, what: str, *, has_left: bool) -> AwsTrouble:
     """Say what an error of the call `what` means; `has_left`: bytes of the request were sent."""
     if isinstance(error, ClientError):
         return _answered(cast("Mapping[str, Any]", error.response), what)
-    reason = "no answer in time" if isinstance(error, TimeoutError) else f"{error}" or type(error).__name__
+    reason = _reason(error)
     if has_left:
         return AwsTrouble(f"{what}: {reason}; the request may have arrived", category=None)
     return AwsTrouble(f"{what}: {reason}; nothing was sent", category=_unsent_category(error))
@@ -98,6 +98,14 @@ def _answered(response: Mapping[str, Any], what: str) -> AwsTrouble:
     error: Mapping[str, Any] = response.get("Error") or {}
     status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0)
     return declined(str(error.get("Code") or ""), str(error.get("Message") or ""), what, status=status)
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, in the words of whoever saw it: the library calls every failed connection the same."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    cause = error.kwargs.get("error") if isinstance(error, BotoCoreError) else None
+    return str(cause or error) or type(cause or error).__name__
 
 
 def _category(code: str, status: int) -> FailureCategory | None:

@@ -78,9 +78,8 @@ class EmrRunner:
         return Started(_handle(config, ids[0])) if ids else Unknown("emr AddJobFlowSteps: accepted without a step id")
 
     async def status(self, handle: Handle, _config: Config) -> JobStatus:
-        answer = await self._aws.call("emr", "DescribeStep", _step(handle))
-        status = part(part(answer, "Step"), "Status")
-        return STATES.judge(text(status, "State"), _message(status), time(part(status, "Timeline"), "EndDateTime"))
+        asked = {"ClusterId": handle["clusterId"], "StepId": handle["runId"]}
+        return _judge(part(await self._aws.call("emr", "DescribeStep", asked), "Step"))
 
     async def find(self, token: str, config: Config) -> Handle | None:
         """Look among the cluster's newest steps, which come first: a start that was lost is one of them."""
@@ -126,8 +125,9 @@ def step_of(config: EmrConfig, token: str) -> dict[str, object]:
     return {"Name": f"{name} {token}", "ActionOnFailure": config.action_on_failure, "HadoopJarStep": jar}
 
 
-def _step(handle: Handle) -> dict[str, object]:
-    return {"ClusterId": handle["clusterId"], "StepId": handle["runId"]}
+def _judge(step: Answer) -> JobStatus:
+    status = part(step, "Status")
+    return STATES.judge(text(status, "State"), _message(status), time(part(status, "Timeline"), "EndDateTime"))
 
 
 def _message(status: Answer) -> str:
