@@ -120,6 +120,12 @@ def test_a_poll_interval_of_the_target_is_the_jobs_own() -> None:
             ".input",
             "`arguments` and `input` exclude each other",
         ),
+        (
+            "lambda",
+            "{functionName: f, invocationType: Event}",
+            ".resultSensor",
+            "is required where `invocationType` is Event",
+        ),
         ("command", "{command: x, timeout: 1h}", ".timeout", 'must be a whole number; found the text "1h"'),
         ("lambda", "{functionName: f, payload: {a: ['${NOPE}']}}", ".payload.a[0]", "`${NOPE}` is not a variable"),
         ("command", "{command: 'run ${DATE'}", ".command", "`${DATE` is never closed"),

@@ -93,6 +93,8 @@ class JobConfig(LooseSection):
     either: ClassVar[tuple[str, ...]] = ()
     # Of these at most one.
     conflicting: ClassVar[tuple[str, ...]] = ()
+    # What a value of another key makes necessary: the key, the value, and the key it needs.
+    needing: ClassVar[tuple[tuple[str, str, str], ...]] = ()
 
 
 class GlueConfig(JobConfig):
@@ -185,6 +187,7 @@ class AirflowConfig(JobConfig):
 
 class LambdaConfig(JobConfig):
     required = ("functionName",)
+    needing = (("invocationType", "Event", "resultSensor"),)
 
     function_name: str = Field(default="", description="Name or ARN of the function.")
     payload: Body = Field(default="", description="What the function gets: a mapping, or JSON text.")

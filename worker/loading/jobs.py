@@ -83,6 +83,10 @@ def _check_keys(job_type: JobType, model: type[JobConfig], config: Mapping[str, 
     if model.either and not any(name in config for name in model.either):
         names = " or ".join(f"`{name}`" for name in model.either)
         problems.tolerate(path, f"{job_type} jobs need {names}", instead="it cannot be started")
+    for name, value, needed in model.needing:
+        if config.get(name) == value and needed not in config:
+            message = f"is required where `{name}` is {value}"
+            problems.tolerate((*path, needed), message, instead="it cannot be started")
     _check_auth(config.get("auth"), problems)
     for names in (model.either, model.conflicting):
         given = [name for name in names if name in config]
