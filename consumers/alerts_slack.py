@@ -1,6 +1,6 @@
 """Slack behind our port: the one file that knows its SDK."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import aiohttp
@@ -8,7 +8,7 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from consumers.alerts_chat import Block, ChatBusy, ChatDown, ChatRefused, ChatTrouble, Posted, Saying
-from worker.core.errors import Rejected
+from worker.core.errors import Rejected, RetryLater
 
 API: Final = "https://slack.com/api/"
 CALL_S: Final = 10  # far below how long a thread is claimed
@@ -68,11 +68,20 @@ class SlackChat:
             blocks=_blocks(saying.blocks),
         )
 
-    async def _say(self, method: str, **arguments: Any) -> Any:  # noqa: ANN401 - as the SDK has them
-        client = self._client or await self._connect()
-        what = f"{method} to {arguments['channel']}"
+    async def reach(self) -> None:
+        """Show that Slack would listen to us, without a word to anybody. Raises `RetryLater` if it would not."""
         try:
-            return await client.api_call(method, json=arguments)
+            await self._call("auth.test", "auth.test", {})
+        except ChatRefused as error:
+            raise RetryLater(str(error)) from error
+
+    async def _say(self, method: str, **arguments: Any) -> Any:  # noqa: ANN401 - as the SDK has them
+        return await self._call(method, f"{method} to {arguments['channel']}", arguments)
+
+    async def _call(self, method: str, what: str, arguments: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
+        client = self._client or await self._connect()
+        try:
+            return await client.api_call(method, json=dict(arguments))
         except SlackApiError as error:
             raise self._answered(error, what) from error
         # The SDK trips over an answer that is not JSON at all, such as a proxy's page, with errors of its own.
@@ -82,7 +91,7 @@ class SlackChat:
     async def _connect(self) -> Any:  # noqa: ANN401 - as above
         try:
             token = await self._token()
-        except Rejected as error:
+        except (Rejected, RetryLater) as error:
             raise ChatDown(f"the Slack token cannot be read: {error}") from error
         self._client = AsyncWebClient(
             token=token,

@@ -5,18 +5,14 @@ from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import aiobotocore
-import aiohttp
-from aiobotocore.config import AioConfig
-from aiobotocore.session import AioSession
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as NoConnection
-from botocore.parsers import ResponseParserError
 
 from consumers.sqs_calls import Message, Refusal, Visibility
 from worker.core.errors import ConfigError, RetryLater, WorkerError
 from worker.core.keys import instant
-from worker.store.fastclient import ClientSettings
+from worker.store.dynamodb_errors import CALL_ERRORS
+from worker.store.fastclient import ClientSettings, open_service
 
 if TYPE_CHECKING:
     from types_aiobotocore_sqs.client import SQSClient
@@ -24,7 +20,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SLACK_S: Final = 5.0  # above the server's own wait, and the library's limits
-_CALL_ERRORS: Final = (ClientError, BotoCoreError, ResponseParserError, aiohttp.ClientError, OSError, TimeoutError)
+# What they are asked and answer is plain JSON: nothing in it needs the library's parser.
+HOT: Final = frozenset({"ReceiveMessage", "DeleteMessageBatch", "ChangeMessageVisibilityBatch"})
 _UNUSABLE: Final = (
     "QueueDoesNotExist",
     "NonExistentQueue",
@@ -46,26 +43,8 @@ _SPENT: Final = ("ReceiptHandleIsInvalid", "MessageNotInflight", "InvalidParamet
 @asynccontextmanager
 async def open_sqs(settings: ClientSettings) -> AsyncGenerator["SQSClient"]:
     """Open a client for all queues. It never repeats a request by itself: a poll that got lost is not to be doubled."""
-    config = AioConfig(
-        user_agent=f"interlock aiobotocore/{aiobotocore.__version__}",
-        parameter_validation=False,
-        retries={"mode": "standard", "total_max_attempts": 1},
-        connect_timeout=settings.connect_s,
-        read_timeout=settings.read_s,
-        max_pool_connections=settings.connections_max,
-        tcp_keepalive=True,
-    )
-    opening = AioSession().create_client(
-        "sqs", region_name=settings.region, endpoint_url=settings.endpoint, config=config
-    )
-    try:
-        client = await opening.__aenter__()
-    except (BotoCoreError, ValueError) as error:
-        raise ConfigError(f"no SQS client for region {settings.region}: {error}; set AWS_DEFAULT_REGION") from error
-    try:
+    async with open_service("sqs", HOT, settings) as client:
         yield client
-    finally:
-        await opening.__aexit__(None, None, None)
 
 
 class AwsQueue:
@@ -106,7 +85,7 @@ class AwsQueue:
         try:
             async with asyncio.timeout(limit_s):
                 return await request
-        except _CALL_ERRORS as error:
+        except CALL_ERRORS as error:
             raise self._translated(error, operation) from error
 
     def _translated(self, error: Exception, operation: str) -> WorkerError:

@@ -9,7 +9,7 @@ from consumers.alerts_chat import ChatBusy, ChatDown, ChatRefused, Posted, Sayin
 from consumers.alerts_slack import RETRY_AFTER_S, SlackChat, session_for_slack
 from tests.fakeslack import ERROR, RESET, RESET_AFTER, TOKEN, UNAVAILABLE, FakeSlack, Trouble, refusal
 from worker.clock import SystemClock
-from worker.core.errors import Rejected
+from worker.core.errors import Rejected, RetryLater
 
 SAYING = Saying("hello", [{"type": "section", "text": {"type": "mrkdwn", "text": "*hello*"}}])
 Wire: TypeAlias = tuple[FakeSlack, SlackChat]
@@ -91,6 +91,17 @@ async def test_saying_too_much_at_once_is_answered_as_slack_does(wire: Wire) -> 
     assert slack.refused_for_pace == 1
 
 
+async def test_that_slack_is_there_and_knows_us_can_be_asked_without_saying_anything(wire: Wire) -> None:
+    slack, chat = wire
+
+    await chat.reach()
+    assert slack.messages == []
+
+    slack.tokens.clear()
+    with pytest.raises(ChatDown, match="invalid_auth"):
+        await chat.reach()
+
+
 async def test_no_error_shows_the_token(wire: Wire) -> None:
     slack, chat = wire
     slack.trouble = lambda _m, _p: refusal("invalid_auth")
@@ -102,9 +113,10 @@ async def test_no_error_shows_the_token(wire: Wire) -> None:
     assert "INTERLOCK_SLACK_TOKEN" in str(down.value)
 
 
-async def test_a_token_that_cannot_be_read_is_an_outage() -> None:
+@pytest.mark.parametrize("kind", [Rejected, RetryLater])
+async def test_a_token_that_cannot_be_read_is_an_outage(kind: type[Exception]) -> None:
     async def no_token() -> str:
-        raise Rejected("there is no secret of that name")
+        raise kind("there is no secret of that name")
 
     async with session_for_slack() as session:
         with pytest.raises(ChatDown, match="no secret of that name"):
