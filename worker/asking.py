@@ -10,16 +10,13 @@ from worker.core.effects import Ignore
 from worker.core.facts import Birth, CancelRequested, RerunRequested
 from worker.core.forecast import Forecast, Prospect, foresee, foresee_rehearsal
 from worker.core.foreign import respect
-from worker.core.freshness import is_fresh
 from worker.core.instants import format_rfc3339
 from worker.core.keys import RunKey
-from worker.core.passes import needed, watched
-from worker.core.pipeline import Schedule
 from worker.core.run_reruns import REPLAY
-from worker.core.runstate import ForeignRun, Run, State
+from worker.core.runstate import ForeignRun, Run
 from worker.engine.configs import Configs, Version
 from worker.engine.foreignruns import ForeignRuns
-from worker.engine.sensing import Sensing
+from worker.engine.freshness import Freshness
 from worker.explaining.beginning import too_old
 from worker.explaining.looking import schedule_of
 from worker.explaining.sight import AnyRun
@@ -108,7 +105,7 @@ class Asking:
             birth=_NOT_MADE,
             identity=self._new_id(),
             reason=wish.reason,
-            is_fresh=wish.reason == REPLAY or await self._is_fresh(version, schedule, run),
+            is_fresh=wish.reason == REPLAY or await Freshness(self._tables).of(key, run, pipeline, schedule),
             supersede=wish.supersede,
         )
         if pipeline.dry_run and not _is_active(run):
@@ -139,16 +136,6 @@ class Asking:
 
     async def _rehearsal(self, key: RunKey) -> DryRun | None:
         return await DryRuns(self._tables).load(key)
-
-    async def _is_fresh(self, version: Version, schedule: Schedule, run: Run | ForeignRun | None) -> bool:
-        if not isinstance(run, Run) or run.state is not State.COMPLETED:
-            return True
-        names = (*needed(version.pipeline, schedule), *watched(version.pipeline))
-        readings = await Sensing(self._tables).read(run.key, names)
-        known = {name: reading for name, reading in readings.items() if name in run.started_on}
-        if any(reading.content_hash != run.started_on[name] for name, reading in known.items()):
-            return True
-        return is_fresh((reading.data for reading in readings.values()), run.since)
 
 
 def _is_active(run: AnyRun | None) -> bool:

@@ -6,7 +6,9 @@ from datetime import date, timedelta
 import pytest
 
 from tests.contract.storevalues import NOW, a_period, a_run, a_watch, race, run_key_of
+from tests.faults import DROP_BEFORE, FaultyTables, always
 from worker.core import keys
+from worker.core.errors import RetryLater
 from worker.core.events import Event
 from worker.core.keys import RowKind, RunKey, SessionId
 from worker.core.pipeline import ScheduleId
@@ -346,3 +348,10 @@ async def test_an_armed_watch_is_in_its_bucket_until_it_is_judged(tables: Tables
 
     assert (found.kind, found.state) == (RowKind.SLA, "ARMED")
     assert await active_rows(tables, watch.key, keys.sla_sk(watch.key)) == []
+
+
+async def test_a_store_that_does_not_answer_is_told_plainly_although_many_reads_failed_at_once(tables: Tables) -> None:
+    unanswered = FaultyTables(tables, always(DROP_BEFORE), patience_s=0.01)
+
+    with pytest.raises(RetryLater):
+        await Runs(unanswered).ended(Status.COMPLETED, DAY)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.core.instants import parse_rfc3339
+from worker.core.instants import parse_rfc3339, said
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 OFFSETS = st.integers(-23 * 60 - 59, 23 * 60 + 59).map(lambda minutes: timezone(timedelta(minutes=minutes)))
@@ -76,3 +76,7 @@ def test_an_instant_that_utc_puts_outside_the_years_is_refused(text: str) -> Non
 @given(st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1), timezones=OFFSETS))  # noqa: DTZ001 - bounds must be naive
 def test_a_written_instant_reads_back_as_itself(instant: datetime) -> None:
     assert parse_rfc3339(instant.isoformat()) == instant
+
+
+def test_an_instant_in_a_sentence_is_said_to_the_second() -> None:
+    assert said(datetime(2026, 3, 3, 12, 0, 5, 123456, tzinfo=UTC)) == "2026-03-03T12:00:05Z"

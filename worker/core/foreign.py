@@ -9,7 +9,7 @@ from datetime import datetime
 from worker.core.effects import Create, Effect, Ignore, LogJob, Tell
 from worker.core.eventtypes import EventType, JobEvent
 from worker.core.facts import Birth
-from worker.core.instants import format_rfc3339
+from worker.core.instants import format_rfc3339, said
 from worker.core.runstate import ForeignRun, Outcome, Run, Spent, State, Status
 
 
@@ -40,7 +40,7 @@ def as_run(foreign: ForeignRun, birth: Birth, now: datetime, *, ended_at: dateti
 
 
 def _close(foreign: ForeignRun, birth: Birth, expired_at: datetime, now: datetime) -> list[Effect]:
-    reason = f"another system's run was not done by {format_rfc3339(expired_at)}"
+    reason = f"another system's run was not done by {said(expired_at)}"
     closed = Run(
         key=foreign.key,
         run_id=birth.run_id,

@@ -21,6 +21,11 @@ def parse_rfc3339(text: str) -> datetime | None:
         return None
 
 
+def said(instant: datetime) -> str:
+    """Write an instant for a sentence that people read: to the second."""
+    return format_rfc3339(instant.replace(microsecond=0))
+
+
 def format_rfc3339(instant: datetime) -> str:
     """Write an instant as consumers expect it: in UTC, with a `Z`, and a fraction only where there is one."""
     return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -24,7 +24,7 @@ from worker.core.facts import (
     RunWanted,
     SignalOverdue,
 )
-from worker.core.instants import format_rfc3339
+from worker.core.instants import said
 from worker.core.keys import RunKey
 from worker.core.pipeline import Pipeline, Schedule
 from worker.core.run_case import exclusion_of, limits
@@ -97,7 +97,7 @@ def _give_up(schedule: Schedule, fact: SignalOverdue, now: datetime) -> list[Eff
     """Make the row so that data cannot begin the run any more, whenever it comes. A person still can."""
     if excluded := exclusion_of(schedule, fact.key.period):
         return [Ignore(f"no signal was due: {excluded}")]
-    deadline = format_rfc3339(fact.deadline_at)
+    deadline = said(fact.deadline_at)
     reason = f"no signal came by {deadline}"
     closed = Run(
         key=fact.key,

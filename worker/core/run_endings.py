@@ -19,7 +19,7 @@ from worker.core.effects import (
 )
 from worker.core.eventtypes import EventType, JobEvent
 from worker.core.facts import CancelRequested
-from worker.core.instants import format_rfc3339
+from worker.core.instants import format_rfc3339, said
 from worker.core.outcomes import FailureCategory
 from worker.core.run_case import STOP_PATIENCE, Case
 from worker.core.runstate import AfterStop, Budget, Outcome, State
@@ -109,7 +109,7 @@ def _exhausted(case: Case, reason: str) -> list[Effect]:
 
 def time_out(case: Case, so_far: str) -> list[Effect]:
     run = case.run
-    reason = f"not done by {format_rfc3339(run.timeout_at)}, when its patience ended; {so_far}"
+    reason = f"not done by {said(run.timeout_at)}, when its patience ended; {so_far}"
     return [
         End(outcome=Outcome.TIMED_OUT, reason=reason),
         LogJob(event=JobEvent.RUN_TIMEOUT, message=reason),

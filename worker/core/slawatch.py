@@ -8,7 +8,7 @@ from typing import TypeAlias
 from worker.core.durations import format_duration
 from worker.core.effects import ArmWatch, CloseWatch, Ignore, MarkWarned, Tell, WatchEffect
 from worker.core.eventtypes import EventType
-from worker.core.instants import format_rfc3339
+from worker.core.instants import format_rfc3339, said
 from worker.core.keys import RunKey, SessionId
 from worker.core.pipeline import Sla
 from worker.core.runstate import Status
@@ -138,7 +138,7 @@ def _instant_came(watch: SlaWatch, sla: Sla, fact: InstantCame, now: datetime) -
 def _judged(watch: SlaWatch, sla: Sla, succeeded_at: datetime) -> list[WatchEffect]:
     """In time is before the breach; when anyone noticed does not matter."""
     if succeeded_at >= watch.breach_at:
-        return _breached(watch, sla, Status.COMPLETED, f"the success came at {format_rfc3339(succeeded_at)}, too late")
+        return _breached(watch, sla, Status.COMPLETED, f"the success came at {said(succeeded_at)}, too late")
     detail: dict[str, Json] = {"succeededAt": format_rfc3339(succeeded_at), "breachAt": format_rfc3339(watch.breach_at)}
     return [
         CloseWatch(Verdict.MET),
@@ -152,7 +152,7 @@ def _breached(watch: SlaWatch, sla: Sla, status: Status | None, why: str) -> lis
         CloseWatch(Verdict.BREACHED, why),
         Tell(
             type=EventType.RELATIVE_SLA_BREACH if is_relative else EventType.SLA_BREACH,
-            message=f"{watch.key} missed its deadline of {format_rfc3339(watch.breach_at)}: {why}",
+            message=f"{watch.key} missed its deadline of {said(watch.breach_at)}: {why}",
             detail={**_detail(watch, sla, status), "actionHint": "tell whoever waits for the data; see why it is late"},
         ),
     ]
@@ -162,7 +162,7 @@ def _tell_warning(watch: SlaWatch, sla: Sla, status: Status | None) -> Tell:
     is_relative = watch.arrived_at is not None
     return Tell(
         type=EventType.RELATIVE_SLA_WARNING if is_relative else EventType.SLA_WARNING,
-        message=f"{watch.key} may miss its deadline of {format_rfc3339(watch.breach_at)}",
+        message=f"{watch.key} may miss its deadline of {said(watch.breach_at)}",
         detail={**_detail(watch, sla, status), "actionHint": "see what the run waits for while there is time"},
     )
 

@@ -386,4 +386,7 @@ class Engine:
             self._under_way.discard(name)
 
     def _spawn(self, name: str, work: Work) -> None:
+        """Begin a task, unless this session is lost: then its tasks are being ended, and what is due is another's."""
+        if not self._standing.may_act():
+            return
         self._tasks.create_task(work(), name=name)

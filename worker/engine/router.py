@@ -1,6 +1,5 @@
 """The router: what a changed row means, as facts for the engine. Records may come twice and in any order."""
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
@@ -11,21 +10,18 @@ from worker.core.effects import Tell
 from worker.core.errors import Rejected, RetryLater
 from worker.core.eventtypes import EventType
 from worker.core.facts import CancelRequested, JobReported, Origin, Report, RerunRequested, RunWanted
-from worker.core.freshness import is_fresh
 from worker.core.instants import parse_rfc3339
 from worker.core.keys import RunKey
 from worker.core.outcomes import FailureCategory
-from worker.core.passes import needed, watched
 from worker.core.periods import Period
-from worker.core.pipeline import Match, Pipeline, PipelineId, Schedule, ScheduleId, Trigger
+from worker.core.pipeline import Match, PipelineId, Schedule, ScheduleId, Trigger
 from worker.core.routing import LOOK_BACK
 from worker.core.run_reruns import DATA_DRIFT, LATE_DATA
-from worker.core.runstate import ForeignRun, Run, State, Status
 from worker.core.wallclock import wall_at
 from worker.engine.configchanges import ConfigChanges
 from worker.engine.configs import Version
 from worker.engine.engine import Engine
-from worker.engine.foreignruns import ForeignRuns
+from worker.engine.freshness import Freshness
 from worker.engine.sensing import Sensing
 from worker.engine.signals import Seen, Signals
 from worker.engine.wakes import Log, to_nobody
@@ -63,7 +59,7 @@ class Router:
         self._tables, self._engine, self._clock, self._began_at, self._log = tables, engine, clock, began_at, log
         self._signals = Signals(tables, engine, clock, log)
         self._configs = ConfigChanges(tables, engine.configs, engine.watches, clock)
-        self._runs, self._foreign, self._sensors = Runs(tables), ForeignRuns(tables), Sensors(tables)
+        self._runs, self._freshness, self._sensors = Runs(tables), Freshness(tables), Sensors(tables)
         self._sensing, self._requests, self._deployments = Sensing(tables), Requests(tables), Deployments(tables)
 
     async def run(self) -> None:
@@ -158,31 +154,11 @@ class Router:
             birth=self._engine.birth(version),
             identity=request.identity,
             reason=request.reason,
-            is_fresh=request.reason in {LATE_DATA, DATA_DRIFT} or await self._is_fresh(key, version.pipeline, schedule),
+            is_fresh=request.reason in {LATE_DATA, DATA_DRIFT}
+            or await self._freshness.of(key, await self._runs.load(key), version.pipeline, schedule),
             supersede=request.supersede,
         )
         await self._engine.handle(key, fact)
-
-    async def _is_fresh(self, key: RunKey, pipeline: Pipeline, schedule: Schedule) -> bool:
-        """Say whether a rerun may find other data than the success did: by content where we know it, else by time."""
-        run = await self._runs.load(key)
-        succeeded_at = await self._succeeded_at(run)
-        if succeeded_at is None:
-            return True
-        readings = await self._sensing.read(key, (*needed(pipeline, schedule), *watched(pipeline)))
-        started_on: Mapping[str, str] = run.started_on if isinstance(run, Run) else {}
-        if any(name in started_on and readings[name].content_hash != started_on[name] for name in readings):
-            return True
-        return is_fresh((reading.data for reading in readings.values()), succeeded_at)
-
-    async def _succeeded_at(self, run: Run | ForeignRun | None) -> datetime | None:
-        match run:
-            case Run(state=State.COMPLETED):
-                return run.since
-            case ForeignRun(status=Status.COMPLETED):
-                return await self._foreign.succeeded_at(run.key)
-            case _:
-                return None
 
     async def _cancel_requested(self, key: RunKey) -> None:
         request = await self._requests.cancel_of(key)

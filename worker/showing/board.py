@@ -16,7 +16,6 @@ from worker.core.run import Pause
 from worker.core.runstate import ForeignRun, Run, State, Status
 from worker.core.watchstate import SlaWatch
 from worker.engine.configs import Configs, Version
-from worker.showing.together import as_one, together
 from worker.showing.waiting import waits_for, waits_for_rules
 from worker.store.active import ActiveRow, ActiveRows
 from worker.store.attributes import BadRow
@@ -28,6 +27,7 @@ from worker.store.runs import Runs, Unreadable, run_key
 from worker.store.sensors import Sensors
 from worker.store.slawatches import watch_from_row, watch_key
 from worker.store.table import Key, Prefix, Row, TableName, Tables
+from worker.together import as_one, together
 
 Found: TypeAlias = Run | ForeignRun | DryRun | Unreadable
 

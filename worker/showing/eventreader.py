@@ -7,10 +7,10 @@ from functools import partial
 from worker.core.errors import Rejected
 from worker.core.events import Event
 from worker.core.eventtypes import EventType
-from worker.showing.together import together
 from worker.store.events import Events
 from worker.store.table import Tables
 from worker.store.tail import LOOK_BACK, Tail
+from worker.together import together
 
 PAGE = 1000
 READ_MAX = 100_000

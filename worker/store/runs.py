@@ -1,9 +1,9 @@
 """Runs: one row each, which is the lock and the state at once, changed by compare-and-swap only."""
 
-import asyncio
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 
 from worker.core import keys
 from worker.core.keys import RunKey
@@ -31,6 +31,7 @@ from worker.store.table import (
     query_all,
 )
 from worker.store.tail import AFTER_ALL_TIMES
+from worker.together import together
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +95,9 @@ class Runs:
 
     async def ended(self, status: Status, day: date, limit: int = 100) -> list[Run | ForeignRun | Unreadable]:
         """The runs of all pipelines that ended so on a day (UTC), latest first. May lag a moment behind."""
-        async with asyncio.TaskGroup() as reads:
-            buckets = [
-                reads.create_task(self._newest(keys.ended_bucket(status.value, day, number), limit))
-                for number in range(keys.STATUS_BUCKETS)
-            ]
-        rows = [row for bucket in buckets for row in bucket.result()]
+        buckets = [keys.ended_bucket(status.value, day, number) for number in range(keys.STATUS_BUCKETS)]
+        found = await together([partial(self._newest, bucket, limit) for bucket in buckets])
+        rows = [row for bucket in found for row in bucket]
         rows.sort(key=lambda row: str(row[LISTS.sort]), reverse=True)
         return [_listed(row) for row in rows[:limit]]
 
