@@ -17,18 +17,23 @@ from worker.core.eventtypes import EventType
 from worker.core.keys import RunKey
 from worker.core.pipeline import Pipeline
 from worker.core.rules import evaluate
+from worker.core.run import Pause
 from worker.core.runstate import Budget, Outcome, Run, State
 from worker.core.values import Json
 from worker.core.watchstate import SlaWatch, Verdict
 from worker.jobs.runner import StartRequest, Succeeded
 from worker.store.events import event_of
+from worker.store.pauses import pause_of
 from worker.store.runrows import run_from_row
 from worker.store.sensors import sensor_of
 from worker.store.slawatches import watch_from_row
 from worker.store.table import ACTIVE, TTL, Delete, Key, Put, Row, TableName, Write
 
 # How far the clocks of workers may be from the world's.
-CLOCKS_AGREE: Final = timedelta(seconds=10)
+CLOCKS_AGREE: Final = timedelta(seconds=30)
+
+# A day's deadline may be on the next day: a history does not wait for it.
+SOON: Final = timedelta(hours=2)
 
 # What is told when a run ends, by how it ended.
 _TOLD: Final[Mapping[Outcome, frozenset[str]]] = {
@@ -78,6 +83,8 @@ class Inspector:
     runs: dict[RunKey, Run] = field(default_factory=dict[RunKey, Run])
     watches: dict[RunKey, SlaWatch] = field(default_factory=dict[RunKey, SlaWatch])
     contents: dict[str, Mapping[str, Json]] = field(default_factory=dict[str, Mapping[str, Json]])
+    rehearsed: set[RunKey] = field(default_factory=set[RunKey])
+    pauses: dict[str, Pause] = field(default_factory=dict[str, Pause])  # by partition
     given_up: set[str] = field(default_factory=set[str])  # tokens of jobs that people were told to look after
     _rows: dict[RunKey, Row] = field(default_factory=dict[RunKey, Row])
     _requests: dict[RunKey, set[str]] = field(default_factory=lambda: defaultdict[RunKey, set[str]](set))
@@ -106,6 +113,8 @@ class Inspector:
                     decision.events[named[1]].append(event)
             case Put(table=TableName.RERUN):
                 decision.reruns += 1
+            case Delete(table=TableName.CONTROL, key=key) if key.sk == keys.PAUSE:
+                self.pauses.pop(key.pk, None)
             case Delete(table=TableName.CONTROL, key=key):
                 named = keys.run_row_of(key.pk, key.sk)
                 if named is not None:
@@ -119,10 +128,14 @@ class Inspector:
         if (sensor := sensor_of(row)) is not None:
             self.contents[content_hash(sensor.data)] = sensor.data
             return
+        if key.sk == keys.PAUSE and (pause := pause_of(row)) is not None:
+            self.pauses[key.pk] = pause
         named = keys.run_row_of(key.pk, key.sk)
         if named is None:
             return
-        if key.sk.startswith(keys.TRIGGER):
+        if key.sk.startswith(keys.DRY_RUN):
+            self.rehearsed.add(named[1])
+        elif key.sk.startswith(keys.TRIGGER):
             decision.runs[named[1]] = row
         elif key.sk.startswith(keys.SLA):
             decision.watches[named[1]] = row
@@ -138,11 +151,24 @@ class Inspector:
         self._check_lifetime(key, after, row)
         self._check_change(key, row)
         self._check_budgets(key, before, after, decision)
+        if before is None or (after.state is State.TRIGGERING and before.state is not State.TRIGGERING):
+            self._check_beginning(key)
         if after.is_ended and (before is None or not before.is_ended):
             self._check_end(key, after, decision)
         if after.state is State.TRIGGERING and (before is None or before.state is not State.TRIGGERING):
             self._check_pass(key, after, decision)
         self.runs[key], self._rows[key] = after, row
+
+    def _check_beginning(self, key: RunKey) -> None:
+        """A run or a job begins: it may."""
+        pipeline, pause = self.pipelines[key.pipeline], self.pauses.get(keys.pipeline_pk(key.pipeline))
+        is_paused = pause is not None and not pause.is_over(self._now() + CLOCKS_AGREE)
+        self.verdicts.require(
+            not is_paused, Invariant.NOTHING_BEGINS_IN_A_PAUSE, f"run {key} went on although {pause} is in force"
+        )
+        self.verdicts.require(
+            not pipeline.dry_run, Invariant.REHEARSALS_TOUCH_NOTHING, f"run {key} is real, its pipeline is in dry run"
+        )
 
     def _check_versions(self, what: str, before: Run | SlaWatch | None, after: Run | SlaWatch) -> None:
         expected = before.version + 1 if before else 1
@@ -329,8 +355,10 @@ class Inspector:
 
     @property
     def is_quiet(self) -> bool:
+        """Nothing is left to do but to wait for deadlines that are hours away."""
         is_any_active = any(not run.is_ended for run in self.runs.values())
-        return not is_any_active and all(watch.verdict is not None for watch in self.watches.values())
+        soon = self._now() + SOON
+        return not is_any_active and all(watch.verdict or watch.breach_at > soon for watch in self.watches.values())
 
     def _now(self) -> datetime:
         return NOON + timedelta(seconds=asyncio.get_running_loop().time())

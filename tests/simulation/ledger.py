@@ -43,6 +43,14 @@ class FeedLedger:
 
         return replace(subscription, wants=wants, handle=handle)
 
+    def is_done(self, change: Change) -> bool:
+        return change.position in self._done
+
+    def trimmed(self) -> None:
+        """What was read is handled all the same; what was not can never be."""
+        for unhandled in self._open.values():
+            unhandled.clear()
+
     def committed(self, writes: Sequence[Write]) -> None:
         for write in writes:
             if isinstance(write, Update) and "cp" in write.set and (lease := keys.lease_of(write.key.sk)):

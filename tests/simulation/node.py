@@ -11,19 +11,21 @@ from typing import Final, cast
 from consumers.feed import TableFeed
 from consumers.patterns import parse_pattern
 from consumers.routes import SOURCE, Deliver, Route
+from consumers.shards import ShardedConsumer
 from consumers.stream import Pace, StreamConsumer
 from consumers.upkeep import Upkeep
 from tests.faults import FaultyTables
 from tests.simulation.ledger import FeedLedger
 from tests.simulation.plan import Plan
 from tests.simulation.store import SimulatedStore
+from tests.simulation.target import Record, world_time
 from tests.simulation.violations import Invariant, Verdicts
 from tests.virtualtime import Host, VirtualClock
 from worker.app_session import SessionWork
 from worker.app_workplace import Buckets, Readers, Workplace
 from worker.core.errors import WorkerError
 from worker.core.keys import SessionId
-from worker.core.pipeline import JobType
+from worker.core.pipeline import JobType, Pipeline
 from worker.engine.wakes import to_nobody
 from worker.jobs.runner import Runner
 from worker.membership.beaters import TaskBeater
@@ -37,7 +39,7 @@ from worker.undertakings import Undertakings
 
 GROUP: Final = "simulated"
 # Readers are woken by commits, as the watcher of a feed wakes them; polling is only the safety net.
-PACE: Final = Pace(poll_s=20.0, poll_idle_s=120.0, checkpoint_s=30.0, checkpoint_idle_s=3600.0)
+PACE: Final = Pace(poll_s=60.0, poll_idle_s=600.0, checkpoint_s=60.0, checkpoint_idle_s=3600.0)
 BUS: Final = parse_pattern({"source": [SOURCE]})
 
 
@@ -48,6 +50,8 @@ class Surroundings:
     plan: Plan
     store: SimulatedStore
     runners: Mapping[JobType, Runner]
+    record: Record
+    pipelines: Mapping[str, Pipeline]
     deliver: Deliver
     feeds: FeedLedger
     verdicts: Verdicts
@@ -62,9 +66,11 @@ class Node:
     around: Surroundings
     name: str
     off_by: timedelta = timedelta(0)
-    readers: dict[TableName, StreamConsumer] = field(default_factory=dict[TableName, StreamConsumer])
+    guard: ClockGuard = field(default_factory=ClockGuard)
+    readers: Readers = field(default_factory=dict[TableName, StreamConsumer | ShardedConsumer])
     session: SessionWork | None = None
     is_gone: bool = False
+    is_leaving: bool = False
     host: Host = field(init=False)
     clock: VirtualClock = field(init=False)
     tables: FaultyTables = field(init=False)
@@ -80,20 +86,27 @@ class Node:
             beater=TaskBeater(self.tables),
             clock=self.clock,
             new_session_id=lambda: SessionId(around.new_name(self.name)),
-            guard=ClockGuard(),
+            guard=self.guard,
         )
         self.host.start(self._membership.serve(self._work)).add_done_callback(self._ended)
 
     @property
     def is_up(self) -> bool:
-        return not self.is_gone and not self.host.is_frozen
+        return not self.is_gone and not self.is_leaving and not self.host.is_frozen
 
     def crash(self) -> None:
         self.is_gone = True
         self.host.crash()
 
+    def step_clock(self, by: timedelta) -> None:
+        """Set the wall clock; the store, whose answers tell the time, is heard of it at once."""
+        self.clock.step(by)
+        now = self.clock.now()
+        self.guard.observe(world_time(asyncio.get_running_loop().time()), sent=now, received=now)
+
     def retire(self) -> None:
         """Leave in order, as a worker does that is replaced."""
+        self.is_leaving = True
         self._membership.stop()
 
     def hand_over(self, change: Change) -> Awaitable[None] | None:
@@ -140,10 +153,10 @@ class Node:
 
     async def _await_commits(self, readers: Readers) -> None:
         """The world wakes the readers of all its nodes."""
-        self.readers = dict(readers)
+        self.readers = readers
 
     def _duties(self, readers: Readers) -> list[Offer]:
-        streams = [reader.source.name for reader in readers.values()]
+        streams = [reader.name for reader in readers.values()]
         every_s = self.around.plan.upkeep_every_s
         return [Upkeep(self.around.store, Leases(self.tables, GROUP), streams, every_s).offer()]
 

@@ -14,7 +14,7 @@ from worker.core.values import Json
 from worker.membership.buckets import LEASES, PASS_EVERY_S
 
 # The real beat, slowed down in proportion: what matters is which comes first, and beats cost most of the time.
-SLOW_TIMING: Final = Timing(beat_s=100.0, fence_s=250.0, kill_s=330.0, look_s=120.0)
+SLOW_TIMING: Final = Timing(beat_s=200.0, fence_s=500.0, kill_s=660.0, look_s=240.0, stall_s=1500.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +25,9 @@ class Plan:
     workers: int = 3
     timing: Timing = field(default=SLOW_TIMING)
     bucket_leases: int = 4
-    pass_every_s: float = 240.0
+    pass_every_s: float = 600.0
     upkeep_every_s: float = 1800.0
-    index_lag_s: float = 600.0  # longer than it takes to find a worker dead, as the real one is
+    index_lag_s: float = 1080.0  # longer than it takes to find a worker dead, as the real one is
 
     @property
     def grace(self) -> timedelta:
@@ -39,7 +39,7 @@ class Plan:
 
 
 def small(seed: int) -> Plan:
-    return Plan(seed=seed, workers=2 + seed % 2)
+    return Plan(seed=seed, workers=3 if seed % 4 == 0 else 2)
 
 
 def full(seed: int, *, pipelines: int, hours: int) -> Plan:
@@ -80,10 +80,12 @@ def draw_pipeline(number: int, random: Random) -> Pipeline:
             "maxCodeRetries": random.randint(0, 1),
             "maxManualReruns": 2,
             "jobPollWindowSeconds": 1500,
-            "pollIntervalSeconds": random.choice([60, 120]),
+            "pollIntervalSeconds": random.choice([120, 240]),
             "runTimeoutSeconds": random.choice([3600, 7200]),
         },
     }
+    if random.random() < 0.1:
+        text["dryRun"] = True
     if random.random() < 0.7:
         text["sla"] = random.choice([{"deadline": ":50", "expectedDuration": "20m"}, {"maxDuration": "40m"}])
     if random.random() < 0.5:

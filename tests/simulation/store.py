@@ -9,7 +9,21 @@ from typing import TypeAlias
 from tests.virtualtime import VirtualClock
 from worker.store.sqlite import SqliteTables
 from worker.store.sqlite_indexes import project
-from worker.store.table import ACTIVE, Between, Delete, Index, Key, Page, Prefix, Put, Row, TableName, Write
+from worker.store.table import (
+    ACTIVE,
+    Between,
+    Change,
+    Delete,
+    Index,
+    Key,
+    Page,
+    Prefix,
+    Put,
+    Row,
+    TableName,
+    Trimmed,
+    Write,
+)
 
 # Told of each commit once it is applied, in the same step: nothing happens in between.
 Observer: TypeAlias = Callable[[Sequence[Write]], None]
@@ -70,6 +84,13 @@ class SimulatedStore(SqliteTables):
         self.index.note(writes)
         for observe in self.observers:
             observe(writes)
+
+    async def kept_changes(self) -> Sequence[Change]:
+        """All changes of the control table that the feed still has."""
+        try:
+            return await self.changes(TableName.CONTROL, 0, 1_000_000)
+        except Trimmed as trimmed:
+            return await self.changes(TableName.CONTROL, trimmed.oldest, 1_000_000)
 
     async def query(
         self,

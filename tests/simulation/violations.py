@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Invariant(IntEnum):
-    """The ten of `docs/invariants.md`, and two promises that only the end of a history can show."""
+    """The ten of `docs/invariants.md`, and promises that need a whole history, or people in it, to show."""
 
     ONE_START_PER_TOKEN = 1
     ONE_ATTEMPT_ALIVE = 2
@@ -20,6 +20,8 @@ class Invariant(IntEnum):
     WAITING_IS_FREE = 10
     NOTHING_IS_LOST = 11
     NO_WORKER_BREAKS = 12
+    NOTHING_BEGINS_IN_A_PAUSE = 13
+    REHEARSALS_TOUCH_NOTHING = 14
 
 
 class Violated(AssertionError):

@@ -15,14 +15,15 @@ from tests.simulation.invariants import Inspector
 from tests.simulation.leaserows import LeaseInspector
 from tests.simulation.ledger import Bus, FeedLedger
 from tests.simulation.node import Surroundings
-from tests.simulation.outside import HOUR_S, Producers, Weather
 from tests.simulation.plan import Plan, draw_pipeline
+from tests.simulation.producers import HOUR_S, Producers
 from tests.simulation.store import SimulatedStore
 from tests.simulation.target import Record, SimulatedTarget, world_time
 from tests.simulation.violations import Invariant, Verdicts
+from tests.simulation.weather import Weather
 from tests.virtualtime import OUTSIDE, VirtualClock
 from tests.virtualtime import run as on_virtual_loop
-from worker.app_session import is_from_others
+from worker.app_reading import is_from_others
 from worker.core import keys
 from worker.core.pipeline import JobType, Pipeline
 from worker.deployment import deploy
@@ -31,6 +32,7 @@ from worker.store.table import Change, ChangeKind, Check, TableName, Write
 
 WAKE_AFTER_S: Final = 0.02  # how soon a reader notices that there is something new
 STEP_S: Final = 60.0
+LOOK_EVERY_S: Final = 300.0  # for what is overdue: far less than the grace it has
 SETTLE_MAX_S: Final = 6 * HOUR_S
 
 
@@ -76,6 +78,8 @@ class World:
             plan=plan,
             store=self._store,
             runners=targets,
+            record=self._record,
+            pipelines=pipelines,
             deliver=self._bus.deliver,
             feeds=self._feeds,
             verdicts=self.verdicts,
@@ -143,7 +147,8 @@ class World:
 
     def _unsignalled(self) -> list[str]:
         wanted = {key for producers in self._producers for key in producers.signalled}
-        return sorted(str(key) for key in wanted - self._inspector.runs.keys())
+        seen = self._inspector.runs.keys() | self._inspector.rehearsed | self._weather.excused
+        return sorted(str(key) for key in wanted - seen)
 
     def _check_nothing_is_lost(self) -> None:
         lost = self._unsignalled()
@@ -155,7 +160,7 @@ class World:
 
     async def _look_now_and_then(self) -> None:
         while True:
-            await asyncio.sleep(STEP_S)
+            await asyncio.sleep(LOOK_EVERY_S)
             self._inspector.check_overdue()
 
     def _note(self, writes: Sequence[Write]) -> None:

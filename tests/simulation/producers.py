@@ -1,29 +1,32 @@
-"""What the outside world does to a simulated one: producers write sensors, people ask, machines and networks fail."""
+"""Those who write sensors into a simulated world, and the people who ask something of it."""
 
 import asyncio
 from dataclasses import dataclass, field
-from datetime import timedelta
 from random import Random
 from typing import Final
 
-from tests.faults import RandomFaults, no_faults
-from tests.simulation.node import Node, Surroundings
-from tests.simulation.target import SimulatedTarget, world_time
+from tests.simulation.node import Surroundings
+from tests.simulation.target import world_time
 from worker.core.events import Event
 from worker.core.instants import format_rfc3339
-from worker.core.keys import RunKey
+from worker.core.keys import RunKey, millis, pipeline_pk
 from worker.core.periods import Period
 from worker.core.pipeline import Pipeline
+from worker.core.run import Pause
 from worker.core.runstate import Outcome, Run, State
 from worker.core.values import Json
+from worker.jobs.runner import Succeeded
 from worker.store.events import Events
+from worker.store.pauses import Pauses
 from worker.store.requests import CancelRequest, Requests, RerunRequest
 from worker.store.runs import Runs, run_key
 from worker.store.sensors import Sensors
-from worker.store.table import Delete, TableName
+from worker.store.table import Delete, Put, TableName
 
 HOUR_S: Final = 3600.0
-FAULT_EVERY_S: Final = 1500.0  # on average
+# A report names no attempt: only its time tells whether it speaks of an earlier one. A worker whose clock is off by too
+# much stands aside at its next tick, which with a slowed beat is late.
+REPORTED_BEHIND_S: Final = 60.0
 
 
 @dataclass(slots=True)
@@ -78,7 +81,17 @@ class Producers:
     async def _afterwards(self, key: RunKey) -> None:
         for _ in range(self.random.choice([0, 1, 1, 2])):
             await asyncio.sleep(self.random.uniform(60.0, 2400.0))
-            deeds = (self._late, self._drift, self._rerun, self._cancel, self._begin_anew, self._foreign_event)
+            deeds = (
+                self._late,
+                self._drift,
+                self._rerun,
+                self._cancel,
+                self._begin_anew,
+                self._foreign_event,
+                self._report,
+                self._pause,
+                self._undated,
+            )
             await self.random.choice(deeds)(key)
 
     # --- what may come later ------------------------------------------------------------------------------------------
@@ -118,6 +131,34 @@ class Producers:
             await self.around.store.commit(Delete(TableName.CONTROL, run_key(key)))
             await self._signal(key)
 
+    async def _report(self, key: RunKey) -> None:
+        """Whoever ran the job reports how it ended, as other systems do: late, and true."""
+        jobs = self.around.record.by_run[key.pipeline, key.schedule, str(key.period)]
+        over = [job for job in jobs if not job.is_alive(self._at())]
+        if over:
+            job = over[-1]
+            event = "success" if isinstance(job.end, Succeeded) else "fail"
+            at = world_time(job.ends_at - REPORTED_BEHIND_S)
+            sk = f"JOB#{key.schedule}#{key.period}#{millis(at):013d}"
+            row = {"PK": pipeline_pk(key.pipeline), "SK": sk, "event": event, "runId": job.id}
+            await self.around.store.commit(Put(TableName.JOBLOG, row))
+
+    async def _pause(self, key: RunKey) -> None:
+        """Pause for a while. Some pauses end by themselves; in any case somebody tidies up after a while."""
+        pauses, lasts_s = Pauses(self.around.store), self.random.uniform(60.0, 2400.0)
+        until = world_time(self._at() + lasts_s) if self.random.random() < 0.7 else None
+        await pauses.put(key.pipeline, Pause("maintenance", until))
+        await asyncio.sleep(lasts_s + 300.0)
+        await pauses.remove(key.pipeline)
+
+    async def _undated(self, key: RunKey) -> None:
+        """A signal that says nothing of its period: it is today's. Who writes dated ones over it cannot do that."""
+        if self.uses_keys:
+            today = RunKey(key.pipeline, key.schedule, Period(world_time(self._at()).date()))
+            await self._write("ready", {"status": "done", "batch": self.around.new_name("batch")})
+            self.signalled.add(today)
+            await self._count(today)
+
     async def _foreign_event(self, key: RunKey) -> None:
         event = Event(
             id=self.around.new_name("foreign"), type="NOT_OURS", at=world_time(self._at()), pipeline=key.pipeline
@@ -136,119 +177,3 @@ class Producers:
 
     def _now(self) -> str:
         return format_rfc3339(world_time(self._at()))
-
-
-@dataclass(slots=True)
-class Weather:
-    """Lets things fail, one after another and now and then several at once, and sees to it that one worker is up."""
-
-    around: Surroundings
-    targets: list[SimulatedTarget]
-    random: Random
-    nodes: list[Node] = field(default_factory=list[Node])
-
-    def begin(self) -> None:
-        for number in range(self.around.plan.workers):
-            self._start(f"w{number}")
-
-    async def run(self) -> None:
-        faults = (
-            (self._crash, 4),
-            (self._freeze, 3),
-            (self._storm, 3),
-            (self._index_lag, 2),
-            (self._step_clock, 1),
-            (self._outage, 1),
-            (self._redeliver, 3),
-        )
-        async with asyncio.TaskGroup() as tasks:
-            while True:
-                await asyncio.sleep(self.random.expovariate(1 / FAULT_EVERY_S))
-                fault = self.random.choices([each for each, _ in faults], [weight for _, weight in faults])[0]
-                tasks.create_task(fault(), name=f"weather:{fault.__name__}")
-
-    def clear(self) -> None:
-        """Everything that failed works again; who crashed was replaced."""
-        self.around.store.index.lag_s = 0.0
-        for target in self.targets:
-            target.is_out, target.trouble = False, 0.0
-        for node in self.nodes:
-            node.tables.choose = no_faults
-            if not node.is_gone and node.host.is_frozen:
-                node.host.thaw()
-        for number in range(self.around.plan.workers - len(self._up())):
-            self._start(f"x{number}")
-
-    # --- faults -------------------------------------------------------------------------------------------------------
-
-    async def _crash(self) -> None:
-        node = self._victim()
-        if node is None:
-            return
-        node.crash()
-        await asyncio.sleep(self.random.choice([1.0, 30.0, 300.0]))
-        self._start(node.name.partition(".")[0])
-
-    async def _freeze(self) -> None:
-        node = self._victim()
-        if node is None:
-            return
-        node.host.freeze()
-        timing = self.around.plan.timing
-        # Shorter than anyone notices, longer than it may act, and longer than others take it for alive.
-        await asyncio.sleep(self.random.choice([5.0, 30.0, 1.1 * timing.fence_s, 2.0 * timing.kill_s]))
-        if not node.is_gone:
-            node.host.thaw()
-
-    async def _storm(self) -> None:
-        struck = self._up() if self.random.random() < 0.5 else [node for node in [self._any()] if node]
-        for node in struck:
-            node.tables.choose = RandomFaults(
-                random=self.random, delay_max_s=0.5, lost_requests=0.05, lost_replies=0.1, late_requests=0.1
-            )
-        await asyncio.sleep(self.random.uniform(60.0, 1200.0))
-        for node in struck:
-            node.tables.choose = no_faults
-
-    async def _index_lag(self) -> None:
-        self.around.store.index.lag_s = self.around.plan.index_lag_s
-        await asyncio.sleep(self.random.uniform(300.0, 1800.0))
-        self.around.store.index.lag_s = 0.0
-
-    async def _step_clock(self) -> None:
-        node, by = self._any(), timedelta(seconds=self.random.uniform(-3.0, 3.0))
-        if node is not None:
-            node.clock.step(by)
-            await asyncio.sleep(self.random.uniform(60.0, 600.0))
-            node.clock.step(-by)
-
-    async def _outage(self) -> None:
-        target = self.random.choice(self.targets)
-        target.is_out = True
-        await asyncio.sleep(self.random.uniform(60.0, 600.0))
-        target.is_out = False
-
-    async def _redeliver(self) -> None:
-        """Records come again, in another order and to whomever."""
-        handled, node = list(self.around.feeds.handled), self._any()
-        if node is not None:
-            for change in self.random.sample(handled, min(len(handled), 10)):
-                node.hand_over(change)
-                await asyncio.sleep(self.random.uniform(0.0, 0.1))
-
-    # --- nodes --------------------------------------------------------------------------------------------------------
-
-    def _start(self, name: str) -> None:
-        off_by = timedelta(seconds=self.random.uniform(-1.0, 1.0))
-        self.nodes = [node for node in self.nodes if not node.is_gone]
-        self.nodes.append(Node(self.around, self.around.new_name(name), off_by))
-
-    def _up(self) -> list[Node]:
-        return [node for node in self.nodes if node.is_up]
-
-    def _any(self) -> Node | None:
-        up = self._up()
-        return self.random.choice(up) if up else None
-
-    def _victim(self) -> Node | None:
-        return self._any() if len(self._up()) > 1 else None
