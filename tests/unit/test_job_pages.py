@@ -1,4 +1,4 @@
-"""The page of each target tells the truth: its examples load, its rights are those in use, its states are all."""
+"""The page of each target on AWS tells the truth: its rights are those in use, its states are all there are."""
 
 import json
 import re
@@ -6,16 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.commandline import TODAY
-from worker.config import load_text
 from worker.core.pipeline import JobType
 from worker.jobs import emr, emr_serverless, glue, step_functions
 from worker.jobs.aws_states import States
 from worker.jobs.runner import Guarantee
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs" / "jobs").glob("*.md"))
-HEAD = "pipeline: {id: shown}\nschedule: {trigger: {key: landed, check: exists}}\n"
 SOURCES = {
     "glue": ("glue.py", "glue_logs.py"),
     "emr": ("emr.py",),
@@ -58,19 +54,6 @@ def rights_told(page: str) -> set[str]:
     return {name for action in actions for name in ([action] if isinstance(action, str) else action)}
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_every_example_of_a_page_loads_without_a_warning_and_is_of_its_target(path: Path) -> None:
-    examples = blocks(path.read_text(encoding="utf-8"), "yaml")
-
-    assert examples
-    for text in examples:
-        loaded = load_text(text if "pipeline:" in text else HEAD + text, today=TODAY.date())
-        assert [str(problem) for problem in loaded.problems] == []
-        assert loaded.pipeline is not None
-        assert loaded.pipeline.job is not None
-        assert loaded.pipeline.job.type == path.stem
-
-
 @pytest.mark.parametrize("target", SOURCES)
 def test_a_page_asks_for_the_rights_that_are_used_and_for_no_others(target: str) -> None:
     assert rights_told(page_of(target)) == rights_used(target)
@@ -90,13 +73,6 @@ def test_a_page_claims_one_guarantee(target: str) -> None:
     assert len(claims) == 1
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_every_link_of_a_page_leads_somewhere(path: Path) -> None:
-    targets = re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text(encoding="utf-8"))
-
-    assert [target for target in targets if not (path.parent / target).exists()] == []
-
-
 def test_every_aws_target_has_a_page() -> None:
     assert set(SOURCES) == set(JobType) - {"databricks", "airflow", "http", "command"}
-    assert {path.stem for path in PAGES} >= set(SOURCES)
+    assert all(page_of(target).startswith("# ") for target in SOURCES)
