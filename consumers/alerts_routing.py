@@ -73,22 +73,6 @@ def one_channel(channel: str) -> Routing:
     return Routing(everyone=Channels(channel))
 
 
-def routing_from(alerts: str, channel: str) -> Routing:
-    """What the settings say: `alerts` names a file or is its text, else everything goes into `channel`.
-
-    Raises `ConfigError`, also if neither is said: a token without a channel would lose every alert.
-    """
-    if alerts:
-        is_text = "\n" in alerts or ": " in alerts  # which no path of a file has
-        return routing_of(alerts, "INTERLOCK_ALERTS") if is_text else read_routing(Path(alerts))
-    if not channel:
-        raise ConfigError(
-            "there is a Slack token and no channel; set INTERLOCK_SLACK_CHANNEL, or INTERLOCK_ALERTS to a file that "
-            "says who hears of what"
-        )
-    return one_channel(channel)
-
-
 def read_routing(path: Path) -> Routing:
     """Read the alerts file. Raises `ConfigError` with everything that is wrong with it, and where."""
     try:

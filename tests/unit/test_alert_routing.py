@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from consumers.alerts_routing import nobody, one_channel, owners_of, read_routing, routing_from, routing_of
+from consumers.alerts_routing import nobody, one_channel, owners_of, read_routing, routing_of
 from consumers.severities import Severity
 from tests.manualclock import ManualClock
 from worker.core.errors import ConfigError
@@ -71,16 +71,6 @@ def test_a_mistake_is_named_with_its_place(text: str, problem: str) -> None:
     with pytest.raises(ConfigError, match="the alerts file is wrong") as refusal:
         routing_of(text, "alerts.yaml")
     assert problem in str(refusal.value)
-
-
-def test_settings_name_a_file_or_its_text_or_one_channel(tmp_path: Path) -> None:
-    path = tmp_path / "alerts.yaml"
-    path.write_text(FILE)
-
-    assert routing_from(str(path), "") == routing_from(FILE, "#ignored") == routing_of(FILE)
-    assert routing_from('channel: "#a"', "") == routing_from("", "#a") == one_channel("#a")
-    with pytest.raises(ConfigError, match="INTERLOCK_SLACK_CHANNEL"):
-        routing_from("", "")
 
 
 def test_a_file_that_is_not_there_says_who_named_it(tmp_path: Path) -> None:
