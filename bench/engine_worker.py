@@ -11,7 +11,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from worker.app_session import GROUP, SessionWork, embedded_workplace
+from worker.app_embedded import embedded_workplace
+from worker.app_session import SessionWork
 from worker.clock import SystemClock
 from worker.config import load_text
 from worker.core.events import Event
@@ -35,6 +36,7 @@ from worker.jobs.runner import (
 from worker.logs import configure_logs
 from worker.membership.beaters import ThreadBeater
 from worker.membership.sessions import Group, Member, Membership, session_ids
+from worker.settings import GROUP
 from worker.store.sqlite import SqliteTables
 from worker.undertakings import Undertakings
 

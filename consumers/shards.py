@@ -52,6 +52,15 @@ class ShardedConsumer:
         return Offer(stream=self.stream.name, holder=self, is_ready=is_ready)
 
     @property
+    def name(self) -> str:
+        return self.stream.name
+
+    def wake(self) -> None:
+        """Say that there is something to read, in whichever shard."""
+        for reader in self.readers.values():
+            reader.wake()
+
+    @property
     def ailing(self) -> Mapping[str, StreamConsumer]:
         """The readers that somebody must look at, by shard."""
         return {shard: reader for shard, reader in self.readers.items() if not reader.is_well}

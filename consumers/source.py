@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NewType, Protocol
+from typing import NewType, Protocol, runtime_checkable
 
 from worker.core.errors import WorkerError
 from worker.store.table import Change
@@ -69,6 +69,7 @@ class Source(Protocol):
         ...
 
 
+@runtime_checkable
 class Stream(Protocol):
     """A stream of shards, which end and are followed by others."""
 

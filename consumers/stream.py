@@ -83,6 +83,10 @@ class StreamConsumer:
     _held: HeldLease | None = None
 
     @property
+    def name(self) -> str:
+        return self.source.name
+
+    @property
     def is_well(self) -> bool:
         """False: it has stopped by itself, or beginning anew has not got it going again. Somebody must look."""
         return not self.is_halted and self.stalls < STALLS_MAX

@@ -4,27 +4,28 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from consumers.budget import Budget
 from consumers.routes import Route
-from consumers.source import Source
+from consumers.shards import ShardedConsumer
+from consumers.source import Source, Stream
 from consumers.stream import Pace, StreamConsumer, Subscription
 from consumers.tries import PATIENCE
 from scheduler.duty import Ticker
+from worker.app_surprises import log_surprise
 from worker.clock import Clock
 from worker.core.pipeline import JobType
 from worker.engine.commits import NewId
 from worker.engine.wakes import Log
 from worker.engine.worklog import log_work
 from worker.jobs.runner import Runner
-from worker.logs import logger
 from worker.membership.buckets import LEASES, PASS_EVERY_S
 from worker.membership.leasekeeper import Offer
 from worker.randomids import random_id
+from worker.settings import EVERYTHING, Duty
 from worker.store.backoff import Backoff
 from worker.store.table import TableName, Tables
 
-_log = logger()
-
-Readers: TypeAlias = Mapping[TableName, StreamConsumer]
+Readers: TypeAlias = Mapping[TableName, StreamConsumer | ShardedConsumer]
 # Wakes readers when there is something for them, until cancelled.
 WakeReaders: TypeAlias = Callable[[Readers], Coroutine[Any, Any, None]]
 # What must have one holder besides the readers and the buckets.
@@ -47,24 +48,22 @@ def no_duties(_: Readers) -> Sequence[Offer]:
     return ()
 
 
-def log_surprise(surprise: Exception) -> None:
-    _log.error("mistake.met", exc_info=surprise)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workplace:
     """A worker's store, what tells of its changes, where events go, what runs jobs, and how fast all that is done."""
 
     group: str
     tables: Tables
-    source_of: Callable[[TableName], Source]
+    source_of: Callable[[TableName], Source | Stream]
     wake_readers: WakeReaders
     routes: Sequence[Route]
     runners: Mapping[JobType, Runner]
     clock: Clock
+    does: frozenset[Duty] = EVERYTHING
     duties: Duties = no_duties
     ticker: Ticker | None = None  # what makes the scheduler look; None: time starts nothing here
     pace: Pace = field(default_factory=Pace)
+    budget: Budget = field(default_factory=Budget)  # of memory, for all readers together
     patience: Backoff = PATIENCE
     buckets: Buckets = field(default_factory=Buckets)
     new_id: NewId = random_id

@@ -35,6 +35,7 @@ HEALTH: Final = "INTERLOCK_HEALTH"  # HOST:PORT to serve health and metrics on
 METRICS: Final = "INTERLOCK_METRICS"  # emf: metrics as lines in the log
 OTLP_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"  # a collector for metrics; the name is OpenTelemetry's
 
+GROUP: Final = "interlock"  # all workers of a store are one group; their rows are found under this name
 DEFAULT_STORE: Final = "sqlite:///interlock.db"
 DEFAULT_SERVICE: Final = "interlock"
 _TIMINGS: Final = {"default": DEFAULT_TIMING, "fast": FAST_TIMING}

@@ -4,10 +4,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import date
 
+from scheduler.duty import STREAM as DUTY
+from tests.cronworld import a_timed_config, periods_of
 from tests.engineworld import CONFIG, DAY, ORDERS
 from tests.fakerunner import FakeRunner
 from tests.virtualtime import Host, VirtualClock, on_virtual_time
-from worker.app_session import GROUP, SessionWork, embedded_workplace
+from worker.app_embedded import embedded_workplace
+from worker.app_session import SessionWork
 from worker.config import load_text
 from worker.core.events import Event
 from worker.core.keys import RunKey
@@ -18,6 +21,7 @@ from worker.deployment import deploy
 from worker.jobs.runner import Succeeded
 from worker.membership.beaters import TaskBeater
 from worker.membership.sessions import Group, Member, Membership, session_ids
+from worker.settings import GROUP
 from worker.store.events import Events
 from worker.store.leases import Leases
 from worker.store.runs import Runs
@@ -126,6 +130,25 @@ async def test_sensors_that_came_while_nobody_worked_are_not_missed() -> None:
     await crew.clock.sleep(5)
 
     assert await crew.state() is State.POLLING
+
+
+@on_virtual_time
+async def test_time_starts_runs_also_when_the_worker_with_the_duty_crashes_just_before() -> None:
+    crew = Crew()
+    pipeline = load_text(a_timed_config("*/2 * * * *")).pipeline
+    assert pipeline is not None
+    await deploy(crew.store, pipeline, crew.clock)
+    await Sensors(crew.store).put(ORDERS, "count", {"rows": 1})
+    hosts = {name: crew.worker(name)[0] for name in ("a", "b")}
+    await crew.clock.sleep(238)
+    [duty] = await Leases(crew.store, GROUP).list(DUTY)
+    assert duty.owner is not None
+
+    hosts[duty.owner.partition("-")[0]].crash()
+    await crew.clock.sleep(15)
+
+    assert await periods_of(crew.store) == [f"{DAY}T1202", f"{DAY}T1204"]
+    assert len(crew.runner.starts) == 2
 
 
 @on_virtual_time

@@ -3,11 +3,12 @@
 import json
 import signal
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tests import commandline
 from tests.liveworker import LiveWorker, interlock, live_worker, until
+from tests.manualclock import ManualClock
 from worker.clock import SystemClock
 
 PIPELINE = """
@@ -86,6 +87,23 @@ def test_what_was_said_before_the_first_start_counts_and_a_second_start_repeats_
     assert not second.has_said("JOB_COMPLETED")
 
 
+def test_a_worker_that_comes_back_begins_what_was_due_while_nobody_was_there(tmp_path: Path) -> None:
+    missed = datetime.now(UTC) - timedelta(minutes=4)
+    pipelines(tmp_path)
+    timed = f'pipeline: {{id: orders}}\nschedule: {{cron: "{missed.minute} {missed.hour} * * *"}}\n'
+    (tmp_path / "pipelines" / "orders.yaml").write_text(timed + PIPELINE[PIPELINE.index("job:") :])
+    store, then = f"sqlite:///{tmp_path / 'interlock.db'}", ManualClock(missed - timedelta(minutes=1))
+    assert commandline.interlock("store", "init", "--store", store, clock=then).exit_code == 0
+    pushed = commandline.interlock("pipelines", "push", tmp_path / "pipelines", "--yes", "--store", store, clock=then)
+    assert pushed.exit_code == 0
+
+    with live_worker(tmp_path, "--each-success") as worker:
+        until(lambda: worker.has_said("JOB_COMPLETED"), worker)
+        assert worker.stop() == 0
+
+    assert runs_of(tmp_path) == [f"{missed.date()} 1"]
+
+
 def test_a_worker_that_is_killed_while_its_job_runs_is_followed_by_another(tmp_path: Path) -> None:
     directory = pipelines(tmp_path, seconds=2)
     with (
@@ -131,11 +149,13 @@ def test_files_with_an_error_are_refused_and_nothing_runs(tmp_path: Path) -> Non
     assert "worker.started" not in refused.stderr
 
 
-def test_a_store_whose_changes_cannot_be_read_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_reached_is_refused_with_what_to_check(tmp_path: Path) -> None:
     refused = interlock("run", "--store", "dynamodb://interlock?region=eu-west-1", at=tmp_path)
 
     assert refused.returncode == 2
-    assert "works on a SQLite file" in refused.stderr
+    assert "check the region, credentials and endpoint" in refused.stderr
+    assert list(tmp_path.iterdir()) == []
+
 
 
 def test_a_mistyped_store_is_refused_and_not_made(tmp_path: Path) -> None:

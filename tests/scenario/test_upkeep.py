@@ -13,7 +13,8 @@ from consumers.upkeep import Upkeep
 from tests.manualclock import NOON
 from tests.streamworld import GROUP, STREAM, World
 from tests.virtualtime import VirtualClock, on_virtual_time
-from worker.app_session import expecting_surprises, is_from_others
+from worker.app_reading import is_from_others
+from worker.app_surprises import expecting_surprises
 from worker.core.errors import Rejected, RetryLater
 from worker.core.keys import RowKind, RunKey
 from worker.core.periods import Period

@@ -11,7 +11,6 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import TextIO, cast
 
-from worker.app import EmbeddedWorker, Options
 from worker.cli.consent import Consent
 from worker.cli.console import Screen
 from worker.cli.demoacts import BRONZE, GOLD, PIPELINES, Play
@@ -100,13 +99,17 @@ async def _perform(stage: Stage, play: Play) -> None:
 @asynccontextmanager
 async def _working(access: StoreAccess, alerts: TextIO) -> AsyncGenerator[None]:
     """A worker beside the play, made as `interlock run` makes it. Raises what ended the one or the other."""
+    # The wiring loads everything there is, the AWS libraries too: longer than most commands take as a whole.
+    from worker.app_choice import make_worker  # noqa: PLC0415
+    from worker.app_embedded import Options  # noqa: PLC0415
+
     options = Options(
         settings=read_settings({}, store=access.url),  # the demo is the same whatever the environment says
         environment={**os.environ, "PATH": jobs_path()},
         write_alert=lambda _, line: print(line, file=alerts, flush=True),
         digest_every=None,
     )
-    worker = EmbeddedWorker(options, access.clock)
+    worker = make_worker(options, access.clock)
     try:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(worker.run(), name="worker")

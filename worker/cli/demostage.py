@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Final
 
 from consumers.severities import Severity, severity_of
-from worker.app_session import GROUP
 from worker.cli.console import Screen
 from worker.cli.naming import read_period
 from worker.cli.onstore import StoreAccess
@@ -18,6 +17,7 @@ from worker.core.keys import RunKey
 from worker.core.pipeline import STREAM_SCHEDULE, PipelineId
 from worker.core.runstate import Run, State
 from worker.core.values import Json
+from worker.settings import GROUP
 from worker.showing.eventreader import EventReader
 from worker.store.leases import Leases
 from worker.store.runs import Runs

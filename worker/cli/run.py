@@ -8,10 +8,10 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from consumers.console import DIGEST_EVERY
 from consumers.severities import Severity
-from worker.app import EmbeddedWorker, Options, sqlite_path
 from worker.cli.consent import Consent
 from worker.cli.console import Screen, counted
 from worker.cli.onstore import Exit, StoreAccess
@@ -21,6 +21,9 @@ from worker.core.errors import RetryLater, WorkerError
 from worker.logs import configure_logs, logger
 from worker.settings import read_settings
 from worker.store.pipelines import Pipelines
+
+if TYPE_CHECKING:
+    from worker.app import Worker
 
 STYLES = {Severity.ALERT: "bold red", Severity.WARNING: "yellow", Severity.SUCCESS: "green", Severity.NOTE: ""}
 
@@ -48,20 +51,24 @@ class RunRequest:
 async def run_worker(screen: Screen, access: StoreAccess, request: RunRequest) -> int:
     """Push what is to be pushed, then work until SIGTERM or Ctrl-C."""
     configure_logs(sys.stderr, access.clock, level=request.log_level.number)
-    sqlite_path(access.url)  # before anything is made
     if request.sources is not None:
         pushed = await _push(screen, access, request.sources)
         if pushed != Exit.DONE:
             return pushed
     await _introduce(screen, access)
     settings = read_settings(os.environ, store=access.url)
+    # The wiring loads everything there is, the AWS libraries too: longer than most commands take as a whole.
+    from worker.app_choice import make_worker  # noqa: PLC0415
+    from worker.app_embedded import Options  # noqa: PLC0415
+
     options = Options(
         settings=settings,
         environment=os.environ,
         write_alert=_writer(screen),
         digest_every=None if request.each_success else DIGEST_EVERY,
+        write_metrics=_write_metrics,
     )
-    return await _work(EmbeddedWorker(options, access.clock))
+    return await _work(make_worker(options, access.clock))
 
 
 async def _push(screen: Screen, access: StoreAccess, sources: Sources) -> int:
@@ -79,7 +86,7 @@ async def _introduce(screen: Screen, access: StoreAccess) -> None:
         screen.remark("no pipeline is deployed yet: `interlock pipelines push DIR`, or start with --pipelines DIR")
 
 
-async def _work(worker: EmbeddedWorker) -> int:
+async def _work(worker: "Worker") -> int:
     """Run to the end. The first signal asks for an end in order; the second ends at once, as a crash would."""
     loop = asyncio.get_running_loop()
     async with asyncio.TaskGroup() as tasks:
@@ -95,7 +102,7 @@ async def _work(worker: EmbeddedWorker) -> int:
     return Exit.LATER if working.cancelled() else working.result()
 
 
-async def _to_its_end(worker: EmbeddedWorker) -> int:
+async def _to_its_end(worker: "Worker") -> int:
     """Give the exit code. A mistake of ours is not caught: it ends the process with all there is to say about it."""
     code = Exit.DONE
     try:
@@ -109,7 +116,7 @@ async def _to_its_end(worker: EmbeddedWorker) -> int:
     return code
 
 
-def _stopping(worker: EmbeddedWorker, working: "asyncio.Task[int]") -> Callable[[], None]:
+def _stopping(worker: "Worker", working: "asyncio.Task[int]") -> Callable[[], None]:
     asked = 0
 
     def stop() -> None:
@@ -121,6 +128,10 @@ def _stopping(worker: EmbeddedWorker, working: "asyncio.Task[int]") -> Callable[
             working.cancel()
 
     return stop
+
+
+def _write_metrics(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _writer(screen: Screen) -> Callable[[Severity, str], None]:

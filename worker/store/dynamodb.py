@@ -5,7 +5,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from worker.clock import Clock
-from worker.core.errors import RetryLater
+from worker.core.errors import ConfigError, RetryLater
 from worker.store.backoff import Backoff
 from worker.store.dynamodb_calls import DynamoCalls
 from worker.store.dynamodb_cursors import cursor_from_key, key_from_cursor
@@ -77,6 +77,14 @@ class DynamoTables:
         """Make what is missing of the tables, for local use and tests; may be called before `start`."""
         await self.open()
         await ensure_tables(self._calls, self.names, self._clock)
+
+    async def stream_arn(self, table: TableName) -> str:
+        """Where a table's changes can be read. Raises `ConfigError` if it has no stream, and `RetryLater`."""
+        answer = await self._calls.patiently("DescribeTable", {"TableName": self.names[table]})
+        arn = answer["Table"].get("LatestStreamArn")
+        if not arn:
+            raise ConfigError(f"DynamoDB table {self.names[table]} has no stream; make one with `interlock store init`")
+        return str(arn)
 
     async def ping(self) -> None:
         # A read of a row that is not there needs no right the worker does not need anyway.

@@ -1,0 +1,175 @@
+"""The wiring of a worker on AWS: tables in DynamoDB, their streams, a bus for events, and queues."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+from consumers.alerts_log import LoggedAlerts
+from consumers.alerts_queue import AlertMessages
+from consumers.bus import EventBus
+from consumers.bus_aws import open_bus
+from consumers.dynamodb_streams import DynamoStream, TableStream, listing_budget
+from consumers.patterns import parse_pattern
+from consumers.routes import SOURCE, Route
+from consumers.severities import told_to_people
+from consumers.source import Stream
+from consumers.sqs import Handle, QueueConsumer
+from consumers.sqs_aws import AwsQueue, open_sqs
+from consumers.sqs_letters import QueueLetters
+from consumers.stream import Pace
+from consumers.streamclient import open_dynamodb_streams
+from consumers.tries import Tries
+from consumers.unreadable import Strays
+from scheduler.service import ApschedulerTicker
+from worker.app_jobs import CommandRoot, open_targets
+from worker.app_kinds import Premises, sweeping
+from worker.app_people import Alerting, Beside, open_alerting
+from worker.app_reading import DUTIES
+from worker.app_workplace import Readers, Workplace
+from worker.clock import Clock
+from worker.jobs.aws import AwsSettings as AwsJobs
+from worker.settings import GROUP, Duty, Settings
+from worker.store.deadletters import DeadLetters
+from worker.store.dynamodb import DynamoTables
+from worker.store.fastclient import ClientSettings
+from worker.store.open import DynamoPlace
+from worker.store.table import TableName
+
+BUS: Final = "bus"
+PEOPLE: Final = "people"
+JOBS: Final = Path("interlock-jobs")  # in the directory a container is started in
+READ_S: Final = 4.0
+LONG_POLL_S: Final = 25.0  # above the 20 s that a queue may wait
+EVENT_LANES: Final = 64  # pipelines whose events are on their way at once; ten of them share a request
+# Each empty read costs money: a shard at rest is asked every two seconds.
+_PACE: Final = Pace(poll_s=0.25, poll_idle_s=2.0)
+
+
+class AwsKind:
+    """A worker on DynamoDB, of which there may be many."""
+
+    group = GROUP
+
+    def __init__(self, settings: Settings, environment: Mapping[str, str], place: DynamoPlace, clock: Clock) -> None:
+        self._settings, self._environment, self._place, self._clock = settings, environment, place, clock
+        self._tables = self._open_tables()
+
+    @property
+    def where(self) -> str:
+        return self._place.names[TableName.CONTROL]
+
+    @property
+    def tables(self) -> DynamoTables:
+        return self._tables
+
+    def beater_tables(self) -> DynamoTables:
+        return self._open_tables()
+
+    def _open_tables(self) -> DynamoTables:
+        return DynamoTables(self._place.names, self._clock, self._client())
+
+    def _client(self, read_s: float = READ_S) -> ClientSettings:
+        return ClientSettings(region=self._place.region, endpoint=self._place.endpoint, read_s=read_s)
+
+    async def open(self, stack: AsyncExitStack) -> Premises:
+        settings, tables, clock = self._settings, self._tables, self._clock
+        targets = await open_targets(
+            stack,
+            settings,
+            self._environment,
+            tables=tables,
+            clock=clock,
+            command=CommandRoot(path=JOBS.absolute(), is_shared=False),
+            aws=AwsJobs(region=self._place.region, endpoint=self._place.endpoint),
+        )
+        alerting = await open_alerting(
+            stack,
+            settings.people,
+            tables=tables,
+            secrets=targets.secrets,
+            clock=clock,
+            otherwise=Alerting(deliver=LoggedAlerts().deliver),
+        )
+        beside: dict[str, Beside] = {"sweep-jobs": sweeping(targets.command, clock)}
+        if Duty.ALERTS in settings.duties:
+            beside.update(alerting.beside)
+        streams = await self._streams(stack)
+        place = Workplace(
+            group=GROUP,
+            tables=tables,
+            source_of=streams.__getitem__,
+            wake_readers=_nobody_wakes,
+            routes=await self._routes(stack, alerting, beside),
+            runners=targets.runners,
+            clock=clock,
+            does=settings.duties,
+            ticker=ApschedulerTicker(),
+            pace=_PACE,
+        )
+        return Premises(place=place, beside=beside, queues=await self._queues(stack, alerting))
+
+    # --- streams ------------------------------------------------------------------------------------------------------
+
+    async def _streams(self, stack: AsyncExitStack) -> Mapping[TableName, Stream]:
+        followed = [table for table, duty in DUTIES.items() if duty in self._settings.duties]
+        if not followed:
+            return {}
+        calls = await stack.enter_async_context(open_dynamodb_streams(self._client()))
+        budget, letters = listing_budget(self._clock), DeadLetters(self._tables)
+        streams: dict[TableName, Stream] = {}
+        for table in followed:
+            name = f"stream.{table}"
+            read = TableStream(
+                name=name,
+                arn=await self._tables.stream_arn(table),
+                table=table,
+                keep_stray=Strays(letters, name).keep,
+            )
+            streams[table] = DynamoStream(read, calls, self._clock, budget)
+        return streams
+
+    # --- events out ---------------------------------------------------------------------------------------------------
+
+    async def _routes(self, stack: AsyncExitStack, alerting: Alerting, beside: dict[str, Beside]) -> list[Route]:
+        """To the bus if there is one. Without a queue that brings alerts back, people are told on the way."""
+        routes: list[Route] = []
+        if Duty.RELAY not in self._settings.duties:
+            return routes
+        if self._settings.aws.bus:
+            put = await stack.enter_async_context(open_bus(self._client()))
+            bus = EventBus(put, self._settings.aws.bus, self._clock)
+            beside[BUS] = bus.run
+            routes.append(Route(BUS, parse_pattern({"source": [SOURCE]}), bus.deliver))
+        if not (self._settings.aws.bus and self._settings.aws.alerts_queue):
+            routes.append(Route(PEOPLE, told_to_people(), alerting.deliver))
+        return routes
+
+    # --- queues -------------------------------------------------------------------------------------------------------
+
+    async def _queues(self, stack: AsyncExitStack, alerting: Alerting) -> list[QueueConsumer]:
+        aws, duties = self._settings.aws, self._settings.duties
+        wanted: list[tuple[str, str, Handle]] = []
+        if Duty.ALERTS in duties and aws.alerts_queue:
+            wanted.append(("alerts", aws.alerts_queue, AlertMessages(alerting.deliver).handle))
+        if not wanted:
+            return []
+        client = await stack.enter_async_context(open_sqs(self._client(LONG_POLL_S)))
+        tries, letters = Tries(self._clock, self._tables.ping), DeadLetters(self._tables)
+        return [
+            QueueConsumer(
+                name=name,
+                calls=AwsQueue(client, url),
+                handle=handle,
+                tries=tries,
+                clock=self._clock,
+                park=QueueLetters(name, letters, tries).park,
+            )
+            for name, url, handle in wanted
+        ]
+
+
+async def _nobody_wakes(_: Readers) -> None:
+    """A stream is polled: nothing tells of its news."""
+    await asyncio.Event().wait()

@@ -1,0 +1,128 @@
+"""The wiring of a worker on one machine: one process on one SQLite file, or one of several on the same file."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, Protocol
+
+from consumers.console import DIGEST_EVERY, ConsoleAlerts, WriteLine
+from consumers.feed import FeedWatcher, TableFeed, feed_name
+from consumers.relay import dead_letter_source
+from consumers.routes import Deliver, Route
+from consumers.severities import told_to_people
+from consumers.stream import Pace
+from consumers.upkeep import SmallStore, Upkeep
+from scheduler.duty import NapTicker, Ticker
+from scheduler.service import ApschedulerTicker
+from worker.app_jobs import CommandRoot, open_targets
+from worker.app_kinds import Premises, sweeping
+from worker.app_people import Alerting, open_alerting
+from worker.app_workplace import Readers, Workplace
+from worker.clock import Clock
+from worker.core.pipeline import JobType
+from worker.jobs.runner import Runner
+from worker.membership.leasekeeper import Offer
+from worker.settings import GROUP, Settings
+from worker.store.leases import Leases
+from worker.store.sqlite import SqliteTables
+from worker.store.table import ChangeFeed, TableName, Tables
+
+CONSOLE: Final = "console"
+FOLLOWED: Final = (TableName.CONTROL, TableName.JOBLOG, TableName.EVENTS)
+# Where dead letters may be.
+DEAD_LETTER_SOURCES: Final = (*(feed_name(table) for table in FOLLOWED), dead_letter_source(CONSOLE))
+
+# A woken reader need not poll: this is for when waking fails.
+_PACE: Final = Pace(poll_s=0.5, poll_idle_s=2.0)
+
+
+class EmbeddedTables(Tables, ChangeFeed, SmallStore, Protocol):
+    """A store that keeps its own change feed and must be kept small."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a worker on one machine is run."""
+
+    settings: Settings
+    environment: Mapping[str, str]
+    write_alert: WriteLine
+    digest_every: timedelta | None = DIGEST_EVERY  # None: every success gets its own line
+    write_metrics: Callable[[str], None] = lambda _: None  # for metrics as lines, if they are asked for
+
+
+class EmbeddedKind:
+    """A worker on a SQLite file: alerts go to its console, or to a chat."""
+
+    group = GROUP
+
+    def __init__(self, options: Options, path: Path, clock: Clock) -> None:
+        self._options, self._path, self._clock = options, path, clock
+        self._tables = SqliteTables(path, clock)
+
+    @property
+    def where(self) -> str:
+        return str(self._path)
+
+    @property
+    def tables(self) -> SqliteTables:
+        return self._tables
+
+    def beater_tables(self) -> SqliteTables:
+        """Another connection, for the heart's own thread."""
+        return SqliteTables(self._path, self._clock)
+
+    async def open(self, stack: AsyncExitStack) -> Premises:
+        options, tables, clock = self._options, self._tables, self._clock
+        targets = await open_targets(
+            stack,
+            options.settings,
+            options.environment,
+            tables=tables,
+            clock=clock,
+            # Beside the file that all workers share.
+            command=CommandRoot(path=self._path.with_name(f"{self._path.name}-jobs").absolute(), is_shared=True),
+        )
+        console = ConsoleAlerts(options.write_alert, clock, options.digest_every)
+        alerting = await open_alerting(
+            stack,
+            options.settings.people,
+            tables=tables,
+            secrets=targets.secrets,
+            clock=clock,
+            otherwise=Alerting(deliver=console.deliver, beside={"digests": console.run}),
+        )
+        place = embedded_workplace(tables, alerting.deliver, targets.runners, clock, ApschedulerTicker())
+        return Premises(place=place, beside={**alerting.beside, "sweep-jobs": sweeping(targets.command, clock)})
+
+
+def embedded_workplace(
+    tables: EmbeddedTables,
+    alert: Deliver,
+    runners: Mapping[JobType, Runner],
+    clock: Clock,
+    ticker: Ticker | None = None,
+) -> Workplace:
+    """Where a worker on one machine works: it watches its store's own feed, and keeps it small."""
+
+    async def wake_readers(readers: Readers) -> None:
+        await FeedWatcher(tables, clock, [reader.wake for reader in readers.values()]).run()
+
+    def duties(readers: Readers) -> list[Offer]:
+        streams = [reader.name for reader in readers.values()]
+        return [Upkeep(tables, Leases(tables, GROUP), streams).offer()]
+
+    return Workplace(
+        group=GROUP,
+        tables=tables,
+        source_of=lambda table: TableFeed(tables, table, clock),
+        wake_readers=wake_readers,
+        routes=[Route(CONSOLE, told_to_people(), alert)],
+        runners=runners,
+        clock=clock,
+        duties=duties,
+        ticker=ticker or NapTicker(),
+        pace=_PACE,
+    )

@@ -1,0 +1,61 @@
+"""What differs between a worker on one machine and one on AWS, behind one port that the rest of the wiring knows."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from consumers.sqs import QueueConsumer
+from worker.app_people import Beside
+from worker.app_workplace import Workplace
+from worker.clock import Clock
+from worker.jobs.command import CommandRunner
+from worker.store.table import Tables
+
+SWEEP_JOBS_EVERY_S: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Premises:
+    """All that a worker stands on, open and ready."""
+
+    place: Workplace
+    beside: Mapping[str, Beside] = field(default_factory=dict[str, Beside])  # by name; for as long as the process
+    queues: Sequence[QueueConsumer] = ()
+
+
+class Kind(Protocol):
+    @property
+    def group(self) -> str:
+        """Which workers share the work."""
+        ...
+
+    @property
+    def where(self) -> str:
+        """The store, for people."""
+        ...
+
+    @property
+    def tables(self) -> Tables:
+        """The store; not started yet."""
+        ...
+
+    def beater_tables(self) -> Tables:
+        """The same store once more, for the heart's own thread."""
+        ...
+
+    async def open(self, stack: AsyncExitStack) -> Premises:
+        """Make everything else, on the started store; it is closed with `stack`. Raises `ConfigError`, `RetryLater`."""
+        ...
+
+
+def sweeping(command: CommandRunner, clock: Clock) -> Beside:
+    """Clear away the books of command jobs that ended long ago, now and then."""
+
+    async def sweep() -> None:
+        while True:
+            with suppress(OSError):  # what cannot be removed now is tried again
+                await command.sweep()
+            await clock.sleep(SWEEP_JOBS_EVERY_S)
+
+    return sweep

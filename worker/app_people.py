@@ -1,0 +1,93 @@
+"""The wiring of alerts: to a chat if there is a token, else to whatever is at hand. A probe is answered either way."""
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from consumers.alertpath import answering_probes
+from consumers.alerts import ChatAlerts, Telling
+from consumers.alerts_digest import Digests
+from consumers.alerts_line import ChatLine
+from consumers.alerts_routing import Routing, nobody, one_channel, owners_of, read_routing, routing_of
+from consumers.alerts_slack import API, SlackChat, session_for_slack
+from consumers.routes import Deliver
+from consumers.tries import Tries
+from worker.clock import Clock
+from worker.core.errors import ConfigError, Rejected
+from worker.engine.configs import Configs
+from worker.jobs.secrets import MANAGED, SecretSource
+from worker.settings import ALERTS, SLACK_CHANNEL, SLACK_TOKEN, PeopleSettings
+from worker.store.alertpath import AlertPath
+from worker.store.events import Events
+from worker.store.table import Tables
+from worker.store.threads import Threads
+
+# Runs for as long as the process, beside its sessions.
+Beside: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alerting:
+    """How people are told: a route's end, and what must run for it."""
+
+    deliver: Deliver
+    beside: Mapping[str, Beside] = field(default_factory=dict[str, Beside])
+
+
+async def open_alerting(
+    stack: AsyncExitStack,
+    settings: PeopleSettings,
+    *,
+    tables: Tables,
+    secrets: SecretSource,
+    clock: Clock,
+    otherwise: Alerting,
+) -> Alerting:
+    """Give alerts over Slack, or `otherwise` where there is no token. Raises `ConfigError` for wrong settings."""
+    path = AlertPath(tables)
+    if not settings.slack_token:
+        return Alerting(deliver=answering_probes(otherwise.deliver, path, clock), beside=otherwise.beside)
+    routing = routing_from(settings)
+    session = await stack.enter_async_context(session_for_slack())
+    chat = SlackChat(token_source(settings.slack_token, secrets), session, api=settings.slack_api or API)
+    telling = Telling(
+        line=ChatLine(chat, clock),
+        threads=Threads(tables),
+        routing=routing,
+        owner_of=owners_of(Configs(tables)) if routing.owners else nobody,
+        tries=Tries(clock, tables.ping),
+        clock=clock,
+    )
+    return Alerting(
+        deliver=answering_probes(ChatAlerts(telling).deliver, path, clock, chat.reach),
+        beside={"digests": Digests(telling, Events(tables)).run},
+    )
+
+
+def routing_from(settings: PeopleSettings) -> Routing:
+    """Which channel hears of what. A text of several lines is the file itself: a container has no files of its own."""
+    if "\n" in settings.alerts or ":" in settings.alerts:
+        return routing_of(settings.alerts, ALERTS)
+    if settings.alerts:
+        return read_routing(Path(settings.alerts))
+    if not settings.slack_channel:
+        raise ConfigError(f"{SLACK_TOKEN} is set, but no channel; name one in {SLACK_CHANNEL}, or give {ALERTS}")
+    return one_channel(settings.slack_channel)
+
+
+def token_source(token: str, secrets: SecretSource) -> Callable[[], Awaitable[str]]:
+    """The token itself, or the secret it names, read anew whenever it is asked for after it was refused."""
+
+    async def plain() -> str:
+        return token
+
+    async def managed() -> str:
+        secrets.forget(token)
+        found = await secrets.read(token)
+        if found is None:
+            raise Rejected(f"{SLACK_TOKEN} names {token}, and there is no such secret")
+        return found.strip()
+
+    return managed if token.startswith(MANAGED) else plain

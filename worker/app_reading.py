@@ -1,0 +1,138 @@
+"""The wiring of readers: which tables are followed, what is made of their changes, and in whose hands each shard is."""
+
+from dataclasses import replace
+from random import random
+from typing import Final, TypeVar
+
+from consumers.parking import Parking
+from consumers.relay import Relay
+from consumers.resync import Resync, tell_loss
+from consumers.routes import Route
+from consumers.shards import ShardedConsumer, ShardTree
+from consumers.source import Gap, Stream
+from consumers.stream import Beginning, StreamConsumer, Subscription
+from consumers.tries import Tries
+from worker.app_surprises import Handle, expecting_surprises
+from worker.app_workplace import Readers, Workplace
+from worker.core import keys
+from worker.engine.router import Router
+from worker.membership.leasekeeper import LeaseKeeper, Offer
+from worker.settings import Duty
+from worker.store.deadletters import DeadLetters
+from worker.store.events import Events
+from worker.store.leases import Leases
+from worker.store.parked import ParkedKeys
+from worker.store.table import Change, TableName
+
+T = TypeVar("T")
+
+# Whose work the changes of a table are.
+DUTIES: Final = {TableName.CONTROL: Duty.ENGINE, TableName.JOBLOG: Duty.ENGINE, TableName.EVENTS: Duty.RELAY}
+
+# Rows that only workers write. What is not listed goes to the router, which knows what it needs.
+_OURS: Final = ("TRIGGER#", "SLA#", "DRY_RUN#", "MARK#", "CONFIGVER#")
+_OUR_PARTITIONS: Final = ("GROUP#", "LOCK#", keys.CONFIG_LOG)
+
+
+class Reading:
+    """Makes the readers of one session."""
+
+    def __init__(self, place: Workplace, keeper: LeaseKeeper, tries: Tries) -> None:
+        self._place, self._keeper, self._tries = place, keeper, tries
+        self._tables, self._clock = place.tables, place.clock
+        self._letters = DeadLetters(place.tables)
+
+    def readers(self, router: Router) -> Readers:
+        """A reader for each table whose duty this worker has."""
+        followed = {table: self._subscription(table, router) for table, duty in DUTIES.items() if self._has(duty)}
+        return {table: self._reader(table, subscription) for table, subscription in followed.items()}
+
+    def offers(self, readers: Readers) -> list[Offer]:
+        return [replace(offer, duty=DUTIES[table]) for table in readers for offer in self._of(readers[table])]
+
+    def _has(self, duty: Duty) -> bool:
+        return duty in self._place.does
+
+    def _of(self, reader: StreamConsumer | ShardedConsumer) -> list[Offer]:
+        if isinstance(reader, StreamConsumer):
+            return [reader.offer()]
+        tree = ShardTree(
+            stream=reader.stream,
+            subscription=reader.subscription,
+            leases=Leases(self._tables, self._place.group),
+            tries=self._tries,
+            clock=self._clock,
+            added=self._keeper.wake,
+            jitter=random,
+        )
+        return [reader.offer(), tree.offer()]
+
+    def _reader(self, table: TableName, subscription: Subscription) -> StreamConsumer | ShardedConsumer:
+        source = self._place.source_of(table)
+        keys_parked = ParkedKeys(self._tables, self._place.group)
+        parking = Parking(stream=source.name, letters=self._letters, keys=keys_parked, clock=self._clock)
+        watched, tries, clock = self._place.watched(table, subscription), self._tries, self._clock
+        pace, budget = self._place.pace, self._place.budget
+        if isinstance(source, Stream):
+            return ShardedConsumer(
+                stream=source,
+                subscription=watched,
+                parking=parking,
+                tries=tries,
+                clock=clock,
+                pace=pace,
+                budget=budget,
+            )
+        return StreamConsumer(
+            source=source,
+            subscription=watched,
+            parking=parking,
+            tries=tries,
+            clock=clock,
+            pace=pace,
+            budget=budget,
+        )
+
+    # --- what is made of changes --------------------------------------------------------------------------------------
+
+    def _subscription(self, table: TableName, router: Router) -> Subscription:
+        handle = self._expecting_surprises(router.handle)
+        match table:
+            case TableName.EVENTS:
+                return self._relay().subscription()
+            case TableName.CONTROL:
+                resync = Resync(self._tables, self._expecting_surprises(router.resync), self._tries)
+                return self._facts(handle, resync.catch_up)
+            case _:
+                return self._facts(handle, self._tell_loss)
+
+    def _relay(self) -> Relay:
+        return Relay(
+            [Route(each.name, each.pattern, self._expecting_surprises(each.deliver)) for each in self._place.routes],
+            events=Events(self._tables),
+            letters=self._letters,
+            tries=self._tries,
+            clock=self._clock,
+        )
+
+    def _facts(self, handle: Handle[Change], catch_up: Handle[Gap | None]) -> Subscription:
+        return Subscription(
+            wants=is_from_others, lane_of=row_of, handle=handle, catch_up=catch_up, begin=Beginning.NEWEST
+        )
+
+    async def _tell_loss(self, gap: Gap | None) -> None:
+        """What a lost job log row reported, the next poll or the run's time-out finds out."""
+        if gap is not None:
+            await tell_loss(self._tables, gap)
+
+    def _expecting_surprises(self, handle: Handle[T]) -> Handle[T]:
+        return expecting_surprises(handle, self._place.on_surprise)
+
+
+def is_from_others(change: Change) -> bool:
+    """Say whether a row may be a fact: most changes are our own writing."""
+    return not change.key.sk.startswith(_OURS) and not change.key.pk.startswith(_OUR_PARTITIONS)
+
+
+def row_of(change: Change) -> str:
+    return f"{change.key.pk} {change.key.sk}"

@@ -1,0 +1,173 @@
+"""The wiring of what is measured and shown: counts of what happens, health, and where both are told."""
+
+import asyncio
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from typing import Any, Final
+
+import aiohttp
+
+from consumers.shards import ShardedConsumer
+from consumers.sqs import QueueConsumer
+from consumers.stream import StreamConsumer
+from worker.app_session import SessionWork
+from worker.clock import Clock
+from worker.core.errors import RetryLater
+from worker.engine.worklog import log_notice, log_work
+from worker.logs import logger
+from worker.membership.notices import Notice, PeerEnded, SessionBegan, SessionOver
+from worker.membership.sessions import LEFT_IN_ORDER, Member
+from worker.settings import WatchedSettings
+from worker.taskprotection import AGENT, PATH, TaskProtection
+from worker.telemetry.emf import EmbeddedMetrics
+from worker.telemetry.meters import Meters, Metric
+from worker.telemetry.otlp import PATH as OTLP_PATH
+from worker.telemetry.otlp import OtlpMetrics
+from worker.telemetry.reporting import Reporting
+from worker.web.health import LOOP_LAG_MAX_S, Finding, HealthServer, parse_address
+
+POST_S: Final = 5.0
+
+_log = logger()
+
+
+class Telemetry:
+    """What one worker process shows of itself; `watching` tells it which session it lives in."""
+
+    def __init__(
+        self,
+        settings: WatchedSettings,
+        environment: Mapping[str, str],
+        clock: Clock,
+        write_line: Callable[[str], None],
+    ) -> None:
+        self._settings, self._environment, self._clock, self._write = settings, environment, clock, write_line
+        self.meters = Meters()
+        self.is_stopping = False
+        self._session: SessionWork | None = None
+        self._member: Member | None = None
+        self._began_at = 0.0
+        self._queues: Sequence[QueueConsumer] = ()
+        self._reporting: Reporting | None = None
+        self._protection: TaskProtection | None = None
+        self._watch()
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def notice(self, notice: Notice) -> None:
+        """Log and count what happens among the workers of the group."""
+        log_notice(notice)
+        match notice:
+            case SessionOver(reason=reason) if reason != LEFT_IN_ORDER:
+                self.meters.add(Metric.SESSIONS_LOST)
+            case PeerEnded():
+                self.meters.add(Metric.PEERS_ENDED)
+            case SessionBegan():
+                self._began_at = self._clock.monotonic()
+            case _:
+                pass
+
+    def work(self, event: str, facts: Mapping[str, object]) -> None:
+        """Log and count what the engine says."""
+        log_work(event, facts)
+
+    @contextmanager
+    def watching(self, session: SessionWork, member: Member) -> Generator[None]:
+        self._session, self._member = session, member
+        try:
+            yield
+        finally:
+            self._session = self._member = None
+
+    # --- telling it ---------------------------------------------------------------------------------------------------
+
+    async def open(self, stack: AsyncExitStack, queues: Sequence[QueueConsumer]) -> None:
+        """Serve health, if an address was given. Raises `ConfigError` if it cannot be had."""
+        self._queues = queues
+        embedded = EmbeddedMetrics(self.meters, self._settings.service, self._write)
+        http = await stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(POST_S)))
+        self._reporting = Reporting(
+            self.meters,
+            self._clock,
+            is_at_work=lambda: not self.hindrances(),
+            embedded=embedded if self._settings.metrics == "emf" else None,
+            collector=self._collector(http),
+        )
+        agent = self._environment.get(AGENT)
+        if agent:
+            put = _sending(http, "PUT", f"{agent.rstrip('/')}{PATH}")
+            self._protection = TaskProtection(put, self._is_busy, self._clock)
+        if self._settings.health:
+            server = HealthServer(parse_address(self._settings.health), self, self.meters)
+            served = await server.start()
+            stack.push_async_callback(server.stop)
+            _log.info("health.served", host=served.host, port=served.port)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            if self._reporting is not None:
+                tasks.create_task(self._reporting.run(), name="reporting")
+            if self._protection is not None:
+                tasks.create_task(self._protection.run(), name="protection")
+
+    def _collector(self, http: aiohttp.ClientSession) -> OtlpMetrics | None:
+        if not self._settings.otlp_endpoint:
+            return None
+        post = _sending(http, "POST", f"{self._settings.otlp_endpoint.rstrip('/')}{OTLP_PATH}")
+        return OtlpMetrics(self.meters, self._settings.service, self._clock.now(), post)
+
+    # --- how it stands ------------------------------------------------------------------------------------------------
+
+    def ailments(self) -> Sequence[Finding]:
+        """Why this process should be replaced: its loop is late, or a reader cannot get going again."""
+        late_s = 0.0 if self._reporting is None else self._reporting.loop_lag.now_s
+        found = [Finding(f"the event loop is {late_s:.1f} s late")] if late_s > LOOP_LAG_MAX_S else []
+        return [*found, *(Finding(f"the reader of {name} has stopped") for name in self._ailing())]
+
+    def hindrances(self) -> Sequence[Finding]:
+        """Why this process does no work just now."""
+        if self.is_stopping:
+            return [Finding("it is stopping")]
+        if self._member is None and not self._queues:
+            return [Finding("it has no session: the store does not answer, or it has only just begun")]
+        return self.ailments()
+
+    def _ailing(self) -> list[str]:
+        names: list[str] = []
+        for reader in self._readers():
+            if isinstance(reader, ShardedConsumer):
+                names += [f"{reader.stream.name} {shard}" for shard in reader.ailing]
+            elif not reader.is_well:
+                names.append(reader.source.name)
+        return names
+
+    def _is_busy(self) -> bool:
+        """Something is in hand that an end would cut short. Runs that wait are no reason: another takes them up."""
+        reading = any(reader.counts.in_flight for reader in self._readers())
+        return reading or any(queue.in_flight for queue in self._queues)
+
+    def _readers(self) -> list[StreamConsumer | ShardedConsumer]:
+        return [] if self._session is None else list(self._session.readers.values())
+
+    # --- gauges -------------------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        meters = self.meters
+        meters.watch(Metric.RUNS_HELD, lambda: {"": 0 if self._session is None else self._session.runs_held})
+        meters.watch(Metric.LEASES_HELD, lambda: {"": 0 if self._member is None else len(self._member.keeper.held)})
+        meters.watch(Metric.SESSION_AGE, self._session_age)
+
+    def _session_age(self) -> Mapping[str, float]:
+        return {"": 0.0 if self._member is None else self._clock.monotonic() - self._began_at}
+
+
+def _sending(http: aiohttp.ClientSession, method: str, url: str) -> Callable[[Mapping[str, Any]], Any]:
+    async def send(body: Mapping[str, Any]) -> None:
+        try:
+            async with http.request(method, url, json=dict(body)) as answer:
+                if answer.status >= 300:
+                    raise RetryLater(f"{url} answered {answer.status}")
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise RetryLater(f"{url}: {type(error).__name__}: {error}") from error
+
+    return send
