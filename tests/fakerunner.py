@@ -51,6 +51,7 @@ class FakeRunner:
     stops_slowly: bool = False
     send_timeout: timedelta = timedelta(seconds=20)
     list_lag: timedelta = timedelta(seconds=60)
+    is_found_by_sending: bool = False
     starts: list[StartRequest] = field(default_factory=list[StartRequest])  # as sent
     jobs: dict[str, JobStatus] = field(default_factory=dict[str, JobStatus])  # by token, as accepted
     calls: Counter[str] = field(default_factory=Counter[str])
@@ -61,7 +62,11 @@ class FakeRunner:
 
     def traits(self, config: Config, /) -> Traits:
         return Traits(
-            guarantee=self.guarantee, can_stop=self.can_stop, send_timeout=self.send_timeout, list_lag=self.list_lag
+            guarantee=self.guarantee,
+            can_stop=self.can_stop,
+            send_timeout=self.send_timeout,
+            list_lag=self.list_lag,
+            is_found_by_sending=self.is_found_by_sending,
         )
 
     async def start(self, request: StartRequest, /) -> StartAnswer:
@@ -88,7 +93,7 @@ class FakeRunner:
 
     async def find(self, token: str, config: Config, /) -> Handle | None:
         await self._arrive("find")
-        return {"id": token} if token in self.jobs else None
+        return {"id": token} if token in self.jobs and not self.is_found_by_sending else None
 
     async def stop(self, handle: Handle, config: Config, /) -> StopAnswer:
         await self._arrive("stop")

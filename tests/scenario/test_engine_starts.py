@@ -128,6 +128,70 @@ async def test_a_target_that_recognises_the_token_is_asked_at_once() -> None:
 
 
 @on_virtual_time
+async def test_a_target_without_a_search_is_sent_the_token_again_and_answers_with_the_job_it_has() -> None:
+    world = await a_world()
+    world.runner.guarantee, world.runner.is_found_by_sending = Guarantee.EXACTLY_ONCE, True
+    world.runner.scripts.append(world.runner.accept_and_lose_answer)
+    async with world.worker():
+        await begin(world)
+        await world.settle()
+
+    assert await world.state() is State.POLLING
+    assert len(world.runner.starts) == 2
+    assert len(world.runner.jobs) == 1
+    assert world.runner.calls["find"] == 0
+
+
+@on_virtual_time
+async def test_a_target_without_a_search_that_is_out_of_order_is_sent_the_token_until_it_answers() -> None:
+    world = await a_world()
+    world.runner.guarantee, world.runner.is_found_by_sending = Guarantee.EXACTLY_ONCE, True
+    world.runner.scripts.extend([world.runner.accept_and_lose_answer, lose, refuse(), lose])
+    async with world.worker():
+        await begin(world)
+        await world.wait(minutes=10)
+
+    assert await world.state() is State.POLLING
+    assert len(world.runner.jobs) == 1
+    assert len(set(world.runner.tokens)) == 1
+
+
+@on_virtual_time
+async def test_a_target_without_a_search_that_refuses_for_good_ends_the_run() -> None:
+    world = await a_world()
+    world.runner.guarantee, world.runner.is_found_by_sending = Guarantee.EXACTLY_ONCE, True
+    world.runner.scripts.extend([lose, *[refuse("no such job", FailureCategory.PERMANENT)] * 8])
+    async with world.worker():
+        await begin(world)
+        await world.wait(minutes=10)
+
+    run = await world.run()
+    assert run is not None
+    assert (run.state, run.outcome) == (State.FAILED_FINAL, Outcome.NOT_STARTED)
+    assert world.runner.jobs == {}
+
+
+@on_virtual_time
+async def test_a_start_in_doubt_at_a_target_without_a_search_is_not_sent_again_once_it_is_to_be_stopped() -> None:
+    world = await a_world()
+    world.runner.guarantee, world.runner.is_found_by_sending = Guarantee.EXACTLY_ONCE, True
+    world.runner.scripts.extend([world.runner.accept_and_lose_answer, *[lose] * 40])
+    async with world.worker():
+        await begin(world)
+        await world.settle()
+        await world.ask_cancel()
+        await world.settle()
+        sent = len(world.runner.starts)
+        await world.wait(minutes=11)
+
+    run = await world.run()
+    assert run is not None
+    assert run.outcome is Outcome.ORPHANED
+    assert (await world.events())[-1] == "JOB_ORPHANED"
+    assert len(world.runner.starts) == sent
+
+
+@on_virtual_time
 async def test_a_start_nobody_can_look_for_is_held_and_told() -> None:
     world = await a_world()
     world.runner.guarantee = Guarantee.AT_LEAST_ONCE

@@ -28,7 +28,7 @@ from worker.core.facts import (
 )
 from worker.core.outcomes import FailureCategory
 from worker.core.pipeline import Job, JobType, Pipeline
-from worker.core.runstate import Run
+from worker.core.runstate import Run, State
 from worker.engine.jobtexts import context_of, filled_in
 from worker.engine.sensing import Sensing
 from worker.engine.standing import Standing
@@ -91,12 +91,27 @@ class Acts:
     async def find(self, run: Run, pipeline: Pipeline, act: FindJob) -> Fact | None:
         """Look for the job; None if the target could not be asked."""
         try:
-            runner, job, config, _ = self._target(run, pipeline)
+            runner, job, config, traits = self._target(run, pipeline)
+            if traits.is_found_by_sending:
+                return await self._find_by_sending(run, pipeline, act)
             async with self._targets.turn(target_of(job)), asyncio.timeout(CALL_TIMEOUT.total_seconds()):
                 handle = await runner.find(act.token, config)
         except (RetryLater, Rejected, TimeoutError):
             return None
         return JobNotFound(run.attempt, act.sending) if handle is None else JobFound(run.attempt, handle)
+
+    async def _find_by_sending(self, run: Run, pipeline: Pipeline, act: FindJob) -> Fact | None:
+        """Send the start once more, to a target that answers it with the job it has; None if that told nothing."""
+        if run.state is State.STOPPING:
+            # What is to be stopped might only begin by this. Whether it exists stays unknown, and people are told so.
+            return None
+        match await self.start(run, pipeline, StartJob(act.token, act.sending)):
+            case JobStarted(job=job):
+                return JobFound(run.attempt, job)
+            case JobRefused(category=FailureCategory.PERMANENT):
+                return JobNotFound(run.attempt, act.sending)
+            case _:
+                return None
 
     # --- the job ------------------------------------------------------------------------------------------------------
 

@@ -49,7 +49,10 @@ class DatabricksRunner:
         parsed = parse_config(DatabricksConfig, config)
         timeout = timedelta(seconds=parsed.timeout)
         return Traits(
-            guarantee=Guarantee.EXACTLY_ONCE, can_stop=True, send_timeout=send_limit(Access(parsed.auth), timeout)
+            guarantee=Guarantee.EXACTLY_ONCE,
+            can_stop=True,
+            send_timeout=send_limit(Access(parsed.auth), timeout),
+            is_found_by_sending=True,
         )
 
     async def start(self, request: StartRequest) -> StartAnswer:

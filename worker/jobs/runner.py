@@ -35,6 +35,9 @@ class Traits:
     can_stop: bool
     send_timeout: timedelta = timedelta(seconds=20)  # a start that has not been answered by then is unknown
     list_lag: timedelta = timedelta()  # how late `find` may see a job that was accepted
+    # `find` sees nothing, because the target has no search; a start sent again is answered with the job it has. Only
+    # for targets that start exactly once.
+    is_found_by_sending: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
