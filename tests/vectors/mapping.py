@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
 from tests.vectors.classify import classify
+from tests.vectors.scenarios import play, wanted
+from tests.vectors.steps import play_step, wanted_of_step
 from worker.config import load_text
 from worker.core.calendars import Calendar, local_date, past_inclusion_dates, reason_excluded
 from worker.core.cron import previous_fire
@@ -349,6 +351,21 @@ def judge_classify(case: Case) -> Outcome:
     return Outcome(classify(case), expected(case))
 
 
+# --- scenarios.json ---------------------------------------------------------------------------------------------------
+
+
+def judge_scenario(case: Case) -> Outcome:
+    """One record on the real router, or one step of an execution on the real engine."""
+    if "record" in case["when"]:
+        return Outcome(play(case), (wanted(case),))
+    return Outcome(play_step(case), (wanted_of_step(case),))
+
+
+def is_elsewhere(case: Case) -> bool:
+    """The watchdog's scenarios are whole passes, played twice each by `tests/scenario/test_watchdog_vectors.py`."""
+    return "watchdogCheck" in case.get("when", {})
+
+
 TRANSLATORS: Mapping[str, Callable[[Case], Outcome]] = {
     "rules": judge_rules,
     "config": judge_config,
@@ -356,4 +373,5 @@ TRANSLATORS: Mapping[str, Callable[[Case], Outcome]] = {
     "calendar": judge_calendar,
     "schedule": judge_schedule,
     "classify": judge_classify,
+    "scenarios": judge_scenario,
 }
