@@ -69,12 +69,13 @@ class Agenda:
         herds = Counter(self._minute(key) for key in due)
         now, taken = self._clock.now(), list[Timed]()
         for key in due:
-            at = self._times[key]
-            placed = at + place_in_herd(key, at) if herds[self._minute(key)] > HERD_MIN else at
-            if placed > now:
-                self._timers.set(key, placed)
+            timed, at = self._timed[key], self._times[key]
+            if herds[self._minute(key)] > HERD_MIN:
+                at += place_in_herd(key, at, timed.schedule.misfire.max_lateness)
+            if at > now:
+                self._timers.set(key, at)
             else:
-                taken.append(self._timed[key])
+                taken.append(timed)
         return taken
 
     def _set(self, timed: Timed) -> None:

@@ -95,23 +95,23 @@ class CronStarts:
     # --- what is due --------------------------------------------------------------------------------------------------
 
     async def fire(self) -> None:
-        """Settle every time that has come."""
-        taken = self._agenda.take_due()
+        """Settle every time that has come by now; how long that takes makes none of them late."""
+        taken, now = self._agenda.take_due(), self._clock.now()
         waiting = iter(taken)
         async with asyncio.TaskGroup() as lanes:
             for number in range(min(AT_ONCE_MAX, len(taken))):
-                lanes.create_task(self._work_off(waiting), name=f"cron:{number}")
+                lanes.create_task(self._work_off(waiting, now), name=f"cron:{number}")
 
-    async def _work_off(self, waiting: Iterator[Timed]) -> None:
+    async def _work_off(self, waiting: Iterator[Timed], now: datetime) -> None:
         for timed in waiting:
             try:
-                await self._settle(timed)
+                await self._settle(timed, now)
             except WorkerError as problem:
                 self._log("schedule.troubled", {"schedule": str(timed.key), "problem": str(problem)})
                 self._agenda.look_again(timed.key, self._clock.now() + TRY_AGAIN_AFTER)
 
-    async def _settle(self, timed: Timed) -> None:
-        found = due(timed.schedule, timed.mark.considered, self._clock.now())
+    async def _settle(self, timed: Timed, now: datetime) -> None:
+        found = due(timed.schedule, timed.mark.considered, now)
         if found is None:
             self._agenda.moved(timed)
             return

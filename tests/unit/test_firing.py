@@ -10,6 +10,8 @@ from worker.core.firing import COUNTED_MAX, FIRES_MAX, SPREAD, Due, ScheduleKey,
 from worker.core.pipeline import Misfire, MisfirePolicy, PipelineId, Schedule, ScheduleId
 from worker.crontext import parse_cron
 
+DAY = timedelta(days=1)
+
 
 def utc(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
@@ -222,10 +224,19 @@ def test_places_in_a_herd_are_steady_and_spread_over_half_a_minute() -> None:
     at = utc("2026-03-10T06:00")
     keys = [ScheduleKey(PipelineId(f"p{number}"), ScheduleId("cron")) for number in range(1000)]
 
-    places = [place_in_herd(key, at) for key in keys]
+    places = [place_in_herd(key, at, DAY) for key in keys]
 
-    assert places == [place_in_herd(key, at) for key in keys]
+    assert places == [place_in_herd(key, at, DAY) for key in keys]
     assert all(timedelta(0) <= place < SPREAD for place in places)
     by_second = [sum(place // timedelta(seconds=1) == second for place in places) for second in range(30)]
     assert max(by_second) < 70
     assert min(by_second) > 10
+
+
+def test_no_place_in_a_herd_is_too_late_for_its_run() -> None:
+    key, at, lateness = ScheduleKey(PipelineId("p"), ScheduleId("cron")), utc("2026-03-10T06:00"), timedelta(seconds=8)
+
+    places = [place_in_herd(key, at + number * DAY, lateness) for number in range(100)]
+
+    assert timedelta(seconds=3) < max(places) < lateness / 2
+    assert place_in_herd(key, at, timedelta(microseconds=1)) == timedelta(0)

@@ -84,9 +84,13 @@ def next_due(schedule: Schedule, considered: datetime) -> datetime | None:
     return None if schedule.cron is None else next_fire(schedule.cron, schedule.zone, considered)
 
 
-def place_in_herd(key: ScheduleKey, at: datetime) -> timedelta:
-    """How much later than its time a run of a herd begins: its own place, the same for whoever computes it."""
-    return bucket(f"{key} {at.isoformat()}", SPREAD // _MILLISECOND) * _MILLISECOND
+def place_in_herd(key: ScheduleKey, at: datetime, max_lateness: timedelta) -> timedelta:
+    """How much later than its time a run of a herd begins: its own place, the same for whoever computes it.
+
+    Never so late that it would be let go for it.
+    """
+    spread = min(SPREAD, max_lateness / 2)
+    return bucket(f"{key} {at.isoformat()}", max(1, spread // _MILLISECOND)) * _MILLISECOND
 
 
 def _made_up_from(schedule: Schedule, cron: Cron, considered: datetime, now: datetime) -> datetime:

@@ -11,7 +11,7 @@ from worker.store.table import Tables
 
 NOT_ACCEPTED = (
     "the pipeline is older than this installation, and its cron starts nothing until it is accepted "
-    "(`interlock migrate accept`) or pushed"
+    "(`interlock migrate accept`), or a changed file of it is pushed"
 )
 
 
