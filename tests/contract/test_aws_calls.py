@@ -70,6 +70,12 @@ async def test_a_worker_without_a_region_is_told_so_and_sends_nothing(monkeypatc
     assert caught.value.category is FailureCategory.TRANSIENT
 
 
+async def test_an_endpoint_that_is_none_is_told_and_nothing_is_sent() -> None:
+    async with aws_at("not an address") as aws:
+        with pytest.raises(AwsTrouble, match="AWS_ENDPOINT_URL"):
+            await aws.call("glue", "GetJobRun", STATUS)
+
+
 async def test_calls_at_once_are_told_apart() -> None:
     async with an_aws_fake() as fake, aws_at(fake.url) as aws:
         Glue(fake, "RUNNING").open()

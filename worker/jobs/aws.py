@@ -18,8 +18,9 @@ from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession
 from botocore import xform_name
 
+from worker.core.outcomes import FailureCategory
 from worker.jobs.aws_answers import Answer
-from worker.jobs.aws_errors import ANSWER_ERRORS, CALL_ERRORS, trouble
+from worker.jobs.aws_errors import ANSWER_ERRORS, CALL_ERRORS, AwsTrouble, trouble
 from worker.jobs.aws_session import PASSAGE, Passage, WatchedSession
 from worker.jobs.runner import always
 
@@ -50,17 +51,6 @@ class Aws:
         self._clients: dict[Service, object] = {}
         self._opening = asyncio.Lock()
         self._resources = AsyncExitStack()
-
-    @property
-    def start_limit(self) -> timedelta:
-        """How long a start is waited for, unless its target needs longer."""
-        return timedelta(seconds=self._settings.start_s)
-
-    async def start(
-        self, service: Service, operation: str, parameters: Mapping[str, object], may_send: Callable[[], bool]
-    ) -> Answer:
-        """Send a start, if it may still be sent by then. Raises `AwsTrouble` and nothing else."""
-        return await self.call(service, operation, parameters, limit_s=self._settings.start_s, may_send=may_send)
 
     async def __aenter__(self) -> Self:
         return self
@@ -96,6 +86,17 @@ class Aws:
         finally:
             PASSAGE.reset(watching)
 
+    @property
+    def start_limit(self) -> timedelta:
+        """How long a start is waited for, unless its target needs longer."""
+        return timedelta(seconds=self._settings.start_s)
+
+    async def start(
+        self, service: Service, operation: str, parameters: Mapping[str, object], may_send: Callable[[], bool]
+    ) -> Answer:
+        """Send a start, if it may still be sent by then. Raises `AwsTrouble` and nothing else."""
+        return await self.call(service, operation, parameters, limit_s=self._settings.start_s, may_send=may_send)
+
     async def pages(
         self,
         service: Service,
@@ -122,15 +123,21 @@ class Aws:
         return cast("Callable[..., Awaitable[Answer]]", getattr(client, xform_name(operation)))
 
     async def _open(self, service: Service) -> object:
+        opening = _session().create_client(
+            service,
+            region_name=self._settings.region,
+            endpoint_url=self._settings.endpoint,
+            config=_config(self._settings),
+        )
         async with self._opening:  # or two first calls would open two
             if service not in self._clients:
-                opening = _session().create_client(
-                    service,
-                    region_name=self._settings.region,
-                    endpoint_url=self._settings.endpoint,
-                    config=_config(self._settings),
-                )
-                self._clients[service] = await self._resources.enter_async_context(opening)
+                try:
+                    self._clients[service] = await self._resources.enter_async_context(opening)
+                except ValueError as error:
+                    hint = "check AWS_ENDPOINT_URL and the region"
+                    raise AwsTrouble(
+                        f"no client for {service}: {error}; {hint}", category=FailureCategory.TRANSIENT
+                    ) from error
             return self._clients[service]
 
 

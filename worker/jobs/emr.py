@@ -4,6 +4,8 @@ EMR has no way to recognise a repeated start, so the token ends the step's name,
 looked for among the newest steps of the cluster.
 """
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from datetime import timedelta
 from typing import Final
 
@@ -44,8 +46,9 @@ STATES: Final = States(
 _LIST_LAG: Final = timedelta(seconds=60)
 _PAGES_MAX: Final = 40  # of 50 steps each, as the service has it
 _NAME_CHARS_MAX: Final = 256
-# The one refusal for fullness has no code of its own.
+# Refusals that have no code of their own.
 _FULL: Final = "number of active steps"
+_NO_CLUSTER: Final = "is not valid"
 
 
 class EmrRunner:
@@ -82,22 +85,27 @@ class EmrRunner:
         return _judge(part(await self._aws.call("emr", "DescribeStep", asked), "Step"))
 
     async def find(self, token: str, config: Config) -> Handle | None:
-        """Look among the cluster's newest steps, which come first: a start that was lost is one of them."""
         parsed = parse_config(EmrConfig, config)
-        since = self._clock.now() - LOOK_BACK
-        asked = {"ClusterId": parsed.cluster_id}
         try:
-            async for page in self._aws.pages("emr", "ListSteps", asked, cursor="Marker", pages_max=_PAGES_MAX):
-                for step in parts(page, "Steps"):
+            async with aclosing(self._newest_steps(parsed.cluster_id)) as steps:
+                async for step in steps:
                     if text(step, "Name").endswith(token) and (step_id := text(step, "Id")):
                         return _handle(parsed, step_id)
-                    timeline = part(part(step, "Status"), "Timeline")
-                    if (time(timeline, "CreationDateTime") or since) < since:
-                        return None
         except AwsTrouble as trouble:
-            if "not valid" not in str(trouble) or trouble.code != "InvalidRequestException":
+            if _NO_CLUSTER not in str(trouble):
                 raise
         return None
+
+    async def _newest_steps(self, cluster_id: str) -> AsyncGenerator[Answer]:
+        """The steps of a cluster, newest first, as far back as a start that was lost may lie."""
+        since = self._clock.now() - LOOK_BACK
+        asked = {"ClusterId": cluster_id}
+        async for page in self._aws.pages("emr", "ListSteps", asked, cursor="Marker", pages_max=_PAGES_MAX):
+            for step in parts(page, "Steps"):
+                created_at = time(part(part(step, "Status"), "Timeline"), "CreationDateTime")
+                if (created_at or since) < since:
+                    return
+                yield step
 
     async def stop(self, handle: Handle, _config: Config) -> StopAnswer:
         asked = {

@@ -4,6 +4,7 @@ The service recognises a repeated start by its client token. How long it does is
 run's name, by which a start whose answer was lost is found first.
 """
 
+from contextlib import aclosing
 from typing import Final, cast
 
 from worker.clock import Clock
@@ -75,11 +76,12 @@ class EmrServerlessRunner:
             "maxResults": _PAGE,
             "createdAtAfter": self._clock.now() - LOOK_BACK,
         }
-        pages = self._aws.pages("emr-serverless", "ListJobRuns", asked, cursor="nextToken", pages_max=_PAGES_MAX)
-        async for page in pages:
-            for run in parts(page, "jobRuns"):
-                if text(run, "name").endswith(token) and (run_id := text(run, "id")):
-                    return _handle(parsed, run_id)
+        found = self._aws.pages("emr-serverless", "ListJobRuns", asked, cursor="nextToken", pages_max=_PAGES_MAX)
+        async with aclosing(found) as pages:
+            async for page in pages:
+                for run in parts(page, "jobRuns"):
+                    if text(run, "name").endswith(token) and (run_id := text(run, "id")):
+                        return _handle(parsed, run_id)
         return None
 
     async def stop(self, handle: Handle, _config: Config) -> StopAnswer:

@@ -4,6 +4,8 @@ Glue has no way to recognise a repeated start, so each run carries the token as 
 was lost is looked for among the newest runs of the job.
 """
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from datetime import timedelta
 from typing import Final
 
@@ -85,21 +87,26 @@ class GlueRunner:
         return await self._logs.confirm(status, signs)
 
     async def find(self, token: str, config: Config) -> Handle | None:
-        """Look among the job's newest runs, which come first: a start that was lost is one of them."""
         parsed = parse_config(GlueConfig, config)
-        since = self._clock.now() - LOOK_BACK
-        asked = {"JobName": parsed.job_name, "MaxResults": _PAGE}
         try:
-            async for page in self._aws.pages("glue", "GetJobRuns", asked, cursor="NextToken", pages_max=_PAGES_MAX):
-                for run in parts(page, "JobRuns"):
+            async with aclosing(self._newest_runs(parsed.job_name)) as runs:
+                async for run in runs:
                     if part(run, "Arguments").get(TOKEN_ARGUMENT) == token and (run_id := text(run, "Id")):
                         return _handle(parsed, run_id)
-                    if (time(run, "StartedOn") or since) < since:
-                        return None
         except AwsTrouble as trouble:
             if trouble.code != "EntityNotFoundException":
                 raise
         return None
+
+    async def _newest_runs(self, job_name: str) -> AsyncGenerator[Answer]:
+        """The runs of a job, newest first, as far back as a start that was lost may lie."""
+        since = self._clock.now() - LOOK_BACK
+        asked = {"JobName": job_name, "MaxResults": _PAGE}
+        async for page in self._aws.pages("glue", "GetJobRuns", asked, cursor="NextToken", pages_max=_PAGES_MAX):
+            for run in parts(page, "JobRuns"):
+                if (time(run, "StartedOn") or since) < since:
+                    return
+                yield run
 
     async def stop(self, handle: Handle, _config: Config) -> StopAnswer:
         asked = {"JobName": handle["jobName"], "JobRunIds": [handle["runId"]]}

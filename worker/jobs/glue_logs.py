@@ -9,6 +9,7 @@ import asyncio
 import json
 import re
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -96,12 +97,13 @@ class GlueLogs:
     async def _first_hit(self, search: _Search) -> str | None:
         """The first message that holds the text. Raises `_Unread` and `AwsTrouble`."""
         answer: Answer = {}
-        pages = self._aws.pages("logs", "FilterLogEvents", search.parameters, cursor="nextToken", pages_max=_PAGES_MAX)
-        async for answer in pages:
-            for event in parts(answer, "events"):
-                # The service finds words in any surroundings; ours is a text with its spaces.
-                if search.text in f" {text(event, 'message')} ":
-                    return text(event, "message")
+        found = self._aws.pages("logs", "FilterLogEvents", search.parameters, cursor="nextToken", pages_max=_PAGES_MAX)
+        async with aclosing(found) as pages:
+            async for answer in pages:
+                for event in parts(answer, "events"):
+                    # The service finds words in any surroundings; ours is a text with its spaces.
+                    if search.text in f" {text(event, 'message')} ":
+                        return text(event, "message")
         if answer.get("nextToken"):
             raise _Unread(f"{search.stream} in {search.group} is too long to be searched for {search.text!r}")
         return None
