@@ -9,11 +9,12 @@ from worker.store.table import Between, Index, Key, Page, Prefix, Row, TableName
 
 
 class CountingTables:
-    """The store, with every row read and written counted."""
+    """The store, with every request and every row read and written counted."""
 
     def __init__(self, tables: SqliteTables) -> None:
         self._tables = tables
         self.rows: Counter[str] = Counter()
+        self.requests = 0
 
     async def start(self) -> None:
         await self._tables.start()
@@ -25,10 +26,12 @@ class CountingTables:
         await self._tables.ping()
 
     async def get(self, table: TableName, key: Key) -> Row | None:
+        self.requests += 1
         self.rows["read"] += 1
         return await self._tables.get(table, key)
 
     async def get_many(self, table: TableName, keys: Sequence[Key]) -> dict[Key, Row]:
+        self.requests += 1
         self.rows["read"] += len(keys)
         return await self._tables.get_many(table, keys)
 
@@ -44,10 +47,12 @@ class CountingTables:
         cursor: str | None = None,
     ) -> Page:
         page = await self._tables.query(table, pk, sk=sk, index=index, reverse=reverse, limit=limit, cursor=cursor)
+        self.requests += 1
         self.rows["read"] += 1 + len(page.rows)
         return page
 
     async def commit(self, *writes: Write) -> None:
+        self.requests += 1
         self.rows["written"] += len(writes)
         await self._tables.commit(*writes)
 

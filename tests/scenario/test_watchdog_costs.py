@@ -1,0 +1,133 @@
+"""What a pass costs: it grows with what is due or active, and not with what is stored."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from time import perf_counter
+
+from scheduler.watchtable import Watched
+from tests.countingtables import CountingTables
+from tests.engineworld import World, a_world
+from tests.manualclock import NOON
+from tests.virtualtime import run
+from tests.watchworld import pipeline_text, watch
+from worker.config import load_text
+from worker.core.keys import RunKey
+from worker.core.periods import Period
+from worker.core.pipeline import Pipeline, PipelineId, ScheduleId
+from worker.core.runstate import Run, State
+from worker.engine.configs import Configs, Version
+from worker.store.pipelines import Pipelines, StoredConfig
+from worker.store.runrows import run_to_row
+from worker.store.sqlite import SqliteTables
+from worker.store.table import Put, TableName
+
+ACTIVE = 100
+PASSES = 10
+
+# Every tenth is due each hour; most wait for data, with a deadline.
+KINDS = (
+    pipeline_text("p", '{cron: "30 * * * *", trigger: {key: ready, check: exists}}'),
+    *[
+        pipeline_text(
+            "p",
+            '{trigger: {key: ready, check: exists, deadline: "09:00"}}',
+            more='sla: {deadline: "10:00", expectedDuration: 1h}',
+        )
+    ]
+    * 5,
+    *[pipeline_text("p", '{cron: "0 3 * * *"}', more='sla: {deadline: "06:00"}')] * 4,
+)
+
+
+class Prepared(Configs):
+    """Configurations that were understood beforehand: reading ten thousand files is no part of a pass."""
+
+    versions: Mapping[PipelineId, Version]
+
+    async def in_force_of(self, stored: StoredConfig) -> Version | None:
+        return self.versions.get(stored.pipeline)
+
+    async def in_force(self, pipeline: PipelineId) -> Version | None:
+        return self.versions.get(pipeline)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one pass, on average."""
+
+    requests: float
+    rows: float
+    seconds: float
+
+
+def kinds() -> list[Pipeline]:
+    loaded = [load_text(text, today=NOON.date()).pipeline for text in KINDS]
+    return [pipeline for pipeline in loaded if pipeline is not None]
+
+
+def versions(count: int) -> dict[PipelineId, Version]:
+    known = kinds()
+    names = [PipelineId(f"p{number:05d}") for number in range(count)]
+    return {
+        name: Version(replace(known[number % len(known)], id=name), f"{number % len(known)}")
+        for number, name in enumerate(names)
+    }
+
+
+async def fill(world: World, names: list[PipelineId]) -> None:
+    for name in names:
+        await Pipelines(world.tables).put(name, "{}")
+    for name in names[:ACTIVE]:
+        standing = Run(
+            key=RunKey(name, ScheduleId("cron"), Period(NOON.date())),
+            run_id="r",
+            version=1,
+            state=State.POLLING,
+            config_hash="0",
+            created_at=NOON,
+            since=NOON,
+            window_ends_at=NOON + timedelta(days=2),
+            timeout_at=NOON + timedelta(days=2),
+            job={"id": "j"},
+        )
+        await world.tables.commit(Put(TableName.CONTROL, run_to_row(standing)))
+
+
+async def measure(count: int) -> Cost:
+    """The cost of a pass with so many pipelines, of which a hundred are active, over ten quiet minutes."""
+    counters: list[CountingTables] = []
+
+    def counting(tables: SqliteTables) -> CountingTables:
+        counters.append(CountingTables(tables))
+        return counters[0]
+
+    world = await a_world(counting)
+    prepared = versions(count)
+    await fill(world, list(prepared))
+    async with world.worker(reads_feed=False) as worker:
+        configs = worker.engine.configs = Prepared(world.tables)
+        configs.versions = prepared
+        held = watch(world, worker, Watched())
+        await held.watchdog.run()  # fills the ledger
+        counter, before, asked = counters[0], counters[0].rows.copy(), counters[0].requests
+        began = perf_counter()
+        for _ in range(PASSES):
+            await world.clock.sleep(60)
+            await held.watchdog.run()
+        spent = perf_counter() - began
+        read = counter.rows - before
+    return Cost(
+        requests=(counter.requests - asked) / PASSES,
+        rows=(read["read"] + read["written"]) / PASSES,
+        seconds=spent / PASSES,
+    )
+
+
+def test_a_pass_costs_what_is_due_or_active_and_not_what_is_stored() -> None:
+    few, many = run(measure(1000)), run(measure(10_000))
+    print(f"1,000 pipelines: {few}; 10,000 pipelines: {many}")
+
+    assert many.rows <= 3 * few.rows
+    assert many.requests <= 3 * few.requests
+    assert many.seconds < 10
