@@ -65,6 +65,7 @@ RELEASES = (
         settings={
             "AIRFLOW__API__AUTH_BACKENDS": "airflow.api.auth.backend.basic_auth",
             "AIRFLOW__WEBSERVER__WEB_SERVER_HOST": "127.0.0.1",
+            "AIRFLOW__WEBSERVER__WEB_SERVER_MASTER_TIMEOUT": "900",  # on a slow machine it gives up on itself
             "AIRFLOW__WEBSERVER__WEB_SERVER_PORT": "{port}",
             "AIRFLOW__WEBSERVER__WORKERS": "1",
         },

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.airflowfake import AUTH, Airflow, Version
-from tests.httptarget import Behaviour, WebServer, a_web_server, answer, in_turn, reset
+from tests.httptarget import Behaviour, WebServer, a_web_server, answer, by_path, in_turn, reset
 from tests.manualclock import ManualClock
 from tests.runners import TOKEN, a_request, started
 from worker.core.errors import RetryLater
@@ -180,6 +180,24 @@ async def test_a_conflict_that_cannot_be_looked_into_is_unknown(
     result = await runner.start(a_request(job(server, apiVersion=airflow.version, auth=auth)))
 
     assert isinstance(result, Unknown)
+
+
+async def test_a_conflict_is_unknown_when_the_look_at_it_is_not_let_in(runner: AirflowRunner) -> None:
+    logins = in_turn(answer(201, {"access_token": "first"}), answer(401, {"detail": "Invalid credentials"}))
+    calls = in_turn(answer(409, {"detail": "exists"}), answer(403, {"detail": "Token Expired"}))
+    async with a_web_server(by_path(auth=logins, api=calls)) as server:
+        result = await runner.start(a_request(job(server, apiVersion="v2")))
+
+    assert isinstance(result, Unknown)
+
+
+async def test_an_address_that_may_not_be_reached_is_refused_for_good_though_its_version_is_not_known() -> None:
+    async with a_web_server() as server, HttpClient(AddressPolicy()) as client:
+        result = await AirflowRunner(client, ManualClock(), SECRETS).start(a_request(job(server)))
+
+    assert isinstance(result, Refused)
+    assert result.category is FailureCategory.PERMANENT
+    assert server.connections == 0
 
 
 # --- states and stops -------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pytest
 from tests.httptarget import (
     Behaviour,
     Names,
+    Received,
     WebServer,
     a_web_server,
     answer,
@@ -611,6 +612,39 @@ async def test_an_access_token_is_fetched_once_and_used_until_it_expires(server:
     )
     used = [request.headers["authorization"] for request in server.received if request.path == "/start"]
     assert used == ["Bearer first", "Bearer first", "Bearer second"]
+
+
+async def test_starts_that_come_together_fetch_one_access_token(server: WebServer, runner: HttpRunner) -> None:
+    server.behaviour = by_path(token=answer(200, {"access_token": "t0ken"}), start=answer(200))
+    config = job(server, auth=oauth(server))
+
+    async with asyncio.TaskGroup() as starts:
+        for number in range(20):
+            starts.create_task(runner.start(a_request(config, token=f"il-{number}")))
+
+    assert [request.path for request in server.received].count("/token") == 1
+
+
+async def test_starts_that_are_refused_together_fetch_one_new_access_token(
+    server: WebServer, runner: HttpRunner
+) -> None:
+    accepted = "first"
+
+    async def guarded(request: Received, writer: asyncio.StreamWriter) -> None:
+        is_known = request.headers["authorization"] == f"Bearer {accepted}"
+        await answer(200 if is_known else 401)(request, writer)
+
+    tokens = in_turn(answer(200, {"access_token": "first"}), answer(200, {"access_token": "second"}))
+    server.behaviour = by_path(token=tokens, start=guarded)
+    config = job(server, auth=oauth(server))
+    await started(runner, config)
+    accepted = "second"
+
+    async with asyncio.TaskGroup() as starts:
+        tasks = [starts.create_task(runner.start(a_request(config, token=f"il-{number}"))) for number in range(20)]
+
+    assert {type(task.result()) for task in tasks} == {Started}
+    assert [request.path for request in server.received].count("/token") == 2
 
 
 async def test_an_oauth_client_may_name_itself_in_the_header(server: WebServer, runner: HttpRunner) -> None:

@@ -23,7 +23,7 @@ from tests.httptarget import (
 )
 from tests.manualclock import ManualClock
 from tests.runners import TOKEN, a_request, started
-from worker.core.errors import RetryLater
+from worker.core.errors import RetryLater, WorkerError
 from worker.core.outcomes import FailureCategory
 from worker.jobs.addresses import AddressPolicy
 from worker.jobs.airflow import AirflowRunner
@@ -319,7 +319,7 @@ async def test_a_forbidden_address_is_never_connected_to(host: str, stage: Stage
     async with _behind_names(stage.side, AddressPolicy(), names) as runner:
         refused = await runner.start(a_request(config))
         for ask in (runner.status, runner.stop):
-            with pytest.raises(RetryLater, match="allow list"):
+            with pytest.raises(WorkerError, match="allow list"):
                 await ask(stage.side.handle, config)
 
     assert isinstance(refused, Refused)

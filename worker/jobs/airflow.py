@@ -11,7 +11,7 @@ from typing import cast
 from urllib.parse import quote
 
 from worker.clock import Clock
-from worker.core.errors import RetryLater
+from worker.core.errors import Rejected, RetryLater
 from worker.core.instants import parse_rfc3339
 from worker.core.outcomes import FailureCategory
 from worker.core.values import Json
@@ -110,7 +110,7 @@ class AirflowRunner:
         """A 409 is about our id, which means started, or about a logical date that another run has taken."""
         try:
             seen = await self._look(api, version, config.dag_id, token)
-        except RetryLater as problem:
+        except (RetryLater, Rejected) as problem:
             return Unknown(f"answered 409, and then {problem}")
         if (members_of(seen) or {}).get("dag_run_id") == token:
             return Started(_handle(token))

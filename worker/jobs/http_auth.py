@@ -1,11 +1,13 @@
 """How requests to HTTP targets are authenticated; polls and stops are, exactly as starts are."""
 
+import asyncio
 import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from urllib.parse import urlencode
+from weakref import WeakValueDictionary
 
 from worker.clock import Clock
 from worker.core.errors import Rejected, RetryLater
@@ -40,6 +42,7 @@ class Access:
 @dataclass(frozen=True, slots=True)
 class Credentials:
     headers: Mapping[str, str]
+    token: str = ""  # that was fetched for them
     are_kept: bool = False  # from an earlier request, so that new ones may do better
 
 
@@ -56,6 +59,8 @@ class Authenticator:
         self._client = client
         self._clock = clock
         self._tokens: dict[Access, _Token] = {}
+        # A lock lasts as long as somebody waits for it.
+        self._fetching: WeakValueDictionary[Access, asyncio.Lock] = WeakValueDictionary()
 
     async def credentials(self, access: Access, filling: Filling) -> Credentials:
         """Those for one request. Raises `Rejected` if they can never be had, `RetryLater` if not now."""
@@ -68,19 +73,24 @@ class Authenticator:
             return Credentials(_bearer(await filling.text(auth.token), filling))
         return Credentials(await _basic(auth.username, auth.password, filling))
 
-    def forget(self, access: Access) -> None:
-        """Drop a token that was refused."""
-        self._tokens.pop(access, None)
+    def forget(self, access: Access, refused: Credentials) -> None:
+        """Drop a token that was refused; one that somebody else has fetched meanwhile stays."""
+        kept = self._tokens.get(access)
+        if kept and kept.text == refused.token:
+            del self._tokens[access]
 
     async def _by_token(self, access: Access, auth: Auth, filling: Filling) -> Credentials:
-        kept = self._tokens.get(access)
-        if kept and self._clock.monotonic() < kept.good_until_s:
-            return Credentials(_bearer(kept.text, filling), are_kept=True)
-        fetched = await self._fetch(access, auth, filling)
-        if len(self._tokens) >= _TOKENS_MAX:
-            self._tokens.clear()
-        self._tokens[access] = fetched
-        return Credentials(_bearer(fetched.text, filling))
+        # A hundred runs that start together ask once; whoever waited here finds what the first was given.
+        lock = self._fetching.setdefault(access, asyncio.Lock())
+        async with lock:
+            kept = self._tokens.get(access)
+            if kept and self._clock.monotonic() < kept.good_until_s:
+                return Credentials(_bearer(kept.text, filling), kept.text, are_kept=True)
+            fetched = await self._fetch(access, auth, filling)
+            if len(self._tokens) >= _TOKENS_MAX:
+                self._tokens.clear()
+            self._tokens[access] = fetched
+            return Credentials(_bearer(fetched.text, filling), fetched.text)
 
     async def _fetch(self, access: Access, auth: Auth, filling: Filling) -> _Token:
         request = await _token_request(access, auth, filling)

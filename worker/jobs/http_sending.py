@@ -45,7 +45,7 @@ class Sender:
         reply = await self._leave(request)
         if not isinstance(reply, Answer) or reply.status not in _CREDENTIALS_REFUSED:
             return reply
-        self._authenticator.forget(access)
+        self._authenticator.forget(access, credentials)
         has_new_secrets = filling.forget()
         if not (credentials.are_kept or has_new_secrets):
             return reply
@@ -55,11 +55,13 @@ class Sender:
         return await self._leave(replace(again, timeout=min(again.timeout, left))) if left > timedelta() else reply
 
     async def ask(self, access: Access, filling: Filling, compose: Compose) -> Answer:
-        """Send a question. Raises `RetryLater` without an answer."""
+        """Send a question. Without an answer, raises `Rejected` if there can never be one, else `RetryLater`."""
         reply = await self.send(access, filling, compose)
         if isinstance(reply, Answer):
             return reply
-        raise RetryLater(tidy(f"the target could not be asked: {reply.message}", filling.secrets))
+        is_hopeless = isinstance(reply, NotSent) and reply.category is FailureCategory.PERMANENT
+        error = Rejected if is_hopeless else RetryLater
+        raise error(tidy(f"the target could not be asked: {reply.message}", filling.secrets))
 
     async def _leave(self, request: Request) -> Reply:
         """Send, and try again only while nothing has left; all of it within the request's time limit."""
