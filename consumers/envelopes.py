@@ -75,21 +75,22 @@ def read_envelope(message: Message) -> Envelope:
 
 
 def event_in(envelope: Envelope) -> Event:
-    """The event it carries, under the id by which a repeat is recognised; alarms in the form of our own events."""
-    return _alarm(envelope) if envelope.is_alarm else _event(envelope)
+    """The event it carries, under the id by which a repeat is recognised; others' in the form of our own.
 
-
-def _event(envelope: Envelope) -> Event:
+    An id inside the detail counts in our own events only: nobody else can give an event the id of another.
+    """
+    if envelope.is_alarm:
+        return _alarm(envelope)
     detail = envelope.detail
     return Event(
-        id=_text(detail, "eventId") or envelope.id,
+        id=(_text(detail, "eventId") if envelope.is_ours else "") or envelope.id,
         type=envelope.type,
         at=parse_rfc3339(_text(detail, "timestamp")) or envelope.at,
         pipeline=_text(detail, "pipelineId"),
         schedule=_text(detail, "scheduleId"),
         period=_text(detail, "date"),
         message=_text(detail, "message")[:MESSAGE_MAX],
-        detail=_mapping(detail.get("detail")),
+        detail=_mapping(detail.get("detail")) if envelope.is_ours else {**detail, "source": envelope.source},
     )
 
 
@@ -102,6 +103,7 @@ def _alarm(envelope: Envelope) -> Event:
         at=envelope.at,
         pipeline=INFRASTRUCTURE,
         message=f"{name} is {envelope.alarm_state or 'in an unknown state'}: {reason}"[:MESSAGE_MAX],
+        detail={**envelope.detail, "source": ALARMS},
     )
 
 

@@ -118,6 +118,40 @@ async def test_a_server_that_is_away_is_asked_again_later() -> None:
             await receive_all(AwsQueue(client, "http://127.0.0.1:9/000000000000/q"))
 
 
+async def test_a_stop_under_load_hands_the_rest_over_and_nothing_is_handled_twice(client: "SQSClient") -> None:
+    url, clock, count = await new_queue(client), SystemClock(), 120
+    handled: Counter[str] = Counter()
+
+    async def handle(message: Message) -> None:
+        await clock.sleep(0.05)
+        handled[message.body] += 1
+
+    for start in range(0, count, 10):
+        await client.send_message_batch(
+            QueueUrl=url,
+            Entries=[{"Id": str(number), "MessageBody": str(number)} for number in range(start, start + 10)],
+        )
+    async with asyncio.timeout(50):
+        for stop_at in (20, count):
+            consumer = QueueConsumer(
+                name="wire",
+                calls=AwsQueue(client, url),
+                handle=handle,
+                tries=Tries(clock, SqliteTables.in_memory(clock).ping),
+                clock=clock,
+                pace=QueuePace(in_hand_max=30, polling=QUICK),
+            )
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(consumer.run())
+                while len(handled) < stop_at:
+                    await clock.sleep(0.01)
+                consumer.stop()
+            assert consumer.in_flight == 0
+
+    assert set(handled.values()) == {1}
+    assert len(handled) == count
+
+
 async def test_a_consumer_handles_parks_and_stops_on_a_real_wire(client: "SQSClient") -> None:
     url, clock, count = await new_queue(client), SystemClock(), 40
     tables = SqliteTables.in_memory(clock)

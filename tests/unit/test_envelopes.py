@@ -10,6 +10,7 @@ from consumers.sqs_calls import Message
 from tests.alertsworld import FAILED
 from tests.manualclock import NOON
 from worker.core.events import Event
+from worker.core.values import Json
 
 
 def a_message(body: object) -> Message:
@@ -30,11 +31,13 @@ def test_our_own_event_comes_back_as_it_was_under_its_own_id() -> None:
     assert event_in(found) == FAILED
 
 
-def test_anothers_event_is_known_by_the_buss_id_and_may_lack_everything_else() -> None:
-    found = read_envelope(a_message(a_body(detail={"pipelineId": 3, "detail": [], "message": None})))
+def test_anothers_event_is_known_by_the_buss_id_and_kept_whole() -> None:
+    detail: dict[str, Json] = {"pipelineId": 3, "detail": [], "message": None, "eventId": "one of ours"}
+
+    found = read_envelope(a_message(a_body(detail=detail)))
 
     assert not found.is_ours
-    assert event_in(found) == Event(id="b1", type="X", at=NOON)
+    assert event_in(found) == Event(id="b1", type="X", at=NOON, detail={**detail, "source": "acme"})
 
 
 def test_an_alarm_becomes_an_event_of_the_infrastructure() -> None:
@@ -45,7 +48,12 @@ def test_an_alarm_becomes_an_event_of_the_infrastructure() -> None:
 
     assert (found.is_alarm, found.alarm_state) == (True, "ALARM")
     assert event_in(found) == Event(
-        id="b1", type="INFRA_ALARM", at=NOON, pipeline=INFRASTRUCTURE, message="lag is ALARM: over 60"
+        id="b1",
+        type="INFRA_ALARM",
+        at=NOON,
+        pipeline=INFRASTRUCTURE,
+        message="lag is ALARM: over 60",
+        detail={**detail, "source": "aws.cloudwatch"},
     )
 
 
