@@ -84,6 +84,15 @@ async def test_a_secret_is_read_again_after_a_while(place: Place) -> None:
     assert place.reads == 2
 
 
+async def test_a_secret_that_was_missing_is_looked_for_again_soon(place: Place) -> None:
+    missing = await place.secrets.read("secretsmanager://prod/late")
+    place.kept["prod/late"] = "made"
+    place.clock.advance(timedelta(seconds=30))
+
+    assert missing is None
+    assert await place.secrets.read("secretsmanager://prod/late") == "made"
+
+
 async def test_a_refused_secret_is_read_anew_so_a_rotation_is_taken_up_at_once(place: Place) -> None:
     await place.secrets.read(f"{NAME}#token")
     place.kept["prod/api"] = '{"token": "t2"}'

@@ -29,6 +29,10 @@ class _Kept:
     value: str | None  # None: there is no such secret
     read_at_s: float
 
+    @property
+    def good_for_s(self) -> float:
+        return NEW_FOR_S if self.value is None else KEPT_S  # one that was missing is soon made
+
 
 class SecretsManagerSecrets:
     """Reads secrets and keeps them for a while, in memory only."""
@@ -57,7 +61,7 @@ class SecretsManagerSecrets:
         try:
             async with lock:
                 kept = self._kept.get(secret_id)
-                if kept is None or self._age_s(kept) >= KEPT_S:
+                if kept is None or self._age_s(kept) >= kept.good_for_s:
                     kept = _Kept(await self._fetch(secret_id), self._clock.monotonic())
                     self._keep(secret_id, kept)
                 return kept.value
