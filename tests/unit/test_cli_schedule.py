@@ -74,6 +74,15 @@ def test_a_named_pipeline_shows_more_of_its_times_with_days_off_and_clock_change
     assert "02:30 does not exist on 2027-03-28 in Europe/Berlin; runs at 03:00" in lines[6]
 
 
+def test_among_all_pipelines_a_schedule_shows_its_next_time_that_runs(here: Path) -> None:
+    (here / "p0.yaml").write_text(DAILY.replace("2027-03-24", "2027-03-23"))
+    assert interlock("pipelines", "push", here / "p0.yaml", "--yes").exit_code == 0
+
+    told = {each["pipeline"]: each["period"] for each in records(interlock("schedule", "next", "--json").stdout)}
+
+    assert told["daily"] == "2027-03-24"
+
+
 def test_a_paused_pipeline_says_so_until_the_pause_is_over() -> None:
     assert interlock("pause", "hourly", "--reason", "new disks", "--until", "90m").exit_code == 0
 
@@ -131,6 +140,16 @@ def test_nothing_is_missed_before_a_pipeline_was_deployed() -> None:
 
     assert result.exit_code == 0
     assert "0 runs missed since 2027-03-15T12:00:00Z" in result.stdout
+
+
+def test_a_listed_date_counts_as_missed_unless_it_was_over_before_the_pipeline_came(here: Path) -> None:
+    dates = "schedule: {include: {dates: [2027-01-29, 2027-03-21, 2027-03-22]}, time: '12:30'}"
+    (here / "listed.yaml").write_text(f"pipeline: {{id: listed}}\n{dates}\n{HOURLY.splitlines()[2]}\n")
+    assert interlock("pipelines", "push", here / "listed.yaml", "--yes").exit_code == 0
+
+    result = interlock("schedule", "missed", "listed", "--since", "8760h", "--json", clock=LATER)
+
+    assert [each["period"] for each in records(result.stdout)] == ["2027-03-22"]
 
 
 def test_a_signal_that_did_not_come_is_told_as_such() -> None:

@@ -38,7 +38,9 @@ async def run_next(screen: Screen, access: StoreAccess, request: NextRequest) ->
         pipelines = await chosen(tables, request.pipeline)
         if pipelines is None:
             return await say_unknown(screen, tables, request.pipeline or PipelineId(""))
-        listed = await Times(tables).next(pipelines, now, each=each, limit=request.limit)
+        listed = await Times(tables).next(
+            pipelines, now, each=each, limit=request.limit, with_excluded=request.pipeline is not None
+        )
     show(screen, listed, "next", as_json=request.as_json)
     if not request.as_json and not listed:
         screen.line("no schedule has a cron: `interlock plan` shows what else is expected")

@@ -19,7 +19,8 @@ schedule_app = typer.Typer(
 
 NEXT_HELP = f"""Show the next time of every schedule that has a cron, soonest first, and what keeps it from starting.
 
-Times are those of the store; `interlock plan` shows those of files. With PIPELINE: the next ten of each schedule.
+Times are those of the store; `interlock plan` shows those of files. With PIPELINE: the next ten of each schedule, \
+those that a calendar leaves out included.
 
 \b
 Examples:

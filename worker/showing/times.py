@@ -3,7 +3,7 @@
 import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from itertools import islice
 from typing import Final
 
@@ -13,6 +13,7 @@ from worker.core.instants import format_rfc3339
 from worker.core.keys import RunKey
 from worker.core.pipeline import Pipeline, Schedule
 from worker.core.run import Pause
+from worker.core.wallclock import reached_at
 from worker.explaining.timing import NOT_ACCEPTED, Timing, timing_of, why_not_begun
 from worker.store.pauses import Pauses
 from worker.store.runs import Runs
@@ -42,13 +43,15 @@ class Times:
     def __init__(self, tables: Tables) -> None:
         self._tables, self._runs, self._pauses = tables, Runs(tables), Pauses(tables)
 
-    async def next(self, pipelines: Iterable[Pipeline], now: datetime, *, each: int, limit: int) -> list[Listed]:
+    async def next(
+        self, pipelines: Iterable[Pipeline], now: datetime, *, each: int, limit: int, with_excluded: bool
+    ) -> list[Listed]:
         """The next `each` times of every schedule with a cron, soonest first; excluded ones with their reason."""
         coming = (
             Listed(pipeline=pipeline, schedule=schedule, run=run)
             for pipeline in pipelines
             for schedule in pipeline.schedules
-            for run in islice(_coming(schedule, now), each)
+            for run in islice(_coming(schedule, now, with_excluded=with_excluded), each)
         )
         soonest = heapq.nsmallest(limit, coming, key=lambda one: (one.run.at or now, str(one.key)))
         return [await self._told(one, now) for one in soonest]
@@ -74,6 +77,7 @@ class Times:
         runs = {
             RunKey(pipeline.id, schedule.id, run.period): run
             for run in islice(overdue(schedule, begin, now), LOOKED_AT_MAX)
+            if _counts_from(schedule, run) >= begin
         }
         there = await self._runs.which_exist(runs)
         return [
@@ -83,10 +87,16 @@ class Times:
         ]
 
 
-def _coming(schedule: Schedule, now: datetime) -> Iterator[ExpectedRun]:
+def _coming(schedule: Schedule, now: datetime, *, with_excluded: bool) -> Iterator[ExpectedRun]:
     if schedule.cron is None:
         return iter(())
-    return expected_runs(schedule, now + timedelta.resolution, now + HORIZON)
+    runs = expected_runs(schedule, now + timedelta.resolution, now + HORIZON)
+    return (run for run in runs if with_excluded or run.excluded is None)
+
+
+def _counts_from(schedule: Schedule, run: ExpectedRun) -> datetime:
+    """The latest moment at which it could still have been expected in vain: its time, or the end of its date."""
+    return run.at or reached_at(datetime.combine(run.period.date, time()) + timedelta(days=1), schedule.zone)
 
 
 def _prospects(one: Listed, timing: Timing, pause: Pause | None, now: datetime) -> Iterator[str]:
