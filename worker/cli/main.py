@@ -11,8 +11,9 @@ import typer
 from worker.cli.agenda import Span
 from worker.cli.askingcommands import asking_app
 from worker.cli.console import Screen
-from worker.cli.deadletterscommands import deadletters_app
 from worker.cli.democommand import demo_app
+from worker.cli.dlqcommands import dlq_app
+from worker.cli.leasescommands import leases_app
 from worker.cli.pipelinescommands import pipelines_app
 from worker.cli.plan import PlanRequest, run_diff, run_plan
 from worker.cli.readingcommands import reading_app
@@ -44,7 +45,8 @@ app.add_typer(run_app)
 app.add_typer(store_app)
 app.add_typer(pipelines_app)
 app.add_typer(sensor_app)
-app.add_typer(deadletters_app)
+app.add_typer(dlq_app)
+app.add_typer(leases_app)
 app.add_typer(schedule_app)
 app.add_typer(reading_app)
 app.add_typer(asking_app)

@@ -1,4 +1,4 @@
-"""`interlock deadletters`: what is listed, shown and let go of."""
+"""`interlock dlq`: what is listed, shown, asked to be replayed and let go of."""
 
 import asyncio
 import json
@@ -13,9 +13,10 @@ from consumers.source import Position, Record
 from consumers.tries import GivenUp
 from tests.commandline import TODAY, interlock, records
 from tests.manualclock import ManualClock
-from worker.app_session import GROUP
+from worker.settings import GROUP
 from worker.store.deadletters import DeadLetters
 from worker.store.parked import ParkedKeys
+from worker.store.replays import Replays
 from worker.store.sqlite import SqliteTables
 from worker.store.table import Change, ChangeKind, Key, TableName, Tables
 
@@ -52,6 +53,10 @@ async def parked_keys(tables: Tables) -> int:
     return len(await ParkedKeys(tables, GROUP).list(SOURCE))
 
 
+async def replays_asked_for(tables: Tables) -> list[str]:
+    return [request.id for request in await Replays(tables, GROUP).list()]
+
+
 @pytest.fixture
 def poisoned(here: Path) -> Path:
     interlock("store", "init")
@@ -63,14 +68,14 @@ def poisoned(here: Path) -> Path:
 def test_a_store_without_dead_letters_says_so() -> None:
     interlock("store", "init")
 
-    listed = interlock("deadletters", "list")
+    listed = interlock("dlq", "list")
 
     assert (listed.exit_code, listed.stdout) == (0, "0 dead letters\n")
 
 
 @pytest.mark.usefixtures("poisoned")
 def test_a_dead_letter_is_listed_with_its_reason_and_asks_for_attention_by_the_exit_code() -> None:
-    listed, as_json = interlock("deadletters", "list"), interlock("deadletters", "list", "--json")
+    listed, as_json = interlock("dlq", "list"), interlock("dlq", "list", "--json")
 
     assert listed.exit_code == as_json.exit_code == 1
     assert f"{SOURCE} {ID}" in listed.stdout
@@ -81,7 +86,7 @@ def test_a_dead_letter_is_listed_with_its_reason_and_asks_for_attention_by_the_e
 
 @pytest.mark.usefixtures("poisoned")
 def test_a_dead_letter_is_shown_with_the_whole_record() -> None:
-    shown = json.loads(interlock("deadletters", "show", SOURCE, ID).stdout)
+    shown = json.loads(interlock("dlq", "show", SOURCE, ID).stdout)
 
     assert shown["reason"] == "not a known event"
     assert shown["body"]["image"]["data"] == {"rows": 7}
@@ -91,19 +96,19 @@ def test_a_dead_letter_is_shown_with_the_whole_record() -> None:
 def test_dropping_a_letter_releases_its_key() -> None:
     assert in_store(parked_keys) == 1
 
-    dropped = interlock("deadletters", "drop", SOURCE, ID, "--yes")
+    dropped = interlock("dlq", "drop", SOURCE, ID, "--yes")
 
     assert (dropped.exit_code, dropped.stdout) == (
         0,
         "dropped, and its key is handled again from its next change on\n",
     )
     assert in_store(parked_keys) == 0
-    assert interlock("deadletters", "list").exit_code == 0
+    assert interlock("dlq", "list").exit_code == 0
 
 
 @pytest.mark.usefixtures("poisoned")
 def test_nothing_is_dropped_without_consent() -> None:
-    refused = interlock("deadletters", "drop", SOURCE, ID)
+    refused = interlock("dlq", "drop", SOURCE, ID)
 
     assert refused.exit_code == 2
     assert "add --yes" in refused.stderr
@@ -111,10 +116,10 @@ def test_nothing_is_dropped_without_consent() -> None:
 
 
 @pytest.mark.usefixtures("poisoned")
-@pytest.mark.parametrize("command", [["show"], ["drop", "--yes"]])
+@pytest.mark.parametrize("command", [["show"], ["drop", "--yes"], ["replay"]])
 def test_a_letter_that_is_not_there_is_said_to_be_gone(command: list[str]) -> None:
     name, *options = command
-    missed = interlock("deadletters", name, SOURCE, "none", *options)
+    missed = interlock("dlq", name, SOURCE, "none", *options)
 
     assert missed.exit_code == 1
     assert f"there is no dead letter {SOURCE} none" in missed.stderr
@@ -122,7 +127,34 @@ def test_a_letter_that_is_not_there_is_said_to_be_gone(command: list[str]) -> No
 
 @pytest.mark.usefixtures("poisoned")
 def test_an_unknown_source_is_answered_with_the_known_ones() -> None:
-    wrong = interlock("deadletters", "show", "feed.contrl", ID)
+    wrong = interlock("dlq", "show", "feed.contrl", ID)
 
     assert wrong.exit_code == 2
-    assert "feed.control, feed.joblog, feed.events, route.console" in wrong.stderr
+    assert "known are feed.control" in wrong.stderr
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("words", [[SOURCE, ID], [SOURCE], ["--all"]])
+def test_a_replay_is_asked_for_and_the_letter_stays_until_a_worker_has_done_it(words: list[str]) -> None:
+    asked = interlock("dlq", "replay", *words)
+
+    assert (asked.exit_code, asked.stdout) == (0, "asked for a replay of 1 dead letter\n")
+    assert in_store(replays_asked_for) == [ID]
+    assert interlock("dlq", "list").exit_code == 1
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("words", [[], [SOURCE, "--all"]])
+def test_a_replay_of_nobody_knows_what_is_refused(words: list[str]) -> None:
+    refused = interlock("dlq", "replay", *words)
+
+    assert refused.exit_code == 2
+    assert "name a SOURCE, or add --all" in refused.stderr
+    assert in_store(replays_asked_for) == []
+
+
+@pytest.mark.usefixtures("here")
+def test_nothing_to_replay_is_no_problem() -> None:
+    interlock("store", "init")
+
+    assert interlock("dlq", "replay", "--all").stdout == "asked for a replay of 0 dead letters\n"

@@ -1,0 +1,129 @@
+"""`interlock dlq`: what could not be handled or delivered, handling it once more, and letting go of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from worker.cli.consent import Consent
+from worker.cli.console import Screen, counted, json_text
+from worker.cli.onstore import Exit, StoreAccess
+from worker.core.errors import ConfigError
+from worker.core.values import Json
+from worker.settings import GROUP
+from worker.store.attributes import instant_text
+from worker.store.deadletters import DeadLetter, DeadLetters
+from worker.store.parked import ParkedKeys
+from worker.store.plain import plain_map
+from worker.store.replays import Replays
+from worker.store.rowcodec import decode_row
+from worker.store.table import Tables
+
+LISTED_MAX = 1000  # of each source
+
+
+@dataclass(frozen=True, slots=True)
+class Which:
+    """The letters that are meant: one, all of a source, or all."""
+
+    source: str | None = None
+    id: str | None = None
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.source, self.id) if part is not None)
+
+    async def find(self, tables: Tables) -> list[DeadLetter]:
+        """Raises `ConfigError` for a source that never had a letter, with those that had."""
+        letters = DeadLetters(tables)
+        sources = await letters.sources()
+        if self.source is not None and self.source not in sources:
+            known = f"known are {', '.join(sources)}" if sources else "there are none at all"
+            raise ConfigError(f"no dead letter ever came from {self.source!r}; {known}")
+        wanted = sources if self.source is None else [self.source]
+        found = [letter for source in wanted for letter in await letters.list(source, LISTED_MAX)]
+        return [letter for letter in found if self.id in {None, letter.id}]
+
+
+async def run_list(screen: Screen, access: StoreAccess, which: Which, *, as_json: bool) -> int:
+    """List letters, oldest first within their source. Exit code 1 if there are any: somebody must look."""
+    async with access.tables() as tables:
+        letters = await which.find(tables)
+    for letter in letters:
+        if as_json:
+            screen.record(_record(letter))
+        else:
+            screen.line(f"{letter.source} {letter.id}", style="bold")
+            screen.line(f"  {instant_text(letter.at)}  {letter.reason}")
+    if not as_json:
+        advice = ": `show` one, mend its cause, then `replay` or `drop` it" if letters else ""
+        screen.line(f"{counted(len(letters), 'dead letter')}{advice}")
+    return Exit.PROBLEMS if letters else Exit.DONE
+
+
+async def run_show(screen: Screen, access: StoreAccess, which: Which) -> int:
+    """Show a letter with what was tried, and the record, message or event it holds."""
+    async with access.tables() as tables:
+        letter = _only(await which.find(tables))
+        body = None if letter is None else await DeadLetters(tables).body(letter)
+    if letter is None or body is None:
+        return _say_gone(screen, which)
+    screen.document(json_text({**_record(letter), "body": plain_map(decode_row(body))}))
+    return Exit.DONE
+
+
+async def run_replay(screen: Screen, access: StoreAccess, which: Which) -> int:
+    """Ask the workers to handle letters once more. They do it, and in order: nothing is handled here."""
+    async with access.tables() as tables:
+        letters = await which.find(tables)
+        if not letters and which.id is not None:
+            return _say_gone(screen, which)
+        requests = Replays(tables, GROUP)
+        for letter in letters:
+            await requests.ask(letter, access.clock.now())
+    screen.line(f"asked for a replay of {counted(len(letters), 'dead letter')}")
+    if letters:
+        screen.remark("    a running worker does it within seconds; `interlock dlq list` then shows what failed again")
+    return Exit.DONE
+
+
+async def run_drop(screen: Screen, access: StoreAccess, which: Which, consent: Consent) -> int:
+    """Forget a letter, and release the key that was parked because of it: its next record is handled again."""
+    async with access.tables() as tables:
+        letter = _only(await which.find(tables))
+        if letter is None:
+            return _say_gone(screen, which)
+        if not consent.obtain(screen, f"Drop {which}?"):
+            return Exit.DONE
+        released = await _release(tables, letter)
+        await DeadLetters(tables).drop(letter)
+    screen.line("dropped" + (", and its key is handled again from its next change on" * released))
+    return Exit.DONE
+
+
+def _only(letters: Sequence[DeadLetter]) -> DeadLetter | None:
+    return letters[0] if letters else None
+
+
+async def _release(tables: Tables, letter: DeadLetter) -> bool:
+    keys = ParkedKeys(tables, GROUP)
+    parked = None if letter.lane is None else await keys.get(letter.source, letter.lane)
+    if parked is None or parked.since != letter.id:
+        return False
+    await keys.release(letter.source, parked.key_hash)
+    return True
+
+
+def _say_gone(screen: Screen, which: Which) -> int:
+    screen.remark(f"there is no dead letter {which}", style="red")
+    screen.remark("    `interlock dlq list` shows those there are")
+    return Exit.PROBLEMS
+
+
+def _record(letter: DeadLetter) -> Mapping[str, Json]:
+    return {
+        "type": "deadletter",
+        "source": letter.source,
+        "id": letter.id,
+        "at": instant_text(letter.at),
+        "reason": letter.reason,
+        "history": list(letter.history),
+        "key": letter.lane,
+    }

@@ -1,0 +1,162 @@
+"""`interlock leases`: who works on what, how far it got, and what the workers' plan would move, and why."""
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from consumers.shardtree import is_ready
+from worker.cli.console import Screen, aligned, counted, without_empty_columns
+from worker.cli.onstore import Exit, StoreAccess
+from worker.core.durations import format_duration
+from worker.core.keys import SessionId, instant
+from worker.core.placement import Plan, plan, weight
+from worker.core.values import Json
+from worker.membership.leasekeeper import Siblings, stakes
+from worker.settings import GROUP
+from worker.store.attributes import instant_text, optional_instant_text
+from worker.store.leases import Lease, Leases, LeaseStatus
+from worker.store.sessions import Session, Sessions, SessionState
+from worker.store.table import Tables
+
+# Positions of feeds and shards end with the time of the record they stand after.
+_TIME = re.compile(r"[@~](\d{13})$")
+HEADINGS = ("shard", "state", "holder", "epoch", "done up to", "records/s", "plan")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamView:
+    """The leases of one stream, and what everyone plans to do about them."""
+
+    stream: str
+    leases: Siblings
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupView:
+    sessions: Sequence[Session]
+    streams: Sequence[StreamView]
+
+
+async def run_leases(screen: Screen, access: StoreAccess, stream: str | None, *, as_json: bool) -> int:
+    """Exit code 1 if nobody is there to hold them."""
+    async with access.tables() as tables:
+        view = await look(tables, stream)
+    if as_json:
+        for record in records(view):
+            screen.record(record)
+    else:
+        _show(screen, view, access.clock.now())
+    is_anybody_there = any(session.state is SessionState.LIVE for session in view.sessions)
+    return Exit.DONE if is_anybody_there else Exit.PROBLEMS
+
+
+async def look(tables: Tables, stream: str | None) -> GroupView:
+    """Read leases and sessions as a worker does, and make the plan that each of them makes."""
+    leases, sessions = await Leases(tables, GROUP).list(stream), await Sessions(tables, GROUP).list()
+    by_stream: dict[str, dict[str, Lease]] = defaultdict(dict)
+    for lease in leases:
+        by_stream[lease.stream][lease.shard] = lease
+    alive = {session.id for session in sessions if session.is_alive}
+    live = [session.id for session in sessions if session.state is SessionState.LIVE]
+    return GroupView(
+        sessions=sessions,
+        streams=[
+            StreamView(
+                stream=name,
+                leases=siblings,
+                plan=plan(stakes(siblings, is_ready, lambda session: session not in alive), live),
+            )
+            for name, siblings in sorted(by_stream.items())
+        ],
+    )
+
+
+def reason(lease: Lease, view: StreamView) -> str:
+    """What the plan makes of a lease, and why."""
+    if lease.status is LeaseStatus.DONE:
+        return f"read to its end, followed by {', '.join(sorted(lease.children)) or 'nothing'}"
+    if not is_ready(lease, view.leases):
+        unread = sorted(parent for parent in lease.parents if not _is_done(view.leases.get(parent)))
+        return f"waits for {', '.join(unread)}"
+    if lease.shard in view.plan.takes:
+        cause = "nobody holds it" if lease.owner is None else "its holder is gone"
+        return f"{cause}: {view.plan.takes[lease.shard]} carries least and takes it"
+    if lease.wanted_by is not None:
+        return f"is handed to {lease.wanted_by}"
+    if lease.shard in view.plan.moves:
+        heavier, lighter = _load(lease.owner, view), _load(view.plan.moves[lease.shard], view)
+        return f"moves to {view.plan.moves[lease.shard]}, which carries {lighter} against {heavier}"
+    return "stays" if lease.status is LeaseStatus.OPEN else "is read to its end, and waits to hear what follows it"
+
+
+def done_up_to(lease: Lease) -> datetime | None:
+    """When the last record was made that is done, if its position says so."""
+    found = None if lease.checkpoint is None else _TIME.search(lease.checkpoint)
+    at = None if found is None else instant(int(found[1]))
+    return None if at is None or at.year == instant(0).year else at
+
+
+def records(view: GroupView) -> list[Mapping[str, Json]]:
+    sessions: list[Mapping[str, Json]] = [
+        {"type": "session", "id": session.id, "state": session.state.value, "beat": session.beat}
+        for session in view.sessions
+    ]
+    return sessions + [_record(lease, each) for each in view.streams for lease in each.leases.values()]
+
+
+def _record(lease: Lease, view: StreamView) -> Mapping[str, Json]:
+    return {
+        "type": "lease",
+        "stream": lease.stream,
+        "shard": lease.shard,
+        "status": lease.status.value,
+        "holder": lease.owner,
+        "epoch": lease.epoch,
+        "checkpoint": lease.checkpoint,
+        "doneUpTo": optional_instant_text(done_up_to(lease)),
+        "rate": lease.rate,
+        "weight": weight(lease.rate),
+        "parents": sorted(lease.parents),
+        "children": sorted(lease.children),
+        "wantedBy": lease.wanted_by,
+        "deaths": lease.ordeal.deaths if lease.ordeal.at == lease.checkpoint else 0,
+        "plan": reason(lease, view),
+    }
+
+
+def _show(screen: Screen, view: GroupView, now: datetime) -> None:
+    for session in view.sessions:
+        held = sum(lease.owner == session.id for each in view.streams for lease in each.leases.values())
+        screen.line(f"{session.id}  {session.state.value.lower()}, holds {counted(held, 'lease')}")
+    if not view.sessions:
+        screen.line("no worker is there: start one with `interlock run`", style="red")
+    for each in view.streams:
+        screen.line("")
+        screen.line(each.stream, style="bold")
+        rows = [HEADINGS, *(_cells(lease, each, now) for lease in each.leases.values())]
+        for line in aligned(without_empty_columns(rows)):
+            screen.line(f"  {line}")
+
+
+def _cells(lease: Lease, view: StreamView, now: datetime) -> tuple[str, ...]:
+    at = done_up_to(lease)
+    return (
+        lease.shard,
+        lease.status.value.lower(),
+        lease.owner or "",
+        str(lease.epoch),
+        "" if at is None else f"{instant_text(at)} ({format_duration(max(now - at, now - now))} ago)",
+        str(lease.rate) if lease.rate else "",
+        reason(lease, view),
+    )
+
+
+def _is_done(lease: Lease | None) -> bool:
+    return lease is not None and lease.status is LeaseStatus.DONE
+
+
+def _load(session: SessionId | None, view: StreamView) -> int:
+    return sum(weight(lease.rate) for lease in view.leases.values() if lease.owner == session)
