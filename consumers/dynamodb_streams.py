@@ -15,7 +15,7 @@ from typing import Any, Final
 import orjson
 
 from consumers.changes import Unreadable, since_1970, streamed_change
-from consumers.iteratorchain import IteratorChain
+from consumers.iteratorchain import IteratorChain, ask_after
 from consumers.shardposition import BEGINNING, OLDEST, Place, parse_place, position_text
 from consumers.source import Batch, Gap, Position, Record, Shard
 from consumers.streamcalls import Answer, Calls, NotFound, TrimmedData
@@ -226,12 +226,11 @@ class DynamoShard:
     async def _iterator_after(self, place: Place) -> str:
         if place.is_start:
             return await self._iterator("TRIM_HORIZON")
-        try:
-            return await self._iterator("AFTER_SEQUENCE_NUMBER", SequenceNumber=place.sequence)
-        except TrimmedData:
-            if not place.is_bridged:
-                raise
-            return await self._iterator("TRIM_HORIZON")
+        return await ask_after(
+            place,
+            after=lambda: self._iterator("AFTER_SEQUENCE_NUMBER", SequenceNumber=place.sequence),
+            oldest=lambda: self._iterator("TRIM_HORIZON"),
+        )
 
     async def _iterator(self, kind: str, **more: str) -> str:
         answer = await self._calls.call(

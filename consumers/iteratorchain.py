@@ -10,14 +10,15 @@ from typing import Final, TypeAlias
 
 from consumers.shardposition import Place
 from consumers.source import Position
-from consumers.streamcalls import Answer, Calls, ExpiredIterator
+from consumers.streamcalls import Answer, Calls, ExpiredIterator, NotFound, TrimmedData
 from worker.clock import Clock
-from worker.core.errors import RetryLater
+from worker.core.errors import Rejected, RetryLater
 
 RENEW_AFTER_S: Final = 600.0  # the service refuses one after 15 minutes
 TRIES_MAX: Final = 2
 
 OpenAt: TypeAlias = Callable[[Place], Awaitable[str]]
+Ask: TypeAlias = Callable[[], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,3 +81,17 @@ class IteratorChain:
 
     def _linked(self, iterator: str | None, *, after: Position, fetched: Place) -> _Link:
         return _Link(iterator=iterator, after=after, fetched=fetched, given_at=self._clock.monotonic())
+
+
+async def ask_after(place: Place, *, after: Ask, oldest: Ask) -> str:
+    """Ask for an iterator after a place, or at all that is left once it was told that records are gone.
+
+    Raises `TrimmedData` if the service does not know the place, whichever way it says so: that the number is too old,
+    that there is none, or that it is none of this stream's, which was then made anew under its old name.
+    """
+    try:
+        return await after()
+    except (TrimmedData, NotFound, Rejected) as error:
+        if not place.is_bridged:
+            raise TrimmedData(str(error)) from error
+        return await oldest()

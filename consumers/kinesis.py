@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from consumers.changes import Unreadable
-from consumers.iteratorchain import IteratorChain
+from consumers.iteratorchain import IteratorChain, ask_after
 from consumers.kinesis_items import DIGITS, Item, arrived_millis, items
 from consumers.kpl import BadAggregate
 from consumers.shardposition import BEGINNING, OLDEST, Place, parse_place
@@ -20,7 +20,7 @@ from consumers.source import Batch, Gap, Position, Record, Shard
 from consumers.streamcalls import Answer, Calls, NotFound, TrimmedData
 from consumers.unreadable import KeepStray, Stray
 from worker.clock import Clock
-from worker.core.errors import Rejected, RetryLater
+from worker.core.errors import RetryLater
 from worker.core.keys import instant
 from worker.engine.targets import TokenBucket
 from worker.store.table import TableName
@@ -206,13 +206,11 @@ class KinesisShard:
             return await self._iterator("AT_TIMESTAMP", Timestamp=place.at.timestamp())
         # Inside an aggregate: the whole is read again, and what is done of it is passed over.
         kind = "AFTER_SEQUENCE_NUMBER" if place.part is None else "AT_SEQUENCE_NUMBER"
-        try:
-            return await self._iterator(kind, StartingSequenceNumber=place.sequence)
-        except Rejected as error:
-            # The number is none of this stream's: it was made anew under the old name, and the old one is gone.
-            if not place.is_bridged:
-                raise TrimmedData(str(error)) from error
-            return await self._iterator("TRIM_HORIZON")
+        return await ask_after(
+            place,
+            after=lambda: self._iterator(kind, StartingSequenceNumber=place.sequence),
+            oldest=lambda: self._iterator("TRIM_HORIZON"),
+        )
 
     async def _iterator(self, kind: str, **more: object) -> str:
         asked = {"StreamName": self._stream.kinesis_name, "ShardId": self._shard, "ShardIteratorType": kind, **more}

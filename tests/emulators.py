@@ -26,6 +26,7 @@ from worker.store.table import TableName, Tables
 BIN = Path(__file__).parent.parent / ".venv" / "emulators" / "bin"
 READY_S = 30.0
 DYNAMODB_LOCAL = "INTERLOCK_DYNAMODB_LOCAL"  # where DynamoDB Local is unpacked, if it is to be tested
+KINESIS_LOCAL = "INTERLOCK_KINESIS_LOCAL"  # where kinesis-local is unpacked, likewise
 # `sh` ends the server when our end of its input closes, which the kernel does even if we are killed.
 WITH_US = '"$@" </dev/null & server=$!; trap "kill $server" EXIT; cat >/dev/null'
 FORBIDDEN = ("Scan", "ExecuteStatement", "BatchExecuteStatement", "ExecuteTransaction")
@@ -75,6 +76,17 @@ def dynamodb_local() -> Server:
     options = ["-inMemory", "-sharedDb", "-disableTelemetry", "-port", str(port)]
     libraries = f"-Djava.library.path={home / 'DynamoDBLocal_lib'}"
     return _start("dynamodb-local", ["java", libraries, "-jar", str(home / "DynamoDBLocal.jar"), *options], port, {})
+
+
+@cache
+def kinesis_local() -> Server:
+    """A mock of Kinesis that ends a shard as AWS does, from where `tests/kinesis_local.py` has put it."""
+    port, tls_port = _free_port(), _free_port()
+    settings = {"KINESIS_MOCK_PLAIN_PORT": str(port), "KINESIS_MOCK_TLS_PORT": str(tls_port), "LOG_LEVEL": "ERROR"}
+    settings |= {f"{name}_DURATION": "50ms" for name in ("CREATE_STREAM", "SPLIT_SHARD", "MERGE_SHARDS")}
+    # It looks for its certificate where it was started.
+    command = ["sh", "-c", 'cd "$0" && exec node main.js', os.environ[KINESIS_LOCAL]]
+    return _start("kinesis-local", command, port, settings)
 
 
 class RealWaits:

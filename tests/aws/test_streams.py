@@ -3,141 +3,64 @@
 What emulators do not have (shards that end with children, trimming, expiry) is proven on `tests/fakestreams.py`.
 """
 
+import json
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 import pytest_asyncio
-from aiobotocore.session import AioSession
 
-from consumers.dynamodb_streams import DynamoStream, TableStream, find_stream, listing_budget
-from consumers.kinesis import DeliveryStream, KinesisStream
+from consumers.dynamodb_streams import find_stream
 from consumers.kpl import Part
-from consumers.source import Batch, Position, Source, Stream
-from consumers.streamcalls import Calls, NotFound, Throttled
-from consumers.streamclient import open_dynamodb_streams, open_kinesis
-from consumers.unreadable import Stray
+from consumers.source import Position, Source
+from consumers.streamcalls import NotFound, Throttled
+from consumers.streamclient import DYNAMODB_STREAMS, KINESIS
 from tests.aggregates import aggregate
-from tests.emulators import Server, ministack, moto, use_test_credentials
+from tests.emulators import ministack, moto
 from tests.fakestreams import change_record
 from tests.manualclock import NOON
+from tests.streamrig import ROW, StreamRig, stream_rig, the_reader, values
 from tests.wire import Fault
 from worker.clock import SystemClock
 from worker.core.errors import ConfigError, RetryLater
-from worker.store.fastclient import ClientSettings
-from worker.store.table import ChangeKind, Key, TableName, Value
+from worker.store.fastclient import ClientSettings, open_service
+from worker.store.table import ChangeKind, TableName, Value
 
 pytestmark = [pytest.mark.xdist_group("aws"), pytest.mark.asyncio(loop_scope="module")]
-
-Client: TypeAlias = Any  # a stock client, to make what is then read
-ROW = Key("PIPELINE#orders", "SENSOR#orders")
-
-
-@dataclass
-class Rig:
-    """One emulator: stock clients to write with, and ours to read with."""
-
-    server: Server
-    dynamodb: Client
-    kinesis: Client
-    streams: Calls
-    shards: Calls
-    strays: list[Stray]
-
-    async def keep(self, stray: Stray) -> None:
-        self.strays.append(stray)
-
-    async def table(self, view: str = "NEW_AND_OLD_IMAGES") -> str:
-        name = f"streamed-{secrets.token_hex(6)}"
-        await self.dynamodb.create_table(
-            TableName=name,
-            KeySchema=[{"AttributeName": "PK", "KeyType": "HASH"}, {"AttributeName": "SK", "KeyType": "RANGE"}],
-            AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in ("PK", "SK")],
-            BillingMode="PAY_PER_REQUEST",
-            StreamSpecification={"StreamEnabled": True, "StreamViewType": view},
-        )
-        return name
-
-    async def put(self, table: str, value: int) -> None:
-        item = {"PK": {"S": ROW.pk}, "SK": {"S": ROW.sk}, "value": {"N": str(value)}, "raw": {"B": b"\x00\xff"}}
-        await self.dynamodb.put_item(TableName=table, Item=item)
-
-    async def remove(self, table: str) -> None:
-        await self.dynamodb.delete_item(TableName=table, Key={"PK": {"S": ROW.pk}, "SK": {"S": ROW.sk}})
-
-    async def stream_of(self, table: str) -> DynamoStream:
-        arn = await find_stream(self.streams, table)
-        described = TableStream(name="stream.control", arn=arn, table=TableName.CONTROL, keep_stray=self.keep)
-        return DynamoStream(described, self.streams, SystemClock(), listing_budget(SystemClock()))
-
-    async def kinesis_stream(self, tables: dict[str, TableName]) -> KinesisStream:
-        name = f"changes-{secrets.token_hex(6)}"
-        await self.kinesis.create_stream(StreamName=name, ShardCount=1)
-        await self.kinesis.get_waiter("stream_exists").wait(StreamName=name, WaiterConfig={"Delay": 0.1})
-        described = DeliveryStream(
-            name="kinesis.control", kinesis_name=name, tables=tables, keep_stray=self.keep, reads_per_second=100.0
-        )
-        return KinesisStream(described, self.shards, SystemClock())
-
-    async def summary(self, name: str) -> dict[str, Any]:
-        return (await self.kinesis.describe_stream_summary(StreamName=name))["StreamDescriptionSummary"]
 
 
 # Making clients costs more than most tests: those of this module share them, and each makes its own tables and streams.
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared_ministack() -> AsyncIterator[Rig]:
-    async for rig in rig_on(ministack()):
+async def shared_ministack() -> AsyncIterator[StreamRig]:
+    async for rig in stream_rig(ministack()):
         yield rig
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared_moto() -> AsyncIterator[Rig]:
-    async for rig in rig_on(moto()):
+async def shared_moto() -> AsyncIterator[StreamRig]:
+    async for rig in stream_rig(moto()):
         yield rig
 
 
 @pytest.fixture
-def on_ministack(shared_ministack: Rig) -> Rig:
+def on_ministack(shared_ministack: StreamRig) -> StreamRig:
     shared_ministack.server.proxy.mend()
     shared_ministack.strays.clear()
     return shared_ministack
 
 
 @pytest.fixture(params=["ministack", "moto"])
-def rig(request: pytest.FixtureRequest) -> Rig:
-    rig: Rig = request.getfixturevalue(f"shared_{request.param}")
+def rig(request: pytest.FixtureRequest) -> StreamRig:
+    rig: StreamRig = request.getfixturevalue(f"shared_{request.param}")
     rig.strays.clear()
     return rig
-
-
-async def rig_on(server: Server) -> AsyncIterator[Rig]:
-    use_test_credentials()
-    settings = ClientSettings(endpoint=server.proxy.url, read_s=20.0)
-    async with AsyncExitStack() as resources:
-        session, url = AioSession(), server.proxy.url
-        dynamodb: Client = await resources.enter_async_context(session.create_client("dynamodb", endpoint_url=url))
-        kinesis: Client = await resources.enter_async_context(session.create_client("kinesis", endpoint_url=url))
-        streams = await resources.enter_async_context(open_dynamodb_streams(settings))
-        shards = await resources.enter_async_context(open_kinesis(settings))
-        yield Rig(server, dynamodb, kinesis, streams, shards, [])
-
-
-async def the_reader(stream: Stream) -> Source:
-    [shard] = await stream.shards()
-    return stream.reader(shard.id)
-
-
-def values(batch: Batch) -> list[Value]:
-    return [record.change.image["value"] for record in batch.records if record.change.image is not None]
 
 
 # --- DynamoDB Streams -------------------------------------------------------------------------------------------------
 
 
-async def test_inserts_changes_and_removals_of_a_table_are_read_in_order(rig: Rig) -> None:
+async def test_inserts_changes_and_removals_of_a_table_are_read_in_order(rig: StreamRig) -> None:
     table = await rig.table()
     await rig.put(table, 1)
     await rig.put(table, 2)
@@ -155,7 +78,7 @@ async def test_inserts_changes_and_removals_of_a_table_are_read_in_order(rig: Ri
     assert not batch.is_end
 
 
-async def test_another_reader_goes_on_after_the_position_of_any_record(on_ministack: Rig) -> None:
+async def test_another_reader_goes_on_after_the_position_of_any_record(on_ministack: StreamRig) -> None:
     """Not on moto, which fails to go on after a sequence number."""
     table = await on_ministack.table()
     for value in (1, 2, 3):
@@ -169,7 +92,7 @@ async def test_another_reader_goes_on_after_the_position_of_any_record(on_minist
     assert rest == [[2, 3], [3], []]
 
 
-async def test_reading_goes_on_with_the_iterator_that_came_with_the_answer(rig: Rig) -> None:
+async def test_reading_goes_on_with_the_iterator_that_came_with_the_answer(rig: StreamRig) -> None:
     table = await rig.table()
     reader = await the_reader(await rig.stream_of(table))
     position, seen = await reader.oldest(), list[Value]()
@@ -184,7 +107,7 @@ async def test_reading_goes_on_with_the_iterator_that_came_with_the_answer(rig: 
     assert rig.server.proxy.operations["GetShardIterator"] - before == 1
 
 
-async def test_a_reader_of_news_is_given_only_what_comes_after(rig: Rig) -> None:
+async def test_a_reader_of_news_is_given_only_what_comes_after(rig: StreamRig) -> None:
     table = await rig.table()
     await rig.put(table, 1)
     reader = await the_reader(await rig.stream_of(table))
@@ -195,7 +118,7 @@ async def test_a_reader_of_news_is_given_only_what_comes_after(rig: Rig) -> None
     assert values(await reader.read(position)) == [2]
 
 
-async def test_a_disabled_stream_is_read_to_its_end_and_said_to_be_disabled(on_ministack: Rig) -> None:
+async def test_a_disabled_stream_is_read_to_its_end_and_said_to_be_disabled(on_ministack: StreamRig) -> None:
     table = await on_ministack.table()
     stream = await on_ministack.stream_of(table)
     reader = await the_reader(stream)
@@ -210,19 +133,19 @@ async def test_a_disabled_stream_is_read_to_its_end_and_said_to_be_disabled(on_m
     assert await stream.children("shardId-00000000000000000000-00000000") == []
 
 
-async def test_a_stream_without_images_is_refused(rig: Rig) -> None:
+async def test_a_stream_without_images_is_refused(rig: StreamRig) -> None:
     stream = await rig.stream_of(await rig.table(view="KEYS_ONLY"))
 
     with pytest.raises(ConfigError, match="NEW_AND_OLD_IMAGES"):
         await stream.shards()
 
 
-async def test_a_table_without_a_stream_is_a_mistake_of_the_settings(rig: Rig) -> None:
+async def test_a_table_without_a_stream_is_a_mistake_of_the_settings(rig: StreamRig) -> None:
     with pytest.raises(ConfigError):
         await find_stream(rig.streams, f"absent-{secrets.token_hex(4)}")
 
 
-async def test_a_stream_or_shard_that_is_not_there_is_not_found(on_ministack: Rig) -> None:
+async def test_a_stream_or_shard_that_is_not_there_is_not_found(on_ministack: StreamRig) -> None:
     table = await on_ministack.table()
     arn = await find_stream(on_ministack.streams, table)
 
@@ -237,7 +160,7 @@ async def test_a_stream_or_shard_that_is_not_there_is_not_found(on_ministack: Ri
         )
 
 
-async def test_what_breaks_on_the_wire_is_asked_for_again_and_misses_nothing(on_ministack: Rig) -> None:
+async def test_what_breaks_on_the_wire_is_asked_for_again_and_misses_nothing(on_ministack: StreamRig) -> None:
     table = await on_ministack.table()
     await on_ministack.put(table, 1)
     reader = await the_reader(await on_ministack.stream_of(table))
@@ -260,7 +183,7 @@ async def failure(reader: Source, position: Position) -> RetryLater:
 # --- Kinesis ----------------------------------------------------------------------------------------------------------
 
 
-async def test_records_and_aggregates_are_read_and_resumed_from_kinesis(rig: Rig) -> None:
+async def test_records_and_aggregates_are_read_and_resumed_from_kinesis(rig: StreamRig) -> None:
     stream = await rig.kinesis_stream({"test-control": TableName.CONTROL})
     name = stream.kinesis_name
     one, two, three = (change_record(ROW, {"value": value}, NOON) for value in (1, 2, 3))
@@ -276,7 +199,7 @@ async def test_records_and_aggregates_are_read_and_resumed_from_kinesis(rig: Rig
     assert {record.change.at for record in batch.records} == {NOON}
 
 
-async def test_a_reader_of_news_of_kinesis_begins_at_a_time(rig: Rig) -> None:
+async def test_a_reader_of_news_of_kinesis_begins_at_a_time(rig: StreamRig) -> None:
     stream = await rig.kinesis_stream({"test-control": TableName.CONTROL})
     position = await (await the_reader(stream)).newest()
     data = change_record(ROW, {"value": 1}, NOON)
@@ -287,7 +210,7 @@ async def test_a_reader_of_news_of_kinesis_begins_at_a_time(rig: Rig) -> None:
     assert values(batch) == [1]
 
 
-async def test_the_children_of_a_split_shard_are_listed(rig: Rig) -> None:
+async def test_the_children_of_a_split_shard_are_listed(rig: StreamRig) -> None:
     stream = await rig.kinesis_stream({})
     [parent] = await stream.shards()
 
@@ -295,13 +218,13 @@ async def test_the_children_of_a_split_shard_are_listed(rig: Rig) -> None:
         StreamName=stream.kinesis_name, ShardToSplit=parent.id, NewStartingHashKey=str(2**127)
     )
 
-    await rig.kinesis.get_waiter("stream_exists").wait(StreamName=stream.kinesis_name, WaiterConfig={"Delay": 0.1})
+    await rig.settled(stream.kinesis_name)
     children = await stream.children(parent.id)
     assert len(children) == 2
     assert all(child.parents == {parent.id} for child in children)
 
 
-async def test_a_record_of_kinesis_that_is_no_change_is_kept(rig: Rig) -> None:
+async def test_a_record_of_kinesis_that_is_no_change_is_kept(rig: StreamRig) -> None:
     stream = await rig.kinesis_stream({})
     await rig.kinesis.put_record(StreamName=stream.kinesis_name, Data=b"hello", PartitionKey="a")
     reader = await the_reader(stream)
@@ -312,7 +235,7 @@ async def test_a_record_of_kinesis_that_is_no_change_is_kept(rig: Rig) -> None:
     assert [stray.body for stray in rig.strays] == [b"hello"]
 
 
-async def test_the_changes_that_dynamodb_delivers_to_kinesis_are_read(on_ministack: Rig) -> None:
+async def test_the_changes_that_dynamodb_delivers_to_kinesis_are_read(on_ministack: StreamRig) -> None:
     """Not on moto, which has no deliveries."""
     table = await on_ministack.table()
     stream = await on_ministack.kinesis_stream({table: TableName.CONTROL})
@@ -332,7 +255,7 @@ async def test_the_changes_that_dynamodb_delivers_to_kinesis_are_read(on_minista
 # --- the client -------------------------------------------------------------------------------------------------------
 
 
-async def test_answers_are_as_the_wire_has_them(rig: Rig) -> None:
+async def test_answers_are_as_the_wire_has_them(rig: StreamRig) -> None:
     """Or the library's parser has walked all of it, which is what makes others slow."""
     table = await rig.table()
     await rig.put(table, 1)
@@ -342,3 +265,42 @@ async def test_answers_are_as_the_wire_has_them(rig: Rig) -> None:
 
     assert "ResponseMetadata" not in described
     assert isinstance(described["StreamDescription"]["CreationRequestDateTime"], int | float)
+
+
+REQUESTS: dict[str, dict[str, dict[str, Any]]] = {
+    "dynamodbstreams": {
+        "ListStreams": {"TableName": "t"},
+        "DescribeStream": {"StreamArn": "a", "ShardFilter": {"Type": "CHILD_SHARDS", "ShardId": "s"}},
+        "GetShardIterator": {"StreamArn": "a", "ShardId": "s", "ShardIteratorType": "LATEST"},
+        "GetRecords": {"ShardIterator": "i", "Limit": 1000},
+    },
+    "kinesis": {
+        "DescribeStreamSummary": {"StreamName": "s"},
+        "ListShards": {"StreamName": "s"},
+        "GetShardIterator": {
+            "StreamName": "s",
+            "ShardId": "s",
+            "ShardIteratorType": "AT_TIMESTAMP",
+            "Timestamp": 1772539200.5,
+        },
+        "GetRecords": {"ShardIterator": "i", "Limit": 1000},
+    },
+}
+
+
+@pytest.mark.parametrize(("service", "hot"), [("dynamodbstreams", DYNAMODB_STREAMS), ("kinesis", KINESIS)])
+async def test_every_request_equals_that_of_the_stock_client(
+    service: str, hot: frozenset[str], on_ministack: StreamRig
+) -> None:
+    asked = REQUESTS[service]
+    assert set(asked) == hot
+
+    settings = ClientSettings(endpoint=on_ministack.server.proxy.url)
+    async with open_service(service, hot, settings) as fast, open_service(service, frozenset(), settings) as stock:
+        for name, request in asked.items():
+            operation = stock.meta.service_model.operation_model(name)
+            written = fast._serializer.serialize_to_request(request, operation)
+            expected = stock._serializer.serialize_to_request(request, operation)
+
+            assert json.loads(written.pop("body")) == json.loads(expected.pop("body"))
+            assert written == expected
