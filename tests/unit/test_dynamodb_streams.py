@@ -1,5 +1,6 @@
 """The adapter of DynamoDB Streams, against everything that its service may do."""
 
+import asyncio
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -550,6 +551,30 @@ async def test_strays_alone_move_the_reader_on() -> None:
 
     assert batch.records == []
     assert batch.read_to > oldest
+
+
+# --- sharing the loop -------------------------------------------------------------------------------------------------
+
+
+async def test_a_full_answer_is_decoded_in_slices_so_that_others_get_their_turns() -> None:
+    world = World()
+    world.write(*range(1_000))
+    reader = world.reader()
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(others())
+        batch = await reader.read(await reader.oldest())
+        waiting.cancel()
+
+    assert len(batch.records) == 1_000
+    assert turns >= 9
 
 
 # --- how far behind ---------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """The adapter of Kinesis, against everything that its service may do."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -414,6 +415,31 @@ async def test_a_stream_that_was_made_anew_under_its_name_is_a_gap_and_read_from
         await reader.read(position)
 
     assert values(await reader.read(gap.value.resume_at)) == [2]
+
+
+# --- sharing the loop -------------------------------------------------------------------------------------------------
+
+
+async def test_a_full_answer_is_decoded_in_slices_so_that_others_get_their_turns() -> None:
+    world = World()
+    world.put(*range(500))
+    world.put_aggregate(*range(500))
+    reader = world.reader()
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(others())
+        batch = await reader.read(await reader.oldest())
+        waiting.cancel()
+
+    assert len(batch.records) == 1_000
+    assert turns >= 9
 
 
 # --- how far behind ---------------------------------------------------------------------------------------------------
