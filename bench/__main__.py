@@ -6,7 +6,7 @@ Each gives ratios against a named peer measured in the same run; absolute figure
 import importlib
 import sys
 
-NAMES = ("rules", "configs", "sqlite", "dynamodb", "engine", "queues")
+NAMES = ("rules", "configs", "sqlite", "dynamodb", "engine", "queues", "streams")
 
 
 def main() -> int:
