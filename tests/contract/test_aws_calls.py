@@ -51,6 +51,17 @@ async def test_a_request_whose_connection_broke_is_not_repeated_by_a_library(
     assert fake.counted[operation] == 2
 
 
+async def test_a_start_leaves_on_a_connection_of_its_own_and_questions_share_one() -> None:
+    async with a_web_server(raw_answer(200, {"JobRunId": "jr_1"})) as server, aws_at(server.url("").rstrip("/")) as aws:
+        for _ in range(3):
+            await aws.call("glue", "GetJobRun", STATUS)
+        shared = server.connections
+        for _ in range(3):
+            await aws.start("glue", "StartJobRun", {"JobName": "etl"}, lambda: True)
+
+    assert (shared, server.connections) == (1, 4)
+
+
 async def test_a_parameter_that_aws_does_not_know_is_refused_before_it_is_sent() -> None:
     async with an_aws_fake() as fake, aws_at(fake.url) as aws:
         with pytest.raises(AwsTrouble, match="Unknown parameter") as caught:

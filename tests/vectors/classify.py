@@ -96,9 +96,12 @@ class PlayedAws(Aws):
         self._response = response
         self.asked: dict[str, Mapping[str, object]] = {}
 
-    async def call(
-        self, service: str, operation: str, parameters: Mapping[str, object], **_limits: object
+    async def start(
+        self, service: str, operation: str, parameters: Mapping[str, object], *_: object, **_limits: object
     ) -> Mapping[str, Any]:
+        return await self.call(service, operation, parameters)
+
+    async def call(self, service: str, operation: str, parameters: Mapping[str, object]) -> Mapping[str, Any]:
         self.asked[operation] = parameters
         said = self._response
         match service, operation:

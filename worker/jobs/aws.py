@@ -48,7 +48,7 @@ class Aws:
 
     def __init__(self, settings: AwsSettings | None = None) -> None:
         self._settings = settings or AwsSettings()
-        self._clients: dict[Service, object] = {}
+        self._clients: dict[_ClientKey, object] = {}
         self._opening = asyncio.Lock()
         self._resources = AsyncExitStack()
 
@@ -61,41 +61,31 @@ class Aws:
         self._clients = {}
         await self._resources.aclose()
 
-    async def call(
-        self,
-        service: Service,
-        operation: str,
-        parameters: Mapping[str, object],
-        *,
-        limit_s: float | None = None,
-        may_send: Callable[[], bool] = always,
-    ) -> Answer:
-        """Send one request, one time, and wait for its whole answer. Raises `AwsTrouble` and nothing else."""
-        passage = Passage(may_send)
-        watching = PASSAGE.set(passage)
-        try:
-            method = await self._method(service, operation)  # not in the call's time: the first one opens the client
-            async with asyncio.timeout(limit_s or self._settings.call_s):
-                return await method(**parameters)
-        except CALL_ERRORS as error:
-            raise trouble(error, f"{service} {operation}", has_left=passage.has_left) from error
-        except ANSWER_ERRORS as error:
-            if not passage.has_left:
-                raise  # a mistake of ours
-            raise trouble(error, f"{service} {operation}", has_left=True) from error
-        finally:
-            PASSAGE.reset(watching)
-
     @property
     def start_limit(self) -> timedelta:
         """How long a start is waited for, unless its target needs longer."""
         return timedelta(seconds=self._settings.start_s)
 
     async def start(
-        self, service: Service, operation: str, parameters: Mapping[str, object], may_send: Callable[[], bool]
+        self,
+        service: Service,
+        operation: str,
+        parameters: Mapping[str, object],
+        may_send: Callable[[], bool],
+        *,
+        limit: timedelta | None = None,
     ) -> Answer:
-        """Send a start, if it may still be sent by then. Raises `AwsTrouble` and nothing else."""
-        return await self.call(service, operation, parameters, limit_s=self._settings.start_s, may_send=may_send)
+        """Send a start, one time, if it may still be sent by then. Raises `AwsTrouble` and nothing else.
+
+        It leaves on a connection of its own: one that was idle may break in a way that looks like a lost start.
+        """
+        limit_s = (limit or self.start_limit).total_seconds()
+        return await self._send(_ClientKey(service, keeps_connections=False), operation, parameters, limit_s, may_send)
+
+    async def call(self, service: Service, operation: str, parameters: Mapping[str, object]) -> Answer:
+        """Send a request that may be sent again, one time. Raises `AwsTrouble` and nothing else."""
+        limit_s = self._settings.call_s
+        return await self._send(_ClientKey(service, keeps_connections=True), operation, parameters, limit_s, always)
 
     async def pages(
         self,
@@ -118,27 +108,55 @@ class Aws:
                 return
             asked[cursor] = answer[cursor]
 
-    async def _method(self, service: Service, operation: str) -> Callable[..., Awaitable[Answer]]:
-        client = self._clients.get(service) or await self._open(service)
+    async def _send(
+        self,
+        key: "_ClientKey",
+        operation: str,
+        parameters: Mapping[str, object],
+        limit_s: float,
+        may_send: Callable[[], bool],
+    ) -> Answer:
+        what, passage = f"{key.service} {operation}", Passage(may_send)
+        watching = PASSAGE.set(passage)
+        try:
+            method = await self._method(key, operation)  # not in the call's time: the first one opens the client
+            async with asyncio.timeout(limit_s):
+                return await method(**parameters)
+        except CALL_ERRORS as error:
+            raise trouble(error, what, has_left=passage.has_left) from error
+        except ANSWER_ERRORS as error:
+            if not passage.has_left:
+                raise  # a mistake of ours
+            raise trouble(error, what, has_left=True) from error
+        finally:
+            PASSAGE.reset(watching)
+
+    async def _method(self, key: "_ClientKey", operation: str) -> Callable[..., Awaitable[Answer]]:
+        client = self._clients.get(key) or await self._open(key)
         return cast("Callable[..., Awaitable[Answer]]", getattr(client, xform_name(operation)))
 
-    async def _open(self, service: Service) -> object:
+    async def _open(self, key: "_ClientKey") -> object:
         opening = _session().create_client(
-            service,
+            key.service,
             region_name=self._settings.region,
             endpoint_url=self._settings.endpoint,
-            config=_config(self._settings),
+            config=_config(self._settings, keeps_connections=key.keeps_connections),
         )
         async with self._opening:  # or two first calls would open two
-            if service not in self._clients:
+            if key not in self._clients:
                 try:
-                    self._clients[service] = await self._resources.enter_async_context(opening)
+                    self._clients[key] = await self._resources.enter_async_context(opening)
                 except ValueError as error:
                     hint = "check AWS_ENDPOINT_URL and the region"
-                    raise AwsTrouble(
-                        f"no client for {service}: {error}; {hint}", category=FailureCategory.TRANSIENT
-                    ) from error
-            return self._clients[service]
+                    message = f"no client for {key.service}: {error}; {hint}"
+                    raise AwsTrouble(message, category=FailureCategory.TRANSIENT) from error
+            return self._clients[key]
+
+
+@dataclass(frozen=True, slots=True)
+class _ClientKey:
+    service: Service
+    keeps_connections: bool
 
 
 @cache
@@ -147,8 +165,9 @@ def _session() -> AioSession:
     return AioSession()
 
 
-def _config(settings: AwsSettings) -> AioConfig:
+def _config(settings: AwsSettings, *, keeps_connections: bool) -> AioConfig:
     return AioConfig(
+        connector_args=None if keeps_connections else {"force_close": True, "keepalive_timeout": None},
         user_agent=f"interlock aiobotocore/{aiobotocore.__version__}",
         retries={"mode": "standard", "total_max_attempts": 1},
         connect_timeout=settings.connect_s,

@@ -68,8 +68,7 @@ class LambdaRunner:
             return Refused(FailureCategory.TRANSIENT, tidy(str(problem), filling.secrets))
         try:
             asked = _invocation(config, request.token, payload)
-            limit_s = self._limit(config).total_seconds()
-            answer = await self._aws.call("lambda", "Invoke", asked, limit_s=limit_s, may_send=request.may_send)
+            answer = await self._aws.start("lambda", "Invoke", asked, request.may_send, limit=self._limit(config))
         except AwsTrouble as trouble:
             return start_answer(trouble, filling.secrets)
         if config.invocation_type == _EVENT:
