@@ -21,12 +21,12 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": _ROOT, "INTERLOCK_TIMING": "fast", **more}
 
 
-def interlock(*arguments: str, at: Path) -> "subprocess.CompletedProcess[str]":
+def interlock(*arguments: str, at: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
     """Run a command to its end, as another process."""
     return subprocess.run(
         [*_COMMAND, *arguments],
         cwd=at,
-        env=environment(),
+        env=environment(**variables),
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
@@ -35,13 +35,13 @@ def interlock(*arguments: str, at: Path) -> "subprocess.CompletedProcess[str]":
 
 
 class LiveWorker:
-    def __init__(self, at: Path, name: str, *arguments: str, timing: str = "fast") -> None:
+    def __init__(self, at: Path, name: str, *arguments: str, timing: str = "fast", **variables: str) -> None:
         self.output, self.log = at / f"{name}.out", at / f"{name}.log"
         with self.output.open("w") as output, self.log.open("w") as log:
             self.process = subprocess.Popen(
                 [*_COMMAND, "run", *arguments],
                 cwd=at,
-                env=environment(INTERLOCK_TIMING=timing),
+                env=environment(INTERLOCK_TIMING=timing, **variables),
                 stdout=output,
                 stderr=log,
             )
@@ -66,8 +66,10 @@ class LiveWorker:
 
 
 @contextmanager
-def live_worker(at: Path, *arguments: str, name: str = "worker", timing: str = "fast") -> Generator[LiveWorker]:
-    worker = LiveWorker(at, name, *arguments, timing=timing)
+def live_worker(
+    at: Path, *arguments: str, name: str = "worker", timing: str = "fast", **variables: str
+) -> Generator[LiveWorker]:
+    worker = LiveWorker(at, name, *arguments, timing=timing, **variables)
     try:
         worker.until_it_works()
         yield worker
