@@ -20,16 +20,16 @@ _NOTHING: Final[Sequence[Finding]] = ()
 class DeadLetterCheck:
     """A letter waits until a person drops or replays it; that the first of a source came is told."""
 
-    def __init__(self, letters: DeadLetters, sources: Sequence[str]) -> None:
-        self._letters, self._sources = letters, sources
+    def __init__(self, letters: DeadLetters) -> None:
+        self._letters = letters
 
     async def depth(self, now: datetime) -> Sequence[Finding]:  # noqa: ARG002  every check is told the time
         parts: dict[str, str] = {}
-        for source in self._sources:
+        for source in await self._letters.sources():
             count = len(await self._letters.list(source, LETTERS_MAX))
             if count:
                 more = " or more" if count == LETTERS_MAX else ""
-                parts[f"dead-letters {source}"] = f"{count}{more} could not be handled; `interlock deadletters list`"
+                parts[f"dead-letters {source}"] = f"{count}{more} could not be handled; `interlock dlq list`"
         if parts:
             raise Impaired(parts)
         return _NOTHING

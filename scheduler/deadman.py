@@ -9,6 +9,7 @@ arrive in time, the way is broken, and that is said by every other means: the lo
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final, TypeAlias
 
 from scheduler.findings import Finding, Impaired
@@ -52,11 +53,13 @@ class AlertPathCheck:
 
     async def look(self, now: datetime) -> Sequence[Finding]:
         state = await self._path.load()
-        if state.probe is None or now - state.probe.sent_at >= self._every:
-            await self._send(state, now)
-        if state.probe is not None and not state.is_answered and now - state.probe.waiting_since > self._within:
-            raise Impaired({ALERT_PATH: _broken(state.probe, self._within)})
-        return ()
+        probe, due = state.probe, list[Finding]()
+        if probe is None or now - probe.sent_at >= self._every:
+            send = partial(self._send, state, now)
+            due.append(Finding(about=ALERT_PATH, sentence="the next probe is due", act=send, is_routine=True))
+        if probe is not None and not state.is_answered and now - probe.waiting_since > self._within:
+            raise Impaired({ALERT_PATH: _broken(probe, self._within)}, due)
+        return due
 
     async def _send(self, state: PathState, now: datetime) -> None:
         """The next probe goes on while the last is missing: only one that is under way can show that all is well."""

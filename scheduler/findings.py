@@ -35,8 +35,8 @@ class Check:
 
 
 class Impaired(WorkerError):
-    """A part of ourselves does not do its work: each by its name, with what is wrong with it."""
+    """A part of ourselves does not do its work: each by its name, with what is wrong with it, and what to do still."""
 
-    def __init__(self, parts: Mapping[str, str]) -> None:
+    def __init__(self, parts: Mapping[str, str], findings: Sequence[Finding] = ()) -> None:
         super().__init__("; ".join(f"{name}: {problem}" for name, problem in parts.items()))
-        self.parts = parts
+        self.parts, self.findings = parts, findings

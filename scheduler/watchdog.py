@@ -72,8 +72,6 @@ class Watchdog:
         try:
             async with asyncio.timeout(LOOK_MAX.total_seconds()):
                 return await self._look(check, now, dry_run=dry_run)
-        except Impaired as impaired:
-            return Report(check=check, problems=[str(impaired)], impaired=dict(impaired.parts))
         except TimeoutError:
             return Report(check=check, problems=[f"it was not done within {LOOK_MAX}"])
         except WorkerError as problem:
@@ -83,12 +81,17 @@ class Watchdog:
             return Report(check=check, problems=[f"{type(mistake).__name__}: {mistake}; this is a mistake in it"])
 
     async def _look(self, check: Check, now: datetime, *, dry_run: bool) -> Report:
-        findings = (await check.look(now))[:FINDINGS_MAX]
-        problems: list[str] = []
+        impaired: Impaired | None = None
+        try:
+            findings = (await check.look(now))[:FINDINGS_MAX]
+        except Impaired as problem:
+            impaired, findings = problem, problem.findings
+        problems = [str(impaired)] if impaired else list[str]()
         for finding in findings:
             if not dry_run and self._may_act():
                 problems.extend(await self._deal_with(check, finding))
-        return Report(check=check, findings=findings, problems=problems)
+        parts = dict(impaired.parts) if impaired else None
+        return Report(check=check, findings=findings, problems=problems, impaired=parts)
 
     async def _deal_with(self, check: Check, finding: Finding) -> list[str]:
         """One run in trouble must not hide what is wrong with the others."""

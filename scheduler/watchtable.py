@@ -30,10 +30,9 @@ from worker.store.table import Tables
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """What the watchdog watches beside the rows, and how it speaks. What is None is not watched here."""
+    """What the watchdog watches beside the rows, and how it speaks. A lag that is None is not watched here."""
 
-    poll: Poll | None = None  # asks a target about a job
-    dead_letter_sources: Sequence[str] = ()
+    poll: Poll | None = None  # asks a target about a job; None: as the engine does
     reader_lags: Lags | None = None
     relay_lags: Lags | None = None
     probes_alerts: bool = False  # someone at the end of the way answers probes
@@ -82,7 +81,8 @@ def _checks_of_runs(
     begin = BeginChecks(work, alerts, Pauses(tables))
     deadlines = DeadlineChecks(tables, engine, work, alerts)
     signals = SignalChecks(tables, engine, router, ledger)
-    checks = [
+    orphans = OrphanCheck(tables, engine.configs, alerts, watched.poll or engine.ask)
+    return [
         # Without it nothing is expected, so nothing would be missed.
         Check(name="expected-runs", look=refresh, is_vital=True),
         Check(name="stale-triggers", look=active.stale_runs),
@@ -94,15 +94,12 @@ def _checks_of_runs(
         Check(name="post-run-sensors", look=PostRunCheck(tables, ledger, alerts).missing_sensors),
         Check(name="relative-sla-breaches", look=signals.relative_deadlines),
         Check(name="unjudged-deadlines", look=active.unjudged_deadlines),
+        Check(name="orphaned-jobs", look=orphans.orphaned_jobs),
     ]
-    if watched.poll is not None:
-        orphans = OrphanCheck(tables, engine.configs, alerts, watched.poll)
-        checks.append(Check(name="orphaned-jobs", look=orphans.orphaned_jobs))
-    return checks
 
 
 def _checks_of_ourselves(tables: Tables, clock: Clock, watched: Watched) -> list[Check]:
-    letters = DeadLetterCheck(DeadLetters(tables), watched.dead_letter_sources)
+    letters = DeadLetterCheck(DeadLetters(tables))
     checks = [Check(name="dead-letters", look=letters.depth)]
     if watched.reader_lags is not None:
         checks.append(Check(name="consumer-lag", look=LagCheck("consumer-lag", watched.reader_lags).lag))

@@ -9,6 +9,7 @@ from scheduler.watchdog import Report, Watchdog
 from scheduler.watchtable import Watched, make_watchdog
 from tests.engineworld import Worker, World
 from worker.core.pipeline import PipelineId
+from worker.core.values import Json
 from worker.store.events import Events, StoredEvent
 from worker.store.table import Tables
 
@@ -83,7 +84,7 @@ async def types_told(world: World, pipeline: str = "orders") -> list[str]:
     return [stored.event.type for stored in await told(world, pipeline)]
 
 
-async def told_of_ourselves(world: World) -> list[tuple[str, Mapping[str, object]]]:
+async def told_of_ourselves(world: World) -> list[tuple[str, Mapping[str, Json]]]:
     """What was told of no pipeline, signs of life apart."""
     signs = {"WATCHDOG_HEARTBEAT", "ALERT_PATH_CHECK"}
     return [(each.event.type, each.event.detail) for each in await told(world, "") if each.event.type not in signs]

@@ -159,9 +159,7 @@ LIVES = {
     "stale-triggers": Life(a_foreign_run, {"SFN_TIMEOUT": 1}),
     "post-run-sensors": Life(no_word_after_the_run, {"POST_RUN_SENSOR_MISSING": 1}),
     "orphaned-jobs": Life(an_orphan, {"JOB_ORPHANED": 1}, Watched(poll=still_running)),
-    "dead-letters": Life(
-        a_dead_letter, {"WATCHDOG_DEGRADED": 1}, Watched(dead_letter_sources=["feed.control"]), about=""
-    ),
+    "dead-letters": Life(a_dead_letter, {"WATCHDOG_DEGRADED": 1}, about=""),
 }
 PERILS = {
     "the holder dies before the write": (DROP_BEFORE, True),

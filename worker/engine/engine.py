@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 from worker.clock import Clock
 from worker.core.effects import Act, EvaluateNow, FindJob, PollNow, StartJob, StopJob
-from worker.core.errors import RetryLater, WorkerError
+from worker.core.errors import Rejected, RetryLater, WorkerError
 from worker.core.facts import Birth, Fact, TimeCame
 from worker.core.keys import RowKind, RunKey
 from worker.core.passes import judge
@@ -25,6 +25,7 @@ from worker.core.runtiming import next_due
 from worker.engine.acts import Acts
 from worker.engine.commits import Commits, NewId
 from worker.engine.configs import Configs, Version
+from worker.engine.damage import LOOK_AGAIN_AFTER, Damage
 from worker.engine.decisions import (
     Answer,
     Decisions,
@@ -84,6 +85,7 @@ class Engine:
         self._acts = Acts(runners, Targets(clock, limits), self._sensing, standing)
         self._timers: Timers[Wake] = Timers(clock)
         self.pauses = PauseEnds(clock, log)
+        self._damage = Damage(self.commits, clock, log)
         self._passes: Folding[Wake] = Folding(clock, self._begin_pass, self._pass_later)
         self.watches = Watching(
             tables, self.configs, self.commits, session=session, clock=clock, timers=self._timers, look=self._look
@@ -132,8 +134,18 @@ class Engine:
         """What a run needs that may have to be made for a fact."""
         return Birth(self._new_id(), version.config_hash)
 
+    async def ask(self, run: Run, pipeline: Pipeline) -> Fact:
+        """Ask the target how a run's job is, and record nothing: for one that nobody follows any more."""
+        return await self._acts.poll(run, pipeline, PollNow(run.job or {}))
+
     async def adopt(self, kind: RowKind, key: RunKey) -> None:
         """Take up a row that nobody looks after, without writing. May be done for a row that is looked after."""
+        try:
+            await self._adopt(kind, key)
+        except Rejected as problem:
+            await self._damage.tell(key, problem)
+
+    async def _adopt(self, kind: RowKind, key: RunKey) -> None:
         match kind:
             case RowKind.SLA:
                 await self.watches.adopt(key)
@@ -229,9 +241,20 @@ class Engine:
         """Do it, and if the store or the row gives trouble, try again in a while: other runs must not suffer."""
         try:
             await work()
+        except Rejected as problem:
+            await self._damaged(wake, problem)
         except WorkerError as problem:
             self._log("run.troubled", {"run": str(wake.key), "kind": wake.kind.name, "problem": str(problem)})
             self._timers.set(wake, self._clock.now() + TRY_AGAIN_AFTER)
+
+    async def _damaged(self, wake: Wake, problem: Rejected) -> None:
+        """Trying soon again helps nobody: a person is told, and the row is looked at now and then."""
+        again_after = LOOK_AGAIN_AFTER
+        try:
+            await self._damage.tell(wake.key, problem)
+        except RetryLater:
+            again_after = TRY_AGAIN_AFTER
+        self._timers.set(wake, self._clock.now() + again_after)
 
     async def _wake_run(self, key: RunKey) -> None:
         run = self._held.get(key) or await self._load_active(key)
