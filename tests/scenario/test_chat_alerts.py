@@ -232,14 +232,18 @@ def test_whatever_is_wrong_with_slack_delays_an_alert_and_loses_none(trouble: Tr
 
 
 @on_virtual_time
-async def test_while_slack_is_down_one_try_at_a_time_is_made_however_many_wait() -> None:
-    world = AlertsWorld()
+async def test_while_slack_is_down_one_try_at_a_time_is_made_however_many_wait_in_however_many_channels() -> None:
+    async def owner_of(pipeline: str) -> str:
+        return pipeline
+
+    owners = {f"p{number}": Channels(f"#c{number}") for number in range(10)}
+    world = AlertsWorld(routing=Routing(everyone=Channels("#usual"), owners=owners), owner_of=owner_of)
     world.slack.trouble = lambda _m, _p: UNAVAILABLE
     worker = world.worker()
 
     async with asyncio.TaskGroup() as tasks:
         for number in range(50):
-            event = an_event(f"e{number}", EventType.JOB_FAILED, version=1, period=f"p{number}")
+            event = an_event(f"e{number}", EventType.JOB_FAILED, pipeline=f"p{number % 10}", period=f"{number}")
             tasks.create_task(worker.deliver(event))
         await world.clock.sleep(HOUR)
         assert world.slack.calls < 100
