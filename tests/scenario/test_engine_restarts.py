@@ -4,14 +4,15 @@ from random import Random
 
 import pytest
 
-from tests.engineworld import CONFIG, Worker, World, a_world, run_key
+from tests.engineworld import CONFIG, ORDERS, Worker, World, a_world, run_key
 from tests.faults import DROP_BEFORE, NO_FAULT, Fault, FaultyTables, Operation, RandomFaults, no_faults
 from tests.virtualtime import on_virtual_time
+from worker.core import keys
 from worker.core.keys import RowKind
 from worker.core.runstate import State
 from worker.jobs.runner import Guarantee
 from worker.store.runs import run_key as row_key
-from worker.store.table import TableName, Update
+from worker.store.table import Delete, Key, Put, TableName, Update
 
 
 @pytest.mark.parametrize("state", [State.EVALUATING, State.TRIGGERING, State.POLLING])
@@ -178,7 +179,34 @@ async def test_a_row_damaged_from_outside_stops_no_other_run() -> None:
         await world.wait(minutes=3)
 
     assert await world.state("2026-03-02") is State.COMPLETED
-    assert "run.troubled" in {event for event, _ in worker.log}
+    assert [event for event, _ in worker.log if event.startswith("run.")] == ["run.damaged"]
+
+
+@on_virtual_time
+async def test_people_are_told_once_of_a_run_whose_version_is_gone_and_it_goes_on_when_that_is_back() -> None:
+    world = await a_world()
+    async with world.worker("w1"):
+        await world.until(State.POLLING)
+    run = await world.run()
+    assert run is not None
+    version = Key(keys.pipeline_pk(ORDERS), keys.config_version_sk(run.config_hash))
+    row = await world.tables.get(TableName.CONTROL, version)
+    assert row is not None
+
+    async with world.worker("w2") as worker:
+        await world.tables.commit(Delete(TableName.CONTROL, version))
+        for _ in range(3):
+            await world.adopt_orphans(worker)
+            await world.wait(minutes=5)
+        told = await world.events()
+        await world.tables.commit(Put(TableName.CONTROL, row))
+        world.runner.finish()
+        await world.adopt_orphans(worker)
+        await world.wait(minutes=10)
+
+    assert told.count("INFRA_FAILURE") == 1
+    assert [event for event, _ in worker.log].count("run.damaged") == 1
+    assert await world.state() is State.COMPLETED
 
 
 @on_virtual_time

@@ -12,8 +12,10 @@ _log = logger()
 _QUIET: Final = frozenset({"fact.ignored", "request.ignored"})
 _LOUD: Final = frozenset(
     {
+        "run.damaged",
         "run.troubled",
         "row.troubled",
+        "pipeline.troubled",
         "fact.delayed",
         "schedule.troubled",
         "schedule.refused",
