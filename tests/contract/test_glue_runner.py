@@ -15,6 +15,7 @@ from worker.core.outcomes import FailureCategory
 from worker.core.periods import Period
 from worker.core.values import Json
 from worker.jobs.glue import GlueRunner
+from worker.jobs.glue_logs import GlueLogs, Signs
 from worker.jobs.runner import Config, Failed, JobStatus, Stopped, Succeeded
 
 CONFIG: dict[str, Json] = {"jobName": "etl"}
@@ -200,8 +201,16 @@ async def test_a_log_that_cannot_be_read_is_told_and_the_success_stands(place: P
     assert isinstance(status, Succeeded)
     assert status.ended_at == ENDED
     [notice] = status.notices
-    assert "was not checked" in notice
-    assert "logs:FilterLogEvents" in notice
+    assert notice.startswith("the success of jr_1 was not checked: logs FilterLogEvents: ")
+
+
+async def test_a_log_that_may_not_be_read_says_what_to_allow(place: Place) -> None:
+    place.fake.decline_next("FilterLogEvents", "AccessDeniedException", "not authorized")
+
+    status = await place.finished()
+
+    assert isinstance(status, Succeeded)
+    assert "allow the worker logs:FilterLogEvents on /aws-glue/jobs/logs-v2" in status.notices[0]
 
 
 async def test_a_log_the_pipeline_wants_read_and_that_is_not_there_is_told(place: Place) -> None:
@@ -219,6 +228,16 @@ async def test_a_log_too_long_to_be_searched_is_told(place: Place) -> None:
     assert isinstance(status, Succeeded)
     assert "too long to be searched" in status.notices[0]
     assert place.fake.counted["FilterLogEvents"] == 10
+
+
+async def test_the_time_of_all_searches_together_is_bounded() -> None:
+    async with an_aws_fake() as fake, aws_at(fake.url) as aws:
+        fake.break_next("FilterLogEvents", hang)
+
+        status = await GlueLogs(aws, check_s=0.5).confirm(Succeeded(ENDED), Signs(run_id=RUN))
+
+    assert isinstance(status, Succeeded)
+    assert "could not be searched in 0.5 s" in status.notices[0]
 
 
 async def test_a_log_service_that_hangs_does_not_hold_up_the_success() -> None:

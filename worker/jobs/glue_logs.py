@@ -66,20 +66,20 @@ class _Unread(Exception):
 class GlueLogs:
     """Looks for signs of failure in what Glue runs wrote to CloudWatch."""
 
-    def __init__(self, aws: Aws) -> None:
-        self._aws = aws
+    def __init__(self, aws: Aws, *, check_s: float = _CHECK_S) -> None:
+        self._aws, self._check_s = aws, check_s
 
     async def confirm(self, success: Succeeded, signs: Signs) -> JobStatus:
         """The success as it is, with notices if it could not be checked; or the failure that hides behind it."""
         notices: list[str] = []
         try:
-            async with asyncio.timeout(_CHECK_S):
+            async with asyncio.timeout(self._check_s):
                 for search in _searches(signs):
                     found = await self._find(search, notices)
                     if found is not None:
                         return Failed(FailureCategory.TRANSIENT, _told(search, found), success.ended_at)
         except TimeoutError:
-            notices.append(f"its logs could not be searched in {_CHECK_S:.0f} s")
+            notices.append(f"its logs could not be searched in {self._check_s:g} s")
         told = (f"the success of {signs.run_id} was not checked: {notice}" for notice in notices)
         return replace(success, notices=tuple(tidy(notice) for notice in told))
 
@@ -91,7 +91,9 @@ class GlueLogs:
         except AwsTrouble as trouble:
             # Glue writes its analysis only where job insights are switched on: without it there is nothing to read.
             if search.is_expected or trouble.code != "ResourceNotFoundException":
-                notices.append(f"{trouble}; allow the worker logs:FilterLogEvents on {search.group}")
+                is_denied = trouble.category is FailureCategory.PERMANENT
+                hint = f"; allow the worker logs:FilterLogEvents on {search.group}" if is_denied else ""
+                notices.append(f"{trouble}{hint}")
         return None
 
     async def _first_hit(self, search: _Search) -> str | None:
