@@ -3,6 +3,7 @@
 import math
 from collections.abc import Generator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Final
 
 from worker.clock import Clock
@@ -22,6 +23,31 @@ class Stuck(WorkerError):
             "it begins anew; if that repeats, look for a handler or a call without a time limit"
         )
         self.waiting = waiting
+
+
+class Backlog:
+    """How far behind a reader is: the age of what it has in hand, or how long it has not even been able to look."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._in_hand: dict[str, datetime] = {}  # by position, in the order in which they were read
+        self._answered_at = clock.monotonic()
+
+    def answered(self) -> None:
+        """The source gave an answer, be it that there is nothing."""
+        self._answered_at = self._clock.monotonic()
+
+    def take(self, position: str, at: datetime) -> None:
+        self._in_hand[position] = at
+
+    def done(self, position: str) -> None:
+        self._in_hand.pop(position, None)
+
+    @property
+    def behind_s(self) -> float:
+        oldest = next(iter(self._in_hand.values()), None)
+        waited_s = 0.0 if oldest is None else (self._clock.now() - oldest).total_seconds()
+        return max(0.0, waited_s, self._clock.monotonic() - self._answered_at)
 
 
 class Progress:

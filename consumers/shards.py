@@ -55,6 +55,11 @@ class ShardedConsumer:
     def name(self) -> str:
         return self.stream.name
 
+    @property
+    def behind_s(self) -> float:
+        """How far behind the worst of its shards is."""
+        return max((reader.behind_s for reader in self.readers.values()), default=0.0)
+
     def wake(self) -> None:
         """Say that there is something to read, in whichever shard."""
         for reader in self.readers.values():

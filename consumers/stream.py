@@ -15,7 +15,7 @@ from consumers.care import Care
 from consumers.lanes import Lanes
 from consumers.lowwater import LowWater
 from consumers.parking import ParkedLanes, Parking
-from consumers.progress import LOOKS, STUCK_AFTER_S, Progress, Stuck
+from consumers.progress import LOOKS, STUCK_AFTER_S, Backlog, Progress, Stuck
 from consumers.resync import Halt
 from consumers.settling import Counts, OnFailure, Settling
 from consumers.source import Batch, Gap, Position, Record, Source
@@ -80,11 +80,17 @@ class StreamConsumer:
     counts: Counts = field(default_factory=Counts)
     stalls: int = 0  # one after another, with nothing done in between
     is_halted: bool = False
+    backlog: Backlog | None = None  # while it reads
     _held: HeldLease | None = None
 
     @property
     def name(self) -> str:
         return self.source.name
+
+    @property
+    def behind_s(self) -> float:
+        """How far behind it is; 0 while it does not read, because then that is another's."""
+        return 0.0 if self.backlog is None else self.backlog.behind_s
 
     @property
     def is_well(self) -> bool:
@@ -114,7 +120,7 @@ class StreamConsumer:
         except* Halt:
             self.is_halted = True
         finally:
-            self._held = None
+            self._held = self.backlog = None
         if is_lost:  # said plainly, whichever of the tasks found out
             raise LeaseLost(held.lease)
         _heed_cancellation()
@@ -155,6 +161,7 @@ class _Reading:
         self._read_to, self._low = position, LowWater(position)
         self._account: Account = consumer.budget.open()
         self._progress = Progress(consumer.clock, held.lease.rate)
+        self._backlog = consumer.backlog = Backlog(consumer.clock)
         self._care = Care(held, consumer.tries.attempts_max, consumer.pace.ahead_max)
         self._settling = Settling(
             handle=consumer.subscription.handle,
@@ -215,6 +222,7 @@ class _Reading:
             return True
         finally:
             self._account.settle()
+        self._backlog.answered()
         await self._take(batch)
         return bool(batch.records)
 
@@ -241,6 +249,7 @@ class _Reading:
         self._counts.received += 1
         self._counts.in_flight += 1
         self._low.take(record.position)
+        self._backlog.take(record.position, record.change.at)
         self._account.take(record.size)
 
     async def _take_carefully(self, lane: str, record: Record) -> None:
@@ -274,6 +283,7 @@ class _Reading:
         self._counts.in_flight -= 1
         self._consumer.stalls = 0
         self._low.done(record.position)
+        self._backlog.done(record.position)
         self._account.free(record.size)
         self._done_since += 1
         if was_full:

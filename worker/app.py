@@ -7,12 +7,13 @@ next one. Queues need no lease: whoever takes a message has it.
 import asyncio
 import socket
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Final
 
 from worker.app_kinds import Kind, Premises
 from worker.app_session import SessionWork
-from worker.app_telemetry import Telemetry
+from worker.app_telemetry import Telemetry, counting
 from worker.clock import Clock
 from worker.logs import logger
 from worker.membership.beaters import ThreadBeater
@@ -59,6 +60,8 @@ class Worker:
             await self._kind.tables.start()
             stack.push_async_callback(self._kind.tables.stop)
             premises = await self._kind.open(stack)
+            place = replace(premises.place, routes=[*premises.place.routes, counting(self._telemetry.told)])
+            premises = replace(premises, place=place)
             await self._telemetry.open(stack, premises.queues)
             duties = sorted(self._settings.duties)
             _log.info("worker.started", store=self._kind.where, version=version("interlock"), duties=duties)

@@ -3,21 +3,27 @@
 import asyncio
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
+from functools import partial
 from typing import Any, Final
 
 import aiohttp
 
+from consumers.patterns import parse_pattern
+from consumers.routes import SOURCE, Deliver, Route
 from consumers.shards import ShardedConsumer
 from consumers.sqs import QueueConsumer
 from consumers.stream import StreamConsumer
 from worker.app_session import SessionWork
 from worker.clock import Clock
 from worker.core.errors import RetryLater
-from worker.engine.worklog import log_notice, log_work
+from worker.core.events import Event
+from worker.core.eventtypes import EventType
+from worker.engine.worklog import log_notice
 from worker.logs import logger
 from worker.membership.notices import Notice, PeerEnded, SessionBegan, SessionOver
 from worker.membership.sessions import LEFT_IN_ORDER, Member
 from worker.settings import WatchedSettings
+from worker.store.table import TableName
 from worker.taskprotection import AGENT, PATH, TaskProtection
 from worker.telemetry.emf import EmbeddedMetrics
 from worker.telemetry.meters import Meters, Metric
@@ -27,6 +33,16 @@ from worker.telemetry.reporting import Reporting
 from worker.web.health import LOOP_LAG_MAX_S, Finding, HealthServer, parse_address
 
 POST_S: Final = 5.0
+COUNTED_BY_READERS: Final = (Metric.RECORDS_READ, Metric.RECORDS_PARKED)
+ENDED_BADLY: Final = frozenset(
+    {
+        EventType.RETRY_EXHAUSTED,
+        EventType.VALIDATION_EXHAUSTED,
+        EventType.JOB_START_UNKNOWN,
+        EventType.JOB_ORPHANED,
+        EventType.SFN_TIMEOUT,
+    }
+)
 
 _log = logger()
 
@@ -47,6 +63,7 @@ class Telemetry:
         self._session: SessionWork | None = None
         self._member: Member | None = None
         self._began_at = 0.0
+        self._counted: dict[tuple[Metric, str], float] = {}  # by readers of sessions that are over
         self._queues: Sequence[QueueConsumer] = ()
         self._reporting: Reporting | None = None
         self._protection: TaskProtection | None = None
@@ -67,9 +84,13 @@ class Telemetry:
             case _:
                 pass
 
-    def work(self, event: str, facts: Mapping[str, object]) -> None:
-        """Log and count what the engine says."""
-        log_work(event, facts)
+    async def told(self, event: Event) -> None:
+        """Count an event on its way out; the end of a route that everything takes."""
+        self.meters.add(Metric.EVENTS_PUBLISHED)
+        if event.type == EventType.JOB_TRIGGERED:
+            self.meters.add(Metric.RUNS_STARTED)
+        elif event.type in ENDED_BADLY:
+            self.meters.add(Metric.RUNS_FAILED)
 
     @contextmanager
     def watching(self, session: SessionWork, member: Member) -> Generator[None]:
@@ -77,6 +98,7 @@ class Telemetry:
         try:
             yield
         finally:
+            self._counted = self._totals()
             self._session = self._member = None
 
     # --- telling it ---------------------------------------------------------------------------------------------------
@@ -156,6 +178,32 @@ class Telemetry:
         meters.watch(Metric.RUNS_HELD, lambda: {"": 0 if self._session is None else self._session.runs_held})
         meters.watch(Metric.LEASES_HELD, lambda: {"": 0 if self._member is None else len(self._member.keeper.held)})
         meters.watch(Metric.SESSION_AGE, self._session_age)
+        meters.watch(Metric.CONSUMER_LAG, lambda: self._behind(is_relay=False))
+        meters.watch(Metric.RELAY_LAG, lambda: self._behind(is_relay=True))
+        for metric in COUNTED_BY_READERS:
+            meters.watch(metric, partial(self._total, metric))
+        meters.watch(Metric.QUEUE_MESSAGES, lambda: {queue.name: queue.counts.done for queue in self._queues})
+        meters.watch(Metric.DEAD_LETTERS, self._dead_letters)
+
+    def _behind(self, *, is_relay: bool) -> Mapping[str, float]:
+        if self._session is None:
+            return {}
+        readers = self._session.readers.items()
+        return {reader.name: reader.behind_s for table, reader in readers if (table is TableName.EVENTS) is is_relay}
+
+    def _total(self, metric: Metric) -> Mapping[str, float]:
+        return {label: count for (counted, label), count in self._totals().items() if counted is metric}
+
+    def _totals(self) -> dict[tuple[Metric, str], float]:
+        totals = dict(self._counted)
+        for reader in self._readers():
+            counts = reader.counts
+            for metric, count in zip(COUNTED_BY_READERS, (counts.received, counts.parked + counts.failed), strict=True):
+                totals[metric, reader.name] = totals.get((metric, reader.name), 0) + count
+        return totals
+
+    def _dead_letters(self) -> Mapping[str, float]:
+        return {**self._total(Metric.RECORDS_PARKED), **{each.name: each.counts.parked for each in self._queues}}
 
     def _session_age(self) -> Mapping[str, float]:
         return {"": 0.0 if self._member is None else self._clock.monotonic() - self._began_at}
@@ -171,3 +219,8 @@ def _sending(http: aiohttp.ClientSession, method: str, url: str) -> Callable[[Ma
             raise RetryLater(f"{url}: {type(error).__name__}: {error}") from error
 
     return send
+
+
+def counting(told: Deliver) -> Route:
+    """A route that every event takes, after all others."""
+    return Route("meters", parse_pattern({"source": [SOURCE]}), told)

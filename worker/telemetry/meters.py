@@ -104,7 +104,7 @@ def _nothing() -> Mapping[str, float]:
 
 
 class Meters:
-    """Counts rise here; gauges are read when somebody looks."""
+    """Counts rise here, or are kept elsewhere; gauges, and what is kept elsewhere, are read when somebody looks."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[Metric, str], float] = {}
@@ -121,10 +121,9 @@ class Meters:
     def samples(self) -> Iterator[Sample]:
         """All values as they are now; a counter that never rose is zero, so that its alarm has data."""
         for metric in Metric:
-            if metric.meaning.kind is Kind.GAUGE:
-                values = self._readings.get(metric, _nothing)()
-            else:
-                values = {label: count for (counted, label), count in self._counts.items() if counted is metric}
-                values = values or {"": 0.0}
+            values = self._readings.get(metric, _nothing)()
+            if metric.meaning.kind is Kind.COUNTER:
+                counted = {label: count for (each, label), count in self._counts.items() if each is metric}
+                values = {**counted, **values} or {"": 0.0}
             for label, value in sorted(values.items()):
                 yield Sample(metric, label, value)
