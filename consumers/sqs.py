@@ -23,6 +23,7 @@ from worker.store.backoff import Backoff
 from worker.store.table import StaleWrite
 from worker.undertakings import Undertakings
 
+POLL_LATE_S: Final = 1.0  # for an answer beyond the wait that was asked for, once we are asked to stop
 # Waits before the next receipt, by receive count; then a message is parked.
 RETRIES: Final = Backoff(attempts_max=5, first_s=2.0, longest_s=900.0)
 
@@ -81,7 +82,7 @@ class QueueConsumer:
         return 0 if self._work is None else self._work.polls_at_once
 
     async def run(self) -> None:
-        """Consume until stopped. Raises `ConfigError` if the queue cannot be used."""
+        """Consume until stopped. Raises a group of `ConfigError` if the queue cannot be used."""
         async with Undertakings() as tasks:
             self._work = _Work(self, tasks)
             if not self._is_stopped:
@@ -130,10 +131,18 @@ class _Work:
         self._tasks.create_task(self._stop_handlers_later(), name=f"queue-deadline:{name}")
         self._permits.close()
         self._settling.polls_end()
-        await self._polls.ran_out()
+        await self._polls_run_out()
         self._settling.polls_ended()
         await self._lanes.drained()
         await self._settled()
+
+    async def _polls_run_out(self) -> None:
+        try:
+            async with asyncio.timeout(self._pace.polling.wait_s + POLL_LATE_S):
+                await self._polls.ran_out()
+        except TimeoutError:
+            # What it took, if anything, is shown again when its visibility ends.
+            _log.warning("queue.poll_abandoned", queue=self._consumer.name)
 
     async def _settled(self) -> None:
         try:

@@ -51,6 +51,11 @@ class Watchdog:
         self._end, self._may_act = end, may_act
         self._failed_last: set[str] = set()
 
+    @property
+    def names(self) -> Sequence[str]:
+        """The checks, in the order in which they are made."""
+        return [check.name for check in self._checks]
+
     def chore(self, every: timedelta = EVERY) -> Chore:
         return Chore("watchdog", every, self.run)
 

@@ -36,7 +36,7 @@ async def do_chores(cron: CronStarts, clock: Clock, tick_s: float = 1.0) -> None
 
 
 @asynccontextmanager
-async def cron_on(world: World, worker: Worker, *, tick_s: float = 5.0) -> AsyncGenerator[CronStarts]:
+async def cron_on(world: World, worker: Worker, *, tick_s: float = 10.0) -> AsyncGenerator[CronStarts]:
     """The worker holds the duty for as long as the block lasts. Long waits pass faster with fewer ticks."""
     log = worker.log
     cron = CronStarts(

@@ -6,7 +6,8 @@ redaction here is the last line of defence, not the first.
 
 import logging
 import re
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final, TextIO, TypeAlias, cast
 
@@ -48,6 +49,17 @@ def configure_logs(stream: TextIO, clock: Clock, *, level: int = logging.INFO) -
 def logger() -> Logger:
     """A logger to keep in a module: it follows whatever `configure_logs` says, before or after."""
     return structlog.get_logger()
+
+
+@contextmanager
+def logs_kept_back() -> Iterator[None]:
+    """Log nothing meanwhile: for a command that shows the same in its own words."""
+    kept = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL + 1))
+    try:
+        yield
+    finally:
+        structlog.configure(**kept)
 
 
 def redact(_logger: object, _method: str, facts: Facts) -> Facts:

@@ -9,7 +9,9 @@ from itertools import pairwise
 from consumers.alerts_digest import LATE, Digests
 from consumers.alerts_queue import AlertMessages
 from consumers.alerts_routing import Channels, Routing
-from consumers.routes import Deliver, envelope
+from consumers.relay import dead_letter_source
+from consumers.routes import Deliver, Route, envelope
+from consumers.severities import told_to_people
 from consumers.sqs import QueueConsumer, QueuePace
 from consumers.sqs_letters import QueueLetters, queue_letter_source
 from consumers.tries import Tries
@@ -17,12 +19,14 @@ from tests.alertsworld import AlertsWorld, an_event
 from tests.fakeslack import UNAVAILABLE
 from tests.fakesqs import FakeQueue
 from tests.queueworld import assert_accounts_balance
+from tests.scenario.test_relay import RelayWorld
 from tests.streamworld import FULL_WAITS
 from tests.virtualtime import on_virtual_time
 from worker.core.events import Event
 from worker.core.eventtypes import EventType
 from worker.store.deadletters import DeadLetters
 from worker.store.events import Events, told_write
+from worker.store.threads import Threads
 
 MINUTE = timedelta(minutes=1)
 
@@ -143,6 +147,31 @@ async def test_an_alarm_is_told_when_it_begins_and_not_when_it_ends() -> None:
 
     [said] = alerts.world.slack.messages
     assert "INFRA_ALARM: queue-age is ALARM: Threshold crossed" in said.text
+
+
+# --- on one machine ---------------------------------------------------------------------------------------------------
+
+
+@on_virtual_time
+async def test_inside_the_relay_an_outage_delays_alerts_and_parks_none() -> None:
+    relay, alerts = RelayWorld(), AlertsWorld()
+    alerts.tables, alerts.threads = relay.tables, Threads(relay.tables)
+    relay.route(Route("slack", told_to_people(), alerts.worker().deliver))
+    alerts.slack.trouble = lambda _m, _p: UNAVAILABLE
+
+    async with relay.relaying():
+        for number in range(20):
+            await relay.tell(f"n{number}", pipeline=f"p{number % 4}")
+        await relay.clock.sleep(6 * 3600)
+        alerts.slack.trouble = lambda _m, _p: None
+        await relay.clock.sleep(180)
+
+    assert await relay.letters.list(dead_letter_source("slack")) == []
+    assert len(alerts.slack.threads) == 4
+    assert len(alerts.slack.messages) == 20
+    for thread in alerts.slack.threads:
+        numbers = [int(text.rpartition("n")[2]) for text in alerts.slack.answers_in(thread)]
+        assert numbers == sorted(numbers), "in the order of their decisions"
 
 
 # --- digests ----------------------------------------------------------------------------------------------------------

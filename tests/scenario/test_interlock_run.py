@@ -6,6 +6,8 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from tests import commandline
 from tests.liveworker import LiveWorker, interlock, live_worker, until
 from tests.manualclock import ManualClock
@@ -25,6 +27,9 @@ job:
   pollIntervalSeconds: 1
 """
 # Appends a line, so that a job that ran twice shows.
+# Several processes begin one after another, which on a busy machine takes its time.
+pytestmark = pytest.mark.timeout(300)
+
 JOB = "sleep SECONDS; echo $INTERLOCK_PERIOD $INTERLOCK_ATTEMPT >> ran"
 DAY = datetime.now(UTC).date().isoformat()  # a first start looks back three days
 
@@ -155,7 +160,6 @@ def test_a_store_that_cannot_be_reached_is_refused_with_what_to_check(tmp_path: 
     assert refused.returncode == 2
     assert "check the region, credentials and endpoint" in refused.stderr
     assert list(tmp_path.iterdir()) == []
-
 
 
 def test_a_mistyped_store_is_refused_and_not_made(tmp_path: Path) -> None:

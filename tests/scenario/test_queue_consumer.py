@@ -477,6 +477,19 @@ async def test_a_stop_ends_in_time_although_the_queue_does_not_answer() -> None:
 
 
 @on_virtual_time
+async def test_a_poll_that_is_never_answered_does_not_hold_up_a_stop() -> None:
+    world = QueueWorld()
+    world.queue.latency_s = 1000
+    started = 0.0
+
+    async with world.consuming():
+        await world.clock.sleep(1)
+        started = world.clock.monotonic()
+
+    assert world.clock.monotonic() - started <= 25
+
+
+@on_virtual_time
 async def test_what_a_crash_had_in_hand_comes_again() -> None:
     world = QueueWorld()
     world.handled.before = lambda _: world.clock.sleep(10)

@@ -37,9 +37,12 @@ TIMING: Final = "default" if CHAOS_ROUNDS else "fast"
 
 RUNS: Final = 8
 TAKEN_OVER_WITHIN_S: Final = 10.0
-COMPLETED_WITHIN_S: Final = 40.0
+COMPLETED_WITHIN_S: Final = 100.0  # however busy the machine is: this is about that, not about when
 STOPPED_WITHIN_S: Final = 25.0
 LOOK_AGAIN_S: Final = 0.05
+
+# Real processes share the machine with everything else; the bounds above say what is promised.
+pytestmark = pytest.mark.timeout(300)
 
 ORDERS: Final = PipelineId("orders")
 # Each job says its token: a job that ran twice, or not at all, shows.
@@ -120,18 +123,26 @@ def session_of(worker: LiveWorker) -> SessionId:
     return SessionId(lines[-1]["session"])
 
 
-async def seconds_until(
-    has_come: Callable[[], Awaitable[bool]], *, within_s: float, workers: list[LiveWorker]
-) -> float:
-    """How long it took; shows what the workers logged if it does not come, or none of them is left to bring it."""
-    asked_at = time.monotonic()
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """`late_s`: how much longer than asked for our own naps took meanwhile. So late were the workers, too."""
+
+    took_s: float
+    late_s: float
+
+
+async def wait_until(has_come: Callable[[], Awaitable[bool]], *, within_s: float, workers: list[LiveWorker]) -> Wait:
+    """Shows what the workers logged if it does not come, or none of them is left to bring it."""
+    asked_at, late_s = time.monotonic(), 0.0
     while not await has_come():
         is_hopeless = all(worker.process.poll() is not None for worker in workers)
         if is_hopeless or time.monotonic() - asked_at > within_s:
             logs = "\n".join(worker.log.read_text() for worker in workers)
             pytest.fail(f"it did not come in {time.monotonic() - asked_at:.1f} s; the workers logged:\n{logs}")
+        lay_down_at = time.monotonic()
         await asyncio.sleep(LOOK_AGAIN_S)
-    return time.monotonic() - asked_at
+        late_s += time.monotonic() - lay_down_at - LOOK_AGAIN_S
+    return Wait(time.monotonic() - asked_at, late_s)
 
 
 async def owner_of_some_run(
@@ -145,7 +156,7 @@ async def owner_of_some_run(
         active[:] = [run for run in await outside.active(keys) if run.owner in by_session]
         return bool(active)
 
-    await seconds_until(some_are_held, within_s=COMPLETED_WITHIN_S, workers=workers)
+    await wait_until(some_are_held, within_s=COMPLETED_WITHIN_S, workers=workers)
     owner = chance.choice(active).owner
     assert owner is not None
     return by_session[owner]
@@ -170,11 +181,11 @@ async def test_when_the_owner_of_runs_is_killed_the_other_completes_each_of_them
         async def are_taken_over() -> bool:
             return all(run.owner != dead for run in await outside.active(orphans))
 
-        took_s = await seconds_until(are_taken_over, within_s=COMPLETED_WITHIN_S, workers=workers)
-        await seconds_until(lambda: outside.are_completed(keys), within_s=COMPLETED_WITHIN_S, workers=workers)
-        print(f"round {seed}: {len(orphans)} runs lost their owner and were taken over within {took_s:.1f} s")
+        waited = await wait_until(are_taken_over, within_s=COMPLETED_WITHIN_S, workers=workers)
+        await wait_until(lambda: outside.are_completed(keys), within_s=COMPLETED_WITHIN_S, workers=workers)
+        print(f"round {seed}: {len(orphans)} runs lost their owner and were taken over within {waited.took_s:.1f} s")
         await outside.assert_each_ran_once(keys)
-        assert took_s < TAKEN_OVER_WITHIN_S
+        assert waited.took_s < TAKEN_OVER_WITHIN_S + waited.late_s
 
 
 async def test_workers_asked_to_stop_under_load_leave_in_time_and_lose_nothing(tmp_path: Path) -> None:
@@ -187,11 +198,12 @@ async def test_workers_asked_to_stop_under_load_leave_in_time_and_lose_nothing(t
         for worker in workers:
             worker.process.send_signal(signal.SIGTERM)
         await outside.say_ready(keys[RUNS:])  # while they leave, and after
-        codes = [await asyncio.to_thread(worker.process.wait, STOPPED_WITHIN_S) for worker in workers]
+
+        codes = [await asyncio.to_thread(worker.process.wait, COMPLETED_WITHIN_S) for worker in workers]
 
         assert codes == [0, 0]
         assert time.monotonic() - asked_at < STOPPED_WITHIN_S
         with live_worker(tmp_path, name="third", timing=TIMING) as third:
-            await seconds_until(lambda: outside.are_completed(keys), within_s=COMPLETED_WITHIN_S, workers=[third])
+            await wait_until(lambda: outside.are_completed(keys), within_s=COMPLETED_WITHIN_S, workers=[third])
             await outside.assert_each_ran_once(keys)
             assert third.stop() == 0

@@ -27,12 +27,16 @@ class Plan:
     bucket_leases: int = 4
     pass_every_s: float = 600.0
     upkeep_every_s: float = 1800.0
+    storms_last_s: float = 1200.0  # at most
     index_lag_s: float = 1080.0  # longer than it takes to find a worker dead, as the real one is
 
     @property
     def grace(self) -> timedelta:
         """How long after its time something may still be undone: another worker has to notice, a store to answer."""
-        return timedelta(minutes=10, seconds=2 * (self.timing.kill_s + self.pass_every_s) + self.index_lag_s)
+        # A session that beats faster than a storm passes is lost in it, again and again: then nobody gets anywhere.
+        storm_s = self.storms_last_s if self.timing.fence_s < self.storms_last_s / 10 else 0.0
+        seconds = 2 * (self.timing.kill_s + self.pass_every_s) + self.index_lag_s + storm_s
+        return timedelta(minutes=10, seconds=seconds)
 
     def __str__(self) -> str:
         return f"SEED={self.seed} PIPELINES={self.pipelines} HOURS={self.hours}"
@@ -53,6 +57,7 @@ def full(seed: int, *, pipelines: int, hours: int) -> Plan:
         pass_every_s=PASS_EVERY_S,
         upkeep_every_s=EVERY_S,
         index_lag_s=60.0,
+        storms_last_s=600.0,
     )
 
 

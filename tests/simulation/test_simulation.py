@@ -5,7 +5,7 @@ import pytest
 from tests.simulation.plan import small
 from tests.simulation.world import simulate
 
-SEEDS = 40  # each takes over a second of CPU; `make simulate` plays as many as asked
+SEEDS = 200  # `make simulate` plays as many as asked
 AT_ONCE = 4  # seeds of one test: few, so that both cores have something to do and no test takes long
 
 

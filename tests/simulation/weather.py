@@ -90,7 +90,7 @@ class Weather:
             node.tables.choose = RandomFaults(
                 random=self.random, delay_max_s=0.5, lost_requests=0.05, lost_replies=0.1, late_requests=0.1
             )
-        await asyncio.sleep(self.random.uniform(60.0, 1200.0))
+        await asyncio.sleep(self.random.uniform(60.0, self.around.plan.storms_last_s))
         for node in struck:
             node.tables.choose = no_faults
 

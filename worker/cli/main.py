@@ -24,6 +24,7 @@ from worker.cli.sensorcommands import sensor_app
 from worker.cli.sources import Sources
 from worker.cli.storecommands import store_app
 from worker.cli.validate import run_validate
+from worker.cli.watchdogcommands import watchdog_app
 from worker.clock import Clock, SystemClock
 
 DAYS_MAX = 366
@@ -48,6 +49,7 @@ app.add_typer(sensor_app)
 app.add_typer(dlq_app)
 app.add_typer(leases_app)
 app.add_typer(schedule_app)
+app.add_typer(watchdog_app)
 app.add_typer(reading_app)
 app.add_typer(asking_app)
 
