@@ -6,7 +6,7 @@ redaction here is the last line of defence, not the first.
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Generator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final, TextIO, TypeAlias, cast
@@ -52,10 +52,10 @@ def logger() -> Logger:
 
 
 @contextmanager
-def logs_kept_back() -> Iterator[None]:
-    """Log nothing meanwhile: for a command that shows the same in its own words."""
+def logs_kept_back() -> Generator[None]:
+    """Log nothing but disasters meanwhile: for a command that shows the same in its own words."""
     kept = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL + 1))
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     try:
         yield
     finally:
