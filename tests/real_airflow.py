@@ -92,15 +92,8 @@ def main() -> int:
 def _test(release: Release) -> int:
     _install(release)
     with TemporaryDirectory(prefix="interlock-airflow-") as folder, _serving(release, Path(folder)) as airflow:
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "tests/contract/test_runners.py",
-            "-k",
-            "real-airflow",
-            *sys.argv[1:],
-        ]
+        suite = ["tests/contract/test_runners.py", "-k", "real-airflow", f"--timeout={TEST_S}"]
+        command = [sys.executable, "-m", "pytest", *suite, *sys.argv[1:]]
         return subprocess.call(command, cwd=ROOT, env={**os.environ, REAL_AIRFLOW: airflow.to_json()})
 
 
