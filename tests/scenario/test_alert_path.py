@@ -1,0 +1,99 @@
+"""Both ends of the way that probes take, and how far a feed's readers are behind."""
+
+from datetime import timedelta
+
+import pytest
+
+from consumers.alertpath import answering_probes
+from consumers.feed import FeedPosition, feed_name
+from consumers.feedlag import FeedLags
+from scheduler.heartbeaturl import pinging
+from tests.engineworld import a_world
+from tests.httptarget import a_web_server, answer
+from tests.virtualtime import on_virtual_time
+from worker.core.errors import RetryLater
+from worker.core.events import Event
+from worker.core.eventtypes import EventType
+from worker.core.keys import SessionId
+from worker.jobs.addresses import AddressPolicy
+from worker.jobs.http_client import HttpClient
+from worker.store.alertpath import AlertPath
+from worker.store.leases import Lease, Leases
+from worker.store.table import TableName
+
+
+@on_virtual_time
+async def test_a_probe_is_answered_and_every_other_event_is_handed_on() -> None:
+    world = await a_world()
+    path, shown = AlertPath(world.tables), list[Event]()
+
+    async def show(event: Event) -> None:
+        shown.append(event)
+
+    deliver = answering_probes(show, path, world.clock)
+    probe = Event(id="probe-1", type=EventType.ALERT_PATH_CHECK, at=world.clock.now())
+    alert = Event(id="alert-1", type=EventType.SLA_BREACH, at=world.clock.now())
+    for event in (probe, alert, probe):
+        await deliver(event)
+
+    assert shown == [alert]
+    assert (await path.load()).arrived == "probe-1"
+
+
+@on_virtual_time
+async def test_a_probe_is_not_answered_while_people_cannot_be_reached() -> None:
+    world = await a_world()
+    path = AlertPath(world.tables)
+
+    async def show(_: Event) -> None:
+        return
+
+    async def unreachable() -> None:
+        raise RetryLater("the chat does not answer")
+
+    deliver = answering_probes(show, path, world.clock, unreachable)
+    with pytest.raises(RetryLater):
+        await deliver(Event(id="probe-1", type=EventType.ALERT_PATH_CHECK, at=world.clock.now()))
+
+    assert (await path.load()).arrived is None
+
+
+@on_virtual_time
+async def test_a_reader_is_as_far_behind_as_the_oldest_change_it_has_not_read_is_old() -> None:
+    world = await a_world()
+    leases = Leases(world.tables, "g")
+    lags = FeedLags(world.tables, leases, world.clock, [TableName.CONTROL])
+    stream = feed_name(TableName.CONTROL)
+    assert await lags() == {stream: timedelta()}
+
+    await world.write("ready", status="done")
+    await world.wait(minutes=10)
+    behind = (await lags())[stream]
+    assert behind >= timedelta(minutes=10)
+
+    await leases.create(Lease(stream=stream, shard="0"))
+    seen = await leases.get(stream, "0")
+    assert seen is not None
+    held = await leases.take_free(seen, SessionId("w1"))
+    assert held is not None
+    await leases.checkpoint(held, FeedPosition(await world.tables.last_position(), world.clock.now()).text())
+    # The note of it is a change as well, and just as old as it is.
+    assert (await lags())[stream] == timedelta()
+
+
+async def test_the_heartbeats_address_is_asked_for_and_what_it_answers_is_told_without_it() -> None:
+    async with a_web_server(answer(200)) as server, HttpClient(AddressPolicy.parse(["127.0.0.1"])) as client:
+        assert await pinging(client, server.url("/ping/secret"))() is None
+    async with a_web_server(answer(503)) as server, HttpClient(AddressPolicy.parse(["127.0.0.1"])) as client:
+        said = await pinging(client, server.url("/ping/secret"))()
+
+    assert said == "the heartbeat's address answered 503"
+
+
+async def test_the_heartbeats_address_may_not_lie_in_our_own_network() -> None:
+    async with a_web_server(answer(200)) as server, HttpClient(AddressPolicy.parse([])) as client:
+        said = await pinging(client, server.url("/ping/secret"))()
+
+        assert said is not None
+        assert "secret" not in said
+        assert server.received == []
