@@ -133,6 +133,13 @@ async def test_a_disabled_stream_is_read_to_its_end_and_said_to_be_disabled(on_m
     assert await stream.children("shardId-00000000000000000000-00000000") == []
 
 
+async def test_an_open_shard_has_no_children_even_where_the_filter_is_not_known(rig: StreamRig) -> None:
+    stream = await rig.stream_of(await rig.table())
+    [shard] = await stream.shards()
+
+    assert await stream.children(shard.id) == []
+
+
 async def test_a_stream_without_images_is_refused(rig: StreamRig) -> None:
     stream = await rig.stream_of(await rig.table(view="KEYS_ONLY"))
 

@@ -8,7 +8,7 @@ import pytest
 
 from consumers.dynamodb_streams import DynamoShard, DynamoStream, TableStream, find_stream, listing_budget
 from consumers.source import Batch, Gap, Position, Shard
-from consumers.streamcalls import ExpiredIterator, NotFound
+from consumers.streamcalls import ExpiredIterator, NotFound, TrimmedData
 from consumers.unreadable import Stray
 from tests.fakestreams import ARN, FakeDynamoStreams
 from tests.manualclock import NOON, ManualClock
@@ -203,6 +203,7 @@ async def test_an_expired_iterator_is_replaced_within_the_same_read() -> None:
     world.write(2)
 
     assert (await read_on(reader, position))[0] == [2]
+    assert world.fake.calls["GetShardIterator"] == 2
 
 
 async def test_a_service_whose_iterators_are_always_expired_is_left_alone_for_a_while() -> None:
@@ -253,6 +254,22 @@ async def test_pages_of_old_records_are_passed_over_in_one_read() -> None:
     reader = world.restarted().reader(world.root)
 
     assert (await read_on(reader, position))[0] == [100]
+
+
+async def test_an_iterator_renewed_among_old_records_goes_on_after_those_that_were_passed_over() -> None:
+    """Or a shard with more old records than one read passes over would be begun again for ever."""
+    world = World()
+    world.fake.records_max = 10
+    world.write(*range(300))
+    world.clock.advance(timedelta(hours=2))
+    position = await world.reader().newest()
+    world.write(300)
+    reader = world.restarted().reader(world.root)
+    assert (await read_on(reader, position)) == ([], position)
+
+    world.clock.advance(timedelta(minutes=10, seconds=1))
+
+    assert (await read_on(reader, position))[0] == [300]
 
 
 async def test_the_start_of_news_is_kept_until_there_is_some() -> None:
@@ -465,6 +482,20 @@ async def test_after_a_gap_a_crash_before_the_first_record_is_no_second_gap() ->
     batch = await world.restarted().reader(world.root).read(gap.value.resume_at)
 
     assert values(batch) == [3]
+
+
+async def test_after_a_gap_at_the_start_of_news_all_that_is_left_is_read() -> None:
+    world = World()
+    reader = world.reader()
+    position = await reader.newest()
+    world.write(1)
+    world.clock.advance(timedelta(hours=1))
+    world.fake.fail_next("GetRecords", TrimmedData("something was there"))
+
+    with pytest.raises(Gap) as gap:
+        await reader.read(position)
+
+    assert values(await reader.read(gap.value.resume_at)) == [1]
 
 
 async def test_a_shard_that_is_gone_is_a_gap_and_then_has_an_end() -> None:

@@ -347,6 +347,19 @@ async def test_a_place_as_old_as_the_stream_keeps_anything_is_a_gap_although_the
     assert position < gap.value.resume_at < rest.read_to
 
 
+async def test_a_reader_in_the_middle_of_old_records_has_no_gap() -> None:
+    world = World()
+    world.fake.records_max = 1
+    world.put(1, 2)
+    world.clock.advance(timedelta(hours=23, minutes=30))
+    reader = world.reader()
+
+    first = await read_all(reader)
+    second = await reader.read(first.read_to)
+
+    assert (values(first), values(second)) == ([1], [2])
+
+
 async def test_a_gap_at_the_start_of_news_is_followed_by_everything_that_is_left() -> None:
     world = World()
     position = await world.reader().newest()
