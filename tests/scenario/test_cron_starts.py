@@ -220,7 +220,7 @@ async def test_after_an_absence_the_policy_decides_and_what_is_let_go_is_remembe
         await world.wait(minutes=70)
     await world.wait(hours=4)
     async with world.worker("w2") as worker, cron_on(world, worker):
-        await world.wait(seconds=10)
+        await world.wait(seconds=25)
 
     assert await periods_of(world.tables) == [f"{TODAY}T12", f"{TODAY}T16"]
     mark = await mark_of(world)
