@@ -13,6 +13,9 @@ from tests.liveworker import LiveWorker, interlock, live_worker, until
 from tests.manualclock import ManualClock
 from worker.clock import SystemClock
 
+# Several processes begin one after another, which on a busy machine takes its time.
+pytestmark = pytest.mark.timeout(300)
+
 PIPELINE = """
 pipeline: {id: orders}
 schedule:
@@ -27,9 +30,6 @@ job:
   pollIntervalSeconds: 1
 """
 # Appends a line, so that a job that ran twice shows.
-# Several processes begin one after another, which on a busy machine takes its time.
-pytestmark = pytest.mark.timeout(300)
-
 JOB = "sleep SECONDS; echo $INTERLOCK_PERIOD $INTERLOCK_ATTEMPT >> ran"
 DAY = datetime.now(UTC).date().isoformat()  # a first start looks back three days
 
