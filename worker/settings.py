@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
+from worker.core.durations import parse_duration
 from worker.core.errors import ConfigError
 from worker.core.liveness import DEFAULT_TIMING, FAST_TIMING, Timing
 from worker.store.open import locate
@@ -27,6 +29,7 @@ SLACK_TOKEN: Final = "INTERLOCK_SLACK_TOKEN"  # noqa: S105 - the name of a varia
 SLACK_CHANNEL: Final = "INTERLOCK_SLACK_CHANNEL"
 SLACK_API: Final = "INTERLOCK_SLACK_API"  # another address than Slack's own, for tests
 ALERTS: Final = "INTERLOCK_ALERTS"  # who hears of what: a file, or its own text
+REPEAT_ALERTS: Final = "INTERLOCK_REPEAT_ALERTS"  # after how long what is still missing is told again, as in 6h
 HEARTBEAT_URL: Final = "INTERLOCK_HEARTBEAT_URL"  # called while all is well; whoever watches it notices the silence
 
 # --- being watched
@@ -40,6 +43,7 @@ DEFAULT_STORE: Final = "sqlite:///interlock.db"
 DEFAULT_SERVICE: Final = "interlock"
 _TIMINGS: Final = {"default": DEFAULT_TIMING, "fast": FAST_TIMING}
 _METRICS: Final = ("", "emf")
+REPEATED_MIN: Final = timedelta(minutes=1)
 
 
 class Duty(StrEnum):
@@ -74,6 +78,7 @@ class PeopleSettings:
     slack_api: str = ""
     alerts: str = ""
     heartbeat_url: str = ""
+    repeat_alerts: timedelta | None = None  # None: what was told once is never told again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +128,7 @@ def read_settings(environment: Mapping[str, str], *, store: str | None = None) -
             slack_api=said.get(SLACK_API, ""),
             alerts=said.get(ALERTS, ""),
             heartbeat_url=said.get(HEARTBEAT_URL, ""),
+            repeat_alerts=_duration(REPEAT_ALERTS, said.get(REPEAT_ALERTS)),
         ),
         watched=WatchedSettings(
             service=said.get(SERVICE, DEFAULT_SERVICE),
@@ -147,6 +153,15 @@ def _duties(names: tuple[str, ...]) -> frozenset[Duty]:
     if Duty.SCHEDULER in duties and Duty.ENGINE not in duties:
         raise ConfigError(f"{DUTIES} has scheduler without engine; whoever creates a run also starts its job: add it")
     return duties
+
+
+def _duration(name: str, text: str | None) -> timedelta | None:
+    if text is None:
+        return None
+    duration = parse_duration(text)
+    if duration is None or duration < REPEATED_MIN:
+        raise ConfigError(f"{name} is {text!r}; use a duration of at least 1m, such as 6h, or leave it out")
+    return duration
 
 
 def _metrics(kind: str) -> str:

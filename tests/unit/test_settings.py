@@ -1,5 +1,7 @@
 """Which store a command uses, and what a wrong one is told."""
 
+from datetime import timedelta
+
 import pytest
 
 from worker.core.errors import ConfigError
@@ -10,6 +12,7 @@ from worker.settings import (
     HTTP_ALLOW,
     JOB_ENVIRONMENT,
     METRICS,
+    REPEAT_ALERTS,
     STORE,
     TIMING,
     Duty,
@@ -73,3 +76,14 @@ def test_metrics_in_the_log_are_asked_for_by_name() -> None:
     assert read_settings({METRICS: "emf"}).watched.metrics == "emf"
     with pytest.raises(ConfigError, match="INTERLOCK_METRICS is 'statsd'"):
         read_settings({METRICS: "statsd"})
+
+
+def test_alerts_are_repeated_only_if_that_is_asked_for() -> None:
+    assert read_settings({}).people.repeat_alerts is None
+    assert read_settings({REPEAT_ALERTS: "6h"}).people.repeat_alerts == timedelta(hours=6)
+
+
+@pytest.mark.parametrize("text", ["often", "1s"])
+def test_a_repeat_that_is_no_duration_or_too_short_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="at least 1m"):
+        read_settings({REPEAT_ALERTS: text})
