@@ -4,6 +4,7 @@ from typing import Final
 
 from consumers.sqs_calls import Message
 from consumers.tries import GivenUp, Tries
+from worker.store.attributes import without_nothing
 from worker.store.deadletters import DeadLetter, DeadLetters
 from worker.store.rowcodec import encode
 
@@ -28,5 +29,5 @@ class QueueLetters:
             reason=given_up.reason[:REASON_MAX],
             history=tuple(said[:REASON_MAX] for said in given_up.history),
         )
-        body = encode({"body": message.body, "group": message.group, "receives": message.receive_count})
-        await self._tries.insist(lambda: self._letters.put(letter, body))
+        kept = {"body": message.body, "group": message.group or None, "receives": message.receive_count}
+        await self._tries.insist(lambda: self._letters.put(letter, encode(without_nothing(kept))))

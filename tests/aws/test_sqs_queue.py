@@ -71,6 +71,17 @@ async def test_a_message_comes_whole_with_its_count_and_time(client: "SQSClient"
     assert await receive_all(queue) == []
 
 
+async def test_what_is_replayed_comes_again_as_a_new_message(client: "SQSClient") -> None:
+    plain, fifo = AwsQueue(client, await new_queue(client)), AwsQueue(client, await new_queue(client, fifo=True))
+
+    await plain.send("again")
+    for _ in range(2):
+        await fifo.send("again", "a")
+
+    assert [message.body for message in await receive_all(plain)] == ["again"]
+    assert [(message.body, message.group) for message in await receive_all(fifo)] == [("again", "a")] * 2
+
+
 async def test_a_message_in_flight_is_hidden_and_an_empty_queue_is_an_empty_answer(client: "SQSClient") -> None:
     url = await new_queue(client)
     queue = AwsQueue(client, url)

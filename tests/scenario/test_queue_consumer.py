@@ -247,7 +247,7 @@ async def test_a_failure_comes_back_later_each_time_and_is_parked_whole_at_last(
     assert "failed at its receipt number 5, last: no answer" in letter.reason
     body = await world.letters.body(letter)
     assert body is not None
-    assert plain_map(decode_row(body)) == {"body": "poison", "group": "", "receives": 5}
+    assert plain_map(decode_row(body)) == {"body": "poison", "receives": 5}
     assert len(world.queue) == 0
     assert (consumer.counts.failed, consumer.counts.parked) == (4, 1)
 
