@@ -1,0 +1,53 @@
+"""What holds for the whole suite: the calls to AWS that it makes are held against the policies of the deployment."""
+
+import os
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from tests import awscalls
+
+CALLS = "INTERLOCK_TESTS_CALLS"  # where the processes of one run leave what they saw; they inherit it
+_RECORDER = awscalls.Recorder()
+
+
+def _worker_name(config: pytest.Config) -> str | None:
+    """The name of this process among several; None for the one that leads them, or is alone."""
+    worker = cast("dict[str, str] | None", getattr(config, "workerinput", None))
+    return None if worker is None else worker["workerid"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if _worker_name(config) is None:
+        directory = tempfile.TemporaryDirectory(prefix="interlock-calls-")
+        config.add_cleanup(directory.cleanup)
+        os.environ[CALLS] = directory.name
+
+
+@pytest.fixture(scope="session", autouse=True)
+def calls_to_aws_are_recorded() -> Generator[None]:
+    remove = _RECORDER.install()
+    yield
+    remove()
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    name, directory = _worker_name(session.config), Path(os.environ[CALLS])
+    awscalls.save(_RECORDER.actions, directory / f"{name or 'leader'}.json")
+    if name is None and exitstatus == 0:
+        _judge(session, awscalls.load(directory))
+
+
+def _judge(session: pytest.Session, called: set[str]) -> None:
+    """Fail the run if the policies of deploy/terraform do not fit. What nobody calls, only a whole run can tell."""
+    problems = [f"called, and no task role allows it: {action}" for action in awscalls.not_allowed(called)]
+    is_whole = session.config.args == session.config.getini("testpaths")
+    if is_whole:
+        problems += [f"allowed by a task role, and never called: {action}" for action in awscalls.never_called(called)]
+    for problem in problems:
+        print(f"\nAWS permissions: {problem}; see deploy/terraform/roles.tf and tests/awscalls.py")
+    if problems:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
