@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 import pytest
+from aiobotocore.session import AioSession
 
 from consumers.sqs import QueueConsumer, QueuePace
 from consumers.sqs_aws import AwsQueue, open_sqs
@@ -37,9 +38,21 @@ def settings_of(server: Server) -> ClientSettings:
 
 
 @pytest.fixture(params=[ministack, moto], ids=["ministack", "moto"])
-async def client(request: pytest.FixtureRequest) -> AsyncIterator["SQSClient"]:
+def server(request: pytest.FixtureRequest) -> Server:
     use_test_credentials()
-    async with open_sqs(settings_of(request.param())) as client:
+    return request.param()
+
+
+@pytest.fixture
+async def ours(server: Server) -> AsyncIterator["SQSClient"]:
+    async with open_sqs(settings_of(server)) as client:
+        yield client
+
+
+@pytest.fixture
+async def client(server: Server) -> AsyncIterator["SQSClient"]:
+    """Another's, that makes queues and sends to them: the program itself may not."""
+    async with AioSession().create_client("sqs", endpoint_url=server.proxy.url) as client:
         yield client
 
 
@@ -55,9 +68,9 @@ async def receive_all(queue: AwsQueue) -> list[Message]:
     return list(await queue.receive(messages_max=10, wait_s=1, visibility_s=10))
 
 
-async def test_a_message_comes_whole_with_its_count_and_time(client: "SQSClient") -> None:
+async def test_a_message_comes_whole_with_its_count_and_time(client: "SQSClient", ours: "SQSClient") -> None:
     url = await new_queue(client)
-    queue = AwsQueue(client, url)
+    queue = AwsQueue(ours, url)
     await client.send_message(QueueUrl=url, MessageBody="é {}")
 
     [first] = await receive_all(queue)
@@ -71,8 +84,8 @@ async def test_a_message_comes_whole_with_its_count_and_time(client: "SQSClient"
     assert await receive_all(queue) == []
 
 
-async def test_what_is_replayed_comes_again_as_a_new_message(client: "SQSClient") -> None:
-    plain, fifo = AwsQueue(client, await new_queue(client)), AwsQueue(client, await new_queue(client, fifo=True))
+async def test_what_is_replayed_comes_again_as_a_new_message(client: "SQSClient", ours: "SQSClient") -> None:
+    plain, fifo = AwsQueue(ours, await new_queue(client)), AwsQueue(ours, await new_queue(client, fifo=True))
 
     await plain.send("again")
     for _ in range(2):
@@ -82,18 +95,20 @@ async def test_what_is_replayed_comes_again_as_a_new_message(client: "SQSClient"
     assert [(message.body, message.group) for message in await receive_all(fifo)] == [("again", "a")] * 2
 
 
-async def test_a_message_in_flight_is_hidden_and_an_empty_queue_is_an_empty_answer(client: "SQSClient") -> None:
+async def test_a_message_in_flight_is_hidden_and_an_empty_queue_is_an_empty_answer(
+    client: "SQSClient", ours: "SQSClient"
+) -> None:
     url = await new_queue(client)
-    queue = AwsQueue(client, url)
+    queue = AwsQueue(ours, url)
     await client.send_message(QueueUrl=url, MessageBody="a")
 
     assert len(await receive_all(queue)) == 1
     assert await receive_all(queue) == []
 
 
-async def test_entries_of_a_batch_fail_by_themselves(client: "SQSClient") -> None:
+async def test_entries_of_a_batch_fail_by_themselves(client: "SQSClient", ours: "SQSClient") -> None:
     url = await new_queue(client)
-    queue = AwsQueue(client, url)
+    queue = AwsQueue(ours, url)
     await client.send_message(QueueUrl=url, MessageBody="a")
     [message] = await receive_all(queue)
 
@@ -103,9 +118,11 @@ async def test_entries_of_a_batch_fail_by_themselves(client: "SQSClient") -> Non
     assert len(await receive_all(queue)) == 1
 
 
-async def test_a_fifo_queue_says_its_groups_and_keeps_one_back_while_it_is_in_flight(client: "SQSClient") -> None:
+async def test_a_fifo_queue_says_its_groups_and_keeps_one_back_while_it_is_in_flight(
+    client: "SQSClient", ours: "SQSClient"
+) -> None:
     url = await new_queue(client, fifo=True)
-    queue = AwsQueue(client, url)
+    queue = AwsQueue(ours, url)
     for number in range(2):
         await client.send_message(QueueUrl=url, MessageBody=f"a{number}", MessageGroupId="a")
 
@@ -115,11 +132,11 @@ async def test_a_fifo_queue_says_its_groups_and_keeps_one_back_while_it_is_in_fl
     assert await receive_all(queue) == []
 
 
-async def test_a_queue_that_is_not_there_is_a_matter_of_configuration(client: "SQSClient") -> None:
+async def test_a_queue_that_is_not_there_is_a_matter_of_configuration(client: "SQSClient", ours: "SQSClient") -> None:
     url = (await new_queue(client)) + "-not"
 
     with pytest.raises(ConfigError, match="check the queue's address"):
-        await receive_all(AwsQueue(client, url))
+        await receive_all(AwsQueue(ours, url))
 
 
 async def test_a_server_that_is_away_is_asked_again_later() -> None:
@@ -129,7 +146,9 @@ async def test_a_server_that_is_away_is_asked_again_later() -> None:
             await receive_all(AwsQueue(client, "http://127.0.0.1:9/000000000000/q"))
 
 
-async def test_a_stop_under_load_hands_the_rest_over_and_nothing_is_handled_twice(client: "SQSClient") -> None:
+async def test_a_stop_under_load_hands_the_rest_over_and_nothing_is_handled_twice(
+    client: "SQSClient", ours: "SQSClient"
+) -> None:
     url, clock, count = await new_queue(client), SystemClock(), 120
     handled: Counter[str] = Counter()
 
@@ -146,7 +165,7 @@ async def test_a_stop_under_load_hands_the_rest_over_and_nothing_is_handled_twic
         for stop_at in (20, count):
             consumer = QueueConsumer(
                 name="wire",
-                calls=AwsQueue(client, url),
+                calls=AwsQueue(ours, url),
                 handle=handle,
                 tries=Tries(clock, SqliteTables.in_memory(clock).ping),
                 clock=clock,
@@ -163,7 +182,7 @@ async def test_a_stop_under_load_hands_the_rest_over_and_nothing_is_handled_twic
     assert len(handled) == count
 
 
-async def test_a_consumer_handles_parks_and_stops_on_a_real_wire(client: "SQSClient") -> None:
+async def test_a_consumer_handles_parks_and_stops_on_a_real_wire(client: "SQSClient", ours: "SQSClient") -> None:
     url, clock, count = await new_queue(client), SystemClock(), 40
     tables = SqliteTables.in_memory(clock)
     letters, tries = DeadLetters(tables), Tries(clock, tables.ping)
@@ -184,7 +203,7 @@ async def test_a_consumer_handles_parks_and_stops_on_a_real_wire(client: "SQSCli
         )
     consumer = QueueConsumer(
         name="wire",
-        calls=AwsQueue(client, url),
+        calls=AwsQueue(ours, url),
         handle=handle,
         tries=tries,
         clock=clock,
@@ -201,4 +220,4 @@ async def test_a_consumer_handles_parks_and_stops_on_a_real_wire(client: "SQSCli
     assert set(handled.values()) == {1}
     assert (consumer.counts.failed, consumer.counts.parked, consumer.in_flight) == (1, 1, 0)
     assert [letter.reason for letter in await letters.list(queue_letter_source("wire"))] == ["seven is not wanted"]
-    assert await receive_all(AwsQueue(client, url)) == []
+    assert await receive_all(AwsQueue(ours, url)) == []
