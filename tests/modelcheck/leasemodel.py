@@ -1,0 +1,379 @@
+"""The lease protocol in small: three sessions, two shards of which one is split, and everything that can go wrong.
+
+What the sessions write is what the shipped `Leases` write, and what a refusal means is what `Leases` say it means. The
+model adds when they do so, as `LeaseKeeper`, `HeldLease` and the shard consumers do, and what becomes of each request:
+it may be late, arrive twice, or its reply may be lost. A session may stop at any moment; only one that has stopped is
+ended by others, which is what the timing of beats is for (see `beatmodel`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final
+
+from consumers.shardtree import is_ready
+from tests.modelcheck.explorer import Step
+from tests.modelcheck.modeltable import Fate, ModelTable, Mutate, Rows, run
+from worker.core.errors import RetryLater
+from worker.core.keys import SessionId
+from worker.store.leases import Lease, Leases, LeaseStatus
+from worker.store.table import StaleWrite, Write
+
+STREAM: Final = "s"
+PARENT, OTHER, CHILD = "p", "q", "p-child"
+CHILDREN: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
+    PARENT: {CHILD: frozenset({PARENT})},
+    OTHER: {},
+    CHILD: {},
+}
+SHORT: Final = {PARENT: 1, OTHER: 0, CHILD: 1}  # how many records each shard has
+NOW: Final = datetime(2026, 3, 3, 12, tzinfo=UTC)
+
+
+class Status(StrEnum):
+    UP = "up"
+    STOPPED = "stopped"  # crashed, or frozen beyond its fence: it acts no more, and its requests may still arrive
+    DEAD = "dead"  # ended by another: its leases may be taken
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A lease as its holder knows it."""
+
+    lease: Lease
+    done: int  # the last record whose effect is durable
+    saved: int  # the checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    id: SessionId
+    status: Status = Status.UP
+    holds: tuple[Hold, ...] = ()
+    is_ended: bool = False  # by others, although it is up, and does not know it
+    is_fresh: bool = True  # it has done nothing yet, so it is like any other that has not
+
+    def hold_of(self, shard: str) -> Hold | None:
+        return next((hold for hold in self.holds if hold.lease.shard == shard), None)
+
+    def without(self, shard: str) -> "Member":
+        return replace(self, holds=tuple(hold for hold in self.holds if hold.lease.shard != shard))
+
+    def having(self, hold: Hold) -> "Member":
+        kept = self.without(hold.lease.shard).holds
+        return replace(self, holds=tuple(sorted((*kept, hold), key=lambda each: each.lease.shard)))
+
+
+@dataclass(frozen=True, slots=True)
+class Luck:
+    """How much may still go wrong."""
+
+    stops: int
+    mishaps: int
+    asks: int
+    releases: int
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    rows: Rows
+    members: tuple[Member, ...]
+    effects: tuple[tuple[str, int], ...]  # by shard: the last record that anyone has dealt with
+    luck: Luck
+    flying: tuple[str, ...] = ()  # requests that may still arrive; `Model.requests` has what they ask for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    sender: SessionId
+    operation: str
+    lease: Lease
+    done: int = 0  # how far the sender got
+
+    def __str__(self) -> str:
+        return f"{self.sender}: {self.operation} of {self.lease.shard}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    rows: Rows
+    flying: tuple[str, ...]
+    answer: "Lease | bool | None"
+    is_heard: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class Model:
+    """`mutate` and the flags are mistakes that the check must find."""
+
+    luck: Luck = field(default_factory=lambda: Luck(stops=1, mishaps=1, asks=1, releases=0))
+    sessions: int = 3
+    records: Mapping[str, int] = field(default_factory=lambda: SHORT)
+    mutate: Mapping[str, Mutate] = field(default_factory=dict[str, Mutate])  # by operation
+    kills_the_living: bool = False
+    saves_before_effect: bool = False
+    ignores_parents: bool = False
+    is_audited: bool = False  # the child's lease is there already: an audit found it before its parent ended
+    requests: dict[str, tuple[Request, Sequence[Write]]] = field(
+        default_factory=dict[str, tuple[Request, Sequence[Write]]]
+    )
+    _outcomes: dict[tuple[Rows, Request, Fate], Outcome] = field(
+        default_factory=dict[tuple[Rows, Request, Fate], Outcome]
+    )
+
+    def start(self) -> World:
+        table = ModelTable(())
+        leases = Leases(table, "g")
+        run(leases.create(Lease(stream=STREAM, shard=PARENT)))
+        run(leases.create(Lease(stream=STREAM, shard=OTHER)))
+        if self.is_audited:
+            run(leases.create(Lease(stream=STREAM, shard=CHILD, parents=frozenset({PARENT}))))
+        members = tuple(Member(SessionId(name)) for name in "abcdef"[: self.sessions])
+        return World(table.rows, members, ((OTHER, 0), (PARENT, 0), (CHILD, 0)), self.luck)
+
+    def is_final(self, world: World) -> bool:
+        leases = _leases(world.rows)
+        return len(leases) == len(CHILDREN) and all(lease.status is LeaseStatus.DONE for lease in leases.values())
+
+    def steps(self, world: World) -> Iterator[Step[World]]:
+        leases = _leases(world.rows)
+        yield from self._arrivals(world)
+        for member in _unlike(world.members):
+            match member.status:
+                case Status.UP:
+                    yield from self._acts(world, member, leases)
+                    if world.luck.stops:
+                        yield self._stopped(world, member)
+                    if self.kills_the_living:
+                        yield self._ended(world, member)
+                case Status.STOPPED:
+                    yield self._ended(world, member)
+                case Status.DEAD:
+                    continue
+
+    # --- the world ----------------------------------------------------------------------------------------------------
+
+    def _arrivals(self, world: World) -> Iterator[Step[World]]:
+        """A request that was on its way arrives."""
+        for text in sorted(set(world.flying)):
+            request, writes = self.requests[text]
+            table = ModelTable(world.rows)
+            rest = list(world.flying)
+            rest.remove(text)
+            try:
+                table.apply(writes)
+            except StaleWrite:
+                yield Step(f"{request}: refused, being late", replace(world, flying=tuple(rest)))
+                continue
+            after = replace(world, rows=table.rows, flying=tuple(rest))
+            yield self._checked(world, after, f"{request}: applied late", request)
+
+    def _stopped(self, world: World, member: Member) -> Step[World]:
+        luck = replace(world.luck, stops=world.luck.stops - 1)
+        after = _with(replace(world, luck=luck), replace(member, status=Status.STOPPED, holds=()))
+        return Step(f"{member.id} stops", after)
+
+    def _ended(self, world: World, member: Member) -> Step[World]:
+        """Others see it stand still, and end it."""
+        if member.status is Status.STOPPED:
+            return Step(f"{member.id} is ended", _with(world, replace(member, status=Status.DEAD)))
+        return Step(f"{member.id} is ended while it acts", _with(world, replace(member, is_ended=True)))
+
+    # --- what a session does ------------------------------------------------------------------------------------------
+
+    def _acts(self, world: World, member: Member, leases: Mapping[str, Lease]) -> Iterator[Step[World]]:
+        for lease in leases.values():
+            hold = member.hold_of(lease.shard)
+            if hold is None:
+                yield from self._takes(world, member, lease, leases)
+                yield from self._asks(world, member, lease)
+            elif (lease.owner, lease.epoch) != (member.id, hold.lease.epoch):
+                yield Step(f"{member.id} sees that {lease.shard} is lost", _with(world, member.without(lease.shard)))
+            else:
+                yield from self._works(world, member, hold, lease)
+
+    def _takes(self, world: World, member: Member, lease: Lease, leases: Mapping[str, Lease]) -> Iterator[Step[World]]:
+        if lease.status is LeaseStatus.DONE or not (is_ready(lease, leases) or self.ignores_parents):
+            return
+        if lease.owner is None:
+            yield from self._sent(world, member, "take_free", lease)
+        elif lease.owner == member.id or self._is_dead(world, lease.owner):
+            yield from self._sent(world, member, "take_from_dead", lease)
+
+    def _is_dead(self, world: World, session: SessionId) -> bool:
+        found = next(member for member in world.members if member.id == session)
+        return found.status is Status.DEAD or found.is_ended
+
+    def _asks(self, world: World, member: Member, lease: Lease) -> Iterator[Step[World]]:
+        if world.luck.asks and lease.owner not in {None, member.id} and lease.wanted_by is None:
+            poorer = replace(world, luck=replace(world.luck, asks=world.luck.asks - 1))
+            yield from self._sent(poorer, member, "ask", lease)
+
+    def _works(self, world: World, member: Member, hold: Hold, row: Lease) -> Iterator[Step[World]]:
+        shard = hold.lease.shard
+        if hold.done < self.records[shard]:
+            yield self._effect(world, member, hold)
+        ahead = self.saves_before_effect and hold.saved == hold.done < self.records[shard]
+        if hold.saved < hold.done or ahead:
+            yield from self._sent(world, member, "checkpoint", hold.lease, hold.done + ahead)
+        # Whoever gives a lease up has ended its work before it writes.
+        if row.wanted_by is not None:
+            yield from self._sent(_with(world, member.without(shard)), member, "transfer", hold.lease, hold.done)
+        if world.luck.releases:
+            poorer = replace(world, luck=replace(world.luck, releases=world.luck.releases - 1))
+            yield from self._sent(_with(poorer, member.without(shard)), member, "release", hold.lease, hold.done)
+        if hold.saved == self.records[shard]:
+            yield from self._sent(world, member, "finish", hold.lease)
+
+    def _effect(self, world: World, member: Member, hold: Hold) -> Step[World]:
+        shard, done = hold.lease.shard, hold.done + 1
+        effects = tuple((name, max(last, done) if name == shard else last) for name, last in world.effects)
+        after = _with(replace(world, effects=effects), member.having(replace(hold, done=done)))
+        return self._checked(world, after, f"{member.id} handles record {done} of {shard}")
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def _sent(self, world: World, member: Member, operation: str, lease: Lease, done: int = 0) -> Iterator[Step[World]]:
+        request = Request(sender=member.id, operation=operation, lease=lease, done=done)
+        for fate in Fate if world.luck.mishaps else (Fate.CLEAN,):
+            spent = replace(world.luck, mishaps=world.luck.mishaps - (fate is not Fate.CLEAN))
+            yield self._send(replace(world, luck=spent), request, fate)
+
+    def _send(self, world: World, request: Request, fate: Fate) -> Step[World]:
+        outcome = self._outcome(world.rows, request, fate)
+        sender = next(each for each in world.members if each.id == request.sender)
+        if outcome.is_heard:
+            sender = _informed(sender, request, outcome.answer)
+        flying = tuple(sorted((*world.flying, *outcome.flying)))
+        after = _with(replace(world, rows=outcome.rows, flying=flying), sender)
+        return self._checked(world, after, f"{request}, {fate.name.lower()}", request)
+
+    def _outcome(self, rows: Rows, request: Request, fate: Fate) -> Outcome:
+        """The same request to the same rows has the same outcome, whatever else is the case."""
+        if (rows, request, fate) not in self._outcomes:
+            table = ModelTable(rows, fate, self.mutate.get(request.operation, lambda writes: [writes]))
+            answer, is_heard = None, True
+            try:
+                answer = _perform(Leases(table, "g"), request)
+            except RetryLater:
+                is_heard = False  # it knows nothing new, and reads the row the next time it looks
+            flying = {f"{request} {writes!r}": (request, writes) for writes in table.flying}
+            self.requests |= flying
+            outcome = Outcome(table.rows, tuple(flying), answer, is_heard)
+            self._outcomes[rows, request, fate] = outcome
+        return self._outcomes[rows, request, fate]
+
+    def _checked(self, before: World, after: World, name: str, request: Request | None = None) -> Step[World]:
+        is_stolen = request is not None and before.rows != after.rows and _is_by_another(request, before)
+        return Step(
+            name,
+            after,
+            "one who does not own it changed it" if is_stolen else broken_promise(before, after, self.records),
+        )
+
+
+def _perform(leases: Leases, request: Request) -> "Lease | bool | None":
+    lease, sender, position = request.lease, request.sender, str(request.done) if request.done else None
+    match request.operation:
+        case "take_free":
+            return run(leases.take_free(lease, sender))
+        case "take_from_dead":
+            return run(leases.take_from_dead(lease, sender))
+        case "ask":
+            return run(leases.ask(lease, sender))
+        case "checkpoint":
+            return run(leases.checkpoint(lease, str(request.done)))
+        case "transfer":
+            found = run(leases.get(lease.stream, lease.shard))
+            assert found is not None
+            return found.wanted_by is not None and run(leases.transfer(lease, found.wanted_by, position))
+        case "release":
+            return run(leases.release(lease, position))
+        case _:
+            return run(leases.finish(lease, CHILDREN[lease.shard], NOW))
+
+
+def _informed(member: Member, request: Request, answer: "Lease | bool | None") -> Member:
+    """What the sender makes of the answer."""
+    if isinstance(answer, Lease):
+        saved = _saved(answer)
+        return member.having(Hold(replace(answer, checkpoint=None, wanted_by=None), saved, saved))
+    hold = member.hold_of(request.lease.shard)
+    if hold is None or request.operation in {"ask", "take_free", "take_from_dead"}:
+        return member
+    if request.operation == "checkpoint" and answer:
+        return member.having(replace(hold, saved=request.done))
+    return member.without(request.lease.shard)  # finished, or refused: it is not ours any more
+
+
+# --- promises ---------------------------------------------------------------------------------------------------------
+
+
+def broken_promise(before: World, after: World, records: Mapping[str, int]) -> str:
+    """Name the first promise that a step breaks."""
+    new, effects = _leases(after.rows), dict(after.effects)
+    if _is_held_twice(after):
+        return "two sessions hold one lease"
+    if effects[CHILD] > 0 and not _is_done(new.get(PARENT)):
+        return "a child is read before its parent is done"
+    unread = {name: records[name] - effects[name] for name in records}
+    return "" if after.rows == before.rows else _broken_by_write(_leases(before.rows), new, effects, unread)
+
+
+def _broken_by_write(
+    old: Mapping[str, Lease], new: Mapping[str, Lease], effects: Mapping[str, int], unread: Mapping[str, int]
+) -> str:
+    moved = [(lease, new[name]) for name, lease in old.items() if name in new]
+    checks = {
+        "an epoch went back, or did not rise with a new owner": any(_is_epoch_wrong(*pair) for pair in moved),
+        "a checkpoint went back": any(_saved(now) < _saved(was) for was, now in moved),
+        "a checkpoint covers what is not done": any(_saved(lease) > effects[name] for name, lease in new.items()),
+        "a shard is done before its records": any(_is_done(lease) and unread[name] for name, lease in new.items()),
+        "a shard is done and its children are nowhere": _is_done(new.get(PARENT)) and CHILD not in new,
+        "what is done is taken up again": any(_is_done(was) and not _is_done(now) for was, now in moved),
+    }
+    return next((promise for promise, is_broken in checks.items() if is_broken), "")
+
+
+def _is_by_another(request: Request, before: World) -> bool:
+    """Only taking and asking are for those who do not own a lease."""
+    row = _leases(before.rows)[request.lease.shard]
+    is_owners = request.operation in {"checkpoint", "transfer", "release", "finish"}
+    return is_owners and (row.owner, row.epoch) != (request.sender, request.lease.epoch)
+
+
+def _is_held_twice(world: World) -> bool:
+    held = [hold.lease.shard for member in world.members if member.status is Status.UP for hold in member.holds]
+    return len(held) != len(set(held))
+
+
+def _is_epoch_wrong(was: Lease, now: Lease) -> bool:
+    return now.epoch < was.epoch or (now.owner not in {was.owner, None} and now.epoch == was.epoch)
+
+
+def _saved(lease: Lease) -> int:
+    return int(lease.checkpoint or 0)
+
+
+def _is_done(lease: Lease | None) -> bool:
+    return lease is not None and lease.status is LeaseStatus.DONE
+
+
+def _leases(rows: Rows) -> dict[str, Lease]:
+    if rows not in _PARSED:
+        _PARSED[rows] = {lease.shard: lease for lease in run(Leases(ModelTable(rows), "g").list(STREAM))}
+    return _PARSED[rows]
+
+
+_PARSED: Final[dict[Rows, dict[str, Lease]]] = {}  # the same rows are met in many states
+
+
+def _unlike(members: Sequence[Member]) -> list[Member]:
+    """Of those that have done nothing, one stands for all: what follows is the same but for names."""
+    return [*(member for member in members if not member.is_fresh), *[each for each in members if each.is_fresh][:1]]
+
+
+def _with(world: World, member: Member) -> World:
+    member = replace(member, is_fresh=False)
+    return replace(world, members=tuple(member if each.id == member.id else each for each in world.members))
