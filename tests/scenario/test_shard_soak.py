@@ -1,0 +1,115 @@
+"""Eight workers and two hundred shards that roll over every minute, while workers crash, leave and come back.
+
+Virtual minutes here; `make chaos` makes an hour of them (SOAK_MINUTES=60).
+"""
+
+import asyncio
+import os
+from collections import defaultdict
+from random import Random
+from typing import Final
+
+from consumers.budget import MEBIBYTE
+from consumers.settling import Counts
+from consumers.stream import Pace
+from tests.faults import RandomFaults
+from tests.shardworld import NAME, ShardWorld, Worker, name_of
+from tests.virtualtime import on_virtual_time
+from worker.core.errors import Rejected
+from worker.store.deadletters import DeadLetters
+from worker.store.leases import LeaseStatus
+from worker.store.rowcodec import decode_row
+from worker.store.table import Change
+
+MINUTES: Final = float(os.environ.get("SOAK_MINUTES", "1"))
+WORKERS: Final = 8
+SHARDS: Final = 200
+WRITES_PER_S: Final = 20
+NAMES: Final = [f"p{number}" for number in range(300)]
+POISON: Final = frozenset({"p7", "p77"})  # what they say is refused, always
+SETTLED_S: Final = 90.0
+
+
+async def refuse_poison(change: Change) -> None:
+    if name_of(change) in POISON:
+        raise Rejected("not a known event")
+
+
+def out_of_balance(counts: Counts) -> int:
+    """What was received and is neither done, kept, given back, nor in hand."""
+    return counts.received - counts.done - counts.failed - counts.parked - counts.returned - counts.in_flight
+
+
+class Soak:
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.world = ShardWorld(before=refuse_poison, pace=Pace(poll_s=0.5, poll_idle_s=4.0))
+        self.world.spread(SHARDS)
+        self.workers = [self._worker(number) for number in range(WORKERS)]
+        self._started = WORKERS
+
+    def _worker(self, number: int) -> Worker:
+        worker = self.world.start(f"w{number}")
+        worker.station.tables.choose = RandomFaults(random=Random(number), lost_requests=0.005, lost_replies=0.005)
+        return worker
+
+    async def run(self) -> None:
+        for second in range(int(MINUTES * 60)):
+            self.world.write(*self.random.choices(NAMES, k=WRITES_PER_S))
+            for _ in range(self.random.choice([3, 3, 4])):
+                self._roll()
+            if second % 20 == 15:
+                self._replace(is_crash=second % 40 == 15)
+            self.check()
+            await asyncio.sleep(1)
+
+    def _roll(self) -> None:
+        self.world.fake.roll(self.random.choice(self.world.fake.open_shards()).id)
+
+    def _replace(self, *, is_crash: bool) -> None:
+        """One goes, with or without a word, and another comes."""
+        leaving = self.workers.pop(0)
+        if is_crash:
+            leaving.station.host.crash()
+        else:
+            leaving.station.membership.stop()
+        self.workers.append(self._worker(self._started))
+        self._started += 1
+
+    def check(self) -> None:
+        """In every process, at any time, everything that was received is accounted for."""
+        for worker in self.world.workers:
+            for consumer in worker.consumers:
+                assert out_of_balance(consumer.counts) == 0, f"{worker.station.host.name}: {consumer.counts}"
+                assert consumer.counts.in_flight >= 0
+                assert consumer.budget.used <= 64 * MEBIBYTE
+
+
+@on_virtual_time
+async def test_a_soak_of_rolling_shards_loses_nothing_keeps_order_and_accounts_for_everything() -> None:
+    soak = Soak(seed=1)
+    await asyncio.sleep(30)
+    await soak.run()
+    await asyncio.sleep(SETTLED_S)
+
+    soak.check()
+    world = soak.world
+    assert world.group.failures() == []
+    handled: dict[str, list[int]] = defaultdict(list)
+    for each in world.handled:
+        handled[each.name].append(each.value)
+    for name in set(world.written) - POISON:
+        assert list(dict.fromkeys(handled[name])) == world.written[name], name
+    assert set(handled).isdisjoint(POISON)
+    assert await kept(world) == sorted(value for name in POISON for value in world.written[name])
+    done = [lease for lease in (await world.leases()).values() if lease.status is LeaseStatus.DONE]
+    assert len(done) >= MINUTES * SHARDS * 0.75
+    repeated = len(world.handled) - sum(len(world.written[name]) for name in set(world.written) - POISON)
+    assert repeated <= 0.05 * len(world.handled), "only what was in hand when a worker crashed comes again"
+
+
+async def kept(world: ShardWorld) -> list[int]:
+    """What is a dead letter, by value."""
+    letters = DeadLetters(world.group.store)
+    bodies = [decode_row(await letters.body(letter) or b"") for letter in await letters.list(NAME, 1000)]
+    return sorted({int(str(image["value"])) for body in bodies if isinstance(image := body["image"], dict)})
