@@ -11,6 +11,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Final
 
+from worker import heap
 from worker.app_kinds import Kind, Premises
 from worker.app_session import SessionWork
 from worker.app_telemetry import Telemetry, counting
@@ -63,6 +64,7 @@ class Worker:
             place = replace(premises.place, routes=[*premises.place.routes, counting(self._telemetry.told)])
             premises = replace(premises, place=place)
             await self._telemetry.open(stack, premises.queues)
+            heap.settle()
             duties = sorted(self._settings.duties)
             _log.info("worker.started", store=self._kind.where, version=version("interlock"), duties=duties)
             await self._serve(premises)

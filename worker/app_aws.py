@@ -22,7 +22,9 @@ from consumers.stream import Pace
 from consumers.streamclient import open_dynamodb_streams
 from consumers.tries import Tries
 from consumers.unreadable import Strays
+from scheduler.heartbeaturl import pinging
 from scheduler.service import ApschedulerTicker
+from scheduler.watchtable import Watched
 from worker.app_jobs import CommandRoot, open_targets
 from worker.app_kinds import Premises, sweeping
 from worker.app_people import Alerting, Beside, open_alerting
@@ -30,6 +32,7 @@ from worker.app_reading import DUTIES
 from worker.app_workplace import Readers, Workplace
 from worker.clock import Clock
 from worker.jobs.aws import AwsSettings as AwsJobs
+from worker.jobs.http_client import HttpClient
 from worker.settings import GROUP, Duty, Settings
 from worker.store.deadletters import DeadLetters
 from worker.store.dynamodb import DynamoTables
@@ -106,9 +109,15 @@ class AwsKind:
             clock=clock,
             does=settings.duties,
             ticker=ApschedulerTicker(),
+            watch=self._watch(targets.http),
             pace=_PACE,
         )
         return Premises(place=place, beside=beside, queues=await self._queues(stack, alerting))
+
+    def _watch(self, http: HttpClient) -> Watched:
+        """How far readers are behind is measured where they run, and alarms watch the metrics."""
+        url = self._settings.people.heartbeat_url
+        return Watched(probes_alerts=True, ping=pinging(http, url) if url else None)
 
     # --- streams ------------------------------------------------------------------------------------------------------
 

@@ -2,26 +2,30 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, Protocol
 
 from consumers.console import DIGEST_EVERY, ConsoleAlerts, WriteLine
 from consumers.feed import FeedWatcher, TableFeed, feed_name
+from consumers.feedlag import FeedLags
 from consumers.relay import dead_letter_source
 from consumers.routes import Deliver, Route
 from consumers.severities import told_to_people
 from consumers.stream import Pace
 from consumers.upkeep import SmallStore, Upkeep
 from scheduler.duty import NapTicker, Ticker
+from scheduler.heartbeaturl import pinging
 from scheduler.service import ApschedulerTicker
+from scheduler.watchtable import Watched
 from worker.app_jobs import CommandRoot, open_targets
 from worker.app_kinds import Premises, sweeping
 from worker.app_people import Alerting, open_alerting
 from worker.app_workplace import Readers, Workplace
 from worker.clock import Clock
 from worker.core.pipeline import JobType
+from worker.jobs.http_client import HttpClient
 from worker.jobs.runner import Runner
 from worker.membership.leasekeeper import Offer
 from worker.settings import GROUP, Settings
@@ -95,7 +99,17 @@ class EmbeddedKind:
             otherwise=Alerting(deliver=console.deliver, beside={"digests": console.run}),
         )
         place = embedded_workplace(tables, alerting.deliver, targets.runners, clock, ApschedulerTicker())
+        place = replace(place, does=options.settings.duties, watch=self._watch(targets.http))
         return Premises(place=place, beside={**alerting.beside, "sweep-jobs": sweeping(targets.command, clock)})
+
+    def _watch(self, http: HttpClient) -> Watched:
+        leases, url = Leases(self._tables, GROUP), self._options.settings.people.heartbeat_url
+        return Watched(
+            reader_lags=FeedLags(self._tables, leases, self._clock, (TableName.CONTROL, TableName.JOBLOG)),
+            relay_lags=FeedLags(self._tables, leases, self._clock, (TableName.EVENTS,)),
+            probes_alerts=True,
+            ping=pinging(http, url) if url else None,
+        )
 
 
 def embedded_workplace(

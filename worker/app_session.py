@@ -8,6 +8,7 @@ from consumers.tries import Tries
 from scheduler.chores import Chore
 from scheduler.cron import CronStarts
 from scheduler.duty import SchedulerDuty
+from scheduler.watchtable import make_watchdog
 from worker.app_reading import Reading
 from worker.app_surprises import expecting_surprises
 from worker.app_workplace import Readers, Workplace
@@ -79,7 +80,7 @@ class SessionWork:
             self._tasks.create_task(adoption.run(), name="adoption"),
             self._tasks.create_task(router.run(), name="pauses"),
         ]
-        offers = [self._finder(adoption).offer(), *self._scheduling(engine)]
+        offers = [self._finder(adoption).offer(), *self._scheduling(engine, router)]
         return [replace(offer, duty=offer.duty or Duty.ENGINE) for offer in offers]
 
     async def finish(self) -> None:
@@ -102,14 +103,15 @@ class SessionWork:
             pass_every_s=self._place.buckets.pass_every_s,
         )
 
-    def _scheduling(self, engine: Engine) -> list[Offer]:
+    def _scheduling(self, engine: Engine, router: Router) -> list[Offer]:
         ticker = self._place.ticker
         if ticker is None or Duty.SCHEDULER not in self._place.does:
             return []
 
         def chores(held: HeldLease) -> list[Chore]:
             cron = CronStarts(self._tables, engine, self._clock, may_act=held.may_act, log=self._place.log)
-            return [self._guarded(chore) for chore in cron.chores()]
+            watchdog = make_watchdog(self._tables, engine, router, self._clock, self._place.watch, may_act=held.may_act)
+            return [self._guarded(chore) for chore in (*cron.chores(), watchdog.chore())]
 
         return [replace(SchedulerDuty(chores, self._clock, ticker).offer(), duty=Duty.SCHEDULER)]
 

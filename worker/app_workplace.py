@@ -11,6 +11,7 @@ from consumers.source import Source, Stream
 from consumers.stream import Pace, StreamConsumer, Subscription
 from consumers.tries import PATIENCE
 from scheduler.duty import Ticker
+from scheduler.watchtable import Watched
 from worker.app_surprises import log_surprise
 from worker.clock import Clock
 from worker.core.pipeline import JobType
@@ -62,6 +63,7 @@ class Workplace:
     does: frozenset[Duty] = EVERYTHING
     duties: Duties = no_duties
     ticker: Ticker | None = None  # what makes the scheduler look; None: time starts nothing here
+    watch: Watched = field(default_factory=Watched)  # what the watchdog watches beside the rows
     pace: Pace = field(default_factory=Pace)
     budget: Budget = field(default_factory=Budget)  # of memory, for all readers together
     patience: Backoff = PATIENCE
