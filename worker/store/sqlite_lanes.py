@@ -66,11 +66,13 @@ class ThreadLane:
         self._name, self._connect, self._run_batch = name, connect, run_batch
         self._room = asyncio.Semaphore(WAITING_MAX)
         self._is_open = False
+        self._gathered: list[_Waiting] = []  # what this turn of the loop asked for
+        self._unanswered = 0
 
     async def start(self) -> None:
         """Start the thread and open its connection; what `connect` raises is raised here."""
         self._loop = asyncio.get_running_loop()
-        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
+        self._queue: SimpleQueue[list[_Waiting] | None] = SimpleQueue()
         opened, self._ended = self._loop.create_future(), self._loop.create_future()
         # A daemon: a process that ends without `stop` must end. What was acknowledged is on disk by then.
         self._thread = threading.Thread(target=self._serve, args=(opened,), name=self._name, daemon=True)
@@ -86,6 +88,7 @@ class ThreadLane:
         """Finish what waits, close the connection and end the thread."""
         if self._is_open:
             self._is_open = False
+            self._hand_over()
             self._queue.put(None)
             await self._ended
             self._thread.join()  # its last act was to tell us
@@ -96,12 +99,21 @@ class ThreadLane:
             self._room.release()
             raise RetryLater(f"the store's {self._name} is not running; start the store, or this process is ending")
         waiting = _Waiting(job, self._loop.create_future())
-        self._queue.put(waiting)
+        if not self._gathered:
+            self._loop.call_soon(self._hand_over)
+        self._gathered.append(waiting)
+        self._unanswered += 1
         return cast("T", await waiting.future)
 
     def waiting(self) -> int:
-        """How many jobs wait for the thread, for those who watch the store."""
-        return self._queue.qsize()
+        """How many jobs wait for the thread or their answers, for those who watch the store."""
+        return self._unanswered
+
+    def _hand_over(self) -> None:
+        """Wake the thread once for all that was asked for in one turn of the loop: waking it is what costs."""
+        gathered, self._gathered = self._gathered, []
+        for first in range(0, len(gathered), BATCH_MAX):
+            self._queue.put(gathered[first : first + BATCH_MAX])
 
     # --- in the thread ------------------------------------------------------------------------------------------------
 
@@ -126,13 +138,13 @@ class ThreadLane:
     def _next_batch(self) -> list["_Waiting"]:
         """Wait for work, then take all there is. Empty when the lane is to end."""
         batch: list[_Waiting] = []
-        waiting = self._queue.get()
-        while waiting is not None:
-            batch.append(waiting)
-            if len(batch) == BATCH_MAX:
+        handed = self._queue.get()
+        while handed is not None:
+            batch += handed
+            if len(batch) >= BATCH_MAX:
                 return batch
             try:
-                waiting = self._queue.get_nowait()
+                handed = self._queue.get_nowait()
             except Empty:
                 return batch
         if batch:
@@ -148,6 +160,7 @@ class ThreadLane:
     # --- in the loop --------------------------------------------------------------------------------------------------
 
     def _deliver(self, batch: list["_Waiting"], outcomes: Sequence[object]) -> None:
+        self._unanswered -= len(batch)
         for waiting, outcome in zip(batch, outcomes, strict=True):
             self._room.release()
             _settle(waiting.future, outcome)
