@@ -21,9 +21,11 @@ from consumers.tries import Tries
 from worker.clock import Clock
 from worker.core.events import Event
 from worker.logs import logger
+from worker.store.events import Events
 from worker.store.threads import Busy, Claimed, Face, Open, ThreadKey, Threads
 
 BUSY_S: Final = 2.0  # while another opens the thread
+LATEST_MAX: Final = 100  # of a pipeline's events, among which its run's success is looked for
 SHOWS_MAX: Final = 5  # looks at what the first message should show, before the next event brings it up to date
 _NO_SUCH_CHANNEL: Final = frozenset({"channel_not_found", "not_in_channel", "is_archived", "restricted_action"})
 
@@ -36,6 +38,7 @@ class Telling:
 
     line: ChatLine
     threads: Threads
+    events: Events
     routing: Routing
     owner_of: OwnerOf
     tries: Tries
@@ -54,18 +57,35 @@ class ChatAlerts:
         """Tell people, and return once they are told. Raises `RetryLater` of the store, and `ChatRefused`."""
         if event.id in self._told:
             return
-        severity = severity_of(event.type)
-        channel = self._with.routing.channel(severity, await self._owner(event))
         thread = alerts_text.thread_of(event)
         found = await self._with.threads.find(thread)
-        if severity is Severity.SUCCESS and self._with.routing.digest_every is not None and found is None:
+        if found is None and self._is_for_digest(event):
             return  # nobody waits to hear of it: the digest counts it
+        severity = severity_of(event.type)
+        channel = self._with.routing.channel(severity, await self._owner(event))
         told = await self._tell(event, thread, channel, lane=found.routed_to if found else channel)
-        if told.told != (event.id,) and told.face.latest == alerts_text.summary(event):
-            await self._show(thread, told)  # the first event is in the first message as it was posted
+        if told.told == (event.id,):
+            await self._tell_what_the_digest_took(event)
+        elif told.face.latest == alerts_text.summary(event):
+            await self._show(thread, told)
         if severity is Severity.ALERT and told.routed_to != channel:
             await self._tell_elsewhere(event, thread, channel)
         self._told.add(event.id)
+
+    def _is_for_digest(self, event: Event) -> bool:
+        return self._with.routing.digest_every is not None and severity_of(event.type) is Severity.SUCCESS
+
+    async def _tell_what_the_digest_took(self, first: Event) -> None:
+        """Tell in a thread just opened that its run has succeeded since.
+
+        Events come in any order: a success that came before the alert found no thread. Looked for once the thread is
+        open, so that none falls in between.
+        """
+        for stored in reversed(await self._with.events.latest(first.pipeline, LATEST_MAX)):
+            event = stored.event
+            is_of_run = (event.schedule, event.period) == (first.schedule, first.period)
+            if is_of_run and self._is_for_digest(event) and _version(event) >= _version(first):
+                await self.deliver(event)
 
     async def _owner(self, event: Event) -> str:
         return await self._with.owner_of(event.pipeline) if self._with.routing.owners else ""
@@ -135,7 +155,7 @@ class ChatAlerts:
                 return Open(channel="", timestamp="")
             if told_id in seen.told:
                 return seen
-            face, noting = _face(seen.face, event), seen
+            face, noting = (_face(seen.face, event) if told_id == event.id else seen.face), seen
             noted = await self._with.tries.insist(
                 lambda: self._with.threads.note(thread, noting, told=told_id, face=face)  # noqa: B023 - awaited here
             )
@@ -178,10 +198,15 @@ class ChatAlerts:
 
 def _face(before: Face, event: Event) -> Face:
     """What the first message shows after an event. Of an older version nothing changes: that is the store's to see."""
-    version = event.detail.get("version")
     return Face(
-        version=version if isinstance(version, int) else 0,
+        version=_version(event),
         standing=standing_after(before.standing, event.type),
         first=before.first,
         latest=alerts_text.summary(event),
     )
+
+
+def _version(event: Event) -> int:
+    """Of the run when the event was decided; 0 if it is about none."""
+    version = event.detail.get("version")
+    return version if isinstance(version, int) else 0

@@ -17,7 +17,6 @@ from worker.core.events import Event
 from worker.core.eventtypes import EventType
 from worker.logs import logger
 from worker.store.attributes import instant_text
-from worker.store.events import Events
 from worker.store.threads import Busy, Claimed, Face, ThreadKey
 
 SUCCESSES: Final = tuple(event_type for event_type in EventType if severity_of(event_type) is Severity.SUCCESS)
@@ -40,8 +39,8 @@ class _Counted:
 
 
 class Digests:
-    def __init__(self, telling: Telling, events: Events) -> None:
-        self._with, self._events = telling, events
+    def __init__(self, telling: Telling) -> None:
+        self._with = telling
         self._posted_to: datetime | None = None
 
     async def run(self) -> None:
@@ -74,7 +73,7 @@ class Digests:
         found: dict[str, _Counted] = {}
         owners: dict[str, str] = {}
         for event_type in SUCCESSES:
-            async for stored in self._events.of_type(event_type, since, until):
+            async for stored in self._with.events.of_type(event_type, since, until):
                 event = stored.event
                 if event.at >= until:
                     continue

@@ -16,6 +16,7 @@ from tests.virtualtime import VirtualClock
 from worker.core.events import Event
 from worker.core.eventtypes import EventType
 from worker.store.backoff import Backoff
+from worker.store.events import Events
 from worker.store.sqlite import SqliteTables
 from worker.store.threads import Threads
 
@@ -57,6 +58,7 @@ class AlertsWorld:
         return Telling(
             line=ChatLine(chat or self.chat(), self.clock, while_down=WHILE_DOWN),
             threads=self.threads,
+            events=Events(self.tables),
             routing=self.routing,
             owner_of=self.owner_of,
             tries=Tries(self.clock, self.tables.ping, FULL_WAITS),

@@ -55,6 +55,7 @@ async def open_alerting(
     telling = Telling(
         line=ChatLine(chat, clock),
         threads=Threads(tables),
+        events=Events(tables),
         routing=routing,
         owner_of=owners_of(Configs(tables)) if routing.owners else nobody,
         tries=Tries(clock, tables.ping),
@@ -62,7 +63,7 @@ async def open_alerting(
     )
     return Alerting(
         deliver=answering_probes(ChatAlerts(telling).deliver, path, clock, chat.reach),
-        beside={"digests": Digests(telling, Events(tables)).run},
+        beside={"digests": Digests(telling).run},
     )
 
 

@@ -25,7 +25,7 @@ from tests.virtualtime import on_virtual_time
 from worker.core.events import Event
 from worker.core.eventtypes import EventType
 from worker.store.deadletters import DeadLetters
-from worker.store.events import Events, told_write
+from worker.store.events import told_write
 from worker.store.threads import Threads
 
 MINUTE = timedelta(minutes=1)
@@ -189,7 +189,7 @@ async def test_successes_are_gathered_into_one_message_by_one_of_all_workers() -
     world = AlertsWorld()
     for number in range(5):
         await world.tables.commit(told_write(completed(world, number, pipeline="orders" if number else "stock")))
-    digests = [Digests(world.telling(), Events(world.tables)) for _ in range(3)]
+    digests = [Digests(world.telling()) for _ in range(3)]
 
     running = [asyncio.create_task(each.run()) for each in digests]
     await world.clock.sleep((15 * MINUTE + 2 * LATE).total_seconds())
@@ -211,7 +211,7 @@ async def test_a_digest_missed_while_nobody_ran_is_posted_when_a_worker_is_back(
     await world.tables.commit(told_write(completed(world, 1)))
     await world.clock.sleep(1800)
 
-    running = asyncio.create_task(Digests(world.telling(), Events(world.tables)).run())
+    running = asyncio.create_task(Digests(world.telling()).run())
     await world.clock.sleep(10)
     running.cancel()
     await asyncio.wait([running])
@@ -223,7 +223,7 @@ async def test_a_digest_missed_while_nobody_ran_is_posted_when_a_worker_is_back(
 async def test_each_success_told_by_itself_needs_no_digest() -> None:
     world = AlertsWorld(routing=Routing(everyone=Channels("#alerts"), digest_every=None))
 
-    await Digests(world.telling(), Events(world.tables)).run()
+    await Digests(world.telling()).run()
 
     assert world.slack.calls == 0
 
@@ -239,7 +239,7 @@ async def test_a_digest_goes_to_its_owners_channel_and_a_wrong_one_hinders_no_ot
     for number, pipeline in enumerate(("stock", "orders")):
         await world.tables.commit(told_write(completed(world, number, pipeline=pipeline)))
 
-    running = asyncio.create_task(Digests(world.telling(), Events(world.tables)).run())
+    running = asyncio.create_task(Digests(world.telling()).run())
     await world.clock.sleep(20 * 60)
     running.cancel()
     await asyncio.wait([running])

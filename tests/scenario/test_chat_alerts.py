@@ -17,6 +17,7 @@ from tests.faults import DROP_AFTER, DROP_BEFORE, NO_FAULT, Fault, Operation, al
 from tests.virtualtime import on_virtual_time
 from worker.core.errors import RetryLater
 from worker.core.eventtypes import EventType
+from worker.store.events import told_write
 
 HOUR = 3600.0
 
@@ -405,3 +406,24 @@ async def test_each_success_is_told_where_that_is_wanted() -> None:
 
     [thread] = world.slack.threads
     assert shown(thread.text) == "done"
+
+
+@on_virtual_time
+async def test_an_alert_that_comes_after_its_runs_success_shows_it_recovered() -> None:
+    """Out of a queue events come in any order, most of all after an outage."""
+    world = AlertsWorld()
+    failed = an_event("e1", EventType.JOB_FAILED, version=4)
+    completed = an_event("e2", EventType.JOB_COMPLETED, version=6)
+    earlier = an_event("e0", EventType.JOB_COMPLETED, version=2)
+    other = an_event("e3", EventType.JOB_COMPLETED, version=9, period="2026-03-04")
+    for event in (earlier, failed, completed, other):
+        await world.tables.commit(told_write(event))
+    worker = world.worker()
+
+    for event in (completed, failed):
+        await worker.deliver(event)
+
+    [thread] = world.slack.threads
+    assert shown(thread.text) == "recovered"
+    [answer] = world.slack.answers_in(thread)
+    assert "JOB_COMPLETED" in answer
