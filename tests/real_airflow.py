@@ -67,7 +67,7 @@ RELEASES = (
             "AIRFLOW__WEBSERVER__WEB_SERVER_HOST": "127.0.0.1",
             "AIRFLOW__WEBSERVER__WEB_SERVER_MASTER_TIMEOUT": "900",  # on a slow machine it gives up on itself
             "AIRFLOW__WEBSERVER__WEB_SERVER_PORT": "{port}",
-            "AIRFLOW__WEBSERVER__WORKERS": "1",
+            "AIRFLOW__WEBSERVER__WORKERS": "2",  # a connection on which nothing is sent holds up a whole one
         },
     ),
     Release(
