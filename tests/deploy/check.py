@@ -9,6 +9,7 @@ The providers come from a registry, or from a directory named by TF_PLUGIN_MIRRO
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,7 @@ PROGRAM = ROOT / ".venv/bin/interlock"
 STEP_S = 900
 MIRROR = "TF_PLUGIN_MIRROR"
 SUITE = "bookworm"
+HEALTH_PORT = 18_080
 
 
 class Failed(Exception):
@@ -177,23 +179,43 @@ def _pip_settings() -> list[str]:
 
 
 def _start_from(image: Path, base: Path) -> str:
-    """Run what the entry point names, in the image's own root, as the user it names; nothing of it is writable."""
-    outside = [
-        "chroot",
-        "--userspec=10001:10001",
-        str(image),
-        "/usr/bin/env",
-        "-i",
-        "PATH=/opt/interlock/bin:/usr/bin:/bin",
-    ]
-    version = run([*outside, "interlock", "--version"]).strip()
+    """Run the worker in the image's own root, as the user it names: it starts, is healthy, and ends in order."""
     if (image / "opt/interlock/bin/pip").exists():
         raise Failed("pip is still in the image")
-    size = _megabytes(image) - _megabytes(base)
-    refused = subprocess.run([*outside, "touch", "/opt/interlock/x"], capture_output=True, check=False, timeout=STEP_S)
+    refused = subprocess.run(_inside(image, "touch", "/opt/interlock/x"), capture_output=True, check=False, timeout=60)
     if refused.returncode == 0:
         raise Failed("the program's own files can be written by its user")
-    return f"{version} runs from the image as user 10001; it adds {size} MB to its base"
+    version = run(_inside(image, "interlock", "--version")).strip()
+    run(_inside(image, "interlock", "store", "init"))
+    ended_s = _live_and_end(image)
+    size = _megabytes(image) - _megabytes(base)
+    return f"{version} runs from the image as user 10001 and ends in {ended_s:.1f} s; it adds {size} MB to its base"
+
+
+def _live_and_end(image: Path) -> float:
+    """Start the worker, wait until its probe is green, and end it as ECS does; gives how long that took."""
+    worker = subprocess.Popen(_inside(image, "interlock", "run"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        deadline = time.monotonic() + 60
+        probe = _inside(image, "python", "-m", "worker.web.probe")
+        while subprocess.run(probe, capture_output=True, check=False, timeout=30).returncode != 0:
+            if time.monotonic() > deadline or worker.poll() is not None:
+                raise Failed("the worker did not get healthy")
+            time.sleep(0.5)
+        began = time.monotonic()
+        worker.send_signal(signal.SIGTERM)
+        if worker.wait(25) != 0:
+            raise Failed(f"the worker ended with {worker.returncode} after SIGTERM")
+        return time.monotonic() - began
+    finally:
+        worker.kill()
+        worker.communicate()
+
+
+def _inside(image: Path, *command: str) -> list[str]:
+    environment = ["PATH=/opt/interlock/bin:/usr/bin:/bin", f"INTERLOCK_HEALTH=127.0.0.1:{HEALTH_PORT}"]
+    place = ["chroot", "--userspec=10001:10001", str(image), "/usr/bin/env", "-i", "-C", "/var/lib/interlock"]
+    return [*place, *environment, *command]
 
 
 def _megabytes(place: Path) -> int:
