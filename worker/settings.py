@@ -1,7 +1,7 @@
 """The environment, read once. Only the command line and the wiring of the worker call this."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from typing import Final
@@ -73,7 +73,7 @@ class AwsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeopleSettings:
-    slack_token: str = ""
+    slack_token: str = field(default="", repr=False)
     slack_channel: str = ""
     slack_api: str = ""
     alerts: str = ""
