@@ -20,6 +20,7 @@ from worker.engine.engine import Engine
 from worker.store.active import ActiveRow, ActiveRows
 from worker.store.runs import Runs
 from worker.store.table import Tables
+from worker.together import together
 
 # Whoever looks for orphans takes up what is a minute late; this is for what it, too, could not move.
 LATE: Final = timedelta(minutes=3)
@@ -68,12 +69,12 @@ class ActiveChecks:
         return [row for row in self._seen[1] if row.kind is kind]
 
     async def _late_rows(self, now: datetime) -> list[ActiveRow]:
-        return [
-            row
-            for number in range(ACTIVE_BUCKETS)
-            async for row in self._rows.in_bucket(number)
-            if row.due_at is not None and now - row.due_at > self._late
-        ]
+        async def late_in(number: int) -> list[ActiveRow]:
+            rows = self._rows.in_bucket(number)
+            return [row async for row in rows if row.due_at is not None and now - row.due_at > self._late]
+
+        buckets = await together([partial(late_in, number) for number in range(ACTIVE_BUCKETS)])
+        return [row for bucket in buckets for row in bucket]
 
     async def _wake(self, key: RunKey) -> None:
         run = await self._runs.load(key)

@@ -8,12 +8,13 @@ from typing import Final
 from scheduler.alerts import Alert, Alerts
 from scheduler.duework import SOURCE
 from scheduler.endings import Endings
-from scheduler.findings import Finding
+from scheduler.findings import Finding, unreadable
 from scheduler.ledger import Ledger
 from worker.core import keys
 from worker.core.canonical import content_hash
 from worker.core.durations import format_duration
 from worker.core.effects import Tell
+from worker.core.errors import Rejected
 from worker.core.eventtypes import EventType
 from worker.core.freshness import changed_at
 from worker.core.keys import RunKey
@@ -68,7 +69,12 @@ class PostRunCheck:
 
     async def _look_at(self, key: RunKey, now: datetime) -> Finding | None:
         """What is missing of one run; nothing is waited for any more if nothing is."""
-        alert = await self._alert_of(key, now)
+        try:
+            alert = await self._alert_of(key, now)
+        except Rejected as problem:
+            if now - self._waiting[key] > LOOK_BACK:
+                del self._waiting[key]
+            return unreadable(str(key), problem)
         if alert is None:
             del self._waiting[key]
             return None

@@ -10,10 +10,11 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
-from scheduler.findings import Finding
+from scheduler.findings import Finding, unreadable
 from scheduler.ledger import Ledger
 from scheduler.rotation import Rotation
 from worker.core import keys
+from worker.core.errors import Rejected
 from worker.core.instants import parse_rfc3339
 from worker.core.keys import RunKey, pipeline_pk
 from worker.core.periods import Period
@@ -68,14 +69,23 @@ class SignalChecks:
     async def relative_deadlines(self, now: datetime) -> Sequence[Finding]:
         limited = [each for each, version in self._ledger.versions.items() if _counts_from_arrival(version)]
         return [
-            Finding(
-                about=str(arrival.key),
-                sentence=f"the data of {arrival.key} came, and its deadline is not watched",
-                act=partial(self._watch, arrival),
-            )
+            finding
             for pipeline in self._arrivals.next_slice(limited)
-            async for arrival in self._unwatched(self._ledger.versions[pipeline], now)
+            for finding in await self._unwatched_of(pipeline, now)
         ]
+
+    async def _unwatched_of(self, pipeline: PipelineId, now: datetime) -> list[Finding]:
+        try:
+            return [
+                Finding(
+                    about=str(arrival.key),
+                    sentence=f"the data of {arrival.key} came, and its deadline is not watched",
+                    act=partial(self._watch, arrival),
+                )
+                async for arrival in self._unwatched(self._ledger.versions[pipeline], now)
+            ]
+        except Rejected as problem:
+            return [unreadable(str(pipeline), problem)]
 
     async def _watch(self, arrival: _Arrival) -> None:
         version = self._ledger.versions.get(arrival.key.pipeline)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
-from worker.core.errors import WorkerError
+from worker.core.errors import Rejected, WorkerError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +19,15 @@ class Finding:
     sentence: str
     act: Callable[[], Awaitable[None]]
     is_routine: bool = False
+
+
+def unreadable(about: str, problem: Rejected) -> Finding:
+    """A row that was damaged from outside: it is told as the check's trouble, and hides nothing beside it."""
+
+    async def act() -> None:
+        raise problem
+
+    return Finding(about=about, sentence=str(problem), act=act)
 
 
 # Looks at what there is to look at by now; reads only. Whatever it raises is the check's own trouble.

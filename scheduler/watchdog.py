@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from scheduler.chores import Chore
@@ -16,6 +17,7 @@ from scheduler.findings import Check, Finding, Impaired
 from worker.clock import Clock
 from worker.core.errors import WorkerError
 from worker.logs import logger
+from worker.together import together
 
 EVERY: Final = timedelta(minutes=1)
 LOOK_MAX: Final = timedelta(seconds=60)  # for a check as a whole: a stuck one must not keep the others waiting
@@ -92,22 +94,27 @@ class Watchdog:
         except Impaired as problem:
             impaired, findings = problem, problem.findings
         problems = [str(impaired)] if impaired else list[str]()
-        for finding in findings:
-            if not dry_run and self._may_act():
-                problems.extend(await self._deal_with(check, finding))
+        if not dry_run:
+            dealt = await together([partial(self._deal_with, check, finding) for finding in findings])
+            problems += [problem for problem in dealt if problem is not None]
         parts = dict(impaired.parts) if impaired else None
         return Report(check=check, findings=findings, problems=problems, impaired=parts)
 
-    async def _deal_with(self, check: Check, finding: Finding) -> list[str]:
-        """One run in trouble must not hide what is wrong with the others."""
+    async def _deal_with(self, check: Check, finding: Finding) -> str | None:
+        """Say what went wrong. One run in trouble must not hide what is wrong with the others."""
+        if not self._may_act():
+            return None
         try:
             await finding.act()
         except WorkerError as problem:
             _log.warning("finding.postponed", check=check.name, about=finding.about, problem=str(problem))
-            return [f"{finding.about}: {problem}"]
+            return f"{finding.about}: {problem}"
+        except Exception as mistake:  # noqa: BLE001  as above
+            _log.exception("mistake.met", check=check.name, about=finding.about)
+            return f"{finding.about}: {type(mistake).__name__}: {mistake}; this is a mistake in the check"
         log = _log.debug if finding.is_routine else _log.info
         log("finding.handled", check=check.name, about=finding.about, finding=finding.sentence)
-        return []
+        return None
 
     def _troubles(self, reports: Sequence[Report]) -> dict[str, Trouble]:
         """By name. A check that fails for the first time is not told yet: a store may be slow for a moment."""

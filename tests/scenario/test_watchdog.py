@@ -1,6 +1,7 @@
 """The watchdog on virtual time: what does not happen is told once, in time, and nothing else is."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -13,19 +14,20 @@ from scheduler.watchdog import Watchdog
 from scheduler.watchtable import Watched
 from tests.engineworld import CONFIG, DAY, ORDERS, World, a_world, run_key
 from tests.manualclock import NOON
-from tests.virtualtime import on_virtual_time
+from tests.virtualtime import on_virtual_time, run
 from tests.watchworld import on_watch, pipeline_text, told, told_of_ourselves, types_told, watch
 from worker.core.errors import RetryLater
 from worker.core.events import Event
 from worker.core.eventtypes import EventType
 from worker.core.facts import JobRunning, JobSucceeded
-from worker.core.keys import pipeline_pk, trigger_sk
+from worker.core.keys import RunKey, pipeline_pk, trigger_sk
+from worker.core.pipeline import PipelineId
 from worker.core.run import Pause
 from worker.core.runstate import Outcome, Run, State
 from worker.core.watchstate import Verdict
 from worker.store.pauses import Pauses
 from worker.store.runs import Runs
-from worker.store.table import Put, TableName
+from worker.store.table import Key, Put, TableName, Update
 
 DAILY = pipeline_text("orders", '{cron: "0 13 * * *", trigger: {key: ready, check: exists}}')
 HOURLY = pipeline_text("orders", '{cron: "0 * * * *", trigger: {key: ready, check: exists}}')
@@ -386,6 +388,40 @@ async def test_a_successor_still_misses_the_post_run_sensors_of_a_run_that_ended
     assert (await types_told(world)).count("POST_RUN_SENSOR_MISSING") == 1
 
 
+@on_virtual_time
+async def test_a_damaged_row_is_told_as_trouble_and_hides_no_other_run() -> None:
+    world = await a_world()
+    text = CONFIG + "postRun: {sensorTimeout: 1h, rules: [{key: rows-out, check: exists}]}"
+    async with on_watch(world) as held:
+        for name in ("orders", "damaged"):
+            await world.deploy(text.replace("id: orders", f"id: {name}"))
+        for name in ("orders", "damaged"):
+            key = replace(run_key(), pipeline=PipelineId(name))
+            await Runs(world.tables).save(a_success(key, world.clock.now()))
+        await held.go()
+        where = Key(pipeline_pk("damaged"), trigger_sk(run_key()))
+        broken = Update(table=TableName.CONTROL, key=where, set={"createdAt": "never"})
+        await world.tables.commit(broken)
+        await held.until(NOON + timedelta(hours=2))
+
+        assert "POST_RUN_SENSOR_MISSING" in await types_told(world)
+        [(event_type, detail)] = await told_of_ourselves(world)
+        assert (event_type, detail["checks"]) == ("WATCHDOG_DEGRADED", ["post-run-sensors"])
+
+
+def a_success(key: RunKey, at: datetime) -> Run:
+    return Run(
+        key=key,
+        run_id="r1",
+        state=State.COMPLETED,
+        config_hash="",
+        created_at=at,
+        since=at,
+        timeout_at=at,
+        job={"id": "j"},
+    )
+
+
 async def orphan(world: World, config_hash: str) -> None:
     """A run that was given up, whose job could not be stopped."""
     now = world.clock.now()
@@ -494,13 +530,17 @@ async def test_a_check_that_hangs_is_given_up_after_a_minute_and_the_others_go_o
     assert world.clock.now() - NOON <= timedelta(seconds=61)
 
 
-@on_virtual_time
-async def test_one_finding_that_cannot_be_dealt_with_does_not_hide_the_next() -> None:
+@pytest.mark.parametrize("problem", [RetryLater("another was first"), KeyError("a mistake")])
+def test_one_finding_that_cannot_be_dealt_with_does_not_hide_the_next(problem: Exception) -> None:
+    run(one_of_two_findings(problem))
+
+
+async def one_of_two_findings(problem: Exception) -> None:
     world = await a_world()
     done: list[str] = []
 
     async def refuse() -> None:
-        raise RetryLater("another was first")
+        raise problem
 
     async def do() -> None:
         done.append("second")

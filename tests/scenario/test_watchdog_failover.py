@@ -4,6 +4,7 @@ Each life is lived once undisturbed, to learn how often its watchdog writes. The
 writes: there the holder is lost just before or just after it, or the answer is, and a successor goes on.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -48,13 +49,20 @@ class PerilousTables(FaultyTables):
         self.dies = True
 
     async def commit(self, *writes: Write) -> None:
-        if self.is_watched:
+        is_counted = self.is_watched and is_by_the_watchdog()
+        if is_counted:
             self.seen.append(is_note(writes))
-        is_fatal = self.is_watched and len(self.seen) == self.fatal
+        is_fatal = is_counted and len(self.seen) == self.fatal
         if not (is_fatal and self.fault.request_is_lost):
             await self._store.commit(*writes)
         if is_fatal:
             raise Lost if self.dies else RetryLater("no answer")
+
+
+def is_by_the_watchdog() -> bool:
+    """Say whether a pass writes, or deals with one of its findings; the engine's own tasks have other names."""
+    task = asyncio.current_task()
+    return task is not None and task.get_name().startswith(("Task-", "read:"))
 
 
 def is_note(writes: Sequence[Write]) -> bool:
@@ -195,7 +203,7 @@ async def passes(world: World, tables: PerilousTables, make_pass: Callable[[], A
         tables.is_watched = True
         try:
             await make_pass()
-        except Lost:
+        except (Lost, BaseExceptionGroup):  # what it did at the same time is lost with it
             return True
         except RetryLater:
             pass  # as the rota does: the next turn comes

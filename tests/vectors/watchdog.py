@@ -23,6 +23,7 @@ from tests.engineworld import FakeStanding
 from tests.fakerunner import FakeRunner
 from tests.vectors.scenarios import ME, Case, put_given, rows_of, seen_since, wanted
 from tests.virtualtime import VirtualClock, run
+from worker.cli.watchdog import LeftToWorkers
 from worker.config import load_text
 from worker.core import keys
 from worker.core.eventtypes import JobEvent
@@ -58,13 +59,15 @@ class Stage:
 
 
 @asynccontextmanager
-async def a_stage(now: datetime) -> AsyncGenerator[Stage]:
+async def a_stage(now: datetime, *, goes_on: bool = False) -> AsyncGenerator[Stage]:
+    """`goes_on`: what is decided is acted on; else only the decisions are looked at."""
     clock = VirtualClock(now)
     tables = SqliteTables.in_memory(clock)
     await tables.start()
     async with asyncio.TaskGroup() as tasks:
         runner = FakeRunner(hangs=None, jobs={"given": Running()})
-        engine = Engine(tables, dict.fromkeys(JobType, runner), FakeStanding(ME, {ME: True}), clock, tasks)
+        standing, acting = FakeStanding(ME, {ME: True}), tasks if goes_on else LeftToWorkers()
+        engine = Engine(tables, dict.fromkeys(JobType, runner), standing, clock, acting)
         router = Router(tables, engine, clock, began_at=now - timedelta(days=30))
         yield Stage(tables, engine, router, clock)
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
@@ -94,7 +97,7 @@ def _timer(timer: Case) -> tuple[str, str]:
 async def _play(case: Case) -> object:
     given, now = case["given"], datetime.fromisoformat(case["given"]["now"])
     name = case["when"]["watchdogCheck"]
-    async with a_stage(now) as stage:
+    async with a_stage(now, goes_on=name == "stale-triggers") as stage:
         await _put_given(stage.tables, given, now)
         since = _since(given, now, name)
         ledger = keys.watchdog_mark_sk("ledger")

@@ -33,7 +33,7 @@ class PassRequest:
     as_json: bool = False
 
 
-class _LeftToWorkers(asyncio.TaskGroup):
+class LeftToWorkers(asyncio.TaskGroup):
     """Takes on tasks and does none of them: what was decided is in the rows, and a worker takes it up from there."""
 
     def create_task(
@@ -79,7 +79,7 @@ async def run_watchdog(screen: Screen, at: StoreAccess, request: PassRequest) ->
 async def _watchdog(tables: Tables, clock: Clock) -> Watchdog:
     visitor = _Visitor(SessionId(f"command-{random_id()}"))
     began_at = await installed_at(tables, GROUP, clock.now())
-    engine = Engine(tables, {}, visitor, clock, _LeftToWorkers())
+    engine = Engine(tables, {}, visitor, clock, LeftToWorkers())
     router = Router(tables, engine, clock, began_at=began_at)
     return make_watchdog(tables, engine, router, clock, Watched(), may_act=visitor.may_act)
 
