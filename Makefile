@@ -6,7 +6,7 @@ PIP    := -m pip --disable-pip-version-check --quiet
 LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --quiet --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit chaos simulate test-dynamodb-local test-streams-local deploy-check fix bench lock clean
+.PHONY: help demo test lint types unit chaos simulate test-dynamodb-local test-streams-local test-airflow deploy-check fix bench lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -44,6 +44,9 @@ test-dynamodb-local: $(VENV)/.dev ## the contract suite on DynamoDB Local (needs
 
 test-streams-local: $(VENV)/.dev ## the stream adapters on DynamoDB Local and kinesis-local (needs npm, Node and Java 17)
 	$(BIN)/python -m tests.kinesis_local
+
+test-airflow: $(VENV)/.dev ## the contract suite on real Airflows, 2 and 3 (fetches both; takes minutes)
+	$(BIN)/python -m tests.real_airflow
 
 deploy-check: $(VENV)/.dev $(VENV)/emulators/.ready $(VENV)/deploy/.ready ## the Terraform module on an emulator, and a real image (needs terraform; buildah, debootstrap and root for the image)
 	$(BIN)/python -m tests.deploy.check

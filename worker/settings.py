@@ -15,7 +15,7 @@ STORE: Final = "INTERLOCK_STORE"
 TIMING: Final = "INTERLOCK_TIMING"  # how fast a dead worker is noticed; all workers of a store must agree
 DUTIES: Final = "INTERLOCK_DUTIES"  # what this worker is there for, by name; everything if unset
 JOB_ENVIRONMENT: Final = "INTERLOCK_JOB_ENVIRONMENT"  # variables, by name, that command jobs get of the worker's own
-HTTP_ALLOW: Final = "INTERLOCK_HTTP_ALLOW"  # hosts and networks that http jobs may reach beside public ones
+HTTP_ALLOW: Final = "INTERLOCK_HTTP_ALLOW"  # hosts and networks that jobs over HTTP may reach beside public ones
 
 # --- on AWS: where events go, and where they and other news come from
 BUS: Final = "INTERLOCK_BUS"  # the event bus

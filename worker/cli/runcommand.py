@@ -12,11 +12,12 @@ from worker.clock import Clock
 
 run_app = typer.Typer()
 
-RUN_HELP = f"""Run a worker on this machine: wait for sensors, start jobs when their rules hold, tell what happened.
+RUN_HELP = f"""Run a worker: wait for sensors and times, start jobs when their rules hold, tell what happened.
 
-The store is one SQLite file; with --pipelines it is made if it is not there. Several workers may share it: each run \
-has one of them, and when one dies another takes over. Alerts are lines on standard output, the log goes to standard \
-error (JSON if it is not a terminal). Successes are gathered into a digest every 15 minutes.
+The store is one SQLite file, or tables in DynamoDB. A file is made with --pipelines if it is not there. Several \
+workers may share a store: each run has one of them, and when one dies another takes over. Alerts go to Slack if a \
+token is set, else they are lines; the log goes to standard error (JSON if it is not a terminal). Successes are \
+gathered into a digest every 15 minutes.
 
 Sensors come from other commands, while this one runs: `interlock sensor put`.
 
@@ -24,14 +25,18 @@ Sensors come from other commands, while this one runs: `interlock sensor put`.
 Settings from the environment:
   INTERLOCK_STORE             the store, as --store
   INTERLOCK_JOB_ENVIRONMENT   variables that command jobs get of ours: NAME,NAME
-  INTERLOCK_HTTP_ALLOW        hosts and networks http jobs may reach beside public ones
+  INTERLOCK_HTTP_ALLOW        hosts and networks jobs over HTTP may reach beside public ones
   INTERLOCK_TIMING            default, or fast: how soon a dead worker is noticed
+  INTERLOCK_SLACK_TOKEN       a bot's token, or secretsmanager://NAME#KEY
+  INTERLOCK_SLACK_CHANNEL     where alerts go
+  INTERLOCK_HEALTH            HOST:PORT for /healthz, /readyz and /metrics
+  and more, for AWS: see docs/running.md
 
 \b
 Examples:
   interlock run --pipelines pipelines/
   interlock run --store sqlite:///interlock.db --each-success
-  interlock run --log-level warning
+  interlock run --store dynamodb://interlock?region=eu-west-1
 
 SIGTERM and Ctrl-C end it in order within 25 seconds; a second one ends it at once, which costs nothing but a repeat.
 
