@@ -11,6 +11,7 @@ from consumers.alerts_queue import AlertMessages
 from consumers.bus import EventBus
 from consumers.bus_aws import open_bus
 from consumers.dynamodb_streams import DynamoStream, TableStream, listing_budget
+from consumers.events import ForeignEvents
 from consumers.patterns import parse_pattern
 from consumers.routes import SOURCE, Route
 from consumers.severities import told_to_people
@@ -36,6 +37,7 @@ from worker.jobs.http_client import HttpClient
 from worker.settings import GROUP, Duty, Settings
 from worker.store.deadletters import DeadLetters
 from worker.store.dynamodb import DynamoTables
+from worker.store.events import Events
 from worker.store.fastclient import ClientSettings
 from worker.store.open import DynamoPlace
 from worker.store.table import TableName
@@ -116,8 +118,9 @@ class AwsKind:
 
     def _watch(self, http: HttpClient) -> Watched:
         """How far readers are behind is measured where they run, and alarms watch the metrics."""
-        url = self._settings.people.heartbeat_url
-        return Watched(probes_alerts=True, ping=pinging(http, url) if url else None)
+        people = self._settings.people
+        ping = pinging(http, people.heartbeat_url) if people.heartbeat_url else None
+        return Watched(probes_alerts=True, ping=ping, repeat_after=people.repeat_alerts)
 
     # --- streams ------------------------------------------------------------------------------------------------------
 
@@ -162,6 +165,8 @@ class AwsKind:
         wanted: list[tuple[str, str, Handle]] = []
         if Duty.ALERTS in duties and aws.alerts_queue:
             wanted.append(("alerts", aws.alerts_queue, AlertMessages(alerting.deliver).handle))
+        if Duty.EVENTS in duties and aws.events_queue:
+            wanted.append(("events", aws.events_queue, ForeignEvents(Events(self._tables)).handle))
         if not wanted:
             return []
         client = await stack.enter_async_context(open_sqs(self._client(LONG_POLL_S)))
