@@ -36,15 +36,20 @@ class DeadLetterCheck:
 
 
 class LagCheck:
-    """`name` is what a reader that is behind is called; the check of the relay is apart, because it carries alerts."""
+    """`name` is what a reader that is behind is called; the check of the relay is apart, because it carries alerts.
+
+    Behind is who is seen behind twice in a row: a reader that has just begun has not said yet where it is.
+    """
 
     def __init__(self, name: str, lags: Lags, behind_max: timedelta = BEHIND_MAX) -> None:
         self._name, self._lags, self._behind_max = name, lags, behind_max
+        self._late_before: set[str] = set()
 
     async def lag(self, now: datetime) -> Sequence[Finding]:  # noqa: ARG002  every check is told the time
         late = {stream: behind for stream, behind in (await self._lags()).items() if behind > self._behind_max}
-        if late:
-            raise Impaired({f"{self._name} {stream}": _said(stream, behind) for stream, behind in late.items()})
+        again, self._late_before = late.keys() & self._late_before, set(late)
+        if again:
+            raise Impaired({f"{self._name} {stream}": _said(stream, late[stream]) for stream in sorted(again)})
         return _NOTHING
 
 

@@ -27,6 +27,7 @@ from worker.store.table import StaleWrite, Tables
 ALERT_PATH: Final = "alert-path"
 PROBE_EVERY: Final = timedelta(minutes=15)
 ARRIVES_WITHIN: Final = timedelta(minutes=15)
+CATCH_UP: Final = timedelta(minutes=3)  # after all workers were away, a probe has been under way for as long
 HEARTBEAT_EVERY: Final = timedelta(minutes=15)
 
 # Asks for the heartbeat address once; says what went wrong, or None.
@@ -50,6 +51,7 @@ class AlertPathCheck:
     ) -> None:
         self._tables, self._path, self._clock = tables, AlertPath(tables), clock
         self._every, self._within, self._new_id = every, within, new_id
+        self._began: datetime | None = None
 
     async def look(self, now: datetime) -> Sequence[Finding]:
         state = await self._path.load()
@@ -57,7 +59,9 @@ class AlertPathCheck:
         if probe is None or now - probe.sent_at >= self._every:
             send = partial(self._send, state, now)
             due.append(Finding(about=ALERT_PATH, sentence="the next probe is due", act=send, is_routine=True))
-        if probe is not None and not state.is_answered and now - probe.waiting_since > self._within:
+        self._began = self._began or now
+        is_late = probe is not None and not state.is_answered and now - probe.waiting_since > self._within
+        if probe is not None and is_late and now - self._began > CATCH_UP:
             raise Impaired({ALERT_PATH: _broken(probe, self._within)}, due)
         return due
 

@@ -82,9 +82,11 @@ class AlertWay:
     async def _carry(self) -> None:
         await self._leases.create(Lease(stream=FEED, shard="0"))
         seen = await self._leases.get(FEED, "0")
-        held = await self._leases.take_free(seen, SessionId("relay")) if seen else None
+        assert seen is not None
+        take = self._leases.take_free if seen.owner is None else self._leases.take_from_dead
+        held = await take(seen, SessionId("relay"))
         assert held is not None
-        read_to = 0
+        read_to = 0 if held.checkpoint is None else FeedPosition.parse(held.checkpoint).number
         while True:
             for change in await self.world.tables.changes(TableName.EVENTS, read_to):
                 while Part.RELAY in self.broken:

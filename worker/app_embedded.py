@@ -109,6 +109,7 @@ class EmbeddedKind:
             relay_lags=FeedLags(self._tables, leases, self._clock, (TableName.EVENTS,)),
             probes_alerts=True,
             ping=pinging(http, url) if url else None,
+            repeat_after=self._options.settings.people.repeat_alerts,
         )
 
 

@@ -74,7 +74,7 @@ async def test_a_relay_that_stands_still_is_told_as_such_too() -> None:
         held = watch(world, worker, watched(way))
         await held.until(NOON + 5 * MINUTE, MINUTE)
         way.broken.add(Part.RELAY)
-        await held.until(world.clock.now() + HEARTBEAT_EVERY + 7 * MINUTE, MINUTE)
+        await held.until(world.clock.now() + HEARTBEAT_EVERY + 8 * MINUTE, MINUTE)
 
         assert "relay-lag feed.events" in await degraded(world)
 
@@ -144,3 +144,20 @@ async def test_an_address_that_cannot_be_asked_for_is_logged_and_stops_nothing()
             await watch(world, worker, Watched(ping=refused)).until(NOON + 3 * MINUTE, MINUTE)
 
     assert [line["event"] for line in lines if line["log_level"] == "warning"] == ["heartbeat.failed"] * 3
+
+
+@on_virtual_time
+async def test_after_all_workers_were_away_the_way_is_not_called_broken_before_it_could_catch_up() -> None:
+    world = await a_world()
+    away = AlertWay(world, broken=set(Part))
+    async with away.open(), world.worker("w1") as worker:
+        await watch(world, worker, watched(away)).go()
+    await world.wait(hours=5)
+
+    way = AlertWay(world)
+    async with way.open(), world.worker("w2") as worker:
+        held = watch(world, worker, watched(way))
+        await held.until(world.clock.now() + 30 * MINUTE, MINUTE)
+
+        assert await told_of_ourselves(world) == []
+        assert len(way.pings) == 30
