@@ -82,15 +82,15 @@ async def test_a_target_that_hangs_does_not_delay_the_jobs_of_another() -> None:
 
     async with asyncio.TaskGroup() as calls:
         for _ in range(10):
-            calls.create_task(call("slow", stuck))
+            calls.create_task(call("command:slow", stuck))
         for _ in range(10):
-            calls.create_task(call("quick", None))
+            calls.create_task(call("command:quick", None))
         await clock.sleep(1)
         before = list(done)
         stuck.set()
 
-    assert before == ["quick"] * 10
-    assert done.count("slow") == 10
+    assert before == ["command:quick"] * 10
+    assert done.count("command:slow") == 10
 
 
 @on_virtual_time

@@ -6,6 +6,7 @@ Nothing a target does is an error here; what it could not be asked is a fact too
 import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from worker.core.effects import FindJob, PollNow, StartJob, StopJob
@@ -29,15 +30,21 @@ from worker.core.facts import (
 from worker.core.outcomes import FailureCategory
 from worker.core.pipeline import Job, JobType, Pipeline
 from worker.core.runstate import Run, State
+from worker.engine.breaker import Breaker, TargetClosed
 from worker.engine.jobtexts import context_of, filled_in
+from worker.engine.outages import Outages
 from worker.engine.sensing import Sensing
 from worker.engine.standing import Standing
+from worker.engine.statuscalls import NOT_WAITING, StatusCalls
 from worker.engine.targets import Targets, target_of
+from worker.engine.turnstile import Urgency
 from worker.jobs import runner as port
 from worker.jobs.runner import Guarantee, Runner, Traits
 
-CALL_TIMEOUT: Final = timedelta(seconds=30)  # for a status, find or stop; runners have tighter ones of their own
 SEND_GRACE: Final = timedelta(seconds=5)  # a runner keeps its own time-out; this is for one that does not
+# How long a poll may wait for others to share a call with: a part of its interval, and never long.
+GATHERING_PART: Final = 0.1
+GATHERING_MAX: Final = timedelta(seconds=10)
 
 
 class Acts:
@@ -45,10 +52,14 @@ class Acts:
         self,
         runners: Mapping[JobType, Runner],
         targets: Targets,
+        statuses: StatusCalls,
         sensing: Sensing,
         standing: Standing,
+        *,
+        outages: Outages,
     ) -> None:
-        self._runners, self._targets, self._sensing, self._standing = runners, targets, sensing, standing
+        self._runners, self._targets, self._statuses = runners, targets, statuses
+        self._sensing, self._standing, self._outages = sensing, standing, outages
 
     # --- the start ----------------------------------------------------------------------------------------------------
 
@@ -61,15 +72,24 @@ class Acts:
         request = port.StartRequest(
             config=config, token=act.token, context=context_of(run), may_send=self._standing.may_act
         )
-        async with self._targets.turn(target_of(job)):
-            answer = await _send(runner, request, traits)
-        match answer:
+        match await self._send(runner, target_of(job), request, traits):
             case port.Started(handle=handle):
                 return JobStarted(run.attempt, handle)
             case port.Refused(category=category, message=message, retry_after=retry_after):
                 return JobRefused(run.attempt, act.sending, category, message, retry_after)
             case port.Unknown(message=message):
                 return StartUnanswered(run.attempt, act.sending, message, can_find(traits))
+
+    async def _send(self, runner: Runner, target: str, request: port.StartRequest, traits: Traits) -> port.StartAnswer:
+        try:
+            async with self._targets.turn(target, Urgency.START) as breaker:
+                answer = await _answered(runner, request, traits)
+                _tell(breaker, answer)
+                return answer
+        except TargetClosed as closed:
+            return port.Refused(FailureCategory.TRANSIENT, str(closed), closed.again_after)
+        except RetryLater as crowded:
+            return port.Refused(FailureCategory.TRANSIENT, str(crowded))
 
     def starter_lost(self, run: Run, pipeline: Pipeline) -> Fact:
         """Who was to send the start is gone. A job that nobody here knows how to look for cannot be found."""
@@ -94,9 +114,9 @@ class Acts:
             runner, job, config, traits = self._target(run, pipeline)
             if traits.is_found_by_sending:
                 return await self._find_by_sending(run, pipeline, act)
-            async with self._targets.turn(target_of(job)), asyncio.timeout(CALL_TIMEOUT.total_seconds()):
-                handle = await runner.find(act.token, config)
-        except (RetryLater, Rejected, TimeoutError):
+            find = partial(runner.find, act.token, config)
+            handle = await self._targets.call(target_of(job), Urgency.START, find)
+        except (RetryLater, Rejected):
             return None
         return JobNotFound(run.attempt, act.sending) if handle is None else JobFound(run.attempt, handle)
 
@@ -115,13 +135,17 @@ class Acts:
 
     # --- the job ------------------------------------------------------------------------------------------------------
 
-    async def poll(self, run: Run, pipeline: Pipeline, act: PollNow) -> Fact:
+    async def poll(self, run: Run, pipeline: Pipeline, act: PollNow, *, is_urgent: bool = False) -> Fact:
+        """Ask how a job is; one that is not urgent may wait a little, to be asked about together with others."""
         try:
-            runner, job, config, _ = self._target(run, pipeline)
-            async with self._targets.turn(target_of(job)), asyncio.timeout(CALL_TIMEOUT.total_seconds()):
-                status = await runner.status(act.job, config)
-        except (RetryLater, Rejected, TimeoutError) as problem:
-            return JobUnseen(run.attempt, _said(problem))
+            _, job, config, _ = self._target(run, pipeline)
+            patience = NOT_WAITING if is_urgent else min(job.poll_interval * GATHERING_PART, GATHERING_MAX)
+            status = await self._statuses.ask(job, port.Question(act.job, config), patience)
+        except RetryLater as problem:
+            await self._outages.look(run.key, pipeline, self._targets)
+            return JobUnseen(run.attempt, str(problem))
+        except Rejected as problem:
+            return JobUnseen(run.attempt, str(problem))
         match status:
             case port.Running():
                 return JobRunning(run.attempt)
@@ -135,17 +159,17 @@ class Acts:
         """Tell the target to stop the job; of one that takes its time, also ask how the job is."""
         try:
             runner, job, config, _ = self._target(run, pipeline)
-            async with self._targets.turn(target_of(job)), asyncio.timeout(CALL_TIMEOUT.total_seconds()):
-                answer = await runner.stop(act.job, config)
-        except (RetryLater, Rejected, TimeoutError) as problem:
-            return JobUnseen(run.attempt, _said(problem))
+            stop = partial(runner.stop, act.job, config)
+            answer = await self._targets.call(target_of(job), Urgency.STOP, stop)
+        except (RetryLater, Rejected) as problem:
+            return JobUnseen(run.attempt, str(problem))
         match answer:
             case port.Stopped():
                 return JobStopped(run.attempt)
             case port.CannotStop(message=message):
                 return StopRefused(run.attempt, message)
             case port.StopPending():
-                seen = await self.poll(run, pipeline, PollNow(act.job))
+                seen = await self.poll(run, pipeline, PollNow(act.job), is_urgent=True)
                 return StopPending(run.attempt) if isinstance(seen, JobRunning | JobUnseen) else seen
 
     def _target(self, run: Run, pipeline: Pipeline) -> tuple[Runner, Job, port.Config, Traits]:
@@ -162,7 +186,7 @@ def can_find(traits: Traits) -> bool:
     return traits.guarantee is not Guarantee.AT_LEAST_ONCE
 
 
-async def _send(runner: Runner, request: port.StartRequest, traits: Traits) -> port.StartAnswer:
+async def _answered(runner: Runner, request: port.StartRequest, traits: Traits) -> port.StartAnswer:
     patience = traits.send_timeout + SEND_GRACE
     try:
         async with asyncio.timeout(patience.total_seconds()):
@@ -171,5 +195,12 @@ async def _send(runner: Runner, request: port.StartRequest, traits: Traits) -> p
         return port.Unknown(f"no answer within {patience}")
 
 
-def _said(problem: Exception) -> str:
-    return str(problem) or f"no answer within {CALL_TIMEOUT}"
+def _tell(breaker: Breaker, answer: port.StartAnswer) -> None:
+    """Tell what a start's answer says about the target. A refusal that may heal can be about this one job alone."""
+    match answer:
+        case port.Started() | port.Refused(category=FailureCategory.PERMANENT):
+            breaker.answered()
+        case port.Unknown(message=message):
+            breaker.failed(message)
+        case port.Refused():
+            pass

@@ -36,10 +36,12 @@ from worker.engine.decisions import (
     is_held_back,
 )
 from worker.engine.folding import Folding
+from worker.engine.outages import Outages
 from worker.engine.pauseends import PauseEnds
 from worker.engine.rehearsals import Rehearsals
 from worker.engine.sensing import Sensing
 from worker.engine.standing import Standing
+from worker.engine.statuscalls import StatusCalls
 from worker.engine.targets import Limits, Targets
 from worker.engine.timers import Timers
 from worker.engine.wakes import ADOPTED_WITHIN, TRY_AGAIN_AFTER, Log, Wake, place_of, to_nobody
@@ -82,7 +84,10 @@ class Engine:
         self._new_id, self._log = new_id, log
         self._runs, self._sensing = Runs(tables), Sensing(tables)
         self._decisions = Decisions(tables, self.configs, self.commits, session=session, clock=clock, new_id=new_id)
-        self._acts = Acts(runners, Targets(clock, limits), self._sensing, standing)
+        targets = Targets(clock, limits, log)
+        statuses = StatusCalls(runners, targets, clock, self._spawn)
+        outages = Outages(self.commits, clock)
+        self._acts = Acts(runners, targets, statuses, self._sensing, standing, outages=outages)
         self._timers: Timers[Wake] = Timers(clock)
         self.pauses = PauseEnds(clock, log)
         self._damage = Damage(self.commits, clock, log)
@@ -136,7 +141,7 @@ class Engine:
 
     async def ask(self, run: Run, pipeline: Pipeline) -> Fact:
         """Ask the target how a run's job is, and record nothing: for one that nobody follows any more."""
-        return await self._acts.poll(run, pipeline, PollNow(run.job or {}))
+        return await self._acts.poll(run, pipeline, PollNow(run.job or {}), is_urgent=True)
 
     async def adopt(self, kind: RowKind, key: RunKey) -> None:
         """Take up a row that nobody looks after, without writing. May be done for a row that is looked after."""
@@ -387,7 +392,7 @@ class Engine:
         version = await self.configs.pinned(run.key.pipeline, run.config_hash)
         try:
             async with asyncio.timeout(LOOK_PATIENCE.total_seconds()):
-                fact = await self._acts.poll(run, version.pipeline, PollNow(run.job))
+                fact = await self._acts.poll(run, version.pipeline, PollNow(run.job), is_urgent=True)
         except TimeoutError:
             return
         await self._take_in(run.key, fact, run)

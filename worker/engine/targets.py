@@ -1,23 +1,31 @@
-"""Limits on what is asked of job targets at once: a slow one fills its own slots and nobody else's."""
+"""Limits on what is asked of job targets: a slow one fills its own slots, and nobody else's."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from datetime import timedelta
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 from worker.clock import Clock
-from worker.core.pipeline import Job
+from worker.core.pipeline import Job, JobType
+from worker.engine.breaker import Breaker
+from worker.engine.rates import DEFAULT_RATES, Rate
+from worker.engine.turnstile import Turnstile, Urgency
+from worker.engine.wakes import Log, to_nobody
+from worker.jobs.runner import TargetDown
 
+T = TypeVar("T")
+
+CALL_TIMEOUT: Final = timedelta(seconds=30)  # for a status, find or stop; runners have tighter ones of their own
 _ADDRESSES: Final = ("url", "workspaceUrl")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     calls_at_once: int = 32  # to one target
-    calls_per_second: float = 50.0  # to one target
-    burst: int = 100
+    rates: Mapping[JobType, Rate] = field(default_factory=lambda: DEFAULT_RATES)  # for each target of the kind
     in_all: int = 512  # calls of all targets together, so that memory and sockets are bounded
 
 
@@ -29,25 +37,51 @@ def target_of(job: Job) -> str:
 
 
 class Targets:
-    def __init__(self, clock: Clock, limits: Limits | None = None) -> None:
-        self._clock, self._limits = clock, limits or Limits()
+    def __init__(self, clock: Clock, limits: Limits | None = None, log: Log = to_nobody) -> None:
+        self._clock, self._limits, self._log = clock, limits or Limits(), log
         self._in_all = asyncio.Semaphore(self._limits.in_all)
         self._gates: dict[str, _Gate] = {}
 
     @asynccontextmanager
-    async def turn(self, target: str) -> AsyncGenerator[None]:
-        """Wait until the target may be called, and hold one of its slots meanwhile."""
+    async def turn(self, target: str, urgency: Urgency = Urgency.POLL) -> AsyncGenerator[Breaker]:
+        """Wait until the target may be called, and hold one of its slots meanwhile. Who has called tells the breaker.
+
+        Raises `RetryLater` if the target is to be left alone, or too many wait for it.
+        """
+        gate = self._gate(target)
+        # The common slot comes last: whoever waits for a slow target holds nothing that others need.
+        async with gate.entered(urgency), self._in_all:
+            yield gate.breaker
+
+    async def call(self, target: str, urgency: Urgency, work: Callable[[], Awaitable[T]]) -> T:
+        """Ask a target something that may be asked again. Raises what `work` does, and `TargetDown` after a while."""
+        async with self.turn(target, urgency) as breaker:
+            try:
+                async with asyncio.timeout(CALL_TIMEOUT.total_seconds()):
+                    answer = await work()
+            except TimeoutError as problem:
+                breaker.failed(f"no answer within {CALL_TIMEOUT}")
+                raise TargetDown(f"no answer within {CALL_TIMEOUT}") from problem
+            except TargetDown as problem:
+                breaker.failed(str(problem))
+                raise
+            breaker.answered()
+            return answer
+
+    def closed_for(self, target: str) -> timedelta:
+        """How long the target has been left alone, because it does not answer."""
+        return self._gate(target).breaker.closed_for
+
+    def _gate(self, target: str) -> "_Gate":
         gate = self._gates.get(target)
         if gate is None:
+            rate = self._limits.rates[JobType(target.partition(":")[0])]
             gate = self._gates[target] = _Gate(
-                asyncio.Semaphore(self._limits.calls_at_once),
-                TokenBucket(self._clock, self._limits.calls_per_second, self._limits.burst),
+                slots=asyncio.Semaphore(self._limits.calls_at_once),
+                bucket=TokenBucket(self._clock, rate.per_second, rate.burst),
+                breaker=Breaker(target, self._clock, self._log),
             )
-        # The common slot comes last: whoever waits for a slow target holds nothing that others need.
-        async with gate.slots:
-            await gate.bucket.take()
-            async with self._in_all:
-                yield
+        return gate
 
 
 @dataclass(slots=True)
@@ -72,7 +106,25 @@ class TokenBucket:
             await self.clock.sleep(-self._tokens / self.per_second)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Gate:
+    """One target's: only one caller waits for a slot and its token, so that a later one may still be more urgent."""
+
     slots: asyncio.Semaphore
     bucket: TokenBucket
+    breaker: Breaker
+    turnstile: Turnstile = field(default_factory=Turnstile)
+
+    @asynccontextmanager
+    async def entered(self, urgency: Urgency) -> AsyncGenerator[None]:
+        self.breaker.check()  # who need not wait in order to be sent away does not
+        await self.turnstile.enter(urgency)
+        with ExitStack() as held:
+            try:
+                await self.slots.acquire()
+                held.callback(self.slots.release)
+                held.enter_context(self.breaker.admitted())
+                await self.bucket.take()
+            finally:
+                self.turnstile.leave()
+            yield

@@ -21,6 +21,7 @@ _LOUD: Final = frozenset(
         "schedule.refused",
         "schedule.unreadable",
         "schedule.passed",
+        "target.closed",
     }
 )
 

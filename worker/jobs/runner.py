@@ -4,12 +4,13 @@ One file of this package per target speaks to it, and no other file knows how. N
 exception: an answer is one of the values below. `RetryLater` means that the target could not be asked at all.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
+from worker.core.errors import RetryLater
 from worker.core.outcomes import FailureCategory
 from worker.core.periods import Period
 from worker.core.values import Json
@@ -73,6 +74,10 @@ class StartRequest:
     context: RunContext
     # Asked in the same step of the event loop as each send: a worker that lost its session must not send any more.
     may_send: Callable[[], bool] = always
+
+
+class TargetDown(RetryLater):
+    """The target itself gave no answer, or was too busy to give one: whoever else asks it now will fare no better."""
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
@@ -171,4 +176,47 @@ class Runner(Protocol):
 
     async def stop(self, handle: Handle, config: Config, /) -> StopAnswer:
         """Ask for the job's end. Raises `RetryLater` if the target gives no usable answer."""
+        ...
+
+
+# --- many jobs in one call --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """How is this job?"""
+
+    handle: Handle
+    config: Config
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Jobs of an equal `group` may be asked about together, up to `size_max` of them."""
+
+    group: Hashable
+    size_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sightings:
+    """What one call saw: the status of some jobs, by their places among the questions; `more` leads on, if not empty.
+
+    A job that was not seen is asked about by itself: that it is missing from a list says nothing about it.
+    """
+
+    seen: Mapping[int, JobStatus]
+    more: str = ""
+
+
+@runtime_checkable
+class BatchRunner(Runner, Protocol):
+    """A target that tells of many jobs in one call."""
+
+    def batch(self, question: Question, /) -> Batch | None:
+        """With which others a job may be asked about; None if it is asked about by itself. Raises `Rejected`."""
+        ...
+
+    async def look(self, questions: Sequence[Question], more: str = "", /) -> Sightings:
+        """Ask about jobs of one batch, in one call. Raises `RetryLater` if the target gives no usable answer."""
         ...

@@ -1,0 +1,210 @@
+"""Polls that come close together share a call, and none is lost by it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import pytest
+
+from tests.builders import a_job
+from tests.fakerunner import FakeRunner
+from tests.manualclock import NOON
+from tests.virtualtime import VirtualClock, on_virtual_time
+from worker.core.errors import RetryLater
+from worker.core.pipeline import JobType
+from worker.engine.statuscalls import ALONE_S, StatusCalls
+from worker.engine.targets import Targets
+from worker.jobs.runner import Batch, JobStatus, Question, Running, Sightings, Succeeded, TargetDown
+
+PATIENCE = timedelta(seconds=3)
+JOB = a_job(type=JobType.COMMAND)
+
+
+@dataclass
+class ListingRunner(FakeRunner):
+    """Lists its running jobs, a page at a time."""
+
+    page: int = 100
+    size_max: int = 100
+    refuses: RetryLater | None = None
+    looks: list[int] = field(default_factory=list[int])
+
+    def batch(self, question: Question, /) -> Batch | None:
+        return Batch(str(question.config["group"]), self.size_max) if question.handle.get("id") != "lonely" else None
+
+    async def look(self, questions: Sequence[Question], more: str = "", /) -> Sightings:
+        self.looks.append(len(questions))
+        await self._arrive("look")
+        if self.refuses:
+            raise self.refuses
+        begin = int(more or 0)
+        listed = self.running[begin : begin + self.page]
+        seen: dict[int, JobStatus] = {
+            place: Running() for place, question in enumerate(questions) if question.handle["id"] in listed
+        }
+        return Sightings(seen, str(begin + self.page) if begin + self.page < len(self.running) else "")
+
+
+def a_target(count: int, **how: int) -> ListingRunner:
+    runner = ListingRunner(page=how.get("page", 100), size_max=how.get("size_max", 100))
+    runner.jobs = {f"job-{number}": Running() for number in range(count)}
+    return runner
+
+
+def about(job_id: str, group: str = "one") -> Question:
+    return Question({"id": job_id}, {"group": group})
+
+
+@asynccontextmanager
+async def calls_to(runner: ListingRunner) -> AsyncGenerator[StatusCalls]:
+    clock = VirtualClock(NOON)
+    async with asyncio.TaskGroup() as tasks:
+
+        def spawn(name: str, work: Callable[[], Awaitable[None]]) -> None:
+            async def begin() -> None:
+                await work()
+
+            tasks.create_task(begin(), name=name)
+
+        yield StatusCalls({JobType.COMMAND: runner}, Targets(clock), clock, spawn)
+
+
+async def ask(runner: ListingRunner, *questions: Question, patience: timedelta = PATIENCE) -> list[object]:
+    """Ask all at once; what each is told, errors included."""
+    told: list[object] = [None] * len(questions)
+
+    async def one(place: int, question: Question) -> None:
+        try:
+            told[place] = await calls.ask(JOB, question, patience)
+        except RetryLater as problem:
+            told[place] = problem
+
+    async with calls_to(runner) as calls, asyncio.TaskGroup() as askers:
+        for place, question in enumerate(questions):
+            askers.create_task(one(place, question))
+    return told
+
+
+@on_virtual_time
+async def test_polls_of_one_group_are_one_call() -> None:
+    runner = a_target(50)
+
+    told = await ask(runner, *(about(f"job-{number}") for number in range(50)))
+
+    assert told == [Running()] * 50
+    assert runner.calls == {"look": 1}
+
+
+@on_virtual_time
+async def test_a_job_that_is_not_in_the_list_is_asked_about_by_itself() -> None:
+    runner = a_target(10)
+    runner.jobs["job-3"] = Succeeded()
+
+    told = await ask(runner, *(about(f"job-{number}") for number in range(10)))
+
+    assert told[3] == Succeeded()
+    assert runner.calls == {"look": 1, "status": 1}
+
+
+@on_virtual_time
+async def test_groups_are_asked_about_apart_and_one_that_is_alone_gets_a_plain_call() -> None:
+    runner = a_target(5)
+
+    await ask(
+        runner, about("job-0", "a"), about("job-1", "a"), about("job-2", "b"), about("job-3", "b"), about("job-4")
+    )
+
+    assert runner.looks == [2, 2]
+    assert runner.calls["status"] == 1
+
+
+@on_virtual_time
+async def test_a_full_batch_does_not_wait_and_the_next_poll_begins_another() -> None:
+    runner = a_target(25, size_max=10)
+    began = asyncio.get_running_loop().time()
+
+    await ask(runner, *(about(f"job-{number}") for number in range(20)))
+
+    assert runner.looks == [10, 10]
+    assert asyncio.get_running_loop().time() - began < 1
+
+
+@on_virtual_time
+async def test_what_cannot_wait_is_asked_at_once() -> None:
+    runner = a_target(2)
+
+    await ask(runner, about("job-0"), about("job-1"), patience=timedelta())
+
+    assert runner.calls == {"status": 2}
+
+
+@on_virtual_time
+async def test_a_list_is_read_on_only_while_that_is_cheaper_than_asking_one_by_one() -> None:
+    runner = a_target(1000, page=10)
+
+    told = await ask(runner, *(about(f"job-{number}") for number in (990, 991, 992, 993)))
+
+    assert told == [Running()] * 4
+    assert runner.calls == {"look": 2, "status": 4}
+
+
+@on_virtual_time
+async def test_the_pages_of_a_list_are_asked_only_about_what_is_still_open() -> None:
+    runner = a_target(20, page=10)
+
+    await ask(runner, *(about(f"job-{number}") for number in range(20)))
+
+    assert runner.looks == [20, 10]
+
+
+@on_virtual_time
+async def test_a_target_that_does_not_answer_is_not_asked_again_by_each_of_them() -> None:
+    runner = a_target(10)
+    runner.refuses = TargetDown("connection refused")
+
+    told = await ask(runner, *(about(f"job-{number}") for number in range(10)))
+
+    assert runner.calls == {"look": 1}
+    assert all(isinstance(problem, TargetDown) and "connection refused" in str(problem) for problem in told)
+
+
+@on_virtual_time
+async def test_a_list_that_may_not_be_read_is_left_alone_for_a_while() -> None:
+    runner = a_target(2)
+    runner.refuses = RetryLater("AccessDeniedException")
+    async with calls_to(runner) as calls:
+        for _ in range(3):
+            async with asyncio.TaskGroup() as askers:
+                for number in range(2):
+                    askers.create_task(calls.ask(JOB, about(f"job-{number}"), PATIENCE))
+        assert runner.calls == {"look": 1, "status": 6}
+
+        await asyncio.sleep(ALONE_S)
+        async with asyncio.TaskGroup() as askers:
+            for number in range(2):
+                askers.create_task(calls.ask(JOB, about(f"job-{number}"), PATIENCE))
+        assert runner.calls["look"] == 2
+
+
+@on_virtual_time
+async def test_a_poll_that_is_given_up_takes_nothing_from_the_others() -> None:
+    runner = a_target(3)
+    async with calls_to(runner) as calls, asyncio.TaskGroup() as askers:
+        polls = [askers.create_task(calls.ask(JOB, about(f"job-{number}"), PATIENCE)) for number in range(3)]
+        await asyncio.sleep(1)
+        polls[0].cancel()
+
+    assert [poll.result() for poll in polls[1:]] == [Running()] * 2
+    assert runner.calls == {"look": 1}
+
+
+@on_virtual_time
+async def test_a_job_of_which_no_list_tells_is_never_held_back() -> None:
+    runner = a_target(0)
+    runner.jobs["lonely"] = Running()
+    began = asyncio.get_running_loop().time()
+
+    assert await ask(runner, about("lonely")) == [Running()]
+    assert asyncio.get_running_loop().time() == pytest.approx(began)

@@ -1,0 +1,45 @@
+"""Telling people of a target that does not answer, if it lasts."""
+
+from datetime import timedelta
+from typing import Final
+
+from worker.clock import Clock
+from worker.core.effects import Tell
+from worker.core.eventtypes import EventType
+from worker.core.keys import RunKey
+from worker.core.pipeline import Pipeline
+from worker.engine.commits import Commits
+from worker.engine.targets import Targets, target_of
+
+TOLD_AFTER: Final = timedelta(minutes=10)  # until then the log and its metrics are enough: most outages are short
+
+
+class Outages:
+    """Tells of each outage once, by the first run whose job could not be asked about for so long."""
+
+    def __init__(self, commits: Commits, clock: Clock) -> None:
+        self._commits, self._clock = commits, clock
+        self._told: set[str] = set()
+
+    async def look(self, key: RunKey, pipeline: Pipeline, targets: Targets) -> None:
+        """See whether a target that was just not reached has been silent for too long. Raises `RetryLater`."""
+        if pipeline.job is None:
+            return
+        target = target_of(pipeline.job)
+        silent_for = targets.closed_for(target)
+        if silent_for < TOLD_AFTER:
+            self._told.discard(target)
+        elif target not in self._told:
+            await self._commits.tell_once(key, _outage(key, target, silent_for), self._clock.now())
+            self._told.add(target)
+
+
+def _outage(key: RunKey, target: str, silent_for: timedelta) -> Tell:
+    minutes = int(silent_for.total_seconds()) // 60
+    hint = "its jobs are followed again as soon as it answers; see what is wrong there, and with the way to it"
+    return Tell(
+        type=EventType.INFRA_FAILURE,
+        message=f"{key}: {target} has not answered for {minutes} minutes; no job on it can be started or followed",
+        detail={"target": target, "actionHint": hint},
+        once=True,
+    )

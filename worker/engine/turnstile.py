@@ -1,0 +1,57 @@
+"""A way through for one at a time, where what is urgent goes first and nothing waits for ever."""
+
+import asyncio
+from collections import deque
+from enum import IntEnum
+from typing import Final
+
+from worker.core.errors import RetryLater
+
+WAITING_MAX: Final = 50_000  # more jobs than a worker holds on one target: beyond it something is wrong
+URGENT_IN_A_ROW_MAX: Final = 8  # then someone who is less urgent gets a turn, or a flood of starts would hide every end
+
+
+class Urgency(IntEnum):
+    START = 0  # and looking for a job that may have been started
+    STOP = 1
+    POLL = 2
+
+
+class Turnstile:
+    """Those of the same urgency keep their order."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Urgency, deque[asyncio.Future[None]]] = {urgency: deque() for urgency in Urgency}
+        self._is_taken = False
+        self._urgent_in_a_row = 0
+
+    async def enter(self, urgency: Urgency) -> None:
+        """Wait for a turn, which `leave` ends. Raises `RetryLater` if too many wait already."""
+        if not self._is_taken:
+            self._is_taken = True
+            return
+        if sum(map(len, self._waiting.values())) >= WAITING_MAX:
+            raise RetryLater(f"{WAITING_MAX} calls wait for this target already; it is asked at another time")
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting[urgency].append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self.leave()  # the turn had come already: it is another's now
+            raise
+
+    def leave(self) -> None:
+        for urgency in self._order():
+            queue = self._waiting[urgency]
+            while queue:
+                turn = queue.popleft()
+                if not turn.done():  # who was cancelled stays in the queue until then
+                    self._urgent_in_a_row = 0 if urgency is Urgency.POLL else self._urgent_in_a_row + 1
+                    turn.set_result(None)
+                    return
+        self._is_taken = False
+
+    def _order(self) -> tuple[Urgency, ...]:
+        urgent_first = tuple(Urgency)
+        return urgent_first[::-1] if self._urgent_in_a_row >= URGENT_IN_A_ROW_MAX else urgent_first
