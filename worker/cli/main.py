@@ -14,6 +14,7 @@ from worker.cli.console import Screen
 from worker.cli.democommand import demo_app
 from worker.cli.dlqcommands import dlq_app
 from worker.cli.leasescommands import leases_app
+from worker.cli.migratecommands import migrate_app
 from worker.cli.pipelinescommands import pipelines_app
 from worker.cli.plan import PlanRequest, run_diff, run_plan
 from worker.cli.readingcommands import reading_app
@@ -50,6 +51,7 @@ app.add_typer(dlq_app)
 app.add_typer(leases_app)
 app.add_typer(schedule_app)
 app.add_typer(watchdog_app)
+app.add_typer(migrate_app)
 app.add_typer(reading_app)
 app.add_typer(asking_app)
 

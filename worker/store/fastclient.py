@@ -40,6 +40,11 @@ class ClientSettings:
     read_s: float = 4.0
     # Each long poll holds a connection, and a call that finds none free waits in silence: keep this above their number.
     connections_max: int = 64
+    # Who asks, as the provider's own logs show it: what a person looks at is told apart from what workers do.
+    agent: str = "interlock"
+
+
+PERSON: Final = "person-by-interlock"  # an agent: a look that a person asked for
 
 
 @asynccontextmanager
@@ -74,7 +79,8 @@ def _session() -> AioSession:
 
 def _config(settings: ClientSettings) -> AioConfig:
     return AioConfig(
-        user_agent=f"interlock aiobotocore/{aiobotocore.__version__}",  # given whole, so it is not rebuilt per call
+        # Given whole, so it is not rebuilt per call.
+        user_agent=f"{settings.agent} aiobotocore/{aiobotocore.__version__}",
         parameter_validation=False,
         retries={
             "mode": "standard",

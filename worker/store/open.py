@@ -7,11 +7,12 @@ dynamodb://?control=a&joblog=b&rerun=c&events=d      tables that have names alre
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from worker.clock import Clock
@@ -21,6 +22,9 @@ from worker.store.dynamodb_requests import TableNames
 from worker.store.sqlite import SqliteTables
 from worker.store.sqlite_admin import SqliteAdmin
 from worker.store.table import TableName, Tables
+
+if TYPE_CHECKING:
+    from worker.store.dynamodb_wholetable import WholeTable
 
 EXAMPLES: Final = "use sqlite:///interlock.db or dynamodb://PREFIX?region=REGION"
 DYNAMODB_OPTIONS: Final = frozenset({"region", "endpoint", *TableName})
@@ -70,6 +74,21 @@ def open_tables(url: str, clock: Clock) -> Tables:
             return _dynamo_tables(place, clock)
 
 
+@asynccontextmanager
+async def opened_as_found(url: str, clock: Clock) -> AsyncGenerator[Tables]:
+    """Open a store without asking that it be whole: for a look at tables that another system made."""
+    match locate(url):
+        case SqlitePlace(path):
+            tables: Tables = SqliteTables(path, clock)
+            await tables.start()
+        case DynamoPlace() as place:
+            tables = await _dynamo_as_found(place, clock)
+    try:
+        yield tables
+    finally:
+        await tables.stop()
+
+
 def open_admin(url: str, clock: Clock) -> StoreAdmin:
     """Give what a person may do to the store a URL names. Raises `ConfigError` for a URL that names none."""
     match locate(url):
@@ -87,6 +106,25 @@ def _dynamo_tables(place: DynamoPlace, clock: Clock) -> Tables:
     from worker.store.fastclient import ClientSettings  # noqa: PLC0415
 
     return DynamoTables(place.names, clock, ClientSettings(region=place.region, endpoint=place.endpoint))
+
+
+async def _dynamo_as_found(place: DynamoPlace, clock: Clock) -> Tables:
+    from worker.store.dynamodb import DynamoTables  # noqa: PLC0415
+    from worker.store.fastclient import PERSON, ClientSettings  # noqa: PLC0415
+
+    settings = ClientSettings(region=place.region, endpoint=place.endpoint, agent=PERSON)
+    tables = DynamoTables(place.names, clock, settings)
+    await tables.open()
+    return tables
+
+
+def open_whole_table(place: DynamoPlace, clock: Clock) -> "WholeTable":
+    """Give the control table for a look at all of it, which a person asked for."""
+    from worker.store.dynamodb_wholetable import WholeTable  # noqa: PLC0415
+    from worker.store.fastclient import PERSON, ClientSettings  # noqa: PLC0415
+
+    settings = ClientSettings(region=place.region, endpoint=place.endpoint, read_s=20.0, agent=PERSON)
+    return WholeTable(place.names[TableName.CONTROL], settings, clock)
 
 
 def _dynamo_admin(place: DynamoPlace, clock: Clock) -> StoreAdmin:
