@@ -10,18 +10,14 @@ from worker.core.pipeline import JobType
 from worker.jobs.addresses import AddressPolicy
 from worker.jobs.airflow import AirflowRunner
 from worker.jobs.aws import Aws, AwsSettings
-from worker.jobs.awslambda import LambdaRunner
+from worker.jobs.aws_runners import aws_runners
 from worker.jobs.command import CommandRunner, minimal_environment
 from worker.jobs.databricks import DatabricksRunner
-from worker.jobs.emr import EmrRunner
-from worker.jobs.emr_serverless import EmrServerlessRunner
-from worker.jobs.glue import GlueRunner
 from worker.jobs.http import HttpRunner
 from worker.jobs.http_client import HttpClient
 from worker.jobs.runner import Runner
 from worker.jobs.secrets import EnvironmentSecrets, JobSecrets, SecretSource
 from worker.jobs.secretsmanager import SecretsManagerSecrets
-from worker.jobs.step_functions import StepFunctionRunner
 from worker.settings import Settings
 from worker.store.sensors import Sensors
 from worker.store.table import Tables
@@ -69,10 +65,6 @@ async def open_targets(
         JobType.HTTP: HttpRunner(http, clock, secrets),
         JobType.DATABRICKS: DatabricksRunner(http, clock, secrets),
         JobType.AIRFLOW: AirflowRunner(http, clock, secrets),
-        JobType.GLUE: GlueRunner(cloud, clock),
-        JobType.EMR: EmrRunner(cloud, clock),
-        JobType.EMR_SERVERLESS: EmrServerlessRunner(cloud, clock),
-        JobType.STEP_FUNCTION: StepFunctionRunner(cloud),
-        JobType.LAMBDA: LambdaRunner(cloud, clock, secrets, Sensors(tables)),
+        **aws_runners(cloud, clock, secrets, Sensors(tables)),
     }
     return JobTargets(runners=runners, command=commands, http=http, secrets=secrets)
