@@ -4,6 +4,7 @@ What each worker handled is written down in order, so that a test can compare it
 """
 
 import asyncio
+import hashlib
 import itertools
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
@@ -42,6 +43,11 @@ def row(name: str) -> Key:
 
 def name_of(change: Change) -> str:
     return change.key.pk.removeprefix("PIPELINE#")
+
+
+def region(name: str, shards: int) -> int:
+    """Which of so many equal shards a row belongs to."""
+    return int.from_bytes(hashlib.md5(row(name).pk.encode()).digest()) * shards // (HASH_MAX + 1)
 
 
 @dataclass(frozen=True, slots=True)

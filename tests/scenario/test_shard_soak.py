@@ -13,7 +13,7 @@ from consumers.budget import MEBIBYTE
 from consumers.settling import Counts
 from consumers.stream import Pace
 from tests.faults import RandomFaults
-from tests.shardworld import NAME, ShardWorld, Worker, name_of
+from tests.shardworld import NAME, ShardWorld, Worker, name_of, region
 from tests.virtualtime import on_virtual_time
 from worker.core.errors import Rejected
 from worker.store.deadletters import DeadLetters
@@ -24,13 +24,16 @@ from worker.store.table import Change
 MINUTES: Final = float(os.environ.get("SOAK_MINUTES", "1"))
 WORKERS: Final = 8
 SHARDS: Final = 200
-WRITES_PER_S: Final = 20
-NAMES: Final = [f"p{number}" for number in range(300)]
-POISON: Final = frozenset({"p7", "p77"})  # what they say is refused, always
+BURSTS_PER_S: Final = 4  # to so many shards, each to several of its rows at once
+BURST: Final = 6
+NAMES: Final = [f"p{number}" for number in range(2_000)]
+POISON: Final = frozenset({"bad", "worse"})  # what they say is refused, always
 SETTLED_S: Final = 90.0
 
 
-async def refuse_poison(change: Change) -> None:
+async def take_time(change: Change) -> None:
+    """Handling takes up to three seconds: when a worker crashes, some of a burst is done, and some is in hand."""
+    await asyncio.sleep((change.position % 10) / 3)
     if name_of(change) in POISON:
         raise Rejected("not a known event")
 
@@ -43,8 +46,12 @@ def out_of_balance(counts: Counts) -> int:
 class Soak:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.world = ShardWorld(before=refuse_poison, pace=Pace(poll_s=0.5, poll_idle_s=4.0))
+        self.world = ShardWorld(before=take_time, pace=Pace(poll_s=0.5, poll_idle_s=4.0))
         self.world.spread(SHARDS)
+        by_region: dict[int, list[str]] = defaultdict(list)
+        for name in NAMES:
+            by_region[region(name, SHARDS)].append(name)
+        self.rows = [by_region[number] for number in sorted(by_region)]  # that share a shard, and its successors
         self.workers = [self._worker(number) for number in range(WORKERS)]
         self._started = WORKERS
 
@@ -55,7 +62,9 @@ class Soak:
 
     async def run(self) -> None:
         for second in range(int(MINUTES * 60)):
-            self.world.write(*self.random.choices(NAMES, k=WRITES_PER_S))
+            for rows in self.random.choices(self.rows, k=BURSTS_PER_S):
+                self.world.write(*self.random.choices(rows, k=BURST))
+            self.world.write(*POISON)
             for _ in range(self.random.choice([3, 3, 4])):
                 self._roll()
             if second % 20 == 15:

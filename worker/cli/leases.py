@@ -101,7 +101,13 @@ def done_up_to(lease: Lease) -> datetime | None:
 
 def records(view: GroupView) -> list[Mapping[str, Json]]:
     sessions: list[Mapping[str, Json]] = [
-        {"type": "session", "id": session.id, "state": session.state.value, "beat": session.beat}
+        {
+            "type": "session",
+            "id": session.id,
+            "state": session.state.value,
+            "beat": session.beat,
+            "duties": sorted(session.duties),
+        }
         for session in view.sessions
     ]
     return sessions + [_record(lease, each) for each in view.streams for lease in each.leases.values()]
@@ -130,7 +136,8 @@ def _record(lease: Lease, view: StreamView) -> Mapping[str, Json]:
 def _show(screen: Screen, view: GroupView, now: datetime) -> None:
     for session in view.sessions:
         held = sum(lease.owner == session.id for each in view.streams for lease in each.leases.values())
-        screen.line(f"{session.id}  {session.state.value.lower()}, holds {counted(held, 'lease')}")
+        duties = f", does {', '.join(sorted(session.duties))}" if session.duties else ""
+        screen.line(f"{session.id}  {session.state.value.lower()}, holds {counted(held, 'lease')}{duties}")
     if not view.sessions:
         screen.line("no worker is there: start one with `interlock run`", style="red")
     for each in view.streams:
