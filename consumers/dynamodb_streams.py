@@ -202,7 +202,8 @@ class DynamoShard:
                     await self._keep(wire, error)
                     continue
                 if change.at >= since:
-                    records.append(Record(position_text(_sequence(wire), millis(change.at), DIGITS), change))
+                    position = position_text(_sequence(wire), millis(change.at), DIGITS)
+                    records.append(Record(position, change, wire["dynamodb"].get("SizeBytes", 0)))
             await asyncio.sleep(0)  # a full answer takes long enough to make others wait
         return records
 

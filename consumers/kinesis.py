@@ -184,7 +184,7 @@ class KinesisShard:
                 await self._keep(item, error)
             else:
                 if change is not None:
-                    records.append(Record(item.position(), change))
+                    records.append(Record(item.position(), change, len(item.data)))
             if count % SLICE == 0:
                 await asyncio.sleep(0)  # a full answer takes long enough to make others wait
         return records

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import timedelta
 
+from consumers.budget import MEBIBYTE
 from consumers.shards import AUDIT_EVERY_S
 from consumers.source import Gap
 from consumers.stream import Beginning
@@ -271,3 +272,31 @@ async def test_a_listing_that_fails_delays_and_loses_nothing() -> None:
     await asyncio.sleep(120)
 
     assert world.values("orders") == world.written["orders"]
+
+
+@on_virtual_time
+async def test_what_is_read_ahead_of_all_shards_is_bounded_by_its_bytes() -> None:
+    stuck = asyncio.Event()
+
+    async def wait(_: Change) -> None:
+        await stuck.wait()
+
+    world = ShardWorld(before=wait)
+    world.spread(4)
+    world.write(*(f"p{number}" for number in range(40)))
+    for shard in world.fake.shards.values():
+        for entry in shard.entries:
+            entry.wire["dynamodb"]["SizeBytes"] = 4 * MEBIBYTE
+    worker = world.start("a")
+    await asyncio.sleep(SETTLED_S)
+
+    assert worker.consumer.budget.used == worker.consumer.counts.in_flight * 4 * MEBIBYTE
+    assert worker.consumer.counts.in_flight == 40, "what one read gives is taken whole"
+    world.write("late")
+    await asyncio.sleep(SETTLED_S)
+    assert worker.consumer.counts.received == 40, "but nothing more is read"
+
+    stuck.set()
+    await asyncio.sleep(SETTLED_S)
+    assert world.values("late") == world.written["late"]
+    assert worker.consumer.budget.used == 0
