@@ -108,6 +108,7 @@ class AwsKind:
             wake_readers=_nobody_wakes,
             routes=await self._routes(stack, alerting, beside),
             runners=targets.runners,
+            limits=targets.limits,
             clock=clock,
             does=settings.duties,
             ticker=ApschedulerTicker(),

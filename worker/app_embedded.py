@@ -99,7 +99,7 @@ class EmbeddedKind:
             otherwise=Alerting(deliver=console.deliver, beside={"digests": console.run}),
         )
         place = embedded_workplace(tables, alerting.deliver, targets.runners, clock, ApschedulerTicker())
-        place = replace(place, does=options.settings.duties, watch=self._watch(targets.http))
+        place = replace(place, limits=targets.limits, does=options.settings.duties, watch=self._watch(targets.http))
         return Premises(place=place, beside={**alerting.beside, "sweep-jobs": sweeping(targets.command, clock)})
 
     def _watch(self, http: HttpClient) -> Watched:

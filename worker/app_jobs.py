@@ -7,6 +7,8 @@ from pathlib import Path
 
 from worker.clock import Clock
 from worker.core.pipeline import JobType
+from worker.engine.rates import with_own
+from worker.engine.targets import Limits
 from worker.jobs.addresses import AddressPolicy
 from worker.jobs.airflow import AirflowRunner
 from worker.jobs.aws import Aws, AwsSettings
@@ -34,6 +36,7 @@ class CommandRoot:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTargets:
     runners: Mapping[JobType, Runner]
+    limits: Limits
     command: CommandRunner
     http: HttpClient
     secrets: SecretSource
@@ -67,4 +70,5 @@ async def open_targets(
         JobType.AIRFLOW: AirflowRunner(http, clock, secrets),
         **aws_runners(cloud, clock, secrets, Sensors(tables)),
     }
-    return JobTargets(runners=runners, command=commands, http=http, secrets=secrets)
+    limits = Limits(rates=with_own(settings.target_rates))
+    return JobTargets(runners=runners, limits=limits, command=commands, http=http, secrets=secrets)

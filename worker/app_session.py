@@ -61,6 +61,7 @@ class SessionWork:
             MemberStanding(member.fence, member.peers),
             self._clock,
             self._tasks,
+            limits=place.limits,
             new_id=place.new_id,
             log=place.log,
         )

@@ -16,6 +16,7 @@ from worker.app_surprises import log_surprise
 from worker.clock import Clock
 from worker.core.pipeline import JobType
 from worker.engine.commits import NewId
+from worker.engine.targets import Limits
 from worker.engine.wakes import Log
 from worker.engine.worklog import log_work
 from worker.jobs.runner import Runner
@@ -60,6 +61,7 @@ class Workplace:
     routes: Sequence[Route]
     runners: Mapping[JobType, Runner]
     clock: Clock
+    limits: Limits = field(default_factory=Limits)  # on what is asked of job targets
     does: frozenset[Duty] = EVERYTHING
     duties: Duties = no_duties
     ticker: Ticker | None = None  # what makes the scheduler look; None: time starts nothing here

@@ -9,6 +9,7 @@ from typing import Final
 from worker.core.durations import parse_duration
 from worker.core.errors import ConfigError
 from worker.core.liveness import DEFAULT_TIMING, FAST_TIMING, Timing
+from worker.core.pipeline import JobType
 from worker.store.open import locate
 
 STORE: Final = "INTERLOCK_STORE"
@@ -16,6 +17,7 @@ TIMING: Final = "INTERLOCK_TIMING"  # how fast a dead worker is noticed; all wor
 DUTIES: Final = "INTERLOCK_DUTIES"  # what this worker is there for, by name; everything if unset
 JOB_ENVIRONMENT: Final = "INTERLOCK_JOB_ENVIRONMENT"  # variables, by name, that command jobs get of the worker's own
 HTTP_ALLOW: Final = "INTERLOCK_HTTP_ALLOW"  # hosts and networks that jobs over HTTP may reach beside public ones
+TARGET_RATES: Final = "INTERLOCK_TARGET_RATES"  # calls per second to targets of a kind: glue=2,step-function=5
 
 # --- on AWS: where events go, and where they and other news come from
 BUS: Final = "INTERLOCK_BUS"  # the event bus
@@ -43,6 +45,7 @@ DEFAULT_STORE: Final = "sqlite:///interlock.db"
 DEFAULT_SERVICE: Final = "interlock"
 _TIMINGS: Final = {"default": DEFAULT_TIMING, "fast": FAST_TIMING}
 _METRICS: Final = ("", "emf")
+RATE_MAX: Final = 10_000
 REPEATED_MIN: Final = timedelta(minutes=1)
 
 
@@ -96,6 +99,7 @@ class Settings:
     duties: frozenset[Duty] = EVERYTHING
     job_environment: tuple[str, ...] = ()
     http_allow: tuple[str, ...] = ()
+    target_rates: Mapping[JobType, float] = field(default_factory=dict[JobType, float])
     aws: AwsSettings = AwsSettings()
     people: PeopleSettings = PeopleSettings()
     watched: WatchedSettings = WatchedSettings()
@@ -115,6 +119,7 @@ def read_settings(environment: Mapping[str, str], *, store: str | None = None) -
         duties=_duties(_listed(said.get(DUTIES, ""))),
         job_environment=_listed(said.get(JOB_ENVIRONMENT, "")),
         http_allow=_listed(said.get(HTTP_ALLOW, "")),
+        target_rates=dict(_rate(given) for given in _listed(said.get(TARGET_RATES, ""))),
         aws=AwsSettings(
             bus=said.get(BUS, ""),
             alerts_queue=said.get(ALERTS_QUEUE, ""),
@@ -162,6 +167,18 @@ def _duration(name: str, text: str | None) -> timedelta | None:
     if duration is None or duration < REPEATED_MIN:
         raise ConfigError(f"{name} is {text!r}; use a duration of at least 1m, such as 6h, or leave it out")
     return duration
+
+
+def _rate(given: str) -> tuple[JobType, float]:
+    kind, _, number = given.partition("=")
+    try:
+        rate = float(number)
+    except ValueError:
+        rate = 0.0
+    if kind not in set(JobType) or not 0 < rate <= RATE_MAX:
+        wanted = f"a kind of target ({', '.join(JobType)}), = and calls per second up to {RATE_MAX}"
+        raise ConfigError(f"{TARGET_RATES} has {given!r}; write {wanted}, such as glue=2")
+    return JobType(kind), rate
 
 
 def _metrics(kind: str) -> str:

@@ -6,6 +6,8 @@ import pytest
 
 from worker.core.errors import ConfigError
 from worker.core.liveness import DEFAULT_TIMING, FAST_TIMING
+from worker.core.pipeline import JobType
+from worker.engine.rates import DEFAULT_RATES, Rate, with_own
 from worker.settings import (
     DEFAULT_STORE,
     DUTIES,
@@ -14,6 +16,7 @@ from worker.settings import (
     METRICS,
     REPEAT_ALERTS,
     STORE,
+    TARGET_RATES,
     TIMING,
     Duty,
     read_settings,
@@ -87,3 +90,18 @@ def test_alerts_are_repeated_only_if_that_is_asked_for() -> None:
 def test_a_repeat_that_is_no_duration_or_too_short_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="at least 1m"):
         read_settings({REPEAT_ALERTS: text})
+
+
+def test_a_rate_that_was_set_takes_the_place_of_the_default_and_leaves_the_others() -> None:
+    rates = with_own(read_settings({TARGET_RATES: "glue=2, step-function=0.5"}).target_rates)
+
+    assert rates == {**DEFAULT_RATES, JobType.GLUE: Rate(2, 4), JobType.STEP_FUNCTION: Rate(0.5, 1)}
+    assert with_own(read_settings({}).target_rates) == DEFAULT_RATES
+
+
+@pytest.mark.parametrize(
+    "given", ["glue=", "glue=fast", "glue=0", "glue=-1", "glue=nan", "glue=1e9", "s3=2"]
+)
+def test_a_rate_that_is_none_is_refused_with_what_is_accepted(given: str) -> None:
+    with pytest.raises(ConfigError, match=r"INTERLOCK_TARGET_RATES has .*step-function.*such as glue=2"):
+        read_settings({TARGET_RATES: given})
