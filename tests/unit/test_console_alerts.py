@@ -109,7 +109,13 @@ async def test_a_digest_comes_at_its_interval_and_a_last_one_at_the_end() -> Non
 
 @pytest.mark.parametrize("event_type", EventType)
 def test_people_are_told_everything_but_steps_on_the_way(event_type: EventType) -> None:
-    steps = {"JOB_TRIGGERED", "VALIDATION_PASSED", "POST_RUN_BASELINE_CAPTURED", "POST_RUN_PASSED", "WATCHDOG_HEARTBEAT"}
+    steps = {
+        "JOB_TRIGGERED",
+        "VALIDATION_PASSED",
+        "POST_RUN_BASELINE_CAPTURED",
+        "POST_RUN_PASSED",
+        "WATCHDOG_HEARTBEAT",
+    }
 
     assert told_to_people().matches(envelope(replace(FAILED, type=event_type))) == (event_type not in steps)
 
