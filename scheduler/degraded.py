@@ -26,7 +26,7 @@ _log = logger()
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What is wrong with a part. One that was `heard` of only once may be over with the next look."""
+    """What is wrong with a part. One that is not certain may be over with the next look, and is not told yet."""
 
     problem: str
     is_certain: bool = True
