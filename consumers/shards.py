@@ -26,7 +26,7 @@ from worker.store.leases import Lease, Leases, LeaseStatus
 
 AUDIT_EVERY_S: Final = 300.0
 AUDIT_FAILED_S: Final = 10.0
-FORGOTTEN_MAX: Final = 500  # leases cleared away by one audit
+FORGOTTEN_MAX: Final = 2_000  # leases cleared away by one audit
 BEGUN: Final = "begun"  # the checkpoint of the duty: the first start is over
 CHILDREN: Final = Backoff(attempts_max=10, first_s=0.05, longest_s=1.0)  # a stream tells of children a little late
 
