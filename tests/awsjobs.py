@@ -1,6 +1,6 @@
 """The job services of AWS, as small as they can be: each keeps its jobs in memory, in the states a test gives them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
@@ -49,10 +49,10 @@ class JobService:
             raise AwsError(code, f"{job_id} is not known")
         return job
 
-    def page(self, cursor: str | None) -> tuple[list[Job], str | None]:
-        """The newest first, and where the next page begins."""
+    def page(self, cursor: str | None, states: Collection[str] = ()) -> tuple[list[Job], str | None]:
+        """The newest first, of some states only if they are given, and where the next page begins."""
         first = int(cursor or 0)
-        newest = self.jobs[::-1]
+        newest = [job for job in self.jobs[::-1] if not states or job.state in states]
         rest = first + self.page_size
         return newest[first:rest], str(rest) if rest < len(newest) else None
 
@@ -139,6 +139,10 @@ class Emr(JobService):
 
     def _list(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
         self._check_cluster(asked["ClusterId"], "InvalidRequestException")
+        if "StepIds" in asked:
+            if len(asked["StepIds"]) > 10:
+                raise AwsError("ValidationException", "StepIds has more than 10 members")
+            return {"Steps": [self._shown(job) for job in self.jobs if job.id in asked["StepIds"]]}
         jobs, cursor = self.page(asked.get("Marker"))
         return {"Steps": [self._shown(job) for job in jobs], **({"Marker": cursor} if cursor else {})}
 
@@ -193,7 +197,7 @@ class EmrServerless(JobService):
     def _list(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
         if asked["applicationId"] != self.application:
             return {"jobRuns": []}
-        jobs, cursor = self.page(asked.get("nextToken"))
+        jobs, cursor = self.page(asked.get("nextToken"), asked.get("states", ()))
         return {
             "jobRuns": [{**self._summary(job), "id": job.id} for job in jobs],
             **({"nextToken": cursor} if cursor else {}),
@@ -213,6 +217,7 @@ class StepFunctions(JobService):
             "stepfunctions",
             StartExecution=self._start,
             DescribeExecution=lambda asked: self._shown(self.find(asked["executionArn"], "ExecutionDoesNotExist")),
+            ListExecutions=self._list,
             StopExecution=self._stop,
         )
         return self
@@ -238,6 +243,14 @@ class StepFunctions(JobService):
             **({"stopDate": ENDED} if job.state not in {"RUNNING", "PENDING_REDRIVE"} else {}),
             **({"error": error, "cause": cause} if job.message else {}),
         }
+
+    def _list(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        if asked["stateMachineArn"] != MACHINE:
+            raise AwsError("StateMachineDoesNotExist", f"State Machine Does Not Exist: '{asked['stateMachineArn']}'")
+        jobs, cursor = self.page(asked.get("nextToken"), {asked["statusFilter"]})
+        told = ("executionArn", "stateMachineArn", "name", "status", "startDate")
+        listed = [{name: self._shown(job)[name] for name in told} for job in jobs]
+        return {"executions": listed, **({"nextToken": cursor} if cursor else {})}
 
     def _stop(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
         job = self.find(asked["executionArn"], "ExecutionDoesNotExist")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import botocore.session
 from botocore.model import OperationModel, ServiceModel
@@ -101,11 +101,11 @@ def _read_rest(service: str, received: Received) -> tuple[OperationModel, dict[s
         match = re.fullmatch(named, url.path)
         if match and operation.http["method"] == received.method:
             found = {key: unquote(value) for key, value in match.groupdict().items()}
-            return operation, {**found, **_rest_members(operation, received, dict(parse_qsl(url.query)))}
+            return operation, {**found, **_rest_members(operation, received, parse_qs(url.query))}
     raise AgainstModel(f"{service} has no {received.method} {url.path}")
 
 
-def _rest_members(operation: OperationModel, received: Received, query: Mapping[str, str]) -> dict[str, Any]:
+def _rest_members(operation: OperationModel, received: Received, query: Mapping[str, list[str]]) -> dict[str, Any]:
     shape: Any = operation.input_shape
     found: dict[str, Any] = {}
     payload = shape.serialization.get("payload")
@@ -115,10 +115,15 @@ def _rest_members(operation: OperationModel, received: Received, query: Mapping[
         found.update(json.loads(received.body))
     for name, member in shape.members.items():
         wire, place = member.serialization.get("name", name), member.serialization.get("location")
-        given = {"querystring": query.get(wire), "header": received.headers.get(wire.lower())}.get(place)
+        header = received.headers.get(wire.lower())
+        given = {"querystring": query.get(wire), "header": None if header is None else [header]}.get(place)
         if given is not None:
-            found[name] = int(given) if member.type_name == "integer" else given
+            found[name] = given if member.type_name == "list" else _single(given[0], member.type_name)
     return found
+
+
+def _single(given: str, kind: str) -> str | int:
+    return int(given) if kind == "integer" else given
 
 
 def check(value: Any, shape: Any, where: str) -> None:  # noqa: ANN401 - any value of any shape

@@ -16,7 +16,7 @@ locals {
       { sid = "EmrServerlessRole", actions = ["iam:PassRole"], resources = var.emr_serverless_role_arns, partition = [] },
     ],
     length(var.state_machine_arns) == 0 ? [] : [
-      { sid = "StepFunctions", actions = ["states:StartExecution"], resources = var.state_machine_arns, partition = [] },
+      { sid = "StepFunctions", actions = ["states:StartExecution", "states:ListExecutions"], resources = var.state_machine_arns, partition = [] },
       { sid = "StepFunctionsExecutions", actions = ["states:DescribeExecution", "states:StopExecution"], resources = [for arn in var.state_machine_arns : "${replace(arn, ":stateMachine:", ":execution:")}:*"], partition = [] },
     ],
     length(var.lambda_function_arns) == 0 ? [] : [

@@ -1,7 +1,7 @@
 """Asking how jobs are, with as few calls as the target allows: polls that come close together share one."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Hashable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -24,7 +24,7 @@ NOT_WAITING: Final = timedelta()
 
 # Begins a task, which ends with the session.
 Spawn: TypeAlias = Callable[[str, Callable[[], Coroutine[Any, Any, None]]], None]
-_Key: TypeAlias = tuple[str, Hashable]
+_Key: TypeAlias = tuple[str, str]  # the target, and the group within it
 
 
 @dataclass(slots=True)

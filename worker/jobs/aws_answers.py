@@ -1,6 +1,6 @@
 """The parts of AWS's answers, read without trust: what is missing or of another kind reads as nothing."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeAlias, cast
 
@@ -26,3 +26,10 @@ def parts(answer: Answer, name: str) -> Iterator[Answer]:
     value = answer.get(name)
     members = cast("list[object]", value) if isinstance(value, list) else []
     return (cast("Answer", member) for member in members if isinstance(member, Mapping))
+
+
+def by_id(answer: Answer, name: str, id_name: str, wanted: Container[str]) -> Iterator[tuple[str, Answer]]:
+    """Those of a list that were asked for, each with its id."""
+    for member in parts(answer, name):
+        if (found := text(member, id_name)) in wanted:
+            yield found, member

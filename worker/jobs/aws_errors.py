@@ -19,7 +19,7 @@ from botocore.parsers import ResponseParserError
 from worker.core.errors import Rejected, RetryLater
 from worker.core.outcomes import FailureCategory
 from worker.jobs.messages import tidy
-from worker.jobs.runner import Refused, Unknown
+from worker.jobs.runner import Refused, TargetDown, Unknown
 
 # Everything a call may raise; whatever else comes out of it is a mistake of ours and must be seen.
 CALL_ERRORS: Final = (ClientError, BotoCoreError, ResponseParserError, aiohttp.ClientError, OSError, TimeoutError)
@@ -27,11 +27,15 @@ CALL_ERRORS: Final = (ClientError, BotoCoreError, ResponseParserError, aiohttp.C
 ANSWER_ERRORS: Final = (AttributeError, KeyError, TypeError, ValueError, RecursionError)
 
 # Not carried out, and worth another try: too much at once, or credentials that are renewed by themselves.
-TURNED_AWAY: Final = frozenset(
+THROTTLED: Final = frozenset(
     {
         "Throttling", "ThrottlingException", "ThrottledException", "RequestThrottled", "RequestThrottledException",
-        "TooManyRequestsException", "RequestLimitExceeded", "LimitExceededException", "SlowDown",
-        "KmsThrottlingException", "EC2ThrottledException",
+        "TooManyRequestsException", "RequestLimitExceeded", "SlowDown",
+    }
+)  # fmt: skip
+TURNED_AWAY: Final = THROTTLED | frozenset(
+    {
+        "LimitExceededException", "KmsThrottlingException", "EC2ThrottledException",
         "ConcurrentRunsExceededException", "ResourceNumberLimitExceededException", "ServiceQuotaExceededException",
         "ExecutionLimitExceeded", "ENILimitReachedException", "ENINotReadyException", "ResourceNotReadyException",
         "SubnetIPAddressLimitReachedException", "SnapStartNotReadyException", "SnapStartTimeoutException",
@@ -71,14 +75,20 @@ class AwsTrouble(RetryLater):
         self.category, self.code = category, code
 
 
+class AwsSilence(AwsTrouble, TargetDown):
+    """The service did not answer, failed, or turns calls away: the next call to it will fare no better."""
+
+
 def trouble(error: Exception, what: str, *, has_left: bool) -> AwsTrouble:
     """Say what an error of the call `what` means; `has_left`: bytes of the request were sent."""
     if isinstance(error, ClientError):
         return _answered(cast("Mapping[str, Any]", error.response), what)
     reason = _reason(error)
     if has_left:
-        return AwsTrouble(f"{what}: {reason}; the request may have arrived", category=None)
-    return AwsTrouble(f"{what}: {reason}; nothing was sent", category=_unsent_category(error))
+        return AwsSilence(f"{what}: {reason}; the request may have arrived", category=None)
+    category = _unsent_category(error)
+    kind = AwsTrouble if category is FailureCategory.PERMANENT else AwsSilence
+    return kind(f"{what}: {reason}; nothing was sent", category=category)
 
 
 def start_answer(problem: AwsTrouble | Rejected, secrets: Iterable[str] = ()) -> Refused | Unknown:
@@ -91,7 +101,9 @@ def start_answer(problem: AwsTrouble | Rejected, secrets: Iterable[str] = ()) ->
 def declined(code: str, message: str, what: str, *, status: int = 400) -> AwsTrouble:
     """What an answer means that names an error."""
     said = f"{what}: {code or status}: {message or 'no message'}"
-    return AwsTrouble(said, category=_category(code, status), code=code)
+    category = _category(code, status)
+    kind = AwsSilence if category is None or code in THROTTLED or status == 429 else AwsTrouble
+    return kind(said, category=category, code=code)
 
 
 def _answered(response: Mapping[str, Any], what: str) -> AwsTrouble:

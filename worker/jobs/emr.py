@@ -4,7 +4,7 @@ EMR has no way to recognise a repeated start, so the token ends the step's name,
 looked for among the newest steps of the cluster.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from datetime import timedelta
 from typing import Final
@@ -13,16 +13,19 @@ from worker.clock import Clock
 from worker.core.errors import Rejected
 from worker.core.outcomes import FailureCategory
 from worker.jobs.aws import LOOK_BACK, Aws
-from worker.jobs.aws_answers import Answer, part, parts, text, time
+from worker.jobs.aws_answers import Answer, by_id, part, parts, text, time
 from worker.jobs.aws_errors import AwsTrouble, declined, start_answer
 from worker.jobs.aws_states import States, refused_stop
 from worker.jobs.parsing import parse_config
 from worker.jobs.runner import (
+    Batch,
     Config,
     Guarantee,
     Handle,
     JobStatus,
+    Question,
     Refused,
+    Sightings,
     StartAnswer,
     Started,
     StartRequest,
@@ -45,6 +48,7 @@ STATES: Final = States(
 
 _LIST_LAG: Final = timedelta(seconds=60)
 _PAGES_MAX: Final = 40  # of 50 steps each, as the service has it
+_ASKED_MAX: Final = 10  # ids in one ListSteps
 _NAME_CHARS_MAX: Final = 256
 # Refusals that have no code of their own.
 _FULL: Final = "number of active steps"
@@ -83,6 +87,19 @@ class EmrRunner:
     async def status(self, handle: Handle, _config: Config) -> JobStatus:
         asked = {"ClusterId": handle["clusterId"], "StepId": handle["runId"]}
         return _judge(part(await self._aws.call("emr", "DescribeStep", asked), "Step"))
+
+    def batch(self, question: Question) -> Batch:
+        return Batch(str(question.handle["clusterId"]), _ASKED_MAX)
+
+    async def look(self, questions: Sequence[Question], _more: str = "") -> Sightings:
+        """Describe steps of one cluster by their ids."""
+        places = {str(question.handle["runId"]): place for place, question in enumerate(questions)}
+        asked = {"ClusterId": questions[0].handle["clusterId"], "StepIds": list(places)}
+        answer = await self._aws.call("emr", "ListSteps", asked)
+        found = by_id(answer, "Steps", "Id", places)
+        return Sightings(
+            {places[step_id]: _judge(step) for step_id, step in found if text(part(step, "Status"), "State")}
+        )
 
     async def find(self, token: str, config: Config) -> Handle | None:
         parsed = parse_config(EmrConfig, config)

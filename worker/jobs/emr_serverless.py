@@ -4,6 +4,7 @@ The service recognises a repeated start by its client token. How long it does is
 run's name, by which a start whose answer was lost is found first.
 """
 
+from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Final, cast
 
@@ -12,15 +13,19 @@ from worker.core.errors import Rejected
 from worker.core.outcomes import FailureCategory
 from worker.core.values import Json
 from worker.jobs.aws import LOOK_BACK, Aws
-from worker.jobs.aws_answers import part, parts, text, time
+from worker.jobs.aws_answers import by_id, part, parts, text, time
 from worker.jobs.aws_errors import AwsTrouble, start_answer
 from worker.jobs.aws_states import States, refused_stop
 from worker.jobs.parsing import UnusableConfig, parse_config
 from worker.jobs.runner import (
+    Batch,
     Config,
     Guarantee,
     Handle,
     JobStatus,
+    Question,
+    Running,
+    Sightings,
     StartAnswer,
     Started,
     StartRequest,
@@ -39,6 +44,7 @@ STATES: Final = States(
 
 _PAGE: Final = 50
 _PAGES_MAX: Final = 20
+_ASKED_MAX: Final = 500
 _NAME_CHARS_MAX: Final = 256
 
 
@@ -68,6 +74,23 @@ class EmrServerlessRunner:
         asked = {"applicationId": handle["applicationId"], "jobRunId": handle["runId"]}
         run = part(await self._aws.call("emr-serverless", "GetJobRun", asked), "jobRun")
         return STATES.judge(text(run, "state"), text(run, "stateDetails"), time(run, "endedAt"))
+
+    def batch(self, question: Question) -> Batch:
+        return Batch(str(question.handle["applicationId"]), _ASKED_MAX)
+
+    async def look(self, questions: Sequence[Question], more: str = "") -> Sightings:
+        """List the runs of one application that are not over. Of one that is, the list does not tell when it ended."""
+        places = {str(question.handle["runId"]): place for place, question in enumerate(questions)}
+        asked = {
+            "applicationId": questions[0].handle["applicationId"],
+            "states": sorted(STATES.running),
+            "maxResults": _PAGE,
+            **({"nextToken": more} if more else {}),
+        }
+        answer = await self._aws.call("emr-serverless", "ListJobRuns", asked)
+        states = {places[run_id]: text(run, "state") for run_id, run in by_id(answer, "jobRuns", "id", places)}
+        seen = {place: Running(state) for place, state in states.items() if state in STATES.running}
+        return Sightings(seen, text(answer, "nextToken"))
 
     async def find(self, token: str, config: Config) -> Handle | None:
         parsed = parse_config(EmrServerlessConfig, config)

@@ -4,7 +4,7 @@ Glue has no way to recognise a repeated start, so each run carries the token as 
 was lost is looked for among the newest runs of the job.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from datetime import timedelta
 from typing import Final
@@ -13,16 +13,19 @@ from worker.clock import Clock
 from worker.core.errors import Rejected
 from worker.core.outcomes import FailureCategory
 from worker.jobs.aws import LOOK_BACK, Aws
-from worker.jobs.aws_answers import Answer, part, parts, text, time
+from worker.jobs.aws_answers import Answer, by_id, part, parts, text, time
 from worker.jobs.aws_errors import AwsTrouble, declined, start_answer
 from worker.jobs.aws_states import States, refused_stop
 from worker.jobs.glue_logs import GlueLogs, Signs
 from worker.jobs.parsing import parse_config
 from worker.jobs.runner import (
+    Batch,
     Config,
     Guarantee,
     Handle,
     JobStatus,
+    Question,
+    Sightings,
     StartAnswer,
     Started,
     StartRequest,
@@ -85,6 +88,22 @@ class GlueRunner:
             return status
         signs = Signs(run_id=str(handle["runId"]), log_group=text(run, "LogGroupName"), signals=parsed.failure_signals)
         return await self._logs.confirm(status, signs)
+
+    def batch(self, question: Question) -> Batch:
+        return Batch(str(question.handle["jobName"]), _PAGE)
+
+    async def look(self, questions: Sequence[Question], more: str = "") -> Sightings:
+        """Read the newest runs of one job. One that succeeded is left to `status`, which checks that."""
+        places = {str(question.handle["runId"]): place for place, question in enumerate(questions)}
+        asked = {
+            "JobName": questions[0].handle["jobName"],
+            "MaxResults": _PAGE,
+            **({"NextToken": more} if more else {}),
+        }
+        answer = await self._aws.call("glue", "GetJobRuns", asked)
+        seen = {places[run_id]: _judge(run) for run_id, run in by_id(answer, "JobRuns", "Id", places)}
+        settled = {place: status for place, status in seen.items() if not isinstance(status, Succeeded)}
+        return Sightings(settled, text(answer, "NextToken"))
 
     async def find(self, token: str, config: Config) -> Handle | None:
         parsed = parse_config(GlueConfig, config)

@@ -4,7 +4,7 @@ One file of this package per target speaks to it, and no other file knows how. N
 exception: an answer is one of the values below. `RetryLater` means that the target could not be asked at all.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -194,7 +194,7 @@ class Question:
 class Batch:
     """Jobs of an equal `group` may be asked about together, up to `size_max` of them."""
 
-    group: Hashable
+    group: str
     size_max: int
 
 

@@ -5,21 +5,26 @@ answer that it exists already. Express workflows neither keep names nor can be a
 """
 
 import json
+from collections.abc import Sequence
 from typing import Final
 
 from worker.core.errors import Rejected
 from worker.core.outcomes import FailureCategory
 from worker.jobs.aws import Aws
-from worker.jobs.aws_answers import Answer, text, time
+from worker.jobs.aws_answers import Answer, by_id, text, time
 from worker.jobs.aws_errors import AwsTrouble, start_answer
 from worker.jobs.aws_states import States, refused_stop
 from worker.jobs.parsing import UnusableConfig, parse_config
 from worker.jobs.runner import (
+    Batch,
     Config,
     Failed,
     Guarantee,
     Handle,
     JobStatus,
+    Question,
+    Running,
+    Sightings,
     StartAnswer,
     Started,
     StartRequest,
@@ -31,6 +36,8 @@ from worker.jobs.runner import (
 from worker.jobs.specs import StepFunctionConfig
 
 INPUT_BYTES_MAX: Final = 262_144
+_RUNNING: Final = "RUNNING"
+_LISTED_MAX: Final = 1000  # of executions in one answer
 STATES: Final = States(
     running=frozenset({"RUNNING", "PENDING_REDRIVE"}),
     succeeded="SUCCEEDED",
@@ -97,6 +104,23 @@ class StepFunctionRunner:
             return Failed(FailureCategory.PERMANENT, status.message, status.ended_at)
         return status
 
+    def batch(self, question: Question) -> Batch | None:
+        machine = _machine_of(str(question.handle["runId"]))
+        return Batch(machine, _LISTED_MAX) if machine else None
+
+    async def look(self, questions: Sequence[Question], more: str = "") -> Sightings:
+        """List what is running of one state machine; an execution that is not there is described by itself."""
+        places = {str(question.handle["runId"]): place for place, question in enumerate(questions)}
+        asked = {
+            "stateMachineArn": _machine_of(str(questions[0].handle["runId"])),
+            "statusFilter": _RUNNING,
+            "maxResults": _LISTED_MAX,
+            **({"nextToken": more} if more else {}),
+        }
+        answer = await self._aws.call("stepfunctions", "ListExecutions", asked)
+        found = by_id(answer, "executions", "executionArn", places)
+        return Sightings({places[arn]: Running(_RUNNING) for arn, _ in found}, text(answer, "nextToken"))
+
     async def find(self, token: str, config: Config) -> Handle | None:
         handle = _handle(parse_config(StepFunctionConfig, config), token)
         try:
@@ -124,6 +148,13 @@ class StepFunctionRunner:
         except AwsTrouble as trouble:
             return await refused_stop(trouble, self.status(handle, {}))
         return StopPending()
+
+
+def _machine_of(execution_arn: str) -> str:
+    """The state machine that an execution is of; empty for an ARN of another kind."""
+    parts = execution_arn.split(":")
+    is_execution = len(parts) > _EXECUTION_OF and parts[5] == "execution"
+    return ":".join([*parts[:5], "stateMachine", parts[6]]) if is_execution else ""
 
 
 def _input(config: StepFunctionConfig) -> str:
