@@ -9,8 +9,8 @@ from worker.membership.notices import ClockWrong, LeaseGone, LeaseTaken, Notice,
 
 _log = logger()
 
-_QUIET: Final = frozenset({"fact.ignored", "request.ignored"})
-_LOUD: Final = frozenset(
+QUIET: Final = frozenset({"fact.ignored", "request.ignored"})
+LOUD: Final = frozenset(
     {
         "run.damaged",
         "run.troubled",
@@ -28,7 +28,7 @@ _LOUD: Final = frozenset(
 
 def log_work(event: str, facts: Mapping[str, object]) -> None:
     """Log what the engine and the router say."""
-    level = logging.DEBUG if event in _QUIET else logging.WARNING if event in _LOUD else logging.INFO
+    level = logging.DEBUG if event in QUIET else logging.WARNING if event in LOUD else logging.INFO
     _log.log(level, event, **facts)
 
 
