@@ -267,6 +267,25 @@ async def test_nobody_touches_a_start_while_its_starter_lives() -> None:
 
 @on_virtual_time
 async def test_a_worker_that_lost_its_session_sends_nothing() -> None:
+    """It is lost after the commit that says so, and before the answer to it: the start is another's then."""
+    slow = Fault(reply_delay_s=2.0)
+    world = await a_world(
+        lambda tables: FaultyTables(tables, lambda call: slow if call is Operation.COMMIT else NO_FAULT)
+    )
+    async with world.worker("w1") as worker:
+        await world.until(State.EVALUATING)
+        await world.count(100)
+        while await world.state() is State.EVALUATING:
+            await world.wait(seconds=0.25)
+        worker.standing.is_alive = False
+        await world.wait(seconds=10)
+
+    assert world.runner.starts == []
+    assert await world.state() is State.TRIGGERING
+
+
+@on_virtual_time
+async def test_time_decides_nothing_at_a_worker_that_lost_its_session() -> None:
     world = await a_world()
     async with world.worker("w1") as worker:
         await world.until(State.EVALUATING)
@@ -275,7 +294,7 @@ async def test_a_worker_that_lost_its_session_sends_nothing() -> None:
         await world.settle()
 
     assert world.runner.starts == []
-    assert await world.state() is State.TRIGGERING
+    assert await world.state() is State.EVALUATING
 
 
 @pytest.mark.parametrize("fault", [DROP_BEFORE, DROP_AFTER, late(4.0)], ids=["lost", "reply lost", "late"])
