@@ -12,15 +12,15 @@ from tests.manualclock import NOON
 from tests.virtualtime import run
 from tests.watchworld import pipeline_text, watch
 from worker.config import load_text
-from worker.core.keys import RunKey
+from worker.core.keys import CONFIG, PIPELINES, RunKey, pipeline_pk
 from worker.core.periods import Period
 from worker.core.pipeline import Pipeline, PipelineId, ScheduleId
 from worker.core.runstate import Run, State
 from worker.engine.configs import Configs, Version
-from worker.store.pipelines import Pipelines, StoredConfig
+from worker.store.pipelines import StoredConfig
 from worker.store.runrows import run_to_row
 from worker.store.sqlite import SqliteTables
-from worker.store.table import Put, TableName
+from worker.store.table import LISTS, Put, TableName
 
 ACTIVE = 100
 PASSES = 10
@@ -76,9 +76,15 @@ def versions(count: int) -> dict[PipelineId, Version]:
     }
 
 
+def listed(name: PipelineId) -> Put:
+    """A deployed pipeline as lists find it; what it says was understood beforehand."""
+    row = {"PK": pipeline_pk(name), "SK": CONFIG, "config": "{}", LISTS.partition: PIPELINES, LISTS.sort: name}
+    return Put(TableName.CONTROL, row)
+
+
 async def fill(world: World, names: list[PipelineId]) -> None:
     for name in names:
-        await Pipelines(world.tables).put(name, "{}")
+        await world.tables.commit(listed(name))
     for name in names[:ACTIVE]:
         standing = Run(
             key=RunKey(name, ScheduleId("cron"), Period(NOON.date())),

@@ -209,7 +209,7 @@ async def passes(world: World, tables: PerilousTables, make_pass: Callable[[], A
             pass  # as the rota does: the next turn comes
         finally:
             tables.is_watched = False
-        await world.clock.sleep(600)
+        await world.clock.sleep(900)
     return False
 
 
