@@ -12,11 +12,11 @@ from consumers.severities import Severity
 from worker.core.errors import ConfigError
 from worker.core.pipeline import PipelineId
 from worker.engine.configs import Configs
+from worker.loading.documents import read_document
 from worker.loading.problems import Problems
 from worker.loading.scalars import read_duration
 from worker.loading.shape import read_shape
 from worker.schema import DurationText, Section
-from worker.yamltext import BadYaml, read_yaml
 
 DIGEST_EVERY: Final = timedelta(minutes=15)
 DIGEST_LEAST: Final = timedelta(minutes=1)
@@ -83,16 +83,8 @@ def read_routing(path: Path) -> Routing:
 
 
 def routing_of(text: str, file: str = "<text>") -> Routing:
-    try:
-        document = read_yaml(text)
-    except BadYaml as error:
-        problems = Problems(file, None)
-        problems.fault(error.fault)
-        raise _wrong(problems) from error
-    problems = Problems(file, document)
-    for fault in document.faults:
-        problems.fault(fault)
-    model = read_shape(AlertsFile, document.value, problems)
+    document, problems = read_document(text, file)
+    model = None if document is None else read_shape(AlertsFile, document.value, problems)
     routing = None if model is None else _routing(model, problems)
     if routing is None or problems.has_errors:
         raise _wrong(problems)

@@ -9,13 +9,13 @@ from worker.core.calendars import Calendar
 from worker.core.pipeline import Pipeline
 from worker.lint import lint, lint_together, schedule_path
 from worker.loading.calendars import read_calendar
+from worker.loading.documents import read_document
 from worker.loading.files import Unreadable, read_text, yaml_files
 from worker.loading.pipelines import read_pipeline
 from worker.loading.problems import Problem, Problems, Severity
 from worker.loading.shape import read_shape
 from worker.schema import CalendarFile, PipelineFile
-from worker.yamldocument import BadYaml, Document, Fault
-from worker.yamltext import read_yaml
+from worker.yamldocument import Fault
 
 CALENDARS_DIRECTORY = "calendars"
 
@@ -83,7 +83,7 @@ def load_calendar_text(
     text: str, *, file: str = "<text>", lenient: bool = False
 ) -> tuple[Calendar | None, tuple[Problem, ...]]:
     """Load one calendar; None if there is an error."""
-    document, problems = _read(text, file, lenient=lenient)
+    document, problems = read_document(text, file, lenient=lenient)
     if document is None:
         return None, problems.found
     model = read_shape(CalendarFile, document.value, problems)
@@ -135,21 +135,8 @@ class _Reading:
         return Loaded(file=self.problems.file, pipeline=pipeline, problems=self.problems.found)
 
 
-def _read(text: str, file: str, *, lenient: bool) -> tuple[Document | None, Problems]:
-    try:
-        document = read_yaml(text)
-    except BadYaml as error:
-        problems = Problems(file, None, lenient=lenient)
-        problems.fault(error.fault)
-        return None, problems
-    problems = Problems(file, document, lenient=lenient)
-    for fault in document.faults:
-        problems.fault(fault)
-    return document, problems
-
-
 def _load(text: str, file: str, calendars: Mapping[str, Calendar], *, lenient: bool, today: date | None) -> _Reading:
-    document, problems = _read(text, file, lenient=lenient)
+    document, problems = read_document(text, file, lenient=lenient)
     model = read_shape(PipelineFile, document.value, problems) if document else None
     if model is None:
         return _Reading(problems)
