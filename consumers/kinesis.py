@@ -92,6 +92,9 @@ class KinesisStream:
         told = self._about.children.pop(shard, ())
         return told or [child for child in await self.shards() if shard in child.parents]
 
+    async def is_disabled(self) -> bool:
+        return False  # one is deleted, with all its shards, and never left behind
+
     def reader(self, shard: str) -> "KinesisShard":
         return KinesisShard(self._stream, shard, self._calls, self._clock, self._about)
 

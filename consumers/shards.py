@@ -96,7 +96,7 @@ class ShardedConsumer:
     # --- the end of a shard -------------------------------------------------------------------------------------------
 
     async def _end(self, held: HeldLease) -> None:
-        """Wait for what follows, as long as it takes. A shard that the stream forgets first has no children."""
+        """Wait for what follows, as long as it takes. There is none if the stream ends or forgets the shard."""
         children = await self._children_soon(held)
         if children is None and not held.is_stopping:
             await self.tries.insist(held.wait_for_children)
@@ -119,11 +119,11 @@ class ShardedConsumer:
         if children := await self._children(shard):
             return children
         try:
-            listed = await self.stream.shards()
+            is_over = await self.stream.is_disabled() or all(each.id != shard for each in await self.stream.shards())
         except RetryLater as error:
             _log.warning("stream.not_listed", stream=self.stream.name, reason=str(error))
             return None
-        return None if any(each.id == shard for each in listed) else ()
+        return () if is_over else None
 
     async def _children(self, shard: str) -> Sequence[Shard]:
         try:

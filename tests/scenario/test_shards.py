@@ -139,21 +139,35 @@ async def test_an_open_parent_with_a_child_is_read_to_its_end_first() -> None:
 
 
 @on_virtual_time
-async def test_a_stream_that_was_disabled_ends_when_it_forgets_its_last_shard() -> None:
+async def test_the_last_shard_of_a_disabled_stream_is_read_and_has_no_children() -> None:
     world = ShardWorld()
     world.start("a")
     await asyncio.sleep(SETTLED_S)
     world.write("orders")
     last = world.open_shard("orders")
-    world.fake.keeps = KEPT
     world.fake.disable()
+
+    await asyncio.sleep(AUDIT_EVERY_S + 60)
+
+    lease = (await world.leases())[last]
+    assert (lease.status, lease.children) == (LeaseStatus.DONE, frozenset())
+    assert world.values("orders") == world.written["orders"]
+
+
+@on_virtual_time
+async def test_a_shard_without_children_is_done_when_its_stream_forgets_it() -> None:
+    world = ShardWorld()
+    world.fake.keeps = KEPT
+    world.start("a")
+    await asyncio.sleep(SETTLED_S)
+    last = world.open_shard("orders")
+    world.fake.close(last)
     await asyncio.sleep(60)
     assert (await world.leases())[last].status is LeaseStatus.ENDED
 
     await asyncio.sleep(KEPT.total_seconds() + 2 * AUDIT_EVERY_S)
 
     assert (await world.leases())[last].status is LeaseStatus.DONE
-    assert world.values("orders") == world.written["orders"]
 
 
 @on_virtual_time
