@@ -275,7 +275,7 @@ async def test_a_worker_that_lost_its_session_sends_nothing() -> None:
     async with world.worker("w1") as worker:
         await world.until(State.EVALUATING)
         await world.count(100)
-        while await world.state() is State.EVALUATING:
+        while await world.state() is not State.TRIGGERING:
             await world.wait(seconds=0.25)
         worker.standing.is_alive = False
         await world.wait(seconds=10)
