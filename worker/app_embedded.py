@@ -125,9 +125,9 @@ def embedded_workplace(
     async def wake_readers(readers: Readers) -> None:
         await FeedWatcher(tables, clock, [reader.wake for reader in readers.values()]).run()
 
-    def duties(readers: Readers) -> list[Offer]:
-        streams = [reader.name for reader in readers.values()]
-        return [Upkeep(tables, Leases(tables, GROUP), streams).offer()]
+    def duties(_: Readers) -> list[Offer]:
+        # All feeds, whichever of them are read here: another worker may have the duty of the others, or had it.
+        return [Upkeep(tables, Leases(tables, GROUP), [feed_name(table) for table in FOLLOWED]).offer()]
 
     return Workplace(
         group=GROUP,

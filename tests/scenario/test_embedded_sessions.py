@@ -1,100 +1,20 @@
 """Whole workers as `interlock run` wires them, on virtual time: crashed, frozen and stopped; nothing is lost."""
 
 from collections import Counter
-from dataclasses import dataclass, field
-from datetime import date
 
 from scheduler.duty import STREAM as DUTY
 from tests.cronworld import a_timed_config, periods_of
-from tests.engineworld import CONFIG, DAY, ORDERS
-from tests.fakerunner import FakeRunner
-from tests.virtualtime import Host, VirtualClock, on_virtual_time
-from worker.app_embedded import embedded_workplace
-from worker.app_session import SessionWork
+from tests.embeddedcrew import Crew, told_of
+from tests.engineworld import DAY, ORDERS
+from tests.virtualtime import on_virtual_time
 from worker.config import load_text
-from worker.core.events import Event
-from worker.core.keys import RunKey
-from worker.core.periods import Period
-from worker.core.pipeline import JobType, ScheduleId
-from worker.core.runstate import Run, State
+from worker.core.runstate import State
 from worker.deployment import deploy
-from worker.jobs.runner import Succeeded
-from worker.membership.beaters import TaskBeater
-from worker.membership.sessions import Group, Member, Membership, session_ids
 from worker.settings import GROUP
 from worker.store.events import Events
 from worker.store.leases import Leases
-from worker.store.runs import Runs
 from worker.store.sensors import Sensors
 from worker.store.sessions import Sessions
-from worker.store.sqlite import SqliteTables
-from worker.undertakings import Undertakings
-
-RUN = RunKey(ORDERS, ScheduleId("stream"), Period(date.fromisoformat(DAY)))
-
-
-@dataclass
-class Crew:
-    """Workers on one store, each on a host of its own, and the console they share."""
-
-    clock: VirtualClock = field(default_factory=VirtualClock)
-    runner: FakeRunner = field(default_factory=FakeRunner)
-    told: list[Event] = field(default_factory=list[Event])
-
-    def __post_init__(self) -> None:
-        self.store = SqliteTables.in_memory(self.clock)
-
-    async def tell(self, event: Event) -> None:
-        self.told.append(event)
-
-    def worker(self, name: str) -> tuple[Host, Membership]:
-        place = embedded_workplace(self.store, self.tell, {JobType.COMMAND: self.runner}, self.clock)
-
-        async def work(member: Member) -> None:
-            async with Undertakings() as tasks:
-                session = SessionWork(place, member, tasks)
-                await session.begin()
-                await member.stopping.wait()
-                await session.finish()
-
-        host = Host(name)
-        membership = Membership(
-            Group(name=GROUP, program="test"),
-            tables=self.store,
-            beater=TaskBeater(self.store),
-            clock=self.clock,
-            new_session_id=session_ids(name),
-        )
-        host.start(membership.serve(work))
-        return host, membership
-
-    async def deployed(self) -> None:
-        pipeline = load_text(CONFIG, file="orders.yaml").pipeline
-        assert pipeline is not None
-        await deploy(self.store, pipeline, self.clock)
-
-    async def sensor(self, key: str, **data: int | str) -> None:
-        await Sensors(self.store).put(ORDERS, f"{key}#{DAY}", data)
-
-    async def ready(self) -> None:
-        await self.sensor("count", rows=120)
-        await self.sensor("ready", status="done")
-
-    async def run(self) -> Run | None:
-        found = await Runs(self.store).load(RUN)
-        return found if isinstance(found, Run) else None
-
-    async def state(self) -> State | None:
-        run = await self.run()
-        return None if run is None else run.state
-
-    def finish_jobs(self) -> None:
-        for token in self.runner.jobs:
-            self.runner.jobs[token] = Succeeded(self.clock.now())
-
-
-def _told_of(events: list[Event], event_type: str) -> int:
-    return len({event.id for event in events if event.type == event_type})
 
 
 @on_virtual_time
@@ -111,7 +31,7 @@ async def test_a_run_goes_from_its_sensor_to_its_end_and_people_are_told() -> No
     await crew.clock.sleep(120)
 
     assert await crew.state() is State.COMPLETED
-    assert _told_of(crew.told, "JOB_COMPLETED") == 1
+    assert told_of(crew.told, "JOB_COMPLETED") == 1
     assert len(crew.runner.starts) == 1
 
 
@@ -169,7 +89,7 @@ async def test_another_worker_takes_over_everything_of_one_that_crashed() -> Non
 
     assert await crew.state() is State.COMPLETED
     assert len(crew.runner.starts) == 1
-    assert _told_of(crew.told, "JOB_COMPLETED") == 1
+    assert told_of(crew.told, "JOB_COMPLETED") == 1
 
 
 @on_virtual_time
@@ -191,7 +111,7 @@ async def test_whoever_froze_is_fenced_when_it_wakes_and_comes_back_in_a_new_ses
 
     assert await crew.state() is State.COMPLETED
     assert len(crew.runner.starts) == 1
-    assert _told_of(crew.told, "JOB_COMPLETED") == 1
+    assert told_of(crew.told, "JOB_COMPLETED") == 1
     assert len([session for session in await Sessions(crew.store, GROUP).list() if session.is_alive]) == 2
 
 
@@ -214,7 +134,7 @@ async def test_every_event_that_was_decided_is_told_at_least_once_over_many_cras
 
     untold = {"JOB_TRIGGERED", "VALIDATION_PASSED", "POST_RUN_BASELINE_CAPTURED", "POST_RUN_PASSED"}
     events = [stored.event for stored in await Events(crew.store).latest(ORDERS, 1000)]
-    assert _told_of(crew.told, "JOB_COMPLETED") >= 1
+    assert told_of(crew.told, "JOB_COMPLETED") >= 1
     assert {event.id for event in crew.told} == {event.id for event in events if event.type not in untold}
     tokens = Counter(start.token for start in crew.runner.starts)
     assert max(tokens.values()) == 1

@@ -1,0 +1,95 @@
+"""Whole workers as `interlock run` wires them, on one store and virtual time."""
+
+from dataclasses import dataclass, field, replace
+from datetime import date
+
+from tests.engineworld import CONFIG, DAY, ORDERS
+from tests.fakerunner import FakeRunner
+from tests.virtualtime import Host, VirtualClock
+from worker.app import LEASED
+from worker.app_embedded import embedded_workplace
+from worker.app_session import SessionWork
+from worker.config import load_text
+from worker.core.events import Event
+from worker.core.keys import RunKey
+from worker.core.periods import Period
+from worker.core.pipeline import JobType, ScheduleId
+from worker.core.runstate import Run, State
+from worker.deployment import deploy
+from worker.jobs.runner import Succeeded
+from worker.membership.beaters import TaskBeater
+from worker.membership.sessions import Group, Member, Membership, session_ids
+from worker.settings import EVERYTHING, GROUP, Duty
+from worker.store.runs import Runs
+from worker.store.sensors import Sensors
+from worker.store.sqlite import SqliteTables
+from worker.undertakings import Undertakings
+
+RUN = RunKey(ORDERS, ScheduleId("stream"), Period(date.fromisoformat(DAY)))
+
+
+@dataclass
+class Crew:
+    """Workers on one store, each on a host of its own, and the console they share."""
+
+    clock: VirtualClock = field(default_factory=VirtualClock)
+    runner: FakeRunner = field(default_factory=FakeRunner)
+    told: list[Event] = field(default_factory=list[Event])
+
+    def __post_init__(self) -> None:
+        self.store = SqliteTables.in_memory(self.clock)
+
+    async def tell(self, event: Event) -> None:
+        self.told.append(event)
+
+    def worker(self, name: str, *does: Duty) -> tuple[Host, Membership]:
+        """Begin a worker that has these duties, or all of them."""
+        duties = frozenset(does) or EVERYTHING
+        place = embedded_workplace(self.store, self.tell, {JobType.COMMAND: self.runner}, self.clock)
+        place = replace(place, does=duties)
+
+        async def work(member: Member) -> None:
+            async with Undertakings() as tasks:
+                session = SessionWork(place, member, tasks)
+                await session.begin()
+                await member.stopping.wait()
+                await session.finish()
+
+        host = Host(name)
+        membership = Membership(
+            Group(name=GROUP, program="test", duties=duties & LEASED),
+            tables=self.store,
+            beater=TaskBeater(self.store),
+            clock=self.clock,
+            new_session_id=session_ids(name),
+        )
+        host.start(membership.serve(work))
+        return host, membership
+
+    async def deployed(self) -> None:
+        pipeline = load_text(CONFIG, file="orders.yaml").pipeline
+        assert pipeline is not None
+        await deploy(self.store, pipeline, self.clock)
+
+    async def sensor(self, key: str, **data: int | str) -> None:
+        await Sensors(self.store).put(ORDERS, f"{key}#{DAY}", data)
+
+    async def ready(self) -> None:
+        await self.sensor("count", rows=120)
+        await self.sensor("ready", status="done")
+
+    async def run(self) -> Run | None:
+        found = await Runs(self.store).load(RUN)
+        return found if isinstance(found, Run) else None
+
+    async def state(self) -> State | None:
+        run = await self.run()
+        return None if run is None else run.state
+
+    def finish_jobs(self) -> None:
+        for token in self.runner.jobs:
+            self.runner.jobs[token] = Succeeded(self.clock.now())
+
+
+def told_of(events: list[Event], event_type: str) -> int:
+    return len({event.id for event in events if event.type == event_type})

@@ -1,0 +1,102 @@
+"""Duties split among workers: each is done by those who have it and by nobody else, and what waits is seen to wait."""
+
+from datetime import timedelta
+
+from consumers.feed import feed_name
+from consumers.feedlag import FeedLags
+from consumers.upkeep import EVERY_S
+from tests.embeddedcrew import Crew, told_of
+from tests.virtualtime import on_virtual_time
+from worker.core.runstate import State
+from worker.settings import GROUP, Duty
+from worker.store.leases import Leases
+from worker.store.table import TableName
+
+EVENTS = feed_name(TableName.EVENTS)
+
+
+async def relay_lag(crew: Crew) -> timedelta:
+    return (await FeedLags(crew.store, Leases(crew.store, GROUP), crew.clock, (TableName.EVENTS,))())[EVENTS]
+
+
+async def owners(crew: Crew, stream: str) -> set[str]:
+    """The names of the workers that hold leases of a stream."""
+    leases = await Leases(crew.store, GROUP).list(stream)
+    return {lease.owner.partition("-")[0] for lease in leases if lease.owner is not None}
+
+
+@on_virtual_time
+async def test_one_worker_decides_and_another_tells() -> None:
+    crew = Crew()
+    await crew.deployed()
+    crew.worker("decides", Duty.ENGINE, Duty.SCHEDULER)
+    crew.worker("tells", Duty.RELAY)
+    await crew.clock.sleep(5)
+
+    await crew.ready()
+    await crew.clock.sleep(1)
+    crew.finish_jobs()
+    await crew.clock.sleep(120)
+
+    assert await crew.state() is State.COMPLETED
+    assert told_of(crew.told, "JOB_COMPLETED") == 1
+    assert await owners(crew, EVENTS) == {"tells"}
+    for stream in (feed_name(TableName.CONTROL), feed_name(TableName.JOBLOG), "active", "scheduler"):
+        assert await owners(crew, stream) == {"decides"}
+
+
+@on_virtual_time
+async def test_while_nobody_has_the_relay_events_wait_the_lag_shows_and_the_next_one_tells_them_once() -> None:
+    crew = Crew()
+    await crew.deployed()
+    crew.worker("decides", Duty.ENGINE, Duty.SCHEDULER)
+    host, _ = crew.worker("tells", Duty.RELAY)
+    await crew.clock.sleep(5)
+    host.crash()
+    await crew.ready()
+    await crew.clock.sleep(1)
+    crew.finish_jobs()
+    await crew.clock.sleep(10 * EVERY_S)
+
+    assert await crew.state() is State.COMPLETED
+    assert told_of(crew.told, "JOB_COMPLETED") == 0
+    assert await owners(crew, EVENTS) <= {"tells"}
+    assert await relay_lag(crew) > timedelta(minutes=5)
+
+    crew.worker("tells2", Duty.RELAY)
+    await crew.clock.sleep(60)
+
+    assert [event.type for event in crew.told].count("JOB_COMPLETED") == 1
+    assert await relay_lag(crew) < timedelta(minutes=1)
+
+
+@on_virtual_time
+async def test_events_wait_for_the_first_relay_there_ever_was() -> None:
+    crew = Crew()
+    await crew.deployed()
+    crew.worker("decides", Duty.ENGINE, Duty.SCHEDULER)
+    await crew.clock.sleep(5)
+    await crew.ready()
+    await crew.clock.sleep(1)
+    crew.finish_jobs()
+    await crew.clock.sleep(10 * EVERY_S)
+
+    assert await relay_lag(crew) > timedelta(minutes=5)
+
+
+@on_virtual_time
+async def test_what_nobody_reads_meanwhile_is_kept_for_whoever_does_so_next() -> None:
+    crew = Crew()
+    await crew.deployed()
+    host, _ = crew.worker("decides", Duty.ENGINE, Duty.SCHEDULER)
+    crew.worker("tells", Duty.RELAY)
+    await crew.clock.sleep(5)
+    host.crash()
+    await crew.ready()
+    await crew.clock.sleep(10 * EVERY_S)
+
+    crew.worker("decides2", Duty.ENGINE, Duty.SCHEDULER)
+    await crew.clock.sleep(5)
+
+    assert await crew.state() is State.POLLING
+    assert told_of(crew.told, "DATA_LOSS_SUSPECTED") == 0
