@@ -1,17 +1,23 @@
-"""Which kind of worker a store's URL asks for."""
+"""Which kind of worker a store's URL asks for, and whether it would have anything to do."""
 
-from worker.app import Worker
+from worker.app import LEASED, Worker
 from worker.app_aws import AwsKind
 from worker.app_embedded import EmbeddedKind, Options
 from worker.app_kinds import Kind
 from worker.app_telemetry import Telemetry
 from worker.clock import Clock
-from worker.store.open import DynamoPlace, SqlitePlace, locate
+from worker.core.errors import ConfigError
+from worker.settings import ALERTS_QUEUE, DUTIES, EVENTS_QUEUE, SENSORS_QUEUE, Duty, Settings
+from worker.store.open import DynamoPlace, Place, SqlitePlace, locate
 
 
 def make_worker(options: Options, clock: Clock) -> Worker:
-    """A worker on one machine for a file, on AWS for tables there. Raises `ConfigError` for a URL that is neither."""
+    """A worker on one machine for a file, on AWS for tables there.
+
+    Raises `ConfigError` for a URL that is neither, and for duties of which none can be done there.
+    """
     settings = options.settings
+    _check_duties(settings, locate(settings.store))
     telemetry = Telemetry(settings.watched, options.environment, clock, options.write_metrics)
     return Worker(_kind(options, clock), settings, clock, telemetry)
 
@@ -22,3 +28,25 @@ def _kind(options: Options, clock: Clock) -> Kind:
             return EmbeddedKind(options, path, clock)
         case DynamoPlace() as place:
             return AwsKind(options.settings, options.environment, place, clock)
+
+
+def _check_duties(settings: Settings, place: Place) -> None:
+    """A worker that waits for nothing looks as well as one that waits for news: it must not begin."""
+    if settings.duties & LEASED:
+        return
+    named = ", ".join(sorted(settings.duties))
+    if isinstance(place, SqlitePlace):
+        raise ConfigError(
+            f"{DUTIES} is {named}, and a worker on one file has no queues; events go to people with the relay: "
+            f"add {Duty.RELAY}, or leave {DUTIES} out"
+        )
+    aws = settings.aws
+    queues = {
+        Duty.ALERTS: (ALERTS_QUEUE, aws.alerts_queue),
+        Duty.EVENTS: (EVENTS_QUEUE, aws.events_queue),
+        Duty.SENSORS: (SENSORS_QUEUE, aws.sensors_queue),
+    }
+    theirs = [queues[duty] for duty in sorted(settings.duties)]
+    if not any(url for _, url in theirs):
+        missing = ", ".join(variable for variable, _ in theirs)
+        raise ConfigError(f"{DUTIES} is {named}, and there is no queue to take messages from; set {missing}")

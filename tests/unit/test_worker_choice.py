@@ -1,0 +1,36 @@
+"""Which worker the settings ask for, and which of them would only look as if it worked."""
+
+import pytest
+
+from tests.manualclock import ManualClock
+from worker.app_choice import make_worker
+from worker.app_embedded import Options
+from worker.core.errors import ConfigError
+from worker.settings import ALERTS_QUEUE, DUTIES, STORE, read_settings
+
+TABLES = "dynamodb://interlock?region=eu-west-1"
+QUEUE = "https://sqs.eu-west-1.amazonaws.com/111122223333/alerts"
+
+
+def make(**environment: str) -> None:
+    settings = read_settings({STORE: "sqlite:///interlock.db", **environment})
+    make_worker(Options(settings=settings, environment={}, write_alert=lambda _, __: None), ManualClock())
+
+
+@pytest.mark.parametrize("duties", ["alerts", "events,sensors"])
+def test_a_worker_on_a_file_refuses_duties_that_are_about_queues_only(duties: str) -> None:
+    with pytest.raises(ConfigError, match=r"has no queues.*add relay"):
+        make(**{DUTIES: duties})
+
+
+def test_a_worker_refuses_to_consume_a_queue_that_it_was_not_given() -> None:
+    with pytest.raises(ConfigError, match=r"INTERLOCK_DUTIES is alerts, .*set INTERLOCK_ALERTS_QUEUE"):
+        make(**{STORE: TABLES, DUTIES: "alerts"})
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{}, {DUTIES: "relay"}, {DUTIES: "relay,alerts"}, {STORE: TABLES, DUTIES: "alerts,events", ALERTS_QUEUE: QUEUE}],
+)
+def test_a_worker_that_has_something_to_do_is_made(environment: dict[str, str]) -> None:
+    make(**environment)
