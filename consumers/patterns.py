@@ -42,7 +42,7 @@ class BadPattern(ConfigError):
 
     def __init__(self, where: str, problem: str) -> None:
         super().__init__(f"event pattern, {where or 'at its top'}: {problem}")
-        self.where = where
+        self.where, self.problem = where, problem
 
 
 @dataclass(frozen=True, slots=True)

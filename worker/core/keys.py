@@ -318,6 +318,19 @@ def lock_pk(name: str) -> str:
     return f"LOCK#{name}"
 
 
+# --- the sensor inbox -------------------------------------------------------------------------------------------------
+
+
+def inbox_pk(bucket: str, object_key: str) -> str:
+    """A partition for each object; hashed, because an object's key may be as long as ours may be."""
+    return f"INBOX#{hashlib.sha256(f'{bucket}/{object_key}'.encode()).hexdigest()[:32]}"
+
+
+def inbox_ledger_sk(rule: str) -> str:
+    """What a rule of the inbox last made known of an object."""
+    return f"LEDGER#{rule}"
+
+
 # --- index values -----------------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 RUNS = timedelta(days=400)  # runs, SLA watches and marks: a year and a month of "the same day last year"
 JOB_LOG = timedelta(days=30)
 RERUNS = timedelta(days=30)
+INBOX = timedelta(days=400)  # what is known of objects in buckets
 EVENTS = timedelta(days=90)  # and chat threads
 CONFIG_LOG = timedelta(days=7)
 DEAD_LETTERS = timedelta(days=90)

@@ -1,0 +1,50 @@
+"""What became of the news, and a line about it in the log now and then."""
+
+from dataclasses import dataclass, fields
+from typing import Final
+
+from worker.clock import Clock
+from worker.logs import logger
+
+EVERY_S: Final = 60.0
+
+_log = logger()
+
+
+@dataclass(slots=True)
+class InboxCounts:
+    """Of pieces of news: a message may tell several. One that comes again is counted again."""
+
+    used: int = 0  # a sensor was written
+    skipped: int = 0  # unchanged, older than what is known, or not about content
+    unmatched: int = 0  # no rule is about it
+    failed: int = 0  # no sensor can be made of it
+
+    @property
+    def seen(self) -> int:
+        return self.used + self.skipped + self.unmatched + self.failed
+
+    def since(self, earlier: "InboxCounts") -> dict[str, int]:
+        return {each.name: getattr(self, each.name) - getattr(earlier, each.name) for each in fields(self)}
+
+    def copy(self) -> "InboxCounts":
+        return InboxCounts(self.used, self.skipped, self.unmatched, self.failed)
+
+
+class InboxSummary:
+    """`run` it for as long as the inbox is open: one line a minute, and none while nothing comes."""
+
+    def __init__(self, counts: InboxCounts, clock: Clock) -> None:
+        self._counts, self._clock = counts, clock
+        self._told = counts.copy()
+
+    async def run(self) -> None:
+        while True:
+            await self._clock.sleep(EVERY_S)
+            self.tell()
+
+    def tell(self) -> None:
+        news = self._counts.seen - self._told.seen
+        if news:
+            _log.info("inbox.summary", seen=news, **self._counts.since(self._told))
+            self._told = self._counts.copy()

@@ -1,0 +1,104 @@
+"""The sensors queue: messages about data, made into sensors by rules.
+
+An object's news is judged by its ledger entry: unchanged content is no news, and what S3 says happened earlier is not
+told later. The entry is written after the sensor, so a crash between the two tells again and never too little. Whoever
+finds the entry moved meanwhile writes the latest sensor once more: so the last one written is the latest, in whatever
+order workers come.
+"""
+
+from typing import Final
+
+from consumers.inbox_counts import InboxCounts
+from consumers.inbox_news import Happened, News, NoNews, ObjectNews, read_news
+from consumers.inbox_rules import Mapped, Rules
+from consumers.sqs_calls import Message
+from worker.clock import Clock
+from worker.core.errors import Rejected, RetryLater
+from worker.logs import logger
+from worker.store.inboxledger import Entry, InboxLedger, Known, Report
+from worker.store.sensors import Sensors
+from worker.store.table import StaleWrite, Tables
+
+RACES_MAX: Final = 10  # workers that hear of one object at one moment
+
+_log = logger()
+
+
+class SensorInbox:
+    """Its `handle` is a queue consumer's. `counts` holds what became of each piece of news."""
+
+    def __init__(self, tables: Tables, rules: Rules, clock: Clock) -> None:
+        self._rules, self._clock = rules, clock
+        self._sensors, self._ledger = Sensors(tables), InboxLedger(tables)
+        self.counts = InboxCounts()
+
+    async def handle(self, message: Message) -> None:
+        """Make sensors of a message. What of it can be used is used; then raises `Rejected` for the rest.
+
+        Raises `RetryLater` too; all of it may be repeated.
+        """
+        try:
+            found = read_news(message)
+        except Rejected:
+            self.counts.failed += 1
+            raise
+        refusals = [refusal for news in found for refusal in await self._take_in(news)]
+        if refusals:
+            raise refusals[0]
+
+    async def _take_in(self, news: News) -> list[Rejected]:
+        """Give it to every rule that is about it; one that cannot use it does not keep it from the others."""
+        told, refusals = False, list[Rejected]()
+        is_meant = False
+        for rule in self._rules:
+            try:
+                mapped = rule.map(news)
+                if mapped is not None:
+                    is_meant = True
+                    told = await self._tell(news, mapped) or told
+            except Rejected as refusal:
+                refusals.append(refusal)
+        self._count(news, told=told, is_meant=is_meant, is_refused=bool(refusals))
+        return refusals
+
+    def _count(self, news: News, *, told: bool, is_meant: bool, is_refused: bool) -> None:
+        if is_refused:
+            self.counts.failed += 1
+        elif told:
+            self.counts.used += 1
+        elif is_meant or isinstance(news, NoNews):
+            self.counts.skipped += 1
+        else:
+            self.counts.unmatched += 1
+
+    async def _tell(self, news: News, mapped: Mapped) -> bool:
+        """Say whether it was news."""
+        if isinstance(news, ObjectNews):
+            return await self._tell_of_object(news, mapped)
+        await self._put(mapped.report)
+        return True
+
+    async def _tell_of_object(self, news: ObjectNews, mapped: Mapped) -> bool:
+        entry = Entry(news.bucket, news.key, mapped.rule)
+        etag = "" if news.happened is Happened.DELETED else news.etag
+        mine = Known(etag=etag, sequencer=news.sequencer, report=mapped.report)
+        is_told = False
+        for _ in range(RACES_MAX):
+            seen = await self._ledger.get(entry)
+            latest = mine if seen is None or mine.is_later_than(seen) else seen
+            is_news = latest is mine and (seen is None or seen.etag != mine.etag)
+            if (is_news or is_told) and latest.report is not None:
+                await self._put(latest.report)
+                is_told = True
+            elif latest is seen or not mine.sequencer:
+                return False  # known already, and nothing to note
+            try:
+                await self._ledger.move(entry, seen, latest, self._clock.now())
+            except StaleWrite:
+                continue
+            return is_told
+        raise RetryLater(f"the ledger of {news} keeps moving; it is tried again")
+
+    async def _put(self, report: Report) -> None:
+        await self._sensors.put(report.pipeline, report.key, report.data)
+        _log.debug("inbox.told", pipeline=report.pipeline, sensor=report.key)

@@ -1,0 +1,247 @@
+"""The sensor inbox: what becomes of messages that come twice, late, out of order, at once, or broken."""
+
+import asyncio
+import json
+from datetime import timedelta
+from itertools import permutations
+from random import Random
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from consumers.inbox_counts import InboxCounts, InboxSummary
+from consumers.sqs import QueueConsumer, QueuePace
+from consumers.sqs_letters import QueueLetters, queue_letter_source
+from consumers.tries import Tries
+from tests.fakesqs import FakeQueue
+from tests.faults import DROP_BEFORE, NO_FAULT, Fault, Operation, RandomFaults, always, no_faults
+from tests.inboxworld import InboxWorld, an_object, message, notification, over_bus, over_topic
+from tests.streamworld import FULL_WAITS
+from tests.virtualtime import on_virtual_time
+from worker.core.errors import Rejected, RetryLater
+from worker.core.keys import inbox_ledger_sk, inbox_pk
+from worker.core.pipeline import PipelineId
+from worker.store.deadletters import DeadLetters
+from worker.store.inboxledger import Entry, InboxLedger
+from worker.store.sensors import Sensors
+from worker.store.table import Put, TableName
+
+KEY = "orders/2026-03-03/a.csv"
+ENTRY = Entry("landing", KEY, "orders")
+DELETED = "ObjectRemoved:Delete"
+
+
+def created(etag: str, sequencer: str) -> dict[str, Any]:
+    return notification(an_object(KEY, etag, sequencer))
+
+
+def deleted(sequencer: str) -> dict[str, Any]:
+    return notification(an_object(KEY, "", sequencer), name=DELETED)
+
+
+# --- the ledger -------------------------------------------------------------------------------------------------------
+
+
+@on_virtual_time
+async def test_an_object_becomes_a_sensor_and_the_same_content_is_no_news() -> None:
+    world = InboxWorld()
+
+    await world.take_in(created("e1", "01"))
+    written = world.tables.calls[Operation.COMMIT]
+    await world.take_in(created("e1", "01"))
+    await world.take_in(over_topic(over_bus(KEY, "e1", "01")))
+
+    assert await world.sensor() == {"event": "created", "etag": "e1"}
+    assert world.tables.calls[Operation.COMMIT] == written, "a repeat must write nothing"
+    assert world.inbox.counts == InboxCounts(used=1, skipped=2)
+
+
+@on_virtual_time
+async def test_an_unchanged_object_that_is_written_again_leaves_its_sensor_alone() -> None:
+    world = InboxWorld()
+    await world.take_in(created("e1", "01"))
+    await Sensors(world.tables).put(PipelineId("orders"), "export#2026-03-03", {"by": "a person"})
+
+    await world.take_in(created("e1", "02"))
+
+    assert await world.sensor() == {"by": "a person"}
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))), ids=str)
+@on_virtual_time
+async def test_the_sequencer_decides_whatever_came_first(order: tuple[int, ...]) -> None:
+    """The last thing that happened is a content that was there before: also then it must win."""
+    world = InboxWorld()
+    happened = [created("e1", "0A"), created("e2", "0B"), deleted("0C"), created("e1", "0C1")]
+
+    for number in order:
+        await world.take_in(happened[number])
+
+    assert await world.sensor() == {"event": "created", "etag": "e1"}
+    assert world.inbox.counts.seen == 4
+
+
+@on_virtual_time
+async def test_without_sequencers_the_last_to_come_counts() -> None:
+    world = InboxWorld()
+
+    await world.take_in(created("e2", ""))
+    await world.take_in(created("e1", ""))
+
+    assert await world.sensor() == {"event": "created", "etag": "e1"}
+
+
+@on_virtual_time
+async def test_the_sensor_is_written_before_the_ledger_so_a_crash_between_tells_again() -> None:
+    world = InboxWorld()
+    faults = iter([NO_FAULT, DROP_BEFORE])
+
+    def drop_second_commit(operation: Operation) -> Fault:
+        return next(faults) if operation is Operation.COMMIT else NO_FAULT
+
+    world.tables.choose = drop_second_commit
+    with pytest.raises(RetryLater):
+        await world.take_in(created("e1", "01"))
+
+    assert await world.sensor() == {"event": "created", "etag": "e1"}
+    assert await InboxLedger(world.tables).get(ENTRY) is None
+    world.tables.choose = no_faults
+    await world.take_in(created("e1", "01"))
+    assert world.inbox.counts == InboxCounts(used=1)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@on_virtual_time
+async def test_workers_that_hear_of_one_object_at_once_leave_its_latest_sensor(seed: int) -> None:
+    """Each call takes its own time, so that they meet between sensor and ledger in every way."""
+    world = InboxWorld()
+    happened = [created("e1", "0A"), created("e2", "0B"), created("e3", "0C"), created("e4", "0D")]
+    world.tables.choose = RandomFaults(random=Random(seed), delay_max_s=1.0)
+
+    async with asyncio.TaskGroup() as tasks:
+        for body in happened:
+            tasks.create_task(world.worker().handle(message(body)))
+
+    known = await InboxLedger(world.tables).get(ENTRY)
+    assert known is not None
+    assert known.etag == "e4"
+    assert await world.sensor() == {"event": "created", "etag": "e4"}
+
+
+@on_virtual_time
+async def test_a_ledger_entry_expires_and_then_the_object_is_news_again() -> None:
+    world = InboxWorld()
+    await world.take_in(created("e1", "01"))
+
+    world.clock.step(timedelta(days=401))
+    await world.take_in(created("e1", "01"))
+
+    assert world.inbox.counts.used == 2
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+
+@on_virtual_time
+async def test_events_and_messages_become_sensors_too() -> None:
+    world = InboxWorld()
+
+    await world.take_in({"source": "acme.billing", "detail-type": "Closed", "detail": {"rows": 7, "share": 0.5}})
+    await world.take_in(over_topic({"kind": "load", "table": "facts", "rows": 9}))
+
+    assert await world.sensor("invoices", "books") == {"rows": 7, "share": pytest.approx(0.5)}
+    assert await world.sensor("loads", "facts") == {"rows": 9}
+    assert world.inbox.counts == InboxCounts(used=2)
+
+
+@on_virtual_time
+async def test_what_no_rule_is_about_is_counted_and_done() -> None:
+    world = InboxWorld()
+
+    await world.take_in(notification(an_object("other/a.csv")))
+    await world.take_in({"source": "acme.shop", "detail-type": "Sold", "detail": {}})
+    await world.take_in({"Service": "Amazon S3", "Event": "s3:TestEvent"})
+
+    assert world.inbox.counts == InboxCounts(unmatched=2, skipped=1)
+
+
+@on_virtual_time
+async def test_a_record_that_cannot_be_used_does_not_keep_the_others_of_its_message() -> None:
+    world = InboxWorld()
+
+    with pytest.raises(Rejected, match=r"rule orders .*2026-13-99.* no period"):
+        await world.take_in(notification(an_object("orders/2026-13-99/a.csv"), an_object(KEY)))
+
+    assert await world.sensor() is not None
+    assert world.inbox.counts == InboxCounts(used=1, failed=1)
+
+
+# --- on a queue -------------------------------------------------------------------------------------------------------
+
+
+@on_virtual_time
+async def test_poison_is_kept_as_a_dead_letter_with_its_body_and_reason_and_holds_up_nobody() -> None:
+    world = InboxWorld()
+    queue = FakeQueue(world.clock)
+    tries = Tries(world.clock, world.tables.ping, FULL_WAITS)
+    letters = DeadLetters(world.tables)
+    consumer = QueueConsumer(
+        name="sensors",
+        calls=queue,
+        handle=world.inbox.handle,
+        tries=tries,
+        clock=world.clock,
+        park=QueueLetters("sensors", letters, tries).park,
+        pace=QueuePace(),
+    )
+    queue.send("no json")
+    for number in range(20):
+        queue.send(json.dumps(notification(an_object(f"orders/2026-03-{number + 1:02d}/a.csv"))))
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(consumer.run())
+        await world.clock.sleep(30)
+        consumer.stop()
+
+    [letter] = await letters.list(queue_letter_source("sensors"))
+    body = await letters.body(letter)
+    assert "not JSON" in letter.reason
+    assert body is not None
+    assert "no json" in str(body)
+    assert (consumer.counts.done, consumer.counts.parked, len(queue)) == (20, 1, 0)
+    assert world.inbox.counts == InboxCounts(used=20, failed=1)
+
+
+@on_virtual_time
+async def test_a_damaged_ledger_row_is_named_and_a_store_that_is_away_is_waited_for() -> None:
+    world = InboxWorld()
+    damaged = {"PK": inbox_pk("landing", KEY), "SK": inbox_ledger_sk("orders"), "etag": 7}
+    await world.tables.commit(Put(TableName.CONTROL, damaged))
+
+    with pytest.raises(Rejected, match="'etag' must be text"):
+        await world.take_in(created("e1", "01"))
+
+    world.tables.choose = always(DROP_BEFORE)
+    with pytest.raises(RetryLater):
+        await world.take_in(created("e1", "01"))
+    assert world.inbox.counts == InboxCounts(failed=1), "what is tried again is counted when it ends"
+
+
+# --- the summary ------------------------------------------------------------------------------------------------------
+
+
+@on_virtual_time
+async def test_a_line_a_minute_says_what_became_of_the_news_and_none_while_nothing_comes() -> None:
+    world = InboxWorld()
+    with capture_logs() as lines:
+        summary = asyncio.create_task(InboxSummary(world.inbox.counts, world.clock).run())
+        await world.take_in(created("e1", "01"))
+        await world.take_in(created("e1", "01"))
+        await world.take_in(notification(an_object("other/a.csv")))
+        await world.clock.sleep(300)
+        summary.cancel()
+
+    [line] = [line for line in lines if line["event"] == "inbox.summary"]
+    said = {name: line[name] for name in ("seen", "used", "skipped", "unmatched", "failed")}
+    assert said == {"seen": 3, "used": 1, "skipped": 1, "unmatched": 1, "failed": 0}
