@@ -25,6 +25,7 @@ from worker.jobs.runner import (
     Stopped,
     StopPending,
     Succeeded,
+    TargetDown,
     Traits,
     Unknown,
 )
@@ -58,6 +59,7 @@ class FakeRunner:
     scripts: deque[StartScript] = field(default_factory=deque[StartScript])
     at_once: JobStatus = field(default_factory=Running)  # the state in which jobs begin
     is_unreachable: bool = False
+    is_silent: bool = False  # as a target that is down: others that ask it fare no better
     hangs: asyncio.Event | None = None  # while set, calls wait for it
 
     def traits(self, config: Config, /) -> Traits:
@@ -70,7 +72,10 @@ class FakeRunner:
         )
 
     async def start(self, request: StartRequest, /) -> StartAnswer:
-        await self._arrive("start")
+        try:
+            await self._arrive("start")
+        except TargetDown as problem:
+            return Refused(FailureCategory.TRANSIENT, str(problem))
         if not request.may_send():
             return Refused(FailureCategory.TRANSIENT, "not allowed to send")
         self.starts.append(request)
@@ -126,5 +131,7 @@ class FakeRunner:
         self.calls[call] += 1
         if self.hangs is not None:
             await self.hangs.wait()
+        if self.is_silent:
+            raise TargetDown("connection refused")
         if self.is_unreachable and call != "start":
             raise RetryLater("no route to host")

@@ -1,5 +1,6 @@
 """When a run is next due follows from its row, so a restart changes nothing."""
 
+import itertools
 from datetime import datetime, timedelta
 
 import pytest
@@ -7,13 +8,21 @@ import pytest
 from tests.builders import HOUR, MINUTE, NOON, a_run
 from tests.runsteps import PLAIN
 from worker.core.runstate import Run, StartStep, State
-from worker.core.runtiming import POLL_SPREAD, next_due
+from worker.core.runtiming import POLL_SPREAD, SPARSE_MAX, SPARSE_PART, next_due
 
 SECOND = timedelta(seconds=1)
 
 
-def due(run: Run, now: datetime, jitter: float = 0) -> datetime | None:
-    return next_due(run, PLAIN, PLAIN.schedules[0], now, jitter)
+def due(run: Run, now: datetime, jitter: float = 0, expected: timedelta | None = None) -> datetime | None:
+    return next_due(run, PLAIN, PLAIN.schedules[0], now, jitter, expected=expected)
+
+
+def polls(run: Run, until: datetime, expected: timedelta | None, jitter: float = 0) -> list[datetime]:
+    """When a job is polled that does not end."""
+    times = [run.since]
+    while (at := due(run, times[-1], jitter, expected)) is not None and at <= until:
+        times.append(at)
+    return times[1:]
 
 
 @pytest.mark.parametrize(
@@ -45,6 +54,50 @@ def test_polls_of_runs_that_began_together_are_spread_and_each_keeps_its_place()
     assert due(run, NOON) == NOON + MINUTE
     assert due(run, NOON, jitter=0.5) == NOON + MINUTE - 0.5 * POLL_SPREAD * MINUTE
     assert due(run, NOON + MINUTE, jitter=0.5) == NOON + 2 * MINUTE - 0.5 * POLL_SPREAD * MINUTE
+
+
+def test_a_job_is_polled_rarely_until_it_is_expected_to_end_and_then_at_its_interval() -> None:
+    run = a_run(State.POLLING, window_ends_at=NOON + 2 * HOUR)
+
+    times = polls(run, NOON + HOUR, expected=50 * MINUTE)
+
+    minutes = [(at - NOON) / MINUTE for at in times]
+    assert minutes == [5, 10, 15, 20, 25, 30, 35, 40, *range(45, 61)]
+
+
+@pytest.mark.parametrize("expected", [None, timedelta(), 5 * MINUTE, 10 * MINUTE])
+def test_a_job_that_is_expected_to_be_short_is_polled_at_its_interval(expected: timedelta | None) -> None:
+    run = a_run(State.POLLING)
+
+    assert polls(run, NOON + 20 * MINUTE, expected) == [NOON + n * MINUTE for n in range(1, 21)]
+
+
+@pytest.mark.parametrize("expected", [30 * MINUTE, 2 * HOUR, 20 * HOUR])
+@pytest.mark.parametrize("jitter", [0, 0.3, 0.999])
+def test_no_end_is_seen_later_than_a_tenth_of_what_was_expected_nor_than_the_bound(
+    expected: timedelta, jitter: float
+) -> None:
+    run = a_run(State.POLLING, window_ends_at=NOON + 30 * HOUR, timeout_at=NOON + 30 * HOUR)
+
+    times = [NOON, *polls(run, NOON + 25 * HOUR, expected, jitter)]
+
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert max(gaps) <= min(expected * SPARSE_PART, SPARSE_MAX)
+    assert min(gaps) > timedelta()
+
+
+def test_whoever_takes_over_in_between_polls_at_the_same_times() -> None:
+    run = a_run(State.POLLING, window_ends_at=NOON + 2 * HOUR)
+    times = polls(run, NOON + HOUR, 50 * MINUTE, jitter=0.4)
+
+    for earlier, later in itertools.pairwise(times):
+        assert due(run, earlier + (later - earlier) / 2, 0.4, 50 * MINUTE) == later
+
+
+def test_a_rare_poll_is_never_later_than_the_end_of_the_window() -> None:
+    run = a_run(State.POLLING, window_ends_at=NOON + 7 * MINUTE)
+
+    assert polls(run, NOON + 7 * MINUTE, 50 * MINUTE) == [NOON + 5 * MINUTE, NOON + 7 * MINUTE]
 
 
 def test_a_start_is_due_when_its_backoff_is_over_and_one_with_its_starter_is_not() -> None:

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 from worker.clock import Clock
 from worker.core.effects import Act, EvaluateNow, FindJob, PollNow, StartJob, StopJob
 from worker.core.errors import Rejected, RetryLater, WorkerError
-from worker.core.facts import Birth, Fact, TimeCame
+from worker.core.facts import Birth, Fact, JobSucceeded, TimeCame
 from worker.core.keys import RowKind, RunKey
 from worker.core.passes import judge
 from worker.core.pipeline import JobType, Pipeline, Schedule
@@ -35,6 +35,7 @@ from worker.engine.decisions import (
     ignored,
     is_held_back,
 )
+from worker.engine.durations import Durations
 from worker.engine.folding import Folding
 from worker.engine.outages import Outages
 from worker.engine.pauseends import PauseEnds
@@ -90,6 +91,7 @@ class Engine:
         self._acts = Acts(runners, targets, statuses, self._sensing, standing, outages=outages)
         self._timers: Timers[Wake] = Timers(clock)
         self.pauses = PauseEnds(clock, log)
+        self._durations = Durations()
         self._damage = Damage(self.commits, clock, log)
         self._passes: Folding[Wake] = Folding(clock, self._begin_pass, self._pass_later)
         self.watches = Watching(
@@ -184,9 +186,11 @@ class Engine:
             self.pauses.note(key.pipeline, until)
         if settled.watch is not None:
             self.watches.arm(settled.watch)
-        run = settled.run
+        run, before = settled.run, self._held.get(key)
         if run is None:
             return
+        if isinstance(fact, JobSucceeded) and run.is_ended and before and before.state is State.POLLING:
+            self._durations.note(key, (fact.ended_at or self._clock.now()) - before.since)
         self._hold(run, settled.pipeline, settled.schedule)
         for act in settled.acts:
             self._order(act, run, settled.pipeline)
@@ -216,7 +220,8 @@ class Engine:
 
     def _next_due(self, run: Run, pipeline: Pipeline, schedule: Schedule) -> datetime:
         now = self._clock.now()
-        due = next_due(run, pipeline, schedule, now, place_of(run.key)) or now
+        expected = self._durations.expected(run.key, schedule)
+        due = next_due(run, pipeline, schedule, now, place_of(run.key), expected=expected) or now
         return min(due, now + STARTER_LOOK) if is_with_another(run, self._session) else due
 
     def _no_later(self, run: Run, due: datetime) -> datetime:

@@ -10,9 +10,8 @@ from dataclasses import replace
 from datetime import UTC, timedelta
 
 from worker.clock import Clock
-from worker.core.errors import RetryLater
 from worker.core.instants import parse_rfc3339
-from worker.jobs.http_answers import judge_start, judge_state, judge_stop, read_path, read_state
+from worker.jobs.http_answers import judge_start, judge_state, judge_stop, read_path, read_state, useless
 from worker.jobs.http_auth import Access
 from worker.jobs.http_client import Answer, HttpClient
 from worker.jobs.http_requests import start_request, status_request, stop_request
@@ -133,7 +132,7 @@ def _read_status(answer: Answer, config: HttpConfig, filling: Filling) -> JobSta
     if state is None:
         size = ", too long to be read" if answer.is_cut else ""
         said = f"the status URL answered {answer.status}{size} without a state: {answer.text}"
-        raise RetryLater(tidy(said, filling.secrets))
+        raise useless(answer, tidy(said, filling.secrets))
     status = judge_state(state, config)
     if isinstance(status, Failed):
         return replace(status, message=tidy(f"{status.message}: {answer.text}", filling.secrets))

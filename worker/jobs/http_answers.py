@@ -28,6 +28,7 @@ from worker.jobs.runner import (
     StopAnswer,
     StopPending,
     Succeeded,
+    TargetDown,
     Unknown,
 )
 from worker.jobs.secrets import Filling
@@ -100,6 +101,12 @@ def judge_stop(reply: Reply, filling: Filling) -> StopAnswer:
     if 400 <= reply.status < 500 and reply.status not in _TURNED_AWAY:
         return CannotStop(said)
     raise RetryLater(said)
+
+
+def useless(answer: Answer, said: str) -> RetryLater:
+    """The error for an answer that says nothing about the job; by its status, the target is in trouble as a whole."""
+    is_down = answer.status >= 500 or answer.status in _TURNED_AWAY
+    return TargetDown(said) if is_down else RetryLater(said)
 
 
 def judge_state(state: str, config: HttpConfig) -> JobStatus:

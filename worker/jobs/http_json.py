@@ -10,7 +10,7 @@ from multidict import CIMultiDict
 
 from worker.core.errors import RetryLater
 from worker.core.values import Json
-from worker.jobs.http_answers import read_object
+from worker.jobs.http_answers import read_object, useless
 from worker.jobs.http_auth import Access
 from worker.jobs.http_client import ANSWER_BYTES_MAX, Answer, Reply, Request
 from worker.jobs.http_requests import JSON, poll_timeout
@@ -71,7 +71,7 @@ class JsonApi:
     def unusable(self, answer: Answer) -> RetryLater:
         """The error for an answer that says nothing about the job."""
         size = ", too long to be read" if answer.is_cut else ""
-        return RetryLater(tidy(f"the target answered {answer.status}{size}: {answer.text}", self.filling.secrets))
+        return useless(answer, tidy(f"the target answered {answer.status}{size}: {answer.text}", self.filling.secrets))
 
     def shown(self, status: JobStatus) -> JobStatus:
         """A status whose message is fit to be shown."""

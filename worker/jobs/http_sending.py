@@ -15,7 +15,7 @@ from worker.core.outcomes import FailureCategory
 from worker.jobs.http_auth import TOKEN_TIMEOUT, Access, Authenticator
 from worker.jobs.http_client import Answer, HttpClient, NotSent, Reply, Request
 from worker.jobs.messages import tidy
-from worker.jobs.runner import Refused, StartAnswer, Started
+from worker.jobs.runner import Refused, StartAnswer, Started, TargetDown
 from worker.jobs.secrets import Filling
 
 # Between attempts at a connection, in which nothing was sent.
@@ -55,12 +55,12 @@ class Sender:
         return await self._leave(replace(again, timeout=min(again.timeout, left))) if left > timedelta() else reply
 
     async def ask(self, access: Access, filling: Filling, compose: Compose) -> Answer:
-        """Send a question. Without an answer, raises `Rejected` if there can never be one, else `RetryLater`."""
+        """Send a question. Without an answer, raises `Rejected` if there can never be one, else `TargetDown`."""
         reply = await self.send(access, filling, compose)
         if isinstance(reply, Answer):
             return reply
         is_hopeless = isinstance(reply, NotSent) and reply.category is FailureCategory.PERMANENT
-        error = Rejected if is_hopeless else RetryLater
+        error = Rejected if is_hopeless else TargetDown
         raise error(tidy(f"the target could not be asked: {reply.message}", filling.secrets))
 
     async def _leave(self, request: Request) -> Reply:
