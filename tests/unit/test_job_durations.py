@@ -7,27 +7,24 @@ import pytest
 
 from tests.builders import MINUTE
 from tests.engineworld import run_key
-from worker.core.pipeline import Schedule, ScheduleId, Sla
+from worker.core.pipeline import ScheduleId
 from worker.engine import durations
 from worker.engine.durations import Durations
 
 KEY = run_key()
-PLAIN = Schedule(id=KEY.schedule)
-STATED = Schedule(id=KEY.schedule, sla=Sla(max_duration=60 * MINUTE, expected_duration=30 * MINUTE))
 
 
-def test_without_experience_a_pipelines_own_word_counts() -> None:
-    assert Durations().expected(KEY, STATED) == 30 * MINUTE
-    assert Durations().expected(KEY, PLAIN) is None
+def test_without_experience_nothing_is_expected() -> None:
+    assert Durations().expected(KEY) is None
 
 
-def test_experience_counts_more_and_follows_slowly() -> None:
+def test_what_is_expected_follows_the_newest_slowly() -> None:
     known = Durations()
 
     known.note(KEY, 10 * MINUTE)
-    assert known.expected(KEY, STATED) == 10 * MINUTE
+    assert known.expected(KEY) == 10 * MINUTE
     known.note(KEY, 20 * MINUTE)
-    assert known.expected(KEY, STATED) == 13 * MINUTE
+    assert known.expected(KEY) == 13 * MINUTE
 
 
 def test_a_duration_that_is_none_teaches_nothing() -> None:
@@ -35,7 +32,7 @@ def test_a_duration_that_is_none_teaches_nothing() -> None:
 
     known.note(KEY, timedelta(seconds=-5))
 
-    assert known.expected(KEY, PLAIN) is None
+    assert known.expected(KEY) is None
 
 
 def test_what_ran_longest_ago_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,4 +43,4 @@ def test_what_ran_longest_ago_is_forgotten_first(monkeypatch: pytest.MonkeyPatch
     for key in (keys[0], keys[1], keys[0], keys[2]):
         known.note(key, MINUTE)
 
-    assert [known.expected(key, PLAIN) for key in keys] == [MINUTE, None, MINUTE]
+    assert [known.expected(key) for key in keys] == [MINUTE, None, MINUTE]

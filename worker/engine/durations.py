@@ -1,10 +1,10 @@
-"""How long jobs are likely to take: by how long they took here lately, else by what their pipeline expects."""
+"""How long jobs are likely to take: by how long they took here lately."""
 
 from datetime import timedelta
 from typing import Final
 
 from worker.core.keys import RunKey
-from worker.core.pipeline import PipelineId, Schedule, ScheduleId
+from worker.core.pipeline import PipelineId, ScheduleId
 
 KEPT_MAX: Final = 20_000  # schedules; forgetting one means polling it at its plain interval again
 NEWEST_PART: Final = 0.3  # how much the newest duration counts beside all before it
@@ -26,6 +26,6 @@ class Durations:
             del self._usual[next(iter(self._usual))]  # the one that ran longest ago
         self._usual[name] = before + (took - before) * NEWEST_PART
 
-    def expected(self, key: RunKey, schedule: Schedule) -> timedelta | None:
-        stated = schedule.sla.expected_duration if schedule.sla else None
-        return self._usual.get((key.pipeline, key.schedule), stated)
+    def expected(self, key: RunKey) -> timedelta | None:
+        """None if none has succeeded here. (A deadline's `expectedDuration` is about its warning, not about polls.)"""
+        return self._usual.get((key.pipeline, key.schedule))

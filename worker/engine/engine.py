@@ -220,7 +220,7 @@ class Engine:
 
     def _next_due(self, run: Run, pipeline: Pipeline, schedule: Schedule) -> datetime:
         now = self._clock.now()
-        expected = self._durations.expected(run.key, schedule)
+        expected = self._durations.expected(run.key)
         due = next_due(run, pipeline, schedule, now, place_of(run.key), expected=expected) or now
         return min(due, now + STARTER_LOOK) if is_with_another(run, self._session) else due
 
