@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from consumers.alerts_chat import Chat, ChatBusy, ChatDown, Posted, Saying
+from consumers.alerts_chat import Chat, ChatBusy, ChatDown, ChatRefused, Posted, Saying
 from worker.clock import Clock
 from worker.logs import logger
 from worker.store.backoff import Backoff
@@ -39,7 +39,8 @@ class ChatLine:
         self._between_s, self._while_down = between_s, while_down
         self._channels: dict[str, _Channel] = {}
         self._probing = asyncio.Lock()
-        self._failures = 0
+        self._failures = 0  # one after another
+        self.failed_tries = 0  # ever; what the chat only wants later is none
         self._down_since = self._probe_at = 0.0
 
     @property
@@ -47,7 +48,11 @@ class ChatLine:
         return self._failures > 0
 
     async def post(self, channel: str, saying: Saying, *, thread: str = "") -> Posted:
-        posted = await self._chat.post(channel, saying, thread=thread)
+        try:
+            posted = await self._chat.post(channel, saying, thread=thread)
+        except ChatRefused:
+            self.failed_tries += 1
+            raise
         self._came_back()
         return posted
 
@@ -92,6 +97,7 @@ class ChatLine:
         if not self._failures:
             self._down_since = now
             _log.error("chat.down", reason=str(reason))
+        self.failed_tries += 1
         self._failures = min(self._failures + 1, self._while_down.attempts_max)
         self._probe_at = now + self._while_down.wait_s(self._failures)
 

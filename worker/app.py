@@ -63,12 +63,21 @@ class Worker:
             premises = await self._kind.open(stack)
             place = replace(premises.place, routes=[*premises.place.routes, counting(self._telemetry.told)])
             premises = replace(premises, place=place)
-            await self._telemetry.open(stack, premises.queues)
+            await self._telemetry.open(
+                stack,
+                queues=premises.queues,
+                needs_session=self._needs_session,
+                alert_failures=premises.alert_failures,
+            )
             heap.settle()
             duties = sorted(self._settings.duties)
             _log.info("worker.started", store=self._kind.where, version=version("interlock"), duties=duties)
             await self._serve(premises)
         _log.info("worker.stopped")
+
+    @property
+    def _needs_session(self) -> bool:
+        return bool(self._settings.duties & LEASED)
 
     async def _serve(self, premises: Premises) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -87,7 +96,7 @@ class Worker:
             queue.stop()
 
     async def _work_in_sessions(self, premises: Premises) -> None:
-        if self._settings.duties & LEASED:
+        if self._needs_session:
             await self._membership.serve(lambda member: self._work(member, premises))
         else:
             await self._stopping.wait()

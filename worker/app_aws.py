@@ -115,7 +115,12 @@ class AwsKind:
             watch=self._watch(targets.http),
             pace=_PACE,
         )
-        return Premises(place=place, beside=beside, queues=await self._queues(stack, alerting))
+        return Premises(
+            place=place,
+            beside=beside,
+            queues=await self._queues(stack, alerting),
+            alert_failures=alerting.failures,
+        )
 
     def _watch(self, http: HttpClient) -> Watched:
         """How far readers are behind is measured where they run, and alarms watch the metrics."""

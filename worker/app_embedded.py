@@ -100,7 +100,11 @@ class EmbeddedKind:
         )
         place = embedded_workplace(tables, alerting.deliver, targets.runners, clock, ApschedulerTicker())
         place = replace(place, limits=targets.limits, does=options.settings.duties, watch=self._watch(targets.http))
-        return Premises(place=place, beside={**alerting.beside, "sweep-jobs": sweeping(targets.command, clock)})
+        return Premises(
+            place=place,
+            beside={**alerting.beside, "sweep-jobs": sweeping(targets.command, clock)},
+            alert_failures=alerting.failures,
+        )
 
     def _watch(self, http: HttpClient) -> Watched:
         leases, url = Leases(self._tables, GROUP), self._options.settings.people.heartbeat_url

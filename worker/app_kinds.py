@@ -1,12 +1,12 @@
 """What differs between a worker on one machine and one on AWS, behind one port that the rest of the wiring knows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from consumers.sqs import QueueConsumer
-from worker.app_people import Beside
+from worker.app_people import Beside, never_failed
 from worker.app_workplace import Workplace
 from worker.clock import Clock
 from worker.jobs.command import CommandRunner
@@ -22,6 +22,7 @@ class Premises:
     place: Workplace
     beside: Mapping[str, Beside] = field(default_factory=dict[str, Beside])  # by name; for as long as the process
     queues: Sequence[QueueConsumer] = ()
+    alert_failures: Callable[[], int] = never_failed
 
 
 class Kind(Protocol):

@@ -28,12 +28,17 @@ from worker.store.threads import Threads
 Beside: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 
+def never_failed() -> int:
+    return 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alerting:
-    """How people are told: a route's end, and what must run for it."""
+    """How people are told: a route's end, what must run for it, and how many tries have failed so far."""
 
     deliver: Deliver
     beside: Mapping[str, Beside] = field(default_factory=dict[str, Beside])
+    failures: Callable[[], int] = never_failed
 
 
 async def open_alerting(
@@ -52,8 +57,9 @@ async def open_alerting(
     routing = routing_from(settings)
     session = await stack.enter_async_context(session_for_slack())
     chat = SlackChat(token_source(settings.slack_token, secrets), session, api=settings.slack_api or API)
+    line = ChatLine(chat, clock)
     telling = Telling(
-        line=ChatLine(chat, clock),
+        line=line,
         threads=Threads(tables),
         events=Events(tables),
         routing=routing,
@@ -64,6 +70,7 @@ async def open_alerting(
     return Alerting(
         deliver=answering_probes(ChatAlerts(telling).deliver, path, clock, chat.reach),
         beside={"digests": Digests(telling).run},
+        failures=lambda: line.failed_tries,
     )
 
 

@@ -65,6 +65,7 @@ class Telemetry:
         self._began_at = 0.0
         self._counted: dict[tuple[Metric, str], float] = {}  # by readers of sessions that are over
         self._queues: Sequence[QueueConsumer] = ()
+        self._needs_session = True
         self._reporting: Reporting | None = None
         self._protection: TaskProtection | None = None
         self._watch()
@@ -103,9 +104,20 @@ class Telemetry:
 
     # --- telling it ---------------------------------------------------------------------------------------------------
 
-    async def open(self, stack: AsyncExitStack, queues: Sequence[QueueConsumer]) -> None:
-        """Serve health, if an address was given. Raises `ConfigError` if it cannot be had."""
-        self._queues = queues
+    async def open(
+        self,
+        stack: AsyncExitStack,
+        *,
+        queues: Sequence[QueueConsumer],
+        needs_session: bool,
+        alert_failures: Callable[[], int],
+    ) -> None:
+        """Serve health, if an address was given. Raises `ConfigError` if it cannot be had.
+
+        `needs_session`: it is there for more than queues, so without a session it is not at work, whatever they bring.
+        """
+        self._queues, self._needs_session = queues, needs_session
+        self.meters.watch(Metric.ALERT_FAILURES, lambda: {"": alert_failures()})
         embedded = EmbeddedMetrics(self.meters, self._settings.service, self._write)
         http = await stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(POST_S)))
         self._reporting = Reporting(
@@ -150,7 +162,7 @@ class Telemetry:
         """Why this process does no work just now."""
         if self.is_stopping:
             return [Finding("it is stopping")]
-        if self._member is None and not self._queues:
+        if self._member is None and self._needs_session:
             return [Finding("it has no session: the store does not answer, or it has only just begun")]
         return self.ailments()
 

@@ -324,6 +324,21 @@ async def test_what_slack_can_never_take_is_refused() -> None:
 
 
 @on_virtual_time
+async def test_tries_that_failed_are_counted_and_being_asked_to_wait_is_no_failure() -> None:
+    world = AlertsWorld()
+    telling = world.telling()
+    troubles = [UNAVAILABLE, UNAVAILABLE, refusal("ratelimited"), None]
+    world.slack.trouble = lambda _m, _p: troubles.pop(0) if troubles else refusal("invalid_blocks")
+
+    await ChatAlerts(telling).deliver(FAILED)
+    assert telling.line.failed_tries == 2
+    with pytest.raises(ChatRefused):
+        await ChatAlerts(telling).deliver(an_event("e2", EventType.SLA_BREACH, version=5))
+
+    assert telling.line.failed_tries == 3
+
+
+@on_virtual_time
 async def test_a_first_message_that_somebody_deleted_hinders_nothing() -> None:
     world = AlertsWorld()
     worker = world.worker()
