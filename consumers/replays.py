@@ -65,15 +65,24 @@ def sent_back(send: Callable[[str, str | None], Awaitable[None]]) -> Way:
 
 
 class Replayer:
-    """Holds the duty of replaying. `ways` are by the source of letters."""
+    """Holds the duty of replaying. `ways` are by the source of letters; a `part` leaves those of others to others."""
 
     def __init__(
-        self, ways: Mapping[str, Way], *, requests: Replays, letters: DeadLetters, keys: ParkedKeys, tries: Tries
+        self,
+        ways: Mapping[str, Way],
+        *,
+        requests: Replays,
+        letters: DeadLetters,
+        keys: ParkedKeys,
+        tries: Tries,
+        part: str = "",
     ) -> None:
         self._ways, self._requests, self._letters, self._keys, self._tries = ways, requests, letters, keys, tries
+        self._part = part
 
     def offer(self) -> Offer:
-        return Offer(stream=STREAM, holder=self, shards=frozenset({"0"}))
+        stream = f"{STREAM}.{self._part}" if self._part else STREAM
+        return Offer(stream=stream, holder=self, shards=frozenset({"0"}), duty=self._part)
 
     async def hold(self, held: HeldLease) -> None:
         while not held.is_stopping:
@@ -86,6 +95,8 @@ class Replayer:
         for request in await self._requests.list():
             if held.is_stopping:
                 return
+            if self._part and request.source not in self._ways:
+                continue
             letter = await self._letters.get(request.source, request.at, request.id)
             lane = None if letter is None or letter.lane is None else (letter.source, letter.lane)
             if letter is not None and lane not in failed and not await self._replay(letter, held) and lane is not None:

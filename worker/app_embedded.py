@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from consumers.console import DIGEST_EVERY, ConsoleAlerts, WriteLine
-from consumers.feed import FeedWatcher, TableFeed, feed_name
+from consumers.feed import FeedWatcher, TableFeed
 from consumers.feedlag import FeedLags
-from consumers.relay import dead_letter_source
 from consumers.routes import Deliver, Route
 from consumers.severities import told_to_people
 from consumers.stream import Pace
@@ -35,8 +34,6 @@ from worker.store.table import ChangeFeed, TableName, Tables
 
 CONSOLE: Final = "console"
 FOLLOWED: Final = (TableName.CONTROL, TableName.JOBLOG, TableName.EVENTS)
-# Where dead letters may be.
-DEAD_LETTER_SOURCES: Final = (*(feed_name(table) for table in FOLLOWED), dead_letter_source(CONSOLE))
 
 # A woken reader need not poll: this is for when waking fails.
 _PACE: Final = Pace(poll_s=0.5, poll_idle_s=2.0)

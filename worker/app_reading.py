@@ -1,13 +1,14 @@
 """The wiring of readers: which tables are followed, what is made of their changes, and in whose hands each shard is."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from random import random
 from typing import Final, TypeVar
 
 from consumers.parking import Parking
-from consumers.relay import Relay
+from consumers.relay import Relay, dead_letter_source
+from consumers.replays import Replayer, Way, delivered, handled
 from consumers.resync import Resync, tell_loss
-from consumers.routes import Route
 from consumers.shards import ShardedConsumer, ShardTree
 from consumers.source import Gap, Stream
 from consumers.stream import Beginning, StreamConsumer, Subscription
@@ -17,12 +18,13 @@ from worker.app_workplace import Readers, Workplace
 from worker.core import keys
 from worker.engine.router import Router
 from worker.membership.leasekeeper import LeaseKeeper, Offer
-from worker.settings import Duty
+from worker.settings import EVERYTHING, Duty
 from worker.store.deadletters import DeadLetters
 from worker.store.events import Events
 from worker.store.leases import Leases
 from worker.store.parked import ParkedKeys
-from worker.store.table import Change, TableName
+from worker.store.replays import Replays
+from worker.store.table import Change, TableName, Tables
 
 T = TypeVar("T")
 
@@ -37,10 +39,11 @@ _OUR_PARTITIONS: Final = ("GROUP#", "LOCK#", keys.CONFIG_LOG)
 class Reading:
     """Makes the readers of one session."""
 
-    def __init__(self, place: Workplace, keeper: LeaseKeeper, tries: Tries) -> None:
+    def __init__(self, place: Workplace, tables: Tables, keeper: LeaseKeeper, tries: Tries) -> None:
         self._place, self._keeper, self._tries = place, keeper, tries
-        self._tables, self._clock = place.tables, place.clock
-        self._letters = DeadLetters(place.tables)
+        self._tables, self._clock = tables, place.clock
+        self._letters = DeadLetters(tables)
+        self._routes = [replace(each, deliver=self._expecting_surprises(each.deliver)) for each in place.routes]
 
     def readers(self, router: Router) -> Readers:
         """A reader for each table whose duty this worker has."""
@@ -49,6 +52,26 @@ class Reading:
 
     def offers(self, readers: Readers) -> list[Offer]:
         return [replace(offer, duty=DUTIES[table]) for table in readers for offer in self._of(readers[table])]
+
+    def replaying(self, readers: Readers, router: Router) -> list[Offer]:
+        """The duty of handling dead letters once more, each in the way it was to be handled at first."""
+        handle = handled(self._expecting_surprises(router.handle))
+        facts = {reader.name: handle for table, reader in readers.items() if DUTIES[table] is Duty.ENGINE}
+        routes = {dead_letter_source(each.name): delivered(each.deliver) for each in self._routes}
+        if self._place.does == EVERYTHING:
+            return [self._replayer({**facts, **routes, **self._place.ways}).offer()]
+        parts = {Duty.ENGINE: facts, Duty.RELAY: routes}
+        return [self._replayer(ways, part).offer() for part, ways in parts.items() if self._has(part)]
+
+    def _replayer(self, ways: Mapping[str, Way], part: str = "") -> Replayer:
+        return Replayer(
+            ways,
+            requests=Replays(self._tables, self._place.group),
+            letters=self._letters,
+            keys=ParkedKeys(self._tables, self._place.group),
+            tries=self._tries,
+            part=part,
+        )
 
     def _has(self, duty: Duty) -> bool:
         return duty in self._place.does
@@ -108,7 +131,7 @@ class Reading:
 
     def _relay(self) -> Relay:
         return Relay(
-            [Route(each.name, each.pattern, self._expecting_surprises(each.deliver)) for each in self._place.routes],
+            self._routes,
             events=Events(self._tables),
             letters=self._letters,
             tries=self._tries,

@@ -24,6 +24,7 @@ from worker.settings import Duty
 from worker.store.active import ActiveRows
 from worker.store.installation import installed_at
 from worker.store.table import Change
+from worker.store.watched import WatchedTables
 from worker.undertakings import Undertakings
 
 STARTS_MAX_S: Final = 4.0  # for the answers to starts that were sent, once nothing new is taken on
@@ -34,9 +35,10 @@ class SessionWork:
 
     def __init__(self, place: Workplace, member: Member, tasks: Undertakings) -> None:
         self._place, self._member, self._tasks = place, member, tasks
-        self._tables, self._clock = place.tables, place.clock
-        self._tries = Tries(place.clock, place.tables.ping, place.patience)
-        self._reading = Reading(place, member.keeper, self._tries)
+        # One for all that act in the session: what the store does to any of them is held against nobody.
+        self._tables, self._clock = WatchedTables(place.tables), place.clock
+        self._tries = Tries(place.clock, self._tables.ping, place.patience, store_failures=self._store_failures)
+        self._reading = Reading(place, self._tables, member.keeper, self._tries)
         self._services: list[asyncio.Task[None]] = []
         self._engine: Engine | None = None
         self._router: Router | None = None
@@ -46,6 +48,9 @@ class SessionWork:
     def runs_held(self) -> int:
         """How many runs this session looks after."""
         return 0 if self._engine is None else len(self._engine)
+
+    def _store_failures(self) -> int:
+        return self._tables.failures
 
     async def take_in(self, change: Change) -> None:
         """Take in a record once more, out of turn; before the session has begun, nothing happens."""
@@ -68,7 +73,7 @@ class SessionWork:
         router = self._router = Router(self._tables, engine, self._clock, began_at=began_at, log=place.log)
         readers = self.readers = self._reading.readers(router)
         self._services = [self._tasks.create_task(place.wake_readers(readers), name="watcher")]
-        offers = [*self._reading.offers(readers), *place.duties(readers)]
+        offers = [*self._reading.offers(readers), *self._reading.replaying(readers, router), *place.duties(readers)]
         if Duty.ENGINE in place.does:
             offers += self._run_engine(engine, router)
         for offer in offers:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from consumers.budget import Budget
+from consumers.replays import Way
 from consumers.routes import Route
 from consumers.shards import ShardedConsumer
 from consumers.source import Source, Stream
@@ -60,6 +61,7 @@ class Workplace:
     wake_readers: WakeReaders
     routes: Sequence[Route]
     runners: Mapping[JobType, Runner]
+    ways: Mapping[str, Way] = field(default_factory=dict[str, Way])  # how dead letters of queues are handled again
     clock: Clock
     limits: Limits = field(default_factory=Limits)  # on what is asked of job targets
     does: frozenset[Duty] = EVERYTHING
