@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from consumers.console import DIGEST_EVERY, ConsoleAlerts, WriteLine
-from consumers.feed import FeedWatcher, TableFeed
+from consumers.feed import FeedWatcher, TableFeed, feed_name
 from consumers.feedlag import FeedLags
 from consumers.routes import Deliver, Route
 from consumers.severities import told_to_people
