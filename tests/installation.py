@@ -15,6 +15,7 @@ from tests.emulators import AWS_ENVIRONMENT, Server, new_names, use_test_credent
 from tests.fakeslack import TOKEN, FakeSlack
 from worker.clock import SystemClock
 from worker.store.dynamodb import DynamoTables
+from worker.store.dynamodb_requests import TableNames
 from worker.store.fastclient import ClientSettings
 from worker.store.table import TableName
 
@@ -31,6 +32,7 @@ class Installation:
     bus: str
     alerts_queue: str
     endpoint: str
+    names: TableNames
 
     def variables(self, slack_api: str) -> Mapping[str, str]:
         """The environment of a worker here, as its task definition gives it."""
@@ -63,11 +65,10 @@ async def client(service: str, endpoint: str) -> AsyncGenerator[Any]:
         yield opened
 
 
-async def install(server: Server) -> Installation:
+async def install(endpoint: str) -> Installation:
     """Make what the Terraform module makes, as far as a worker needs it."""
     use_test_credentials()
-    endpoint, name = endpoint_of(server), f"i{secrets.token_hex(4)}"
-    names = new_names()
+    name, names = f"i{secrets.token_hex(4)}", new_names()
     tables = DynamoTables(names, SystemClock(), ClientSettings(region=REGION, endpoint=endpoint))
     await tables.ensure_tables()
     await tables.stop()
@@ -80,7 +81,7 @@ async def install(server: Server) -> Installation:
         await events.put_targets(Rule=f"{name}-alerts", EventBusName=name, Targets=[target])
     where = "&".join(f"{table}={names[table]}" for table in TableName)
     store = f"dynamodb://?{where}&region={REGION}&endpoint={endpoint}"
-    return Installation(store=store, bus=name, alerts_queue=queue, endpoint=endpoint)
+    return Installation(store=store, bus=name, alerts_queue=queue, endpoint=endpoint, names=names)
 
 
 async def make_state_machine(endpoint: str, *, seconds: int, outcome: str = "Succeed") -> str:

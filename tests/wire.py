@@ -7,16 +7,24 @@ import asyncio
 import json
 import threading
 from collections import Counter, deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from enum import Enum, auto
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 HEADER_END = b"\r\n\r\n"
 BODY_MAX = 32 * 1024 * 1024
 STARTUP_S = 10
 AT_ONCE_MAX = 256
+CLOSING_ROUNDS = 5
+
+# Told of each answer that a server gave: the operation, what was asked, and what came back.
+Observe: TypeAlias = Callable[[str, bytes, bytes], None]
+
+
+def nobody(_operation: str, _asked: bytes, _answered: bytes) -> None:
+    return
 
 
 class Fault(Enum):
@@ -60,6 +68,10 @@ class _Message:
         return (self.header("x-amz-target") or "").rpartition(".")[2]
 
     @property
+    def is_for_dynamodb(self) -> bool:
+        return (self.header("x-amz-target") or "").startswith("DynamoDB")
+
+    @property
     def raw(self) -> bytes:
         return self.head + HEADER_END + self.body
 
@@ -79,9 +91,11 @@ class WireProxy:
     steps with no lock between them, which no store could race on.
     """
 
-    def __init__(self, upstream_port: int, *, one_at_a_time: bool = False) -> None:
+    def __init__(self, upstream_port: int, *, one_at_a_time: bool = False, observe: Observe = nobody) -> None:
         self.operations: Counter[str] = Counter()
         self.url = ""
+        self.is_throttling = False  # True: whatever is asked is answered so, by no server
+        self._observe = observe
         self._upstream_port = upstream_port
         self._turns = asyncio.Semaphore(1 if one_at_a_time else AT_ONCE_MAX)
         self._transactions_may_pass = asyncio.Event()
@@ -90,6 +104,8 @@ class WireProxy:
         self._rows_held: set[_RowName] = set()
         self._faults: dict[str, deque[Fault]] = {}
         self._late: set[asyncio.Task[None]] = set()
+        # Of a request whose client was killed nothing else knows: its answer would be collected as garbage on the way.
+        self._serving: set[asyncio.Task[Any] | None] = set()
         self._loop = asyncio.new_event_loop()
         self._server: asyncio.Server | None = None
         self._thread = threading.Thread(target=self._loop.run_forever, name="wire-proxy", daemon=True)
@@ -142,28 +158,36 @@ class WireProxy:
     async def _close(self) -> None:
         assert self._server is not None
         self._server.close()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.wait(others, timeout=STARTUP_S) if others else None
+        for _ in range(CLOSING_ROUNDS):  # a connection that was just accepted becomes a task while others end
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.wait(others, timeout=STARTUP_S) if others else await asyncio.sleep(0)
 
     async def _finish_late(self) -> None:
         while self._late:
             await self._late.pop()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._serving.add(asyncio.current_task())
         try:
             while (request := await _read_message(reader)) is not None:
                 if not await self._answer(request, reader, writer):
                     return
         except (ConnectionError, asyncio.IncompleteReadError):
             return  # the client or the server left; the other side sees it
+        except asyncio.CancelledError:
+            return  # the proxy closes, and its streams report a cancelled task as if it were a fault
         finally:
+            self._serving.discard(asyncio.current_task())
             writer.close()
 
     async def _answer(self, request: _Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Answer one request; say whether the connection goes on."""
         self.operations[request.operation] += 1
+        if self.is_throttling:
+            writer.write(_throttled(request))
+            return True
         queue = self._faults.get(request.operation)
         if not queue:
             writer.write(await self._forward_in_turn(request))
@@ -213,6 +237,7 @@ class WireProxy:
             writer.write(request.raw)
             reply = await _read_message(reader)
             assert reply is not None, "the emulator closed the connection instead of answering; see its log"
+            self._observe(request.operation, request.body, reply.body)
             return reply.raw
         finally:
             writer.close()
@@ -249,6 +274,12 @@ async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
         body += line + await reader.readexactly(size + 2)
         if size == 0:
             return body
+
+
+def _throttled(request: _Message) -> bytes:
+    if request.is_for_dynamodb:
+        return _error(*_ERRORS[Fault.THROTTLED])
+    return _error(400, "ThrottlingException")
 
 
 def _error(status: int, code: str) -> bytes:

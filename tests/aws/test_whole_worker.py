@@ -9,7 +9,14 @@ import pytest
 
 from tests.emulators import ministack
 from tests.fakeslack import FakeSlack
-from tests.installation import executions_of, install, make_state_machine, slack_on_loopback, write_pipeline
+from tests.installation import (
+    endpoint_of,
+    executions_of,
+    install,
+    make_state_machine,
+    slack_on_loopback,
+    write_pipeline,
+)
 from tests.liveworker import LiveWorker, interlock
 
 PATIENCE_S = 90.0
@@ -19,7 +26,7 @@ pytestmark = pytest.mark.timeout(240)
 
 
 async def test_a_run_goes_from_its_sensor_to_the_chat_although_its_worker_is_killed(tmp_path: Path) -> None:
-    place = await install(ministack())
+    place = await install(endpoint_of(ministack()))
     machine = await make_state_machine(place.endpoint, seconds=8, outcome="Fail")
     write_pipeline(tmp_path / "pipelines", "orders", machine)
     async with slack_on_loopback() as (slack, api):

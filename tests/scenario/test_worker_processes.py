@@ -4,31 +4,24 @@ CHAOS_ROUNDS asks for more kills than the few below, and at the pace of producti
 """
 
 import asyncio
-import json
 import os
 import random
 import signal
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.liveworker import LiveWorker, live_worker
+from tests.onlooker import Onlooker, last_days, session_of, wait_until
 from worker.clock import SystemClock
-from worker.core.keys import RunKey, SessionId
-from worker.core.periods import Period
-from worker.core.pipeline import PipelineId, ScheduleId
-from worker.core.runstate import Run, State
+from worker.core.keys import RunKey
+from worker.core.runstate import Run
 from worker.core.tokens import start_token
-from worker.store.events import Events
-from worker.store.runs import Runs
-from worker.store.sensors import Sensors
 from worker.store.sqlite import SqliteTables
 
 CHAOS_ROUNDS: Final = int(os.environ.get("CHAOS_ROUNDS", "0"))
@@ -39,12 +32,10 @@ RUNS: Final = 8
 TAKEN_OVER_WITHIN_S: Final = 10.0
 COMPLETED_WITHIN_S: Final = 100.0  # however busy the machine is: this is about that, not about when
 STOPPED_WITHIN_S: Final = 25.0
-LOOK_AGAIN_S: Final = 0.05
 
 # Real processes share the machine with everything else; the bounds above say what is promised.
 pytestmark = pytest.mark.timeout(300)
 
-ORDERS: Final = PipelineId("orders")
 # Each job says its token: a job that ran twice, or not at all, shows.
 CONFIG: Final = """
 pipeline: {id: orders}
@@ -61,46 +52,15 @@ job:
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Outside:
-    """What producers and onlookers do, with a connection of their own."""
+async def assert_each_ran_once(at: Path, onlooker: Onlooker, keys: Sequence[RunKey]) -> None:
+    expected = Counter(start_token(run.run_id, 1) for run in await onlooker.runs(keys))
 
-    at: Path
-    tables: SqliteTables
-
-    async def say_ready(self, keys: Sequence[RunKey]) -> None:
-        for key in keys:
-            await Sensors(self.tables).put(ORDERS, f"ready#{key.period}", {"status": "done"})
-
-    async def runs(self, keys: Sequence[RunKey]) -> list[Run]:
-        loaded = [await Runs(self.tables).load(key) for key in keys]
-        return [run for run in loaded if isinstance(run, Run)]
-
-    async def active(self, keys: Sequence[RunKey]) -> list[Run]:
-        return [run for run in await self.runs(keys) if not run.is_ended]
-
-    async def are_completed(self, keys: Sequence[RunKey]) -> bool:
-        runs = await self.runs(keys)
-        return len(runs) == len(keys) and all(run.state is State.COMPLETED for run in runs)
-
-    async def assert_each_ran_once(self, keys: Sequence[RunKey]) -> None:
-        expected = Counter(start_token(run.run_id, 1) for run in await self.runs(keys))
-        told = await Events(self.tables).latest(ORDERS, limit=50 * len(keys))
-        completed = Counter(stored.event.period for stored in told if stored.event.type == "JOB_COMPLETED")
-
-        assert Counter((self.at / "ran").read_text().split()) == expected
-        assert completed == Counter(str(key.period) for key in keys)
-
-
-def last_days(count: int) -> list[RunKey]:
-    """Runs of days that are not too old to begin, whenever this is run."""
-    today = datetime.now(UTC).date()
-    days = [today - timedelta(days=number + 1) for number in range(count)]
-    return [RunKey(ORDERS, ScheduleId("stream"), Period(day)) for day in days]
+    assert Counter((at / "ran").read_text().split()) == expected
+    assert await onlooker.completions(keys) == Counter(str(key.period) for key in keys)
 
 
 @asynccontextmanager
-async def workers_on_one_file(at: Path, *names: str) -> AsyncGenerator[tuple[Outside, list[LiveWorker]]]:
+async def workers_on_one_file(at: Path, *names: str) -> AsyncGenerator[tuple[Onlooker, list[LiveWorker]]]:
     pipelines = at / "pipelines"
     pipelines.mkdir()
     (pipelines / "orders.yaml").write_text(CONFIG)
@@ -112,41 +72,13 @@ async def workers_on_one_file(at: Path, *names: str) -> AsyncGenerator[tuple[Out
         ]
         await tables.start()
         try:
-            yield Outside(at, tables), workers
+            yield Onlooker(tables=tables), workers
         finally:
             await tables.stop()
 
 
-def session_of(worker: LiveWorker) -> SessionId:
-    """The session the worker has now: after a loss it begins another."""
-    lines = [json.loads(line) for line in worker.log.read_text().splitlines() if '"session.began"' in line]
-    return SessionId(lines[-1]["session"])
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """`late_s`: how much longer than asked for our own naps took meanwhile. So late were the workers, too."""
-
-    took_s: float
-    late_s: float
-
-
-async def wait_until(has_come: Callable[[], Awaitable[bool]], *, within_s: float, workers: list[LiveWorker]) -> Wait:
-    """Shows what the workers logged if it does not come, or none of them is left to bring it."""
-    asked_at, late_s = time.monotonic(), 0.0
-    while not await has_come():
-        is_hopeless = all(worker.process.poll() is not None for worker in workers)
-        if is_hopeless or time.monotonic() - asked_at > within_s:
-            logs = "\n".join(worker.log.read_text() for worker in workers)
-            pytest.fail(f"it did not come in {time.monotonic() - asked_at:.1f} s; the workers logged:\n{logs}")
-        lay_down_at = time.monotonic()
-        await asyncio.sleep(LOOK_AGAIN_S)
-        late_s += time.monotonic() - lay_down_at - LOOK_AGAIN_S
-    return Wait(time.monotonic() - asked_at, late_s)
-
-
 async def owner_of_some_run(
-    outside: Outside, keys: Sequence[RunKey], workers: list[LiveWorker], chance: random.Random
+    outside: Onlooker, keys: Sequence[RunKey], workers: list[LiveWorker], chance: random.Random
 ) -> LiveWorker:
     """The worker that holds an active run, picked at random among the runs."""
     by_session = {session_of(worker): worker for worker in workers}
@@ -184,7 +116,7 @@ async def test_when_the_owner_of_runs_is_killed_the_other_completes_each_of_them
         waited = await wait_until(are_taken_over, within_s=COMPLETED_WITHIN_S, workers=workers)
         await wait_until(lambda: outside.are_completed(keys), within_s=COMPLETED_WITHIN_S, workers=workers)
         print(f"round {seed}: {len(orphans)} runs lost their owner and were taken over within {waited.took_s:.1f} s")
-        await outside.assert_each_ran_once(keys)
+        await assert_each_ran_once(tmp_path, outside, keys)
         assert waited.took_s < TAKEN_OVER_WITHIN_S + waited.late_s
 
 
@@ -205,5 +137,5 @@ async def test_workers_asked_to_stop_under_load_leave_in_time_and_lose_nothing(t
         assert time.monotonic() - asked_at < STOPPED_WITHIN_S
         with live_worker(tmp_path, name="third", timing=TIMING) as third:
             await wait_until(lambda: outside.are_completed(keys), within_s=COMPLETED_WITHIN_S, workers=[third])
-            await outside.assert_each_ran_once(keys)
+            await assert_each_ran_once(tmp_path, outside, keys)
             assert third.stop() == 0
