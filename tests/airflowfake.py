@@ -44,6 +44,7 @@ class Airflow:
 
     version: Version
     token: str = "played-jwt"
+    page_size: int = 100
     accepted: str = ""  # an Authorization header to insist on instead
     runs: dict[tuple[str, str], PlayedRun] = field(default_factory=dict[tuple[str, str], PlayedRun])
 
@@ -86,6 +87,8 @@ class Airflow:
 
     def _about_runs(self, request: Received, parts: list[str]) -> tuple[int, object]:
         match request.method, parts:
+            case "POST", ["dags", "~", "dagRuns", "list"]:
+                return self._list(json.loads(request.body))
             case "POST", ["dags", dag_id, "dagRuns"]:
                 return self._trigger(dag_id, json.loads(request.body))
             case "GET", ["dags", dag_id, "dagRuns", run_id]:
@@ -114,6 +117,15 @@ class Airflow:
         told = self._told(run)
         check(f"airflow-{self.version}", "DAGRun", told)
         return 200, told
+
+    def _list(self, body: Body) -> tuple[int, object]:
+        check(f"airflow-{self.version}", "ListDAGRuns", body)
+        wanted = [run for run in self.runs.values() if run.dag_id in body["dag_ids"] and run.state in body["states"]]
+        first = body["page_offset"]
+        told = [self._told(run) for run in wanted[first : first + min(body["page_limit"], self.page_size)]]
+        listed = {"dag_runs": told, "total_entries": len(wanted)}
+        check(f"airflow-{self.version}", "DAGRunCollection", listed)
+        return 200, listed
 
     def _patch(self, dag_id: str, run_id: str, body: Body) -> tuple[int, object]:
         check(f"airflow-{self.version}", "PatchDAGRun", body)

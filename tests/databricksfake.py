@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from tests.httptarget import Received, a_web_server, answer
 from tests.jobtargets import NO_SECRETS, Plot, Target
@@ -45,6 +45,7 @@ class Workspace:
     """One that lets in whoever brings the token, and starts one run for one idempotency token."""
 
     accepted: str = PERSONAL_TOKEN
+    page_size: int = 25
     runs: dict[int, PlayedRun] = field(default_factory=dict[int, PlayedRun])
     _by_token: dict[str, int] = field(default_factory=dict[str, int])
 
@@ -72,6 +73,8 @@ class Workspace:
         }
         if (request.method, call) == ("GET", "runs/get"):
             return self._get(version, int(parse_qs(split.query)["run_id"][0]))
+        if (request.method, call) == ("GET", "runs/list"):
+            return self._list(version, dict(parse_qsl(split.query)))
         if (request.method, call) not in answers:
             return _error(404, "ENDPOINT_NOT_FOUND", split.path)
         return answers[request.method, call](version, json.loads(request.body))
@@ -112,6 +115,18 @@ class Workspace:
         told = {"run_id": run_id, "run_name": "played", **_told(run, version)}
         check("databricks", "Run", told)
         return 200, told
+
+    def _list(self, version: str, asked: Mapping[str, str]) -> tuple[int, object]:
+        check("databricks", "ListRuns", asked)
+        active = [run_id for run_id, run in self.runs.items() if run.plot is Plot.RUNS_ON and not run.is_cancelled]
+        first = int(asked.get("page_token", "0"))
+        rest = first + min(int(asked["limit"]), self.page_size)
+        told = [{"run_id": run_id, **_told(self.runs[run_id], version)} for run_id in active[first:rest]]
+        listed: dict[str, object] = {"has_more": rest < len(active), **({"runs": told} if told else {})}
+        if rest < len(active):
+            listed["next_page_token"] = str(rest)
+        check("databricks", "ListRunsResponse", listed)
+        return 200, listed
 
 
 def _told(run: PlayedRun, version: str) -> dict[str, object]:

@@ -5,9 +5,9 @@ look at that id tells whether it was a repeat.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
-from typing import cast
+from typing import Final, cast
 from urllib.parse import quote
 
 from worker.clock import Clock
@@ -19,18 +19,21 @@ from worker.jobs.airflow_versions import AirflowVersions, Version
 from worker.jobs.http_answers import judge_start, judge_stop
 from worker.jobs.http_auth import Access
 from worker.jobs.http_client import Answer, HttpClient
-from worker.jobs.http_json import LONG_ANSWER_BYTES_MAX, JsonApi, members_of
+from worker.jobs.http_json import LONG_ANSWER_BYTES_MAX, JsonApi, listed, members_of, same_place
 from worker.jobs.http_requests import address
 from worker.jobs.http_sending import Sender, answered, send_limit
 from worker.jobs.parsing import UnusableConfig, parse_config
 from worker.jobs.runner import (
+    Batch,
     Config,
     Failed,
     Guarantee,
     Handle,
     JobStatus,
+    Question,
     Refused,
     Running,
+    Sightings,
     StartAnswer,
     Started,
     StartRequest,
@@ -42,6 +45,9 @@ from worker.jobs.runner import (
 )
 from worker.jobs.secrets import Filling, SecretSource
 from worker.jobs.specs import AirflowConfig
+
+_LISTED_MAX: Final = 100  # of runs in one answer
+_ASKED_MAX: Final = 1000
 
 
 class AirflowRunner:
@@ -68,6 +74,28 @@ class AirflowRunner:
         api, version = await self._api(parsed, Filling(self._secrets))
         answer = await self._look(api, version, parsed.dag_id, str(handle["dagRunId"]))
         return _read_status(answer, api)
+
+    def batch(self, question: Question) -> Batch:
+        return Batch(same_place(question.config, "url", "apiVersion"), _ASKED_MAX)
+
+    async def look(self, questions: Sequence[Question], more: str = "") -> Sightings:
+        """List the runs of some DAGs that are not over."""
+        parsed = [parse_config(AirflowConfig, question.config) for question in questions]
+        api, version = await self._api(parsed[0], Filling(self._secrets))
+        body = _running_ones({config.dag_id for config in parsed}, offset := int(more or 0))
+        answer = await api.ask(f"{_runs(version, '~')}/list", body=body, answer_bytes_max=LONG_ANSWER_BYTES_MAX)
+        found = members_of(answer)
+        if found is None:
+            raise api.unusable(answer)
+        runs = list(listed(found, "dag_runs"))
+        states = {(run.get("dag_id"), run.get("dag_run_id")): run.get("state") for run in runs}
+        asked = [
+            (config.dag_id, question.handle["dagRunId"]) for config, question in zip(parsed, questions, strict=True)
+        ]
+        told = {place: state for place, name in enumerate(asked) if (state := states.get(name))}
+        seen = {place: api.shown(Running(str(state))) for place, state in told.items()}
+        total, read = found.get("total_entries"), offset + len(runs)
+        return Sightings(seen, str(read) if runs and isinstance(total, int) and read < total else "")
 
     async def find(self, token: str, config: Config) -> Handle | None:
         parsed = parse_config(AirflowConfig, config)
@@ -142,6 +170,12 @@ def _handle(token: str) -> Handle:
 
 def _runs(version: Version, dag_id: str) -> str:
     return f"/api/{version}/dags/{quote(dag_id, safe='')}/dagRuns"
+
+
+def _running_ones(dag_ids: Collection[str], offset: int) -> dict[str, Json]:
+    """What lists the runs of some DAGs that are not over."""
+    states = ["queued", "running"]
+    return {"dag_ids": sorted(dag_ids), "states": states, "page_limit": _LISTED_MAX, "page_offset": offset}
 
 
 def _logical_date(config: AirflowConfig, version: Version) -> dict[str, Json]:

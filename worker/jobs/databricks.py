@@ -4,9 +4,9 @@ The token is the request's `idempotency_token`: Databricks starts one run for it
 sends it again. It has no search by token, so that sending again *is* how a lost run is found.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import cast
+from typing import Final, cast
 from urllib.parse import quote
 
 from worker.clock import Clock
@@ -15,17 +15,20 @@ from worker.jobs.databricks_states import judge_run
 from worker.jobs.http_answers import judge_start, judge_stop
 from worker.jobs.http_auth import Access
 from worker.jobs.http_client import Answer, HttpClient
-from worker.jobs.http_json import LONG_ANSWER_BYTES_MAX, JsonApi, members_of
+from worker.jobs.http_json import LONG_ANSWER_BYTES_MAX, JsonApi, listed, members_of, same_place
 from worker.jobs.http_requests import address
 from worker.jobs.http_sending import Sender, answered, send_limit
 from worker.jobs.parsing import UnusableConfig, parse_config
 from worker.jobs.runner import (
+    Batch,
     CannotStop,
     Config,
     Guarantee,
     Handle,
     JobStatus,
+    Question,
     Running,
+    Sightings,
     StartAnswer,
     Started,
     StartRequest,
@@ -36,6 +39,9 @@ from worker.jobs.runner import (
 )
 from worker.jobs.secrets import Filling, SecretSource
 from worker.jobs.specs import DatabricksConfig
+
+_LISTED_MAX: Final = 25  # of runs in one answer
+_ASKED_MAX: Final = 500
 
 
 class DatabricksRunner:
@@ -68,6 +74,24 @@ class DatabricksRunner:
         if run is None:
             raise api.unusable(answer)
         return api.shown(judge_run(run))
+
+    def batch(self, question: Question) -> Batch:
+        return Batch(same_place(question.config, "workspaceUrl", "apiVersion"), _ASKED_MAX)
+
+    async def look(self, questions: Sequence[Question], more: str = "") -> Sightings:
+        """List the runs of a workspace that are not over."""
+        parsed = parse_config(DatabricksConfig, questions[0].config)
+        api = await self._api(parsed, Filling(self._secrets))
+        page = f"&page_token={quote(more, safe='')}" if more else ""
+        path = f"{_jobs(parsed)}/runs/list?active_only=true&limit={_LISTED_MAX}{page}"
+        answer = await api.ask(path, answer_bytes_max=LONG_ANSWER_BYTES_MAX)
+        found = members_of(answer)
+        if found is None:
+            raise api.unusable(answer)
+        places = {str(question.handle["runId"]): place for place, question in enumerate(questions)}
+        told = ((str(run.get("run_id")), run) for run in listed(found, "runs") if run.get("state"))
+        seen = {places[run_id]: api.shown(judge_run(run)) for run_id, run in told if run_id in places}
+        return Sightings(seen, str(found.get("next_page_token") or ""))
 
     async def find(self, _token: str, config: Config) -> Handle | None:
         """Always None: the next start with this token is answered with the run it already has."""

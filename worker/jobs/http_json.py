@@ -1,10 +1,10 @@
 """Calls to a JSON interface over HTTP: what Databricks and Airflow have in common."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, cast
 
 from multidict import CIMultiDict
 
@@ -16,7 +16,7 @@ from worker.jobs.http_client import ANSWER_BYTES_MAX, Answer, Reply, Request
 from worker.jobs.http_requests import JSON, poll_timeout
 from worker.jobs.http_sending import Compose, Sender
 from worker.jobs.messages import tidy
-from worker.jobs.runner import JobStatus, Succeeded
+from worker.jobs.runner import Config, JobStatus, Succeeded
 from worker.jobs.secrets import Filling
 
 # One run described with all its tasks is long; all of it is needed, because JSON cut short is none.
@@ -53,15 +53,17 @@ class JsonApi:
         )
         return await self.sender.send(self.access, self.filling, self._filled(request, body))
 
-    async def ask(self, path: str, *, answer_bytes_max: int = ANSWER_BYTES_MAX) -> Answer:
-        """Ask for something. Raises `RetryLater` without an answer."""
+    async def ask(
+        self, path: str, *, body: Mapping[str, Json] | None = None, answer_bytes_max: int = ANSWER_BYTES_MAX
+    ) -> Answer:
+        """Ask for something; a question that has a `body` is posted. Raises `RetryLater` without an answer."""
         request = Request(
-            method="GET",
+            method="GET" if body is None else "POST",
             url=self.base + path,
             timeout=poll_timeout(self.settings.timeout),
             answer_bytes_max=answer_bytes_max,
         )
-        return await self.sender.ask(self.access, self.filling, self._filled(request, None))
+        return await self.sender.ask(self.access, self.filling, self._filled(request, body))
 
     async def tell(self, method: str, path: str, body: Mapping[str, Json]) -> Reply:
         """Ask for a change that may be asked for again."""
@@ -99,3 +101,16 @@ def members_of(answer: Answer) -> Mapping[str, object] | None:
     if not answer.is_success or not answer.is_whole or answer.is_cut:
         return None
     return read_object(answer.body)
+
+
+def listed(members: Mapping[str, object], name: str) -> Iterator[Mapping[str, object]]:
+    """The objects of a list; what is not one is left out."""
+    found = members.get(name)
+    for each in cast("list[object]", found) if isinstance(found, list) else []:
+        if isinstance(each, Mapping):
+            yield cast("Mapping[str, object]", each)
+
+
+def same_place(config: Config, *names: str) -> str:
+    """What jobs have in common that are reached in the same way: the named keys of their configurations."""
+    return json.dumps([config.get(name) for name in (*names, "auth", "headers")], sort_keys=True, default=str)
