@@ -12,23 +12,25 @@ from consumers.bus import EventBus
 from consumers.bus_aws import open_bus
 from consumers.dynamodb_streams import DynamoStream, TableStream, listing_budget
 from consumers.events import ForeignEvents
+from consumers.inbox_counts import InboxSummary
+from consumers.inbox_file import rules_from
 from consumers.patterns import parse_pattern
 from consumers.routes import SOURCE, Route
+from consumers.sensors import SensorInbox
 from consumers.severities import told_to_people
 from consumers.source import Stream
 from consumers.sqs import Handle, QueueConsumer
 from consumers.sqs_aws import AwsQueue, open_sqs
-from consumers.sqs_letters import QueueLetters
 from consumers.stream import Pace
 from consumers.streamclient import open_dynamodb_streams
-from consumers.tries import Tries
 from consumers.unreadable import Strays
 from scheduler.heartbeaturl import pinging
 from scheduler.service import ApschedulerTicker
 from scheduler.watchtable import Watched
 from worker.app_jobs import CommandRoot, open_targets
 from worker.app_kinds import Premises, sweeping
-from worker.app_people import Alerting, Beside, open_alerting
+from worker.app_people import Alerting, Beside, alerts_come_back, open_alerting, tells_people
+from worker.app_queues import queue_consumer
 from worker.app_reading import DUTIES
 from worker.app_workplace import Readers, Workplace
 from worker.clock import Clock
@@ -98,7 +100,7 @@ class AwsKind:
             otherwise=Alerting(deliver=LoggedAlerts().deliver),
         )
         beside: dict[str, Beside] = {"sweep-jobs": sweeping(targets.command, clock)}
-        if Duty.ALERTS in settings.duties:
+        if tells_people(settings):
             beside.update(alerting.beside)
         streams = await self._streams(stack)
         place = Workplace(
@@ -118,7 +120,7 @@ class AwsKind:
         return Premises(
             place=place,
             beside=beside,
-            queues=await self._queues(stack, alerting),
+            queues=await self._queues(stack, alerting, beside),
             alert_failures=alerting.failures,
         )
 
@@ -160,32 +162,30 @@ class AwsKind:
             bus = EventBus(put, self._settings.aws.bus, self._clock)
             beside[BUS] = bus.run
             routes.append(Route(BUS, parse_pattern({"source": [SOURCE]}), bus.deliver))
-        if not (self._settings.aws.bus and self._settings.aws.alerts_queue):
+        if not alerts_come_back(self._settings.aws):
             routes.append(Route(PEOPLE, told_to_people(), alerting.deliver))
         return routes
 
     # --- queues -------------------------------------------------------------------------------------------------------
 
-    async def _queues(self, stack: AsyncExitStack, alerting: Alerting) -> list[QueueConsumer]:
+    async def _queues(
+        self, stack: AsyncExitStack, alerting: Alerting, beside: dict[str, Beside]
+    ) -> list[QueueConsumer]:
         aws, duties = self._settings.aws, self._settings.duties
         wanted: list[tuple[str, str, Handle]] = []
         if Duty.ALERTS in duties and aws.alerts_queue:
             wanted.append(("alerts", aws.alerts_queue, AlertMessages(alerting.deliver).handle))
         if Duty.EVENTS in duties and aws.events_queue:
             wanted.append(("events", aws.events_queue, ForeignEvents(Events(self._tables)).handle))
+        if Duty.SENSORS in duties and aws.sensors_queue:
+            inbox = SensorInbox(self._tables, rules_from(aws.inbox), self._clock)
+            beside["inbox-summary"] = InboxSummary(inbox.counts, self._clock).run
+            wanted.append(("sensors", aws.sensors_queue, inbox.handle))
         if not wanted:
             return []
         client = await stack.enter_async_context(open_sqs(self._client(LONG_POLL_S)))
-        tries, letters = Tries(self._clock, self._tables.ping), DeadLetters(self._tables)
         return [
-            QueueConsumer(
-                name=name,
-                calls=AwsQueue(client, url),
-                handle=handle,
-                tries=tries,
-                clock=self._clock,
-                park=QueueLetters(name, letters, tries).park,
-            )
+            queue_consumer(name, AwsQueue(client, url), handle, tables=self._tables, clock=self._clock)
             for name, url, handle in wanted
         ]
 

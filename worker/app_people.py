@@ -18,7 +18,7 @@ from worker.clock import Clock
 from worker.core.errors import ConfigError, Rejected
 from worker.engine.configs import Configs
 from worker.jobs.secrets import MANAGED, SecretSource
-from worker.settings import ALERTS, SLACK_CHANNEL, SLACK_TOKEN, PeopleSettings
+from worker.settings import ALERTS, SLACK_CHANNEL, SLACK_TOKEN, AwsSettings, Duty, PeopleSettings, Settings
 from worker.store.alertpath import AlertPath
 from worker.store.events import Events
 from worker.store.table import Tables
@@ -72,6 +72,17 @@ async def open_alerting(
         beside={"digests": Digests(telling).run},
         failures=lambda: line.failed_tries,
     )
+
+
+def alerts_come_back(aws: AwsSettings) -> bool:
+    """Say whether a queue brings events back from the bus; else people are told on the way out, by the relay."""
+    return bool(aws.bus and aws.alerts_queue)
+
+
+def tells_people(settings: Settings) -> bool:
+    """Say whether a worker on AWS hands events to people: then it also has to gather their digests."""
+    takes_back = Duty.ALERTS in settings.duties and bool(settings.aws.alerts_queue)
+    return takes_back or (Duty.RELAY in settings.duties and not alerts_come_back(settings.aws))
 
 
 def routing_from(settings: PeopleSettings) -> Routing:

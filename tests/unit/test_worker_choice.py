@@ -5,8 +5,9 @@ import pytest
 from tests.manualclock import ManualClock
 from worker.app_choice import make_worker
 from worker.app_embedded import Options
+from worker.app_people import tells_people
 from worker.core.errors import ConfigError
-from worker.settings import ALERTS_QUEUE, DUTIES, STORE, read_settings
+from worker.settings import ALERTS_QUEUE, BUS, DUTIES, STORE, read_settings
 
 TABLES = "dynamodb://interlock?region=eu-west-1"
 QUEUE = "https://sqs.eu-west-1.amazonaws.com/111122223333/alerts"
@@ -34,3 +35,16 @@ def test_a_worker_refuses_to_consume_a_queue_that_it_was_not_given() -> None:
 )
 def test_a_worker_that_has_something_to_do_is_made(environment: dict[str, str]) -> None:
     make(**environment)
+
+
+@pytest.mark.parametrize(
+    ("duties", "with_queue", "without"),
+    [("relay", False, True), ("alerts", True, False), ("engine", False, False), ("", True, True)],
+)
+def test_people_are_told_by_whoever_takes_alerts_back_and_without_a_queue_by_the_relay(
+    duties: str, with_queue: bool, without: bool
+) -> None:
+    bus = {STORE: TABLES, DUTIES: duties, BUS: "interlock"}
+
+    assert tells_people(read_settings({**bus, ALERTS_QUEUE: QUEUE})) is with_queue
+    assert tells_people(read_settings(bus)) is without

@@ -1,0 +1,33 @@
+"""Queues as a worker consumes them: no message ends it, whatever its handler makes of it."""
+
+from consumers.sqs_calls import Message
+from tests.queueworld import QueueWorld
+from tests.virtualtime import on_virtual_time
+from worker.app_queues import queue_consumer
+
+
+@on_virtual_time
+async def test_a_message_that_meets_a_mistake_of_ours_becomes_a_dead_letter_and_the_others_are_handled() -> None:
+    world, surprises = QueueWorld(), list[Exception]()
+
+    async def trip(message: Message) -> None:
+        if message.body == "odd":
+            raise KeyError("detail")
+
+    world.handled.before = trip
+    for body in ("odd", "even"):
+        world.queue.send(body)
+    consumer = queue_consumer(
+        "alerts", world.queue, world.handled, tables=world.tables, clock=world.clock, on_surprise=surprises.append
+    )
+
+    async with world.consuming(consumer):
+        await world.clock.sleep(3600)
+        world.queue.send("later")
+        await world.clock.sleep(60)
+
+    assert world.handled.bodies == ["even", "later"]
+    [letter] = await world.letters_kept()
+    assert "KeyError" in letter.reason
+    assert len(surprises) == 5
+    assert len(world.queue) == 0

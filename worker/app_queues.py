@@ -1,0 +1,33 @@
+"""The wiring of a queue: what its handler cannot take, also by a mistake of ours, becomes a dead letter."""
+
+from collections.abc import Callable
+
+from consumers.sqs import Handle, QueueConsumer
+from consumers.sqs_calls import QueueCalls
+from consumers.sqs_letters import QueueLetters
+from consumers.tries import Tries
+from worker.app_surprises import expecting_surprises, log_surprise
+from worker.clock import Clock
+from worker.store.deadletters import DeadLetters
+from worker.store.table import Tables
+
+
+def queue_consumer(
+    name: str,
+    calls: QueueCalls,
+    handle: Handle,
+    *,
+    tables: Tables,
+    clock: Clock,
+    on_surprise: Callable[[Exception], None] = log_surprise,
+) -> QueueConsumer:
+    """A consumer that one message cannot end: it would come again, and end the next worker as well."""
+    tries = Tries(clock, tables.ping)
+    return QueueConsumer(
+        name=name,
+        calls=calls,
+        handle=expecting_surprises(handle, on_surprise),
+        tries=tries,
+        clock=clock,
+        park=QueueLetters(name, DeadLetters(tables), tries).park,
+    )
