@@ -5,9 +5,10 @@ after the runs up to it are committed. So a crash anywhere costs a second look, 
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final, TypeAlias
 
 from scheduler.agenda import Agenda, Timed
@@ -36,13 +37,30 @@ AT_ONCE_MAX: Final = 16  # schedules that are considered at the same time
 HELD_BACK_LOOK: Final = timedelta(seconds=30)  # how often a paused pipeline with a time due is looked at
 
 MayAct: TypeAlias = Callable[[], bool]
+Settle: TypeAlias = Callable[[Timed], Awaitable[None]]
+# Makes a `WorkerError` of whatever is raised by mistake: one schedule that trips us must not take the others along.
+Guard: TypeAlias = Callable[[Settle], Settle]
+
+
+def unguarded(settle: Settle) -> Settle:
+    return settle
 
 
 class CronStarts:
     """Starts what is due, for as long as `may_act` allows it. Made anew for each holding of the duty."""
 
-    def __init__(self, tables: Tables, engine: Engine, clock: Clock, *, may_act: MayAct, log: Log = to_nobody) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        engine: Engine,
+        clock: Clock,
+        *,
+        may_act: MayAct,
+        log: Log = to_nobody,
+        guard: Guard = unguarded,
+    ) -> None:
         self._engine, self._clock, self._may_act, self._log = engine, clock, may_act, log
+        self._guard = guard
         self._timetable = Timetable(tables, engine.configs, log)
         self._marks, self._config_log = ScheduleMarks(tables), ConfigLog(tables)
         self._agenda = Agenda(clock)
@@ -97,15 +115,15 @@ class CronStarts:
     async def fire(self) -> None:
         """Settle every time that has come by now; how long that takes makes none of them late."""
         taken, now = self._agenda.take_due(), self._clock.now()
-        waiting = iter(taken)
+        waiting, settle = iter(taken), self._guard(partial(self._settle, now=now))
         async with asyncio.TaskGroup() as lanes:
             for number in range(min(AT_ONCE_MAX, len(taken))):
-                lanes.create_task(self._work_off(waiting, now), name=f"cron:{number}")
+                lanes.create_task(self._work_off(waiting, settle), name=f"cron:{number}")
 
-    async def _work_off(self, waiting: Iterator[Timed], now: datetime) -> None:
+    async def _work_off(self, waiting: Iterator[Timed], settle: Settle) -> None:
         for timed in waiting:
             try:
-                await self._settle(timed, now)
+                await settle(timed)
             except WorkerError as problem:
                 self._log("schedule.troubled", {"schedule": str(timed.key), "problem": str(problem)})
                 self._agenda.look_again(timed.key, self._clock.now() + TRY_AGAIN_AFTER)

@@ -115,7 +115,14 @@ class SessionWork:
             return []
 
         def chores(held: HeldLease) -> list[Chore]:
-            cron = CronStarts(self._tables, engine, self._clock, may_act=held.may_act, log=self._place.log)
+            cron = CronStarts(
+                self._tables,
+                engine,
+                self._clock,
+                may_act=held.may_act,
+                log=self._place.log,
+                guard=lambda settle: expecting_surprises(settle, self._place.on_surprise),
+            )
             watchdog = make_watchdog(self._tables, engine, router, self._clock, self._place.watch, may_act=held.may_act)
             return [self._guarded(chore) for chore in (*cron.chores(), watchdog.chore())]
 

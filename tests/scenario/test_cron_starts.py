@@ -1,13 +1,17 @@
 """Cron on a whole worker: which runs begin, when, and which do not."""
 
+import asyncio
 from datetime import timedelta
 
 import pytest
 
-from tests.cronworld import a_timed_config, cron_key, cron_on, periods_of
+from scheduler.cron import CronStarts
+from tests.cronworld import a_timed_config, cron_key, cron_on, do_chores, periods_of
 from tests.engineworld import ORDERS, World, a_world
+from tests.faults import NO_FAULT, Fault, FaultyTables, Operation
 from tests.manualclock import NOON
 from tests.virtualtime import on_virtual_time
+from worker.app_surprises import expecting_surprises
 from worker.core import keys
 from worker.core.firing import HERD_MIN, SPREAD, ScheduleKey, place_in_herd
 from worker.core.pipeline import ScheduleId
@@ -294,3 +298,35 @@ async def test_a_herd_is_spread_over_half_a_minute_each_at_its_own_place() -> No
         place = place_in_herd(ScheduleKey(key.pipeline, key.schedule), at, timedelta(hours=24))
         assert timedelta(0) <= run.created_at - at - place <= timedelta(seconds=2)
         assert run.created_at - at < SPREAD + timedelta(seconds=2)
+
+
+# --- mistakes of our own ----------------------------------------------------------------------------------------------
+
+
+@on_virtual_time
+async def test_a_schedule_that_meets_a_mistake_of_ours_keeps_no_other_from_its_time_and_none_is_forgotten() -> None:
+    world, surprises = await a_world(), list[Exception]()
+    trips = iter([True])
+
+    def trip_once(operation: Operation) -> Fault:
+        if operation is Operation.COMMIT and next(trips, False):
+            raise KeyError("considered")
+        return NO_FAULT
+
+    names = [f"p{number}" for number in range(5)]
+    for name in names:
+        await world.deploy(a_timed_config("0 14 * * *", pipeline=name))
+    async with world.worker() as worker, asyncio.TaskGroup() as tasks:
+        cron = CronStarts(
+            FaultyTables(world.tables, trip_once),
+            worker.engine,
+            world.clock,
+            may_act=worker.standing.may_act,
+            guard=lambda settle: expecting_surprises(settle, surprises.append),
+        )
+        holding = tasks.create_task(do_chores(cron, world.clock, 60.0))
+        await world.wait(hours=26, minutes=5)
+        holding.cancel()
+
+    assert len(surprises) == 1
+    assert [await periods_of(world.tables, pipeline=name) for name in names] == [[TODAY, TOMORROW]] * 5
