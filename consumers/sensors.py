@@ -42,11 +42,12 @@ class SensorInbox:
         except Rejected:
             self.counts.failed += 1
             raise
-        refusals = [refusal for news in found for refusal in await self._take_in(news)]
+        is_repeat = message.receive_count > 1
+        refusals = [refusal for news in found for refusal in await self._take_in(news, is_repeat=is_repeat)]
         if refusals:
             raise refusals[0]
 
-    async def _take_in(self, news: News) -> list[Rejected]:
+    async def _take_in(self, news: News, *, is_repeat: bool) -> list[Rejected]:
         """Give it to every rule that is about it; one that cannot use it does not keep it from the others."""
         told, refusals = False, list[Rejected]()
         is_meant = False
@@ -55,7 +56,7 @@ class SensorInbox:
                 mapped = rule.map(news)
                 if mapped is not None:
                     is_meant = True
-                    told = await self._tell(news, mapped) or told
+                    told = await self._tell(news, mapped, is_repeat=is_repeat) or told
             except Rejected as refusal:
                 refusals.append(refusal)
         self._count(news, told=told, is_meant=is_meant, is_refused=bool(refusals))
@@ -71,32 +72,34 @@ class SensorInbox:
         else:
             self.counts.unmatched += 1
 
-    async def _tell(self, news: News, mapped: Mapped) -> bool:
+    async def _tell(self, news: News, mapped: Mapped, *, is_repeat: bool) -> bool:
         """Say whether it was news."""
         if isinstance(news, ObjectNews):
-            return await self._tell_of_object(news, mapped)
+            return await self._tell_of_object(news, mapped, is_repeat=is_repeat)
         await self._put(mapped.report)
         return True
 
-    async def _tell_of_object(self, news: ObjectNews, mapped: Mapped) -> bool:
+    async def _tell_of_object(self, news: ObjectNews, mapped: Mapped, *, is_repeat: bool) -> bool:
         entry = Entry(news.bucket, news.key, mapped.rule)
         etag = "" if news.happened is Happened.DELETED else news.etag
         mine = Known(etag=etag, sequencer=news.sequencer, report=mapped.report)
-        is_told = False
+        has_written = False
         for _ in range(RACES_MAX):
             seen = await self._ledger.get(entry)
             latest = mine if seen is None or mine.is_later_than(seen) else seen
             is_news = latest is mine and (seen is None or seen.etag != mine.etag)
-            if (is_news or is_told) and latest.report is not None:
+            # Who had this message before may have written its sensor over a later one, and ended before it knew.
+            is_unsure = is_repeat and seen is not None and seen.sequencer != mine.sequencer
+            if (is_news or has_written or is_unsure) and latest.report is not None:
                 await self._put(latest.report)
-                is_told = True
+                has_written = True
             elif latest is seen or not mine.sequencer:
                 return False  # known already, and nothing to note
             try:
                 await self._ledger.move(entry, seen, latest, self._clock.now())
             except StaleWrite:
                 continue
-            return is_told
+            return has_written
         raise RetryLater(f"the ledger of {news} keeps moving; it is tried again")
 
     async def _put(self, report: Report) -> None:

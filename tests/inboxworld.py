@@ -38,9 +38,9 @@ rules:
 """
 
 
-def message(body: object, message_id: str = "m1") -> Message:
+def message(body: object, receive_count: int = 1) -> Message:
     text = body if isinstance(body, str) else json.dumps(body)
-    return Message(id=message_id, handle="h", body=text, sent_at=NOON)
+    return Message(id="m1", handle="h", body=text, sent_at=NOON, receive_count=receive_count)
 
 
 def an_object(key: str = "orders/2026-03-03/a.csv", etag: str = "e1", sequencer: str = "01") -> dict[str, Any]:

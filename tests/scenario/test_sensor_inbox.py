@@ -130,6 +130,28 @@ async def test_workers_that_hear_of_one_object_at_once_leave_its_latest_sensor(s
 
 
 @on_virtual_time
+async def test_what_a_worker_wrote_over_before_it_died_is_put_right_when_its_message_comes_again() -> None:
+    world = InboxWorld()
+    await world.take_in(created("e2", "0B"))
+    await Sensors(world.tables).put(PipelineId("orders"), "export#2026-03-03", {"event": "created", "etag": "e1"})
+
+    await world.inbox.handle(message(created("e1", "0A"), receive_count=2))
+
+    assert await world.sensor() == {"event": "created", "etag": "e2"}
+
+
+@on_virtual_time
+async def test_a_message_that_comes_again_after_it_was_noted_writes_nothing() -> None:
+    world = InboxWorld()
+    await world.take_in(created("e1", "0A"))
+    await Sensors(world.tables).put(PipelineId("orders"), "export#2026-03-03", {"by": "a person"})
+
+    await world.inbox.handle(message(created("e1", "0A"), receive_count=2))
+
+    assert await world.sensor() == {"by": "a person"}
+
+
+@on_virtual_time
 async def test_a_ledger_entry_expires_and_then_the_object_is_news_again() -> None:
     world = InboxWorld()
     await world.take_in(created("e1", "01"))
