@@ -1,7 +1,7 @@
 """Which schedules time starts, as the rows say: what is in force, since when, and how far each was considered."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -41,7 +41,7 @@ class Timetable:
         """Everything that is deployed, some pipelines at a time. What was deployed a moment ago may not show yet."""
         chunk: list[Version] = []
         async for stored in self._pipelines.list():
-            version = await self._configs.in_force_of(stored)
+            version = await self._usable(stored.pipeline, self._configs.in_force_of(stored))
             if version is not None:
                 chunk.append(version)
             if len(chunk) == CHUNK:
@@ -52,8 +52,19 @@ class Timetable:
 
     async def of(self, pipeline: PipelineId) -> Reading:
         """The schedules of one pipeline as they are now."""
-        version = await self._configs.in_force(pipeline)
+        version = await self._usable(pipeline, self._configs.in_force(pipeline))
         return Reading(None) if version is None else (await self._read([version]))[pipeline]
+
+    async def _usable(self, pipeline: PipelineId, finding: Awaitable[Version | None]) -> Version | None:
+        """The version, unless what is stored about it is damaged: that keeps no other pipeline from its times."""
+        try:
+            return await finding
+        except Rejected as problem:
+            self._tell_unreadable(pipeline, problem)
+            return None
+
+    def _tell_unreadable(self, pipeline: PipelineId, problem: Rejected) -> None:
+        self._log("schedule.unreadable", {"pipeline": pipeline, "problem": str(problem)})
 
     async def _read(self, versions: list[Version]) -> Found:
         try:
@@ -61,7 +72,7 @@ class Timetable:
         except Rejected as problem:
             if len(versions) == 1:
                 # A damaged row: that pipeline does not fire until it is mended, and all others do.
-                self._log("schedule.unreadable", {"pipeline": versions[0].pipeline.id, "problem": str(problem)})
+                self._tell_unreadable(versions[0].pipeline.id, problem)
                 return {versions[0].pipeline.id: Reading(versions[0].config_hash)}
         return {name: reading for each in versions for name, reading in (await self._read([each])).items()}
 

@@ -14,7 +14,7 @@ from tests.virtualtime import on_virtual_time
 from worker.app_surprises import expecting_surprises
 from worker.core import keys
 from worker.core.firing import HERD_MIN, SPREAD, ScheduleKey, place_in_herd
-from worker.core.pipeline import ScheduleId
+from worker.core.pipeline import PipelineId, ScheduleId
 from worker.core.run import Pause
 from worker.core.runstate import Run, State
 from worker.deployment import accept, withdraw
@@ -275,6 +275,24 @@ async def test_a_damaged_run_or_mark_stops_neither_its_schedule_nor_others() -> 
 
     assert await periods_of(world.tables) == [f"{TODAY}T13"]
     assert "schedule.refused" in logged
+    assert "schedule.unreadable" in logged
+
+
+@on_virtual_time
+async def test_a_pipeline_whose_last_good_version_cannot_be_told_stops_no_other() -> None:
+    world = await a_world()
+    await Pipelines(world.tables).put(PipelineId("broken"), "pipeline: [")
+    mark = {"PK": keys.pipeline_pk("broken"), "SK": keys.config_mark_sk(), "data": "nonsense"}
+    await world.tables.commit(Put(TableName.CONTROL, mark))
+    await world.deploy(a_timed_config("0 * * * *"))
+    async with world.worker() as worker, cron_on(world, worker):
+        await world.wait(hours=1, minutes=1)
+        await world.deploy(a_timed_config("30 * * * *", pipeline="newer"))
+        await world.wait(hours=1)
+        logged = [event for event, _ in worker.log]
+
+    assert await periods_of(world.tables) == [f"{TODAY}T12", f"{TODAY}T13"]
+    assert await periods_of(world.tables, pipeline="newer") == [f"{TODAY}T12"]
     assert "schedule.unreadable" in logged
 
 
