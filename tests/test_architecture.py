@@ -27,7 +27,13 @@ AROUND = ("consumers", "scheduler")
 # A library that only some files may know.
 KNOWN_ONLY_TO = {
     "aiobotocore": ("worker.store.dynamodb", "worker.store.fastclient", "worker.jobs", "consumers", "worker.app"),
-    "botocore": ("worker.store.dynamodb", "worker.store.fastclient", "worker.jobs", "consumers"),
+    "botocore": (
+        "worker.store.dynamodb",
+        "worker.store.fastclient",
+        "worker.jobs",
+        "worker.diagnosis.aws",
+        "consumers",
+    ),
     "aiohttp": ("worker.jobs", "worker.store.dynamodb", "worker.web", "worker.app", "consumers"),
     "sqlite3": ("worker.store.sqlite",),
     "yaml": ("worker.yamltext", "worker.render"),

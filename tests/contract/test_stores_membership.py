@@ -43,8 +43,8 @@ async def test_a_session_registers_beats_and_leaves(tables: Tables) -> None:
     assert await sessions.beat(A, 1, changes=4, load=70)
 
     assert await sessions.list() == [
-        Session(id=A, beat=1, state=SessionState.LIVE, changes=4, load=70),
-        Session(id=B, beat=0, state=SessionState.LIVE),
+        Session(id=A, beat=1, state=SessionState.LIVE, changes=4, load=70, program="0.1.0"),
+        Session(id=B, beat=0, state=SessionState.LIVE, program="0.1.0"),
     ]
     await sessions.leave(A)
     await sessions.leave(A)

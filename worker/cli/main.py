@@ -13,6 +13,7 @@ from worker.cli.askingcommands import asking_app
 from worker.cli.console import Screen
 from worker.cli.democommand import demo_app
 from worker.cli.dlqcommands import dlq_app
+from worker.cli.doctorcommand import doctor_app
 from worker.cli.leasescommands import leases_app
 from worker.cli.migratecommands import migrate_app
 from worker.cli.pipelinescommands import pipelines_app
@@ -52,6 +53,7 @@ app.add_typer(leases_app)
 app.add_typer(schedule_app)
 app.add_typer(watchdog_app)
 app.add_typer(migrate_app)
+app.add_typer(doctor_app)
 app.add_typer(reading_app)
 app.add_typer(asking_app)
 

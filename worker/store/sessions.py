@@ -11,7 +11,7 @@ from enum import StrEnum
 from worker.core import keys
 from worker.core.keys import SessionId
 from worker.store import retention
-from worker.store.attributes import choice, expiry, texts, whole
+from worker.store.attributes import choice, expiry, loose_text, texts, whole
 from worker.store.table import (
     TTL,
     Absent,
@@ -49,6 +49,7 @@ class Session:
     changes: int = 0  # rises whenever it took, asked for or released a lease: others need not look until it does
     load: int = 0
     duties: frozenset[str] = frozenset()  # what it is there for; empty: everything
+    program: str = ""  # the version it runs; for people, nothing is decided by it
 
     def does(self, duty: str) -> bool:
         return not duty or not self.duties or duty in self.duties
@@ -144,4 +145,5 @@ def _session(row: Row) -> Session:
         changes=whole(row, "chg"),
         load=whole(row, "load"),
         duties=frozenset(texts(row, "duties")),
+        program=loose_text(row, "ver"),
     )

@@ -1,0 +1,165 @@
+"""`interlock doctor` on a whole installation, and on one with something missing."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.commandline import interlock, records
+from tests.emulators import ministack
+from tests.installation import Installation, client, endpoint_of, install
+from worker.clock import SystemClock
+from worker.core.errors import RetryLater
+from worker.diagnosis.aws_calls import Answer, Refused
+from worker.diagnosis.cloud import Cloud
+from worker.diagnosis.diagnosis import Diagnosis, Health
+from worker.diagnosis.probes import queue_probes, secret_probe, table_probes
+from worker.settings import AwsSettings, Duty, Settings
+from worker.store.table import TableName
+
+pytestmark = pytest.mark.xdist_group("aws")
+
+NAMES = {table: f"t-{table}" for table in TableName}
+
+
+@pytest.fixture(scope="module")
+def place() -> Installation:
+    return asyncio.run(install(endpoint_of(ministack())))
+
+
+@pytest.fixture(autouse=True)
+def environment(place: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in place.variables("").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("INTERLOCK_DUTIES", "engine,scheduler,relay,alerts")
+
+
+def diagnosed() -> list[dict[str, Any]]:
+    result = interlock("doctor", "--json", clock=SystemClock())
+    assert result.exit_code in {0, 1}, result.output
+    return records(result.stdout)[:-1]
+
+
+def wrong(found: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
+    return [(each["area"], each["subject"], each["finding"]) for each in found if each["health"] == "fail"]
+
+
+def test_a_whole_installation_is_sound_and_every_right_was_tried(place: Installation) -> None:
+    before = asyncio.run(_rows(place))
+
+    found = diagnosed()
+
+    assert wrong(found) == []
+    tried = {each["subject"] for each in found if each["area"] == "permissions"}
+    assert tried == {
+        "dynamodb:GetItem",
+        "dynamodb:BatchGetItem",
+        "dynamodb:Query",
+        "dynamodb:PutItem",
+        "dynamodb:UpdateItem",
+        "dynamodb:DeleteItem",
+        "dynamodb:ConditionCheckItem",
+        "events:PutEvents",
+        "sqs:ReceiveMessage",
+        "sqs:DeleteMessage",
+        "sqs:ChangeMessageVisibility",
+    }
+    assert {each["area"] for each in found} >= {"credentials", "clock", "store", "streams", "bus", "rules", "queues"}
+    assert asyncio.run(_rows(place)) == before
+
+
+async def _rows(place: Installation) -> int:
+    async with client("dynamodb", place.endpoint) as dynamodb:
+        counts = [await dynamodb.scan(TableName=name, Select="COUNT") for name in place.names.values()]
+    return sum(answer["Count"] for answer in counts)
+
+
+def test_what_a_rule_or_a_queue_lacks_is_worth_a_look() -> None:
+    doubtful = {(each["area"], each["finding"].partition(";")[0]) for each in diagnosed() if each["health"] == "warn"}
+
+    assert ("queues", "it has no dead-letter queue") in doubtful
+    assert ("rules", "target alerts has no dead-letter queue: what it refuses is lost") in doubtful
+
+
+def test_a_bus_and_a_queue_that_are_not_there_fail_and_the_rest_is_still_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("INTERLOCK_BUS", "no-such-bus")
+    monkeypatch.setenv("INTERLOCK_ALERTS_QUEUE", "http://127.0.0.1:1/000000000000/no-such-queue")
+
+    found = diagnosed()
+
+    assert {"bus", "queues"} <= {area for area, _, _ in wrong(found)}
+    assert any(each["subject"] == "sessions" for each in found)
+
+
+# --- what answers mean, without a service -----------------------------------------------------------------------------
+
+
+class Answers:
+    """Answers each operation as told; all others with nothing in them."""
+
+    def __init__(self, **said: Answer | Exception) -> None:
+        self._said = said
+        self.asked: list[str] = []
+
+    async def call(self, service: str, operation: str, parameters: Mapping[str, Any]) -> Answer:
+        self.asked.append(operation)
+        answer = self._said.get(operation, Answer({}, 0.0))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def looked(answers: Answers, *duties: Duty, **aws: str) -> list[Diagnosis]:
+    settings = Settings(store="dynamodb://t", duties=frozenset(duties), aws=AwsSettings(**aws))
+
+    async def look() -> list[Diagnosis]:
+        cloud = Cloud(calls=answers, settings=settings, names=NAMES, told={})
+        return [found async for found in cloud.look()]
+
+    return asyncio.run(look())
+
+
+def test_a_refused_right_fails_and_says_which_to_allow() -> None:
+    found = looked(Answers(PutItem=Refused("AccessDeniedException", "no")), Duty.EVENTS)
+
+    [refused] = [each for each in found if each.health is Health.FAIL]
+    assert refused.subject == "dynamodb:PutItem"
+    assert refused.remedy == "allow dynamodb:PutItem on t-control, or use the role of the worker"
+
+
+def test_a_condition_that_failed_proves_the_right() -> None:
+    found = looked(Answers(PutItem=Refused("ConditionalCheckFailedException", "")), Duty.EVENTS)
+
+    assert [each for each in found if each.health is Health.FAIL] == []
+
+
+def test_a_clock_that_is_wrong_fails() -> None:
+    [_, clock, *_] = looked(Answers(GetCallerIdentity=Answer({"Arn": "a", "Account": "1"}, -9.0)), Duty.EVENTS)
+
+    assert (clock.area, clock.health) == ("clock", Health.FAIL)
+    assert "9.0 s behind" in clock.finding
+
+
+def test_no_answer_is_no_right() -> None:
+    found = looked(Answers(GetItem=RetryLater("nobody there")), Duty.EVENTS)
+
+    assert [each.subject for each in found if each.health is Health.FAIL] == ["dynamodb:GetItem"]
+
+
+def test_a_service_without_the_engine_needs_only_its_groups_rows() -> None:
+    tables = {probe.resource for probe in table_probes(NAMES, frozenset({Duty.RELAY}))}
+
+    assert tables == {"t-control"}
+
+
+def test_no_probe_can_change_anything() -> None:
+    writes = {"PutItem", "UpdateItem", "DeleteItem"}
+    for probe in table_probes(NAMES, frozenset(Duty)):
+        if probe.operation in writes:
+            assert "attribute_not_exists(PK)" in probe.parameters["ConditionExpression"]
+    for probe in queue_probes("alerts", "http://q"):
+        assert probe.parameters.get("ReceiptHandle") == "AQEBdoctor" or probe.parameters["VisibilityTimeout"] == 0
+    assert secret_probe("slack").operation == "GetSecretValue"

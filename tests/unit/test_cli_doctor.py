@@ -1,0 +1,93 @@
+"""`interlock doctor` on a file, and what it makes of what it finds."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cliruns import in_store
+from tests.commandline import interlock, records
+from worker.core.keys import SessionId
+from worker.diagnosis.diagnosis import Health
+from worker.diagnosis.group import look_at_workers
+from worker.diagnosis.machine import FREE_LOW, FREE_MIN, look_at_disk
+from worker.settings import GROUP
+from worker.store.sessions import Session, Sessions, SessionState
+
+
+def diagnoses(*options: str) -> dict[str, dict[str, Any]]:
+    return {
+        f"{found.get('area')} {found.get('subject')}": found
+        for found in records(interlock("doctor", "--json", *options).stdout)
+    }
+
+
+def a_session(program: str, state: SessionState = SessionState.LIVE) -> Session:
+    return Session(id=SessionId("s"), beat=1, state=state, program=program)
+
+
+def test_a_sound_store_with_no_worker_is_only_worth_a_look(here: Path) -> None:
+    interlock("store", "init")
+
+    result = interlock("doctor")
+
+    assert result.exit_code == 0, result.output
+    assert "durability: write-ahead log, and every commit waits for the disk" in result.stdout
+    assert "warn  workers" in result.stdout
+    assert result.stdout.endswith("1 to look at, 0 wrong\n")
+
+
+def test_a_quiet_doctor_keeps_to_what_is_not_as_it_should_be(here: Path) -> None:
+    interlock("store", "init")
+
+    lines = interlock("doctor", "--quiet").stdout.splitlines()
+
+    assert [line.split()[0] for line in lines[:-1]] == ["warn"]
+
+
+def test_a_store_that_is_not_there_fails_with_what_to_do(here: Path) -> None:
+    result = interlock("doctor", "--json", "--store", "sqlite:///nowhere/interlock.db")
+
+    assert result.exit_code == 1
+    found = [record for record in records(result.stdout) if record.get("health") == "fail"]
+    assert found
+    assert all(record["remedy"] for record in found)
+
+
+def test_a_file_that_is_no_store_fails_and_nothing_unexpected_is_said(here: Path) -> None:
+    (here / "interlock.db").write_bytes(b"not a database, but long enough to be taken for one" * 100)
+
+    result = interlock("doctor")
+
+    assert result.exit_code == 1
+    assert "unexpected" not in result.output
+
+
+def test_workers_and_their_versions_are_seen(here: Path) -> None:
+    interlock("store", "init")
+    in_store(lambda tables: Sessions(tables, GROUP).register(SessionId("one"), "0.0.1"))
+
+    found = diagnoses()
+
+    assert found["workers sessions"]["finding"] == "1 workers are registered"
+    assert found["workers versions"]["health"] == "warn"
+    assert "they run 0.0.1" in found["workers versions"]["finding"]
+
+
+def test_dead_workers_do_not_count() -> None:
+    [found] = look_at_workers([a_session("1.0", SessionState.DEAD)], "1.0")
+
+    assert found.health is Health.WARN
+
+
+def test_workers_of_one_version_are_fine() -> None:
+    assert [found.health for found in look_at_workers([a_session("1.0")], "1.0")] == [Health.OK, Health.OK]
+
+
+@pytest.mark.parametrize(
+    ("free", "health"), [(FREE_LOW, Health.OK), (FREE_LOW - 1, Health.WARN), (FREE_MIN - 1, Health.FAIL)]
+)
+def test_a_disk_that_fills_up_is_noticed_before_commits_fail(free: int, health: Health, tmp_path: Path) -> None:
+    [found] = look_at_disk(tmp_path / "interlock.db", lambda _: free)
+
+    assert found.health is health

@@ -1,0 +1,101 @@
+"""`interlock doctor`: everything a worker with these settings needs, looked at without changing anything."""
+
+import os
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Final
+
+from consumers.severities import told_pattern
+from worker.cli.console import Screen
+from worker.cli.onstore import Exit, StoreAccess
+from worker.core.errors import WorkerError
+from worker.diagnosis.diagnosis import Diagnosis, Health, fine, of_verdicts, wrong
+from worker.diagnosis.group import look_at_workers
+from worker.diagnosis.machine import look_at_disk, look_at_program
+from worker.settings import GROUP, Settings, read_settings
+from worker.store.open import DynamoPlace, SqlitePlace, locate, opened_as_found
+from worker.store.sessions import Session, Sessions
+
+STYLES: Final = {Health.OK: "green", Health.WARN: "yellow", Health.FAIL: "red"}
+
+
+async def run_doctor(screen: Screen, access: StoreAccess, *, quiet: bool, as_json: bool) -> int:
+    """Look at one thing after the other and show each. Exit code 1 if anything fails."""
+    settings = read_settings(os.environ, store=access.url)
+    tally: Counter[Health] = Counter()
+    async with aclosing(diagnose(access, settings)) as diagnoses:
+        async for found in diagnoses:
+            tally[found.health] += 1
+            if as_json:
+                screen.record({"type": "diagnosis", **asdict(found)})
+            elif not quiet or found.health is not Health.OK:
+                _show(screen, found)
+    if as_json:
+        screen.record({"type": "summary", **{health.value: tally[health] for health in Health}})
+    else:
+        screen.line(f"{tally[Health.OK]} ok, {tally[Health.WARN]} to look at, {tally[Health.FAIL]} wrong")
+    return Exit.PROBLEMS if tally[Health.FAIL] else Exit.DONE
+
+
+async def diagnose(access: StoreAccess, settings: Settings) -> AsyncGenerator[Diagnosis]:
+    """The machine, the settings, the store, what is around it on AWS, and the workers."""
+    for found in look_at_program():
+        yield found
+    yield fine("settings", "duties", ", ".join(sorted(settings.duties)))
+    place = locate(access.url)
+    if isinstance(place, SqlitePlace):
+        for found in look_at_disk(place.path):
+            yield found
+    try:
+        for found in of_verdicts("store", await access.admin.check()):
+            yield found
+    except WorkerError as trouble:
+        yield _in_trouble("store", access.admin.place, trouble)
+        if isinstance(place, SqlitePlace):
+            return
+    if isinstance(place, DynamoPlace):
+        async for found in _cloud(access, settings, place):
+            yield found
+    try:
+        sessions = await _sessions(access)
+    except WorkerError as trouble:
+        yield _in_trouble("workers", "sessions", trouble)
+        return
+    for found in look_at_workers(sessions, version("interlock")):
+        yield found
+
+
+async def _cloud(access: StoreAccess, settings: Settings, place: DynamoPlace) -> AsyncIterator[Diagnosis]:
+    # Loaded here: the AWS library takes longer than a look at a file.
+    from worker.diagnosis.aws_calls import AwsCalls  # noqa: PLC0415
+    from worker.diagnosis.cloud import Cloud  # noqa: PLC0415
+    from worker.store.fastclient import PERSON, ClientSettings  # noqa: PLC0415
+
+    client = ClientSettings(region=place.region, endpoint=place.endpoint, agent=PERSON)
+    async with AsyncExitStack() as stack:
+        calls = AwsCalls(stack, client, access.clock)
+        async for found in Cloud(calls=calls, settings=settings, names=place.names, told=told_pattern()).look():
+            yield found
+
+
+async def _sessions(access: StoreAccess) -> list[Session]:
+    async with opened_as_found(access.url, access.clock) as tables:
+        return await Sessions(tables, GROUP).list()
+
+
+def _in_trouble(area: str, subject: str, trouble: WorkerError) -> Diagnosis:
+    what, _, remedy = str(trouble).rpartition("; ")
+    return wrong(area, subject, what or remedy, remedy if what else "see that the store is there and answers")
+
+
+def _show(screen: Screen, found: Diagnosis) -> None:
+    remedy = f"; {found.remedy}" if found.remedy else ""
+    sentence = f"{found.finding}{remedy}"
+    screen.table(
+        [(found.health.value.ljust(4), found.area.ljust(11), f"{found.subject}: {sentence}")],
+        styles=[STYLES[found.health]],
+        indent=0,
+    )
