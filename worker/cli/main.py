@@ -14,6 +14,7 @@ from worker.cli.console import Screen
 from worker.cli.democommand import demo_app
 from worker.cli.dlqcommands import dlq_app
 from worker.cli.doctorcommand import doctor_app
+from worker.cli.inboxcommands import inbox_app
 from worker.cli.leasescommands import leases_app
 from worker.cli.migratecommands import migrate_app
 from worker.cli.pipelinescommands import pipelines_app
@@ -48,6 +49,7 @@ app.add_typer(run_app)
 app.add_typer(store_app)
 app.add_typer(pipelines_app)
 app.add_typer(sensor_app)
+app.add_typer(inbox_app)
 app.add_typer(dlq_app)
 app.add_typer(leases_app)
 app.add_typer(schedule_app)
