@@ -5,6 +5,7 @@ from collections.abc import Callable
 from consumers.sqs import Handle, QueueConsumer
 from consumers.sqs_calls import QueueCalls
 from consumers.sqs_letters import QueueLetters
+from consumers.sqs_proven import ProvenQueue
 from consumers.tries import Tries
 from worker.app_surprises import expecting_surprises, log_surprise
 from worker.clock import Clock
@@ -21,11 +22,13 @@ def queue_consumer(
     clock: Clock,
     on_surprise: Callable[[Exception], None] = log_surprise,
 ) -> QueueConsumer:
-    """A consumer that one message cannot end: it would come again, and end the next worker as well."""
+    """A consumer that neither a message can end, which would come again and end the next worker as well, nor a queue
+    that was of use before.
+    """
     tries = Tries(clock, tables.ping)
     return QueueConsumer(
         name=name,
-        calls=calls,
+        calls=ProvenQueue(name, calls),
         handle=expecting_surprises(handle, on_surprise),
         tries=tries,
         clock=clock,
