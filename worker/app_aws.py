@@ -10,7 +10,6 @@ from consumers.alerts_log import LoggedAlerts
 from consumers.alerts_queue import AlertMessages
 from consumers.bus import EventBus
 from consumers.bus_aws import open_bus
-from consumers.dynamodb_streams import DynamoStream, TableStream, listing_budget
 from consumers.events import ForeignEvents
 from consumers.inbox_counts import InboxSummary
 from consumers.inbox_file import rules_from
@@ -22,8 +21,6 @@ from consumers.source import Stream
 from consumers.sqs import Handle, QueueConsumer
 from consumers.sqs_aws import AwsQueue, open_sqs
 from consumers.stream import Pace
-from consumers.streamclient import open_dynamodb_streams
-from consumers.unreadable import Strays
 from scheduler.heartbeaturl import pinging
 from scheduler.service import ApschedulerTicker
 from scheduler.watchtable import Watched
@@ -32,12 +29,12 @@ from worker.app_kinds import Premises, sweeping
 from worker.app_people import Alerting, Beside, alerts_come_back, open_alerting, tells_people
 from worker.app_queues import queue_consumer
 from worker.app_reading import DUTIES
+from worker.app_streams import ChangeStreams
 from worker.app_workplace import Readers, Workplace
 from worker.clock import Clock
 from worker.jobs.aws import AwsSettings as AwsJobs
 from worker.jobs.http_client import HttpClient
 from worker.settings import GROUP, Duty, Settings
-from worker.store.deadletters import DeadLetters
 from worker.store.dynamodb import DynamoTables
 from worker.store.events import Events
 from worker.store.fastclient import ClientSettings
@@ -136,19 +133,10 @@ class AwsKind:
         followed = [table for table, duty in DUTIES.items() if duty in self._settings.duties]
         if not followed:
             return {}
-        calls = await stack.enter_async_context(open_dynamodb_streams(self._client()))
-        budget, letters = listing_budget(self._clock), DeadLetters(self._tables)
-        streams: dict[TableName, Stream] = {}
-        for table in followed:
-            name = f"stream.{table}"
-            read = TableStream(
-                name=name,
-                arn=await self._tables.stream_arn(table),
-                table=table,
-                keep_stray=Strays(letters, name).keep,
-            )
-            streams[table] = DynamoStream(read, calls, self._clock, budget)
-        return streams
+        changes = ChangeStreams(self._tables, self._client(), self._clock)
+        if kinesis_name := self._settings.aws.changes_stream:
+            return await changes.delivered(stack, followed, kinesis_name)
+        return await changes.of_tables(stack, followed)
 
     # --- events out ---------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """The environment, read once. Only the command line and the wiring of the worker call this."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -24,6 +25,7 @@ BUS: Final = "INTERLOCK_BUS"  # the event bus
 ALERTS_QUEUE: Final = "INTERLOCK_ALERTS_QUEUE"  # URLs of queues
 EVENTS_QUEUE: Final = "INTERLOCK_EVENTS_QUEUE"
 SENSORS_QUEUE: Final = "INTERLOCK_SENSORS_QUEUE"
+CHANGES: Final = "INTERLOCK_CHANGES"  # how changes come: kinesis:STREAM, or by the tables' own streams if unset
 INBOX: Final = "INTERLOCK_INBOX"  # the inbox rules: a file, or their own text
 
 # --- people
@@ -45,6 +47,7 @@ DEFAULT_STORE: Final = "sqlite:///interlock.db"
 DEFAULT_SERVICE: Final = "interlock"
 _TIMINGS: Final = {"default": DEFAULT_TIMING, "fast": FAST_TIMING}
 _METRICS: Final = ("", "emf")
+_STREAM_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 RATE_MAX: Final = 10_000
 REPEATED_MIN: Final = timedelta(minutes=1)
 
@@ -72,6 +75,7 @@ class AwsSettings:
     events_queue: str = ""
     sensors_queue: str = ""
     inbox: str = ""
+    changes_stream: str = ""  # of Kinesis; empty: the tables' own streams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +130,7 @@ def read_settings(environment: Mapping[str, str], *, store: str | None = None) -
             events_queue=said.get(EVENTS_QUEUE, ""),
             sensors_queue=said.get(SENSORS_QUEUE, ""),
             inbox=said.get(INBOX, ""),
+            changes_stream=_changes_stream(said.get(CHANGES, "")),
         ),
         people=PeopleSettings(
             slack_token=said.get(SLACK_TOKEN, ""),
@@ -179,6 +184,16 @@ def _rate(given: str) -> tuple[JobType, float]:
         wanted = f"a kind of target ({', '.join(JobType)}), = and calls per second up to {RATE_MAX}"
         raise ConfigError(f"{TARGET_RATES} has {given!r}; write {wanted}, such as glue=2")
     return JobType(kind), rate
+
+
+def _changes_stream(text: str) -> str:
+    kind, _, name = text.partition(":")
+    if text and (kind != "kinesis" or not _STREAM_NAME.fullmatch(name)):
+        raise ConfigError(
+            f"{CHANGES} is {text!r}; use kinesis:STREAM with the name of a Kinesis stream, or leave it out to read the "
+            "tables' own streams"
+        )
+    return name
 
 
 def _metrics(kind: str) -> str:

@@ -9,6 +9,7 @@ from worker.core.liveness import DEFAULT_TIMING, FAST_TIMING
 from worker.core.pipeline import JobType
 from worker.engine.rates import DEFAULT_RATES, Rate, with_own
 from worker.settings import (
+    CHANGES,
     DEFAULT_STORE,
     DUTIES,
     HTTP_ALLOW,
@@ -95,13 +96,22 @@ def test_a_repeat_that_is_no_duration_or_too_short_is_refused(text: str) -> None
 def test_a_rate_that_was_set_takes_the_place_of_the_default_and_leaves_the_others() -> None:
     rates = with_own(read_settings({TARGET_RATES: "glue=2, step-function=0.5"}).target_rates)
 
-    assert rates == {**DEFAULT_RATES, JobType.GLUE: Rate(2, 4), JobType.STEP_FUNCTION: Rate(0.5, 1)}
+    assert rates == {**DEFAULT_RATES, JobType.GLUE: Rate(2, 4), JobType.STEP_FUNCTION: Rate(0.5, 1, 0.1)}
     assert with_own(read_settings({}).target_rates) == DEFAULT_RATES
 
 
-@pytest.mark.parametrize(
-    "given", ["glue=", "glue=fast", "glue=0", "glue=-1", "glue=nan", "glue=1e9", "s3=2"]
-)
+@pytest.mark.parametrize("given", ["glue=", "glue=fast", "glue=0", "glue=-1", "glue=nan", "glue=1e9", "s3=2"])
 def test_a_rate_that_is_none_is_refused_with_what_is_accepted(given: str) -> None:
     with pytest.raises(ConfigError, match=r"INTERLOCK_TARGET_RATES has .*step-function.*such as glue=2"):
         read_settings({TARGET_RATES: given})
+
+
+def test_changes_come_by_the_tables_own_streams_or_by_a_stream_of_kinesis() -> None:
+    assert read_settings({}).aws.changes_stream == ""
+    assert read_settings({CHANGES: "kinesis:interlock-changes"}).aws.changes_stream == "interlock-changes"
+
+
+@pytest.mark.parametrize("text", ["interlock-changes", "kinesis:", "sqs:changes", "kinesis:arn:aws:kinesis:x"])
+def test_another_way_for_changes_is_refused_with_what_is_accepted(text: str) -> None:
+    with pytest.raises(ConfigError, match="use kinesis:STREAM"):
+        read_settings({CHANGES: text})

@@ -1,0 +1,67 @@
+"""The wiring of streams on AWS: each table's own, or one Kinesis stream that DynamoDB delivers all changes to."""
+
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
+from typing import Final
+
+from consumers.dynamodb_streams import DynamoStream, TableStream, listing_budget
+from consumers.kinesis import READS_PER_SECOND, DeliveryStream, KinesisStream
+from consumers.source import Stream
+from consumers.streamclient import open_dynamodb_streams, open_kinesis
+from consumers.unreadable import Stray, Strays
+from worker.app_reading import DUTIES
+from worker.clock import Clock
+from worker.store.deadletters import DeadLetters
+from worker.store.dynamodb import DynamoTables
+from worker.store.fastclient import ClientSettings
+from worker.store.table import TableName
+
+# A shard of Kinesis allows five reads a second to all its readers together: here, one for each table.
+_READS_PER_SECOND: Final = READS_PER_SECOND / len(DUTIES)
+
+
+class ChangeStreams:
+    """Opens what tells of the tables' changes; what it opens is closed with the stack."""
+
+    def __init__(self, tables: DynamoTables, client: ClientSettings, clock: Clock) -> None:
+        self._tables, self._client, self._clock = tables, client, clock
+        self._letters = DeadLetters(tables)
+
+    async def of_tables(self, stack: AsyncExitStack, followed: Iterable[TableName]) -> Mapping[TableName, Stream]:
+        """The stream of each table. Raises `ConfigError` for a table that has none."""
+        calls = await stack.enter_async_context(open_dynamodb_streams(self._client))
+        budget = listing_budget(self._clock)
+        streams: dict[TableName, Stream] = {}
+        for table in followed:
+            name = f"stream.{table}"
+            arn = await self._tables.stream_arn(table)
+            read = TableStream(name=name, arn=arn, table=table, keep_stray=Strays(self._letters, name).keep)
+            streams[table] = DynamoStream(read, calls, self._clock, budget)
+        return streams
+
+    async def delivered(
+        self, stack: AsyncExitStack, followed: Iterable[TableName], kinesis_name: str
+    ) -> Mapping[TableName, Stream]:
+        """One Kinesis stream, read once for each table by readers that pass over the changes of the others.
+
+        So each table has its own leases, checkpoints and pace, as with streams of their own: the relay's trouble never
+        holds up facts. Their names differ from those of tables' streams, whose positions mean nothing here.
+        """
+        calls = await stack.enter_async_context(open_kinesis(self._client))
+        return {table: KinesisStream(self._delivery(table, kinesis_name), calls, self._clock) for table in followed}
+
+    def _delivery(self, table: TableName, kinesis_name: str) -> DeliveryStream:
+        name = f"kinesis.{table}"
+        # What is no change belongs to no table and is met by every reader: one of them keeps it.
+        keep = Strays(self._letters, name).keep if table is TableName.CONTROL else _left_to_another
+        return DeliveryStream(
+            name=name,
+            kinesis_name=kinesis_name,
+            tables={self._tables.names[table]: table},
+            keep_stray=keep,
+            reads_per_second=_READS_PER_SECOND,
+        )
+
+
+async def _left_to_another(_: Stray) -> None:
+    return
