@@ -143,7 +143,7 @@ class Emr(JobService):
             if len(asked["StepIds"]) > 10:
                 raise AwsError("ValidationException", "StepIds has more than 10 members")
             return {"Steps": [self._shown(job) for job in self.jobs if job.id in asked["StepIds"]]}
-        jobs, cursor = self.page(asked.get("Marker"))
+        jobs, cursor = self.page(asked.get("Marker"), asked.get("StepStates", ()))
         return {"Steps": [self._shown(job) for job in jobs], **({"Marker": cursor} if cursor else {})}
 
     def _stop(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -157,13 +157,11 @@ async def test_a_long_list_goes_on_where_it_is_told_to(listing: Listing) -> None
     assert not rest.more
 
 
-async def test_no_more_are_asked_about_than_one_call_takes(listing: Listing) -> None:
-    batch = listing.runner.batch(listing.questions[0])
-    assert batch is not None
+async def test_many_are_asked_about_in_one_call_too(listing: Listing) -> None:
+    many = [*listing.questions, *[await listing.start(Plot.RUNS_ON, f"il-x{number}") for number in range(10)]]
 
-    many = [*listing.questions, *[await listing.start(Plot.RUNS_ON, f"il-x{n}") for n in range(10)]][: batch.size_max]
-
-    assert len((await listing.runner.look(many)).seen) == min(batch.size_max, FEW + 10)
+    assert len((await listing.runner.look(many)).seen) == len(many)
+    assert listing.count_lists() == 1
 
 
 @pytest.mark.parametrize("why", [THROTTLED, FORBIDDEN])

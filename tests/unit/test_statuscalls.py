@@ -14,11 +14,13 @@ from tests.manualclock import NOON
 from tests.virtualtime import VirtualClock, on_virtual_time
 from worker.core.errors import RetryLater
 from worker.core.pipeline import JobType
+from worker.engine.rates import Rate
 from worker.engine.statuscalls import ALONE_S, StatusCalls
-from worker.engine.targets import Targets
+from worker.engine.targets import Limits, Targets
 from worker.jobs.runner import Batch, JobStatus, Question, Running, Sightings, Succeeded, TargetDown
 
 PATIENCE = timedelta(seconds=3)
+UNHURRIED = Rate(1000, 1000)
 JOB = a_job(type=JobType.COMMAND)
 
 
@@ -58,7 +60,7 @@ def about(job_id: str, group: str = "one") -> Question:
 
 
 @asynccontextmanager
-async def calls_to(runner: ListingRunner) -> AsyncGenerator[StatusCalls]:
+async def calls_to(runner: ListingRunner, rate: Rate = UNHURRIED) -> AsyncGenerator[StatusCalls]:
     clock = VirtualClock(NOON)
     async with asyncio.TaskGroup() as tasks:
 
@@ -68,7 +70,8 @@ async def calls_to(runner: ListingRunner) -> AsyncGenerator[StatusCalls]:
 
             tasks.create_task(begin(), name=name)
 
-        yield StatusCalls({JobType.COMMAND: runner}, Targets(clock), clock, spawn)
+        targets = Targets(clock, Limits(rates={JobType.COMMAND: rate}))
+        yield StatusCalls({JobType.COMMAND: runner}, targets, clock, spawn)
 
 
 async def ask(runner: ListingRunner, *questions: Question, patience: timedelta = PATIENCE) -> list[object]:
@@ -198,6 +201,34 @@ async def test_a_poll_that_is_given_up_takes_nothing_from_the_others() -> None:
 
     assert [poll.result() for poll in polls[1:]] == [Running()] * 2
     assert runner.calls == {"look": 1}
+
+
+@on_virtual_time
+async def test_polls_that_come_while_a_busy_target_makes_wait_share_the_same_call() -> None:
+    runner = a_target(100)
+    async with calls_to(runner, Rate(0.1, 1)) as calls:
+        await calls.ask(JOB, about("job-0"), timedelta())  # the next call is in ten seconds
+        async with asyncio.TaskGroup() as askers:
+            for number in range(90):
+                askers.create_task(calls.ask(JOB, about(f"job-{number}"), PATIENCE))
+                await asyncio.sleep(0.1)
+
+    assert runner.looks == [90]
+
+
+@on_virtual_time
+async def test_lists_keep_to_a_rate_of_their_own_and_hold_up_nothing_else() -> None:
+    runner = a_target(10, size_max=2)
+    async with calls_to(runner, Rate(100, 1, lists_per_second=0.1)) as calls, asyncio.TaskGroup() as askers:
+        for number in range(10):
+            askers.create_task(calls.ask(JOB, about(f"job-{number}"), PATIENCE))
+        await asyncio.sleep(1)
+        began = asyncio.get_running_loop().time()
+        await calls.ask(JOB, about("job-0"), timedelta())
+        assert asyncio.get_running_loop().time() - began < 1
+
+    assert runner.looks == [2] * 5
+    assert asyncio.get_running_loop().time() >= 40
 
 
 @on_virtual_time

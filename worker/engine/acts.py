@@ -43,7 +43,7 @@ from worker.jobs.runner import Guarantee, Runner, Traits
 
 SEND_GRACE: Final = timedelta(seconds=5)  # a runner keeps its own time-out; this is for one that does not
 # How long a poll may wait for others to share a call with: a part of its interval, and never long.
-GATHERING_PART: Final = 0.1
+GATHERING_PART: Final = 0.2
 GATHERING_MAX: Final = timedelta(seconds=10)
 
 

@@ -91,31 +91,42 @@ class StatusCalls:
 
     async def _gather(self, key: _Key, gathering: _Gathering, patience: timedelta) -> None:
         await gathering.is_full.sleep(patience.total_seconds())
-        if self._gatherings.get(key) is gathering:
-            del self._gatherings[key]
         try:
-            await self._look(gathering)
+            if len(gathering.asked) >= QUESTIONS_PER_PAGE_MIN:
+                await self._look(key, gathering)
         except (TargetDown, TargetClosed) as problem:
             _settle(gathering, problem)
         except (RetryLater, Rejected):
             self._alone_until[key] = self._clock.monotonic() + ALONE_S
         finally:
+            self._close(key, gathering)
             _settle(gathering, None)
 
-    async def _look(self, gathering: _Gathering) -> None:
-        more = ""
-        pages_left = len(gathering.asked) // QUESTIONS_PER_PAGE_MIN
-        while pages_left > 0:
-            pages_left -= 1
-            open_ones = [asked for asked in gathering.asked if not asked.answer.done()]
-            look = partial(gathering.runner.look, [asked.question for asked in open_ones], more)
-            sightings = await self._targets.call(gathering.target, Urgency.POLL, look)
-            for place, status in sightings.seen.items():
-                if not open_ones[place].answer.done():
-                    open_ones[place].answer.set_result(status)
-            more = sightings.more
-            if not more or len(sightings.seen) == len(open_ones):
-                return
+    async def _look(self, key: _Key, gathering: _Gathering) -> None:
+        more, pages = "", 0
+        while pages == 0 or (more and pages < len(gathering.asked) // QUESTIONS_PER_PAGE_MIN):
+            look = partial(self._read_page, key, gathering, more)
+            more = await self._targets.call(gathering.target, Urgency.POLL, look, is_list=True)
+            pages += 1
+
+    async def _read_page(self, key: _Key, gathering: _Gathering, more: str) -> str:
+        """Read a page, and say where the list goes on, if there is any need.
+
+        Only here is nobody let in any more: the longer a busy target makes wait, the more share what it is asked.
+        """
+        self._close(key, gathering)
+        open_ones = [asked for asked in gathering.asked if not asked.answer.done()]
+        if not open_ones:
+            return ""
+        sightings = await gathering.runner.look([asked.question for asked in open_ones], more)
+        for place, status in sightings.seen.items():
+            if not open_ones[place].answer.done():
+                open_ones[place].answer.set_result(status)
+        return sightings.more if len(sightings.seen) < len(open_ones) else ""
+
+    def _close(self, key: _Key, gathering: _Gathering) -> None:
+        if self._gatherings.get(key) is gathering:
+            del self._gatherings[key]
 
 
 def _settle(gathering: _Gathering, answer: RetryLater | None) -> None:

@@ -53,8 +53,12 @@ class Targets:
         async with gate.entered(urgency), self._in_all:
             yield gate.breaker
 
-    async def call(self, target: str, urgency: Urgency, work: Callable[[], Awaitable[T]]) -> T:
+    async def call(
+        self, target: str, urgency: Urgency, work: Callable[[], Awaitable[T]], *, is_list: bool = False
+    ) -> T:
         """Ask a target something that may be asked again. Raises what `work` does, and `TargetDown` after a while."""
+        if is_list:
+            await self._gate(target).lists.take()  # not in the turnstile, where a start would wait behind it
         async with self.turn(target, urgency) as breaker:
             try:
                 async with asyncio.timeout(CALL_TIMEOUT.total_seconds()):
@@ -79,6 +83,7 @@ class Targets:
             gate = self._gates[target] = _Gate(
                 slots=asyncio.Semaphore(self._limits.calls_at_once),
                 bucket=TokenBucket(self._clock, rate.per_second, rate.burst),
+                lists=TokenBucket(self._clock, rate.lists_per_second or rate.per_second, rate.burst),
                 breaker=Breaker(target, self._clock, self._log),
             )
         return gate
@@ -112,6 +117,7 @@ class _Gate:
 
     slots: asyncio.Semaphore
     bucket: TokenBucket
+    lists: TokenBucket
     breaker: Breaker
     turnstile: Turnstile = field(default_factory=Turnstile)
 

@@ -47,7 +47,7 @@ from worker.jobs.secrets import Filling, SecretSource
 from worker.jobs.specs import AirflowConfig
 
 _LISTED_MAX: Final = 100  # of runs in one answer
-_ASKED_MAX: Final = 1000
+_ASKED_MAX: Final = 5000
 
 
 class AirflowRunner:

@@ -41,7 +41,7 @@ from worker.jobs.secrets import Filling, SecretSource
 from worker.jobs.specs import DatabricksConfig
 
 _LISTED_MAX: Final = 25  # of runs in one answer
-_ASKED_MAX: Final = 500
+_ASKED_MAX: Final = 5000
 
 
 class DatabricksRunner:

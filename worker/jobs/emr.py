@@ -48,7 +48,8 @@ STATES: Final = States(
 
 _LIST_LAG: Final = timedelta(seconds=60)
 _PAGES_MAX: Final = 40  # of 50 steps each, as the service has it
-_ASKED_MAX: Final = 10  # ids in one ListSteps
+_NAMED_MAX: Final = 10  # steps that one ListSteps takes by their ids
+_ASKED_MAX: Final = 5000
 _NAME_CHARS_MAX: Final = 256
 # Refusals that have no code of their own.
 _FULL: Final = "number of active steps"
@@ -91,15 +92,18 @@ class EmrRunner:
     def batch(self, question: Question) -> Batch:
         return Batch(str(question.handle["clusterId"]), _ASKED_MAX)
 
-    async def look(self, questions: Sequence[Question], _more: str = "") -> Sightings:
-        """Describe steps of one cluster by their ids."""
+    async def look(self, questions: Sequence[Question], more: str = "") -> Sightings:
+        """Describe steps of one cluster: a few by their ids, many by listing what is not over."""
         places = {str(question.handle["runId"]): place for place, question in enumerate(questions)}
-        asked = {"ClusterId": questions[0].handle["clusterId"], "StepIds": list(places)}
+        asked: dict[str, object] = {"ClusterId": questions[0].handle["clusterId"]}
+        if len(places) <= _NAMED_MAX:
+            asked["StepIds"] = list(places)
+        else:
+            asked |= {"StepStates": sorted(STATES.running), **({"Marker": more} if more else {})}
         answer = await self._aws.call("emr", "ListSteps", asked)
         found = by_id(answer, "Steps", "Id", places)
-        return Sightings(
-            {places[step_id]: _judge(step) for step_id, step in found if text(part(step, "Status"), "State")}
-        )
+        told = ((places[step_id], step) for step_id, step in found if text(part(step, "Status"), "State"))
+        return Sightings({place: _judge(step) for place, step in told}, text(answer, "Marker"))
 
     async def find(self, token: str, config: Config) -> Handle | None:
         parsed = parse_config(EmrConfig, config)

@@ -44,7 +44,7 @@ STATES: Final = States(
 
 _PAGE: Final = 50
 _PAGES_MAX: Final = 20
-_ASKED_MAX: Final = 500
+_ASKED_MAX: Final = 5000
 _NAME_CHARS_MAX: Final = 256
 
 

@@ -53,6 +53,7 @@ STATES: Final = States(
 _LIST_LAG: Final = timedelta(seconds=60)
 _PAGE: Final = 200
 _PAGES_MAX: Final = 10
+_ASKED_MAX: Final = 5000
 
 
 class GlueRunner:
@@ -90,7 +91,7 @@ class GlueRunner:
         return await self._logs.confirm(status, signs)
 
     def batch(self, question: Question) -> Batch:
-        return Batch(str(question.handle["jobName"]), _PAGE)
+        return Batch(str(question.handle["jobName"]), _ASKED_MAX)
 
     async def look(self, questions: Sequence[Question], more: str = "") -> Sightings:
         """Read the newest runs of one job. One that succeeded is left to `status`, which checks that."""

@@ -38,6 +38,7 @@ from worker.jobs.specs import StepFunctionConfig
 INPUT_BYTES_MAX: Final = 262_144
 _RUNNING: Final = "RUNNING"
 _LISTED_MAX: Final = 1000  # of executions in one answer
+_ASKED_MAX: Final = 5000
 STATES: Final = States(
     running=frozenset({"RUNNING", "PENDING_REDRIVE"}),
     succeeded="SUCCEEDED",
@@ -106,7 +107,7 @@ class StepFunctionRunner:
 
     def batch(self, question: Question) -> Batch | None:
         machine = _machine_of(str(question.handle["runId"]))
-        return Batch(machine, _LISTED_MAX) if machine else None
+        return Batch(machine, _ASKED_MAX) if machine else None
 
     async def look(self, questions: Sequence[Question], more: str = "") -> Sightings:
         """List what is running of one state machine; an execution that is not there is described by itself."""
