@@ -46,7 +46,7 @@ from worker.jobs.runner import (
 from worker.jobs.secrets import Filling, SecretSource
 from worker.jobs.specs import AirflowConfig
 
-_LISTED_MAX: Final = 100  # of runs in one answer
+PAGE: Final = 100  # of runs in one answer
 _ASKED_MAX: Final = 5000
 
 
@@ -175,7 +175,7 @@ def _runs(version: Version, dag_id: str) -> str:
 def _running_ones(dag_ids: Collection[str], offset: int) -> dict[str, Json]:
     """What lists the runs of some DAGs that are not over."""
     states = ["queued", "running"]
-    return {"dag_ids": sorted(dag_ids), "states": states, "page_limit": _LISTED_MAX, "page_offset": offset}
+    return {"dag_ids": sorted(dag_ids), "states": states, "page_limit": PAGE, "page_offset": offset}
 
 
 def _logical_date(config: AirflowConfig, version: Version) -> dict[str, Json]:

@@ -40,7 +40,7 @@ from worker.jobs.runner import (
 from worker.jobs.secrets import Filling, SecretSource
 from worker.jobs.specs import DatabricksConfig
 
-_LISTED_MAX: Final = 25  # of runs in one answer
+PAGE: Final = 25  # of runs in one answer
 _ASKED_MAX: Final = 5000
 
 
@@ -83,7 +83,7 @@ class DatabricksRunner:
         parsed = parse_config(DatabricksConfig, questions[0].config)
         api = await self._api(parsed, Filling(self._secrets))
         page = f"&page_token={quote(more, safe='')}" if more else ""
-        path = f"{_jobs(parsed)}/runs/list?active_only=true&limit={_LISTED_MAX}{page}"
+        path = f"{_jobs(parsed)}/runs/list?active_only=true&limit={PAGE}{page}"
         answer = await api.ask(path, answer_bytes_max=LONG_ANSWER_BYTES_MAX)
         found = members_of(answer)
         if found is None:

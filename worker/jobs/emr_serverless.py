@@ -42,7 +42,7 @@ STATES: Final = States(
     failed={"FAILED": FailureCategory.TRANSIENT, "CANCELLED": FailureCategory.TRANSIENT},
 )
 
-_PAGE: Final = 50
+PAGE: Final = 50
 _PAGES_MAX: Final = 20
 _ASKED_MAX: Final = 5000
 _NAME_CHARS_MAX: Final = 256
@@ -84,7 +84,7 @@ class EmrServerlessRunner:
         asked = {
             "applicationId": questions[0].handle["applicationId"],
             "states": sorted(STATES.running),
-            "maxResults": _PAGE,
+            "maxResults": PAGE,
             **({"nextToken": more} if more else {}),
         }
         answer = await self._aws.call("emr-serverless", "ListJobRuns", asked)
@@ -96,7 +96,7 @@ class EmrServerlessRunner:
         parsed = parse_config(EmrServerlessConfig, config)
         asked = {
             "applicationId": parsed.application_id,
-            "maxResults": _PAGE,
+            "maxResults": PAGE,
             "createdAtAfter": self._clock.now() - LOOK_BACK,
         }
         found = self._aws.pages("emr-serverless", "ListJobRuns", asked, cursor="nextToken", pages_max=_PAGES_MAX)

@@ -51,7 +51,7 @@ STATES: Final = States(
 )
 
 _LIST_LAG: Final = timedelta(seconds=60)
-_PAGE: Final = 200
+PAGE: Final = 200
 _PAGES_MAX: Final = 10
 _ASKED_MAX: Final = 5000
 
@@ -98,7 +98,7 @@ class GlueRunner:
         places = {str(question.handle["runId"]): place for place, question in enumerate(questions)}
         asked = {
             "JobName": questions[0].handle["jobName"],
-            "MaxResults": _PAGE,
+            "MaxResults": PAGE,
             **({"NextToken": more} if more else {}),
         }
         answer = await self._aws.call("glue", "GetJobRuns", asked)
@@ -121,7 +121,7 @@ class GlueRunner:
     async def _newest_runs(self, job_name: str) -> AsyncGenerator[Answer]:
         """The runs of a job, newest first, as far back as a start that was lost may lie."""
         since = self._clock.now() - LOOK_BACK
-        asked = {"JobName": job_name, "MaxResults": _PAGE}
+        asked = {"JobName": job_name, "MaxResults": PAGE}
         async for page in self._aws.pages("glue", "GetJobRuns", asked, cursor="NextToken", pages_max=_PAGES_MAX):
             for run in parts(page, "JobRuns"):
                 if (time(run, "StartedOn") or since) < since:

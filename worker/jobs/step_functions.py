@@ -37,7 +37,7 @@ from worker.jobs.specs import StepFunctionConfig
 
 INPUT_BYTES_MAX: Final = 262_144
 _RUNNING: Final = "RUNNING"
-_LISTED_MAX: Final = 1000  # of executions in one answer
+PAGE: Final = 1000  # of executions in one answer
 _ASKED_MAX: Final = 5000
 STATES: Final = States(
     running=frozenset({"RUNNING", "PENDING_REDRIVE"}),
@@ -115,7 +115,7 @@ class StepFunctionRunner:
         asked = {
             "stateMachineArn": _machine_of(str(questions[0].handle["runId"])),
             "statusFilter": _RUNNING,
-            "maxResults": _LISTED_MAX,
+            "maxResults": PAGE,
             **({"nextToken": more} if more else {}),
         }
         answer = await self._aws.call("stepfunctions", "ListExecutions", asked)
