@@ -1,0 +1,190 @@
+"""The inbox on real wires: what an emulator's bucket, topic and bus send is understood, and a bucket can be listed."""
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from aiobotocore.session import AioSession
+
+from consumers.inbox_file import rules_of
+from consumers.inbox_rules import Place
+from consumers.inbox_s3 import open_bucket
+from consumers.inbox_seeding import Progress, Seeding
+from consumers.sensors import SensorInbox
+from consumers.sqs import QueueConsumer, QueuePace
+from consumers.sqs_aws import AwsQueue, open_sqs
+from consumers.sqs_letters import QueueLetters
+from consumers.sqs_polls import Polling
+from consumers.tries import Tries
+from tests.emulators import ministack, use_test_credentials
+from worker.clock import SystemClock
+from worker.core.errors import ConfigError
+from worker.core.pipeline import PipelineId
+from worker.store.deadletters import DeadLetters
+from worker.store.fastclient import ClientSettings
+from worker.store.sensors import Sensors
+from worker.store.sqlite import SqliteTables
+
+pytestmark = pytest.mark.xdist_group("aws")
+
+PATIENCE_S = 30.0
+QUICK = QueuePace(polling=Polling(polls_max=1, wait_s=1, visibility_s=10))
+RULES = """\
+rules:
+  - name: orders
+    object: {bucket: BUCKET, key: "orders/dt=${date}/${part}.csv"}
+    pipeline: orders
+    sensor: export
+    period: ${date}
+    fields: {part: "${part}", etag: "${etag}", bytes: "${size}"}
+"""
+
+
+@dataclass
+class Cloud:
+    """A bucket that tells a queue, and an inbox that takes from it into a store of its own."""
+
+    s3: Any
+    bucket: str
+    queue_url: str
+    inbox: SensorInbox
+    tables: SqliteTables
+    consumer: QueueConsumer
+
+    async def put(self, key: str, body: bytes) -> str:
+        answer = await self.s3.put_object(Bucket=self.bucket, Key=key, Body=body)
+        return answer["ETag"].strip('"')
+
+    async def until_seen(self, count: int) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while self.inbox.counts.seen < count:  # noqa: ASYNC110 - counts tell nobody that they move
+                await asyncio.sleep(0.05)
+
+    async def sensor(self, key: str) -> Any:  # noqa: ANN401 - whatever the test put there
+        found = await Sensors(self.tables).get(PipelineId("orders"), key)
+        return None if found is None else dict(found.data)
+
+
+@pytest.fixture
+async def clients() -> AsyncIterator[dict[str, Any]]:
+    """Another's, that make buckets, topics and queues: the program itself may not."""
+    use_test_credentials()
+    make: Any = AioSession().create_client
+    url = f"http://127.0.0.1:{ministack().port}"  # not through the proxy, which waits for no leave to send a body
+    async with (
+        make("s3", endpoint_url=url) as s3,
+        make("sqs", endpoint_url=url) as sqs,
+        make("sns", endpoint_url=url) as sns,
+    ):
+        yield {"s3": s3, "sqs": sqs, "sns": sns}
+
+
+@pytest.fixture
+async def cloud(clients: dict[str, Any]) -> AsyncIterator[Cloud]:
+    name = f"t{secrets.token_hex(6)}"
+    await clients["s3"].create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+    url = (await clients["sqs"].create_queue(QueueName=name))["QueueUrl"]
+    clock = SystemClock()
+    tables = SqliteTables.in_memory(clock)
+    inbox = SensorInbox(tables, rules_of(RULES.replace("BUCKET", name)), clock)
+    tries = Tries(clock, tables.ping)
+    async with (
+        open_sqs(ClientSettings(endpoint=ministack().proxy.url, read_s=30.0)) as sqs,
+        asyncio.TaskGroup() as tasks,
+    ):
+        park = QueueLetters("sensors", DeadLetters(tables), tries).park
+        consumer = QueueConsumer(
+            name="sensors",
+            calls=AwsQueue(sqs, url),
+            handle=inbox.handle,
+            tries=tries,
+            clock=clock,
+            park=park,
+            pace=QUICK,
+        )
+        tasks.create_task(consumer.run())
+        yield Cloud(clients["s3"], name, url, inbox, tables, consumer)
+        consumer.stop()
+
+
+async def queue_arn(clients: dict[str, Any], url: str) -> str:
+    answer = await clients["sqs"].get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
+    return answer["Attributes"]["QueueArn"]
+
+
+async def tell(clients: dict[str, Any], cloud: Cloud, **whom: Any) -> None:  # noqa: ANN401 - a request's own shape
+    await clients["s3"].put_bucket_notification_configuration(Bucket=cloud.bucket, NotificationConfiguration=whom)
+
+
+async def test_a_bucket_tells_its_queue_and_an_unchanged_object_is_no_news(
+    clients: dict[str, Any], cloud: Cloud
+) -> None:
+    arn = await queue_arn(clients, cloud.queue_url)
+    await tell(clients, cloud, QueueConfigurations=[{"QueueArn": arn, "Events": ["s3:ObjectCreated:*"]}])
+
+    etag = await cloud.put("orders/dt=2026-03-03/a b+é.csv", b"one")
+    await cloud.until_seen(2)
+    await cloud.put("orders/dt=2026-03-03/a b+é.csv", b"one")
+    await cloud.put("other/readme.txt", b"one")
+    await cloud.until_seen(4)
+
+    assert await cloud.sensor("export#2026-03-03") == {"part": "a b+é", "etag": etag, "bytes": 3}
+    counts = cloud.inbox.counts
+    assert (counts.used, counts.skipped, counts.unmatched, counts.failed) == (1, 2, 1, 0), (
+        "S3's own test of the way is skipped too"
+    )
+
+
+async def test_a_bucket_tells_a_topic_and_the_topic_the_queue(clients: dict[str, Any], cloud: Cloud) -> None:
+    topic = (await clients["sns"].create_topic(Name=cloud.bucket))["TopicArn"]
+    arn = await queue_arn(clients, cloud.queue_url)
+    await clients["sns"].subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+    body = {
+        "Records": [
+            {
+                "eventName": "ObjectCreated:Put",
+                "s3": {"bucket": {"name": cloud.bucket}, "object": {"key": "orders/dt%3D20260304/b.csv", "eTag": "e"}},
+            }
+        ]
+    }
+
+    await clients["sns"].publish(TopicArn=topic, Message=json.dumps(body))
+    await cloud.until_seen(1)
+
+    assert await cloud.sensor("export#2026-03-04") == {"part": "b", "etag": "e"}
+
+
+async def test_what_a_bucket_held_before_is_noted_and_told_only_when_it_changes(
+    clients: dict[str, Any], cloud: Cloud
+) -> None:
+    for part in range(3):
+        await cloud.put(f"orders/dt=2026-03-03/{part}.csv", b"old")
+    settings = ClientSettings(endpoint=ministack().proxy.url, read_s=30.0)
+    seeding = Seeding(cloud.tables, rules_of(RULES.replace("BUCKET", cloud.bucket)), SystemClock())
+    async with open_bucket(cloud.bucket, settings) as bucket:
+        noted = [each async for each in seeding.run(bucket, Place(bucket=cloud.bucket, prefix="orders/"))]
+        rest = await bucket.page("orders/", "orders/dt=2026-03-03/1.csv")
+
+    arn = await queue_arn(clients, cloud.queue_url)
+    await tell(clients, cloud, QueueConfigurations=[{"QueueArn": arn, "Events": ["s3:ObjectCreated:*"]}])
+    await cloud.put("orders/dt=2026-03-03/0.csv", b"old")
+    await cloud.until_seen(2)
+    before = await cloud.sensor("export#2026-03-03")
+    await cloud.put("orders/dt=2026-03-03/1.csv", b"newer")
+    await cloud.until_seen(3)
+
+    assert noted[-1] == Progress(listed=3, noted=3, after="orders/dt=2026-03-03/2.csv")
+    assert [each.key for each in rest] == ["orders/dt=2026-03-03/2.csv"]
+    assert before is None
+    assert (await cloud.sensor("export#2026-03-03"))["part"] == "1"
+
+
+async def test_a_bucket_that_is_not_there_is_a_mistake_that_a_person_mends() -> None:
+    use_test_credentials()
+    async with open_bucket("no-such-bucket", ClientSettings(endpoint=ministack().proxy.url, read_s=30.0)) as bucket:
+        with pytest.raises(ConfigError, match=r"no-such-bucket.*s3:ListBucket"):
+            await bucket.page("", "")
