@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from consumers.parking import REASON_MAX, change_of
 from consumers.routes import Deliver, event_in
 from consumers.tries import GivenUp, Tries
-from worker.core.errors import Rejected, RetryLater
+from worker.core.errors import ConfigError, Rejected, RetryLater
 from worker.logs import logger
 from worker.membership.heldlease import HeldLease, LeaseLost
 from worker.membership.leasekeeper import Offer
@@ -59,7 +59,11 @@ def sent_back(send: Callable[[str, str | None], Awaitable[None]]) -> Way:
     """The way of a queue's messages: back into it, in the group they were in."""
 
     async def replay(body: Row) -> None:
-        await send(text(body, "body"), optional_text(body, "group"))
+        try:
+            await send(text(body, "body"), optional_text(body, "group"))
+        except ConfigError as error:
+            # A queue that is gone, or that we may not write to: the letter stays and says so, and the worker goes on.
+            raise Rejected(str(error)) from error
 
     return replay
 

@@ -14,12 +14,14 @@ from consumers.events import ForeignEvents
 from consumers.inbox_counts import InboxSummary
 from consumers.inbox_file import rules_from
 from consumers.patterns import parse_pattern
+from consumers.replays import sent_back
 from consumers.routes import SOURCE, Route
 from consumers.sensors import SensorInbox
 from consumers.severities import told_to_people
 from consumers.source import Stream
 from consumers.sqs import Handle, QueueConsumer
 from consumers.sqs_aws import AwsQueue, open_sqs
+from consumers.sqs_letters import queue_letter_source
 from consumers.stream import Pace
 from scheduler.heartbeaturl import pinging
 from scheduler.service import ApschedulerTicker
@@ -34,6 +36,7 @@ from worker.app_workplace import Readers, Workplace
 from worker.clock import Clock
 from worker.jobs.aws import AwsSettings as AwsJobs
 from worker.jobs.http_client import HttpClient
+from worker.membership.clockguard import ClockGuard
 from worker.settings import GROUP, Duty, Settings
 from worker.store.dynamodb import DynamoTables
 from worker.store.events import Events
@@ -58,6 +61,7 @@ class AwsKind:
 
     def __init__(self, settings: Settings, environment: Mapping[str, str], place: DynamoPlace, clock: Clock) -> None:
         self._settings, self._environment, self._place, self._clock = settings, environment, place, clock
+        self._guard = ClockGuard()
         self._tables = self._open_tables()
 
     @property
@@ -68,11 +72,15 @@ class AwsKind:
     def tables(self) -> DynamoTables:
         return self._tables
 
+    @property
+    def guard(self) -> ClockGuard:
+        return self._guard
+
     def beater_tables(self) -> DynamoTables:
         return self._open_tables()
 
     def _open_tables(self) -> DynamoTables:
-        return DynamoTables(self._place.names, self._clock, self._client())
+        return DynamoTables(self._place.names, self._clock, self._client(), observe_time=self._guard.observe)
 
     def _client(self, read_s: float = READ_S) -> ClientSettings:
         return ClientSettings(region=self._place.region, endpoint=self._place.endpoint, read_s=read_s)
@@ -99,7 +107,7 @@ class AwsKind:
         beside: dict[str, Beside] = {"sweep-jobs": sweeping(targets.command, clock)}
         if tells_people(settings):
             beside.update(alerting.beside)
-        streams = await self._streams(stack)
+        streams, queues = await self._streams(stack), await self._open_queues(stack)
         place = Workplace(
             group=GROUP,
             tables=tables,
@@ -113,11 +121,12 @@ class AwsKind:
             ticker=ApschedulerTicker(),
             watch=self._watch(targets.http),
             pace=_PACE,
+            ways={queue_letter_source(name): sent_back(queue.send) for name, queue in queues.items()},
         )
         return Premises(
             place=place,
             beside=beside,
-            queues=await self._queues(stack, alerting, beside),
+            queues=self._consumers(queues, alerting, beside),
             alert_failures=alerting.failures,
         )
 
@@ -156,25 +165,30 @@ class AwsKind:
 
     # --- queues -------------------------------------------------------------------------------------------------------
 
-    async def _queues(
-        self, stack: AsyncExitStack, alerting: Alerting, beside: dict[str, Beside]
-    ) -> list[QueueConsumer]:
-        aws, duties = self._settings.aws, self._settings.duties
-        wanted: list[tuple[str, str, Handle]] = []
-        if Duty.ALERTS in duties and aws.alerts_queue:
-            wanted.append(("alerts", aws.alerts_queue, AlertMessages(alerting.deliver).handle))
-        if Duty.EVENTS in duties and aws.events_queue:
-            wanted.append(("events", aws.events_queue, ForeignEvents(Events(self._tables)).handle))
-        if Duty.SENSORS in duties and aws.sensors_queue:
-            inbox = SensorInbox(self._tables, rules_from(aws.inbox), self._clock)
-            beside["inbox-summary"] = InboxSummary(inbox.counts, self._clock).run
-            wanted.append(("sensors", aws.sensors_queue, inbox.handle))
-        if not wanted:
-            return []
+    async def _open_queues(self, stack: AsyncExitStack) -> Mapping[str, AwsQueue]:
+        """Every queue there is, by name; those of others' duties as well, because letters are sent back there."""
+        aws = self._settings.aws
+        urls = {"alerts": aws.alerts_queue, "events": aws.events_queue, "sensors": aws.sensors_queue}
+        if not any(urls.values()):
+            return {}
         client = await stack.enter_async_context(open_sqs(self._client(LONG_POLL_S)))
+        return {name: AwsQueue(client, url) for name, url in urls.items() if url}
+
+    def _consumers(
+        self, queues: Mapping[str, AwsQueue], alerting: Alerting, beside: dict[str, Beside]
+    ) -> list[QueueConsumer]:
+        duties, handles = self._settings.duties, dict[str, Handle]()
+        if Duty.ALERTS in duties and "alerts" in queues:
+            handles["alerts"] = AlertMessages(alerting.deliver).handle
+        if Duty.EVENTS in duties and "events" in queues:
+            handles["events"] = ForeignEvents(Events(self._tables)).handle
+        if Duty.SENSORS in duties and "sensors" in queues:
+            inbox = SensorInbox(self._tables, rules_from(self._settings.aws.inbox), self._clock)
+            beside["inbox-summary"] = InboxSummary(inbox.counts, self._clock).run
+            handles["sensors"] = inbox.handle
         return [
-            queue_consumer(name, AwsQueue(client, url), handle, tables=self._tables, clock=self._clock)
-            for name, url, handle in wanted
+            queue_consumer(name, queues[name], handle, tables=self._tables, clock=self._clock)
+            for name, handle in handles.items()
         ]
 
 

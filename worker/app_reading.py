@@ -60,7 +60,8 @@ class Reading:
         routes = {dead_letter_source(each.name): delivered(each.deliver) for each in self._routes}
         if self._place.does == EVERYTHING:
             return [self._replayer({**facts, **routes, **self._place.ways}).offer()]
-        parts = {Duty.ENGINE: facts, Duty.RELAY: routes}
+        # Workers that only take messages have no session, and so no duty that must have one holder.
+        parts = {Duty.ENGINE: {**facts, **self._place.ways}, Duty.RELAY: routes}
         return [self._replayer(ways, part).offer() for part, ways in parts.items() if self._has(part)]
 
     def _replayer(self, ways: Mapping[str, Way], part: str = "") -> Replayer:

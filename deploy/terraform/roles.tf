@@ -44,6 +44,8 @@ locals {
         { sid = "Rows", actions = local.row_actions, resources = [for table in ["control", "joblog", "rerun", "events"] : local.table_arns[table]], partition = [] },
         { sid = "Indexes", actions = ["dynamodb:Query"], resources = ["${local.table_arns.control}/index/*", "${local.table_arns.events}/index/*"], partition = [] },
         { sid = "Streams", actions = local.stream_actions, resources = [local.stream_arns.control, local.stream_arns.joblog], partition = [] },
+        # A replay of a queue's dead letter sends the message back.
+        { sid = "Replays", actions = ["sqs:SendMessage"], resources = [for queue in aws_sqs_queue.this : queue.arn], partition = [] },
       ],
       local.job_statements,
     )
@@ -57,7 +59,6 @@ locals {
     alerts = concat(
       [
         { sid = "AlertsQueue", actions = local.queue_actions, resources = [aws_sqs_queue.this["alerts"].arn], partition = [] },
-        { sid = "AlertsGivenUp", actions = ["sqs:SendMessage"], resources = [aws_sqs_queue.dead["alerts"].arn], partition = [] },
         { sid = "Threads", actions = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"], resources = [local.table_arns.events], partition = [] },
       ],
       var.slack_secret_arn == "" ? [] : [
@@ -66,12 +67,10 @@ locals {
     )
     events = [
       { sid = "EventsQueue", actions = local.queue_actions, resources = [aws_sqs_queue.this["events"].arn], partition = [] },
-      { sid = "EventsGivenUp", actions = ["sqs:SendMessage"], resources = [aws_sqs_queue.dead["events"].arn], partition = [] },
       { sid = "ForeignEvents", actions = ["dynamodb:PutItem"], resources = [local.table_arns.events], partition = [] },
     ]
     sensors = [
       { sid = "SensorsQueue", actions = local.queue_actions, resources = [aws_sqs_queue.this["sensors"].arn], partition = [] },
-      { sid = "SensorsGivenUp", actions = ["sqs:SendMessage"], resources = [aws_sqs_queue.dead["sensors"].arn], partition = [] },
       { sid = "Sensors", actions = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], resources = [local.table_arns.control], partition = [] },
     ]
   }

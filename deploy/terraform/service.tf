@@ -35,19 +35,17 @@ locals {
         INTERLOCK_HEALTH  = "0.0.0.0:${local.health_port}"
         INTERLOCK_METRICS = "emf"
         INTERLOCK_BUS     = aws_cloudwatch_event_bus.this.name
+
+        # For every service: the relay must know that alerts come back, and replays send messages back to their queues.
+        INTERLOCK_ALERTS_QUEUE = aws_sqs_queue.this["alerts"].url
+        INTERLOCK_EVENTS_QUEUE = aws_sqs_queue.this["events"].url
       },
       contains(service.duties, "alerts") ? {
-        INTERLOCK_ALERTS_QUEUE  = aws_sqs_queue.this["alerts"].url
         INTERLOCK_SLACK_TOKEN   = var.slack_secret_arn == "" ? "" : "secretsmanager://${var.slack_secret_arn}"
         INTERLOCK_SLACK_CHANNEL = var.slack_channel
       } : {},
-      contains(service.duties, "events") ? {
-        INTERLOCK_EVENTS_QUEUE = aws_sqs_queue.this["events"].url
-      } : {},
-      contains(service.duties, "sensors") && var.inbox_rules != "" ? {
-        INTERLOCK_SENSORS_QUEUE = aws_sqs_queue.this["sensors"].url
-        INTERLOCK_INBOX         = var.inbox_rules
-      } : {},
+      var.inbox_rules == "" ? {} : { INTERLOCK_SENSORS_QUEUE = aws_sqs_queue.this["sensors"].url },
+      contains(service.duties, "sensors") && var.inbox_rules != "" ? { INTERLOCK_INBOX = var.inbox_rules } : {},
       contains(service.duties, "scheduler") && var.heartbeat_url != "" ? { INTERLOCK_HEARTBEAT_URL = var.heartbeat_url } : {},
       var.environment,
     )

@@ -1,0 +1,60 @@
+"""Dead letters of queues on an emulator: the wiring of a worker sends their messages back to where they came from."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+import pytest_asyncio
+
+from consumers.sqs_letters import queue_letter_source
+from tests.emulators import ministack
+from tests.installation import Installation, client, endpoint_of, install
+from worker.app_aws import AwsKind
+from worker.clock import SystemClock
+from worker.core.errors import Rejected
+from worker.settings import read_settings
+from worker.store.open import DynamoPlace, locate
+
+pytestmark = pytest.mark.xdist_group("aws")
+
+
+@pytest_asyncio.fixture
+async def place() -> AsyncIterator[Installation]:
+    yield await install(endpoint_of(ministack()))
+
+
+def kind_of(place: Installation, duties: str) -> AwsKind:
+    variables = {**place.variables(slack_api=""), "INTERLOCK_SLACK_TOKEN": "", "INTERLOCK_DUTIES": duties}
+    where = locate(place.store)
+    assert isinstance(where, DynamoPlace)
+    return AwsKind(read_settings(variables), variables, where, SystemClock())
+
+
+async def test_a_replayed_message_goes_back_into_its_queue_from_a_worker_that_does_not_take_it(
+    place: Installation,
+) -> None:
+    kind = kind_of(place, duties="engine")
+    async with AsyncExitStack() as stack:
+        await kind.tables.start()
+        stack.push_async_callback(kind.tables.stop)
+        premises = await kind.open(stack)
+
+        await premises.place.ways[queue_letter_source("alerts")]({"body": "once more", "receives": 5})
+
+        assert premises.queues == []
+    async with client("sqs", place.endpoint) as sqs:
+        received = await sqs.receive_message(QueueUrl=place.alerts_queue, WaitTimeSeconds=1)
+    assert [message["Body"] for message in received["Messages"]] == ["once more"]
+
+
+async def test_a_queue_that_is_gone_refuses_the_letter_and_ends_no_worker(place: Installation) -> None:
+    async with client("sqs", place.endpoint) as sqs:
+        await sqs.delete_queue(QueueUrl=place.alerts_queue)
+    kind = kind_of(place, duties="engine")
+    async with AsyncExitStack() as stack:
+        await kind.tables.start()
+        stack.push_async_callback(kind.tables.stop)
+        premises = await kind.open(stack)
+
+        with pytest.raises(Rejected, match="check the queue's address"):
+            await premises.place.ways[queue_letter_source("alerts")]({"body": "once more"})
