@@ -28,7 +28,7 @@ locals {
       sid       = "DeadLetters"
       actions   = ["dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:DeleteItem"]
       resources = [local.table_arns.events]
-      partition = ["DEADLETTER#*", "DEADLETTERBODY#*"]
+      partition = ["DEADLETTER#*", "DEADLETTERBODY#*", "DEADLETTERSOURCES"]
     },
   ]
 
@@ -71,7 +71,8 @@ locals {
     ]
     sensors = [
       { sid = "SensorsQueue", actions = local.queue_actions, resources = [aws_sqs_queue.this["sensors"].arn], partition = [] },
-      { sid = "Sensors", actions = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], resources = [local.table_arns.control], partition = [] },
+      # Sensors, and the ledger of objects. It cannot touch what is not in these partitions: sessions, requests, markers.
+      { sid = "Sensors", actions = ["dynamodb:GetItem", "dynamodb:PutItem"], resources = [local.table_arns.control], partition = ["PIPELINE#*", "INBOX#*"] },
     ]
   }
 
