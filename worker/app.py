@@ -45,6 +45,7 @@ class Worker:
             beater=ThreadBeater(kind.beater_tables),
             clock=clock,
             new_session_id=session_ids(socket.gethostname()),
+            guard=kind.guard,
             notify=telemetry.notice,
         )
 

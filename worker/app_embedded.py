@@ -26,6 +26,7 @@ from worker.clock import Clock
 from worker.core.pipeline import JobType
 from worker.jobs.http_client import HttpClient
 from worker.jobs.runner import Runner
+from worker.membership.clockguard import ClockGuard
 from worker.membership.leasekeeper import Offer
 from worker.settings import GROUP, Settings
 from worker.store.leases import Leases
@@ -58,6 +59,7 @@ class EmbeddedKind:
     """A worker on a SQLite file: alerts go to its console, or to a chat."""
 
     group = GROUP
+    guard = ClockGuard()  # a file has no clock of its own, so ours is never found wrong
 
     def __init__(self, options: Options, path: Path, clock: Clock) -> None:
         self._options, self._path, self._clock = options, path, clock

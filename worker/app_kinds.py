@@ -10,6 +10,7 @@ from worker.app_people import Beside, never_failed
 from worker.app_workplace import Workplace
 from worker.clock import Clock
 from worker.jobs.command import CommandRunner
+from worker.membership.clockguard import ClockGuard
 from worker.store.table import Tables
 
 SWEEP_JOBS_EVERY_S: Final = 3600.0
@@ -39,6 +40,11 @@ class Kind(Protocol):
     @property
     def tables(self) -> Tables:
         """The store; not started yet."""
+        ...
+
+    @property
+    def guard(self) -> ClockGuard:
+        """What knows whether our clock agrees with the store's."""
         ...
 
     def beater_tables(self) -> Tables:

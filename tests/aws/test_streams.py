@@ -270,7 +270,7 @@ async def test_answers_are_as_the_wire_has_them(rig: StreamRig) -> None:
 
     described = await rig.streams.call("DescribeStream", StreamArn=arn)
 
-    assert "ResponseMetadata" not in described
+    assert "HTTPStatusCode" not in described["ResponseMetadata"]
     assert isinstance(described["StreamDescription"]["CreationRequestDateTime"], int | float)
 
 

@@ -16,6 +16,7 @@ from worker.store.dynamodb_schema import check_tables, ensure_tables
 from worker.store.dynamodb_values import Item, decode_row, encode_key
 from worker.store.fastclient import ClientSettings
 from worker.store.limits import check_commit, check_key
+from worker.store.storetime import Observe, StoreTime
 from worker.store.table import (
     COMMIT_ID,
     Between,
@@ -53,10 +54,12 @@ class DynamoTables:
         *,
         backoff: Backoff | None = None,
         new_commit_id: Callable[[], str] = new_commit_id,
+        observe_time: Observe | None = None,
     ) -> None:
         self.names, self.settings = names, settings or ClientSettings()
         self._clock, self._new_commit_id = clock, new_commit_id
-        self._calls = DynamoCalls(self.settings, clock, backoff or Backoff())
+        store_time = None if observe_time is None else StoreTime(clock, observe_time)
+        self._calls = DynamoCalls(self.settings, clock, backoff or Backoff(), store_time=store_time)
 
     async def open(self) -> None:
         """Connect without a look at the tables; `start` is this and that look."""

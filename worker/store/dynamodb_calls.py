@@ -10,6 +10,7 @@ from worker.core.errors import ConfigError, RetryLater
 from worker.store.backoff import Backoff, Patience
 from worker.store.dynamodb_errors import CALL_ERRORS, translate
 from worker.store.fastclient import ClientSettings, open_client
+from worker.store.storetime import StoreTime
 
 Answer: TypeAlias = Mapping[str, Any]
 SLACK_S: Final = 1.0  # above the library's own limits, which do not bound a slow trickle
@@ -18,8 +19,11 @@ SLACK_S: Final = 1.0  # above the library's own limits, which do not bound a slo
 class DynamoCalls:
     """One client and what it takes to use it with patience."""
 
-    def __init__(self, settings: ClientSettings, clock: Clock, backoff: Backoff) -> None:
+    def __init__(
+        self, settings: ClientSettings, clock: Clock, backoff: Backoff, *, store_time: StoreTime | None = None
+    ) -> None:
         self._settings, self._clock, self._backoff = settings, clock, backoff
+        self._store_time = store_time
         self._call_s = settings.connect_s + settings.read_s + SLACK_S
         self._methods: dict[str, Callable[..., Awaitable[Any]]] = {}
         self._resources = AsyncExitStack()
@@ -56,11 +60,15 @@ class DynamoCalls:
         method = self._methods.get(operation)
         if method is None:
             raise ConfigError(f"DynamoDB {operation}: the store is not started; call start() first")
+        sent = self._clock.now()
         try:
             async with asyncio.timeout(self._call_s):
-                return await method(**parameters)
+                answer = await method(**parameters)
         except CALL_ERRORS as error:
             raise translate(error, operation) from error
+        if self._store_time is not None:
+            self._store_time.hear(answer, sent)
+        return answer
 
     async def patiently(self, operation: str, parameters: Mapping[str, Any]) -> Answer:
         """Send a request that may be repeated freely until it is answered. Raises `RetryLater` out of patience."""

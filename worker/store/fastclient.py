@@ -111,9 +111,12 @@ class HotParser:
         if response["status_code"] >= 300 or response["context"]["operation_name"] not in self._hot:
             return await self._stock.parse(response, shape)
         try:
-            return orjson.loads(response["body"])
+            answer = orjson.loads(response["body"])
         except orjson.JSONDecodeError as error:
             raise ResponseParserError(f"the answer is not JSON: {error}") from error
+        # Where the library's parser puts all headers; of them, only the store's time is asked for.
+        answer["ResponseMetadata"] = {"HTTPHeaders": {"date": response["headers"].get("date")}}
+        return answer
 
 
 class HotParserFactory:

@@ -1,0 +1,28 @@
+"""A worker on DynamoDB hears from every answer whether its clock is right."""
+
+from datetime import timedelta
+
+import pytest
+
+from tests.emulators import ministack, new_names, use_test_credentials
+from tests.manualclock import ManualClock
+from worker.clock import SystemClock
+from worker.membership.clockguard import ClockGuard
+from worker.store.dynamodb import DynamoTables
+from worker.store.fastclient import ClientSettings
+
+pytestmark = pytest.mark.xdist_group("aws")
+
+
+@pytest.mark.parametrize(("off_by", "is_trusted"), [(timedelta(0), True), (timedelta(hours=-1), False)])
+async def test_a_clock_that_is_off_is_noticed_with_the_first_answer(off_by: timedelta, *, is_trusted: bool) -> None:
+    use_test_credentials()
+    guard, clock = ClockGuard(), ManualClock(SystemClock().now() + off_by)
+    settings = ClientSettings(endpoint=ministack().proxy.url, read_s=20.0)
+    tables = DynamoTables(new_names(), clock, settings, observe_time=guard.observe)
+    await tables.ensure_tables()
+
+    await tables.ping()
+
+    await tables.stop()
+    assert guard.is_trusted is is_trusted
