@@ -1,6 +1,6 @@
 """What became of the news, and a line about it in the log now and then."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Final
 
 from worker.clock import Clock
@@ -24,11 +24,13 @@ class InboxCounts:
     def seen(self) -> int:
         return self.used + self.skipped + self.unmatched + self.failed
 
-    def since(self, earlier: "InboxCounts") -> dict[str, int]:
-        return {each.name: getattr(self, each.name) - getattr(earlier, each.name) for each in fields(self)}
-
-    def copy(self) -> "InboxCounts":
-        return InboxCounts(self.used, self.skipped, self.unmatched, self.failed)
+    def since(self, earlier: "InboxCounts") -> "InboxCounts":
+        return InboxCounts(
+            used=self.used - earlier.used,
+            skipped=self.skipped - earlier.skipped,
+            unmatched=self.unmatched - earlier.unmatched,
+            failed=self.failed - earlier.failed,
+        )
 
 
 class InboxSummary:
@@ -36,7 +38,7 @@ class InboxSummary:
 
     def __init__(self, counts: InboxCounts, clock: Clock) -> None:
         self._counts, self._clock = counts, clock
-        self._told = counts.copy()
+        self._told = replace(counts)
 
     async def run(self) -> None:
         while True:
@@ -44,7 +46,14 @@ class InboxSummary:
             self.tell()
 
     def tell(self) -> None:
-        news = self._counts.seen - self._told.seen
-        if news:
-            _log.info("inbox.summary", seen=news, **self._counts.since(self._told))
-            self._told = self._counts.copy()
+        new = self._counts.since(self._told)
+        if new.seen:
+            _log.info(
+                "inbox.summary",
+                seen=new.seen,
+                used=new.used,
+                skipped=new.skipped,
+                unmatched=new.unmatched,
+                failed=new.failed,
+            )
+            self._told = replace(self._counts)

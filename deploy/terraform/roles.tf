@@ -71,7 +71,7 @@ locals {
     ]
     sensors = [
       { sid = "SensorsQueue", actions = local.queue_actions, resources = [aws_sqs_queue.this["sensors"].arn], partition = [] },
-      # Sensors, and the ledger of objects. It cannot touch what is not in these partitions: sessions, requests, markers.
+      # Sensors, and the ledger of objects. Nothing else is in reach: no session, no lease, no cascade marker.
       { sid = "Sensors", actions = ["dynamodb:GetItem", "dynamodb:PutItem"], resources = [local.table_arns.control], partition = ["PIPELINE#*", "INBOX#*"] },
     ]
   }

@@ -1,5 +1,6 @@
 """The inbox file: what it means, and what is said about mistakes, each with its place."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -224,3 +225,10 @@ def test_the_examples_load_and_speak_of_pipelines_that_are_there(path: Path) -> 
     known = {pipeline.id for pipeline in load_directory([beside], calendars_dir=calendars).pipelines}
 
     assert {rule.pipeline for rule in rules_in(path)} <= known
+
+
+def test_the_example_of_the_page_loads() -> None:
+    page = (EXAMPLES.parent / "docs/inbox.md").read_text(encoding="utf-8")
+    [example] = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+
+    assert [rule.name for rule in rules_of(example)] == ["orders-export"]

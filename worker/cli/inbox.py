@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
 from typing import Final
@@ -124,7 +125,7 @@ async def run_put(screen: Screen, access: StoreAccess, rules: Rules, message: Me
 
 
 def _show_counts(screen: Screen, counts: InboxCounts, *, as_json: bool) -> None:
-    said = counts.since(InboxCounts())
+    said = asdict(counts)
     if as_json:
         screen.record({"type": "inbox-summary", "seen": counts.seen, **said})
     else:
