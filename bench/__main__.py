@@ -6,7 +6,7 @@ Each gives ratios against a named peer measured in the same run; absolute figure
 import importlib
 import sys
 
-NAMES = ("rules", "configs", "sqlite", "dynamodb", "engine", "queues", "streams")
+NAMES = ("rules", "configs", "sqlite", "dynamodb", "engine", "queues", "streams", "polls")
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""A server that answers DynamoDB requests with bytes made in advance, in a process of its own.
+"""A server that answers requests with bytes made in advance, in a process of its own.
 
 So a benchmark of a client measures the client: nothing is computed on the other side, and none of it counts here.
 """
@@ -31,13 +31,21 @@ class _Answering(asyncio.Protocol):
         head, end, rest = self._received.partition(HEADER_END)
         if not end or self._transport is None:
             return False
-        headers = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
-        length = int(headers[b"content-length"])
+        asked, *lines = head.split(b"\r\n")
+        headers = dict(line.lower().split(b": ", 1) for line in lines)
+        length = int(headers.get(b"content-length", b"0"))
         if len(rest) < length:
             return False
         self._received = rest[length:]
-        self._transport.write(self._answers[headers[b"x-amz-target"].rpartition(b".")[2]])
+        self._transport.write(self._answers[_name(asked, headers)])
         return True
+
+
+def _name(asked: bytes, headers: Mapping[bytes, bytes]) -> bytes:
+    """What a request asks for: the operation it names, or its path."""
+    if target := headers.get(b"x-amz-target"):
+        return target.rpartition(b".")[2]
+    return asked.split(b" ")[1].partition(b"?")[0].lower()
 
 
 def _http(body: bytes) -> bytes:
@@ -57,7 +65,7 @@ def _serve(answers: Mapping[str, bytes], ready: Connection) -> None:
 
 @contextmanager
 def fixed_answers(answers: Mapping[str, bytes]) -> Generator[str]:
-    """Give the URL of a server that answers each operation with its body, until the block ends."""
+    """Give the URL of a server that answers each operation, or path, with its body, until the block ends."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(answers, theirs), daemon=True)

@@ -80,19 +80,16 @@ class AirflowRunner:
 
     async def look(self, questions: Sequence[Question], more: str = "") -> Sightings:
         """List the runs of some DAGs that are not over."""
-        parsed = [parse_config(AirflowConfig, question.config) for question in questions]
-        api, version = await self._api(parsed[0], Filling(self._secrets))
-        body = _running_ones({config.dag_id for config in parsed}, offset := int(more or 0))
+        api, version = await self._api(parse_config(AirflowConfig, questions[0].config), Filling(self._secrets))
+        names = [(str(question.config["dagId"]), str(question.handle["dagRunId"])) for question in questions]
+        body = _running_ones({dag_id for dag_id, _ in names}, offset := int(more or 0))
         answer = await api.ask(f"{_runs(version, '~')}/list", body=body, answer_bytes_max=LONG_ANSWER_BYTES_MAX)
         found = members_of(answer)
         if found is None:
             raise api.unusable(answer)
         runs = list(listed(found, "dag_runs"))
         states = {(run.get("dag_id"), run.get("dag_run_id")): run.get("state") for run in runs}
-        asked = [
-            (config.dag_id, question.handle["dagRunId"]) for config, question in zip(parsed, questions, strict=True)
-        ]
-        told = {place: state for place, name in enumerate(asked) if (state := states.get(name))}
+        told = {place: state for place, name in enumerate(names) if (state := states.get(name))}
         seen = {place: api.shown(Running(str(state))) for place, state in told.items()}
         total, read = found.get("total_entries"), offset + len(runs)
         return Sightings(seen, str(read) if runs and isinstance(total, int) and read < total else "")
