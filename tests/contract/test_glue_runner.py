@@ -14,6 +14,7 @@ from tests.runners import TOKEN, a_request, started
 from worker.core.outcomes import FailureCategory
 from worker.core.periods import Period
 from worker.core.values import Json
+from worker.jobs.aws_errors import AwsTrouble
 from worker.jobs.glue import GlueRunner
 from worker.jobs.glue_logs import GlueLogs, Signs
 from worker.jobs.runner import Config, Failed, JobStatus, Stopped, Succeeded
@@ -91,6 +92,17 @@ async def test_a_run_is_found_behind_many_newer_ones(place: Place) -> None:
 
     assert await place.runner.find(TOKEN, CONFIG) == {"jobName": "etl", "runId": RUN}
     assert place.fake.counted["GetJobRuns"] == 3
+
+
+async def test_a_search_that_did_not_see_all_that_is_new_does_not_say_that_there_is_no_run(place: Place) -> None:
+    """It would be started a second time."""
+    place.glue.page_size = 1
+    await started(place.runner, CONFIG)
+    for number in range(12):
+        await started(place.runner, CONFIG, token=f"il-{number}")
+
+    with pytest.raises(AwsTrouble, match="the list goes on after 10 pages"):
+        await place.runner.find(TOKEN, CONFIG)
 
 
 async def test_the_search_ends_at_runs_that_are_older_than_any_lost_start(place: Place) -> None:

@@ -95,10 +95,12 @@ class Aws:
         *,
         cursor: str,
         pages_max: int,
+        to_the_end: bool = False,
     ) -> AsyncGenerator[Answer]:
         """The answers of a list, one page after the other, while there are more and not too many. Raises `AwsTrouble`.
 
-        The last one that is given still has the `cursor` if the list was longer.
+        The last one that is given still has the `cursor` if the list was longer. `to_the_end`: that is trouble, because
+        what was not seen by then may still be there.
         """
         asked = dict(parameters)
         for _ in range(pages_max):
@@ -107,6 +109,11 @@ class Aws:
             if not answer.get(cursor):
                 return
             asked[cursor] = answer[cursor]
+        if to_the_end:
+            message = (
+                f"{service} {operation}: the list goes on after {pages_max} pages, so nothing is known to be missing"
+            )
+            raise AwsTrouble(message, category=FailureCategory.TRANSIENT)
 
     async def _send(
         self,

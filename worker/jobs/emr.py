@@ -4,6 +4,7 @@ EMR has no way to recognise a repeated start, so the token ends the step's name,
 looked for among the newest steps of the cluster.
 """
 
+import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from datetime import timedelta
@@ -53,7 +54,7 @@ _ASKED_MAX: Final = 5000
 _NAME_CHARS_MAX: Final = 256
 # Refusals that have no code of their own.
 _FULL: Final = "number of active steps"
-_NO_CLUSTER: Final = "is not valid"
+_NO_CLUSTER: Final = re.compile(r"Cluster id .* is not valid")
 
 
 class EmrRunner:
@@ -113,7 +114,7 @@ class EmrRunner:
                     if text(step, "Name").endswith(token) and (step_id := text(step, "Id")):
                         return _handle(parsed, step_id)
         except AwsTrouble as trouble:
-            if _NO_CLUSTER not in str(trouble):
+            if not _NO_CLUSTER.search(str(trouble)):
                 raise
         return None
 
@@ -121,7 +122,9 @@ class EmrRunner:
         """The steps of a cluster, newest first, as far back as a start that was lost may lie."""
         since = self._clock.now() - LOOK_BACK
         asked = {"ClusterId": cluster_id}
-        async for page in self._aws.pages("emr", "ListSteps", asked, cursor="Marker", pages_max=_PAGES_MAX):
+        async for page in self._aws.pages(
+            "emr", "ListSteps", asked, cursor="Marker", pages_max=_PAGES_MAX, to_the_end=True
+        ):
             for step in parts(page, "Steps"):
                 created_at = time(part(part(step, "Status"), "Timeline"), "CreationDateTime")
                 if (created_at or since) < since:

@@ -122,7 +122,9 @@ class GlueRunner:
         """The runs of a job, newest first, as far back as a start that was lost may lie."""
         since = self._clock.now() - LOOK_BACK
         asked = {"JobName": job_name, "MaxResults": PAGE}
-        async for page in self._aws.pages("glue", "GetJobRuns", asked, cursor="NextToken", pages_max=_PAGES_MAX):
+        async for page in self._aws.pages(
+            "glue", "GetJobRuns", asked, cursor="NextToken", pages_max=_PAGES_MAX, to_the_end=True
+        ):
             for run in parts(page, "JobRuns"):
                 if (time(run, "StartedOn") or since) < since:
                     return
