@@ -32,13 +32,13 @@ class ConsoleAlerts:
     async def deliver(self, event: Event) -> None:
         if event.id in self._told:
             return
-        self._told.add(event.id)
         severity = severity_of(event.type)
         if severity is Severity.SUCCESS and self._digest_every is not None:
             self._successes[event.type] += 1
             self._pipelines[event.pipeline] += 1
         else:
             self._write(severity, alert_line(event))
+        self._told.add(event.id)  # last: a line that could not be written is tried again
 
     async def run(self) -> None:
         """Write digests until cancelled, and a last one then."""

@@ -133,3 +133,20 @@ def test_people_are_told_everything_but_steps_on_the_way(event_type: EventType) 
 )
 def test_each_event_has_a_severity(event_type: str, severity: Severity) -> None:
     assert severity_of(event_type) is severity
+
+
+async def test_a_line_that_could_not_be_written_is_written_with_the_next_try() -> None:
+    console, troubles = Console(), [OSError("broken pipe")]
+
+    def write(severity: Severity, line: str) -> None:
+        if troubles:
+            raise troubles.pop()
+        console(severity, line)
+
+    alerts = ConsoleAlerts(write, ManualClock())
+    with pytest.raises(OSError, match="broken pipe"):
+        await alerts.deliver(FAILED)
+
+    await alerts.deliver(FAILED)
+
+    assert len(console.lines) == 1
