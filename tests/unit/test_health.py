@@ -95,3 +95,15 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 async def _get(address: str, path: str) -> tuple[int, str]:
     async with aiohttp.ClientSession() as session, session.get(f"http://{address}{path}") as answer:
         return answer.status, await answer.text()
+
+
+async def test_somebody_who_is_slow_to_ask_does_not_hold_up_the_end(patient: Patient) -> None:
+    server = HealthServer(Address("127.0.0.1", 0), patient, Meters())
+    bound = await server.start()
+    reader, writer = await asyncio.open_connection(bound.host, bound.port)
+    writer.write(b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf of it")
+    assert b"405" in await reader.readline()  # answered, and the rest of the question is still to come
+
+    async with asyncio.timeout(5):
+        await server.stop()
+    writer.close()

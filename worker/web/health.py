@@ -15,6 +15,7 @@ from worker.telemetry.meters import Meters
 from worker.telemetry.prometheus import CONTENT_TYPE, page
 
 LOOP_LAG_MAX_S: Final = 1.0
+STOP_MAX_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,8 @@ class HealthServer:
                 web.get("/metrics", self._metrics),
             ]
         )
-        self._runner = web.AppRunner(app, access_log=None)
+        # Whoever is slow to ask does not keep a worker that ends.
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_MAX_S, lingering_time=0)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._address.host, self._address.port)
         try:
