@@ -1,9 +1,12 @@
 """Which kind of worker a store's URL asks for, and whether it would have anything to do."""
 
+from dataclasses import replace
+
 from worker.app import LEASED, Worker
 from worker.app_aws import AwsKind
 from worker.app_embedded import EmbeddedKind, Options
 from worker.app_kinds import Kind
+from worker.app_shadow import ShadowKind, shadow_settings
 from worker.app_telemetry import Telemetry
 from worker.clock import Clock
 from worker.core.errors import ConfigError
@@ -16,10 +19,13 @@ def make_worker(options: Options, clock: Clock) -> Worker:
 
     Raises `ConfigError` for a URL that is neither, and for duties of which none can be done there.
     """
+    if options.settings.shadow:
+        options = replace(options, settings=shadow_settings(options.settings))
     settings = options.settings
     _check_duties(settings, locate(settings.store))
     telemetry = Telemetry(settings.watched, options.environment, clock, options.write_metrics)
-    return Worker(_kind(options, clock), settings, clock, telemetry)
+    kind = _kind(options, clock)
+    return Worker(ShadowKind(kind, clock) if settings.shadow else kind, settings, clock, telemetry)
 
 
 def _kind(options: Options, clock: Clock) -> Kind:

@@ -12,6 +12,7 @@ from scheduler.watchtable import make_watchdog
 from worker.app_reading import Reading
 from worker.app_surprises import expecting_surprises
 from worker.app_workplace import Readers, Workplace
+from worker.engine.configs import Configs
 from worker.engine.engine import Engine
 from worker.engine.router import Router
 from worker.membership.adoption import Adoption
@@ -66,6 +67,7 @@ class SessionWork:
             MemberStanding(member.fence, member.peers),
             self._clock,
             self._tasks,
+            configs=Configs(self._tables, rehearses=place.rehearses),
             limits=place.limits,
             new_id=place.new_id,
             log=place.log,

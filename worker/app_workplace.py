@@ -65,6 +65,7 @@ class Workplace:
     clock: Clock
     limits: Limits = field(default_factory=Limits)  # on what is asked of job targets
     does: frozenset[Duty] = EVERYTHING
+    rehearses: bool = False  # every decision is that of a dry run
     duties: Duties = no_duties
     ticker: Ticker | None = None  # what makes the scheduler look; None: time starts nothing here
     watch: Watched = field(default_factory=Watched)  # what the watchdog watches beside the rows

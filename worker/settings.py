@@ -16,6 +16,7 @@ from worker.store.open import locate
 STORE: Final = "INTERLOCK_STORE"
 TIMING: Final = "INTERLOCK_TIMING"  # how fast a dead worker is noticed; all workers of a store must agree
 DUTIES: Final = "INTERLOCK_DUTIES"  # what this worker is there for, by name; everything if unset
+SHADOW: Final = "INTERLOCK_SHADOW"  # 1: decide everything and do nothing, beside the system that is in charge
 JOB_ENVIRONMENT: Final = "INTERLOCK_JOB_ENVIRONMENT"  # variables, by name, that command jobs get of the worker's own
 HTTP_ALLOW: Final = "INTERLOCK_HTTP_ALLOW"  # hosts and networks that jobs over HTTP may reach beside public ones
 TARGET_RATES: Final = "INTERLOCK_TARGET_RATES"  # calls per second to targets of a kind: glue=2,step-function=5
@@ -101,6 +102,7 @@ class Settings:
     store: str  # a URL that `worker.store.open` understands
     timing: Timing = DEFAULT_TIMING
     duties: frozenset[Duty] = EVERYTHING
+    shadow: bool = False
     job_environment: tuple[str, ...] = ()
     http_allow: tuple[str, ...] = ()
     target_rates: Mapping[JobType, float] = field(default_factory=dict[JobType, float])
@@ -121,6 +123,7 @@ def read_settings(environment: Mapping[str, str], *, store: str | None = None) -
         store=url,
         timing=_timing(said.get(TIMING, "default")),
         duties=_duties(_listed(said.get(DUTIES, ""))),
+        shadow=_switch(SHADOW, said.get(SHADOW, "0")),
         job_environment=_listed(said.get(JOB_ENVIRONMENT, "")),
         http_allow=_listed(said.get(HTTP_ALLOW, "")),
         target_rates=dict(_rate(given) for given in _listed(said.get(TARGET_RATES, ""))),
@@ -163,6 +166,13 @@ def _duties(names: tuple[str, ...]) -> frozenset[Duty]:
     if Duty.SCHEDULER in duties and Duty.ENGINE not in duties:
         raise ConfigError(f"{DUTIES} has scheduler without engine; whoever creates a run also starts its job: add it")
     return duties
+
+
+def _switch(name: str, said: str) -> bool:
+    """A mistyped switch must not be taken for off: here that would start jobs."""
+    if said not in {"0", "1"}:
+        raise ConfigError(f"{name} is {said!r}; use 1 for on, 0 or nothing for off")
+    return said == "1"
 
 
 def _duration(name: str, text: str | None) -> timedelta | None:

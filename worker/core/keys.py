@@ -37,6 +37,7 @@ CANCEL_REQUEST = "CANCEL_REQUEST#"
 SESSION = "W#"
 LEASE = "L#"
 SCHEDULE_MARK = "MARK#SCHEDULE#"
+SHADOW = "SHADOW#"
 PARKED = "P#"
 REPLAY = "R#"
 
@@ -124,7 +125,7 @@ def cancel_request_sk(key: RunKey) -> str:
 
 def shadow_sk(sk: str) -> str:
     """Where shadow mode keeps its own row of any kind, beside those of whoever is really in charge."""
-    return f"SHADOW#{sk}"
+    return f"{SHADOW}{sk}"
 
 
 class RowKind(StrEnum):

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from worker.config import load_text
@@ -44,11 +44,16 @@ class Remembered:
 
 
 class Configs:
-    """Reads configurations. A version, once understood, is kept in memory: it never changes."""
+    """Reads configurations. A version, once understood, is kept in memory: it never changes.
 
-    def __init__(self, tables: Tables, calendars: Mapping[str, Calendar] | None = None) -> None:
+    `rehearses`: every pipeline is one in dry run, whatever its text says.
+    """
+
+    def __init__(
+        self, tables: Tables, calendars: Mapping[str, Calendar] | None = None, *, rehearses: bool = False
+    ) -> None:
         self._store, self._marks = Pipelines(tables), Marks(tables)
-        self._calendars = calendars or {}
+        self._calendars, self._rehearses = calendars or {}, rehearses
         self._versions: OrderedDict[tuple[PipelineId, str], Version] = OrderedDict()
         self._texts: OrderedDict[tuple[PipelineId, str], Version | Unusable] = OrderedDict()
         self._kept: set[tuple[PipelineId, str]] = set()
@@ -127,7 +132,8 @@ class Configs:
                 f"the text is of pipeline {loaded.pipeline.id}, but stored as {pipeline}: deploy it under its own id"
             )
             return Unusable(pipeline, content_hash(text), (wrong,))
-        return Version(loaded.pipeline, config_hash(loaded.pipeline))
+        understood = replace(loaded.pipeline, dry_run=loaded.pipeline.dry_run or self._rehearses)
+        return Version(understood, config_hash(understood))
 
     def _remember(self, version: Version) -> Version:
         self._versions[version.pipeline.id, version.config_hash] = version

@@ -1,0 +1,166 @@
+"""A worker in shadow mode, alone and beside the workers in charge: it decides everything and changes nothing."""
+
+import asyncio
+
+from tests.embeddedcrew import Crew, told_of
+from tests.engineworld import DAY, ORDERS, run_key
+from tests.virtualtime import Host, on_virtual_time
+from worker.app import LEASED
+from worker.app_embedded import embedded_workplace
+from worker.app_session import SessionWork
+from worker.app_shadow import DUTIES, shadow_workplace
+from worker.core.dryrun import DryRun, DryState
+from worker.core.keys import SHADOW
+from worker.core.pipeline import JobType
+from worker.core.runstate import State
+from worker.membership.beaters import TaskBeater
+from worker.membership.sessions import Group, Member, Membership, session_ids
+from worker.settings import GROUP
+from worker.store.dryruns import DryRuns
+from worker.store.events import Events
+from worker.store.shadow import ShadowTables
+from worker.store.table import Change, Key, Put, TableName
+from worker.undertakings import Undertakings
+
+CONFIG_ROW = Key("PIPELINE#orders", "CONFIG")
+
+
+def a_shadow(crew: Crew, name: str = "shadow") -> Host:
+    """Begin a worker as `INTERLOCK_SHADOW=1` wires it. It is even given what could start jobs and tell people."""
+    tables = ShadowTables(crew.store, crew.clock)
+    place = shadow_workplace(
+        embedded_workplace(crew.store, crew.tell, {JobType.COMMAND: crew.runner}, crew.clock), tables
+    )
+
+    async def work(member: Member) -> None:
+        async with Undertakings() as tasks:
+            session = SessionWork(place, member, tasks)
+            await session.begin()
+            await member.stopping.wait()
+            await session.finish()
+
+    host = Host(name)
+    membership = Membership(
+        Group(name=GROUP, program="test", duties=DUTIES & LEASED),
+        tables=tables,
+        beater=TaskBeater(tables),
+        clock=crew.clock,
+        new_session_id=session_ids(name),
+    )
+    host.start(membership.serve(work))
+    return host
+
+
+async def rehearsed(crew: Crew) -> DryRun | None:
+    return await DryRuns(ShadowTables(crew.store, crew.clock)).load(run_key(DAY))
+
+
+async def changes(crew: Crew, after: int) -> list[Change]:
+    return [change for table in TableName for change in await crew.store.changes(table, after)]
+
+
+def is_shadows(change: Change) -> bool:
+    return SHADOW in {change.key.pk[: len(SHADOW)], change.key.sk[: len(SHADOW)]}
+
+
+@on_virtual_time
+async def test_a_shadow_decides_and_writes_nothing_but_its_own_rows() -> None:
+    crew = Crew()
+    await crew.deployed()
+    a_shadow(crew)
+    await asyncio.sleep(30)
+    await crew.ready()
+    said_by_others = await crew.store.last_position()
+
+    await asyncio.sleep(600)
+
+    run = await rehearsed(crew)
+    assert run is not None
+    assert run.state is DryState.WOULD_TRIGGER
+    assert crew.runner.jobs == {}
+    assert crew.told == []
+    assert await crew.run() is None
+    made = await changes(crew, said_by_others)
+    assert made
+    assert [change.key for change in made if not is_shadows(change)] == []
+
+
+@on_virtual_time
+async def test_what_a_shadow_has_to_say_is_kept_and_never_goes_out() -> None:
+    crew = Crew()
+    await crew.deployed()
+    crew.worker("relay")
+    a_shadow(crew)
+    await asyncio.sleep(30)
+    await crew.ready()
+    await asyncio.sleep(120)
+
+    kept = await Events(ShadowTables(crew.store, crew.clock)).latest(ORDERS)
+
+    assert "DRY_RUN_WOULD_TRIGGER" in {stored.event.type for stored in kept}
+    assert told_of(crew.told, "DRY_RUN_WOULD_TRIGGER") == 0
+
+
+@on_virtual_time
+async def test_workers_in_charge_do_not_notice_a_shadow_and_it_agrees_with_them() -> None:
+    crew = Crew()
+    await crew.deployed()
+    crew.worker("live")
+    a_shadow(crew)
+    await asyncio.sleep(30)
+    await crew.ready()
+    await asyncio.sleep(30)
+    crew.finish_jobs()
+    await asyncio.sleep(300)
+
+    run = await rehearsed(crew)
+
+    assert await crew.state() is State.COMPLETED
+    assert len(crew.runner.jobs) == 1
+    assert told_of(crew.told, "JOB_COMPLETED") == 1
+    assert run is not None
+    assert run.state is DryState.WOULD_TRIGGER
+
+
+@on_virtual_time
+async def test_a_rehearsal_whose_worker_died_is_taken_up_by_another_shadow_alone() -> None:
+    crew = Crew()
+    await crew.deployed()
+    first = a_shadow(crew, "one")
+    await asyncio.sleep(30)
+    await crew.sensor("ready", status="done")
+    await asyncio.sleep(5)
+    first.crash()
+    crew.worker("live")
+    await asyncio.sleep(120)
+    waiting = await rehearsed(crew)
+
+    a_shadow(crew, "two")
+    await asyncio.sleep(60)
+    await crew.sensor("count", rows=120)
+    await asyncio.sleep(60)
+
+    run = await rehearsed(crew)
+    assert waiting is not None
+    assert waiting.state is DryState.EVALUATING
+    assert run is not None
+    assert run.state is DryState.WOULD_TRIGGER
+
+
+@on_virtual_time
+async def test_a_shadow_stamps_no_configuration_that_others_deploy() -> None:
+    crew = Crew()
+    await crew.deployed()
+    deployed = await crew.store.get(TableName.CONTROL, CONFIG_ROW)
+    assert deployed is not None
+    a_shadow(crew)
+    await asyncio.sleep(30)
+    await crew.store.commit(
+        Put(TableName.CONTROL, {"PK": CONFIG_ROW.pk, "SK": CONFIG_ROW.sk, "config": deployed["config"]})
+    )
+
+    await asyncio.sleep(120)
+
+    row = await crew.store.get(TableName.CONTROL, CONFIG_ROW)
+    assert row is not None
+    assert set(row) == {"PK", "SK", "config", "cid"}

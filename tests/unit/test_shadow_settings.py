@@ -1,0 +1,52 @@
+"""`INTERLOCK_SHADOW=1`: which worker that makes, and what it cannot have."""
+
+import pytest
+
+from tests.manualclock import ManualClock
+from worker.app_choice import make_worker
+from worker.app_embedded import Options
+from worker.app_shadow import shadow_settings
+from worker.core.errors import ConfigError
+from worker.settings import (
+    ALERTS_QUEUE,
+    BUS,
+    SHADOW,
+    SLACK_TOKEN,
+    STORE,
+    AwsSettings,
+    Duty,
+    PeopleSettings,
+    read_settings,
+)
+
+TABLES = "dynamodb://interlock?region=eu-west-1"
+
+
+def test_a_shadow_has_no_bus_no_queue_and_nobody_to_tell() -> None:
+    given = {STORE: TABLES, SHADOW: "1", BUS: "interlock", ALERTS_QUEUE: "https://queue", SLACK_TOKEN: "xoxb-1"}
+
+    settings = shadow_settings(read_settings(given))
+
+    assert settings.duties == {Duty.ENGINE}
+    assert settings.aws == AwsSettings()
+    assert settings.people == PeopleSettings()
+
+
+@pytest.mark.parametrize("store", [TABLES, "sqlite:///interlock.db"])
+def test_a_shadow_is_made_for_either_kind_of_store(store: str) -> None:
+    options = Options(
+        settings=read_settings({STORE: store, SHADOW: "1"}), environment={}, write_alert=lambda _, __: None
+    )
+
+    make_worker(options, ManualClock())
+
+
+@pytest.mark.parametrize(("said", "is_on"), [("1", True), ("0", False), ("", False)])
+def test_the_switch_is_one_or_zero(said: str, is_on: bool) -> None:
+    assert read_settings({SHADOW: said}).shadow is is_on
+
+
+@pytest.mark.parametrize("said", ["true", "yes", "2", "on"])
+def test_a_mistyped_switch_is_refused_because_off_would_start_jobs(said: str) -> None:
+    with pytest.raises(ConfigError, match="use 1 for on"):
+        read_settings({SHADOW: said})

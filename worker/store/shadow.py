@@ -1,0 +1,177 @@
+"""A store in which nothing of anybody else's can be changed: every write goes to a row of its own, under `SHADOW#`.
+
+What belongs to producers, people and whoever is really in charge is read where it is. Everything we would write is
+kept, and read back, beside it: in a pipeline's partition under `SHADOW#<sort key>`, and elsewhere under
+`SHADOW#<partition>`. The same holds for the partitions of indexes, so no list of the other system shows our rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Final
+
+from worker.clock import Clock
+from worker.core import keys
+from worker.core.keys import SHADOW
+from worker.store.attributes import expiry
+from worker.store.table import (
+    INDEXES,
+    LISTS,
+    TTL,
+    Between,
+    Check,
+    Delete,
+    Index,
+    Key,
+    Page,
+    Prefix,
+    Put,
+    Row,
+    StaleWrite,
+    TableName,
+    Tables,
+    Update,
+    Value,
+    Write,
+)
+
+# A trial has an end: what it leaves behind goes by itself.
+KEPT: Final = timedelta(days=90)
+
+# What others write in a pipeline's partition of the control table; of the logs, everything is theirs.
+_THEIRS: Final = (keys.SENSOR, keys.RERUN_REQUEST, keys.CANCEL_REQUEST)
+_THEIR_ROWS: Final = frozenset({keys.CONFIG, keys.PAUSE})
+_THEIR_LOGS: Final = frozenset({TableName.JOBLOG, TableName.RERUN})
+_PARTITIONS: Final = tuple(index.partition for index in INDEXES)
+
+
+class ShadowTables:
+    """`Tables` on another store. Its writes cannot leave `SHADOW#`, whatever is asked of it."""
+
+    def __init__(self, tables: Tables, clock: Clock) -> None:
+        self._tables, self._clock = tables, clock
+
+    async def start(self) -> None:
+        await self._tables.start()
+
+    async def stop(self) -> None:
+        await self._tables.stop()
+
+    async def ping(self) -> None:
+        await self._tables.ping()
+
+    async def get(self, table: TableName, key: Key) -> Row | None:
+        row = await self._tables.get(table, _read_at(table, key))
+        return None if row is None else _seen(row)
+
+    async def get_many(self, table: TableName, keys: Sequence[Key]) -> dict[Key, Row]:
+        places = {_read_at(table, key): key for key in keys}
+        rows = await self._tables.get_many(table, list(places))
+        return {places[place]: _seen(row) for place, row in rows.items()}
+
+    async def query(
+        self,
+        table: TableName,
+        pk: str,
+        *,
+        sk: Prefix | Between | None = None,
+        index: Index | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page:
+        partition, span = _read_range(table, pk, sk) if index is None else _read_list(pk, sk, index)
+        page = await self._tables.query(
+            table, partition, sk=span, index=index, reverse=reverse, limit=limit, cursor=cursor
+        )
+        return Page([_seen(row) for row in page.rows], page.cursor)
+
+    async def commit(self, *writes: Write) -> None:
+        kept = [self._kept(write) for write in writes]
+        try:
+            await self._tables.commit(*kept)
+        except StaleWrite as refused:
+            row = None if refused.row is None else _seen(refused.row)
+            raise StaleWrite(writes[kept.index(refused.write)], row) from refused
+
+    def _kept(self, write: Write) -> Write:
+        match write:
+            case Put():
+                return replace(write, row=self._kept_row(write))
+            case Update():
+                changed = _hidden(write.set), _hidden(write.set_if_absent)
+                return replace(write, key=_write_at(write.key), set=changed[0], set_if_absent=changed[1])
+            case Delete():
+                return replace(write, key=_write_at(write.key))
+            case Check():  # it changes nothing, so it looks where a read does
+                return replace(write, key=_read_at(write.table, write.key))
+
+    def _kept_row(self, put: Put) -> Row:
+        at = _write_at(put.key)
+        kept = {**_hidden(put.row), "PK": at.pk, "SK": at.sk}
+        if keys.pipeline_of(at.pk) is not None:  # of the workers themselves there are few rows, and they are in use
+            latest, wanted = expiry(self._clock.now(), KEPT), put.row.get(TTL)
+            kept[TTL] = min(latest, int(wanted)) if isinstance(wanted, int | Decimal) else latest
+        return kept
+
+
+# --- where things are -------------------------------------------------------------------------------------------------
+
+
+def _write_at(key: Key) -> Key:
+    """The only place that says where a write goes."""
+    if keys.pipeline_of(key.pk) is not None:
+        return Key(key.pk, keys.shadow_sk(key.sk))
+    return Key(f"{SHADOW}{key.pk}", key.sk)
+
+
+def _read_at(table: TableName, key: Key) -> Key:
+    return key if _is_theirs(table, key.pk, key.sk) else _write_at(key)
+
+
+def _is_theirs(table: TableName, pk: str, sk: str) -> bool:
+    if keys.pipeline_of(pk) is None:
+        return False
+    if table in _THEIR_LOGS:
+        return True
+    return table is TableName.CONTROL and (sk in _THEIR_ROWS or sk.startswith(_THEIRS))
+
+
+def _read_range(table: TableName, pk: str, sk: Prefix | Between | None) -> tuple[str, Prefix | Between | None]:
+    """A range begins as all its keys do, so its beginning says whose it is."""
+    begin = sk.text if isinstance(sk, Prefix) else "" if sk is None else str(sk.low)
+    if _is_theirs(table, pk, begin):
+        return pk, sk
+    if keys.pipeline_of(pk) is None:
+        return f"{SHADOW}{pk}", sk
+    return pk, _shadowed(sk or Prefix(""))
+
+
+def _shadowed(sk: Prefix | Between) -> Prefix | Between:
+    if isinstance(sk, Prefix):
+        return Prefix(keys.shadow_sk(sk.text))
+    return Between(keys.shadow_sk(str(sk.low)), keys.shadow_sk(str(sk.high)))
+
+
+def _read_list(pk: str, sk: Prefix | Between | None, index: Index) -> tuple[str, Prefix | Between | None]:
+    if index is LISTS and pk == keys.PIPELINES:
+        return pk, sk  # the configurations are theirs
+    span = _shadowed(sk) if sk is not None and index.sort == "SK" else sk
+    return f"{SHADOW}{pk}", span
+
+
+# --- what rows look like ----------------------------------------------------------------------------------------------
+
+
+def _hidden(attributes: Row) -> Row:
+    """The same attributes, in no list but our own."""
+    return {name: f"{SHADOW}{value}" if name in _PARTITIONS else value for name, value in attributes.items()}
+
+
+def _seen(row: Row) -> Row:
+    return {name: _bare(value) if name in ("PK", "SK", *_PARTITIONS) else value for name, value in row.items()}
+
+
+def _bare(value: Value) -> Value:
+    return value.removeprefix(SHADOW) if isinstance(value, str) else value
