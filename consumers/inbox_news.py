@@ -20,6 +20,7 @@ from worker.core.values import Json
 
 WRAPPINGS_MAX: Final = 3  # a bus behind a topic behind a topic
 RECORDS_MAX: Final = 1_000  # of one message; S3 sends one, and a queue's message holds no more than these
+KEY_BYTES_MAX: Final = 1024
 SEQUENCER: Final = 64  # digits to which S3's sequencers are padded; they have 16 or 18
 S3: Final = "aws.s3"
 
@@ -215,6 +216,8 @@ def _object_news(
 ) -> ObjectNews:
     if not bucket or not key:
         raise BadNews(message.id, "it names no bucket or no key of an object")
+    if len(key.encode()) > KEY_BYTES_MAX:
+        raise BadNews(message.id, f"its key is longer than the {KEY_BYTES_MAX} bytes that S3 allows")
     size = found.get("size")
     return ObjectNews(
         bucket=bucket,

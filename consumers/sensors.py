@@ -11,6 +11,7 @@ from typing import Final
 from consumers.inbox_counts import InboxCounts
 from consumers.inbox_news import Happened, News, NoNews, ObjectNews, read_news
 from consumers.inbox_rules import Mapped, Rules
+from consumers.repeats import Repeats
 from consumers.sqs_calls import Message
 from worker.clock import Clock
 from worker.core.errors import Rejected, RetryLater
@@ -30,6 +31,7 @@ class SensorInbox:
     def __init__(self, tables: Tables, rules: Rules, clock: Clock) -> None:
         self._rules, self._clock = rules, clock
         self._sensors, self._ledger = Sensors(tables), InboxLedger(tables)
+        self._begun = Repeats()  # while the store is away, one receipt is tried again and again
         self.counts = InboxCounts()
 
     async def handle(self, message: Message) -> None:
@@ -42,7 +44,8 @@ class SensorInbox:
         except Rejected:
             self.counts.failed += 1
             raise
-        is_repeat = message.receive_count > 1
+        is_repeat = message.receive_count > 1 or message.id in self._begun
+        self._begun.add(message.id)
         refusals = [refusal for news in found for refusal in await self._take_in(news, is_repeat=is_repeat)]
         if refusals:
             raise refusals[0]

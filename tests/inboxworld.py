@@ -38,9 +38,9 @@ rules:
 """
 
 
-def message(body: object, receive_count: int = 1) -> Message:
+def message(body: object, receive_count: int = 1, message_id: str = "m1") -> Message:
     text = body if isinstance(body, str) else json.dumps(body)
-    return Message(id="m1", handle="h", body=text, sent_at=NOON, receive_count=receive_count)
+    return Message(id=message_id, handle="h", body=text, sent_at=NOON, receive_count=receive_count)
 
 
 def an_object(key: str = "orders/2026-03-03/a.csv", etag: str = "e1", sequencer: str = "01") -> dict[str, Any]:
@@ -71,6 +71,7 @@ def over_bus(key: str, etag: str, sequencer: str, kind: str = "Object Created") 
 class InboxWorld:
     rules: Rules = field(default_factory=lambda: rules_of(RULES))
     clock: VirtualClock = field(default_factory=VirtualClock)
+    delivered: int = 0
 
     def __post_init__(self) -> None:
         self.tables = FaultyTables(SqliteTables.in_memory(self.clock))
@@ -80,7 +81,9 @@ class InboxWorld:
         return SensorInbox(self.tables, self.rules, self.clock)
 
     async def take_in(self, body: object) -> None:
-        await self.inbox.handle(message(body))
+        """Deliver it as a message of its own, once."""
+        self.delivered += 1
+        await self.inbox.handle(message(body, message_id=f"m{self.delivered}"))
 
     async def sensor(self, pipeline: str = "orders", key: str = "export#2026-03-03") -> Mapping[str, Json] | None:
         found = await Sensors(self.tables).get(PipelineId(pipeline), key)

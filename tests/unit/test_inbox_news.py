@@ -110,6 +110,7 @@ def test_a_message_may_tell_of_several_objects() -> None:
         ({"Records": [7]}, "none of S3's"),
         ({"Records": [7] * 1_001}, "1000 is the most"),
         (notification({"eTag": "e"}), "no key"),
+        (notification(an_object("k" * 1_025)), "longer than the 1024 bytes"),
         (notification(an_object(sequencer="xyz")), "no sequencer"),
         (notification(an_object(sequencer="0" * 65)), "no sequencer"),
         ({**over_topic({}), "Type": "SubscriptionConfirmation"}, "confirm its subscription"),

@@ -168,8 +168,8 @@ def _bucket(url: str, bucket: str) -> AbstractAsyncContextManager[Bucket]:
     """Where the store is, the bucket is; a store in a file leaves that to the AWS environment."""
     # Here and not above: the other commands need not wait for AWS's library to load.
     from consumers.inbox_s3 import open_bucket  # noqa: PLC0415
-    from worker.store.fastclient import ClientSettings  # noqa: PLC0415
+    from worker.store.fastclient import PERSON, ClientSettings  # noqa: PLC0415
 
     at = locate(url)
     region, endpoint = (at.region, at.endpoint) if isinstance(at, DynamoPlace) else (None, None)
-    return open_bucket(bucket, ClientSettings(region=region, endpoint=endpoint, read_s=LISTING_S))
+    return open_bucket(bucket, ClientSettings(region=region, endpoint=endpoint, read_s=LISTING_S, agent=PERSON))
