@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from tests.httptarget import Received, a_web_server, answer
+from tests.httptarget import Received, WebServer, a_web_server, answer
 from tests.jobtargets import NO_SECRETS, Plot, Target
 from tests.publishedschemas import Violation, check
 from worker.clock import SystemClock
@@ -163,6 +163,7 @@ class AirflowTarget:
     base: str
     airflow: Airflow
     tells_timeouts: bool = False
+    server: WebServer | None = None
 
     def runner(self) -> Runner:
         return AirflowRunner(self.client, SystemClock(), NO_SECRETS)
@@ -182,4 +183,4 @@ class AirflowTarget:
 async def airflow_target(version: Version, _folder: Path) -> AsyncGenerator[Target]:
     airflow = Airflow(version)
     async with a_web_server(airflow.behave) as server, HttpClient(AddressPolicy.parse(["127.0.0.1"])) as client:
-        yield AirflowTarget(client, server.url("").rstrip("/"), airflow)
+        yield AirflowTarget(client, server.url("").rstrip("/"), airflow, server=server)

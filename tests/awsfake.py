@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from tests.awsmodel import AgainstModel, Call, Reply, read_call, write_answer, write_error
 from tests.emulators import use_test_credentials
-from tests.httptarget import Behaviour, Received, a_web_server
+from tests.httptarget import Behaviour, Received, WebServer, a_web_server
 from worker.jobs.aws import Aws, AwsSettings
 
 # What a service does with a call: its answer, or `AwsError`.
@@ -40,6 +40,7 @@ class AwsFake:
     """The services together. `calls` is what they were asked, in order."""
 
     url: str = ""
+    server: WebServer | None = None
     calls: list[Call] = field(default_factory=list[Call])
     handlers: dict[tuple[str, str], Handler] = field(default_factory=dict[tuple[str, str], Handler])
     against_model: list[str] = field(default_factory=list[str])
@@ -115,7 +116,7 @@ def raw_answer(status: int, body: object = "{}") -> Behaviour:
 async def an_aws_fake() -> AsyncGenerator[AwsFake]:
     """A fake that fails the test if anything was sent to it that AWS would not understand."""
     async with a_web_server() as server:
-        fake = AwsFake(url=server.url("").rstrip("/"))
+        fake = AwsFake(url=server.url("").rstrip("/"), server=server)
         server.behaviour = fake.behave
         yield fake
     assert fake.against_model == []

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.awsfake import AwsFake, an_aws_fake, aws_at
 from tests.awsjobs import MACHINE, NOW, ROLE, Emr, EmrServerless, Glue, JobService, Lambda, Logs, StepFunctions
+from tests.httptarget import WebServer
 from tests.jobtargets import NO_SECRETS, OpenTarget, Plot
 from tests.manualclock import ManualClock
 from worker.core.pipeline import JobType
@@ -89,6 +90,10 @@ class AwsTarget:
     fake: AwsFake
     service: JobService
     make_runner: Callable[[], Runner]
+
+    @property
+    def server(self) -> WebServer | None:
+        return self.fake.server
 
     @property
     def tells_timeouts(self) -> bool:

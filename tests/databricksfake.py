@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
-from tests.httptarget import Received, a_web_server, answer
+from tests.httptarget import Received, WebServer, a_web_server, answer
 from tests.jobtargets import NO_SECRETS, Plot, Target
 from tests.publishedschemas import Violation, check
 from worker.clock import SystemClock
@@ -152,6 +152,7 @@ class DatabricksTarget:
     workspace: Workspace
     call: Call
     tells_timeouts: bool = True
+    server: WebServer | None = None
 
     def runner(self) -> Runner:
         return DatabricksRunner(self.client, SystemClock(), NO_SECRETS)
@@ -177,4 +178,4 @@ class DatabricksTarget:
 async def databricks_target(call: Call, _folder: Path) -> AsyncGenerator[Target]:
     workspace = Workspace()
     async with a_web_server(workspace.behave) as server, HttpClient(AddressPolicy.parse(["127.0.0.1"])) as client:
-        yield DatabricksTarget(client, server.url("").rstrip("/"), workspace, call)
+        yield DatabricksTarget(client, server.url("").rstrip("/"), workspace, call, server=server)

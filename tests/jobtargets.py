@@ -6,6 +6,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from tests.httptarget import WebServer
 from worker.jobs.runner import Config, Runner
 from worker.jobs.secrets import EnvironmentSecrets
 
@@ -23,6 +24,11 @@ class Plot(Enum):
 
 class Target(Protocol):
     """Each further runner joins the suite by bringing one of these."""
+
+    @property
+    def server(self) -> WebServer | None:
+        """What the runner talks to, if a test may decide how it answers."""
+        ...
 
     @property
     def tells_timeouts(self) -> bool:

@@ -95,6 +95,7 @@ class RealAirflowTarget:
     client: HttpClient
     airflow: RealAirflow
     tells_timeouts: bool = False
+    server: None = None
 
     def runner(self) -> Runner:
         return Patient(self.client, SystemClock(), NO_SECRETS)

@@ -5,7 +5,7 @@ import json
 import os
 import re
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,12 +15,12 @@ import pytest
 from tests.airflowfake import airflow_target
 from tests.awstargets import AWS_TARGETS
 from tests.databricksfake import databricks_target
-from tests.httptarget import Received, a_web_server, answer
+from tests.httptarget import Behaviour, Received, WebServer, a_web_server, answer, break_off, reset
 from tests.jobtargets import NO_SECRETS, OpenTarget, Plot, Target
 from tests.runners import TOKEN, a_request, ended, started, until
 from tests.runningairflow import REAL_TARGETS
 from worker.clock import SystemClock
-from worker.core.errors import Rejected
+from worker.core.errors import Rejected, RetryLater
 from worker.core.outcomes import FailureCategory
 from worker.core.pipeline import JobType
 from worker.jobs.addresses import AddressPolicy
@@ -35,6 +35,7 @@ from worker.jobs.runner import (
     Refused,
     Runner,
     Running,
+    Started,
     Stopped,
     StopPending,
     Succeeded,
@@ -45,6 +46,7 @@ from worker.jobs.runner import (
 class CommandTarget:
     folder: Path
     tells_timeouts: bool = True
+    server: WebServer | None = None
 
     def runner(self) -> Runner:
         return CommandRunner(
@@ -79,6 +81,7 @@ class HttpTarget:
     base: str
     jobs: dict[str, str] = field(default_factory=dict[str, str])
     tells_timeouts: bool = True
+    server: WebServer | None = None
 
     def runner(self) -> Runner:
         return HttpRunner(self.client, SystemClock(), NO_SECRETS)
@@ -123,7 +126,7 @@ async def command_target(folder: Path) -> AsyncGenerator[Target]:
 @asynccontextmanager
 async def http_target(folder: Path) -> AsyncGenerator[Target]:
     async with a_web_server() as server, HttpClient(AddressPolicy.parse(["127.0.0.1"])) as client:
-        target = HttpTarget(client, server.url("").rstrip("/"))
+        target = HttpTarget(client, server.url("").rstrip("/"), server=server)
         server.behaviour = target.behave
         yield target
 
@@ -142,6 +145,30 @@ TARGETS: dict[str, OpenTarget] = {
 KEEPING = [name for name in TARGETS if name != "lambda"]
 # Glue and EMR have no way to recognise a repeated start: there, the job is looked for first.
 RECOGNISING = [name for name in KEEPING if name not in {"glue", "emr"}]
+
+
+# Those whose every answer a test decides: all but a program on this machine, and a real server.
+ANSWERING = [name for name in TARGETS if name != "command" and name not in REAL_TARGETS]
+
+# Answers that say nothing about a job; the last is longer than any that is read.
+REFUSALS: dict[str, Behaviour] = {
+    str(status): answer(status, {"message": "as told"}) for status in (400, 401, 403, 404, 409, 422, 429, 500, 502, 503)
+}
+BROKEN: dict[str, Behaviour] = {"reset": reset, "broken off": break_off(200)}
+NONSENSE: dict[str, Behaviour] = {
+    "nothing": answer(200),
+    "a page": answer(200, "<html>Please log in</html>"),
+    "null": answer(200, "null"),
+    "a list": answer(200, "[]"),
+    "an empty object": answer(200, "{}"),
+    "an object of others": answer(200, {"JobRun": [], "Step": 5, "jobRun": "x", "state": [], "status": {}}),
+    "half of one": answer(200, '{"state": "succ'),
+    "a flood": answer(200, '{"state": "' + "x" * 9_000_000),
+}
+
+
+def test_all_nine_targets_are_in_the_suite() -> None:
+    assert {kind for kind in JobType if any(name.startswith(kind) for name in TARGETS)} == set(JobType)
 
 
 @pytest.fixture(params=TARGETS)
@@ -285,6 +312,50 @@ async def test_a_configuration_that_cannot_be_understood_is_refused_for_good(tar
     assert answered.category is FailureCategory.PERMANENT
     with pytest.raises(Rejected, match=r"job\.config"):
         runner.traits({"nonsense": 1})
+
+
+@pytest.mark.parametrize("name", [name for name in ANSWERING if name in KEEPING])
+async def test_an_answer_that_says_nothing_about_a_job_is_never_taken_for_its_end(name: str, tmp_path: Path) -> None:
+    async with TARGETS[name](tmp_path) as target:
+        runner, config = target.runner(), target.job(Plot.RUNS_ON)
+        handle = await started(runner, config)
+        assert target.server is not None
+        healthy, taken = target.server.behaviour, dict[str, object]()
+
+        for trouble, behaviour in {**REFUSALS, **BROKEN, **NONSENSE}.items():
+            target.server.behaviour = behaviour
+            with suppress(RetryLater, Rejected):
+                taken[trouble] = await runner.status(handle, config)
+
+        target.server.behaviour = healthy
+        ends = {trouble: status for trouble, status in taken.items() if not isinstance(status, Running)}
+        assert ends == {}
+        assert not taken.keys() & (REFUSALS | BROKEN).keys()
+        assert isinstance(await runner.status(handle, config), Running)
+
+
+@pytest.mark.parametrize("name", ANSWERING)
+async def test_a_start_that_goes_wrong_is_never_taken_for_a_job_and_may_be_made_up_for(
+    name: str, tmp_path: Path
+) -> None:
+    async with TARGETS[name](tmp_path) as target:
+        runner, config = target.runner(), target.job(Plot.SUCCEEDS)
+        assert target.server is not None
+        healthy, taken = target.server.behaviour, dict[str, object]()
+
+        for trouble, behaviour in {**REFUSALS, **BROKEN}.items():
+            target.server.behaviour = behaviour
+            answered = await runner.start(a_request(config))
+            if isinstance(answered, Started):
+                taken[trouble] = answered
+            elif trouble in {"400", "422"}:
+                assert isinstance(answered, Refused), trouble
+
+        target.server.behaviour = healthy
+        assert taken == {}
+        assert target.begun() == 0
+        assert isinstance(await ended(runner, await started(runner, config), config), Succeeded)
+        assert target.begun() == 1
 
 
 @pytest.mark.parametrize("name", [name for name in TARGETS if name not in REAL_TARGETS])
