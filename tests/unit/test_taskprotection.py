@@ -12,12 +12,14 @@ from worker.taskprotection import TaskProtection
 class Agent:
     def __init__(self) -> None:
         self.asked: list[bool] = []
+        self.minutes: list[int] = []
         self.is_away = False
 
     async def put(self, state: Mapping[str, Any]) -> None:
         if self.is_away:
             raise RetryLater("no answer")
         self.asked.append(state["ProtectionEnabled"])
+        self.minutes += [state["ExpiresInMinutes"]] if state["ProtectionEnabled"] else []
 
 
 class Worker:
@@ -43,13 +45,23 @@ async def test_the_agent_is_asked_on_the_edges_only() -> None:
     assert worker.agent.asked == [True, False]
 
 
-async def test_a_long_protection_is_renewed_before_it_runs_out() -> None:
+async def test_a_task_that_is_never_idle_is_not_protected_for_ever_or_no_deployment_would_end() -> None:
     worker = Worker()
     worker.busy = True
 
-    await worker.pass_minutes(95)
+    await worker.pass_minutes(300)
 
-    assert worker.agent.asked == [True, True, True, True]
+    assert worker.agent.asked == [True]
+    assert worker.agent.minutes == [60]
+
+
+async def test_work_after_a_pause_is_protected_again() -> None:
+    worker = Worker()
+    for busy in (True, False, True):
+        worker.busy = busy
+        await worker.pass_minutes(1)
+
+    assert worker.agent.asked == [True, False, True]
 
 
 async def test_an_agent_that_is_away_is_asked_again() -> None:
