@@ -3,12 +3,12 @@
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
-from aiobotocore.session import AioSession
 
 from consumers.inbox_file import rules_of
 from consumers.inbox_rules import Place
@@ -21,17 +21,23 @@ from consumers.sqs_letters import QueueLetters
 from consumers.sqs_polls import Polling
 from consumers.tries import Tries
 from tests.emulators import ministack, use_test_credentials
+from tests.installation import REGION, client, endpoint_of, install
+from tests.liveworker import LiveWorker, interlock
 from worker.clock import SystemClock
 from worker.core.errors import ConfigError
 from worker.core.pipeline import PipelineId
 from worker.store.deadletters import DeadLetters
+from worker.store.dynamodb import DynamoTables
+from worker.store.events import Events
 from worker.store.fastclient import ClientSettings
 from worker.store.sensors import Sensors
 from worker.store.sqlite import SqliteTables
 
 pytestmark = pytest.mark.xdist_group("aws")
 
-PATIENCE_S = 30.0
+T = TypeVar("T")
+
+PATIENCE_S = 50.0
 QUICK = QueuePace(polling=Polling(polls_max=1, wait_s=1, visibility_s=10))
 RULES = """\
 rules:
@@ -42,6 +48,14 @@ rules:
     period: ${date}
     fields: {part: "${part}", etag: "${etag}", bytes: "${size}"}
 """
+
+
+async def come(look: Callable[[], Awaitable[T | None]]) -> T:
+    """Look until there is something."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not (found := await look()):  # noqa: ASYNC110 - nobody tells us when it comes
+            await asyncio.sleep(0.05)
+    return found
 
 
 @dataclass
@@ -60,9 +74,10 @@ class Cloud:
         return answer["ETag"].strip('"')
 
     async def until_seen(self, count: int) -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            while self.inbox.counts.seen < count:  # noqa: ASYNC110 - counts tell nobody that they move
-                await asyncio.sleep(0.05)
+        async def is_seen() -> bool:
+            return self.inbox.counts.seen >= count
+
+        await come(is_seen)
 
     async def sensor(self, key: str) -> Any:  # noqa: ANN401 - whatever the test put there
         found = await Sensors(self.tables).get(PipelineId("orders"), key)
@@ -73,13 +88,8 @@ class Cloud:
 async def clients() -> AsyncIterator[dict[str, Any]]:
     """Another's, that make buckets, topics and queues: the program itself may not."""
     use_test_credentials()
-    make: Any = AioSession().create_client
-    url = f"http://127.0.0.1:{ministack().port}"  # not through the proxy, which waits for no leave to send a body
-    async with (
-        make("s3", endpoint_url=url) as s3,
-        make("sqs", endpoint_url=url) as sqs,
-        make("sns", endpoint_url=url) as sns,
-    ):
+    at = endpoint_of(ministack())  # not through the proxy, which waits for no leave to send a body
+    async with client("s3", at) as s3, client("sqs", at) as sqs, client("sns", at) as sns:
         yield {"s3": s3, "sqs": sqs, "sns": sns}
 
 
@@ -188,3 +198,51 @@ async def test_a_bucket_that_is_not_there_is_a_mistake_that_a_person_mends() -> 
     async with open_bucket("no-such-bucket", ClientSettings(endpoint=ministack().proxy.url, read_s=30.0)) as bucket:
         with pytest.raises(ConfigError, match=r"no-such-bucket.*s3:ListBucket"):
             await bucket.page("", "")
+
+
+# --- a worker ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_worker_takes_objects_and_events_of_others_from_their_queues(
+    tmp_path: Path, clients: dict[str, Any], cloud: Cloud
+) -> None:
+    place = await install(endpoint_of(ministack()))
+    queues = {
+        name: (await clients["sqs"].create_queue(QueueName=f"{cloud.bucket}-{name}"))["QueueUrl"]
+        for name in ("events", "sensors")
+    }
+    variables = {
+        **place.variables(slack_api=""),
+        "INTERLOCK_DUTIES": "events,sensors",
+        "INTERLOCK_EVENTS_QUEUE": queues["events"],
+        "INTERLOCK_SENSORS_QUEUE": queues["sensors"],
+        "INTERLOCK_INBOX": RULES.replace("BUCKET", cloud.bucket),
+    }
+    arn = await queue_arn(clients, queues["sensors"])
+    await tell(clients, cloud, QueueConfigurations=[{"QueueArn": arn, "Events": ["s3:ObjectCreated:*"]}])
+    closed = {"id": "e1", "source": "acme.billing", "detail-type": "Closed", "detail": {"pipelineId": "invoices"}}
+    await clients["sqs"].send_message(QueueUrl=queues["events"], MessageBody=json.dumps(closed))
+    await cloud.put("orders/dt=2026-03-05/a.csv", b"one")
+
+    worker = LiveWorker(tmp_path, "inbox", **variables)
+    tables = DynamoTables(place.names, SystemClock(), ClientSettings(region=REGION, endpoint=place.endpoint))
+    try:
+        await tables.start()
+        found = await come(lambda: Sensors(tables).get(PipelineId("orders"), "export#2026-03-05"))
+        kept = await come(lambda: Events(tables).latest("invoices"))
+    finally:
+        worker.kill()
+        await tables.stop()
+
+    assert found.data["part"] == "a"
+    assert [(each.event.id, each.event.type, each.out) for each in kept] == [("e1", "Closed", False)]
+
+
+async def test_a_worker_with_wrong_rules_does_not_start_and_says_where_they_are_wrong(tmp_path: Path) -> None:
+    place = await install(endpoint_of(ministack()))
+    wrong = {"INTERLOCK_DUTIES": "sensors", "INTERLOCK_SENSORS_QUEUE": "http://queue", "INTERLOCK_INBOX": "rules: [{}]"}
+
+    result = await asyncio.to_thread(interlock, "run", at=tmp_path, **place.variables(slack_api=""), **wrong)
+
+    assert result.returncode == 2
+    assert "rules[0].pipeline: is required" in result.stderr
