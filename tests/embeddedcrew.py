@@ -1,19 +1,17 @@
 """Whole workers as `interlock run` wires them, on one store and virtual time."""
 
 from dataclasses import dataclass, field, replace
-from datetime import date
 
-from tests.engineworld import CONFIG, DAY, ORDERS
+from tests.engineworld import CONFIG, DAY, ORDERS, run_key
 from tests.fakerunner import FakeRunner
 from tests.virtualtime import Host, VirtualClock
 from worker.app import LEASED
 from worker.app_embedded import embedded_workplace
 from worker.app_session import SessionWork
+from worker.app_workplace import Workplace
 from worker.config import load_text
 from worker.core.events import Event
-from worker.core.keys import RunKey
-from worker.core.periods import Period
-from worker.core.pipeline import JobType, ScheduleId
+from worker.core.pipeline import JobType
 from worker.core.runstate import Run, State
 from worker.deployment import deploy
 from worker.jobs.runner import Succeeded
@@ -25,7 +23,7 @@ from worker.store.sensors import Sensors
 from worker.store.sqlite import SqliteTables
 from worker.undertakings import Undertakings
 
-RUN = RunKey(ORDERS, ScheduleId("stream"), Period(date.fromisoformat(DAY)))
+RUN = run_key()
 
 
 @dataclass
@@ -42,11 +40,13 @@ class Crew:
     async def tell(self, event: Event) -> None:
         self.told.append(event)
 
+    def place(self) -> Workplace:
+        return embedded_workplace(self.store, self.tell, {JobType.COMMAND: self.runner}, self.clock)
+
     def worker(self, name: str, *does: Duty) -> tuple[Host, Membership]:
         """Begin a worker that has these duties, or all of them."""
         duties = frozenset(does) or EVERYTHING
-        place = embedded_workplace(self.store, self.tell, {JobType.COMMAND: self.runner}, self.clock)
-        place = replace(place, does=duties)
+        place = replace(self.place(), does=duties)
 
         async def work(member: Member) -> None:
             async with Undertakings() as tasks:
@@ -71,19 +71,19 @@ class Crew:
         assert pipeline is not None
         await deploy(self.store, pipeline, self.clock)
 
-    async def sensor(self, key: str, **data: int | str) -> None:
-        await Sensors(self.store).put(ORDERS, f"{key}#{DAY}", data)
+    async def sensor(self, key: str, day: str = DAY, **data: int | str) -> None:
+        await Sensors(self.store).put(ORDERS, f"{key}#{day}", data)
 
-    async def ready(self) -> None:
-        await self.sensor("count", rows=120)
-        await self.sensor("ready", status="done")
+    async def ready(self, day: str = DAY) -> None:
+        await self.sensor("count", day, rows=120)
+        await self.sensor("ready", day, status="done")
 
-    async def run(self) -> Run | None:
-        found = await Runs(self.store).load(RUN)
+    async def run(self, day: str = DAY) -> Run | None:
+        found = await Runs(self.store).load(run_key(day))
         return found if isinstance(found, Run) else None
 
-    async def state(self) -> State | None:
-        run = await self.run()
+    async def state(self, day: str = DAY) -> State | None:
+        run = await self.run(day)
         return None if run is None else run.state
 
     def finish_jobs(self) -> None:

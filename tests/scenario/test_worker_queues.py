@@ -1,13 +1,24 @@
 """Queues as a worker consumes them: no message ends it, whatever its handler makes of it."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
 import pytest
 from structlog.testing import capture_logs
 
+from consumers.replays import Way, sent_back
 from consumers.sqs_calls import Message
+from consumers.sqs_letters import queue_letter_source
+from tests.embeddedcrew import Crew
 from tests.queueworld import QueueWorld
 from tests.virtualtime import on_virtual_time
 from worker.app_queues import queue_consumer
+from worker.app_workplace import Workplace
 from worker.core.errors import ConfigError
+from worker.settings import GROUP, Duty
+from worker.store.deadletters import DeadLetter, DeadLetters
+from worker.store.replays import Replays
+from worker.store.rowcodec import encode
 
 
 @on_virtual_time
@@ -63,3 +74,34 @@ async def test_a_queue_that_was_never_of_use_ends_the_worker() -> None:
 
     with pytest.RaisesGroup(ConfigError):
         await queue_consumer("alerts", world.queue, world.handled, tables=world.tables, clock=world.clock).run()
+
+
+@on_virtual_time
+async def test_letters_of_queues_are_replayed_by_whoever_has_the_engines_duty() -> None:
+    """Those who only take messages have no session, and so cannot be the only one to do it."""
+    crew, sent = QueuesAndEngine(), list[str]()
+
+    async def send(body: str, _group: str | None) -> None:
+        sent.append(body)
+
+    crew.ways = {queue_letter_source("alerts"): sent_back(send)}
+    letters, now = DeadLetters(crew.store), crew.clock.now()
+    letter = DeadLetter(id="m1", source=queue_letter_source("alerts"), at=now, reason="it failed")
+    await letters.put(letter, encode({"body": "once more"}))
+    crew.worker("engine", Duty.ENGINE, Duty.SCHEDULER)
+    crew.worker("relay", Duty.RELAY)
+    await crew.clock.sleep(10)
+
+    await Replays(crew.store, GROUP).ask(letter, now)
+    await crew.clock.sleep(30)
+
+    assert sent == ["once more"]
+    assert await letters.list(letter.source, 10) == []
+
+
+@dataclass
+class QueuesAndEngine(Crew):
+    ways: Mapping[str, Way] = field(default_factory=dict[str, Way])
+
+    def place(self) -> Workplace:
+        return replace(super().place(), ways=self.ways)
