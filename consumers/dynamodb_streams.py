@@ -8,7 +8,7 @@ over what is older than that time. So nothing is lost between the first start an
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -35,6 +35,8 @@ PAGES_MAX: Final = 1_000
 GONE_MAX: Final = 10_000
 # How much earlier than our own clock says news begins: the service's clock is another, and it rounds down.
 SKEW: Final = timedelta(minutes=1)
+KEPT: Final = timedelta(hours=24)
+MARGIN: Final = timedelta(hours=1)  # before that limit, from which on records may be gone
 VIEWS: Final = {"NEW_IMAGE", "NEW_AND_OLD_IMAGES"}
 
 
@@ -164,6 +166,8 @@ class DynamoShard:
 
     async def read(self, after: Position) -> Batch:
         place = parse_place(after, DIGITS)
+        if not self._chain.is_at(after):
+            self._refuse_gap(place)
         try:
             batch, has_more = await self._page(after, place)
             for _ in range(SKIPPED_PAGES_MAX):
@@ -176,6 +180,16 @@ class DynamoShard:
                 return Batch([], after, is_end=True)  # told already, and nothing of the shard is left
             raise self._gap(place) from error
 
+    def _refuse_gap(self, place: Place) -> None:
+        """Say that records may be gone after a place that has a time alone: the service cannot know that it is old."""
+        if _is_moment(place) and self._clock.now() - place.at > KEPT - MARGIN:
+            raise self._gap(place)
+
+    def _waited(self, place: Place) -> Place:
+        """A moment after which nothing came yet grows old without anything being lost: say so, and that rarely."""
+        now = self._clock.now()
+        return replace(place, at=now - MARGIN) if _is_moment(place) and now - place.at > KEPT / 2 else place
+
     async def _page(self, after: Position, place: Place) -> tuple[Batch, bool]:
         """One page, and whether it was too old altogether and another one follows."""
         answer = await self._chain.fetch(after, place)
@@ -187,8 +201,9 @@ class DynamoShard:
         self._caught_up_at = self._clock.now() if fetched is None else fetched.at
         has_skipped = fetched is not None and not records and fetched.at < _news_since(place)
         # While all is too old the place stays where it is: it alone says from when on there is news.
-        read_to = after if fetched is None or has_skipped else fetched.text(DIGITS)
-        goes_on = self._chain.advance(answer, after=read_to, fetched=fetched or place)
+        reached = self._waited(place) if fetched is None else place if has_skipped else fetched
+        read_to = after if reached == place else reached.text(DIGITS)
+        goes_on = self._chain.advance(answer, after=read_to, fetched=fetched or reached)
         return Batch(records, read_to, is_end=not goes_on), has_skipped and goes_on
 
     async def _decoded(self, wires: Sequence[Mapping[str, Any]], place: Place) -> list[Record]:
@@ -238,6 +253,11 @@ class DynamoShard:
             "GetShardIterator", StreamArn=self._stream.arn, ShardId=self._shard, ShardIteratorType=kind, **more
         )
         return answer["ShardIterator"]
+
+
+def _is_moment(place: Place) -> bool:
+    """Say whether a place is a time and no record."""
+    return place.is_start and place.at != BEGINNING
 
 
 def _news_since(place: Place) -> datetime:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from consumers.dynamodb_streams import DynamoShard, DynamoStream, TableStream, find_stream, listing_budget
+from consumers.dynamodb_streams import SKEW, DynamoShard, DynamoStream, TableStream, find_stream, listing_budget
 from consumers.source import Batch, Gap, Position, Shard
 from consumers.streamcalls import ExpiredIterator, NotFound, TrimmedData
 from consumers.unreadable import Stray
@@ -254,6 +254,33 @@ async def test_pages_of_old_records_are_passed_over_in_one_read() -> None:
     reader = world.restarted().reader(world.root)
 
     assert (await read_on(reader, position))[0] == [100]
+
+
+async def test_a_reader_that_comes_a_day_after_a_moment_without_records_is_told_that_some_may_be_gone() -> None:
+    world = World()
+    position = await world.reader().newest()
+    world.clock.advance(timedelta(hours=23, minutes=1))
+
+    with pytest.raises(Gap) as gap:
+        await world.reader().read(position)
+
+    assert gap.value.since == NOON - SKEW
+    world.write(1)
+    assert values(await world.reader().read(gap.value.resume_at)) == [1]
+
+
+async def test_a_shard_in_which_nothing_came_for_days_is_handed_on_without_a_false_alarm() -> None:
+    world = World()
+    reader = world.reader()
+    position, moved = await reader.newest(), 0
+    for _ in range(3 * 24 * 4):
+        world.clock.advance(timedelta(minutes=15))
+        batch = await reader.read(position)
+        position, moved = batch.read_to, moved + (batch.read_to > position)
+    world.write(1)
+
+    assert values(await world.reader().read(position)) == [1]
+    assert moved <= 6  # each move is a write
 
 
 async def test_an_iterator_renewed_among_old_records_goes_on_after_those_that_were_passed_over() -> None:
