@@ -98,6 +98,7 @@ async def test_what_a_shadow_has_to_say_is_kept_and_never_goes_out() -> None:
     kept = await Events(ShadowTables(crew.store, crew.clock)).latest(ORDERS)
 
     assert "DRY_RUN_WOULD_TRIGGER" in {stored.event.type for stored in kept}
+    assert not any(stored.out for stored in kept)
     assert told_of(crew.told, "DRY_RUN_WOULD_TRIGGER") == 0
 
 

@@ -39,10 +39,10 @@ class Which:
 
 async def run_check(screen: Screen, access: StoreAccess, which: Which, *, quiet: bool, as_json: bool) -> int:
     """Look, change nothing. Exit code 1 if anything changes its meaning or is refused."""
-    _require_said(which)
+    require_said(which)
     tally: Counter[Weight] = Counter()
     async with opened_as_found(access.url, access.clock) as tables:
-        pipelines = await _pipelines(screen, access, tables, which)
+        pipelines = await chosen(screen, access, tables, which)
         for pipeline in pipelines:
             found = list(check(await survey(tables, pipeline), access.clock.now()))
             tally.update(finding.weight for finding in found)
@@ -56,9 +56,9 @@ async def run_accept(
     screen: Screen, access: StoreAccess, which: Which, *, keep_silent: bool, dry_run: bool, as_json: bool
 ) -> int:
     """Take pipelines over: they appear in lists, and unless kept silent their cron may start runs from now on."""
-    _require_said(which)
+    require_said(which)
     async with access.tables() as tables:
-        pipelines = await _pipelines(screen, access, tables, which)
+        pipelines = await chosen(screen, access, tables, which)
         missing = [pipeline for pipeline in pipelines if await Pipelines(tables).get(pipeline) is None]
         if missing:
             raise ConfigError(f"there is no pipeline {', '.join(missing)}; nothing was changed: correct the names")
@@ -90,12 +90,14 @@ async def _accept_one(
 # --- which pipelines --------------------------------------------------------------------------------------------------
 
 
-def _require_said(which: Which) -> None:
+def require_said(which: Which) -> None:
+    """Raises `ConfigError` where nothing was said: nothing is looked at by accident."""
     if not which.is_said:
         raise ConfigError(f"no pipelines were named, and tables of the reference have no list of them; {HOW_TO_NAME}")
 
 
-async def _pipelines(screen: Screen, access: StoreAccess, tables: Tables, which: Which) -> list[PipelineId]:
+async def chosen(screen: Screen, access: StoreAccess, tables: Tables, which: Which) -> list[PipelineId]:
+    """The pipelines that are meant, in order, each once."""
     found = dict.fromkeys(which.named)
     if which.files:
         # The reference stored each file under its name, whatever the id inside.

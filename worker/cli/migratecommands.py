@@ -1,12 +1,15 @@
 """The words of `interlock migrate`."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from worker.cli.migrate import Which, run_accept, run_check
+from worker.cli.migratecompare import CompareRequest, run_compare
 from worker.cli.onstore import EXIT_CODES, AsJson, StoreUrl, on_store
+from worker.clock import Clock
 from worker.core.pipeline import PipelineId
 
 migrate_app = typer.Typer(
@@ -48,6 +51,19 @@ Examples:
   interlock migrate accept orders-daily
   interlock migrate accept --files pipelines/ --dry-run
   interlock migrate accept --files pipelines/ --keep-cron-silent
+
+{EXIT_CODES}"""
+
+COMPARE_HELP = f"""Put what a shadow decided beside what the old system did, run by run, over the last days.
+
+Run a worker with INTERLOCK_SHADOW=1 beside the old system first. Runs that the old system began before the shadow did \
+are left out. Shown is what they do not agree on; --all shows everything.
+
+\b
+Examples:
+  interlock migrate compare --files pipelines/
+  interlock migrate compare orders-daily --days 14 --all
+  interlock migrate compare --listed --json | jq 'select(.result == "theirs-only")'
 
 {EXIT_CODES}"""
 
@@ -101,6 +117,32 @@ def accept(
             screen, at, which, keep_silent=keep_cron_silent, dry_run=dry_run, as_json=as_json
         ),
     )
+
+
+@migrate_app.command("compare", help=COMPARE_HELP)
+def compare(
+    context: typer.Context,
+    names: Names = None,
+    *,
+    files: Files = None,
+    listed: Listed = False,
+    read_all: ReadAll = False,
+    days: Annotated[int, typer.Option(min=1, max=90, help="How many days back, by the runs' periods.")] = 7,
+    show_all: Annotated[bool, typer.Option("--all", help="Also what they agree on.")] = False,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    clock: Clock = context.obj
+    # Somewhere it is tomorrow already.
+    last = clock.now().date() + timedelta(days=1)
+    request = CompareRequest(
+        which=_which(names, files, listed=listed, read_all=read_all),
+        first=last - timedelta(days=days + 1),
+        last=last,
+        show_all=show_all,
+        as_json=as_json,
+    )
+    on_store(context, store, lambda screen, at: run_compare(screen, at, request))
 
 
 def _which(names: list[str] | None, files: Path | None, *, listed: bool, read_all: bool) -> Which:

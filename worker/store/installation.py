@@ -20,3 +20,9 @@ async def installed_at(tables: Tables, group: str, now: datetime) -> datetime:
             raise
         return instant(error.row, "beganAt")
     return now
+
+
+async def began_at(tables: Tables, group: str) -> datetime | None:
+    """When the first start was; None if there was none yet."""
+    row = await tables.get(TableName.CONTROL, Key(keys.group_pk(group), _SK))
+    return None if row is None else instant(row, "beganAt")

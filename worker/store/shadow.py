@@ -43,6 +43,7 @@ KEPT: Final = timedelta(days=90)
 _THEIRS: Final = (keys.SENSOR, keys.RERUN_REQUEST, keys.CANCEL_REQUEST)
 _THEIR_ROWS: Final = frozenset({keys.CONFIG, keys.PAUSE})
 _THEIR_LOGS: Final = frozenset({TableName.JOBLOG, TableName.RERUN})
+_OUTBOX: Final = "out"
 _PARTITIONS: Final = tuple(index.partition for index in INDEXES)
 
 
@@ -110,6 +111,7 @@ class ShadowTables:
     def _kept_row(self, put: Put) -> Row:
         at = _write_at(put.key)
         kept = {**_hidden(put.row), "PK": at.pk, "SK": at.sk}
+        kept.pop(_OUTBOX, None)  # so that no relay takes it for an event that is to go out
         if keys.pipeline_of(at.pk) is not None:  # of the workers themselves there are few rows, and they are in use
             latest, wanted = expiry(self._clock.now(), KEPT), put.row.get(TTL)
             kept[TTL] = min(latest, int(wanted)) if isinstance(wanted, int | Decimal) else latest
