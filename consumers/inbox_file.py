@@ -109,9 +109,7 @@ def _rules(model: InboxFile, problems: Problems) -> list[Rule]:
     for number, section in enumerate(model.rules):
         rule = _Reading(section, ("rules", number), problems).rule()
         if rule.name in taken:
-            problems.error(
-                ("rules", number, "name"), f"`{rule.name}` is the name of an earlier rule too", "names differ"
-            )
+            problems.error(("rules", number, "name"), f"`{rule.name}` is the name of an earlier rule too")
         taken.add(rule.name)
         rules.append(rule)
     return rules

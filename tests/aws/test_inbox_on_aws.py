@@ -20,6 +20,7 @@ from consumers.sqs_aws import AwsQueue, open_sqs
 from consumers.sqs_letters import QueueLetters
 from consumers.sqs_polls import Polling
 from consumers.tries import Tries
+from tests.commandline import interlock as command
 from tests.emulators import ministack, use_test_credentials
 from tests.installation import REGION, client, endpoint_of, install
 from tests.liveworker import LiveWorker, interlock
@@ -191,6 +192,23 @@ async def test_what_a_bucket_held_before_is_noted_and_told_only_when_it_changes(
     assert [each.key for each in rest] == ["orders/dt=2026-03-03/2.csv"]
     assert before is None
     assert (await cloud.sensor("export#2026-03-03"))["part"] == "1"
+
+
+async def test_the_command_notes_a_bucket_and_a_second_time_finds_everything_known(
+    tmp_path: Path, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", ministack().proxy.url)
+    monkeypatch.setenv("INTERLOCK_STORE", f"sqlite:///{tmp_path}/interlock.db")
+    monkeypatch.setenv("INTERLOCK_INBOX", RULES.replace("BUCKET", cloud.bucket))
+    for key in ("orders/dt=2026-03-03/a.csv", "orders/readme.txt"):
+        await cloud.put(key, b"old")
+    assert (await asyncio.to_thread(command, "store", "init")).exit_code == 0
+
+    first, again = [await asyncio.to_thread(command, "inbox", "seed", f"s3://{cloud.bucket}/orders/") for _ in range(2)]
+
+    assert "up to orders/readme.txt" in first.stderr
+    assert f"2 objects in s3://{cloud.bucket}/orders/: 1 noted, 0 known already, 1 no rule is about" in first.stdout
+    assert "0 noted, 1 known already" in again.stdout
 
 
 async def test_a_bucket_that_is_not_there_is_a_mistake_that_a_person_mends() -> None:
