@@ -109,11 +109,12 @@ async def listing(request: pytest.FixtureRequest) -> AsyncGenerator[Listing]:
 
 
 async def test_jobs_of_one_place_are_asked_about_in_one_call(listing: Listing) -> None:
-    groups = {batch.group for question in listing.questions if (batch := listing.runner.batch(question))}
+    groups = {listing.runner.group(question) for question in listing.questions}
 
     sightings = await listing.runner.look(listing.questions)
 
     assert len(groups) == 1
+    assert "" not in groups
     assert set(sightings.seen) == set(range(FEW))
     assert all(isinstance(status, Running) for status in sightings.seen.values())
     assert listing.count_lists() == 1
@@ -179,4 +180,4 @@ async def test_an_express_workflow_is_in_no_list() -> None:
         runner = batching(target.runner())
         express = {"runId": "arn:aws:states:eu-west-1:123456789012:express:etl:il-1:0"}
 
-        assert runner.batch(Question(express, CONFIGS["step-function"])) is None
+        assert runner.group(Question(express, CONFIGS["step-function"])) == ""

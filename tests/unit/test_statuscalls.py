@@ -14,10 +14,11 @@ from tests.manualclock import NOON
 from tests.virtualtime import VirtualClock, on_virtual_time
 from worker.core.errors import RetryLater
 from worker.core.pipeline import JobType
+from worker.engine import statuscalls
 from worker.engine.rates import Rate
 from worker.engine.statuscalls import ALONE_S, StatusCalls
 from worker.engine.targets import Limits, Targets
-from worker.jobs.runner import Batch, JobStatus, Question, Running, Sightings, Succeeded, TargetDown
+from worker.jobs.runner import JobStatus, Question, Running, Sightings, Succeeded, TargetDown
 
 PATIENCE = timedelta(seconds=3)
 UNHURRIED = Rate(1000, 1000)
@@ -29,12 +30,11 @@ class ListingRunner(FakeRunner):
     """Lists its running jobs, a page at a time."""
 
     page: int = 100
-    size_max: int = 100
     refuses: RetryLater | None = None
     looks: list[int] = field(default_factory=list[int])
 
-    def batch(self, question: Question, /) -> Batch | None:
-        return Batch(str(question.config["group"]), self.size_max) if question.handle.get("id") != "lonely" else None
+    def group(self, question: Question, /) -> str:
+        return str(question.config["group"]) if question.handle["id"] != "lonely" else ""
 
     async def look(self, questions: Sequence[Question], more: str = "", /) -> Sightings:
         self.looks.append(len(questions))
@@ -49,8 +49,8 @@ class ListingRunner(FakeRunner):
         return Sightings(seen, str(begin + self.page) if begin + self.page < len(self.running) else "")
 
 
-def a_target(count: int, **how: int) -> ListingRunner:
-    runner = ListingRunner(page=how.get("page", 100), size_max=how.get("size_max", 100))
+def a_target(count: int, *, page: int = 100) -> ListingRunner:
+    runner = ListingRunner(page=page)
     runner.jobs = {f"job-{number}": Running() for number in range(count)}
     return runner
 
@@ -124,14 +124,27 @@ async def test_groups_are_asked_about_apart_and_one_that_is_alone_gets_a_plain_c
 
 
 @on_virtual_time
-async def test_a_full_batch_does_not_wait_and_the_next_poll_begins_another() -> None:
-    runner = a_target(25, size_max=10)
-    began = asyncio.get_running_loop().time()
+async def test_a_batch_that_is_full_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statuscalls, "BATCH_MAX", 10)
+    runner = a_target(25)
 
-    await ask(runner, *(about(f"job-{number}") for number in range(20)))
+    told = await ask(runner, *(about(f"job-{number}") for number in range(25)))
 
-    assert runner.looks == [10, 10]
-    assert asyncio.get_running_loop().time() - began < 1
+    assert told == [Running()] * 25
+    assert runner.calls == {"look": 1, "status": 15}
+
+
+@on_virtual_time
+async def test_polls_that_come_while_a_long_list_is_read_wait_for_the_next_one() -> None:
+    runner = a_target(40, page=10)
+    async with calls_to(runner, Rate(0.1, 1)) as calls, asyncio.TaskGroup() as askers:
+        for number in range(40):
+            askers.create_task(calls.ask(JOB, about(f"job-{number}"), PATIENCE))
+        await asyncio.sleep(5)  # the first page is read, and the next three are ten seconds apart
+        for number in range(40):
+            askers.create_task(calls.ask(JOB, about(f"job-{number}"), PATIENCE))
+
+    assert runner.looks == [40, 30, 20, 10] * 2
 
 
 @on_virtual_time
@@ -218,11 +231,11 @@ async def test_polls_that_come_while_a_busy_target_makes_wait_share_the_same_cal
 
 @on_virtual_time
 async def test_lists_keep_to_a_rate_of_their_own_and_hold_up_nothing_else() -> None:
-    runner = a_target(10, size_max=2)
+    runner = a_target(10)
     async with calls_to(runner, Rate(100, 1, lists_per_second=0.1)) as calls, asyncio.TaskGroup() as askers:
         for number in range(10):
-            askers.create_task(calls.ask(JOB, about(f"job-{number}"), PATIENCE))
-        await asyncio.sleep(1)
+            askers.create_task(calls.ask(JOB, about(f"job-{number}", f"group-{number // 2}"), PATIENCE))
+        await asyncio.sleep(5)
         began = asyncio.get_running_loop().time()
         await calls.ask(JOB, about("job-0"), timedelta())
         assert asyncio.get_running_loop().time() - began < 1

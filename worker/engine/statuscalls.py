@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final, TypeAlias
+from weakref import WeakValueDictionary
 
 from worker.clock import Clock
 from worker.core.errors import Rejected, RetryLater
@@ -13,11 +14,11 @@ from worker.core.pipeline import Job, JobType
 from worker.engine.breaker import TargetClosed
 from worker.engine.targets import Targets, target_of
 from worker.engine.turnstile import Urgency
-from worker.engine.waking import Alarm
 from worker.jobs.runner import BatchRunner, JobStatus, Question, Runner, TargetDown
 
 # A list is read on only while that is cheaper than asking one by one: at most one page for so many open questions.
 QUESTIONS_PER_PAGE_MIN: Final = 2
+BATCH_MAX: Final = 20_000  # who comes beyond is asked about alone
 # After a list was refused, for want of a right say, jobs are asked about one by one for so long.
 ALONE_S: Final = 600.0
 NOT_WAITING: Final = timedelta()
@@ -38,8 +39,6 @@ class _Asked:
 class _Gathering:
     target: str
     runner: BatchRunner
-    size_max: int
-    is_full: Alarm
     asked: list[_Asked] = field(default_factory=list[_Asked])
 
 
@@ -49,6 +48,7 @@ class StatusCalls:
         # Found out once: looking at what an object can do takes longer than the rest of a poll.
         self._batching = {kind: runner for kind, runner in runners.items() if isinstance(runner, BatchRunner)}
         self._gatherings: dict[_Key, _Gathering] = {}
+        self._reading: WeakValueDictionary[_Key, asyncio.Lock] = WeakValueDictionary()
         self._alone_until: dict[_Key, float] = {}
 
     async def ask(self, job: Job, question: Question, patience: timedelta) -> JobStatus:
@@ -64,19 +64,17 @@ class StatusCalls:
     async def _ask_with_others(
         self, runner: BatchRunner, target: str, question: Question, patience: timedelta
     ) -> JobStatus | None:
-        batch = runner.batch(question)
-        if batch is None or self._is_asked_alone(key := (target, batch.group)):
+        key = (target, runner.group(question))
+        if not key[1] or self._is_asked_alone(key):
             return None
         gathering = self._gatherings.get(key)
         if gathering is None:
-            gathering = _Gathering(target=target, runner=runner, size_max=batch.size_max, is_full=Alarm(self._clock))
-            self._gatherings[key] = gathering
+            gathering = self._gatherings[key] = _Gathering(target=target, runner=runner)
             self._spawn(f"polls:{target}", partial(self._gather, key, gathering, patience))
+        if len(gathering.asked) >= BATCH_MAX:
+            return None
         asked = _Asked(question, asyncio.get_running_loop().create_future())
         gathering.asked.append(asked)
-        if len(gathering.asked) >= gathering.size_max:
-            self._gatherings.pop(key, None)  # the next one begins another
-            gathering.is_full.ring()
         answer = await asked.answer
         if isinstance(answer, RetryLater):
             raise TargetDown(str(answer)) from answer
@@ -90,10 +88,12 @@ class StatusCalls:
         return until is not None
 
     async def _gather(self, key: _Key, gathering: _Gathering, patience: timedelta) -> None:
-        await gathering.is_full.sleep(patience.total_seconds())
+        await self._clock.sleep(patience.total_seconds())
         try:
             if len(gathering.asked) >= QUESTIONS_PER_PAGE_MIN:
-                await self._look(key, gathering)
+                # One list of a group at a time: reading it twice at once would tell nobody anything sooner.
+                async with self._reading.setdefault(key, asyncio.Lock()):
+                    await self._look(key, gathering)
         except (TargetDown, TargetClosed) as problem:
             _settle(gathering, problem)
         except (RetryLater, Rejected):

@@ -24,7 +24,6 @@ from worker.jobs.http_requests import address
 from worker.jobs.http_sending import Sender, answered, send_limit
 from worker.jobs.parsing import UnusableConfig, parse_config
 from worker.jobs.runner import (
-    Batch,
     Config,
     Failed,
     Guarantee,
@@ -47,7 +46,6 @@ from worker.jobs.secrets import Filling, SecretSource
 from worker.jobs.specs import AirflowConfig
 
 PAGE: Final = 100  # of runs in one answer
-_ASKED_MAX: Final = 5000
 
 
 class AirflowRunner:
@@ -75,8 +73,8 @@ class AirflowRunner:
         answer = await self._look(api, version, parsed.dag_id, str(handle["dagRunId"]))
         return _read_status(answer, api)
 
-    def batch(self, question: Question) -> Batch:
-        return Batch(same_place(question.config, "url", "apiVersion"), _ASKED_MAX)
+    def group(self, question: Question) -> str:
+        return same_place(question.config, "url", "apiVersion")
 
     async def look(self, questions: Sequence[Question], more: str = "") -> Sightings:
         """List the runs of some DAGs that are not over."""

@@ -20,7 +20,6 @@ from worker.jobs.http_requests import address
 from worker.jobs.http_sending import Sender, answered, send_limit
 from worker.jobs.parsing import UnusableConfig, parse_config
 from worker.jobs.runner import (
-    Batch,
     CannotStop,
     Config,
     Guarantee,
@@ -41,7 +40,6 @@ from worker.jobs.secrets import Filling, SecretSource
 from worker.jobs.specs import DatabricksConfig
 
 PAGE: Final = 25  # of runs in one answer
-_ASKED_MAX: Final = 5000
 
 
 class DatabricksRunner:
@@ -75,8 +73,8 @@ class DatabricksRunner:
             raise api.unusable(answer)
         return api.shown(judge_run(run))
 
-    def batch(self, question: Question) -> Batch:
-        return Batch(same_place(question.config, "workspaceUrl", "apiVersion"), _ASKED_MAX)
+    def group(self, question: Question) -> str:
+        return same_place(question.config, "workspaceUrl", "apiVersion")
 
     async def look(self, questions: Sequence[Question], more: str = "") -> Sightings:
         """List the runs of a workspace that are not over."""

@@ -19,7 +19,6 @@ from worker.jobs.aws_errors import AwsTrouble, declined, start_answer
 from worker.jobs.aws_states import States, refused_stop
 from worker.jobs.parsing import parse_config
 from worker.jobs.runner import (
-    Batch,
     Config,
     Guarantee,
     Handle,
@@ -50,7 +49,6 @@ STATES: Final = States(
 _LIST_LAG: Final = timedelta(seconds=60)
 _PAGES_MAX: Final = 40  # of 50 steps each, as the service has it
 _NAMED_MAX: Final = 10  # steps that one ListSteps takes by their ids
-_ASKED_MAX: Final = 5000
 _NAME_CHARS_MAX: Final = 256
 # Refusals that have no code of their own.
 _FULL: Final = "number of active steps"
@@ -90,8 +88,8 @@ class EmrRunner:
         asked = {"ClusterId": handle["clusterId"], "StepId": handle["runId"]}
         return _judge(part(await self._aws.call("emr", "DescribeStep", asked), "Step"))
 
-    def batch(self, question: Question) -> Batch:
-        return Batch(str(question.handle["clusterId"]), _ASKED_MAX)
+    def group(self, question: Question) -> str:
+        return str(question.handle["clusterId"])
 
     async def look(self, questions: Sequence[Question], more: str = "") -> Sightings:
         """Describe steps of one cluster: a few by their ids, many by listing what is not over."""

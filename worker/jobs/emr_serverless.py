@@ -18,7 +18,6 @@ from worker.jobs.aws_errors import AwsTrouble, start_answer
 from worker.jobs.aws_states import States, refused_stop
 from worker.jobs.parsing import UnusableConfig, parse_config
 from worker.jobs.runner import (
-    Batch,
     Config,
     Guarantee,
     Handle,
@@ -44,7 +43,6 @@ STATES: Final = States(
 
 PAGE: Final = 50
 _PAGES_MAX: Final = 20
-_ASKED_MAX: Final = 5000
 _NAME_CHARS_MAX: Final = 256
 
 
@@ -75,8 +73,8 @@ class EmrServerlessRunner:
         run = part(await self._aws.call("emr-serverless", "GetJobRun", asked), "jobRun")
         return STATES.judge(text(run, "state"), text(run, "stateDetails"), time(run, "endedAt"))
 
-    def batch(self, question: Question) -> Batch:
-        return Batch(str(question.handle["applicationId"]), _ASKED_MAX)
+    def group(self, question: Question) -> str:
+        return str(question.handle["applicationId"])
 
     async def look(self, questions: Sequence[Question], more: str = "") -> Sightings:
         """List the runs of one application that are not over. Of one that is, the list does not tell when it ended."""

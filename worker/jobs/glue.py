@@ -19,7 +19,6 @@ from worker.jobs.aws_states import States, refused_stop
 from worker.jobs.glue_logs import GlueLogs, Signs
 from worker.jobs.parsing import parse_config
 from worker.jobs.runner import (
-    Batch,
     Config,
     Guarantee,
     Handle,
@@ -53,7 +52,6 @@ STATES: Final = States(
 _LIST_LAG: Final = timedelta(seconds=60)
 PAGE: Final = 200
 _PAGES_MAX: Final = 10
-_ASKED_MAX: Final = 5000
 
 
 class GlueRunner:
@@ -90,8 +88,8 @@ class GlueRunner:
         signs = Signs(run_id=str(handle["runId"]), log_group=text(run, "LogGroupName"), signals=parsed.failure_signals)
         return await self._logs.confirm(status, signs)
 
-    def batch(self, question: Question) -> Batch:
-        return Batch(str(question.handle["jobName"]), _ASKED_MAX)
+    def group(self, question: Question) -> str:
+        return str(question.handle["jobName"])
 
     async def look(self, questions: Sequence[Question], more: str = "") -> Sightings:
         """Read the newest runs of one job. One that succeeded is left to `status`, which checks that."""

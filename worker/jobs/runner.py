@@ -191,14 +191,6 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """Jobs of an equal `group` may be asked about together, up to `size_max` of them."""
-
-    group: str
-    size_max: int
-
-
-@dataclass(frozen=True, slots=True)
 class Sightings:
     """What one call saw: the status of some jobs, by their places among the questions; `more` leads on, if not empty.
 
@@ -213,10 +205,10 @@ class Sightings:
 class BatchRunner(Runner, Protocol):
     """A target that tells of many jobs in one call."""
 
-    def batch(self, question: Question, /) -> Batch | None:
-        """With which others a job may be asked about; None if it is asked about by itself. Raises `Rejected`."""
+    def group(self, question: Question, /) -> str:
+        """What a job has in common with those it may be asked about together; empty if it is asked by itself."""
         ...
 
     async def look(self, questions: Sequence[Question], more: str = "", /) -> Sightings:
-        """Ask about jobs of one batch, in one call. Raises `RetryLater` if the target gives no usable answer."""
+        """Ask about jobs of one group, however many, in one call. Raises `RetryLater` without a usable answer."""
         ...

@@ -16,7 +16,6 @@ from worker.jobs.aws_errors import AwsTrouble, start_answer
 from worker.jobs.aws_states import States, refused_stop
 from worker.jobs.parsing import UnusableConfig, parse_config
 from worker.jobs.runner import (
-    Batch,
     Config,
     Failed,
     Guarantee,
@@ -38,7 +37,6 @@ from worker.jobs.specs import StepFunctionConfig
 INPUT_BYTES_MAX: Final = 262_144
 _RUNNING: Final = "RUNNING"
 PAGE: Final = 1000  # of executions in one answer
-_ASKED_MAX: Final = 5000
 STATES: Final = States(
     running=frozenset({"RUNNING", "PENDING_REDRIVE"}),
     succeeded="SUCCEEDED",
@@ -105,9 +103,8 @@ class StepFunctionRunner:
             return Failed(FailureCategory.PERMANENT, status.message, status.ended_at)
         return status
 
-    def batch(self, question: Question) -> Batch | None:
-        machine = _machine_of(str(question.handle["runId"]))
-        return Batch(machine, _ASKED_MAX) if machine else None
+    def group(self, question: Question) -> str:
+        return _machine_of(str(question.handle["runId"]))
 
     async def look(self, questions: Sequence[Question], more: str = "") -> Sightings:
         """List what is running of one state machine; an execution that is not there is described by itself."""
