@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from consumers.feed import FeedPosition, feed_name
+from consumers.relay import FEED_KEPT
 from worker.clock import Clock
 from worker.store.leases import Leases
 from worker.store.table import ChangeFeed, TableName, Trimmed
@@ -24,6 +25,6 @@ class FeedLags:
         try:
             unread = await self._feed.changes(table, read_to, limit=1)
         except Trimmed:
-            # What it has not read is not even kept any more.
-            return max((self._clock.now() - position.at for position in checkpoints), default=timedelta())
+            # What it has not read is not even kept any more: without a reader, that takes as long as it is kept.
+            return max((self._clock.now() - position.at for position in checkpoints), default=FEED_KEPT)
         return self._clock.now() - unread[0].at if unread else timedelta()

@@ -85,6 +85,15 @@ async def test_events_wait_for_the_first_relay_there_ever_was() -> None:
 
 
 @on_virtual_time
+async def test_events_that_nobody_came_for_until_they_were_forgotten_still_show() -> None:
+    crew = Crew()
+    await crew.deployed()
+    await crew.store.trim(await crew.store.last_position())
+
+    assert await relay_lag(crew) >= timedelta(hours=24)
+
+
+@on_virtual_time
 async def test_what_nobody_reads_meanwhile_is_kept_for_whoever_does_so_next() -> None:
     crew = Crew()
     await crew.deployed()
