@@ -10,6 +10,7 @@ from scheduler.cron import CronStarts
 from scheduler.duty import SchedulerDuty
 from scheduler.watchtable import make_watchdog
 from worker.app_reading import Reading
+from worker.app_runners import careful
 from worker.app_surprises import expecting_surprises
 from worker.app_workplace import Readers, Workplace
 from worker.engine.configs import Configs
@@ -63,7 +64,7 @@ class SessionWork:
         began_at = await self._tries.insist(lambda: installed_at(self._tables, place.group, self._clock.now()))
         engine = self._engine = Engine(
             self._tables,
-            place.runners,
+            {kind: careful(runner, place.on_surprise) for kind, runner in place.runners.items()},
             MemberStanding(member.fence, member.peers),
             self._clock,
             self._tasks,

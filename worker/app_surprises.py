@@ -20,6 +20,12 @@ def log_surprise(surprise: Exception) -> None:
     _log.error("mistake.met", exc_info=surprise)
 
 
+def surprise(error: Exception, tell: Callable[[Exception], None]) -> Surprise:
+    """Tell what was raised by mistake, and give what it is from then on."""
+    tell(error)
+    return Surprise(f"{type(error).__name__}: {error}; this is a mistake in Interlock, please report it")
+
+
 def expecting_surprises(handle: Handle[T], tell: Callable[[Exception], None] = log_surprise) -> Handle[T]:
     """Do what `handle` does; what it raises by mistake is told and becomes a `Surprise`."""
 
@@ -29,9 +35,6 @@ def expecting_surprises(handle: Handle[T], tell: Callable[[Exception], None] = l
         except WorkerError:
             raise
         except Exception as error:
-            tell(error)
-            raise Surprise(
-                f"{type(error).__name__}: {error}; this is a mistake in Interlock, please report it"
-            ) from error
+            raise surprise(error, tell) from error
 
     return guarded

@@ -6,10 +6,12 @@ from scheduler.duty import STREAM as DUTY
 from tests.cronworld import a_timed_config, periods_of
 from tests.embeddedcrew import Crew, told_of
 from tests.engineworld import DAY, ORDERS
+from tests.fakerunner import FakeRunner
 from tests.virtualtime import on_virtual_time
 from worker.config import load_text
 from worker.core.runstate import State
 from worker.deployment import deploy
+from worker.jobs.runner import Config, Handle, JobStatus
 from worker.settings import GROUP
 from worker.store.events import Events
 from worker.store.leases import Leases
@@ -171,3 +173,32 @@ async def test_a_worker_with_nothing_to_do_writes_its_heartbeat_and_little_else(
 
     beats = 600 / 2
     assert await crew.store.last_position() - before < beats * 1.1
+
+
+class Tripping(FakeRunner):
+    """A target whose first answer about a job nobody expected."""
+
+    trips = 1
+
+    async def status(self, handle: Handle, config: Config, /) -> JobStatus:
+        if self.trips:
+            self.trips -= 1
+            raise KeyError("state")
+        return await super().status(handle, config)
+
+
+@on_virtual_time
+async def test_an_answer_of_a_target_that_nobody_expected_ends_neither_the_worker_nor_the_run() -> None:
+    crew = Crew(runner=Tripping())
+    await crew.deployed()
+    crew.worker("a")
+    await crew.clock.sleep(5)
+
+    await crew.ready()
+    await crew.clock.sleep(1)
+    crew.finish_jobs()
+    await crew.clock.sleep(240)
+
+    assert await crew.state() is State.COMPLETED
+    assert len(crew.runner.starts) == 1
+    assert len([session for session in await Sessions(crew.store, GROUP).list() if session.is_alive]) == 1
