@@ -3,11 +3,15 @@
 from collections import Counter
 from datetime import timedelta
 
+import pytest
+
 from tests.engineworld import CONFIG, DAY, Worker, World, a_world
+from tests.fakerunner import lose
 from tests.virtualtime import on_virtual_time
 from worker.core.eventtypes import EventType
 from worker.core.runstate import State
 from worker.engine.breaker import FAILURES_MAX
+from worker.jobs.runner import Guarantee
 
 OFTEN = CONFIG.replace("maxRetries: 1", "pollIntervalSeconds: 5")
 LONG = CONFIG.replace("maxRetries: 1", "jobPollWindowSeconds: 36000\n  runTimeoutSeconds: 36000")
@@ -92,6 +96,30 @@ async def test_a_start_while_the_target_is_left_alone_is_not_sent_and_comes_late
         assert run is not None
         assert run.state is State.POLLING
         assert world.runner.tokens.count(run.token) == 1
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "closed"), [(Guarantee.FOUND_AGAIN, {"target.closed": 1}), (Guarantee.AT_LEAST_ONCE, {})]
+)
+def test_starts_that_are_not_answered_count_unless_it_may_be_the_job_that_takes_long(
+    guarantee: Guarantee, closed: dict[str, int]
+) -> None:
+    @on_virtual_time
+    async def starts() -> None:
+        world = await a_world()
+        world.runner.guarantee = guarantee
+        world.runner.scripts.extend([lose] * FAILURES_MAX)
+        async with world.worker() as worker:
+            await world.deploy()
+            for day in range(1, FAILURES_MAX + 1):
+                await world.count(100, f"2026-03-0{day}")
+                await world.ready(f"2026-03-0{day}")
+                await world.settle()
+
+            assert len(world.runner.starts) == FAILURES_MAX
+            assert logged(worker) == closed
+
+    starts()
 
 
 @on_virtual_time

@@ -84,7 +84,7 @@ class Acts:
         try:
             async with self._targets.turn(target, Urgency.START) as breaker:
                 answer = await _answered(runner, request, traits)
-                _tell(breaker, answer)
+                _tell(breaker, answer, traits)
                 return answer
         except TargetClosed as closed:
             return port.Refused(FailureCategory.TRANSIENT, str(closed), closed.again_after)
@@ -195,12 +195,15 @@ async def _answered(runner: Runner, request: port.StartRequest, traits: Traits) 
         return port.Unknown(f"no answer within {patience}")
 
 
-def _tell(breaker: Breaker, answer: port.StartAnswer) -> None:
-    """Tell what a start's answer says about the target. A refusal that may heal can be about this one job alone."""
+def _tell(breaker: Breaker, answer: port.StartAnswer, traits: Traits) -> None:
+    """Tell what a start's answer says about the target. A refusal that may heal can be about this one job alone.
+
+    So can silence, where the job itself is what is waited for: such targets recognise no token.
+    """
     match answer:
         case port.Started() | port.Refused(category=FailureCategory.PERMANENT):
             breaker.answered()
-        case port.Unknown(message=message):
+        case port.Unknown(message=message) if can_find(traits):
             breaker.failed(message)
-        case port.Refused():
+        case _:
             pass
