@@ -1,6 +1,7 @@
 """What became of the news, and a line about it in the log now and then."""
 
 from dataclasses import dataclass, replace
+from enum import IntEnum, auto
 from typing import Final
 
 from worker.clock import Clock
@@ -11,14 +12,34 @@ EVERY_S: Final = 60.0
 _log = logger()
 
 
+class Fate(IntEnum):
+    """What became of a piece of news; of what several rules make of it, the highest counts."""
+
+    UNMATCHED = auto()  # no rule is about it
+    SKIPPED = auto()  # unchanged, older than what is known, or not about content
+    USED = auto()  # a sensor was written
+    FAILED = auto()  # no sensor can be made of it
+
+
 @dataclass(slots=True)
 class InboxCounts:
     """Of pieces of news: a message may tell several. One that comes again is counted again."""
 
-    used: int = 0  # a sensor was written
-    skipped: int = 0  # unchanged, older than what is known, or not about content
-    unmatched: int = 0  # no rule is about it
-    failed: int = 0  # no sensor can be made of it
+    used: int = 0
+    skipped: int = 0
+    unmatched: int = 0
+    failed: int = 0
+
+    def add(self, fate: Fate) -> None:
+        match fate:
+            case Fate.UNMATCHED:
+                self.unmatched += 1
+            case Fate.SKIPPED:
+                self.skipped += 1
+            case Fate.USED:
+                self.used += 1
+            case Fate.FAILED:
+                self.failed += 1
 
     @property
     def seen(self) -> int:

@@ -57,6 +57,11 @@ class ObjectNews:
     version: str = ""
     at: datetime
 
+    @property
+    def content(self) -> str:
+        """What tells one content from another; "" if there is none any more. Without an etag, its time does."""
+        return "" if self.happened is Happened.DELETED else self.etag or format_rfc3339(self.at)
+
     def facts(self) -> dict[str, Json]:
         """What rules may name, and what a sensor says of an object if its rule says nothing else."""
         known: dict[str, Json] = {

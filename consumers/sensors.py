@@ -8,9 +8,9 @@ order workers come.
 
 from typing import Final
 
-from consumers.inbox_counts import InboxCounts
-from consumers.inbox_news import Happened, News, NoNews, ObjectNews, read_news
-from consumers.inbox_rules import Mapped, Rules
+from consumers.inbox_counts import Fate, InboxCounts
+from consumers.inbox_news import News, NoNews, ObjectNews, read_news
+from consumers.inbox_rules import Mapped, Rule, Rules
 from consumers.repeats import Repeats
 from consumers.sqs_calls import Message
 from worker.clock import Clock
@@ -42,7 +42,7 @@ class SensorInbox:
         try:
             found = read_news(message)
         except Rejected:
-            self.counts.failed += 1
+            self.counts.add(Fate.FAILED)
             raise
         is_repeat = message.receive_count > 1 or message.id in self._begun
         self._begun.add(message.id)
@@ -51,48 +51,39 @@ class SensorInbox:
             raise refusals[0]
 
     async def _take_in(self, news: News, *, is_repeat: bool) -> list[Rejected]:
-        """Give it to every rule that is about it; one that cannot use it does not keep it from the others."""
-        told, refusals = False, list[Rejected]()
-        is_meant = False
+        """Give it to every rule; one that cannot use it does not keep it from the others."""
+        refusals: list[Rejected] = []
+        fate = Fate.SKIPPED if isinstance(news, NoNews) else Fate.UNMATCHED
         for rule in self._rules:
             try:
-                mapped = rule.map(news)
-                if mapped is not None:
-                    is_meant = True
-                    told = await self._tell(news, mapped, is_repeat=is_repeat) or told
+                fate = max(fate, await self._by_rule(rule, news, is_repeat=is_repeat))
             except Rejected as refusal:
                 refusals.append(refusal)
-        self._count(news, told=told, is_meant=is_meant, is_refused=bool(refusals))
+                fate = Fate.FAILED
+        self.counts.add(fate)
         return refusals
 
-    def _count(self, news: News, *, told: bool, is_meant: bool, is_refused: bool) -> None:
-        if is_refused:
-            self.counts.failed += 1
-        elif told:
-            self.counts.used += 1
-        elif is_meant or isinstance(news, NoNews):
-            self.counts.skipped += 1
-        else:
-            self.counts.unmatched += 1
-
-    async def _tell(self, news: News, mapped: Mapped, *, is_repeat: bool) -> bool:
-        """Say whether it was news."""
+    async def _by_rule(self, rule: Rule, news: News, *, is_repeat: bool) -> Fate:
+        mapped = rule.map(news)
+        if mapped is None:
+            return Fate.UNMATCHED
         if isinstance(news, ObjectNews):
-            return await self._tell_of_object(news, mapped, is_repeat=is_repeat)
+            is_told = await self._tell_of_object(news, mapped, is_repeat=is_repeat)
+            return Fate.USED if is_told else Fate.SKIPPED
         await self._put(mapped.report)
-        return True
+        return Fate.USED
 
     async def _tell_of_object(self, news: ObjectNews, mapped: Mapped, *, is_repeat: bool) -> bool:
+        """Say whether it was news."""
         entry = Entry(news.bucket, news.key, mapped.rule)
-        etag = "" if news.happened is Happened.DELETED else news.etag
-        mine = Known(etag=etag, sequencer=news.sequencer, report=mapped.report)
+        mine = Known(etag=news.content, sequencer=news.sequencer, report=mapped.report)
         has_written = False
         for _ in range(RACES_MAX):
             seen = await self._ledger.get(entry)
             latest = mine if seen is None or mine.is_later_than(seen) else seen
             is_news = latest is mine and (seen is None or seen.etag != mine.etag)
             # Who had this message before may have written its sensor over a later one, and ended before it knew.
-            is_unsure = is_repeat and seen is not None and seen.sequencer != mine.sequencer
+            is_unsure = is_repeat and seen is not None and seen.report is not None and seen.sequencer != mine.sequencer
             if (is_news or has_written or is_unsure) and latest.report is not None:
                 await self._put(latest.report)
                 has_written = True

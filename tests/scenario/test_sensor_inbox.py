@@ -93,6 +93,18 @@ async def test_without_sequencers_the_last_to_come_counts() -> None:
 
 
 @on_virtual_time
+async def test_an_object_without_an_etag_is_told_apart_by_its_time() -> None:
+    world = InboxWorld()
+    first, later = created("", "0A"), created("", "0B")
+    later["Records"][0]["eventTime"] = "2026-03-03T12:00:01.000Z"
+
+    for body in (first, first, later):
+        await world.take_in(body)
+
+    assert world.inbox.counts == InboxCounts(used=2, skipped=1)
+
+
+@on_virtual_time
 async def test_the_sensor_is_written_before_the_ledger_so_a_crash_between_tells_again() -> None:
     world = InboxWorld()
     faults = iter([NO_FAULT, DROP_BEFORE])

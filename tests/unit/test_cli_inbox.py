@@ -13,7 +13,7 @@ from consumers.inbox_s3 import Listed
 from consumers.inbox_seeding import Progress, Seeding
 from tests.cliruns import a_store
 from tests.commandline import interlock, records
-from tests.inboxworld import RULES, InboxWorld, an_object, notification
+from tests.inboxworld import RULES, InboxWorld, an_object, message, notification
 from tests.virtualtime import on_virtual_time
 from worker.core.errors import RetryLater
 
@@ -151,6 +151,16 @@ async def test_what_was_noted_is_no_news_and_what_changes_later_is() -> None:
     assert (world.inbox.counts.skipped, world.inbox.counts.used) == (5, 1)
     assert await world.sensor(key="export#2026-03-02") is None
     assert await world.sensor(key="export#2026-03-01") == {"event": "created", "etag": "e2"}
+
+
+@on_virtual_time
+async def test_what_was_noted_is_no_news_either_when_its_message_comes_a_second_time() -> None:
+    world = InboxWorld()
+    await seeded(world, ABucket(KEYS))
+
+    await world.inbox.handle(message(notification(*(an_object(key) for key in KEYS)), receive_count=2))
+
+    assert (world.inbox.counts.skipped, world.inbox.counts.used) == (5, 0)
 
 
 @on_virtual_time
