@@ -18,8 +18,10 @@ from typing import Final
 
 from bench.fixedanswers import fixed_answers
 from bench.streamanswers import dynamodb_answers, kinesis_answers
+from consumers.stream import Pace
 from tests.shardworld import ShardWorld
 from tests.virtualtime import run
+from worker.core.keys import LEASE
 
 PEERS: Final = Path(__file__).parents[1] / ".venv" / "peers-streams"
 PEER: Final = "async-kinesis==3.0.1"
@@ -27,6 +29,7 @@ CHILD_S: Final = 300
 ROUNDS: Final = 2
 IDLE_SHARDS: Final = 10
 IDLE_MINUTES: Final = 30
+SHARDS_WRITTEN_ABOUT: Final = 100
 
 Figures = Mapping[str, float]
 
@@ -58,6 +61,16 @@ async def idle_calls_per_shard_minute() -> float:
     world.fake.calls.clear()
     await asyncio.sleep(60 * IDLE_MINUTES)
     return sum(world.fake.calls.values()) / IDLE_SHARDS / IDLE_MINUTES
+
+
+async def idle_writes_per_hour() -> tuple[float, float]:
+    """Of one shard, and of one worker for all that it has."""
+    world = ShardWorld(pace=Pace(poll_s=60, poll_idle_s=60))  # reading writes nothing, however often
+    world.spread(SHARDS_WRITTEN_ABOUT)
+    world.start("a")
+    await asyncio.sleep(600)
+    written = await world.writes_during(3600)
+    return written[LEASE] / SHARDS_WRITTEN_ABOUT, written.total() - written[LEASE]
 
 
 def _answer(*command: str) -> Figures:
@@ -94,7 +107,11 @@ def main() -> None:
         _print("Kinesis", best("bench.streams_worker", "our-kinesis", url), peers)
     with redirect_stdout(StringIO()):  # what the worker logs
         calls = run(idle_calls_per_shard_minute())
+        of_shard, of_worker = run(idle_writes_per_hour())
     print(f"an idle shard costs {calls:.1f} calls a minute (target: 30)")
+    print(
+        f"an hour costs {of_shard:g} writes for an idle shard (target: 0), {of_worker:,g} for a worker (target: 1,800)"
+    )
 
 
 if __name__ == "__main__":

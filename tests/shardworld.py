@@ -6,7 +6,7 @@ What each worker handled is written down in order, so that a test can compare it
 import asyncio
 import hashlib
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -181,6 +181,16 @@ class ShardWorld:
 
     async def leases(self) -> dict[str, Lease]:
         return await self.group.leases(NAME)
+
+    async def writes_during(self, seconds: float) -> Counter[str]:
+        """How often rows of the group are written meanwhile, by their kind: sessions, leases, and so on."""
+        before = await self.group.store.last_position()
+        await asyncio.sleep(seconds)
+        written: Counter[str] = Counter()
+        while changes := await self.group.store.changes(TableName.CONTROL, before):
+            written.update(f"{change.key.sk.partition('#')[0]}#" for change in changes)
+            before = changes[-1].position
+        return written
 
     async def letters(self) -> Sequence[DeadLetter]:
         return await DeadLetters(self.group.store).list(NAME, 1000)

@@ -6,10 +6,11 @@ from datetime import timedelta
 from consumers.budget import MEBIBYTE
 from consumers.shards import AUDIT_EVERY_S
 from consumers.source import Gap
-from consumers.stream import Beginning
+from consumers.stream import Beginning, Pace
 from tests.shardworld import NAME, ShardWorld
 from tests.virtualtime import on_virtual_time
 from tests.workergroup import GROUP
+from worker.core import keys
 from worker.core.errors import RetryLater
 from worker.core.keys import group_pk, lease_sk
 from worker.membership.leasekeeper import Siblings
@@ -314,3 +315,18 @@ async def test_what_is_read_ahead_of_all_shards_is_bounded_by_its_bytes() -> Non
     await asyncio.sleep(SETTLED_S)
     assert world.values("late") == world.written["late"]
     assert worker.consumer.budget.used == 0
+
+
+@on_virtual_time
+async def test_a_hundred_idle_shards_cost_no_write_in_an_hour_but_the_heartbeats_of_their_workers() -> None:
+    world = ShardWorld(pace=Pace(poll_s=60, poll_idle_s=60))
+    world.spread(100)
+    for name in ("a", "b"):
+        world.start(name)
+    await asyncio.sleep(600)
+
+    written = await world.writes_during(3600)
+
+    assert {len(worker.shards) for worker in world.workers} == {50}
+    assert written.keys() == {keys.SESSION}
+    assert written[keys.SESSION] <= 2 * 1_800 + len(world.workers)
