@@ -32,8 +32,8 @@ T = TypeVar("T")
 DUTIES: Final = {TableName.CONTROL: Duty.ENGINE, TableName.JOBLOG: Duty.ENGINE, TableName.EVENTS: Duty.RELAY}
 
 # Rows that only workers write. What is not listed goes to the router, which knows what it needs.
-_OURS: Final = ("TRIGGER#", "SLA#", "DRY_RUN#", "MARK#", "CONFIGVER#")
-_OUR_PARTITIONS: Final = ("GROUP#", "LOCK#", keys.CONFIG_LOG)
+_OURS: Final = ("TRIGGER#", "SLA#", "DRY_RUN#", "MARK#", "CONFIGVER#", keys.SHADOW)
+_OUR_PARTITIONS: Final = ("GROUP#", "LOCK#", keys.CONFIG_LOG, keys.SHADOW)
 
 
 class Reading:

@@ -1,7 +1,10 @@
 """`INTERLOCK_SHADOW=1`: which worker that makes, and what it cannot have."""
 
+from pathlib import Path
+
 import pytest
 
+from tests.commandline import interlock
 from tests.manualclock import ManualClock
 from worker.app_choice import make_worker
 from worker.app_embedded import Options
@@ -50,3 +53,14 @@ def test_the_switch_is_one_or_zero(said: str, is_on: bool) -> None:
 def test_a_mistyped_switch_is_refused_because_off_would_start_jobs(said: str) -> None:
     with pytest.raises(ConfigError, match="use 1 for on"):
         read_settings({SHADOW: said})
+
+
+def test_a_shadow_refuses_to_push_pipelines(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interlock("store", "init")
+    (here / "orders.yaml").write_text("pipeline: {id: orders}")
+    monkeypatch.setenv(SHADOW, "1")
+
+    result = interlock("run", "--pipelines", "orders.yaml")
+
+    assert result.exit_code == 2
+    assert "a shadow changes nothing" in result.output

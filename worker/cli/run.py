@@ -17,9 +17,9 @@ from worker.cli.console import Screen, counted
 from worker.cli.onstore import Exit, StoreAccess
 from worker.cli.push import PushRequest, run_push
 from worker.cli.sources import Sources
-from worker.core.errors import RetryLater, WorkerError
+from worker.core.errors import ConfigError, RetryLater, WorkerError
 from worker.logs import configure_logs, logger
-from worker.settings import read_settings
+from worker.settings import SHADOW, read_settings
 from worker.store.pipelines import Pipelines
 
 if TYPE_CHECKING:
@@ -51,12 +51,14 @@ class RunRequest:
 async def run_worker(screen: Screen, access: StoreAccess, request: RunRequest) -> int:
     """Push what is to be pushed, then work until SIGTERM or Ctrl-C."""
     configure_logs(sys.stderr, access.clock, level=request.log_level.number)
+    settings = read_settings(os.environ, store=access.url)
     if request.sources is not None:
+        if settings.shadow:
+            raise ConfigError(f"a shadow changes nothing, and --pipelines would; leave it out, or unset {SHADOW}")
         pushed = await _push(screen, access, request.sources)
         if pushed != Exit.DONE:
             return pushed
-    await _introduce(screen, access)
-    settings = read_settings(os.environ, store=access.url)
+    await _introduce(screen, access, is_shadow=settings.shadow)
     # The wiring loads everything there is, the AWS libraries too: longer than most commands take as a whole.
     from worker.app_choice import make_worker  # noqa: PLC0415
     from worker.app_embedded import Options  # noqa: PLC0415
@@ -78,7 +80,10 @@ async def _push(screen: Screen, access: StoreAccess, sources: Sources) -> int:
     return await run_push(screen, access, PushRequest(sources=sources, consent=Consent(True, None)))
 
 
-async def _introduce(screen: Screen, access: StoreAccess) -> None:
+async def _introduce(screen: Screen, access: StoreAccess, *, is_shadow: bool) -> None:
+    if is_shadow:
+        screen.remark(f"a shadow on {access.admin.place}: it decides everything and does nothing; stop with Ctrl-C")
+        return
     async with access.tables() as tables:
         count = len([stored async for stored in Pipelines(tables).list()])
     screen.remark(f"working on {access.admin.place} with {counted(count, 'pipeline')}; stop with Ctrl-C")
