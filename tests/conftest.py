@@ -7,11 +7,16 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests import awscalls
 
 CALLS = "INTERLOCK_TESTS_CALLS"  # where the processes of one run leave what they saw; they inherit it
 _RECORDER = awscalls.Recorder()
+
+# A busy machine is no fault of the code: how long an example takes to make or to try proves nothing.
+settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steady")
 
 
 def _worker_name(config: pytest.Config) -> str | None:

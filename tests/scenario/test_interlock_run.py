@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import commandline
+from tests.emulators import AWS_ENVIRONMENT
 from tests.liveworker import LiveWorker, interlock, live_worker, until
 from tests.manualclock import ManualClock
 from worker.clock import SystemClock
@@ -154,11 +155,12 @@ def test_files_with_an_error_are_refused_and_nothing_runs(tmp_path: Path) -> Non
     assert "worker.started" not in refused.stderr
 
 
-def test_a_store_that_cannot_be_reached_is_refused_with_what_to_check(tmp_path: Path) -> None:
-    refused = interlock("run", "--store", "dynamodb://interlock?region=eu-west-1", at=tmp_path)
+def test_a_store_that_cannot_be_reached_is_said_and_makes_nothing(tmp_path: Path) -> None:
+    nowhere = "dynamodb://interlock?region=eu-west-1&endpoint=http://127.0.0.1:1"
+    refused = interlock("run", "--store", nowhere, at=tmp_path, **AWS_ENVIRONMENT)
 
-    assert refused.returncode == 2
-    assert "check the region, credentials and endpoint" in refused.stderr
+    assert refused.returncode == 3
+    assert "127.0.0.1:1" in refused.stderr
     assert list(tmp_path.iterdir()) == []
 
 
