@@ -7,13 +7,13 @@ kept, and read back, beside it: in a pipeline's partition under `SHADOW#<sort ke
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
 from decimal import Decimal
 from typing import Final
 
 from worker.clock import Clock
 from worker.core import keys
 from worker.core.keys import SHADOW
+from worker.store import retention
 from worker.store.attributes import expiry
 from worker.store.table import (
     INDEXES,
@@ -35,9 +35,6 @@ from worker.store.table import (
     Value,
     Write,
 )
-
-# A trial has an end: what it leaves behind goes by itself.
-KEPT: Final = timedelta(days=90)
 
 # What others write in a pipeline's partition of the control table; of the logs, everything is theirs.
 _THEIRS: Final = (keys.SENSOR, keys.RERUN_REQUEST, keys.CANCEL_REQUEST)
@@ -113,7 +110,7 @@ class ShadowTables:
         kept = {**_hidden(put.row), "PK": at.pk, "SK": at.sk}
         kept.pop(_OUTBOX, None)  # so that no relay takes it for an event that is to go out
         if keys.pipeline_of(at.pk) is not None:  # of the workers themselves there are few rows, and they are in use
-            latest, wanted = expiry(self._clock.now(), KEPT), put.row.get(TTL)
+            latest, wanted = expiry(self._clock.now(), retention.SHADOWS), put.row.get(TTL)
             kept[TTL] = min(latest, int(wanted)) if isinstance(wanted, int | Decimal) else latest
         return kept
 
