@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from consumers.tries import Tries
@@ -15,6 +16,7 @@ from worker.app_surprises import expecting_surprises
 from worker.app_workplace import Readers, Workplace
 from worker.engine.configs import Configs
 from worker.engine.engine import Engine
+from worker.engine.guarding import Doing
 from worker.engine.router import Router
 from worker.membership.adoption import Adoption
 from worker.membership.buckets import OrphanFinder
@@ -72,6 +74,7 @@ class SessionWork:
             limits=place.limits,
             new_id=place.new_id,
             log=place.log,
+            guard=self._guarded,
         )
         router = self._router = Router(self._tables, engine, self._clock, began_at=began_at, log=place.log)
         readers = self.readers = self._reading.readers(router)
@@ -127,13 +130,10 @@ class SessionWork:
                 guard=lambda settle: expecting_surprises(settle, self._place.on_surprise),
             )
             watchdog = make_watchdog(self._tables, engine, router, self._clock, self._place.watch, may_act=held.may_act)
-            return [self._guarded(chore) for chore in (*cron.chores(), watchdog.chore())]
+            chores = (*cron.chores(), watchdog.chore())
+            return [replace(chore, run=self._guarded(chore.run)) for chore in chores]
 
         return [replace(SchedulerDuty(chores, self._clock, ticker).offer(), duty=Duty.SCHEDULER)]
 
-    def _guarded(self, chore: Chore) -> Chore:
-        async def run(_: None) -> None:
-            await chore.run()
-
-        guarded = expecting_surprises(run, self._place.on_surprise)
-        return replace(chore, run=lambda: guarded(None))
+    def _guarded(self, doing: Doing) -> Doing:
+        return partial(expecting_surprises(lambda _: doing(), self._place.on_surprise), None)

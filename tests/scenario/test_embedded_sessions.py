@@ -17,6 +17,8 @@ from worker.store.events import Events
 from worker.store.leases import Leases
 from worker.store.sensors import Sensors
 from worker.store.sessions import Sessions
+from worker.store.sqlite import SqliteTables
+from worker.store.table import Put, Write
 
 
 @on_virtual_time
@@ -201,4 +203,35 @@ async def test_an_answer_of_a_target_that_nobody_expected_ends_neither_the_worke
 
     assert await crew.state() is State.COMPLETED
     assert len(crew.runner.starts) == 1
+    assert len([session for session in await Sessions(crew.store, GROUP).list() if session.is_alive]) == 1
+
+
+class TrippingStore(SqliteTables):
+    """A store in which we stumble the first time that a run is to be completed."""
+
+    trips = 1
+
+    async def commit(self, *writes: Write) -> None:
+        if self.trips and any(isinstance(write, Put) and write.row.get("state") == State.COMPLETED for write in writes):
+            self.trips -= 1
+            raise KeyError("state")
+        await super().commit(*writes)
+
+
+@on_virtual_time
+async def test_a_run_that_makes_us_stumble_is_looked_at_again_and_ends_no_worker() -> None:
+    crew = Crew()
+    crew.store = TrippingStore.in_memory(crew.clock)
+    await crew.deployed()
+    crew.worker("a")
+    await crew.clock.sleep(5)
+
+    await crew.ready()
+    await crew.clock.sleep(1)
+    crew.finish_jobs()
+    await crew.clock.sleep(240)
+
+    assert isinstance(crew.store, TrippingStore)
+    assert crew.store.trips == 0
+    assert await crew.state() is State.COMPLETED
     assert len([session for session in await Sessions(crew.store, GROUP).list() if session.is_alive]) == 1

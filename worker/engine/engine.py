@@ -37,6 +37,7 @@ from worker.engine.decisions import (
 )
 from worker.engine.durations import Durations
 from worker.engine.folding import Folding
+from worker.engine.guarding import Guard, unguarded
 from worker.engine.outages import Outages
 from worker.engine.pauseends import PauseEnds
 from worker.engine.rehearsals import Rehearsals
@@ -77,12 +78,13 @@ class Engine:
         limits: Limits | None = None,
         new_id: NewId = random_id,
         log: Log = to_nobody,
+        guard: Guard = unguarded,
     ) -> None:
         session = standing.session
         self.configs = configs or Configs(tables)
         self.commits = Commits(tables, session, new_id)
         self._session, self._standing, self._clock, self._tasks = session, standing, clock, tasks
-        self._new_id, self._log = new_id, log
+        self._new_id, self._log, self._guard = new_id, log, guard
         self._runs, self._sensing = Runs(tables), Sensing(tables)
         self._decisions = Decisions(tables, self.configs, self.commits, session=session, clock=clock, new_id=new_id)
         targets = Targets(clock, limits, log)
@@ -148,7 +150,7 @@ class Engine:
     async def adopt(self, kind: RowKind, key: RunKey) -> None:
         """Take up a row that nobody looks after, without writing. May be done for a row that is looked after."""
         try:
-            await self._adopt(kind, key)
+            await self._guard(partial(self._adopt, kind, key))()
         except Rejected as problem:
             await self._damage.tell(key, problem)
 
@@ -250,7 +252,7 @@ class Engine:
     async def _or_again(self, wake: Wake, work: Callable[[], Awaitable[None]]) -> None:
         """Do it, and if the store or the row gives trouble, try again in a while: other runs must not suffer."""
         try:
-            await work()
+            await self._guard(work)()
         except Rejected as problem:
             await self._damaged(wake, problem)
         except WorkerError as problem:
