@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from pydantic import Field
 
 from consumers.severities import Severity
-from worker.core.errors import ConfigError
+from worker.core.errors import ConfigError, Rejected
 from worker.core.pipeline import PipelineId
 from worker.engine.configs import Configs
 from worker.loading.documents import read_document
@@ -93,7 +93,10 @@ def routing_of(text: str, file: str = "<text>") -> Routing:
 
 def owners_of(configs: Configs) -> OwnerOf:
     async def owner_of(pipeline: str) -> str:
-        version = await configs.in_force(PipelineId(pipeline)) if pipeline else None
+        try:
+            version = await configs.in_force(PipelineId(pipeline)) if pipeline else None
+        except Rejected:  # what is stored of it is damaged: all the more must people hear of it, in the usual channel
+            return ""
         return "" if version is None else version.pipeline.owner
 
     return owner_of

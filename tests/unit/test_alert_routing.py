@@ -9,10 +9,12 @@ from consumers.alerts_routing import nobody, one_channel, owners_of, read_routin
 from consumers.severities import Severity
 from tests.manualclock import ManualClock
 from worker.core.errors import ConfigError
+from worker.core.keys import config_mark_sk, pipeline_pk
 from worker.core.pipeline import PipelineId
 from worker.engine.configs import Configs
 from worker.store.pipelines import Pipelines
 from worker.store.sqlite import SqliteTables
+from worker.store.table import Put, TableName
 
 FILE = """
 channel: "#data"
@@ -98,3 +100,12 @@ async def test_a_pipelines_owner_is_what_its_configuration_says() -> None:
 
     assert [await owner_of(name) for name in ("orders", "unknown", "")] == ["payments", "", ""]
     assert await nobody("orders") == ""
+
+
+async def test_a_pipeline_that_cannot_be_read_has_no_owner_and_its_alerts_still_have_a_channel() -> None:
+    tables = SqliteTables.in_memory(ManualClock())
+    await Pipelines(tables).put(PipelineId("orders"), "pipeline: [")
+    damaged = {"PK": pipeline_pk("orders"), "SK": config_mark_sk(), "data": "nonsense"}
+    await tables.commit(Put(TableName.CONTROL, damaged))
+
+    assert await owners_of(Configs(tables))("orders") == ""
