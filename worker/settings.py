@@ -85,7 +85,7 @@ class PeopleSettings:
     slack_channel: str = ""
     slack_api: str = ""
     alerts: str = ""
-    heartbeat_url: str = ""
+    heartbeat_url: str = field(default="", repr=False)  # whoever knows it can give our sign of life
     repeat_alerts: timedelta | None = None  # None: what was told once is never told again
 
 
@@ -94,7 +94,7 @@ class WatchedSettings:
     service: str = DEFAULT_SERVICE
     health: str = ""
     metrics: str = ""
-    otlp_endpoint: str = ""
+    otlp_endpoint: str = field(default="", repr=False)  # may hold credentials
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

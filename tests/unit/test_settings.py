@@ -12,10 +12,13 @@ from worker.settings import (
     CHANGES,
     DEFAULT_STORE,
     DUTIES,
+    HEARTBEAT_URL,
     HTTP_ALLOW,
     JOB_ENVIRONMENT,
     METRICS,
+    OTLP_ENDPOINT,
     REPEAT_ALERTS,
+    SLACK_TOKEN,
     STORE,
     TARGET_RATES,
     TIMING,
@@ -115,3 +118,16 @@ def test_changes_come_by_the_tables_own_streams_or_by_a_stream_of_kinesis() -> N
 def test_another_way_for_changes_is_refused_with_what_is_accepted(text: str) -> None:
     with pytest.raises(ConfigError, match="use kinesis:STREAM"):
         read_settings({CHANGES: text})
+
+
+def test_what_is_secret_is_not_shown_with_the_settings() -> None:
+    secrets = {
+        SLACK_TOKEN: "xoxb-hidden-1",
+        HEARTBEAT_URL: "https://beats.example/hidden-2",
+        OTLP_ENDPOINT: "https://me:hidden-3@collector.example",
+    }
+
+    settings = read_settings(secrets)
+
+    assert settings.people.heartbeat_url == secrets[HEARTBEAT_URL]
+    assert "hidden" not in repr(settings)
