@@ -111,6 +111,7 @@ class _Work:
         self._lanes: Lanes[Held] = Lanes(tasks, self._attend)
         self._settling = Settling(consumer.calls, self._custody, self._ended, tasks=tasks, clock=consumer.clock)
         self._stopping = asyncio.Event()
+        self._is_out_of_time = False
 
     @property
     def in_flight(self) -> int:
@@ -162,6 +163,7 @@ class _Work:
         self._stop_handlers()
 
     def _stop_handlers(self) -> None:
+        self._is_out_of_time = True
         for held in self._custody:
             held.stop()
 
@@ -179,7 +181,8 @@ class _Work:
     async def _attend(self, _lane: str, held: Held) -> None:
         """See one message to its end, as far as it depends on us."""
         held.is_attended = True
-        if held.is_unwanted or self._stopping.is_set():
+        # What the last polls bring is handled while there is time: to give it back would be one more delivery.
+        if held.is_unwanted or self._is_out_of_time:
             self._return(held, Outcome.RELEASED, visible_in_s=0)
             return
         try:

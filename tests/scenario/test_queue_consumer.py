@@ -395,7 +395,7 @@ async def test_a_group_keeps_its_order_over_failures_and_other_groups_go_on() ->
 
 
 @on_virtual_time
-async def test_a_clean_stop_redelivers_nothing_that_was_handled_and_strands_nothing() -> None:
+async def test_a_clean_stop_redelivers_nothing_and_strands_nothing() -> None:
     world = QueueWorld()
     world.handled.before = lambda _: world.clock.sleep(0.3)
     for number in range(400):
@@ -412,14 +412,29 @@ async def test_a_clean_stop_redelivers_nothing_that_was_handled_and_strands_noth
 
 
 @on_virtual_time
-async def test_what_a_last_poll_brings_is_given_back_untouched() -> None:
+async def test_what_a_last_poll_brings_is_handled_so_that_it_is_delivered_once() -> None:
     world = QueueWorld()
 
     async with world.consuming() as consumer:
         await world.clock.sleep(5)  # a poll waits for messages for 15 s more
         consumer.stop()
-        message = world.queue.send("too late")
+        world.queue.send("just in time")
         await world.clock.sleep(1)
+
+    assert world.handled.bodies == ["just in time"]
+    assert len(world.queue) == 0
+    assert consumer.counts.released == 0
+
+
+@on_virtual_time
+async def test_what_a_last_poll_brings_when_there_is_no_time_left_is_given_back_untouched() -> None:
+    world = QueueWorld()
+
+    async with world.consuming() as consumer:
+        await world.clock.sleep(1)  # a poll waits for messages for 19 s more
+        consumer.stop()
+        await world.clock.sleep(16)
+        message = world.queue.send("too late")
 
     assert world.handled.bodies == []
     assert world.queue.visible_in_s(message) <= 0
