@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.installation import Installation, client, endpoint_of, install
 from worker.clock import SystemClock
 from worker.core.errors import RetryLater
 from worker.diagnosis.aws_calls import Answer, Refused
+from worker.diagnosis.bus import PUBLISHED
 from worker.diagnosis.cloud import Cloud
 from worker.diagnosis.diagnosis import Diagnosis, Health
 from worker.diagnosis.probes import queue_probes, secret_probe, table_probes
@@ -163,3 +165,13 @@ def test_no_probe_can_change_anything() -> None:
     for probe in queue_probes("alerts", "http://q"):
         assert probe.parameters.get("ReceiptHandle") == "AQEBdoctor" or probe.parameters["VisibilityTimeout"] == 0
     assert secret_probe("slack").operation == "GetSecretValue"
+
+
+def test_the_page_says_how_each_right_is_tried() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text(encoding="utf-8")
+    probes = [*table_probes(NAMES, frozenset(Duty)), *queue_probes("alerts", "http://q"), secret_probe("slack")]
+    tried = {(probe.action, probe.proof) for probe in probes} | {("events:PutEvents", PUBLISHED)}
+
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    missing = [(action, proof) for action, proof in tried if not any(action in row and proof in row for row in rows)]
+    assert missing == []
