@@ -11,7 +11,7 @@ from worker.core.keys import SessionId
 from worker.diagnosis.diagnosis import Health
 from worker.diagnosis.group import look_at_workers
 from worker.diagnosis.machine import FREE_LOW, FREE_MIN, look_at_disk
-from worker.settings import GROUP
+from worker.settings import GROUP, SHADOW
 from worker.store.sessions import Session, Sessions, SessionState
 
 
@@ -91,3 +91,10 @@ def test_a_disk_that_fills_up_is_noticed_before_commits_fail(free: int, health: 
     [found] = look_at_disk(tmp_path / "interlock.db", lambda _: free)
 
     assert found.health is health
+
+
+def test_of_a_shadow_only_what_it_needs_is_looked_at(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interlock("store", "init", "--store", f"sqlite:///{here}/interlock.db")
+    monkeypatch.setenv(SHADOW, "1")
+
+    assert diagnoses()["settings duties"]["finding"] == "engine"

@@ -19,12 +19,13 @@ from worker.settings import GROUP, Settings, read_settings
 from worker.store.open import DynamoPlace, SqlitePlace, locate, opened_as_found
 from worker.store.sessions import Session, Sessions
 
+AREA_WIDTH: Final = len("permissions")
 STYLES: Final = {Health.OK: "green", Health.WARN: "yellow", Health.FAIL: "red"}
 
 
 async def run_doctor(screen: Screen, access: StoreAccess, *, quiet: bool, as_json: bool) -> int:
     """Look at one thing after the other and show each. Exit code 1 if anything fails."""
-    settings = read_settings(os.environ, store=access.url)
+    settings = _in_effect(read_settings(os.environ, store=access.url))
     tally: Counter[Health] = Counter()
     async with aclosing(diagnose(access, settings)) as diagnoses:
         async for found in diagnoses:
@@ -38,6 +39,15 @@ async def run_doctor(screen: Screen, access: StoreAccess, *, quiet: bool, as_jso
     else:
         screen.line(f"{tally[Health.OK]} ok, {tally[Health.WARN]} to look at, {tally[Health.FAIL]} wrong")
     return Exit.PROBLEMS if tally[Health.FAIL] else Exit.DONE
+
+
+def _in_effect(settings: Settings) -> Settings:
+    """A shadow needs less than its settings say."""
+    if not settings.shadow:
+        return settings
+    from worker.app_shadow import shadow_settings  # noqa: PLC0415  the wiring takes long to load
+
+    return shadow_settings(settings)
 
 
 async def diagnose(access: StoreAccess, settings: Settings) -> AsyncGenerator[Diagnosis]:
@@ -92,10 +102,7 @@ def _in_trouble(area: str, subject: str, trouble: WorkerError) -> Diagnosis:
 
 
 def _show(screen: Screen, found: Diagnosis) -> None:
+    """One line at once: the next answer may be long in coming."""
     remedy = f"; {found.remedy}" if found.remedy else ""
-    sentence = f"{found.finding}{remedy}"
-    screen.table(
-        [(found.health.value.ljust(4), found.area.ljust(11), f"{found.subject}: {sentence}")],
-        styles=[STYLES[found.health]],
-        indent=0,
-    )
+    line = f"{found.health.value:<4}  {found.area:<{AREA_WIDTH}}  {found.subject}: {found.finding}{remedy}"
+    screen.line(line, STYLES[found.health])
