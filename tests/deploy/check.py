@@ -7,6 +7,8 @@ and the worker started from what comes out. A step whose tools are missing is sk
 The providers come from a registry, or from a directory named by TF_PLUGIN_MIRROR.
 """
 
+import asyncio
+import json
 import os
 import shutil
 import signal
@@ -19,6 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.emulators import AWS_ENVIRONMENT, ministack
+from tests.installation import Installation
+from tests.wholeworker import live_through_a_kill
+from worker.store.table import TableName
 
 ROOT = Path(__file__).parents[2]
 CHECKERS = ROOT / ".venv/deploy/bin"
@@ -98,9 +103,29 @@ def apply_and_destroy(work: Path) -> str:
         pushed = run([str(PROGRAM), "pipelines", "push", *files, "--dry-run", "--store", store], env=AWS_ENVIRONMENT)
         if "0 new, 0 changed" not in pushed:
             raise Failed(f"the rows are not what the program makes of the same files:\n{pushed}")
+        _work_on(place, endpoint, store)
     finally:
         destroyed = terraform(place, "destroy", "-auto-approve", *variables)
-    return f"{_last_line(applied, 'Apply complete')} {_last_line(destroyed, 'Destroy complete')}"
+    ends = f"{_last_line(applied, 'Apply complete')} {_last_line(destroyed, 'Destroy complete')}"
+    return f"two workers ran on it, one was killed; {ends}"
+
+
+def _work_on(place: Path, endpoint: str, store: str) -> None:
+    """Two real workers on what the module has made, one of them killed."""
+    made = json.loads(terraform(place, "output", "-json"))
+    installation = Installation(
+        store=store,
+        bus=made["bus"]["value"]["name"],
+        alerts_queue=made["queues"]["value"]["alerts"]["url"],
+        endpoint=endpoint,
+        names={table: made["tables"]["value"][table]["name"] for table in TableName},
+    )
+    work = place / "work"
+    work.mkdir()
+    try:
+        asyncio.run(live_through_a_kill(installation, work))
+    except AssertionError as problem:
+        raise Failed(f"the worker did not work on the module's own resources: {problem}") from problem
 
 
 def terraform(place: Path, *arguments: str) -> str:
