@@ -1,12 +1,15 @@
 """What a look at tables of the reference finds, pipeline by pipeline."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from worker.core.pipeline import PipelineId
 from worker.core.values import Json
+from worker.migration.agreement import Result
 from worker.migration.check import check
 from worker.migration.findings import Finding, Topic, Weight
 from worker.migration.survey import ROWS_MAX, SensorRow, Surveyed
@@ -112,6 +115,15 @@ def test_a_calendar_that_had_no_effect_and_gets_one_is_named() -> None:
     [finding] = about(Topic.CALENDAR, a_survey(config))
 
     assert "`calendar`" in finding.what
+
+
+def test_a_calendar_that_does_not_exist_here_either_gets_no_effect() -> None:
+    config = a_config(schedule={"trigger": TRIGGER, "calendar": "holidays", "exclude": {"weekends": True}})
+
+    assert about(Topic.CALENDAR, a_survey(config)) == []
+    assert [finding.what.partition(":")[0] for finding in about(Topic.IGNORED, a_survey(config))] == [
+        "schedule.calendar"
+    ]
 
 
 def test_days_that_were_excluded_before_are_no_news() -> None:
@@ -245,3 +257,11 @@ def test_it_is_said_where_not_everything_was_read() -> None:
     rows = tuple(a_sensor(f"ready#{number}") for number in range(ROWS_MAX))
 
     assert len(about(Topic.TOO_MANY, a_survey(sensors=rows))) == 1
+
+
+def test_the_page_has_a_line_on_each_topic_and_each_result() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "migration.md").read_text(encoding="utf-8")
+
+    named = re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE)
+
+    assert named == [*(topic.value for topic in Topic), *(result.value for result in Result)]

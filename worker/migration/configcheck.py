@@ -59,7 +59,8 @@ def _meaning(found: Surveyed, loaded: Loaded, pipeline: Pipeline, now: datetime)
     for schedule in pipeline.schedules:
         yield from _cron(found, schedule, now)
         yield from _sla(found, schedule)
-    yield from _calendars(found, pipeline)
+    ignored = {warning.path.rpartition(".")[2] for warning in loaded.warnings}
+    yield from _calendars(found, pipeline, ignored)
 
 
 def _cron(found: Surveyed, schedule: Schedule, now: datetime) -> Iterator[Finding]:
@@ -89,8 +90,8 @@ def _sla(found: Surveyed, schedule: Schedule) -> Iterator[Finding]:
     yield _finding(found, Topic.SLA, Weight.CHANGES, what, "write `sla.dayOffset` to say which day is meant")
 
 
-def _calendars(found: Surveyed, pipeline: Pipeline) -> Iterator[Finding]:
-    named = sorted(set(_keys_of(found.config or "")) & set(_BEGIN_TO_COUNT))
+def _calendars(found: Surveyed, pipeline: Pipeline, ignored: set[str]) -> Iterator[Finding]:
+    named = sorted((set(_keys_of(found.config or "")) & set(_BEGIN_TO_COUNT)) - ignored)
     excludes = any(schedule.exclusion != Exclusion() for schedule in pipeline.schedules)
     if "schedules" in named:
         what = "`schedules` was ignored, and has effect here: each of them is a schedule of its own"
