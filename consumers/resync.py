@@ -3,21 +3,25 @@
 import hashlib
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from consumers.source import Gap
 from consumers.tries import Tries
 from worker.core.errors import WorkerError
 from worker.core.events import Event
 from worker.core.eventtypes import EventType
+from worker.core.keys import loss_mark_sk
 from worker.core.pipeline import PipelineId
 from worker.logs import logger
 from worker.store.events import told_write
+from worker.store.marks import once_write
 from worker.store.pipelines import Pipelines
 from worker.store.table import StaleWrite, Tables
 
 ResyncPipeline: TypeAlias = Callable[[PipelineId], Awaitable[None]]
 CatchUp: TypeAlias = Callable[[Gap | None], Awaitable[None]]
+
+_NO_PIPELINE: Final = PipelineId("")
 
 _log = logger()
 
@@ -68,7 +72,7 @@ class Resync:
 
 
 async def tell_loss(tables: Tables, gap: Gap) -> None:
-    """Tell people, once for each gap."""
+    """Tell people, once for each gap, however often and whenever it is noticed."""
     event = Event(
         id=hashlib.sha256(f"{gap.source} {gap.asked}".encode()).hexdigest()[:32],
         type=EventType.DATA_LOSS_SUSPECTED,
@@ -76,5 +80,6 @@ async def tell_loss(tables: Tables, gap: Gap) -> None:
         message=str(gap),
         detail={"source": gap.source, "from": gap.asked, "to": gap.resume_at},
     )
-    with suppress(StaleWrite):  # told by an earlier try
-        await tables.commit(told_write(event))
+    told = once_write(_NO_PIPELINE, loss_mark_sk(event.id), {"source": gap.source}, gap.noticed_at)
+    with suppress(StaleWrite):  # told before, by us or by whoever read here then
+        await tables.commit(told, told_write(event))

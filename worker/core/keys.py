@@ -198,6 +198,11 @@ def told_up_to_mark_sk(event_type: str) -> str:
     return f"MARK#TOLDUPTO#{event_type}"
 
 
+def loss_mark_sk(loss_id: str) -> str:
+    """That people were told of records that were gone before they were read, in the partition of no pipeline."""
+    return f"MARK#LOSS#{loss_id}"
+
+
 def watchdog_mark_sk(name: str) -> str:
     """What the watchdog remembers of itself, in the partition of no pipeline."""
     return f"MARK#WATCHDOG#{name}"
