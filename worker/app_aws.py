@@ -121,6 +121,7 @@ class AwsKind:
             ticker=ApschedulerTicker(),
             watch=self._watch(targets.http),
             pace=_PACE,
+            event_lanes=EVENT_LANES,
             ways={queue_letter_source(name): sent_back(queue.send) for name, queue in queues.items()},
         )
         return Premises(

@@ -11,7 +11,7 @@ from consumers.replays import Replayer, Way, delivered, handled
 from consumers.resync import Resync, tell_loss
 from consumers.shards import ShardedConsumer, ShardTree
 from consumers.source import Gap, Stream
-from consumers.stream import Beginning, StreamConsumer, Subscription
+from consumers.stream import Beginning, Pace, StreamConsumer, Subscription
 from consumers.tries import Tries
 from worker.app_surprises import Handle, expecting_surprises
 from worker.app_workplace import Readers, Workplace
@@ -96,7 +96,7 @@ class Reading:
         keys_parked = ParkedKeys(self._tables, self._place.group)
         parking = Parking(stream=source.name, letters=self._letters, keys=keys_parked, clock=self._clock)
         watched, tries, clock = self._place.watched(table, subscription), self._tries, self._clock
-        pace, budget = self._place.pace, self._place.budget
+        pace, budget = self._pace(table), self._place.budget
         if isinstance(source, Stream):
             return ShardedConsumer(
                 stream=source,
@@ -116,6 +116,10 @@ class Reading:
             pace=pace,
             budget=budget,
         )
+
+    def _pace(self, table: TableName) -> Pace:
+        lanes = self._place.event_lanes if table is TableName.EVENTS else None
+        return self._place.pace if lanes is None else replace(self._place.pace, lanes=lanes)
 
     # --- what is made of changes --------------------------------------------------------------------------------------
 

@@ -70,6 +70,7 @@ class Workplace:
     ticker: Ticker | None = None  # what makes the scheduler look; None: time starts nothing here
     watch: Watched = field(default_factory=Watched)  # what the watchdog watches beside the rows
     pace: Pace = field(default_factory=Pace)
+    event_lanes: int | None = None  # pipelines whose events are on their way at once; None: as `pace` says
     budget: Budget = field(default_factory=Budget)  # of memory, for all readers together
     patience: Backoff = PATIENCE
     buckets: Buckets = field(default_factory=Buckets)

@@ -100,3 +100,13 @@ def test_every_variable_of_a_task_is_one_the_worker_reads() -> None:
 
     assert given
     assert given <= read
+
+
+def test_queues_are_encrypted_so_that_the_bus_can_send_to_them() -> None:
+    queues = (MODULE / "queues.tf").read_text()
+    example = (ROOT / "examples/terraform/full/main.tf").read_text()
+
+    assert queues.count('sqs_managed_sse_enabled           = var.kms_key_arn == "" ? true : null') == 2
+    senders = re.search(r'sid       = "Senders".*?identifiers = \[([^]]*)\]', example, re.DOTALL)
+    assert senders is not None
+    assert '"events.amazonaws.com"' in senders[1]
