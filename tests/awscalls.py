@@ -1,7 +1,8 @@
 """Every call to AWS that the program makes while it is tested, held against what its task roles allow.
 
 A call counts if its client was opened by the program, which is known by its user agent; what tests do to set the stage
-does not, nor a look that a person asked for, which has an agent of its own. Calls of processes that tests start are not seen here; they run the same code.
+does not, nor a look that a person asked for, which has an agent of its own. Calls of processes that tests start are not
+seen here; they run the same code.
 """
 
 import json

@@ -37,11 +37,13 @@ def lint(pipeline: Pipeline, *, today: date, is_list: bool = False) -> Iterator[
         yield from _lint_schedule(schedule, at, today)
         if pipeline.job:
             yield from _lint_timeout(pipeline.job, schedule.evaluation, at)
+    if any(schedule.sla and schedule.sla.critical for schedule in pipeline.schedules):
+        yield Finding(("sla", "critical"), "has no effect", "every breach is an alert; leave it out")
     yield from _lint_group(pipeline.rules, ("validation",), "rules")
     if pipeline.post_run:
         yield from _lint_group(pipeline.post_run.rules, ("postRun",), "rules")
         if pipeline.post_run.evaluation:
-            yield from _lint_evaluation(pipeline.post_run.evaluation, ("postRun", "evaluation"))
+            yield Finding(("postRun", "evaluation"), "has no effect", "rules are judged when their sensor comes")
 
 
 def _lint_schedule(schedule: Schedule, at: Path, today: date) -> Iterator[Finding]:

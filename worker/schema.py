@@ -246,7 +246,7 @@ class SlaSection(Section):
         default="", description="At most this long after the first sensor arrived; up to 24h."
     )
     timezone: str = Field(default="", description="Zone of `deadline`. Default: the schedule's.")
-    critical: Flag = Field(default=False, description="Marks the alerts of a breach as critical.")
+    critical: Flag = Field(default=False, description="Has no effect: every breach is an alert.")
     day_offset: int | None = Field(
         default=None,
         ge=-7,

@@ -110,3 +110,12 @@ def test_queues_are_encrypted_so_that_the_bus_can_send_to_them() -> None:
     senders = re.search(r'sid       = "Senders".*?identifiers = \[([^]]*)\]', example, re.DOTALL)
     assert senders is not None
     assert '"events.amazonaws.com"' in senders[1]
+
+
+def test_a_container_has_no_rights_and_can_write_one_directory_only() -> None:
+    task = (MODULE / "service.tf").read_text()
+
+    assert re.search(r"readonlyRootFilesystem\s*= true", task)
+    assert re.search(r'user\s*= "10001:10001"', task)
+    assert 'capabilities = { drop = ["ALL"] }' in task
+    assert re.findall(r'containerPath = "([^"]+)"', task) == ["/var/lib/interlock"]

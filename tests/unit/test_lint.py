@@ -47,12 +47,6 @@ def test_a_window_shorter_than_its_interval() -> None:
     ]
 
 
-def test_a_window_of_post_run_rules_shorter_than_its_interval() -> None:
-    text = HEAD + JOB + TRIGGER + "postRun: {evaluation: {window: 1m}}\n"
-
-    assert [path for path, _ in warnings(text)] == ["postRun.evaluation.window"]
-
-
 def test_waiting_and_polling_longer_than_the_run_may_take() -> None:
     job = "job: {type: glue, config: {jobName: e}, jobPollWindowSeconds: 7200, runTimeoutSeconds: 10000}\n"
 
@@ -151,3 +145,13 @@ def test_a_prefix_match_says_that_it_fires_on_anothers_sensor() -> None:
 
     assert (owner, schedule, finding.path) == (0, 0, ("trigger", "key"))
     assert finding.message.endswith("it fires on that one's sensor too")
+
+
+def test_a_key_that_does_nothing_is_said_to_do_nothing() -> None:
+    found = warnings(
+        f"{HEAD}{JOB}{TRIGGER}sla: {{deadline: '06:00', critical: true}}\n"
+        "postRun: {evaluation: {window: 1h, interval: 5m}, rules: [{key: a, check: exists}]}\n"
+    )
+
+    assert ("sla.critical", "has no effect") in found
+    assert ("postRun.evaluation", "has no effect") in found
