@@ -25,7 +25,7 @@ from worker.store.rowcodec import decode_row
 from worker.store.table import Change, Row
 
 STREAM: Final = "replays"
-LOOK_EVERY_S: Final = 5.0
+LOOK_EVERY_S: Final = 30.0  # a person waits for it, but each look is a read that costs
 ROUNDS_MAX: Final = 20  # of listing a key's letters, before the others get their turn
 
 _log = logger()

@@ -188,7 +188,7 @@ async def test_a_reader_whose_handler_never_ends_begins_anew_and_then_says_that_
     world.seen.before = hang_at_first
     async with world.consuming() as consumer:
         await world.sensor("a", 1)
-        await world.clock.sleep(STUCK_AFTER_S * 1.5)
+        await world.clock.sleep(STUCK_AFTER_S * 1.6)
         assert (tries, consumer.is_well) == (2, True)
         while consumer.is_well:
             await world.clock.sleep(1)
@@ -236,7 +236,7 @@ async def test_a_read_that_never_comes_back_is_given_up() -> None:
     world.source = Mute(world.store, TableName.CONTROL, world.clock)
     async with world.consuming():
         await world.sensor("a", 1)
-        await world.clock.sleep(STUCK_AFTER_S * 1.5)
+        await world.clock.sleep(STUCK_AFTER_S * 1.6)
 
     assert world.seen.values == [("a", 1)]
 
