@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from tests import awscalls
@@ -37,6 +38,11 @@ def calls_to_aws_are_recorded() -> Generator[None]:
     remove = _RECORDER.install()
     yield
     remove()
+
+
+def pytest_runtest_teardown() -> None:
+    """Logs go where they went before: a test that sent them somewhere may have closed that since."""
+    structlog.reset_defaults()
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
