@@ -58,6 +58,8 @@ LOOK_PATIENCE: Final = timedelta(seconds=10)
 # How often the starter of a run is looked after, if it is another worker.
 STARTER_LOOK: Final = timedelta(seconds=10)
 REPORT_BACKOFF_MAX_S: Final = 30.0
+# How long a decision may take before its run is woken for the same reason again.
+SETTLED_WITHIN: Final = timedelta(seconds=1)
 
 # Called by the task itself, so that one that is cancelled before it began leaves nothing behind.
 Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
@@ -279,10 +281,18 @@ class Engine:
             self._let_go(key)
             return
         self._hold(run, version.pipeline, schedule)
+        self._put_off(key)
         fact: Fact = TimeCame(run.attempt)
         if is_with_another(run, self._session) and run.starter and await self._standing.is_over(run.starter):
             fact = self._acts.starter_lost(run, version.pipeline)
         await self._take_in(key, fact, run)
+
+    def _put_off(self, key: RunKey) -> None:
+        """What is overdue is being seen to: to fire again before that is settled would only burn time."""
+        wake, now = Wake(RowKind.TRIGGER, key), self._clock.now()
+        planned = self._timers.due(wake)
+        if planned is not None and planned <= now:
+            self._timers.set(wake, now + SETTLED_WITHIN)
 
     async def _is_ours(self, run: Run) -> bool:
         """A timer that finds another live owner drops itself."""
