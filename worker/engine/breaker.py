@@ -14,7 +14,7 @@ FAILURES_MAX: Final = 5  # in a row, from whatever job of the target
 FIRST_PAUSE_S: Final = 5.0
 LONGEST_PAUSE_S: Final = 60.0
 
-_RANDOM: Final = SystemRandom()
+RANDOM: Final = SystemRandom()
 
 
 class TargetClosed(RetryLater):
@@ -31,7 +31,7 @@ class Breaker:
     """One target's. Whoever asks it is `admitted`, and says whether it `answered` or `failed`, if that can be told."""
 
     def __init__(
-        self, target: str, clock: Clock, log: Log = to_nobody, jitter: Callable[[], float] = _RANDOM.random
+        self, target: str, clock: Clock, log: Log = to_nobody, jitter: Callable[[], float] = RANDOM.random
     ) -> None:
         self._target, self._clock, self._log, self._jitter = target, clock, log, jitter
         self._failures = 0

@@ -1,0 +1,22 @@
+"""The bus over the wire."""
+
+from consumers.bus import entry_of
+from consumers.bus_aws import open_bus
+from tests.emulators import ministack, use_test_credentials
+from tests.installation import REGION, client, endpoint_of
+from tests.manualclock import NOON
+from worker.core.events import Event
+from worker.store.fastclient import ClientSettings
+
+
+async def test_a_bus_takes_events_and_answers_for_each() -> None:
+    use_test_credentials()
+    endpoint = endpoint_of(ministack())
+    async with client("events", endpoint) as events:
+        await events.create_event_bus(Name="wire")
+    events_told = [Event(id=name, type="JOB_FAILED", at=NOON, pipeline="orders") for name in ("a", "b")]
+
+    async with open_bus(ClientSettings(region=REGION, endpoint=endpoint)) as put:
+        answers = await put([entry_of(event, "wire") for event in events_told])
+
+    assert [answer.get("ErrorCode") for answer in answers] == [None, None]
