@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -58,7 +58,8 @@ class Crew:
     receipts: Receipts
     tables: DynamoTables
     onlooker: Onlooker
-    workers: Sequence[LiveWorker]
+    workers: list[LiveWorker]
+    recruit: Callable[[str], LiveWorker]
 
     # --- who does what ------------------------------------------------------------------------------------------------
 
@@ -76,12 +77,16 @@ class Crew:
         """The worker that hears of sensors, and one that does not."""
         await wait_until(self._is_read, within_s=PATIENCE_S, workers=self.workers)
         [reading] = await self.readers()
-        [reader] = [worker for worker in self.workers if session_of(worker) == reading]
-        return reader, next(worker for worker in self.workers if worker is not reader)
+        [reader] = [worker for worker in self.alive if session_of(worker) == reading]
+        return reader, next(worker for worker in self.alive if worker is not reader)
+
+    @property
+    def alive(self) -> list[LiveWorker]:
+        return [worker for worker in self.workers if worker.process.poll() is None]
 
     async def _is_read(self) -> bool:
-        have_begun = all(worker.has_logged('"session.began"') for worker in self.workers)
-        return have_begun and bool(await self.readers() & {session_of(worker) for worker in self.workers})
+        have_begun = all(worker.has_logged('"session.began"') for worker in self.alive)
+        return have_begun and bool(await self.readers() & {session_of(worker) for worker in self.alive})
 
     # --- what came of it ----------------------------------------------------------------------------------------------
 
@@ -113,7 +118,7 @@ class Crew:
 
 @asynccontextmanager
 async def crew(at: Path, *names: str, timing: str) -> AsyncGenerator[Crew]:
-    """Workers by these names, all at work: no more is begun while it is under way, and all are ended afterwards."""
+    """Workers by these names, and whoever is recruited later; all are ended afterwards."""
     receipts, server = Receipts(), ministack()
     endpoint = endpoint_of(server)
     async with AsyncExitStack() as stack:
@@ -129,8 +134,15 @@ async def crew(at: Path, *names: str, timing: str) -> AsyncGenerator[Crew]:
         await deploy(tables, loaded.pipeline, SystemClock())
         # No chat: what people are told is in the logs.
         variables = {**place.variables(slack_api=""), "INTERLOCK_SLACK_TOKEN": ""}
-        workers = [LiveWorker(at, name, timing=timing, **variables) for name in names]
+        workers: list[LiveWorker] = []
+
+        def recruit(name: str) -> LiveWorker:
+            workers.append(LiveWorker(at, name, timing=timing, **variables))
+            return workers[-1]
+
         stack.callback(_end, workers)
+        for name in names:
+            recruit(name)
         yield Crew(
             place=place,
             machine=machine,
@@ -140,6 +152,7 @@ async def crew(at: Path, *names: str, timing: str) -> AsyncGenerator[Crew]:
             tables=tables,
             onlooker=Onlooker(tables=tables, sensor="landed", data={"rows": 12}),
             workers=workers,
+            recruit=recruit,
         )
 
 

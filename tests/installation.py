@@ -99,8 +99,8 @@ async def make_state_machine(endpoint: str, *, seconds: int, outcome: str = "Suc
 
 async def executions_of(endpoint: str, machine: str) -> list[str]:
     async with client("stepfunctions", endpoint) as functions:
-        listed = await functions.list_executions(stateMachineArn=machine)
-    return [execution["name"] for execution in listed["executions"]]
+        pages = functions.get_paginator("list_executions").paginate(stateMachineArn=machine)
+        return [execution["name"] async for page in pages for execution in page["executions"]]
 
 
 def write_pipeline(directory: Path, name: str, machine: str) -> None:

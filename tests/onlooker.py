@@ -61,6 +61,13 @@ def last_days(count: int) -> list[RunKey]:
     return [RunKey(ORDERS, ScheduleId("stream"), Period(day)) for day in days]
 
 
+def last_hours(count: int) -> list[RunKey]:
+    """The same for hours, of which there are more."""
+    now = datetime.now(UTC)
+    hours = [now - timedelta(hours=number + 1) for number in range(count)]
+    return [RunKey(ORDERS, ScheduleId("stream"), Period(hour.date(), hour.hour)) for hour in hours]
+
+
 def session_of(worker: LiveWorker) -> SessionId:
     """The session the worker has now: after a loss it begins another."""
     lines = [json.loads(line) for line in worker.log.read_text().splitlines() if '"session.began"' in line]

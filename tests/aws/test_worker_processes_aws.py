@@ -1,5 +1,5 @@
-"""Two real workers on an emulator, of which one is killed, frozen or asked to leave, or whose server refuses all:
-each sensor still leads to one run, which is started once, and others go on in time.
+"""Two real workers on an emulator, of which one is frozen or asked to leave, or whose server refuses all: each sensor
+still leads to one run, which is started once, and others go on in time.
 
 CHAOS_ROUNDS asks for more rounds than the one below, and at the pace of production.
 """
@@ -8,12 +8,8 @@ import asyncio
 import json
 import os
 import signal
-import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -23,9 +19,8 @@ import pytest
 from consumers.routes import envelope
 from tests.alertsworld import an_event
 from tests.awscrew import PATIENCE_S, Crew, created_at, crew, lines
-from tests.liveworker import LiveWorker
-from tests.onlooker import last_days, session_of, wait_until
-from worker.core.keys import RunKey
+from tests.awsload import SAY_EVERY_S, goes_on, under_load
+from tests.onlooker import session_of, wait_until
 
 CHAOS_ROUNDS: Final = int(os.environ.get("CHAOS_ROUNDS", "0"))
 ROUNDS: Final = max(1, CHAOS_ROUNDS // 50)
@@ -36,80 +31,12 @@ THROTTLED_S: Final = 10.0
 TAKEN_OVER_WITHIN_S: Final = 10.0
 HANDED_OVER_WITHIN_S: Final = 2.0
 STOPPED_WITHIN_S: Final = 25.0
-SAY_EVERY_S: Final = 0.25
-LEAD: Final = 4  # sensors before anything happens
 ALERTS: Final = 300
 LEAD_ALERTS: Final = 30
 
 # Real processes share the machine with everything else; the bounds above say what is promised.
 pytestmark = pytest.mark.timeout(300)
 each_round = pytest.mark.parametrize("number", range(ROUNDS))
-
-
-@dataclass(slots=True)
-class Load:
-    """Sensors, one after another, as long as it goes on. `late_s`: how late our own naps were, and so the workers."""
-
-    crew: Crew
-    days: Sequence[RunKey] = field(default_factory=lambda: last_days(300))
-    said: list[RunKey] = field(default_factory=list[RunKey])
-    late_s: float = 0.0
-    is_over: bool = False
-
-    async def run(self) -> None:
-        for key in self.days:
-            if self.is_over:
-                return
-            await self.crew.onlooker.say_ready([key])
-            self.said.append(key)
-            lay_down_at = time.monotonic()
-            await asyncio.sleep(SAY_EVERY_S)
-            self.late_s += time.monotonic() - lay_down_at - SAY_EVERY_S
-
-    async def has_begun(self) -> bool:
-        runs = await self.crew.onlooker.runs(self.said)
-        return len(runs) >= LEAD
-
-
-@asynccontextmanager
-async def under_load(group: Crew) -> AsyncGenerator[Load]:
-    """From when the first runs are there, until left."""
-    load = Load(group)
-    saying = asyncio.create_task(load.run(), name="load")
-    try:
-        await wait_until(load.has_begun, within_s=PATIENCE_S, workers=group.workers)
-        load.late_s = 0.0
-        yield load
-    finally:
-        load.is_over = True  # not cancelled: what was written is known
-        await saying
-
-
-async def goes_on(workers: Sequence[LiveWorker], since: datetime) -> timedelta:
-    """How long after `since` one of the workers created a run, by its log."""
-
-    async def has_created() -> bool:
-        return any(at > since for at in created_at(*workers))
-
-    await wait_until(has_created, within_s=PATIENCE_S, workers=workers)
-    return min(at for at in created_at(*workers) if at > since) - since
-
-
-@each_round
-async def test_when_the_reader_of_a_stream_is_killed_another_goes_on_and_nothing_is_lost_or_done_twice(
-    tmp_path: Path, number: int
-) -> None:
-    async with crew(tmp_path, "first", "second", timing=TIMING) as group:
-        reader, other = await group.reader_and_other()
-        async with under_load(group) as load:
-            killed_at = datetime.now(UTC)
-            reader.kill()
-            took = await goes_on([other], killed_at)
-
-        await group.complete(load.said)
-        print(f"round {number}: killed, taken over in {took.total_seconds():.1f} s, {len(load.said)} runs")
-        await group.assert_each_ran_once(load.said)
-        assert took.total_seconds() < TAKEN_OVER_WITHIN_S + load.late_s
 
 
 @each_round
