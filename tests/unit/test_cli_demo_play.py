@@ -39,7 +39,7 @@ class Played:
     complaints: str
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # not of the module: tests of others may come in between, and end that
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     folder = tmp_path_factory.mktemp("demo")
     program = [sys.executable, "-c", "from worker.cli.main import main; main()", "demo", "--dir", str(folder)]
