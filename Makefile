@@ -23,16 +23,17 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/basedpyright
 
+# More processes than cores: many tests wait for real workers, and others can use that time.
 unit: $(VENV)/.dev $(VENV)/emulators/.ready
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 3 --dist loadgroup
 
 CHAOS_ROUNDS ?= 500
 SOAK_MINUTES ?= 60
-chaos: $(VENV)/.dev ## the races and kills of `make test`, with many more rounds (CHAOS_ROUNDS=500)
+chaos: $(VENV)/.dev $(VENV)/emulators/.ready ## the races and kills of `make test`, with many more rounds (CHAOS_ROUNDS=500)
 	CHAOS_ROUNDS=$(CHAOS_ROUNDS) $(BIN)/pytest tests/contract/test_sqlite_processes.py
 	CHAOS_ROUNDS=$(CHAOS_ROUNDS) $(BIN)/pytest -n 2 -rP tests/scenario/test_worker_processes.py
 	SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/pytest --timeout 7200 tests/scenario/test_shard_soak.py
-	CHAOS_ROUNDS=$(CHAOS_ROUNDS) $(BIN)/pytest -rP tests/aws/test_worker_processes_aws.py
+	CHAOS_ROUNDS=$(CHAOS_ROUNDS) $(BIN)/pytest -s tests/aws/test_worker_processes_aws.py tests/aws/test_takeovers.py
 
 SEED ?= 1
 SEEDS ?= 1
