@@ -2,8 +2,10 @@
 
 import argparse
 import logging
+import sys
 import time
 from collections import Counter
+from functools import partial
 
 import structlog
 
@@ -22,7 +24,7 @@ def main() -> int:
     for seed in range(asked.seed, asked.seed + asked.seeds):
         plan = _plan(seed, asked)
         try:
-            report = simulate(plan)
+            report = simulate(plan, partial(_tell_hour, plan))
         except Violated as violated:
             failed += 1
             _say(f"seed {seed}: {violated}\n  replay it with: make simulate {plan} SEEDS=1 BEAT={asked.beat}")
@@ -32,6 +34,14 @@ def main() -> int:
     minutes = (time.perf_counter() - began) / 60
     _say(f"{asked.seeds} seeds, {failed} failed, {asked.seeds / minutes:.1f} seeds per minute; all runs: {dict(runs)}")
     return 1 if failed else 0
+
+
+def _tell_hour(plan: Plan, hour: int, commits: int) -> None:
+    """A large history takes minutes: show on a terminal how far it is, in one line."""
+    if sys.stderr.isatty():
+        end = "\n" if hour == plan.hours else ""
+        said = f"\rseed {plan.seed}: hour {hour} of {plan.hours}, {commits} commits"
+        print(said, end=end, file=sys.stderr, flush=True)
 
 
 def _plan(seed: int, asked: argparse.Namespace) -> Plan:

@@ -6,10 +6,10 @@ The same seed gives the same history, commit by commit, so a violation can be lo
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import Final, TypeAlias
 
 from tests.simulation.invariants import Inspector
 from tests.simulation.leaserows import LeaseInspector
@@ -47,13 +47,17 @@ class Report:
     jobs: int
 
 
-def simulate(plan: Plan) -> Report:
+# Told of each hour that has passed, and of how many commits there were by then.
+OnHour: TypeAlias = Callable[[int, int], None]
+
+
+def simulate(plan: Plan, on_hour: OnHour = lambda _hour, _commits: None) -> Report:
     """Live through one history. Raises `Violated`."""
-    return on_virtual_loop(_live(plan))
+    return on_virtual_loop(_live(plan, on_hour))
 
 
-async def _live(plan: Plan) -> Report:
-    world = World(plan)
+async def _live(plan: Plan, on_hour: OnHour) -> Report:
+    world = World(plan, on_hour)
     await world.open()
     history = asyncio.create_task(world.history(), name="history")
     await asyncio.wait([history, world.verdicts.first], return_when=asyncio.FIRST_COMPLETED)
@@ -63,8 +67,8 @@ async def _live(plan: Plan) -> Report:
 
 
 class World:
-    def __init__(self, plan: Plan) -> None:
-        self._plan, self._random = plan, Random(plan.seed)
+    def __init__(self, plan: Plan, on_hour: OnHour) -> None:
+        self._plan, self._random, self._on_hour = plan, Random(plan.seed), on_hour
         self._clock, self.verdicts = VirtualClock(), Verdicts.open()
         self._store = SimulatedStore.make(self._clock)
         self._record, self._names = Record(), Counter[str]()
@@ -109,7 +113,9 @@ class World:
             weather = outside.create_task(self._weather.run(), name="weather")
             looks = outside.create_task(self._look_now_and_then(), name="looks")
             said = [outside.create_task(each.run(), name=f"producers:{each.pipeline.id}") for each in self._producers]
-            await asyncio.sleep(self._plan.hours * HOUR_S)
+            for hour in range(self._plan.hours):
+                await asyncio.sleep(HOUR_S)
+                self._on_hour(hour + 1, self._commits)
             weather.cancel()
             await asyncio.wait([weather])
             self._weather.clear()
