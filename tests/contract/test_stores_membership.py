@@ -105,6 +105,18 @@ async def test_of_a_beat_and_a_kill_at_once_one_wins(tables: Tables, backend: st
     assert [session.is_alive for session in await sessions.list()] == [a_lives, b_lives]
 
 
+async def test_a_dead_session_is_forgotten_and_one_that_lives_is_not(tables: Tables) -> None:
+    sessions = await sessions_with(tables, A, B)
+    await sessions.kill(await seen(sessions, A), NOW)
+
+    await sessions.forget(A)
+    await sessions.forget(A)
+    await sessions.forget(B)
+
+    assert [session.id for session in await sessions.list()] == [B]
+    assert not await sessions.beat(A, 2)
+
+
 async def test_a_session_that_is_dead_or_gone_counts_as_killed_for_everyone(tables: Tables) -> None:
     sessions = await sessions_with(tables, A, B)
     first, second = await sessions.list()

@@ -5,13 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-from tests.faults import NO_FAULT, Choose, Fault, FaultyTables, Operation, late, on_commit
+from tests.faults import DROP_BEFORE, NO_FAULT, Choose, Fault, FaultyTables, Operation, late, on_commit
 from tests.virtualtime import VirtualClock, on_virtual_time, run
 from worker.core.keys import SessionId
 from worker.core.liveness import DEFAULT_TIMING
 from worker.membership.fence import Fence, SessionLost
 from worker.membership.notices import Notice, PeerEnded
-from worker.membership.peers import Peers
+from worker.membership.peers import DEAD_KEPT_MAX, FORGOTTEN_AT_ONCE, Peers
 from worker.store.sessions import Sessions, SessionState
 from worker.store.sqlite import SqliteTables
 
@@ -143,3 +143,36 @@ async def test_a_duty_is_shared_by_those_who_have_it_and_by_those_who_do_everyth
 
     assert view.peers.live_for("engine") == {ME}
     assert view.peers.live_for("relay") == view.peers.live_for("") == {ME, OTHER}
+
+
+@on_virtual_time
+async def test_of_many_dead_sessions_the_last_few_are_kept_and_the_living_stay() -> None:
+    view = Viewpoint()
+    dead = [SessionId(f"dead-{number:02}") for number in range(DEAD_KEPT_MAX + FORGOTTEN_AT_ONCE + 1)]
+    await view.register(ME, OTHER, *dead)
+    for session in [session for session in await view.sessions.list() if session.id in dead]:
+        await view.sessions.kill(session, view.clock.now())
+        await asyncio.sleep(1)
+    await view.sessions.beat(ME, 1)
+
+    await view.peers.look()
+    assert len(await view.sessions.list()) == 2 + DEAD_KEPT_MAX + 1
+
+    await view.peers.look()
+    await view.peers.look()
+    assert [session.id for session in await view.sessions.list()] == [*dead[-DEAD_KEPT_MAX:], ME, OTHER]
+
+
+@on_virtual_time
+async def test_a_store_in_trouble_keeps_its_dead_and_the_look_counts() -> None:
+    view = Viewpoint()
+    dead = [SessionId(f"dead-{number:02}") for number in range(DEAD_KEPT_MAX + 1)]
+    await view.register(ME, *dead)
+    for session in [session for session in await view.sessions.list() if session.id in dead]:
+        await view.sessions.kill(session, view.clock.now())
+    view.far.choose = on_commit(DROP_BEFORE)
+
+    await view.peers.look()
+
+    assert view.peers.live == {ME}
+    assert len(await view.sessions.list()) == 1 + len(dead)

@@ -1,10 +1,12 @@
 """The other workers of the group: who is alive, and ending those who are not."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeAlias
 
 from worker.clock import Clock
+from worker.core.errors import RetryLater
 from worker.core.keys import SessionId
 from worker.core.liveness import Sightings, Timing, next_look_s, observe, stood_still
 from worker.membership.fence import ENDED_BY_ANOTHER, Fence
@@ -15,6 +17,10 @@ from worker.store.sessions import Session, Sessions, SessionState
 Situation: TypeAlias = frozenset[tuple[SessionId, SessionState, int]]
 
 _NOBODY: Final[dict[SessionId, Session]] = {}
+# Every look of every worker reads all rows of the group, so a worker that dies again and again must not leave ever more
+# of them. So many of the dead are kept for people to see, and so many others cleared away at each look.
+DEAD_KEPT_MAX: Final = 20
+FORGOTTEN_AT_ONCE: Final = 5
 
 
 class Peers:
@@ -82,6 +88,15 @@ class Peers:
                 listed[id_] = replace(listed[id_], state=SessionState.DEAD)
         before, self._listed = self.live, listed
         self.departures += not before <= self.live
+        await self._forget_some(listed)
+
+    async def _forget_some(self, listed: dict[SessionId, Session]) -> None:
+        """Clear away the oldest of many dead. Another time will do, if the store is in trouble."""
+        dead = sorted((session for session in listed.values() if not session.is_alive), key=lambda s: s.kept_until)
+        surplus = dead[: max(0, len(dead) - DEAD_KEPT_MAX)]
+        with suppress(RetryLater):
+            for session in surplus[:FORGOTTEN_AT_ONCE]:
+                await self._sessions.forget(session.id)
 
     def _is_other(self, session: Session) -> bool:
         return session.is_alive and session.id != self._fence.session

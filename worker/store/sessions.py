@@ -50,6 +50,7 @@ class Session:
     load: int = 0
     duties: frozenset[str] = frozenset()  # what it is there for; empty: everything
     program: str = ""  # the version it runs; for people, nothing is decided by it
+    kept_until: int = 0  # of one that is DEAD, in seconds since 1970
 
     def does(self, duty: str) -> bool:
         return not duty or not self.duties or duty in self.duties
@@ -121,6 +122,14 @@ class Sessions:
         except StaleWrite:
             return
 
+    async def forget(self, session: SessionId) -> None:
+        """Clear away the row of a dead session: it is only evidence, since one that is missing counts as dead."""
+        is_dead = Equals("state", SessionState.DEAD.value)
+        try:
+            await self._tables.commit(Delete(TableName.CONTROL, self._key(session), is_dead))
+        except StaleWrite:
+            return
+
     async def list(self) -> list[Session]:
         """All sessions, read consistently."""
         rows = query_all(self._tables, TableName.CONTROL, self._pk, sk=Prefix(keys.SESSION))
@@ -146,4 +155,5 @@ def _session(row: Row) -> Session:
         load=whole(row, "load"),
         duties=frozenset(texts(row, "duties")),
         program=loose_text(row, "ver"),
+        kept_until=whole(row, TTL) if TTL in row else 0,
     )
