@@ -1,12 +1,13 @@
 """Run the benchmarks by name (`python -m bench rules sqlite`), or all of them.
 
 Each gives ratios against a named peer measured in the same run; absolute figures are only as good as the machine.
+`costs` is no race: it counts what is asked of AWS.
 """
 
 import importlib
 import sys
 
-NAMES = ("rules", "configs", "sqlite", "dynamodb", "engine", "queues", "streams", "polls")
+NAMES = ("rules", "configs", "sqlite", "dynamodb", "engine", "queues", "streams", "polls", "costs")
 
 
 def main() -> int:

@@ -22,7 +22,7 @@ from tests.installation import (
 )
 from tests.liveworker import LiveWorker
 from tests.onlooker import ORDERS, Onlooker, session_of, wait_until
-from tests.wire import WireProxy
+from tests.wire import Observe, WireProxy, nobody
 from worker.clock import SystemClock
 from worker.config import load_text
 from worker.core.keys import RunKey, SessionId
@@ -117,12 +117,17 @@ class Crew:
 
 
 @asynccontextmanager
-async def crew(at: Path, *names: str, timing: str) -> AsyncGenerator[Crew]:
+async def crew(at: Path, *names: str, timing: str, observe: Observe = nobody) -> AsyncGenerator[Crew]:
     """Workers by these names, and whoever is recruited later; all are ended afterwards."""
     receipts, server = Receipts(), ministack()
     endpoint = endpoint_of(server)
+
+    def observe_all(operation: str, asked: bytes, answered: bytes) -> None:
+        receipts.observe(operation, asked, answered)
+        observe(operation, asked, answered)
+
     async with AsyncExitStack() as stack:
-        wire = stack.enter_context(WireProxy(server.port, observe=receipts.observe))
+        wire = stack.enter_context(WireProxy(server.port, observe=observe_all))
         place = await install(wire.url)
         machine = await make_state_machine(endpoint, seconds=1)
         tables = DynamoTables(place.names, SystemClock(), ClientSettings(region=REGION, endpoint=endpoint))
