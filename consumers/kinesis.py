@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from consumers.changes import Unreadable
 from consumers.iteratorchain import IteratorChain, ask_after
-from consumers.kinesis_items import DIGITS, Item, arrived_millis, items
+from consumers.kinesis_items import DIGITS, Item, KinesisRecord, items
 from consumers.kpl import BadAggregate
 from consumers.shardposition import BEGINNING, OLDEST, Place, parse_place
 from consumers.source import Batch, Gap, Position, Record, Shard
@@ -28,7 +28,7 @@ from worker.store.table import TableName
 READ_MAX: Final = 1_000
 READS_PER_SECOND: Final = 4.0  # of one shard, which allows five to all its readers together
 EMPTY_PAGES_MAX: Final = 4  # read in one go while the service says that there is more
-SLICE: Final = 50  # records decoded before others get a turn
+SLICE: Final = 100  # records decoded before others get a turn
 PAGES_MAX: Final = 1_000
 SKEW: Final = timedelta(minutes=1)  # between the service's clock and ours
 MARGIN: Final = timedelta(hours=1)  # before the stream's own limit, from which on records may be gone
@@ -161,7 +161,7 @@ class KinesisShard:
         answer = await self._chain.fetch(after, place)
         if answer is None:
             return Batch([], after, is_end=True)
-        wires: list[Mapping[str, Any]] = answer["Records"]
+        wires: list[KinesisRecord] = answer["Records"]
         records = await self._decoded(wires, place)
         self._behind, self._heard_at = _behind(answer), self._clock.monotonic()
         reached = _place(wires[-1]) if wires else await self._waited(place)
@@ -178,7 +178,7 @@ class KinesisShard:
             return place
         return replace(place, at=now)
 
-    async def _decoded(self, wires: Sequence[Mapping[str, Any]], place: Place) -> list[Record]:
+    async def _decoded(self, wires: Sequence[KinesisRecord], place: Place) -> list[Record]:
         records: list[Record] = []
         for count, item in enumerate(items(wires, place), start=1):
             try:
@@ -230,8 +230,8 @@ def _children(answer: Answer) -> list[Shard]:
     return [Shard(wire["ShardId"], frozenset(wire["ParentShards"])) for wire in wires]
 
 
-def _place(wire: Mapping[str, Any]) -> Place:
-    return Place(sequence=wire["SequenceNumber"], at=instant(arrived_millis(wire)))
+def _place(wire: KinesisRecord) -> Place:
+    return Place(sequence=wire.sequence, at=instant(wire.arrived_millis))
 
 
 def _behind(answer: Answer) -> timedelta:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from consumers.changes import LazyRow
 from consumers.source import Record
 from consumers.tries import GivenUp
 from worker.clock import Clock
@@ -96,15 +97,17 @@ def _hash(lane: str) -> str:
 
 def _body(record: Record) -> Mapping[str, Value]:
     change = record.change
+    image, rest = change.image.parted() if isinstance(change.image, LazyRow) else (change.image, {})
     return {
         "position": record.position,
         "table": change.table.value,
         "PK": change.key.pk,
         "SK": change.key.sk,
         "kind": change.kind.value,
-        "image": change.image,
+        "image": image,
         "at": millis(change.at),
         "number": change.position,
+        **({"unreadable": rest} if rest else {}),
     }
 
 

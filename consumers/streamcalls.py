@@ -1,7 +1,8 @@
 """The calls that the stream adapters make, and what can become of them: the one thing an AWS client has to fit.
 
 Answers are as the wire has them: numbers of seconds for times, base64 text for bytes, and attribute values with their
-type beside them. What an adapter does not look at is never converted.
+type beside them. What an adapter does not look at is never converted. Only the records of Kinesis come as its adapter
+reads them (`consumers/kinesis_items.py`).
 """
 
 from collections.abc import Mapping

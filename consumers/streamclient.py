@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as NoConnection
 
+from consumers.kinesis_items import decode_answer
 from consumers.streamcalls import Answer, Calls, ExpiredIterator, NotFound, Throttled, TrimmedData
 from worker.core.errors import ConfigError, Rejected, RetryLater, WorkerError
 from worker.store.dynamodb_errors import CALL_ERRORS, NOT_ALLOWED, THROTTLED
@@ -34,7 +35,7 @@ async def open_dynamodb_streams(settings: ClientSettings) -> AsyncGenerator[Call
 
 @asynccontextmanager
 async def open_kinesis(settings: ClientSettings) -> AsyncGenerator[Calls]:
-    async with open_service("kinesis", KINESIS, settings) as client:
+    async with open_service("kinesis", KINESIS, settings, {"GetRecords": decode_answer}) as client:
         yield StreamClient("Kinesis", client, KINESIS, settings)
 
 

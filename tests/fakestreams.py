@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import ClassVar, Final, Literal
 
+from consumers.kinesis_items import decode_answer
 from consumers.streamcalls import Answer, NotFound
 from tests.fakeshards import Entry, FakeShard, FakeShards, Wire, halves, page_of
 from worker.core.errors import Rejected
@@ -243,10 +244,15 @@ class FakeKinesis(FakeShards):
         answer: Wire = {"Records": [entry.wire for entry in found], "MillisBehindLatest": 0}
         if following is None:
             children = [_child(child) for child in self.children_of(shard.id)]
-            return answer | ({"ChildShards": children} if children else {})
+            return self._as_read(answer | ({"ChildShards": children} if children else {}))
         ahead = self.next_after(shard, self.place_of(following)[1])
         behind = timedelta(0) if ahead is None else self.clock.now() - ahead.at
-        return answer | {"NextShardIterator": following, "MillisBehindLatest": behind // timedelta(milliseconds=1)}
+        answer |= {"NextShardIterator": following, "MillisBehindLatest": behind // timedelta(milliseconds=1)}
+        return self._as_read(answer)
+
+    def _as_read(self, answer: Wire) -> Answer:
+        """The one answer that the client does not leave as the wire has it."""
+        return decode_answer(json.dumps(answer).encode())
 
 
 def change_record(

@@ -7,7 +7,9 @@ from typing import Any, TypeAlias
 import pytest
 from aiobotocore.session import AioSession
 from botocore.exceptions import ClientError
+from botocore.parsers import ResponseParserError
 
+from consumers.kinesis_items import decode_answer
 from tests.emulators import DYNAMODB_BACKENDS, ministack, new_names, use_test_credentials
 from worker.clock import SystemClock
 from worker.core.errors import ConfigError
@@ -137,6 +139,31 @@ async def test_errors_still_go_through_the_library(fast: Client, stock: Client, 
         answers.append((response["Error"], response["Item"]))
 
     assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize(
+    ("operation", "body"),
+    [
+        ("GetItem", b""),
+        ("GetItem", b"<html>"),
+        ("GetRecords", b"<html>"),
+        ("GetRecords", b'{"Records": "\xff"}'),
+        (
+            "GetRecords",
+            b'{"Records": [{"SequenceNumber": "1", "ApproximateArrivalTimestamp": 1, "Data": "no base64"}]}',
+        ),
+    ],
+)
+async def test_an_answer_that_cannot_be_read_is_an_error_as_the_library_has_them(
+    stock: Client, operation: str, body: bytes
+) -> None:
+    factory = HotParserFactory(
+        stock._endpoint._response_parser_factory, frozenset({operation}), {"GetRecords": decode_answer}
+    )
+    response = {"status_code": 200, "headers": {}, "body": body, "context": {"operation_name": operation}}
+
+    with pytest.raises(ResponseParserError, match="not what was asked for"):
+        await factory.create_parser("json").parse(response, None)
 
 
 async def test_the_client_never_repeats_a_request_by_itself(fast: Client) -> None:

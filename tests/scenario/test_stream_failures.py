@@ -4,8 +4,10 @@ import asyncio
 from collections import Counter
 
 import pytest
+from msgspec import structs
 
 from consumers.budget import MEBIBYTE, RECORD_MIN, Budget
+from consumers.changes import LazyRow
 from consumers.feed import FeedPosition, TableFeed
 from consumers.progress import LOOKS, STUCK_AFTER_S
 from consumers.resync import halting
@@ -19,6 +21,7 @@ from worker.core.errors import Rejected
 from worker.core.eventtypes import EventType
 from worker.store.events import Events
 from worker.store.leases import Ordeal
+from worker.store.rowcodec import decode_row
 from worker.store.table import Change, TableName
 
 
@@ -71,6 +74,33 @@ async def test_blocking_lets_nothing_pass_the_record_until_it_is_handled() -> No
         await world.clock.sleep(30)
         assert len(world.seen.values) == 21
         assert balance(consumer.counts) == consumer.counts.received == consumer.counts.done
+
+
+class Damaged(TableFeed):
+    """Every row has an attribute that is no value, as a foreign producer may write it to a stream."""
+
+    async def read(self, after: Position) -> Batch:
+        batch = await super().read(after)
+        image = LazyRow({"good": {"S": "x"}, "value": {"NONSENSE": 1}})
+        damaged = [Record(one.position, structs.replace(one.change, image=image)) for one in batch.records]
+        return Batch(damaged, batch.read_to, batch.is_end)
+
+
+@on_virtual_time
+async def test_a_record_that_its_handler_cannot_look_at_becomes_a_dead_letter_with_all_it_has() -> None:
+    world = World()
+    world.source = Damaged(world.store, TableName.CONTROL, world.clock)
+    async with world.consuming() as consumer:
+        await world.sensor("bad", 1)
+        await world.clock.sleep(2)
+        assert consumer.counts.parked == 1
+
+    [letter] = await world.letters_kept()
+    assert "'value' is no value of a row" in letter.reason
+    body = await world.letters.body(letter)
+    assert body is not None
+    kept = decode_row(body)
+    assert (kept["image"], kept["unreadable"]) == ({"good": "x"}, {"value": b'{"NONSENSE":1}'})
 
 
 @on_virtual_time

@@ -33,8 +33,12 @@ def as_text(value: bytes) -> str:
     return b64encode(value).decode()
 
 
+def written(row: Row) -> bytes:
+    return orjson.dumps(encode_row(row), default=as_text)
+
+
 def test_a_lazy_row_is_the_row() -> None:
-    wire = orjson.loads(orjson.dumps(encode_row(IMAGE), default=as_text))
+    wire = orjson.loads(written(IMAGE))
 
     row = LazyRow(wire)
 
@@ -55,8 +59,39 @@ def test_an_attribute_nobody_looks_at_is_never_converted() -> None:
     row = LazyRow({"good": {"S": "x"}, "bad": {"NONSENSE": "y"}})
 
     assert row["good"] == "x"
-    with pytest.raises(KeyError):
+    with pytest.raises(Unreadable, match="'bad' is no value of a row"):
         row["bad"]
+
+
+def test_a_row_still_in_bytes_is_the_row() -> None:
+    data = change_record(ROW, {}, NOON).replace(b'"NewImage": {', b'"NewImage": %b, "Other": {' % written(IMAGE))
+
+    change = delivered_change(data, TABLES, position=5)
+
+    assert change is not None
+    assert change.image is not None
+    assert dict(change.image) == IMAGE
+
+
+@pytest.mark.parametrize(
+    "value", ['{"NONSENSE": 1}', '{"N": "x"}', '{"N": 1e999}', '{"M": []}', '{"L": 7}', "[]", "7", "{}"]
+)
+def test_of_a_row_that_cannot_be_converted_all_is_kept(value: str) -> None:
+    data = change_record(ROW, {"good": 1}, NOON).replace(b'"good"', b'"bad": %b, "good"' % value.encode())
+
+    change = delivered_change(data, TABLES, position=5)
+
+    assert change is not None
+    assert isinstance(change.image, LazyRow)
+    with pytest.raises(Unreadable, match="'bad' is no value of a row"):
+        change.image["bad"]
+    assert change.image.parted() == ({"PK": ROW.pk, "SK": ROW.sk, "good": 1}, {"bad": value.encode()})
+
+
+def test_a_row_that_came_decoded_is_parted_likewise() -> None:
+    row = LazyRow({"good": {"S": "x"}, "bad": {"NONSENSE": "y"}})
+
+    assert row.parted() == ({"good": "x"}, {"bad": b'{"NONSENSE":"y"}'})
 
 
 @pytest.mark.parametrize(("precision", "micros"), [("MICROSECOND", 123_456), ("MILLISECOND", 123_000), (None, 123_000)])
@@ -96,6 +131,12 @@ def test_a_change_of_a_table_that_is_not_followed_is_none() -> None:
     assert delivered_change(change_record(ROW, {}, NOON, table="another"), TABLES, position=5) is None
 
 
+def test_a_table_that_is_not_followed_may_have_other_keys_and_no_images() -> None:
+    record = change_record(ROW, {}, NOON, table="another").replace(b'"PK"', b'"id"').replace(b'"NewImage"', b'"Image"')
+
+    assert delivered_change(record, TABLES, position=5) is None
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -107,6 +148,16 @@ def test_a_change_of_a_table_that_is_not_followed_is_none() -> None:
         b'{"tableName": "test-control"}',
         b'{"tableName": "test-control", "dynamodb": null}',
         b'{"tableName": "test-control", "dynamodb": {"ApproximateCreationDateTime": 1e300}}',
+        b'{"a": ' + b"[" * 100_000,
+        change_record(ROW, {}, NOON)[:-1],
+        change_record(ROW, {}, NOON).replace(b"test-control", b""),
+        change_record(ROW, {}, NOON).replace(b": 17", b": 1e30017"),
+        change_record(ROW, {}, NOON).replace(b'"NewImage": {', b'"NewImage": null, "Other": {'),
+        change_record(ROW, {}, NOON).replace(b'"NewImage": {', b'"NewImage": [], "Other": {'),
+        change_record(ROW, {"text": "x"}, NOON).replace(b'"x"', b'"\xff"'),
+        change_record(ROW, {"text": "x"}, NOON).replace(b'"x"', b'"\\ud800"'),
+        change_record(ROW, {"text": "x"}, NOON).replace(b'"x"', b'"\x01"'),
+        change_record(ROW, {"text": "x"}, NOON).replace(b'"x"}', b'"x"'),
         change_record(ROW, {}, NOON).replace(b'"MODIFY"', b'"EXPLODE"'),
         change_record(ROW, {}, NOON).replace(b'"NewImage"', b'"OldImage"'),
         change_record(ROW, {}, NOON).replace(b'"SK"', b'"sort"'),

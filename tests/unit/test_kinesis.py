@@ -1,6 +1,7 @@
 """The adapter of Kinesis, against everything that its service may do."""
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from random import Random
 import pytest
 
 from consumers.kinesis import DeliveryStream, KinesisShard, KinesisStream
+from consumers.kinesis_items import decode_answer
 from consumers.kpl import Part
 from consumers.source import Batch, Gap, Position, Shard
 from consumers.streamcalls import ExpiredIterator
@@ -243,6 +245,38 @@ async def test_a_record_that_is_no_change_is_kept_with_its_body_and_the_others_g
     assert values(batch) == [1, 2]
     [stray] = world.strays
     assert (stray.body, stray.source) == (b"hello", f"kinesis.control/{world.root}")
+
+
+async def test_a_record_with_a_damaged_image_is_kept_when_it_is_read() -> None:
+    """Not when somebody looks at it, which may be never."""
+    world = World()
+    damaged = world.record(1).replace(b'"value"', b'"\xff"')
+    world.fake.put(damaged)
+    world.put(2)
+
+    batch = await read_all(world.reader())
+
+    assert values(batch) == [2]
+    [stray] = world.strays
+    assert stray.body == damaged
+    assert "utf-8" in stray.reason
+
+
+def test_an_answer_is_read_as_far_as_anybody_looks_at_it() -> None:
+    record = {"SequenceNumber": "49", "ApproximateArrivalTimestamp": 1772539200, "Data": "AP8=", "PartitionKey": "key"}
+    body = json.dumps({"Records": [record], "NextShardIterator": None, "Unknown": {"deep": [1]}}).encode()
+
+    answer = decode_answer(body)
+
+    [found] = answer.pop("Records")
+    assert (found.sequence, found.arrived_millis, found.data) == ("49", 1_772_539_200_000, b"\x00\xff")
+    assert answer == {"NextShardIterator": None}
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"Records": [{}]}', b'{"Records": null}', b'{"Records": [], '])
+def test_what_is_no_answer_is_refused(body: bytes) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        decode_answer(body)
 
 
 # --- only news --------------------------------------------------------------------------------------------------------

@@ -6,11 +6,11 @@ a schema, on every call. None of that is needed here. What is not public is touc
 """
 
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import aiobotocore
 import orjson
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 HOT: Final = frozenset(
     {"GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query", "BatchGetItem", "TransactWriteItems"}
 )
+
+# Reads the body of an answer, by the operation's name. Raises `ValueError`.
+Decode: TypeAlias = Callable[[bytes], dict[str, Any]]
+PLAIN: Final[Mapping[str, Decode]] = {}  # all of them as plain JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +59,13 @@ async def open_client(settings: ClientSettings) -> AsyncGenerator["DynamoDBClien
 
 
 @asynccontextmanager
-async def open_service(service: str, hot: frozenset[str], settings: ClientSettings) -> AsyncGenerator[Any]:
-    """Open such a client of any service that speaks JSON. Hot operations take and give what the wire has."""
+async def open_service(
+    service: str, hot: frozenset[str], settings: ClientSettings, decoders: Mapping[str, Decode] = PLAIN
+) -> AsyncGenerator[Any]:
+    """Open such a client of any service that speaks JSON. Hot operations take and give what the wire has.
+
+    Their answers are read by their decoders, or as plain JSON.
+    """
     async with AsyncExitStack() as resources:
         create: Any = _session().create_client  # its types know each service by its own name
         opening = create(service, region_name=settings.region, endpoint_url=settings.endpoint, config=_config(settings))
@@ -67,7 +76,7 @@ async def open_service(service: str, hot: frozenset[str], settings: ClientSettin
                 f"no {service} client for region {settings.region}, endpoint {settings.endpoint}: {error}; "
                 "set AWS_DEFAULT_REGION, or region and endpoint in the store's URL"
             ) from error
-        _speed_up(client, hot)
+        _speed_up(client, hot, decoders)
         yield client
 
 
@@ -104,16 +113,17 @@ class _ParserFactory(Protocol):
 class HotParser:
     """Reads the successful answers of hot operations; all others, and every error, go to the library's parser."""
 
-    def __init__(self, stock: _Parser, hot: frozenset[str]) -> None:
-        self._stock, self._hot = stock, hot
+    def __init__(self, stock: _Parser, hot: frozenset[str], decoders: Mapping[str, Decode]) -> None:
+        self._stock, self._hot, self._decoders = stock, hot, decoders
 
     async def parse(self, response: Mapping[str, Any], shape: object) -> dict[str, Any]:
-        if response["status_code"] >= 300 or response["context"]["operation_name"] not in self._hot:
+        operation = response["context"]["operation_name"]
+        if response["status_code"] >= 300 or operation not in self._hot:
             return await self._stock.parse(response, shape)
         try:
-            answer = orjson.loads(response["body"])
-        except orjson.JSONDecodeError as error:
-            raise ResponseParserError(f"the answer is not JSON: {error}") from error
+            answer = self._decoders.get(operation, orjson.loads)(response["body"])
+        except ValueError as error:
+            raise ResponseParserError(f"the answer is not what was asked for: {error}") from error
         # Where the library's parser puts all headers; of them, only the store's time is asked for.
         answer["ResponseMetadata"] = {"HTTPHeaders": {"date": response["headers"].get("date")}}
         return answer
@@ -122,13 +132,14 @@ class HotParser:
 class HotParserFactory:
     """Stands where the library makes a new parser for each answer, and makes one."""
 
-    def __init__(self, stock: _ParserFactory, hot: frozenset[str]) -> None:
-        self._stock, self._hot = stock, hot
+    def __init__(self, stock: _ParserFactory, hot: frozenset[str], decoders: Mapping[str, Decode]) -> None:
+        self._stock, self._hot, self._decoders = stock, hot, decoders
         self._parsers: dict[str, HotParser] = {}
 
     def create_parser(self, protocol_name: str) -> HotParser:
         if protocol_name not in self._parsers:
-            self._parsers[protocol_name] = HotParser(self._stock.create_parser(protocol_name), self._hot)
+            stock = self._stock.create_parser(protocol_name)
+            self._parsers[protocol_name] = HotParser(stock, self._hot, self._decoders)
         return self._parsers[protocol_name]
 
 
@@ -170,11 +181,12 @@ def _bytes_as_text(value: object) -> str:
     raise TypeError(f"{type(value).__name__} cannot be part of a request")
 
 
-def _speed_up(client: Any, hot: frozenset[str]) -> None:  # noqa: ANN401 - its type does not have what we touch
+def _speed_up(client: Any, hot: frozenset[str], decoders: Mapping[str, Decode]) -> None:  # noqa: ANN401 - its type does not have what we touch
     # With one attempt the retry rules can only say no, after a look at every answer.
     service = client.meta.service_model.service_id.hyphenize()
     client.meta.events.unregister(f"needs-retry.{service}", unique_id=f"retry-config-{service}")
     # The library has no public way to replace its parser and its serializer.
     endpoint = client._endpoint  # noqa: SLF001
-    endpoint._response_parser_factory = HotParserFactory(endpoint._response_parser_factory, hot)  # noqa: SLF001
+    stock = endpoint._response_parser_factory  # noqa: SLF001
+    endpoint._response_parser_factory = HotParserFactory(stock, hot, decoders)  # noqa: SLF001
     client._serializer = HotSerializer(client._serializer, hot)  # noqa: SLF001
