@@ -2,7 +2,7 @@
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 RECORDS: Final = 1_000
@@ -46,11 +46,11 @@ def kinesis_answers() -> Mapping[str, bytes]:
         {
             "SequenceNumber": str(10**55 + number),
             "ApproximateArrivalTimestamp": MADE_AT + number / 1000,
-            "Data": b64encode(_json(_delivered(number))).decode(),
+            "Data": b64encode(data).decode(),
             "PartitionKey": f"{number:032x}",
             "EncryptionType": "NONE",
         }
-        for number in range(RECORDS)
+        for number, data in enumerate(delivered_changes())
     ]
     shard = {
         "ShardId": SHARD,
@@ -72,6 +72,10 @@ def kinesis_answers() -> Mapping[str, bytes]:
         "GetShardIterator": _json({"ShardIterator": "iterator"}),
         "GetRecords": _json({"Records": records, "NextShardIterator": "iterator", "MillisBehindLatest": 1}),
     }
+
+
+def delivered_changes() -> Sequence[bytes]:
+    return [_json(_delivered(number)) for number in range(RECORDS)]
 
 
 def _delivered(number: int) -> Mapping[str, Any]:
