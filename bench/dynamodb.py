@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from time import process_time
 from typing import Any, Final, TypeAlias
 
-import orjson
 from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession
 
 from bench.fixedanswers import fixed_answers
 from worker.clock import SystemClock
+from worker.jsontext import from_json, to_json
 from worker.store.dynamodb import DynamoTables
 from worker.store.dynamodb_requests import commit_request
 from worker.store.dynamodb_values import encode_key, encode_row
@@ -60,10 +60,10 @@ EVENT: Final[Row] = {
 UPDATE: Final = Update(table=CONTROL, key=KEY, set={"version": 8, "state": "COMPLETED"}, condition=Equals("version", 7))
 TRANSACTION: Final = (UPDATE, Put(EVENTS, EVENT, Absent()))
 ANSWERS: Final[Mapping[str, bytes]] = {
-    "GetItem": orjson.dumps({"Item": encode_row(RUN)}),
+    "GetItem": to_json({"Item": encode_row(RUN)}),
     "UpdateItem": b"{}",
     "TransactWriteItems": b"{}",
-    "Query": orjson.dumps({"Items": [encode_row(RUN)] * 20, "Count": 20, "ScannedCount": 20}),
+    "Query": to_json({"Items": [encode_row(RUN)] * 20, "Count": 20, "ScannedCount": 20}),
 }
 
 Call: TypeAlias = Callable[[], Awaitable[Any]]
@@ -82,16 +82,16 @@ class Figure:
         return self.ours_us / self.peer_us
 
 
-class _OrjsonParser:
+class _PlainParser:
     async def parse(self, response: Mapping[str, Any], _shape: object) -> dict[str, Any]:
-        return orjson.loads(response["body"])
+        return from_json(response["body"])
 
 
-class _OrjsonParsers:
+class _PlainParsers:
     def __init__(self) -> None:
-        self._parser = _OrjsonParser()
+        self._parser = _PlainParser()
 
-    def create_parser(self, _protocol: str) -> _OrjsonParser:
+    def create_parser(self, _protocol: str) -> _PlainParser:
         return self._parser
 
 
@@ -100,7 +100,7 @@ async def _peer_client(resources: AsyncExitStack, url: str) -> Any:  # noqa: ANN
     client: Any = await resources.enter_async_context(
         AioSession().create_client("dynamodb", region_name="eu-west-1", endpoint_url=url, config=config)
     )
-    client._endpoint._response_parser_factory = _OrjsonParsers()  # noqa: SLF001 - as the store does
+    client._endpoint._response_parser_factory = _PlainParsers()  # noqa: SLF001 - as the store does
     return client
 
 

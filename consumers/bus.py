@@ -11,12 +11,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-import orjson
-
 from consumers.routes import SOURCE, envelope
 from worker.clock import Clock
 from worker.core.errors import Rejected, RetryLater
 from worker.core.events import Event
+from worker.jsontext import to_json
 from worker.logs import logger
 from worker.store.backoff import Backoff
 
@@ -110,7 +109,7 @@ def entry_of(event: Event, bus: str) -> Entry:
         "EventBusName": bus,
         "Source": SOURCE,
         "DetailType": event.type,
-        "Detail": orjson.dumps(carried["detail"]).decode(),
+        "Detail": to_json(carried["detail"]).decode(),
         "Time": event.at,
     }
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-import orjson
-
 from consumers.changes import Unreadable, since_1970, streamed_change
 from consumers.iteratorchain import IteratorChain, ask_after
 from consumers.shardposition import BEGINNING, OLDEST, Place, parse_place, position_text
@@ -24,6 +22,7 @@ from worker.clock import Clock
 from worker.core.errors import ConfigError, RetryLater
 from worker.core.keys import millis
 from worker.engine.targets import TokenBucket
+from worker.jsontext import to_json
 from worker.store.table import TableName
 
 DIGITS: Final = 40
@@ -224,9 +223,7 @@ class DynamoShard:
 
     async def _keep(self, wire: Mapping[str, Any], error: Unreadable) -> None:
         place = _place(wire)
-        stray = Stray(
-            source=self.name, position=place.text(DIGITS), at=place.at, body=orjson.dumps(wire), reason=str(error)
-        )
+        stray = Stray(source=self.name, position=place.text(DIGITS), at=place.at, body=to_json(wire), reason=str(error))
         await self._stream.keep_stray(stray)
 
     def _gap(self, place: Place) -> Gap:

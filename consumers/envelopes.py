@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, cast
 
-import orjson
-
 from consumers.routes import SOURCE
 from consumers.sqs_calls import Message
 from worker.core.errors import Rejected
@@ -14,6 +12,7 @@ from worker.core.events import Event
 from worker.core.eventtypes import EventType
 from worker.core.instants import parse_rfc3339
 from worker.core.values import Json
+from worker.jsontext import from_json
 
 ALARMS: Final = "aws.cloudwatch"
 ALARM_CHANGE: Final = "CloudWatch Alarm State Change"
@@ -56,8 +55,8 @@ class Envelope:
 def read_envelope(message: Message) -> Envelope:
     """Read a message's body. Raises `BadEnvelope`."""
     try:
-        body: object = orjson.loads(message.body)
-    except orjson.JSONDecodeError as error:
+        body: object = from_json(message.body)
+    except ValueError as error:
         raise BadEnvelope(message.id, f"it is not JSON ({error})") from error
     if not isinstance(body, dict):
         raise BadEnvelope(message.id, "it is no JSON object")

@@ -11,12 +11,11 @@ from enum import StrEnum
 from typing import Final, TypeAlias, cast
 from urllib.parse import unquote_plus
 
-import orjson
-
 from consumers.sqs_calls import Message
 from worker.core.errors import Rejected
 from worker.core.instants import format_rfc3339, parse_rfc3339
 from worker.core.values import Json
+from worker.jsontext import from_json
 
 WRAPPINGS_MAX: Final = 3  # a bus behind a topic behind a topic
 RECORDS_MAX: Final = 1_000  # of one message; S3 sends one, and a queue's message holds no more than these
@@ -143,8 +142,8 @@ def _unwrapped(message: Message) -> Mapping[str, Json]:
 
 def _object(text: str, message: Message) -> Mapping[str, Json]:
     try:
-        body: object = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
+        body: object = from_json(text)
+    except ValueError as error:
         raise BadNews(message.id, f"it is not JSON ({error})") from error
     if not isinstance(body, dict):
         raise BadNews(message.id, "it is no JSON object")

@@ -35,6 +35,13 @@ KNOWN_ONLY_TO = {
         "consumers",
     ),
     "aiohttp": ("worker.jobs", "worker.store.dynamodb", "worker.web", "worker.app", "consumers"),
+    "msgspec": (
+        "worker.jsontext",
+        "worker.store.table",
+        "consumers.source",
+        "consumers.changes",
+        "consumers.kinesis_items",
+    ),
     "sqlite3": ("worker.store.sqlite",),
     "yaml": ("worker.yamltext", "worker.render"),
     "croniter": ("worker.crontext",),

@@ -1,15 +1,14 @@
 """Change records of DynamoDB become changes, and of an image only what is looked at is converted."""
 
-from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-import orjson
 import pytest
 
 from consumers.changes import LazyRow, Unreadable, delivered_change, streamed_change
 from tests.fakestreams import Precision, change_record
 from tests.manualclock import NOON
+from worker.jsontext import from_json, to_json
 from worker.store.dynamodb_values import decode_row, encode_row
 from worker.store.rowcodec import encode
 from worker.store.table import ChangeKind, Key, Row, TableName
@@ -29,16 +28,12 @@ IMAGE: Row = {
 }
 
 
-def as_text(value: bytes) -> str:
-    return b64encode(value).decode()
-
-
 def written(row: Row) -> bytes:
-    return orjson.dumps(encode_row(row), default=as_text)
+    return to_json(encode_row(row))
 
 
 def test_a_lazy_row_is_the_row() -> None:
-    wire = orjson.loads(written(IMAGE))
+    wire = from_json(written(IMAGE))
 
     row = LazyRow(wire)
 
@@ -109,12 +104,12 @@ def test_a_delivered_change_has_the_time_that_its_precision_says(precision: Prec
 
 def test_a_change_that_an_emulator_delivers_counts_seconds_and_names_the_tables_stream() -> None:
     arn = "arn:aws:dynamodb:eu-west-1:000000000000:table/test-control/stream/2026-11-16T04:14:42.728"
-    record = orjson.loads(change_record(ROW, {"value": 1}, NOON, precision=None))
+    record = from_json(change_record(ROW, {"value": 1}, NOON, precision=None))
     del record["tableName"]
     record |= {"eventSourceARN": arn}
     record["dynamodb"]["ApproximateCreationDateTime"] //= 1000
 
-    change = delivered_change(orjson.dumps(record), TABLES, position=5)
+    change = delivered_change(to_json(record), TABLES, position=5)
 
     assert change is not None
     assert (change.table, change.at) == (TableName.CONTROL, NOON)

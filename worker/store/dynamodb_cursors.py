@@ -3,20 +3,19 @@
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import TypeGuard, cast
 
-import orjson
-
 from worker.core.errors import Rejected
+from worker.jsontext import from_json, to_json
 from worker.store.dynamodb_values import Item
 
 
 def cursor_from_key(key: Item | None) -> str | None:
-    return urlsafe_b64encode(orjson.dumps(key)).decode() if key else None
+    return urlsafe_b64encode(to_json(key)).decode() if key else None
 
 
 def key_from_cursor(cursor: str) -> Item:
     """Read a cursor back. Raises `Rejected` for text that is none."""
     try:
-        key: object = orjson.loads(urlsafe_b64decode(cursor))
+        key: object = from_json(urlsafe_b64decode(cursor))
     except ValueError:
         key = None
     if not _is_key(key):

@@ -5,7 +5,6 @@ a schema, on every call. None of that is needed here. What is not public is touc
 `tests/aws/test_fastclient.py` fails when the library no longer has it.
 """
 
-from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -13,13 +12,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import aiobotocore
-import orjson
 from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession
 from botocore.exceptions import BotoCoreError
 from botocore.parsers import ResponseParserError
 
 from worker.core.errors import ConfigError, Rejected
+from worker.jsontext import from_json, to_json
 
 if TYPE_CHECKING:
     from types_aiobotocore_dynamodb.client import DynamoDBClient
@@ -121,7 +120,7 @@ class HotParser:
         if response["status_code"] >= 300 or operation not in self._hot:
             return await self._stock.parse(response, shape)
         try:
-            answer = self._decoders.get(operation, orjson.loads)(response["body"])
+            answer = self._decoders.get(operation, from_json)(response["body"])
         except ValueError as error:
             raise ResponseParserError(f"the answer is not what was asked for: {error}") from error
         # Where the library's parser puts all headers; of them, only the store's time is asked for.
@@ -167,18 +166,12 @@ class HotSerializer:
         if frame is None:
             frame = self._frames[name] = self._stock.serialize_to_request({}, operation_model)
         try:
-            body = orjson.dumps(parameters, default=_bytes_as_text)
-        except orjson.JSONEncodeError as error:
+            body = to_json(parameters)
+        except ValueError as error:
             raise Rejected(
                 f"the request {name} cannot be written as JSON: {error}; fix whoever made its text"
             ) from error
         return {**frame, "headers": dict(frame["headers"]), "body": body}  # the library adds to the headers
-
-
-def _bytes_as_text(value: object) -> str:
-    if isinstance(value, bytes):
-        return b64encode(value).decode()
-    raise TypeError(f"{type(value).__name__} cannot be part of a request")
 
 
 def _speed_up(client: Any, hot: frozenset[str], decoders: Mapping[str, Decode]) -> None:  # noqa: ANN401 - its type does not have what we touch

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from decimal import Decimal
 from typing import Final, TypeAlias, cast
 
-import orjson
-
 from worker.core.errors import ConfigError, Rejected
+from worker.jsontext import from_json, to_json
 from worker.store.numbers import number_from_text, number_to_text
 from worker.store.table import Row, Value
 
@@ -20,15 +19,15 @@ Encodable: TypeAlias = "str | int | bool | Sequence[Encodable] | Mapping[str, En
 # A map with one of these as its only key stands for a value JSON has no word for.
 NUMBER, BYTES, MAP = "$n", "$b", "$m"
 TEXT_SET, NUMBER_SET, BYTES_SET = "$ss", "$ns", "$bs"
-TAG_MARK: Final = b'"$'  # a row without this has no tag anywhere, and orjson's answer is the row
+TAG_MARK: Final = b'"$'  # a row without this has no tag anywhere, and what JSON says is the row
 JSON_INT_MAX: Final = 2**63
 
 
 def encode(value: Value) -> bytes:
     """Write a row or value as the one text that means it. Raises `Rejected` or `TooLarge` for what cannot be stored."""
     try:
-        return orjson.dumps(_tagged(value), option=orjson.OPT_SORT_KEYS)
-    except orjson.JSONEncodeError as error:
+        return to_json(_tagged(value), is_sorted=True)
+    except ValueError as error:
         raise Rejected(f"a value cannot be stored: {error}; fix whoever made it") from error
 
 
@@ -40,8 +39,8 @@ def decode_row(body: bytes) -> Row:
 def decode(body: bytes) -> Value:
     """Read a row or value. Raises `ConfigError` for bytes that `encode` has not written."""
     try:
-        parsed = cast("Encodable", orjson.loads(body))
-    except orjson.JSONDecodeError as error:
+        parsed = cast("Encodable", from_json(body))
+    except ValueError as error:
         raise ConfigError(
             f"a stored row is damaged ({error}): restore the store from a backup, or delete the row; it begins with "
             f"{body[:60]!r}"

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
-import orjson
-
+from worker.jsontext import to_json
 from worker.telemetry.meters import Kind, Meters, Metric
 
 NAMESPACE: Final = "Interlock"
@@ -23,7 +22,7 @@ class EmbeddedMetrics:
         self._reported: dict[Metric, float] = {}
 
     def report(self, now: datetime) -> None:
-        self._write(orjson.dumps(self.line(now)).decode())
+        self._write(to_json(self.line(now)).decode())
 
     def line(self, now: datetime) -> Mapping[str, Any]:
         values = self._values()
