@@ -53,8 +53,8 @@ OLDEST: Final = Place(sequence="", at=BEGINNING)
 def position_text(sequence: str, at_millis: int, digits: int, *, part: int | None = None, mark: str = "@") -> Position:
     """Write a place down without making one: there are thousands a second."""
     inside = "" if part is None else f".{part:0{PART_DIGITS}d}"
-    zeros = f"/{len(sequence)}" if sequence.startswith("0") else ""
-    return Position(f"{sequence.zfill(digits)}{inside}{mark}{at_millis:013d}{zeros}")
+    zeros = f"/{len(sequence)}" if sequence[:1] == "0" else ""
+    return Position(f"{sequence.zfill(digits)}{inside}{mark}{str(at_millis).zfill(13)}{zeros}")
 
 
 def parse_place(text: str, digits: int) -> Place:

@@ -14,7 +14,7 @@ from worker.store.table import Change
 Position = NewType("Position", str)
 
 
-class Record(msgspec.Struct, frozen=True):  # streams bring thousands a second: a dataclass costs more
+class Record(msgspec.Struct, frozen=True, gc=False):  # streams bring thousands a second: a dataclass costs more
     position: Position
     change: Change
     size: int = 0  # bytes on the wire, as far as the source can say: what is read ahead is bounded by it
