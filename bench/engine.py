@@ -6,21 +6,18 @@ core, whatever the machine has. Processor time is the figure to trust: it is the
 into an environment of its own the first time.
 """
 
-import json
 import os
-import subprocess
 import sys
-import venv
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from bench.children import answer, python_with, run
+
 WAITING: Final = (10_000, 100_000) if os.environ.get("BENCH_FULL") else (10_000,)
-PEERS: Final = Path(__file__).parents[1] / ".venv" / "peers"
 PEER: Final = "dbos==3.3.0"
-CHILD_S: Final = 900
 
 
 @contextmanager
@@ -36,36 +33,22 @@ def one_core() -> Generator[None]:
 
 def lives() -> Mapping[str, float]:
     with one_core():
-        return _answer(sys.executable, "-m", "bench.engine_lives")
+        return answer(sys.executable, "-m", "bench.engine_lives")
 
 
 def waiting(count: int) -> Mapping[str, float]:
     with TemporaryDirectory() as folder:
         path = str(Path(folder) / "bench.db")
-        _run(sys.executable, "-m", "bench.engine_waiting", "make", path, str(count))
-        return _answer(sys.executable, "-m", "bench.engine_waiting", "adopt", path, str(count))
+        run(sys.executable, "-m", "bench.engine_waiting", "make", path, str(count))
+        return answer(sys.executable, "-m", "bench.engine_waiting", "adopt", path, str(count))
 
 
 def peer() -> Mapping[str, float] | None:
     """None if it cannot be installed here."""
-    python = PEERS / "bin" / "python"
-    try:
-        if not python.exists():
-            venv.create(PEERS, with_pip=True)
-        _run(str(python), "-m", "pip", "--disable-pip-version-check", "--quiet", "install", PEER)
-    except subprocess.CalledProcessError:
+    if (python := python_with("peers", PEER)) is None:
         return None
     with TemporaryDirectory() as folder, one_core():
-        return _answer(str(python), "-m", "bench.engine_dbos", folder)
-
-
-def _run(*command: str) -> str:
-    done = subprocess.run(command, cwd=PEERS.parents[1], check=True, capture_output=True, text=True, timeout=CHILD_S)
-    return done.stdout
-
-
-def _answer(*command: str) -> Mapping[str, float]:
-    return json.loads(_run(*command).splitlines()[-1])
+        return answer(python, "-m", "bench.engine_dbos", folder)
 
 
 def main() -> None:

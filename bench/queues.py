@@ -5,24 +5,18 @@ process. A message is received, decoded, handed to a handler that does nothing, 
 into an environment of their own the first time. Run it with `python -m bench queues`.
 """
 
-import json
-import os
-import subprocess
 import sys
-import venv
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
+from bench.children import answer, python_with
 from bench.queueserver import queue_server
 
 MESSAGES: Final = 5_000
 PEERS_MESSAGES: Final = 1_000  # they take longer, and their figure is the same
 ROUNDS: Final = 2
 TARGET: Final = 1_500
-PEERS: Final = Path(__file__).parents[1] / ".venv" / "peers-queues"
 PACKAGES: Final = ("celery[sqs]==5.7.0", "taskiq-aio-sqs==2.1.1")
-CHILD_S: Final = 600
 # Of no account; and nothing may wait for a metadata service.
 ENVIRONMENT: Final = {
     "AWS_ACCESS_KEY_ID": "bench",
@@ -32,39 +26,14 @@ ENVIRONMENT: Final = {
 }
 
 
-def peers_python() -> str | None:
-    """None if the peers cannot be installed here."""
-    python = PEERS / "bin" / "python"
-    try:
-        if not python.exists():
-            venv.create(PEERS, with_pip=True)
-        _run(str(python), "-m", "pip", "--disable-pip-version-check", "--quiet", "install", *PACKAGES)
-    except subprocess.CalledProcessError:
-        return None
-    return str(python)
-
-
 def measure(python: str, module: str, url: str, messages: int) -> Mapping[str, float]:
     """The best round of one contestant."""
-    rounds = [json.loads(_run(python, "-m", module, url, str(messages)).splitlines()[-1]) for _ in range(ROUNDS)]
+    rounds = [answer(python, "-m", module, url, str(messages), **ENVIRONMENT) for _ in range(ROUNDS)]
     return max(rounds, key=lambda found: found["per_core"])
 
 
-def _run(*command: str) -> str:
-    done = subprocess.run(
-        command,
-        cwd=PEERS.parents[1],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=CHILD_S,
-        env={**os.environ, **ENVIRONMENT},
-    )
-    return done.stdout
-
-
 def main() -> None:
-    python = peers_python()
+    python = python_with("peers-queues", *PACKAGES)
     with queue_server() as url:
         figures = {"interlock": measure(sys.executable, "bench.queues_worker", url, MESSAGES)}
         if python is not None:

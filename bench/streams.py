@@ -12,10 +12,10 @@ from contextlib import redirect_stdout
 from io import StringIO
 from typing import Final
 
+from bench.children import Figures, best, python_with
 from bench.fixedanswers import fixed_answers
 from bench.streamanswers import dynamodb_answers, kinesis_answers
-from bench.streampeers import Figures, best, peer_python
-from bench.streams_kcl import KCL, Missing, compare
+from bench.streams_kcl import KCL, PEERS, Missing, compare
 from consumers.stream import Pace
 from tests.shardworld import ShardWorld
 from tests.virtualtime import run
@@ -65,7 +65,7 @@ def main() -> None:
         _print("DynamoDB Streams", best("bench.streams_worker", "our-dynamodb", url), {"plain aiobotocore": plain})
     with fixed_answers(kinesis_answers()) as url:
         peers = {"plain aiobotocore": best("bench.streams_worker", "plain-kinesis", url)}
-        if (python := peer_python(PEER)) is None:
+        if (python := python_with(PEERS, PEER)) is None:
             print(f"{PEER} could not be installed here: nothing to compare with")
         else:
             peers[PEER] = best("bench.streams_asynckinesis", url, python=python)

@@ -19,10 +19,11 @@ from typing import Any, Final
 from aiobotocore.session import AioSession
 
 from bench import streams_worker
+from bench.children import ROOT, Figures, best, python_with
 from bench.streamanswers import RECORDS, STREAM, delivered_changes
-from bench.streampeers import ROOT, Figures, best, peer_python
 from tests import dynamodb_local, emulators
 
+PEERS: Final = "peers-streams"
 KCL: Final = "kclpy-ext==3.1.3.post4"
 DAEMON: Final = "software.amazon.kinesis.multilang.MultiLangDaemon"
 # What our reader reads while it is measured.
@@ -61,7 +62,7 @@ def _python() -> str:
         raise Missing("what the KCL's daemon costs can only be read on Linux")
     if not (emulators.BIN / "ministack").exists():
         raise Missing("ministack is not installed; run `make .venv/emulators/.ready`")
-    if (python := peer_python(KCL)) is None:
+    if (python := python_with(PEERS, KCL)) is None:
         raise Missing(f"{KCL} could not be installed here")
     return python
 
