@@ -84,6 +84,7 @@ def parse_cron(text: str) -> Cron:
         weekdays=weekdays.numbers,
         nth_weekdays=weekdays.nth,
         last_day=days.has_last,
+        must_fit_both=fields[2].startswith("*") or fields[4].startswith("*"),
         # `0-23` is `*` in other words. A step that leaves one hour (`*/24`) is that fixed hour.
         follows_clock=hours.numbers is None or (len(hours.numbers) > 1 and ("*" in hour_text or "/" in hour_text)),
     )

@@ -39,6 +39,14 @@ def test_every_day_by_number_differs_from_a_star() -> None:
     assert parse_cron("0 0 * * 1").days is None
 
 
+@pytest.mark.parametrize(
+    ("days", "fits_both"),
+    [("*/2 * 1", True), ("1 * */2", True), ("1-31 * */2", True), ("1-31/2 * 1", False), ("1-31 * 1", False)],
+)
+def test_a_star_with_a_step_is_a_star_and_a_range_is_none(days: str, fits_both: bool) -> None:
+    assert parse_cron(f"0 0 {days}").must_fit_both is fits_both
+
+
 @pytest.mark.parametrize("sunday", ["0", "7", "SUN", "sun"])
 def test_sunday_has_two_numbers_and_a_name(sunday: str) -> None:
     assert parse_cron(f"0 0 * * {sunday}").weekdays == {0}

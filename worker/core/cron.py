@@ -33,7 +33,7 @@ class Cron:
     """The five fields of a cron expression, expanded. Made by `worker/crontext.py`, which knows the syntax.
 
     A weekday is 0 (Sunday) to 6. `days` or `weekdays` None means the field did not restrict (`*`); when both restrict,
-    a date that fits either fires, as in every cron.
+    a date that fits either fires, unless it `must_fit_both`.
     """
 
     text: str
@@ -45,6 +45,9 @@ class Cron:
     # (weekday, n): the nth such weekday of the month, `5#2`; n = LAST is the last one, `L5`.
     nth_weekdays: frozenset[tuple[int, int]] = frozenset()
     last_day: bool = False
+    # One of the two fields of days is a star with a step (`*/2`): as in crontab(5) it counts as a star, leaves
+    # the choice to the other field, and only thins that out.
+    must_fit_both: bool = False
     # `*` or a step in the hour field: the schedule follows the wall clock as it really passes (23 or 25 hours a day).
     follows_clock: bool = False
 
@@ -246,6 +249,8 @@ def _is_named(cron: Cron, day: date) -> bool:
         return True
     by_day = cron.days is not None and (day.day in cron.days or (cron.last_day and _is_last(day)))
     by_weekday = cron.weekdays is not None and (_weekday(day) in cron.weekdays or _is_nth_weekday(cron, day))
+    if cron.must_fit_both and cron.days is not None and cron.weekdays is not None:
+        return by_day and by_weekday
     return by_day or by_weekday
 
 
