@@ -46,7 +46,7 @@ class Permits:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Polling:
     polls_max: int = 8
-    wait_s: int = 20
+    wait_s: int = 10  # a stop waits for it; SQS allows 20, at half the calls
     visibility_s: int = 60
 
 

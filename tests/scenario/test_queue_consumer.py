@@ -84,12 +84,12 @@ async def test_deletes_share_calls() -> None:
 
 
 @on_virtual_time
-async def test_an_idle_queue_is_asked_three_times_a_minute_and_a_full_one_by_many_polls() -> None:
+async def test_an_idle_queue_is_asked_six_times_a_minute_and_a_full_one_by_many_polls() -> None:
     world = QueueWorld(pace=QueuePace(polling=Polling(polls_max=4)))
 
     async with world.consuming() as consumer:
         await world.clock.sleep(600)
-        assert world.queue.calls["receive"] <= 31
+        assert world.queue.calls["receive"] <= 61
         assert consumer.polls_at_once == 1
 
         for number in range(500):
@@ -100,7 +100,7 @@ async def test_an_idle_queue_is_asked_three_times_a_minute_and_a_full_one_by_man
         await world.clock.sleep(60)
         world.queue.calls.clear()
         await world.clock.sleep(600)
-        assert world.queue.calls["receive"] <= 31
+        assert world.queue.calls["receive"] <= 61
 
 
 @on_virtual_time
@@ -428,7 +428,7 @@ async def test_what_a_last_poll_brings_is_handled_so_that_it_is_delivered_once()
 
 @on_virtual_time
 async def test_what_a_last_poll_brings_when_there_is_no_time_left_is_given_back_untouched() -> None:
-    world = QueueWorld()
+    world = QueueWorld(pace=QueuePace(polling=Polling(wait_s=20)))
 
     async with world.consuming() as consumer:
         await world.clock.sleep(1)  # a poll waits for messages for 19 s more
@@ -456,6 +456,18 @@ async def test_a_stop_takes_at_most_25_seconds_and_gives_back_what_takes_longer(
     assert 15 <= took_s <= 25
     assert world.queue.visible_in_s(message) <= 0
     assert consumer.counts.released == 1
+
+
+@on_virtual_time
+async def test_a_stop_of_an_idle_consumer_takes_at_most_11_seconds() -> None:
+    world = QueueWorld()
+    started = 0.0
+
+    async with world.consuming():
+        await world.clock.sleep(0.5)
+        started = world.clock.monotonic()
+
+    assert world.clock.monotonic() - started <= 11
 
 
 @on_virtual_time
