@@ -196,18 +196,15 @@ class _Work:
             held.scope = None
 
     async def _handle(self, held: Held) -> None:
-        while True:
-            try:
-                await self._handle_new(held.message)
-            except Rejected as error:
-                await self._give_up(held, str(error))
-            except (RetryLater, StaleWrite) as error:
-                if await self._consumer.tries.waited_for_store():
-                    continue  # our own trouble, not the message's: this receipt goes on
-                await self._failed(held, str(error))
-            else:
-                self._settling.delete(held, Outcome.DONE)
-            return
+        try:
+            # While it is our store that is in trouble, and not the message, this receipt goes on.
+            await self._consumer.tries.unless_unwell(lambda: self._handle_new(held.message))
+        except Rejected as error:
+            await self._give_up(held, str(error))
+        except (RetryLater, StaleWrite) as error:
+            await self._failed(held, str(error))
+        else:
+            self._settling.delete(held, Outcome.DONE)
 
     async def _handle_new(self, message: Message) -> None:
         ledger = self._consumer.ledger

@@ -65,11 +65,24 @@ class Tries:
                 history.append(str(error))
             else:
                 return None
-            was_unwell = await self.waited_for_store() or self._store_failures() != failures_before
+            was_unwell = await self._was_unwell(failures_before)
             tries, counted = tries + 1, counted + (not was_unwell)
             if counted == self.attempts_max or self._clock.monotonic() - began_at > self._tried_max_s:
                 return GivenUp(f"failed {tries} times, last: {history[-1]}", tuple(history))
             await self._clock.sleep(self._backoff.wait_s(min(tries, self.attempts_max)))
+
+    async def unless_unwell(self, act: Act[None]) -> None:
+        """Do it, again and again while only the store is to blame. Raises what it raises for any other reason."""
+        tries = 0
+        while True:
+            failures_before = self._store_failures()
+            try:
+                return await act()
+            except (RetryLater, StaleWrite):
+                if not await self._was_unwell(failures_before):
+                    raise
+            tries = min(tries + 1, self.attempts_max)
+            await self._clock.sleep(self._backoff.wait_s(tries))
 
     async def insist(self, act: Act[T]) -> T:
         """Do it however long it takes: only the caller's own end ends it."""
@@ -85,8 +98,11 @@ class Tries:
         """Wait as long as between two tries of something that keeps failing."""
         await self._clock.sleep(self._backoff.longest_s)
 
-    async def waited_for_store(self) -> bool:
-        """Say whether the store was away; if it was, it is back now."""
+    async def _was_unwell(self, failures_before: int) -> bool:
+        """Say whether a failure may have been the store's; if it was away, it is back now."""
+        return await self._waited_for_store() or self._store_failures() != failures_before
+
+    async def _waited_for_store(self) -> bool:
         try:
             await self._ping()
         except RetryLater:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from consumers.sqs import QueueConsumer, QueuePace
 from consumers.sqs_calls import Message
@@ -15,6 +16,7 @@ from tests.streamworld import FULL_WAITS
 from tests.virtualtime import VirtualClock
 from worker.store.deadletters import DeadLetter, DeadLetters
 from worker.store.sqlite import SqliteTables
+from worker.store.watched import WatchedTables
 
 
 class Handled:
@@ -53,8 +55,10 @@ class QueueWorld:
     def __post_init__(self) -> None:
         self.queue = FakeQueue(self.clock, receives_max=self.receives_max)
         self.tables = FaultyTables(SqliteTables.in_memory(self.clock))
+        self.watched = WatchedTables(self.tables)
         self.letters = DeadLetters(self.tables)
-        self.tries = Tries(self.clock, self.tables.ping, FULL_WAITS)
+        failures = partial(getattr, self.watched, "failures")
+        self.tries = Tries(self.clock, self.tables.ping, FULL_WAITS, store_failures=failures)
 
     def consumer(self) -> QueueConsumer:
         return QueueConsumer(

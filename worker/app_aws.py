@@ -43,6 +43,7 @@ from worker.store.events import Events
 from worker.store.fastclient import ClientSettings
 from worker.store.open import DynamoPlace
 from worker.store.table import TableName
+from worker.store.watched import watched
 
 BUS: Final = "bus"
 PEOPLE: Final = "people"
@@ -63,6 +64,7 @@ class AwsKind:
         self._settings, self._environment, self._place, self._clock = settings, environment, place, clock
         self._guard = ClockGuard()
         self._tables = self._open_tables()
+        self._watched = watched(self._tables)  # for all that is done with rows, so that they count failures together
 
     @property
     def where(self) -> str:
@@ -86,7 +88,7 @@ class AwsKind:
         return ClientSettings(region=self._place.region, endpoint=self._place.endpoint, read_s=read_s)
 
     async def open(self, stack: AsyncExitStack) -> Premises:
-        settings, tables, clock = self._settings, self._tables, self._clock
+        settings, tables, clock = self._settings, self._watched, self._clock
         targets = await open_targets(
             stack,
             settings,
@@ -182,13 +184,13 @@ class AwsKind:
         if Duty.ALERTS in duties and "alerts" in queues:
             handles["alerts"] = AlertMessages(alerting.deliver).handle
         if Duty.EVENTS in duties and "events" in queues:
-            handles["events"] = ForeignEvents(Events(self._tables)).handle
+            handles["events"] = ForeignEvents(Events(self._watched)).handle
         if Duty.SENSORS in duties and "sensors" in queues:
-            inbox = SensorInbox(self._tables, rules_from(self._settings.aws.inbox), self._clock)
+            inbox = SensorInbox(self._watched, rules_from(self._settings.aws.inbox), self._clock)
             beside["inbox-summary"] = InboxSummary(inbox.counts, self._clock).run
             handles["sensors"] = inbox.handle
         return [
-            queue_consumer(name, queues[name], handle, tables=self._tables, clock=self._clock)
+            queue_consumer(name, queues[name], handle, tables=self._watched, clock=self._clock)
             for name, handle in handles.items()
         ]
 

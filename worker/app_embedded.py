@@ -32,6 +32,7 @@ from worker.settings import GROUP, Settings
 from worker.store.leases import Leases
 from worker.store.sqlite import SqliteTables
 from worker.store.table import ChangeFeed, TableName, Tables
+from worker.store.watched import watched
 
 CONSOLE: Final = "console"
 FOLLOWED: Final = (TableName.CONTROL, TableName.JOBLOG, TableName.EVENTS)
@@ -89,16 +90,23 @@ class EmbeddedKind:
             command=CommandRoot(path=self._path.with_name(f"{self._path.name}-jobs").absolute(), is_shared=True),
         )
         console = ConsoleAlerts(options.write_alert, clock, options.digest_every)
+        counted = watched(tables)  # by whoever tells people too, so that no event is blamed for the store
         alerting = await open_alerting(
             stack,
             options.settings.people,
-            tables=tables,
+            tables=counted,
             secrets=targets.secrets,
             clock=clock,
             otherwise=Alerting(deliver=console.deliver, beside={"digests": console.run}),
         )
         place = embedded_workplace(tables, alerting.deliver, targets.runners, clock, ApschedulerTicker())
-        place = replace(place, limits=targets.limits, does=options.settings.duties, watch=self._watch(targets.http))
+        place = replace(
+            place,
+            tables=counted,
+            limits=targets.limits,
+            does=options.settings.duties,
+            watch=self._watch(targets.http),
+        )
         return Premises(
             place=place,
             beside={**alerting.beside, "sweep-jobs": sweeping(targets.command, clock)},

@@ -10,7 +10,7 @@ from consumers.tries import Tries
 from worker.app_surprises import expecting_surprises, log_surprise
 from worker.clock import Clock
 from worker.store.deadletters import DeadLetters
-from worker.store.table import Tables
+from worker.store.watched import WatchedTables
 
 
 def queue_consumer(
@@ -18,14 +18,14 @@ def queue_consumer(
     calls: QueueCalls,
     handle: Handle,
     *,
-    tables: Tables,
+    tables: WatchedTables,
     clock: Clock,
     on_surprise: Callable[[Exception], None] = log_surprise,
 ) -> QueueConsumer:
     """A consumer that neither a message can end, which would come again and end the next worker as well, nor a queue
-    that was of use before.
+    that was of use before. What its handler uses must be the same `tables`: then no message is blamed for the store.
     """
-    tries = Tries(clock, tables.ping)
+    tries = Tries(clock, tables.ping, store_failures=lambda: tables.failures)
     return QueueConsumer(
         name=name,
         calls=ProvenQueue(name, calls),

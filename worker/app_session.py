@@ -28,7 +28,7 @@ from worker.settings import Duty
 from worker.store.active import ActiveRows
 from worker.store.installation import installed_at
 from worker.store.table import Change
-from worker.store.watched import WatchedTables
+from worker.store.watched import watched
 from worker.undertakings import Undertakings
 
 STARTS_MAX_S: Final = 4.0  # for the answers to starts that were sent, once nothing new is taken on
@@ -39,8 +39,8 @@ class SessionWork:
 
     def __init__(self, place: Workplace, member: Member, tasks: Undertakings) -> None:
         self._place, self._member, self._tasks = place, member, tasks
-        # One for all that act in the session: what the store does to any of them is held against nobody.
-        self._tables, self._clock = WatchedTables(place.tables), place.clock
+        # One for all that act in the worker: what the store does to any of them is held against nobody.
+        self._tables, self._clock = watched(place.tables), place.clock
         self._tries = Tries(place.clock, self._tables.ping, place.patience, store_failures=self._store_failures)
         self._reading = Reading(place, self._tables, member.keeper, self._tries)
         self._services: list[asyncio.Task[None]] = []

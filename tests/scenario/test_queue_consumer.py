@@ -12,13 +12,14 @@ from consumers.sqs import QueueConsumer, QueuePace
 from consumers.sqs_calls import Message, Refusal
 from consumers.sqs_custody import HELD_MAX_S
 from consumers.sqs_polls import Polling
-from tests.faults import DROP_BEFORE, always, no_faults
+from tests.faults import DROP_BEFORE, NO_FAULT, Fault, Operation, RandomFaults, always, no_faults
 from tests.queueworld import QueueWorld
 from tests.virtualtime import on_virtual_time
 from worker.core.errors import ConfigError, Rejected, RetryLater
 from worker.store.backoff import Backoff
 from worker.store.plain import plain_map
 from worker.store.rowcodec import decode_row
+from worker.store.table import Put, TableName
 
 FULL_RETRIES = Backoff(attempts_max=5, first_s=2.0, longest_s=10.0, jitter=lambda: 1.0)
 
@@ -313,6 +314,29 @@ async def test_while_the_store_is_away_nothing_is_held_against_a_message() -> No
 
     assert world.handled.bodies == ["patient"]
     assert consumer.counts.failed == 0
+    assert await world.letters_kept() == []
+
+
+@on_virtual_time
+async def test_messages_outlast_a_store_that_loses_every_fourth_call_and_answers_pings() -> None:
+    world = QueueWorld()
+    faults = RandomFaults(random=Random(7), lost_requests=0.25)
+
+    def choose(call: Operation) -> Fault:
+        return NO_FAULT if call is Operation.PING else faults(call)
+
+    async def needs_store(message: Message) -> None:
+        for number in range(10):
+            await world.watched.commit(Put(TableName.CONTROL, {"PK": message.body, "SK": str(number)}))
+
+    world.tables.choose, world.handled.before = choose, needs_store
+    for number in range(50):
+        world.queue.send(str(number))
+
+    async with world.consuming() as consumer:
+        await world.clock.sleep(3600)
+
+    assert consumer.counts.done == len(world.handled.bodies) == 50
     assert await world.letters_kept() == []
 
 

@@ -33,7 +33,7 @@ async def test_a_message_that_meets_a_mistake_of_ours_becomes_a_dead_letter_and_
     for body in ("odd", "even"):
         world.queue.send(body)
     consumer = queue_consumer(
-        "alerts", world.queue, world.handled, tables=world.tables, clock=world.clock, on_surprise=surprises.append
+        "alerts", world.queue, world.handled, tables=world.watched, clock=world.clock, on_surprise=surprises.append
     )
 
     async with world.consuming(consumer):
@@ -51,7 +51,7 @@ async def test_a_message_that_meets_a_mistake_of_ours_becomes_a_dead_letter_and_
 @on_virtual_time
 async def test_a_queue_that_can_no_longer_be_used_is_waited_for_and_said_to_be_so() -> None:
     world = QueueWorld()
-    consumer = queue_consumer("alerts", world.queue, world.handled, tables=world.tables, clock=world.clock)
+    consumer = queue_consumer("alerts", world.queue, world.handled, tables=world.watched, clock=world.clock)
 
     with capture_logs() as lines:
         async with world.consuming(consumer):
@@ -73,7 +73,7 @@ async def test_a_queue_that_was_never_of_use_ends_the_worker() -> None:
     world.queue.trouble = lambda _: ConfigError("there is no such queue")
 
     with pytest.RaisesGroup(ConfigError):
-        await queue_consumer("alerts", world.queue, world.handled, tables=world.tables, clock=world.clock).run()
+        await queue_consumer("alerts", world.queue, world.handled, tables=world.watched, clock=world.clock).run()
 
 
 @on_virtual_time

@@ -54,3 +54,8 @@ class WatchedTables:
         except RetryLater:
             self.failures += 1
             raise
+
+
+def watched(tables: Tables) -> WatchedTables:
+    """The same, watched. What is watched already counts on, for all who use it."""
+    return tables if isinstance(tables, WatchedTables) else WatchedTables(tables)
