@@ -5,10 +5,13 @@ meanwhile counts from then on: nobody is told that a run is missing that nobody 
 """
 
 import asyncio
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from scheduler.ledger import Ledger
+from worker.core.errors import Rejected
 from worker.core.instants import format_rfc3339, parse_rfc3339
 from worker.core.keys import watchdog_mark_sk
 from worker.core.moments import Since
@@ -38,16 +41,24 @@ class LedgerKeeper:
         self._pipelines, self._changes, self._marks = Pipelines(tables), ConfigLog(tables), Marks(tables)
         self._tail: Tail | None = None
         self._mark: Mark | None = None
+        self._damaged: dict[PipelineId, _Damaged] = {}
 
-    async def refresh(self, now: datetime) -> None:
-        """Bring the ledger up to date: all of it the first time, what changed from then on. Raises `RetryLater`."""
+    async def refresh(self, now: datetime) -> Mapping[PipelineId, Rejected]:
+        """Bring the ledger up to date: all of it the first time, what changed from then on. Raises `RetryLater`.
+
+        Gives the pipelines whose rows cannot be read, and why: nothing new is expected of them until they can.
+        """
         if self._tail is None:
             self._tail = await self._fill(now)
-            return
+            return self._problems()
         entries, tail = await self._changes.read(self._tail, now, CHANGES_MAX)
-        for pipeline in dict.fromkeys(entry.pipeline for entry in entries):
+        for pipeline in dict.fromkeys((*self._damaged, *(entry.pipeline for entry in entries))):
             await self._take_in(pipeline, now)
         self._tail = tail
+        return self._problems()
+
+    def _problems(self) -> Mapping[PipelineId, Rejected]:
+        return {pipeline: damaged.problem for pipeline, damaged in self._damaged.items()}
 
     async def note_settled(self, now: datetime) -> None:
         """Write down how far everything is settled; nothing is, before the ledger was filled. Raises `RetryLater`."""
@@ -68,16 +79,10 @@ class LedgerKeeper:
         entries, tail = await self._changes.read(tail, now, CHANGES_MAX)
         deployed = {entry.pipeline: Since(max(entry.at or since.at, since.at), is_new=True) for entry in entries}
         async for stored in self._pipelines.list():
-            version = await self._configs.in_force_of(stored)
-            if version is not None:
-                self._put(version, deployed.get(stored.pipeline, since))
+            await self._put(stored.pipeline, self._configs.in_force_of(stored), deployed.get(stored.pipeline, since))
             await asyncio.sleep(0)  # reading thousands of files takes a while, and others work on this loop
         for pipeline, arrived in deployed.items():
-            version = await self._configs.in_force(pipeline)
-            if version is None:
-                self._ledger.remove(pipeline)
-            else:
-                self._put(version, arrived)
+            await self._put(pipeline, self._configs.in_force(pipeline), arrived)
         _log.info("ledger.filled", pipelines=len(self._ledger.versions), since=format_rfc3339(since.at))
         return tail
 
@@ -93,18 +98,43 @@ class LedgerKeeper:
         return Since(now - LOOK_BACK if self._looks_back else max(up_to, now - LOOK_BACK))
 
     async def _take_in(self, pipeline: PipelineId, now: datetime) -> None:
-        version, before = await self._configs.in_force(pipeline), self._ledger.versions.get(pipeline)
+        """Expect what is in force by now: of schedules that were there before, also what was due since."""
+        was_damaged, before = self._damaged.get(pipeline), self._ledger.versions.get(pipeline)
+        new = was_damaged.since if was_damaged else Since(now, is_new=True)
+        old = Since(self._ledger.settled_up_to(now))
+        try:
+            version = await self._configs.in_force(pipeline)
+        except Rejected as problem:
+            self._damaged[pipeline] = _Damaged(new, problem)
+            return
+        self._damaged.pop(pipeline, None)
         if version is None:
             self._ledger.remove(pipeline)
         elif before is None or before.config_hash != version.config_hash:
             known = {schedule.id for schedule in before.pipeline.schedules} if before else set[ScheduleId]()
-            new, old = Since(now, is_new=True), Since(self._ledger.settled_up_to(now))
             self._ledger.put(
                 version, {each.id: old if each.id in known else new for each in version.pipeline.schedules}
             )
 
-    def _put(self, version: Version, since: Since) -> None:
-        self._ledger.put(version, {schedule.id: since for schedule in version.pipeline.schedules})
+    async def _put(self, pipeline: PipelineId, finding: Awaitable[Version | None], since: Since) -> None:
+        """Expect what is found of a pipeline. What is stored of one may be damaged; the others are watched."""
+        try:
+            version = await finding
+        except Rejected as problem:
+            self._damaged[pipeline] = _Damaged(since, problem)
+            return
+        if version is None:
+            self._ledger.remove(pipeline)
+        else:
+            self._ledger.put(version, {schedule.id: since for schedule in version.pipeline.schedules})
+
+
+@dataclass(frozen=True, slots=True)
+class _Damaged:
+    """A pipeline that cannot be read. Once it can, what was due since then is expected as if it always could."""
+
+    since: Since
+    problem: Rejected
 
 
 _LEDGER: Final = watchdog_mark_sk("ledger")

@@ -15,7 +15,7 @@ from scheduler.checks_signals import SignalChecks
 from scheduler.deadman import ALERT_PATH, AlertPathCheck, Heartbeat, Ping
 from scheduler.degraded import Degraded
 from scheduler.duework import DueWork
-from scheduler.findings import Check, Finding
+from scheduler.findings import Check, Finding, unreadable
 from scheduler.ledger import Ledger
 from scheduler.ledgerkeeper import LedgerKeeper
 from scheduler.watchdog import Watchdog
@@ -73,8 +73,8 @@ def _checks_of_runs(
     watched: Watched,
 ) -> list[Check]:
     async def refresh(now: datetime) -> Sequence[Finding]:
-        await keeper.refresh(now)
-        return ()
+        damaged = await keeper.refresh(now)
+        return [unreadable(pipeline, problem) for pipeline, problem in damaged.items()]
 
     work = DueWork(tables, ledger, router)
     active = ActiveChecks(tables, engine, ledger, late=watched.late)

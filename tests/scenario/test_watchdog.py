@@ -20,14 +20,15 @@ from worker.core.errors import RetryLater
 from worker.core.events import Event
 from worker.core.eventtypes import EventType
 from worker.core.facts import JobRunning, JobSucceeded
-from worker.core.keys import RunKey, pipeline_pk, trigger_sk
+from worker.core.keys import RunKey, config_mark_sk, pipeline_pk, trigger_sk
 from worker.core.pipeline import PipelineId
 from worker.core.run import Pause
 from worker.core.runstate import Outcome, Run, State
 from worker.core.watchstate import Verdict
 from worker.store.pauses import Pauses
+from worker.store.pipelines import Pipelines
 from worker.store.runs import Runs
-from worker.store.table import Key, Put, TableName, Update
+from worker.store.table import Delete, Key, Put, TableName, Update
 
 DAILY = pipeline_text("orders", '{cron: "0 13 * * *", trigger: {key: ready, check: exists}}')
 HOURLY = pipeline_text("orders", '{cron: "0 * * * *", trigger: {key: ready, check: exists}}')
@@ -407,6 +408,41 @@ async def test_a_damaged_row_is_told_as_trouble_and_hides_no_other_run() -> None
         assert "POST_RUN_SENSOR_MISSING" in await types_told(world)
         [(event_type, detail)] = await told_of_ourselves(world)
         assert (event_type, detail["checks"]) == ("WATCHDOG_DEGRADED", ["post-run-sensors"])
+
+
+async def damage(world: World, pipeline: str) -> Key:
+    """Deploy what cannot be understood, and make unreadable what says which version was good."""
+    await Pipelines(world.tables).put(PipelineId(pipeline), "no pipeline at all")
+    where = Key(pipeline_pk(pipeline), config_mark_sk())
+    await world.tables.commit(Update(table=TableName.CONTROL, key=where, set={"data": "no map"}))
+    return where
+
+
+@on_virtual_time
+async def test_what_is_stored_of_one_pipeline_may_be_damaged_and_the_others_are_watched() -> None:
+    world = await a_world()
+    async with world.worker() as worker:
+        for name in ("before", "damaged", "orders"):
+            await world.deploy(DAILY.replace("id: orders", f"id: {name}"))
+        await world.settle()
+        where = await damage(world, "damaged")
+        await world.settle()
+        held = watch(world, worker)
+        await held.go()
+        await world.deploy(DAILY.replace("id: orders", "id: zebra"))
+        await held.until(NOON + timedelta(hours=2))
+        degraded = await told_of_ourselves(world)
+        for name in ("before", "orders", "zebra"):
+            assert await types_told(world, name) == ["SCHEDULE_MISSED"]
+
+        await world.tables.commit(Delete(TableName.CONTROL, where))
+        await world.deploy(DAILY.replace("id: orders", "id: damaged"))
+        await held.until(NOON + timedelta(hours=3))
+
+        assert await types_told(world, "damaged") == ["SCHEDULE_MISSED"]
+        assert [each[0] for each in await told_of_ourselves(world)] == ["WATCHDOG_DEGRADED", "WATCHDOG_RECOVERED"]
+    [(_, detail)] = degraded
+    assert detail["checks"] == ["expected-runs"]
 
 
 def a_success(key: RunKey, at: datetime) -> Run:
