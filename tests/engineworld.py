@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from math import inf
 
 from tests.fakerunner import FakeRunner
 from tests.manualclock import NOON
@@ -79,13 +80,19 @@ class ToldTables(SqliteTables):
 
 @dataclass
 class FakeStanding:
-    """A session that acts until the test ends it."""
+    """A session that acts until the test ends it. `asked_more`: how often it may be asked, which is before each act.
+
+    Who goes round in circles asks without end, and no time passes meanwhile.
+    """
 
     session: SessionId
     group: dict[SessionId, bool]
     is_alive: bool = True
+    asked_more: float = inf
 
     def may_act(self) -> bool:
+        self.asked_more -= 1
+        assert self.asked_more >= 0, "the worker goes round in circles"
         return self.is_alive
 
     async def is_over(self, session: SessionId) -> bool:

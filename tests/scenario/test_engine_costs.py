@@ -5,10 +5,11 @@ import asyncio
 from tests.builders import a_job
 from tests.countingtables import counted
 from tests.engineworld import CONFIG, a_world
+from tests.faults import Fault, FaultyTables, on_commit
 from tests.manualclock import NOON
 from tests.virtualtime import VirtualClock, on_virtual_time
 from worker.core.pipeline import JobType
-from worker.core.runstate import State
+from worker.core.runstate import Outcome, State
 from worker.engine.targets import Limits, Targets, TokenBucket, target_of
 
 
@@ -66,6 +67,24 @@ async def test_a_whole_life_costs_a_constant_number_of_rows_however_long_it_last
         return counter.rows["written"]
 
     assert await written(1) == await written(50)
+
+
+@on_virtual_time
+async def test_a_run_that_is_overdue_is_woken_once_a_second_at_most_while_the_store_is_slow() -> None:
+    far: list[FaultyTables] = []
+    world = await a_world(lambda tables: far.append(FaultyTables(tables)) or far[0])
+    async with world.worker() as worker:
+        await world.deploy(CONFIG.replace("maxRetries: 1", "runTimeoutSeconds: 600"))
+        await world.count(100)
+        await world.ready()
+        await world.wait(seconds=590)
+        far[0].choose = on_commit(Fault(reply_delay_s=2.5))
+        worker.standing.asked_more = 60
+        await world.wait(seconds=30)
+
+    run = await world.run()
+    assert run is not None
+    assert run.outcome is Outcome.TIMED_OUT
 
 
 @on_virtual_time
