@@ -1,12 +1,13 @@
 """After the job: late data, drift, reports by others. What is delivered again is never news."""
 
-from tests.engineworld import CONFIG, DAY, ORDERS, World, a_world, run_key
+from tests.engineworld import CONFIG, DAY, ORDERS, Worker, World, a_world, run_key
 from tests.virtualtime import on_virtual_time
 from worker.core import keys
 from worker.core.runstate import State
 from worker.core.values import Json
 from worker.store.table import Put, TableName
 
+NEXT_DAY = "2026-03-04"
 POST_RUN = """
 postRun:
   driftField: rows
@@ -156,6 +157,81 @@ async def test_a_post_run_sensor_without_drift_is_judged_by_the_rules_and_told_o
             await world.settle()
 
     assert (await world.events())[3:] == ["POST_RUN_FAILED"]
+
+
+async def told_by_repeats(world: World, worker: Worker) -> list[str]:
+    """Deliver every record again; say what is told because of that."""
+    before = await world.events()
+    world.read_to.clear()
+    await world.drain(worker)
+    await world.wait(minutes=2)
+    return (await world.events())[len(before) :]
+
+
+async def ran_again(world: World) -> None:
+    """Wait for the rerun that was asked for, and let it end well."""
+    await world.settle()
+    world.runner.finish()
+    await world.wait(minutes=2)
+    run = await world.run()
+    assert run is not None
+    assert (run.state, run.attempt) == (State.COMPLETED, 2)
+
+
+@on_virtual_time
+async def test_what_the_job_was_started_on_is_no_news_when_it_is_delivered_again_after_a_rerun() -> None:
+    world = await a_world()
+    async with world.worker() as worker:
+        await completed(world, CONFIG + POST_RUN)
+        first = await told_by_repeats(world, worker)
+        await world.count(150)
+        await ran_again(world)
+
+        assert await told_by_repeats(world, worker) == first == []
+
+
+@on_virtual_time
+async def test_a_number_that_comes_back_to_what_the_job_was_started_on_is_judged_again() -> None:
+    world = await a_world()
+    async with world.worker():
+        await completed(world, CONFIG.replace("maxRetries: 1", "maxDriftReruns: 0") + POST_RUN)
+        for rows in (150, 100, 150):
+            await world.count(rows)
+            await world.settle()
+
+    after = ["POST_RUN_DRIFT", "RERUN_REJECTED", "POST_RUN_FAILED", "POST_RUN_DRIFT", "RERUN_REJECTED"]
+    assert (await world.events())[3:] == after
+
+
+@on_virtual_time
+async def test_an_old_image_of_a_post_run_sensor_whose_row_has_moved_on_is_no_drift() -> None:
+    world = await a_world()
+    async with world.worker() as worker:
+        await world.write("count", rows=100, date=DAY)
+        await world.deploy(CONFIG + POST_RUN)
+        await world.ready()
+        await world.settle()
+        world.runner.finish()
+        await world.wait(minutes=2)
+        await world.write("count", rows=150, date=DAY)
+        await ran_again(world)
+        await world.write("count", rows=90, date=NEXT_DAY)
+        await world.settle()
+
+        assert await told_by_repeats(world, worker) == []
+
+
+@on_virtual_time
+async def test_an_old_image_of_a_trigger_sensor_whose_row_has_moved_on_is_no_late_data() -> None:
+    world = await a_world()
+    async with world.worker() as worker:
+        await completed(world)
+        await world.ready(note="corrected")
+        await ran_again(world)
+        await world.ready(NEXT_DAY)
+        await world.settle()
+
+        assert await told_by_repeats(world, worker) == []
 
 
 async def report(world: World, event: str, *, by: str | None = None, category: str = "", millis: int = 0) -> None:

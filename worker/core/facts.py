@@ -46,6 +46,7 @@ class Signal:
     sensor_key: str  # as the trigger names it, without a period: what a pass saw is kept under the same name
     content_hash: str
     written_at: datetime | None = None  # where the store knows it
+    image_at: datetime | None = None  # when it was written, if its row speaks of another period by now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +130,8 @@ class PostRunSeen:
     """A post-run sensor was written: how far it drifted (None: nothing to compare), and whether the rules hold.
 
     `run_version` is that of the run when they were compared, None if it is not ours: a baseline changes only together
-    with its run, so the comparison holds for that version and for no other.
+    with its run, so the comparison holds for that version and for no other. `known_as` is the name under which a pass
+    keeps what it saw of the sensor; `image_at` is as in `Signal`.
     """
 
     sensor_key: str
@@ -138,6 +140,8 @@ class PostRunSeen:
     rules_held: bool
     reason: str = ""
     run_version: int | None = None
+    known_as: str = ""
+    image_at: datetime | None = None
 
 
 # --- the start --------------------------------------------------------------------------------------------------------

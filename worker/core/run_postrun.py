@@ -1,5 +1,7 @@
 """Watching on: what post-run sensors say about a job that is running, or is done."""
 
+from datetime import datetime
+
 from worker.core.drift import Drift
 from worker.core.effects import Effect, Ignore, LogJob, NotePostRun, NoteSignal, PutRerunRequest, Tell
 from worker.core.eventtypes import EventType, JobEvent
@@ -7,6 +9,7 @@ from worker.core.facts import PostRunSeen, Signal
 from worker.core.run_case import Case
 from worker.core.run_reruns import DATA_DRIFT, LATE_DATA
 from worker.core.runstate import Outcome, State
+from worker.core.skew import SKEW_MAX
 
 
 def drift_in_flight(case: Case, fact: PostRunSeen) -> list[Effect]:
@@ -14,6 +17,8 @@ def drift_in_flight(case: Case, fact: PostRunSeen) -> list[Effect]:
     drift = fact.drift
     if _is_outdated(case, fact):
         return [_outdated(fact)]
+    if _is_from_before(case, fact.image_at):
+        return [_from_before(fact.sensor_key)]
     if drift is None or not drift.is_beyond:
         return [Ignore("the post-run rules are judged when the job is done")]
     if _is_seen(case, fact):
@@ -36,6 +41,8 @@ def judge_post_run(case: Case, fact: PostRunSeen) -> list[Effect]:
         return [_outdated(fact)]
     if _is_seen(case, fact):
         return [_repeat(fact)]
+    if _is_from_before(case, fact.image_at) or _is_as_at_start(case, fact):
+        return [_from_before(fact.sensor_key)]
     noted = NotePostRun(fact.sensor_key, fact.content_hash)
     if fact.drift is not None and fact.drift.is_beyond:
         return [noted, *_drifted(case, fact.drift, fact.content_hash)]
@@ -70,6 +77,8 @@ def _is_late(case: Case, signal: Signal) -> bool:
         return False
     if signal.content_hash in {run.late_reported, run.started_on.get(signal.sensor_key)}:
         return False
+    if _is_from_before(case, signal.image_at):
+        return False
     if run.started_on:
         return True
     # Another system's run: what it was started on is not known, so only the time can tell.
@@ -89,6 +98,26 @@ def _ask_for_rerun(case: Case, reason: str, cause: str) -> Effect:
         message = f"{case.run.key} is not run again for {reason}: {excluded}"
         return Tell(type=EventType.PIPELINE_EXCLUDED, message=message)
     return PutRerunRequest(reason=reason, requested_at=case.now, id=cause)
+
+
+def _is_from_before(case: Case, image_at: datetime | None) -> bool:
+    """Say whether an image is older than what the job was started on, because its row was read after it was written.
+
+    As long as the row speaks of the period, the row is judged; once it has moved on, an image that is delivered again
+    must not pass for the latest word. Of a run that is not ours nobody knows what it was started on.
+    """
+    run = case.run
+    return bool(run.started_on) and image_at is not None and image_at < run.attempt_began_at - SKEW_MAX
+
+
+def _is_as_at_start(case: Case, fact: PostRunSeen) -> bool:
+    """Say whether it never said anything else since the job was started; that it does again would be news."""
+    run = case.run
+    return fact.sensor_key not in run.post_run_seen and run.started_on.get(fact.known_as) == fact.content_hash
+
+
+def _from_before(sensor_key: str) -> Ignore:
+    return Ignore(f"{sensor_key} says what it said before the job was started")
 
 
 def _is_outdated(case: Case, fact: PostRunSeen) -> bool:

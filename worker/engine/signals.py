@@ -66,14 +66,17 @@ class Signals:
         started: set[RunKey] = set()
         for schedule in version.pipeline.schedules:
             said = _decisive(schedule, seen.sensor, row, seen.at)
+            image_at = None if said == Saying(row.key, row.data) else seen.at
             if is_trigger(schedule, said.key):
-                started |= await self._signal(version, schedule, said, seen)
-            await self._post_run(version.pipeline, schedule, said, seen)
+                started |= await self._signal(version, schedule, said, seen, image_at)
+            await self._post_run(version.pipeline, schedule, said, seen, image_at)
         await self._wake_waiting(version.pipeline, row.key, started)
 
     # --- the trigger --------------------------------------------------------------------------------------------------
 
-    async def _signal(self, version: Version, schedule: Schedule, said: Saying, seen: Seen) -> set[RunKey]:
+    async def _signal(
+        self, version: Version, schedule: Schedule, said: Saying, seen: Seen, image_at: datetime | None
+    ) -> set[RunKey]:
         found = triggered(schedule, said, seen.at)
         trigger = schedule.trigger
         if found is None or trigger is None:
@@ -89,7 +92,7 @@ class Signals:
             key=key,
             birth=self._engine.birth(version),
             origin=seen.origin,
-            signal=Signal(trigger.rule.key, content, seen.written_at),
+            signal=Signal(trigger.rule.key, content, seen.written_at, image_at),
             arrived_at=await self._arrival(key, schedule, seen.at),
         )
         await self._engine.handle(key, wanted)
@@ -151,7 +154,9 @@ class Signals:
 
     # --- after the run ------------------------------------------------------------------------------------------------
 
-    async def _post_run(self, pipeline: Pipeline, schedule: Schedule, said: Saying, seen: Seen) -> None:
+    async def _post_run(
+        self, pipeline: Pipeline, schedule: Schedule, said: Saying, seen: Seen, image_at: datetime | None
+    ) -> None:
         name, post_run = post_run_name(pipeline, said.key), pipeline.post_run
         if name is None or post_run is None:
             return
@@ -170,6 +175,8 @@ class Signals:
             rules_held=result.passed,
             reason="" if result.passed else result.reason,
             run_version=run.version if isinstance(run, Run) else None,
+            known_as=name,
+            image_at=image_at,
         )
         await self._engine.handle(key, fact)
         if not await self._is_settled(key, fact):
