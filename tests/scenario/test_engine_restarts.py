@@ -10,7 +10,7 @@ from tests.virtualtime import on_virtual_time
 from worker.core import keys
 from worker.core.keys import RowKind
 from worker.core.runstate import State
-from worker.jobs.runner import Guarantee
+from worker.jobs.runner import Guarantee, Running
 from worker.store.runs import run_key as row_key
 from worker.store.table import Delete, Key, Put, TableName, Update
 
@@ -87,7 +87,9 @@ async def test_a_record_that_comes_again_does_not_put_off_the_look_at_an_adopted
     world.runner.guarantee = Guarantee.EXACTLY_ONCE
     async with world.worker("w1"):
         await world.until(State.TRIGGERING)
-    world.runner.hangs = None
+    world.runner.hangs, run = None, await world.run()
+    assert run is not None
+    world.runner.jobs[run.token] = Running()
     async with world.worker("w2") as worker:
         await world.adopt_orphans(worker)
         await _deliver_all_again(world, worker)

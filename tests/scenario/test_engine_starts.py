@@ -12,7 +12,9 @@ from tests.virtualtime import on_virtual_time
 from worker.core.keys import RowKind
 from worker.core.outcomes import FailureCategory
 from worker.core.runstate import Outcome, StartStep, State
-from worker.jobs.runner import Guarantee
+from worker.jobs.runner import Failed, Guarantee
+
+DENIED = refuse("AccessDenied", FailureCategory.PERMANENT)
 
 
 async def begin(world: World, config: str = CONFIG) -> None:
@@ -157,18 +159,63 @@ async def test_a_target_without_a_search_that_is_out_of_order_is_sent_the_token_
 
 
 @on_virtual_time
-async def test_a_target_without_a_search_that_refuses_for_good_ends_the_run() -> None:
+async def test_a_refusal_proves_nothing_about_an_earlier_start_that_was_not_answered() -> None:
     world = await a_world()
     world.runner.guarantee, world.runner.is_found_by_sending = Guarantee.EXACTLY_ONCE, True
-    world.runner.scripts.extend([lose, *[refuse("no such job", FailureCategory.PERMANENT)] * 8])
+    world.runner.scripts.extend([world.runner.accept_and_lose_answer, *[DENIED] * 100])
     async with world.worker():
         await begin(world)
-        await world.wait(minutes=10)
+        await world.wait(minutes=15)
+        denied, told = await world.run(), await world.events()
+        world.runner.scripts.clear()
+        await world.wait(minutes=1)
+
+    assert denied is not None
+    assert (denied.state, denied.attempt) == (State.TRIGGERING, 1)
+    assert told == ["VALIDATION_PASSED", "INFRA_FAILURE"]
+    assert await world.state() is State.POLLING
+    assert len(world.runner.jobs) == len(set(world.runner.tokens)) == 1
+
+
+@on_virtual_time
+async def test_a_start_that_nobody_could_find_out_about_ends_as_one_that_may_be_running() -> None:
+    world = await a_world()
+    world.runner.guarantee, world.runner.is_found_by_sending = Guarantee.EXACTLY_ONCE, True
+    world.runner.scripts.extend([world.runner.accept_and_lose_answer, *[DENIED] * 1000])
+    async with world.worker():
+        await begin(world)
+        await world.wait(hours=5)
 
     run = await world.run()
     assert run is not None
-    assert (run.state, run.outcome) == (State.FAILED_FINAL, Outcome.NOT_STARTED)
-    assert world.runner.jobs == {}
+    assert (run.attempt, run.outcome) == (1, Outcome.ORPHANED)
+    assert (await world.events())[1:] == ["INFRA_FAILURE", "JOB_ORPHANED", "SFN_TIMEOUT"]
+
+
+@pytest.mark.parametrize("guarantee", [Guarantee.EXACTLY_ONCE, Guarantee.FOUND_AGAIN])
+@pytest.mark.parametrize("supersedes", [False, True])
+def test_a_start_that_arrives_late_is_found_before_anything_else_begins(guarantee: Guarantee, supersedes: bool) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = await a_world()
+        world.runner.guarantee = guarantee
+        world.runner.scripts.append(lose)
+        async with world.worker():
+            await begin(world)
+            await world.wait(seconds=5)
+            await (world.ask_rerun(supersede=True) if supersedes else world.ask_cancel())
+            await world.wait(seconds=10)
+            world.runner.accept(world.runner.starts[0])
+            await world.wait(minutes=5)
+
+        first, *later = world.runner.jobs
+        assert isinstance(world.runner.jobs[first], Failed)
+        assert len(later) == supersedes
+        run = await world.run()
+        assert run is not None
+        assert (run.state, run.attempt) == ((State.POLLING, 2) if supersedes else (State.FAILED_FINAL, 1))
+
+    scenario()
 
 
 @on_virtual_time

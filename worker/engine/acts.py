@@ -105,31 +105,49 @@ class Acts:
             traits = self._target(run, pipeline)[3]
         except Rejected:
             return timedelta()
-        # A target that recognises the token itself may be asked, and even sent to, at any time.
-        return timedelta() if traits.guarantee is Guarantee.EXACTLY_ONCE else traits.send_timeout + traits.list_lag
+        return traits.send_timeout + traits.list_lag
+
+    async def find_early(self, run: Run, pipeline: Pipeline, act: FindJob) -> Fact | None:
+        """Look for a job that may not be visible yet; None if that told nothing, or only that it was not seen.
+
+        A target that recognises the token itself may be asked, and even sent to, at any time. But a start that is still
+        on its way would be forgotten if this look were believed: the next one may have another token, or none follow.
+        """
+        try:
+            if self._target(run, pipeline)[3].guarantee is not Guarantee.EXACTLY_ONCE:
+                return None
+        except Rejected:
+            return None
+        fact = await self.find(run, pipeline, act)
+        return fact if isinstance(fact, JobFound) else None
 
     async def find(self, run: Run, pipeline: Pipeline, act: FindJob) -> Fact | None:
-        """Look for the job; None if the target could not be asked."""
+        """Look for the job; None if that told nothing."""
         try:
             runner, job, config, traits = self._target(run, pipeline)
             if traits.is_found_by_sending:
                 return await self._find_by_sending(run, pipeline, act)
             find = partial(runner.find, act.token, config)
             handle = await self._targets.call(target_of(job), Urgency.START, find)
-        except (RetryLater, Rejected):
+        except (RetryLater, Rejected) as problem:
+            await self._outages.doubt(run, str(problem))
             return None
         return JobNotFound(run.attempt, act.sending) if handle is None else JobFound(run.attempt, handle)
 
     async def _find_by_sending(self, run: Run, pipeline: Pipeline, act: FindJob) -> Fact | None:
-        """Send the start once more, to a target that answers it with the job it has; None if that told nothing."""
+        """Send the start once more, to a target that answers it with the job it has. Raises `RetryLater` without one.
+
+        A refusal is no answer: it may be about us, such as credentials that were changed, and the job exists all the
+        same.
+        """
         if run.state is State.STOPPING:
             # What is to be stopped might only begin by this. Whether it exists stays unknown, and people are told so.
             return None
         match await self.start(run, pipeline, StartJob(act.token, act.sending)):
             case JobStarted(job=job):
                 return JobFound(run.attempt, job)
-            case JobRefused(category=FailureCategory.PERMANENT):
-                return JobNotFound(run.attempt, act.sending)
+            case JobRefused(message=message) | StartUnanswered(message=message):
+                raise RetryLater(f"sent once more to see whether it was started: {message}")
             case _:
                 return None
 

@@ -374,14 +374,21 @@ class Engine:
             self._sent.pop(run.key, None)
 
     async def _find(self, run: Run, pipeline: Pipeline, act: FindJob) -> None:
-        """Wait, on our own clock, until every start must be visible; then look."""
+        """Wait, on our own clock, until every start must be visible; then look. Before, only a sight of it counts."""
         asked, since = self._doubted.get(run.key, (act, self._clock.monotonic()))
         if asked != act:
             since = self._clock.monotonic()
         self._doubted[run.key] = (act, since)
         seen_at = since + self._acts.time_to_be_seen(run, pipeline).total_seconds()
-        await self._clock.sleep(max(0.0, seen_at - self._clock.monotonic()))
-        fact = await self._acts.find(run, pipeline, act)
+        fact: Fact | None = None
+        if self._clock.monotonic() < seen_at:
+            fact = await self._acts.find_early(run, pipeline, act)
+        if fact is None:
+            await self._clock.sleep(max(0.0, seen_at - self._clock.monotonic()))
+            held = self._held.get(run.key)
+            if held is None or held.token != act.token:
+                return  # it was settled meanwhile: to look by sending would start what nobody waits for
+            fact = await self._acts.find(held, pipeline, act)
         if fact is not None:
             await self._tell_self(run.key, fact)
 

@@ -1,4 +1,4 @@
-"""Telling people of a target that does not answer, if it lasts."""
+"""Telling people of a target that does not answer, or not to what is asked, if it lasts."""
 
 from datetime import timedelta
 from typing import Final
@@ -8,6 +8,7 @@ from worker.core.effects import Tell
 from worker.core.eventtypes import EventType
 from worker.core.keys import RunKey
 from worker.core.pipeline import Pipeline
+from worker.core.runstate import Run, State
 from worker.engine.commits import Commits
 from worker.engine.targets import Targets, target_of
 
@@ -32,6 +33,25 @@ class Outages:
         elif target not in self._told:
             await self._commits.tell_once(key, _outage(key, target, silent_for), self._clock.now())
             self._told.add(target)
+
+    async def doubt(self, run: Run, problem: str) -> None:
+        """See whether it has been unknown for too long if a start took place. Raises `RetryLater`.
+
+        One that is being stopped is given up, and told, as soon.
+        """
+        now = self._clock.now()
+        if run.state is State.TRIGGERING and now - run.since >= TOLD_AFTER:
+            await self._commits.tell_once(run.key, _doubt(run, problem), now)
+
+
+def _doubt(run: Run, problem: str) -> Tell:
+    hint = "it is looked for until the run times out, and nothing starts meanwhile; mend the way to it, or cancel"
+    return Tell(
+        type=EventType.INFRA_FAILURE,
+        message=f"{run.key}: nobody can tell whether the job of attempt {run.attempt} was started: {problem}",
+        detail={"token": run.token, "attempt": run.attempt, "actionHint": hint},
+        once=True,
+    )
 
 
 def _outage(key: RunKey, target: str, silent_for: timedelta) -> Tell:
