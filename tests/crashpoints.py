@@ -224,6 +224,8 @@ class PlannedTarget(FakeRunner):
         return Started({"id": request.token})
 
     def _listed(self, token: str) -> Handle | None:
+        if self.is_found_by_sending:
+            return None
         listed_by = self.clock.now() - LISTED_AFTER
         is_listed = any(job.token == token and job.began_at <= listed_by for job in self.accepted)
         return {"id": token} if is_listed else None

@@ -45,17 +45,32 @@ DELAY_MAX: Final = timedelta(minutes=15)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """A run that fails, is retried, ends well, drifts, and runs once more, under a deadline."""
+    """A run that fails, is retried, ends well, drifts, and runs once more, under a deadline.
+
+    `is_steered`: in place of the failure, a person cancels it, wants it after all, and then wants it anew.
+    """
 
     plans: dict[int, Plan]
-    deadline: str
-    verdict: Verdict
+    deadline: str = "sla: {maxDuration: 90m, expectedDuration: 50m}\n"
+    verdict: Verdict = Verdict.MET
     guarantee: Guarantee = Guarantee.FOUND_AGAIN
+    has_search: bool = True
     unanswered: int = 0
+    is_steered: bool = False
+    is_told_again: bool = True  # after each end, every record up to then is delivered again
+
+    @property
+    def spent(self) -> Spent:
+        return Spent(manual=2, drift=1) if self.is_steered else Spent(transient=1, drift=1)
+
+    @property
+    def reruns(self) -> list[tuple[int, str]]:
+        reasons = ["manual", "manual"] if self.is_steered else ["job-fail-retry"]
+        return list(enumerate([*reasons, "data-drift"]))
 
     @property
     def config(self) -> str:
-        job = "maxRetries: 1\n  pollIntervalSeconds: 600\n  jobPollWindowSeconds: 3000\n"
+        job = "maxRetries: 1\n  maxManualReruns: 2\n  pollIntervalSeconds: 600\n  jobPollWindowSeconds: 3000\n"
         post_run = (
             "postRun:\n  driftField: rows\n  driftThreshold: 10\n"
             "  rules:\n    - {key: count, check: gte, field: rows, value: 100}\n"
@@ -65,29 +80,21 @@ class Life:
 
 SHORT, LONG = timedelta(minutes=4), timedelta(minutes=45)
 ENDLESS = timedelta(days=1)
+FAILING: Final = {1: Plan(SHORT, fails=True), 2: Plan(LONG), 3: Plan(SHORT)}
 LIVES: Final = {
-    "in time": Life(
-        plans={1: Plan(SHORT, fails=True), 2: Plan(LONG), 3: Plan(SHORT)},
-        deadline="sla: {maxDuration: 90m, expectedDuration: 50m}\n",
-        verdict=Verdict.MET,
-    ),
+    "in time": Life(plans=FAILING),
     "too late, after a stop": Life(
         plans={1: Plan(ENDLESS), 2: Plan(SHORT), 3: Plan(SHORT)},
         deadline="sla: {maxDuration: 40m, expectedDuration: 20m}\n",
         verdict=Verdict.BREACHED,
     ),
-    "with starts that are not answered": Life(
-        plans={1: Plan(SHORT, fails=True), 2: Plan(LONG), 3: Plan(SHORT)},
-        deadline="sla: {maxDuration: 90m, expectedDuration: 50m}\n",
-        verdict=Verdict.MET,
-        unanswered=2,
+    "with starts that are not answered": Life(plans=FAILING, unanswered=2),
+    "on a target that knows its tokens": Life(plans=FAILING, guarantee=Guarantee.EXACTLY_ONCE, unanswered=1),
+    "on a target without a search": Life(
+        plans=FAILING, guarantee=Guarantee.EXACTLY_ONCE, has_search=False, unanswered=1
     ),
-    "on a target that knows its tokens": Life(
-        plans={1: Plan(SHORT, fails=True), 2: Plan(LONG), 3: Plan(SHORT)},
-        deadline="sla: {maxDuration: 90m, expectedDuration: 50m}\n",
-        verdict=Verdict.MET,
-        guarantee=Guarantee.EXACTLY_ONCE,
-        unanswered=1,
+    "under the hands of a person": Life(
+        plans={1: Plan(ENDLESS), 2: Plan(ENDLESS), 3: Plan(LONG), 4: Plan(SHORT)}, is_steered=True
     ),
 }
 
@@ -162,7 +169,12 @@ async def _live(life: Life, peril: Peril | None, at: int | None) -> Lived:
     course = Course(peril, at)
     world = await a_world(lambda tables: PerilousTables(tables, course))
     target = PlannedTarget(
-        clock=world.clock, course=course, plans=life.plans, guarantee=life.guarantee, unanswered=life.unanswered
+        clock=world.clock,
+        course=course,
+        plans=life.plans,
+        guarantee=life.guarantee,
+        is_found_by_sending=not life.has_search,
+        unanswered=life.unanswered,
     )
     world.runner = target
     stage = Stage(world, course)
@@ -190,18 +202,41 @@ async def _play(world: World, life: Life) -> Run:
     await world.ready()
     await world.settle()
     await world.count(100)
+    if life.is_steered:
+        await _steer(world, life)
     await _until(world, lambda run: run.state is State.COMPLETED)
+    await _deliver_again(world, life)
     await world.count(150)
     await _until(world, lambda run: run.state is State.COMPLETED and run.attempt == len(life.plans))
+    await _deliver_again(world, life)
     await world.count(155)
     return await _until(world, lambda run: bool(run.post_run_seen))
+
+
+async def _steer(world: World, life: Life) -> None:
+    await _until(world, lambda run: run.state is State.POLLING)
+    await world.ask_cancel()
+    await _until(world, lambda run: run.outcome is Outcome.CANCELLED)
+    await _deliver_again(world, life)
+    await world.ask_rerun()
+    await _until(world, lambda run: run.state is State.POLLING)
+    await world.ask_rerun(supersede=True)
+    await _until(world, lambda run: run.attempt == 3)
+
+
+async def _deliver_again(world: World, life: Life) -> None:
+    """Have whoever reads the feed begin anew, with news that are nobody's business."""
+    if life.is_told_again:
+        world.read_to.clear()
+    await world.write("weather", sky="blue")
+    await world.settle()
 
 
 async def _until(world: World, is_so: Callable[[Run], bool]) -> Run:
     async with asyncio.timeout(PATIENCE.total_seconds()):
         while True:
             news, found = world.tables.listen(), await world.run()
-            if found is not None and (is_so(found) or found.state is State.FAILED_FINAL):
+            if found is not None and is_so(found):
                 return found
             await news.wait()
 
@@ -244,7 +279,7 @@ def points_of(name: str, peril: str) -> list[int]:
 
 
 def overlapping(jobs: list[OutsideJob]) -> list[tuple[OutsideJob, OutsideJob]]:
-    return [(one, next_) for one, next_ in itertools.pairwise(jobs) if next_.began_at < one.ends_at]
+    return [(one, later) for one, later in itertools.combinations(jobs, 2) if later.began_at < one.ends_at]
 
 
 @pytest.mark.parametrize("name", LIVES)
@@ -254,16 +289,23 @@ def test_an_undisturbed_life_has_everything_in_it_that_can_be_disturbed(name: st
     assert replace(calm.story, events=[], job_log=[]) == Story(
         state=State.COMPLETED,
         outcome=Outcome.SUCCEEDED,
-        attempts_started=[1, 2, 3],
-        spent=Spent(transient=1, drift=1),
+        attempts_started=list(life.plans),
+        spent=life.spent,
         events=[],
         verdict=life.verdict,
-        reruns=[(0, "job-fail-retry"), (1, "data-drift")],
+        reruns=life.reruns,
         job_log=[],
     )
     assert {"RELATIVE_SLA_WARNING", "POST_RUN_DRIFT", "RERUN_ACCEPTED", "POST_RUN_PASSED"} <= set(calm.story.events)
     assert overlapping(calm.jobs) == []
     assert calm.written_afterwards == 0
+
+
+@pytest.mark.parametrize("name", LIVES)
+def test_a_life_comes_to_the_same_if_each_record_is_delivered_once(name: str) -> None:
+    once = run(_live(replace(LIVES[name], is_told_again=False), None, None))
+
+    assert once.story == undisturbed(name).story
 
 
 @pytest.mark.parametrize("peril", PERILS)
