@@ -5,14 +5,16 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.engineworld import CONFIG, World, a_world, run_key
+from tests.engineworld import CONFIG, ORDERS, World, a_world, run_key
 from tests.fakerunner import lose, refuse
 from tests.faults import DROP_AFTER, DROP_BEFORE, NO_FAULT, Fault, FaultyTables, Operation, late
 from tests.virtualtime import on_virtual_time
 from worker.core.keys import RowKind
 from worker.core.outcomes import FailureCategory
+from worker.core.run import Pause
 from worker.core.runstate import Outcome, StartStep, State
 from worker.jobs.runner import Failed, Guarantee
+from worker.store.pauses import Pauses
 
 DENIED = refuse("AccessDenied", FailureCategory.PERMANENT)
 
@@ -175,6 +177,24 @@ async def test_a_refusal_proves_nothing_about_an_earlier_start_that_was_not_answ
     assert told == ["VALIDATION_PASSED", "INFRA_FAILURE"]
     assert await world.state() is State.POLLING
     assert len(world.runner.jobs) == len(set(world.runner.tokens)) == 1
+
+
+@on_virtual_time
+async def test_while_a_pipeline_is_paused_no_job_is_looked_for_by_starting_it() -> None:
+    world = await a_world()
+    world.runner.guarantee, world.runner.is_found_by_sending = Guarantee.EXACTLY_ONCE, True
+    world.runner.scripts.extend([lose, lose])
+    async with world.worker():
+        await begin(world)
+        await world.settle()
+        await Pauses(world.tables).put(ORDERS, Pause("maintenance"))
+        await world.wait(minutes=5)
+        sent = len(world.runner.starts)
+        await Pauses(world.tables).remove(ORDERS)
+        await world.wait(minutes=1)
+
+    assert sent == 2
+    assert await world.state() is State.POLLING
 
 
 @on_virtual_time

@@ -9,6 +9,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
+from worker.clock import Clock
 from worker.core.effects import FindJob, PollNow, StartJob, StopJob
 from worker.core.errors import Rejected, RetryLater
 from worker.core.facts import (
@@ -40,6 +41,7 @@ from worker.engine.targets import Targets, target_of
 from worker.engine.turnstile import Urgency
 from worker.jobs import runner as port
 from worker.jobs.runner import Guarantee, Runner, Traits
+from worker.store.pauses import Pauses
 
 SEND_GRACE: Final = timedelta(seconds=5)  # a runner keeps its own time-out; this is for one that does not
 # How long a poll may wait for others to share a call with: a part of its interval, and never long.
@@ -57,9 +59,12 @@ class Acts:
         standing: Standing,
         *,
         outages: Outages,
+        pauses: Pauses,
+        clock: Clock,
     ) -> None:
         self._runners, self._targets, self._statuses = runners, targets, statuses
         self._sensing, self._standing, self._outages = sensing, standing, outages
+        self._pauses, self._clock = pauses, clock
 
     # --- the start ----------------------------------------------------------------------------------------------------
 
@@ -143,6 +148,9 @@ class Acts:
         if run.state is State.STOPPING:
             # What is to be stopped might only begin by this. Whether it exists stays unknown, and people are told so.
             return None
+        pause = await self._pauses.load(run.key.pipeline)
+        if pause is not None and not pause.is_over(self._clock.now()):
+            raise RetryLater(f"it might only begin by looking for it, and the pipeline is paused: {pause.reason}")
         match await self.start(run, pipeline, StartJob(act.token, act.sending)):
             case JobStarted(job=job):
                 return JobFound(run.attempt, job)

@@ -50,6 +50,7 @@ from worker.engine.wakes import ADOPTED_WITHIN, TRY_AGAIN_AFTER, Log, Wake, plac
 from worker.engine.watching import Watching
 from worker.jobs.runner import Runner
 from worker.randomids import random_id
+from worker.store.pauses import Pauses
 from worker.store.runs import Runs
 from worker.store.table import Tables
 
@@ -92,7 +93,9 @@ class Engine:
         targets = Targets(clock, limits, log)
         statuses = StatusCalls(runners, targets, clock, self._spawn)
         outages = Outages(self.commits, clock)
-        self._acts = Acts(runners, targets, statuses, self._sensing, standing, outages=outages)
+        self._acts = Acts(
+            runners, targets, statuses, self._sensing, standing, outages=outages, pauses=Pauses(tables), clock=clock
+        )
         self._timers: Timers[Wake] = Timers(clock)
         self.pauses = PauseEnds(clock, log)
         self._durations = Durations()
@@ -386,8 +389,8 @@ class Engine:
         if fact is None:
             await self._clock.sleep(max(0.0, seen_at - self._clock.monotonic()))
             held = self._held.get(run.key)
-            if held is None or held.token != act.token:
-                return  # it was settled meanwhile: to look by sending would start what nobody waits for
+            if held is None or (held.token, held.start_step) != (act.token, run.start_step):
+                return  # it was settled meanwhile: to look by sending could start what nobody waits for
             fact = await self._acts.find(held, pipeline, act)
         if fact is not None:
             await self._tell_self(run.key, fact)
