@@ -36,6 +36,20 @@ async def test_a_deadline_whose_commit_got_no_answer_is_warned_of_in_time() -> N
         assert await world.events() == ["RELATIVE_SLA_WARNING"]
 
 
+@on_virtual_time
+async def test_a_start_that_is_under_way_is_not_sent_again_because_of_another_commit_without_an_answer() -> None:
+    far: list[FaultyTables] = []
+    world = await a_world(lambda tables: far.append(FaultyTables(tables)) or far[0])
+    async with world.worker():
+        await world.until(State.TRIGGERING)
+        far[0].choose = _Nth(1, DROP_AFTER)
+        await world.ask_rerun()
+        await world.wait(seconds=10)
+
+        assert (await world.events())[-1] == "RERUN_REJECTED"
+        assert world.runner.calls["start"] == 1
+
+
 @pytest.mark.parametrize("frozen_after_ms", range(5, 125, 10))
 def test_a_sensor_compared_with_a_baseline_that_is_over_by_now_is_compared_again(frozen_after_ms: int) -> None:
     """A worker freezes while it compares, at one call to the store or another. When it wakes, the run was begun again
