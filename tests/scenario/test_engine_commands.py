@@ -12,7 +12,7 @@ from worker.core.pipeline import PipelineId
 from worker.core.run import Pause
 from worker.core.runstate import Outcome, State
 from worker.store.pauses import Pauses
-from worker.store.table import Put, TableName
+from worker.store.table import Prefix, Put, TableName
 
 
 @on_virtual_time
@@ -110,14 +110,18 @@ async def test_a_cancellation_that_is_delivered_again_does_not_cancel_the_rerun(
     assert await world.state() is State.EVALUATING
 
 
+async def ready_while_paused(world: World) -> None:
+    await world.deploy()
+    await Pauses(world.tables).put(ORDERS, Pause("migration"))
+    await world.count(100)
+    await world.ready()
+
+
 @on_virtual_time
 async def test_nothing_begins_during_a_pause_and_everything_is_made_up_for_after_it() -> None:
     world = await a_world()
     async with world.worker():
-        await world.deploy()
-        await Pauses(world.tables).put(ORDERS, Pause("migration"))
-        await world.count(100)
-        await world.ready()
+        await ready_while_paused(world)
         await world.wait(minutes=10)
         during = await world.run()
 
@@ -126,6 +130,52 @@ async def test_nothing_begins_during_a_pause_and_everything_is_made_up_for_after
 
     assert during is None
     assert await world.state() is State.POLLING
+
+
+@on_virtual_time
+async def test_a_signal_that_came_during_a_pause_counts_though_its_row_speaks_of_the_next_day_by_then() -> None:
+    world = await a_world()
+    days = ["2026-03-03", "2026-03-04", "2026-03-05"]
+    async with world.worker("w1"):
+        await world.deploy()
+        await Pauses(world.tables).put(ORDERS, Pause("migration"))
+        for day in days:
+            await world.count(100, day)
+            await world.ready(day)
+            await world.wait(hours=1)
+    async with world.worker("w2"):
+        await Pauses(world.tables).remove(ORDERS)
+        await world.settle()
+
+        assert [await world.state(day) for day in days] == [State.POLLING] * 3
+        rows = await world.tables.query(TableName.CONTROL, keys.pipeline_pk(ORDERS), sk=Prefix(keys.HELD_BACK))
+        assert list(rows.rows) == []
+
+
+@on_virtual_time
+async def test_a_signal_that_came_during_a_pause_counts_however_long_that_lasts() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.deploy()
+        await Pauses(world.tables).put(ORDERS, Pause("migration", world.clock.now() + timedelta(days=9)))
+        await world.count(100)
+        await world.write(f"ready#{DAY}", status="done")
+        await world.wait(days=9, minutes=1)
+
+    assert await world.state() is State.POLLING
+
+
+@on_virtual_time
+async def test_a_signal_that_was_taken_back_during_a_pause_begins_nothing_after_it() -> None:
+    world = await a_world()
+    async with world.worker():
+        await ready_while_paused(world)
+        await world.settle()
+        await world.write("ready", status="no, wait", date=DAY)
+        await Pauses(world.tables).remove(ORDERS)
+        await world.settle()
+
+    assert await world.state() is None
 
 
 @on_virtual_time

@@ -33,6 +33,8 @@ TRIGGER = "TRIGGER#"
 DRY_RUN = "DRY_RUN#"
 SLA = "SLA#"
 RERUN_REQUEST = "RERUN_REQUEST#"
+HELD_BACK = "RERUN_REQUEST_HELD#"
+REQUESTS = "RERUN_REQUEST"  # how both of them begin
 CANCEL_REQUEST = "CANCEL_REQUEST#"
 SESSION = "W#"
 LEASE = "L#"
@@ -144,11 +146,27 @@ def run_row_of(pk: str, sk: str) -> tuple[RowKind, RunKey] | None:
     kind = next((kind for kind in RowKind if sk.startswith(kind)), None)
     if pipeline is None or kind is None:
         return None
-    schedule, _, name = sk.removeprefix(kind).rpartition("#")
-    period = Period.parse(name)
-    if not schedule or period is None:
+    key = _run_key_of(pipeline, sk.removeprefix(kind))
+    return None if key is None else (kind, key)
+
+
+def held_back_sk(key: RunKey) -> str:
+    """A signal that a pause held back."""
+    return f"{HELD_BACK}{key.schedule}#{key.period}"
+
+
+def held_back_key_of(pk: str, sk: str) -> RunKey | None:
+    """Read back the run that was held back; None for any other row."""
+    pipeline = pipeline_of(pk)
+    if pipeline is None or not sk.startswith(HELD_BACK):
         return None
-    return kind, RunKey(pipeline, ScheduleId(schedule), period)
+    return _run_key_of(pipeline, sk.removeprefix(HELD_BACK))
+
+
+def _run_key_of(pipeline: PipelineId, name: str) -> RunKey | None:
+    schedule, _, suffix = name.rpartition("#")
+    period = Period.parse(suffix)
+    return None if not schedule or period is None else RunKey(pipeline, ScheduleId(schedule), period)
 
 
 # --- marks: what we remember, out of the producers' reach -------------------------------------------------------------

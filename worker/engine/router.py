@@ -27,6 +27,7 @@ from worker.engine.signals import Seen, Signals
 from worker.engine.wakes import Log, to_nobody
 from worker.store.attributes import loose_text, texts
 from worker.store.deployments import Deployments
+from worker.store.heldback import held_back_of
 from worker.store.joblog import OURS
 from worker.store.pauses import pause_of
 from worker.store.requests import Requests
@@ -220,8 +221,10 @@ class Router:
             return
         for schedule in version.pipeline.schedules:
             await self._resync_signals(version, schedule, origin)
-        partition, requests = keys.pipeline_pk(pipeline), Prefix(keys.RERUN_REQUEST)
+        partition, requests = keys.pipeline_pk(pipeline), Prefix(keys.REQUESTS)
         async for row in query_all(self._tables, TableName.CONTROL, partition, sk=requests):
+            if (held := held_back_of(row)) is not None:
+                await self._signals.take_up(version, held)
             named = keys.run_row_of(str(row["PK"]), str(row["SK"]))
             if named is not None:
                 await self._rerun_requested(named[1], None)

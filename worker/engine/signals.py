@@ -32,6 +32,7 @@ from worker.engine.sensing import Sensing
 from worker.engine.wakes import Log
 from worker.store import retention
 from worker.store.dryruns import DryRuns
+from worker.store.heldback import HeldBack, HeldBacks
 from worker.store.marks import Mark, Marks, move_write
 from worker.store.runs import Runs
 from worker.store.sensors import Sensor, Sensors
@@ -56,7 +57,7 @@ class Signals:
     def __init__(self, tables: Tables, engine: Engine, clock: Clock, log: Log) -> None:
         self._sensors, self._marks, self._runs = Sensors(tables), Marks(tables), Runs(tables)
         self._dry_runs, self._sensing, self._tables = DryRuns(tables), Sensing(tables), tables
-        self._engine, self._clock, self._log = engine, clock, log
+        self._engine, self._clock, self._log, self._held = engine, clock, log, HeldBacks(tables)
 
     async def take_in(self, version: Version, seen: Seen) -> None:
         """Handle a sensor of a pipeline; harmless to repeat."""
@@ -71,6 +72,12 @@ class Signals:
                 started |= await self._signal(version, schedule, said, seen, image_at)
             await self._post_run(version.pipeline, schedule, said, seen, image_at)
         await self._wake_waiting(version.pipeline, row.key, started)
+
+    async def take_up(self, version: Version, held: HeldBack) -> None:
+        """Handle what a pause held back as if it were just delivered; it is kept until its run is there."""
+        await self.take_in(version, Seen(sensor=held.sensor, at=held.at, written_at=None))
+        if await self._runs.load(held.key) is not None:
+            await self._held.forget(held.key)
 
     # --- the trigger --------------------------------------------------------------------------------------------------
 
@@ -95,7 +102,9 @@ class Signals:
             signal=Signal(trigger.rule.key, content, seen.written_at, image_at),
             arrived_at=await self._arrival(key, schedule, seen.at),
         )
-        await self._engine.handle(key, wanted)
+        if not await self._engine.handle(key, wanted):
+            held = HeldBack(key, Sensor(said.key, said.data), seen.at)
+            await self._held.keep(held, self._clock.now())
         return {key}
 
     async def _close_if_overdue(self, key: RunKey, version: Version, schedule: Schedule, seen: Seen) -> None:
