@@ -174,3 +174,10 @@ def test_a_mistyped_store_is_refused_and_not_made(tmp_path: Path) -> None:
 
 def _owner(*workers: LiveWorker) -> LiveWorker | None:
     return next((worker for worker in workers if worker.has_logged('"JobStarted"')), None)
+
+
+def test_a_worker_without_the_engine_says_what_it_is_there_for_and_lists_no_pipelines(tmp_path: Path) -> None:
+    assert interlock("store", "init", at=tmp_path).returncode == 0
+
+    with live_worker(tmp_path, INTERLOCK_DUTIES="relay") as worker:
+        assert worker.has_logged("for relay alone") or worker.has_said("for relay alone")

@@ -19,7 +19,7 @@ from worker.cli.push import PushRequest, run_push
 from worker.cli.sources import Sources
 from worker.core.errors import ConfigError, RetryLater, WorkerError
 from worker.logs import configure_logs, logger
-from worker.settings import SHADOW, read_settings
+from worker.settings import SHADOW, Duty, Settings, read_settings
 from worker.store.pipelines import Pipelines
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ async def run_worker(screen: Screen, access: StoreAccess, request: RunRequest) -
         pushed = await _push(screen, access, request.sources)
         if pushed != Exit.DONE:
             return pushed
-    await _introduce(screen, access, is_shadow=settings.shadow)
+    await _introduce(screen, access, settings)
     # The wiring loads everything there is, the AWS libraries too: longer than most commands take as a whole.
     from worker.app_choice import make_worker  # noqa: PLC0415
     from worker.app_embedded import Options  # noqa: PLC0415
@@ -80,9 +80,14 @@ async def _push(screen: Screen, access: StoreAccess, sources: Sources) -> int:
     return await run_push(screen, access, PushRequest(sources=sources, consent=Consent(True, None)))
 
 
-async def _introduce(screen: Screen, access: StoreAccess, *, is_shadow: bool) -> None:
-    if is_shadow:
+async def _introduce(screen: Screen, access: StoreAccess, settings: Settings) -> None:
+    if settings.shadow:
         screen.remark(f"a shadow on {access.admin.place}: it decides everything and does nothing; stop with Ctrl-C")
+        return
+    if Duty.ENGINE not in settings.duties:
+        # Whoever has nothing to do with pipelines need not be allowed to list them.
+        duties = ", ".join(sorted(settings.duties))
+        screen.remark(f"working on {access.admin.place} for {duties} alone; stop with Ctrl-C")
         return
     async with access.tables() as tables:
         count = len([stored async for stored in Pipelines(tables).list()])
