@@ -1,20 +1,19 @@
-"""Every call to AWS that the program makes while it is tested, held against what its task roles allow.
+"""Every call to AWS that the program makes while it is tested, here and in the processes that tests start.
 
 A call counts if its client was opened by the program, which is known by its user agent; what tests do to set the stage
-does not, nor a look that a person asked for, which has an agent of its own. Calls of processes that tests start are not
-seen here; they run the same code.
+does not, nor a look that a person asked for, which has an agent of its own. `tests/taskroles.py` holds the calls
+against what the roles of the deployment allow.
 """
 
-import json
-import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import cache
+import os
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from aiobotocore.client import AioBaseClient
 
-MODULE: Final = Path(__file__).parents[1] / "deploy/terraform"
+DIRECTORY: Final = "TESTS_AWS_CALLS"  # where the processes of one run leave what they saw; they inherit it
 PREFIXES: Final = {
     "dynamodbstreams": "dynamodb",
     "emr": "elasticmapreduce",
@@ -27,38 +26,46 @@ RENAMED: Final = {
     "sqs:ChangeMessageVisibilityBatch": "sqs:ChangeMessageVisibility",
     "sqs:SendMessageBatch": "sqs:SendMessage",
 }
-# What a person does with `interlock store init`, or with an inbox before its first day: by rights of their own.
-BY_PEOPLE: Final = frozenset(
-    {
-        "dynamodb:CreateTable",
-        "dynamodb:UpdateTable",
-        "dynamodb:UpdateTimeToLive",
-        "dynamodb:DescribeTimeToLive",
-        "dynamodb:ListStreams",
-        "s3:ListObjectsV2",
-    }
-)
-# Changes can come through Kinesis too; the module reads streams.
-OTHER_SOURCES: Final = frozenset(
-    {"kinesis:DescribeStreamSummary", "kinesis:ListShards", "kinesis:GetShardIterator", "kinesis:GetRecords"}
-)
 TRANSACTED: Final = {
     "Put": "dynamodb:PutItem",
     "Update": "dynamodb:UpdateItem",
     "Delete": "dynamodb:DeleteItem",
     "ConditionCheck": "dynamodb:ConditionCheckItem",
 }
-READS: Final = re.compile(r":(Get|BatchGet|Describe|List|Query|ConditionCheck|Filter|Receive)")
-# Allowed beside calls: a role that a job is given is passed, which no client of ours calls by this name; keys are
-# used by the services on our behalf.
-NO_CALLS: Final = frozenset({"iam:PassRole", "kms:Decrypt", "kms:GenerateDataKey"})
+TABLES: Final = frozenset({"control", "joblog", "rerun", "events"})
+QUEUES: Final = frozenset({"alerts", "events", "sensors"})
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An action as policies name it, on what it was called, and in which family of partitions; "" is not known."""
+
+    action: str
+    on: str = ""
+    partition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Who called. `duties`: those of a worker's process; None for anything else."""
+
+    call: Call
+    duties: frozenset[str] | None = None
+
+    def __str__(self) -> str:
+        call = self.call
+        where = "".join(f" {word} {name}" for word, name in (("on", call.on), ("in", call.partition)) if name)
+        by = "" if self.duties is None else f" by a worker for {', '.join(sorted(self.duties))}"
+        return f"{call.action}{where}{by}"
 
 
 class Recorder:
-    """What was called, as actions of policies."""
+    """Notes each call in a file of its own when it is first made: a process may be killed at any time."""
 
-    def __init__(self) -> None:
-        self.actions: set[str] = set()
+    def __init__(self, directory: Path, duties: frozenset[str] | None = None) -> None:
+        self._path = directory / f"{os.getpid()}.calls"
+        self._who = "" if duties is None else ",".join(sorted(duties))
+        self._seen: set[Call] = set()
 
     def install(self) -> Callable[[], None]:
         """Listen to every client of this process; gives what ends it."""
@@ -79,35 +86,74 @@ class Recorder:
         return remove
 
     def record(self, service: str, operation: str, parameters: Mapping[str, Any]) -> None:
-        if operation == "TransactWriteItems":
-            self.actions |= {TRANSACTED[kind] for item in parameters["TransactItems"] for kind in item}
-            return
-        action = f"{PREFIXES.get(service, service)}:{operation}"
-        self.actions.add(RENAMED.get(action, action))
+        for made in calls_of(service, operation, parameters):
+            # Tests write any row of any table, so of their own calls the action alone says something.
+            call = made if self._who else Call(made.action)
+            if call not in self._seen:
+                self._seen.add(call)
+                with self._path.open("a") as file:
+                    file.write(f"{self._who}\t{call.action}\t{call.on}\t{call.partition}\n")
 
 
-@cache
-def allowed() -> frozenset[str]:
-    """All actions of the task roles, whichever duty they are for."""
-    text = (MODULE / "roles.tf").read_text() + (MODULE / "jobs.tf").read_text()
-    tasks = text.partition("# --- what ECS itself needs")[0] + (MODULE / "jobs.tf").read_text()
-    return frozenset(re.findall(r'"([a-z-]+:[A-Za-z]+)"', tasks)) - {"sts:AssumeRole"}
+def load(directory: Path) -> set[Heard]:
+    return {_heard(line) for path in directory.glob("*.calls") for line in path.read_text().splitlines()}
 
 
-def not_allowed(called: Iterable[str]) -> list[str]:
-    return sorted(set(called) - allowed() - BY_PEOPLE - OTHER_SOURCES)
+def _heard(line: str) -> Heard:
+    who, *call = line.split("\t")
+    return Heard(Call(*call), frozenset(who.split(",")) if who else None)
 
 
-def never_called(called: Iterable[str]) -> list[str]:
-    """Writes that a role may do and nobody does."""
-    writes = {action for action in allowed() if not READS.search(action)}
-    return sorted(writes - set(called) - NO_CALLS)
+# --- what a request is, in the words of a policy ----------------------------------------------------------------------
 
 
-def save(actions: Iterable[str], path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(sorted(actions)))
+def calls_of(service: str, operation: str, parameters: Mapping[str, Any]) -> Iterator[Call]:
+    """A transaction and a batch are several calls, each with a right of its own."""
+    if operation == "TransactWriteItems":
+        for item in parameters["TransactItems"]:
+            for kind, request in item.items():
+                yield from _rows(TRANSACTED[kind], request)
+        return
+    named = f"{PREFIXES.get(service, service)}:{operation}"
+    action = RENAMED.get(named, named)
+    match service:
+        case "dynamodb" if operation == "BatchGetItem":
+            for name, asked in parameters["RequestItems"].items():
+                yield from _in_partitions(action, _kind(name, TABLES), asked["Keys"])
+        case "dynamodb":
+            yield from _rows(action, parameters)
+        case "dynamodbstreams" if "StreamArn" in parameters:
+            table = _kind(parameters["StreamArn"].partition("/stream/")[0], TABLES)
+            yield Call(action, table and f"{table}/stream")
+        case "sqs":
+            queue = _kind(parameters.get("QueueUrl", ""), QUEUES)
+            yield Call(action, queue and f"queue/{queue}")
+        case "events":
+            yield Call(action, "bus")
+        case _:
+            yield Call(action)
 
 
-def load(directory: Path) -> set[str]:
-    return {action for path in directory.glob("*.json") for action in json.loads(path.read_text())}
+def _rows(action: str, request: Mapping[str, Any]) -> Iterator[Call]:
+    table = _kind(request.get("TableName", ""), TABLES)
+    if "IndexName" in request:
+        yield Call(action, table and f"{table}/index")
+    elif "KeyConditionExpression" in request:
+        # A partition is always asked for first, and by equality.
+        asked = request["KeyConditionExpression"].split()[2]
+        yield from _in_partitions(action, table, [{"PK": request["ExpressionAttributeValues"][asked]}])
+    else:
+        yield from _in_partitions(action, table, [request.get("Key") or request.get("Item") or {}])
+
+
+def _in_partitions(action: str, table: str, keys: Iterable[Mapping[str, Any]]) -> Iterator[Call]:
+    for partition in {str(key.get("PK", {}).get("S", "")) for key in keys}:
+        family, mark, _ = partition.partition("#")
+        # The partition of no pipeline is a family of its own: somebody may write there who may not write elsewhere.
+        yield Call(action, table, partition if partition == f"{family}{mark}" else f"{family}{mark}…")
+
+
+def _kind(name: str, kinds: frozenset[str]) -> str:
+    """Names end in what they are of, in the module as in the tests; "" for those that do not."""
+    kind = name.rpartition("-")[2]
+    return kind if kind in kinds else ""

@@ -10,11 +10,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-from tests import awscalls
-
-CALLS = "INTERLOCK_TESTS_CALLS"  # where the processes of one run leave what they saw; they inherit it
-STRICT = "INTERLOCK_TESTS_STRICT"  # what is found fails the run; without it, it is only said
-_RECORDER = awscalls.Recorder()
+from tests import awscalls, taskroles
 
 # A busy machine is no fault of the code: how long an example takes to make or to try proves nothing.
 # The same examples each time: a run that fails must fail again.
@@ -32,12 +28,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if _worker_name(config) is None:
         directory = tempfile.TemporaryDirectory(prefix="interlock-calls-")
         config.add_cleanup(directory.cleanup)
-        os.environ[CALLS] = directory.name
+        os.environ[awscalls.DIRECTORY] = directory.name
 
 
 @pytest.fixture(scope="session", autouse=True)
 def calls_to_aws_are_recorded() -> Generator[None]:
-    remove = _RECORDER.install()
+    remove = awscalls.Recorder(Path(os.environ[awscalls.DIRECTORY])).install()
     yield
     remove()
 
@@ -48,19 +44,17 @@ def pytest_runtest_teardown() -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    name, directory = _worker_name(session.config), Path(os.environ[CALLS])
-    awscalls.save(_RECORDER.actions, directory / f"{name or 'leader'}.json")
-    if name is None and exitstatus == 0:
-        _judge(session, awscalls.load(directory))
-
-
-def _judge(session: pytest.Session, called: set[str]) -> None:
-    """Say where the policies of deploy/terraform do not fit. What nobody calls, only a whole run can tell."""
-    problems = [f"called, and no task role allows it: {action}" for action in awscalls.not_allowed(called)]
-    is_whole = session.config.args == session.config.getini("testpaths")
-    if is_whole:
-        problems += [f"allowed by a task role, and never called: {action}" for action in awscalls.never_called(called)]
-    for problem in problems:
-        print(f"\nAWS permissions: {problem}; see deploy/terraform/roles.tf and tests/awscalls.py")
-    if problems and os.environ.get(STRICT):
+    """Fail the run where the policies of deploy/terraform do not fit."""
+    if _worker_name(session.config) is not None:
+        return
+    heard = awscalls.load(Path(os.environ[awscalls.DIRECTORY]))
+    found = taskroles.problems(heard, is_whole=exitstatus == 0 and _is_whole(session.config))
+    for problem in found:
+        print(f"\nAWS permissions: {problem}; see deploy/terraform/roles.tf and tests/taskroles.py")
+    if found and exitstatus == 0:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _is_whole(config: pytest.Config) -> bool:
+    chosen = [config.getoption(name, default=None) for name in ("keyword", "markexpr", "deselect", "lf")]
+    return config.args == config.getini("testpaths") and not any(chosen)

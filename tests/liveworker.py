@@ -12,13 +12,26 @@ from typing import Final
 
 PATIENCE_S: Final = 100.0  # a process may take long to begin on a busy machine; tests are about what it does
 LOOK_AGAIN_S: Final = 0.05
+# A pipeline whose job goes on for longer than a worker takes to leave.
+BUSY: Final = """
+pipeline: {id: busy, owner: tests}
+schedule:
+  trigger: {key: landed, check: exists}
+  evaluation: {window: 1h, interval: 1m}
+validation:
+  rules: [{key: landed, check: exists}]
+job:
+  type: command
+  config: {command: [sleep, "30"]}
+"""
 _COMMAND: Final = (sys.executable, "-c", "from worker.cli.main import main; main()")
-_ROOT: Final = str(Path(__file__).parent.parent)
+_ROOT: Final = Path(__file__).parent.parent
+_PATH: Final = os.pathsep.join((str(_ROOT), str(_ROOT / "tests/recorded")))  # their calls to AWS are noted
 
 
 def environment(**more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")}
-    return {**kept, "PYTHONPATH": _ROOT, "INTERLOCK_TIMING": "fast", **more}
+    return {**kept, "PYTHONPATH": _PATH, "INTERLOCK_TIMING": "fast", **more}
 
 
 def interlock(*arguments: str, at: Path, **variables: str) -> "subprocess.CompletedProcess[str]":

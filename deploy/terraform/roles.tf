@@ -8,71 +8,84 @@ data "aws_region" "this" {}
 data "aws_partition" "this" {}
 
 locals {
-  group = "interlock"
-
-  # Every worker keeps its session, its leases and its dead letters; nothing of a pipeline is in these partitions.
-  membership = [
+  # What statements speak of, and where it is.
+  arns = merge(
+    local.table_arns,
+    { for table, arn in local.table_arns : "${table}/index" => "${arn}/index/*" },
+    { for table, arn in local.stream_arns : "${table}/stream" => arn },
+    { for queue in keys(local.queues) : "queue/${queue}" => aws_sqs_queue.this[queue].arn },
     {
-      sid       = "Membership"
-      actions   = ["dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem", "dynamodb:ConditionCheckItem"]
-      resources = [local.table_arns.control]
-      partition = ["GROUP#*", "PING"]
+      bus            = aws_cloudwatch_event_bus.this.arn
+      task           = "arn:${data.aws_partition.this.partition}:ecs:${data.aws_region.this.name}:${data.aws_caller_identity.this.account_id}:task/${local.cluster_name}/*"
+      "secret/slack" = var.slack_secret_arn
     },
-    {
-      sid       = "LookAtTables"
-      actions   = ["dynamodb:DescribeTable"]
-      resources = values(local.table_arns)
-      partition = []
-    },
-    {
-      sid       = "DeadLetters"
-      actions   = ["dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:DeleteItem"]
-      resources = [local.table_arns.events]
-      partition = ["DEADLETTER#*", "DEADLETTERBODY#*", "DEADLETTERSOURCES"]
-    },
-  ]
+  )
 
-  row_actions = ["dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem", "dynamodb:ConditionCheckItem"]
+  reads  = ["dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query"]
+  writes = ["dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem", "dynamodb:ConditionCheckItem"]
+  follow = ["dynamodb:DescribeStream", "dynamodb:GetShardIterator", "dynamodb:GetRecords"]
+  take   = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes", "sqs:GetQueueUrl"]
 
-  queue_actions = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes", "sqs:GetQueueUrl"]
-
-  stream_actions = ["dynamodb:DescribeStream", "dynamodb:GetShardIterator", "dynamodb:GetRecords"]
-
+  # What each duty may do, on what, and in which partitions of it (none said: in all). The tests read this as it is, and
+  # hold every call of a worker with these duties against it: keep it plain.
   duty_statements = {
-    engine = concat(
-      [
-        { sid = "Rows", actions = local.row_actions, resources = [for table in ["control", "joblog", "rerun", "events"] : local.table_arns[table]], partition = [] },
-        { sid = "Indexes", actions = ["dynamodb:Query"], resources = ["${local.table_arns.control}/index/*", "${local.table_arns.events}/index/*"], partition = [] },
-        { sid = "Streams", actions = local.stream_actions, resources = [local.stream_arns.control, local.stream_arns.joblog], partition = [] },
-        # A replay of a queue's dead letter sends the message back.
-        { sid = "Replays", actions = ["sqs:SendMessage"], resources = [for queue in aws_sqs_queue.this : queue.arn], partition = [] },
-      ],
-      local.job_statements,
-    )
+    # Sessions, leases and dead letters, whatever the duties. Nothing of a pipeline is in these partitions.
+    everyone = [
+      { sid = "Membership", actions = local.reads, on = ["control"], partition = ["GROUP#*", "PING"] },
+      { sid = "MembershipWrites", actions = local.writes, on = ["control"], partition = ["GROUP#*"] },
+      # The expiry is for `interlock doctor`, which is run with this role.
+      { sid = "LookAtTables", actions = ["dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive"], on = ["control", "joblog", "rerun", "events"], partition = [] },
+      # A busy task asks the agent beside it to be spared from scale-in; the agent asks ECS with the task's role.
+      { sid = "Protection", actions = ["ecs:UpdateTaskProtection"], on = ["task"], partition = [] },
+      { sid = "DeadLetters", actions = local.reads, on = ["events"], partition = ["DEADLETTER#*", "DEADLETTERBODY#*", "DEADLETTERSOURCES"] },
+      { sid = "DeadLettersWrites", actions = ["dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"], on = ["events"], partition = ["DEADLETTER#*", "DEADLETTERBODY#*", "DEADLETTERSOURCES"] },
+    ]
+    engine = [
+      { sid = "Rows", actions = local.reads, on = ["control", "joblog", "rerun", "events"], partition = [] },
+      { sid = "RowsWrites", actions = local.writes, on = ["control"], partition = [] },
+      # Logs of what happened: nobody changes them, and rows expire by themselves.
+      { sid = "Logs", actions = ["dynamodb:PutItem"], on = ["joblog", "rerun", "events"], partition = [] },
+      { sid = "Indexes", actions = ["dynamodb:Query"], on = ["control/index", "events/index"], partition = [] },
+      { sid = "Streams", actions = local.follow, on = ["control/stream", "joblog/stream"], partition = [] },
+      # A replay of a queue's dead letter sends the message back.
+      { sid = "Replays", actions = ["sqs:SendMessage"], on = ["queue/alerts", "queue/events", "queue/sensors"], partition = [] },
+    ]
     # It acts through the engine beside it.
     scheduler = []
     relay = [
-      { sid = "Outbox", actions = local.stream_actions, resources = [local.stream_arns.events], partition = [] },
-      { sid = "CatchUp", actions = ["dynamodb:Query"], resources = ["${local.table_arns.events}/index/*"], partition = [] },
-      { sid = "Publish", actions = ["events:PutEvents"], resources = [aws_cloudwatch_event_bus.this.arn], partition = [] },
+      { sid = "Outbox", actions = local.follow, on = ["events/stream"], partition = [] },
+      { sid = "CatchUp", actions = ["dynamodb:Query"], on = ["events/index"], partition = [] },
+      { sid = "Publish", actions = ["events:PutEvents"], on = ["bus"], partition = [] },
     ]
-    alerts = concat(
-      [
-        { sid = "AlertsQueue", actions = local.queue_actions, resources = [aws_sqs_queue.this["alerts"].arn], partition = [] },
-        { sid = "Threads", actions = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"], resources = [local.table_arns.events], partition = [] },
-      ],
-      var.slack_secret_arn == "" ? [] : [
-        { sid = "SlackToken", actions = ["secretsmanager:GetSecretValue"], resources = [var.slack_secret_arn], partition = [] },
-      ],
-    )
+    alerts = [
+      { sid = "AlertsQueue", actions = local.take, on = ["queue/alerts"], partition = [] },
+      # Threads of the chat, beside the events that they tell of.
+      { sid = "Threads", actions = ["dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:UpdateItem"], on = ["events"], partition = ["PIPELINE#*"] },
+      { sid = "Digests", actions = ["dynamodb:Query"], on = ["events/index"], partition = [] },
+      { sid = "Owners", actions = ["dynamodb:GetItem"], on = ["control"], partition = ["PIPELINE#*"] },
+      # That a probe of the way of alerts arrived: in the partition of no pipeline.
+      { sid = "ProbesArrived", actions = ["dynamodb:PutItem"], on = ["control"], partition = ["PIPELINE#"] },
+      { sid = "SlackToken", actions = ["secretsmanager:GetSecretValue"], on = ["secret/slack"], partition = [] },
+    ]
     events = [
-      { sid = "EventsQueue", actions = local.queue_actions, resources = [aws_sqs_queue.this["events"].arn], partition = [] },
-      { sid = "ForeignEvents", actions = ["dynamodb:PutItem"], resources = [local.table_arns.events], partition = [] },
+      { sid = "EventsQueue", actions = local.take, on = ["queue/events"], partition = [] },
+      { sid = "ForeignEvents", actions = ["dynamodb:GetItem", "dynamodb:PutItem"], on = ["events"], partition = ["PIPELINE#*"] },
     ]
     sensors = [
-      { sid = "SensorsQueue", actions = local.queue_actions, resources = [aws_sqs_queue.this["sensors"].arn], partition = [] },
+      { sid = "SensorsQueue", actions = local.take, on = ["queue/sensors"], partition = [] },
       # Sensors, and the ledger of objects. Nothing else is in reach: no session, no lease, no cascade marker.
-      { sid = "Sensors", actions = ["dynamodb:GetItem", "dynamodb:PutItem"], resources = [local.table_arns.control], partition = ["PIPELINE#*", "INBOX#*"] },
+      { sid = "Sensors", actions = ["dynamodb:GetItem", "dynamodb:PutItem"], on = ["control"], partition = ["PIPELINE#*", "INBOX#*"] },
+    ]
+  }
+
+  statements = {
+    for duty, statements in local.duty_statements : duty => [
+      for statement in statements : {
+        sid       = statement.sid
+        actions   = statement.actions
+        resources = [for name in statement.on : local.arns[name]]
+        partition = statement.partition
+      } if statement.sid != "SlackToken" || var.slack_secret_arn != ""
     ]
   }
 
@@ -82,8 +95,9 @@ locals {
 
   service_statements = {
     for name, service in var.services : name => concat(
-      local.membership,
-      flatten([for duty in sort(tolist(service.duties)) : local.duty_statements[duty]]),
+      local.statements.everyone,
+      flatten([for duty in sort(tolist(service.duties)) : local.statements[duty]]),
+      [for statement in local.job_statements : statement if contains(service.duties, "engine")],
       local.key_statements,
     )
   }
@@ -147,6 +161,14 @@ resource "aws_iam_role_policy" "task" {
 
 # --- what ECS itself needs to start a task ----------------------------------------------------------------------------
 
+locals {
+  # The repository of the image, in whichever account and region it is; none, if the image is not in ECR.
+  image_repositories = [
+    for found in regexall("^([0-9]{12})\\.dkr\\.ecr\\.([a-z0-9-]+)\\.amazonaws\\.com(?:\\.cn)?/([^:@]+)", var.image) :
+    "arn:${data.aws_partition.this.partition}:ecr:${found[1]}:${found[0]}:repository/${found[2]}"
+  ]
+}
+
 data "aws_iam_policy_document" "execution" {
   statement {
     sid       = "Logs"
@@ -154,17 +176,23 @@ data "aws_iam_policy_document" "execution" {
     resources = ["${aws_cloudwatch_log_group.this.arn}:*"]
   }
 
-  statement {
-    sid     = "Image"
-    actions = ["ecr:GetAuthorizationToken"]
-    # This one action has no resource.
-    resources = ["*"]
+  dynamic "statement" {
+    for_each = local.image_repositories
+    content {
+      sid     = "Image"
+      actions = ["ecr:GetAuthorizationToken"]
+      # This one action has no resource.
+      resources = ["*"]
+    }
   }
 
-  statement {
-    sid       = "ImageLayers"
-    actions   = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
-    resources = ["arn:${data.aws_partition.this.partition}:ecr:${data.aws_region.this.name}:${data.aws_caller_identity.this.account_id}:repository/*"]
+  dynamic "statement" {
+    for_each = local.image_repositories
+    content {
+      sid       = "ImageLayers"
+      actions   = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+      resources = [statement.value]
+    }
   }
 
   dynamic "statement" {

@@ -21,7 +21,7 @@ from worker.core.errors import ConfigError, Rejected, RetryLater
 from worker.store.backoff import Backoff
 from worker.store.dynamodb import DynamoTables
 from worker.store.dynamodb_requests import TableNames
-from worker.store.fastclient import ClientSettings, open_client
+from worker.store.fastclient import PERSON, ClientSettings, open_client
 from worker.store.table import ACTIVE, EVENT_TYPES, Key, Put, TableName, query_all
 
 pytestmark = pytest.mark.xdist_group("aws")
@@ -244,7 +244,7 @@ async def test_a_scan_is_seen_on_the_wire() -> None:
     with WireProxy(ministack().port) as wire:
         assert_nothing_was_scanned(wire)
 
-        async with open_client(ClientSettings(endpoint=wire.url)) as client:
+        async with open_client(ClientSettings(endpoint=wire.url, agent=PERSON)) as client:
             await client.scan(TableName=names[TableName.CONTROL])
 
         with pytest.raises(AssertionError, match="Scan"):

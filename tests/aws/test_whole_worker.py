@@ -1,15 +1,32 @@
 """The whole worker on an emulator, with real processes."""
 
+import os
 from pathlib import Path
 
 import pytest
 
+from tests import awscalls
+from tests.awscalls import Call, Heard
 from tests.emulators import ministack
 from tests.installation import endpoint_of, install
-from tests.wholeworker import live_through_a_kill
+from tests.wholeworker import live_apart, live_through_a_kill
 
 pytestmark = pytest.mark.timeout(240)
 
 
 async def test_a_run_goes_from_its_sensor_to_the_chat_although_its_worker_is_killed(tmp_path: Path) -> None:
     await live_through_a_kill(await install(endpoint_of(ministack())), tmp_path)
+
+
+async def test_a_run_goes_the_same_way_through_workers_with_a_duty_each_and_what_each_calls_is_noted(
+    tmp_path: Path,
+) -> None:
+    duties = ("engine,scheduler", "relay", "alerts")
+
+    await live_apart(await install(endpoint_of(ministack())), tmp_path, duties)
+
+    # That each keeps to what its role allows is judged at the end, for all tests together.
+    heard = awscalls.load(Path(os.environ[awscalls.DIRECTORY]))
+    assert {frozenset(each.split(",")) for each in duties} <= {each.duties for each in heard}
+    arrived, looked_up = Call("dynamodb:PutItem", "control", "PIPELINE#"), Call("dynamodb:Query", "events/index")
+    assert {Heard(arrived, frozenset({"alerts"})), Heard(looked_up, frozenset({"alerts"}))} <= heard

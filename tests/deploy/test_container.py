@@ -13,21 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.liveworker import LiveWorker, interlock, live_worker, until
+from tests.liveworker import BUSY, LiveWorker, interlock, live_worker, until
 from worker.web.probe import probe
 
 EXIT_S = 25.0
-PIPELINE = """
-pipeline: {id: busy, owner: tests}
-schedule:
-  trigger: {key: landed, check: exists}
-  evaluation: {window: 1h, interval: 1m}
-validation:
-  rules: [{key: landed, check: exists}]
-job:
-  type: command
-  config: {command: [sleep, "30"]}
-"""
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -42,7 +31,7 @@ def address() -> str:
 @pytest.fixture
 def worker(tmp_path: Path, address: str) -> Generator[LiveWorker]:
     (tmp_path / "pipelines").mkdir()
-    (tmp_path / "pipelines" / "busy.yaml").write_text(PIPELINE)
+    (tmp_path / "pipelines" / "busy.yaml").write_text(BUSY)
     with live_worker(tmp_path, "--pipelines", "pipelines", INTERLOCK_HEALTH=address) as running:
         yield running
 

@@ -1,47 +1,180 @@
 """The comparison of what is called with what is allowed; the calls themselves are gathered over the whole suite."""
 
+import subprocess
+import sys
 from collections.abc import Mapping
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests import awscalls
+from tests import awscalls, taskroles
+from tests.awscalls import Call, Heard
+from worker.diagnosis.probes import table_probes
+from worker.settings import Duty
+from worker.store.table import TableName
 
-TRANSACTION: dict[str, Any] = {"TransactItems": [{"Put": {}}, {"ConditionCheck": {}}]}
-NOTHING: dict[str, Any] = {}
+ROOT = Path(__file__).parents[2]
+ALERTS, SENSORS = frozenset({"alerts"}), frozenset({"sensors"})
+
+KEY = {"PK": {"S": "PIPELINE#orders"}, "SK": {"S": "CONFIG"}}
+NOBODYS = {"PK": {"S": "PIPELINE#"}, "SK": {"S": "MARK"}}
+PUT, CHECK = {"TableName": "t-joblog", "Item": KEY}, {"TableName": "t-control", "Key": KEY}
+WANTED = {"KeyConditionExpression": "#p = :p AND begins_with(#s, :s)", "ExpressionAttributeValues": {":p": KEY["PK"]}}
+STREAM = "arn:aws:dynamodb:eu-west-1:000000000000:table/t-events/stream/2027-01-01T00:00:00.000"
 
 
 @pytest.mark.parametrize(
-    ("service", "operation", "parameters", "actions"),
+    ("service", "operation", "parameters", "calls"),
     [
-        ("dynamodb", "GetItem", NOTHING, {"dynamodb:GetItem"}),
-        ("dynamodbstreams", "GetRecords", NOTHING, {"dynamodb:GetRecords"}),
-        ("stepfunctions", "StartExecution", NOTHING, {"states:StartExecution"}),
-        ("lambda", "Invoke", NOTHING, {"lambda:InvokeFunction"}),
-        ("sqs", "DeleteMessageBatch", NOTHING, {"sqs:DeleteMessage"}),
-        ("dynamodb", "TransactWriteItems", TRANSACTION, {"dynamodb:PutItem", "dynamodb:ConditionCheckItem"}),
+        ("dynamodb", "GetItem", CHECK, {Call("dynamodb:GetItem", "control", "PIPELINE#…")}),
+        ("dynamodb", "PutItem", PUT | {"Item": NOBODYS}, {Call("dynamodb:PutItem", "joblog", "PIPELINE#")}),
+        ("dynamodb", "Query", {"TableName": "x", **WANTED}, {Call("dynamodb:Query", "", "PIPELINE#…")}),
+        (
+            "dynamodb",
+            "Query",
+            {"TableName": "t-control", "IndexName": "LISTS", **WANTED},
+            {Call("dynamodb:Query", "control/index")},
+        ),
+        (
+            "dynamodb",
+            "BatchGetItem",
+            {"RequestItems": {"t-events": {"Keys": [KEY, KEY]}}},
+            {Call("dynamodb:BatchGetItem", "events", "PIPELINE#…")},
+        ),
+        (
+            "dynamodb",
+            "TransactWriteItems",
+            {"TransactItems": [{"Put": PUT}, {"ConditionCheck": CHECK}]},
+            {
+                Call("dynamodb:PutItem", "joblog", "PIPELINE#…"),
+                Call("dynamodb:ConditionCheckItem", "control", "PIPELINE#…"),
+            },
+        ),
+        (
+            "dynamodbstreams",
+            "GetShardIterator",
+            {"StreamArn": STREAM},
+            {Call("dynamodb:GetShardIterator", "events/stream")},
+        ),
+        ("dynamodbstreams", "GetRecords", {"ShardIterator": "i"}, {Call("dynamodb:GetRecords")}),
+        (
+            "sqs",
+            "DeleteMessageBatch",
+            {"QueueUrl": "http://x/0/t-alerts"},
+            {Call("sqs:DeleteMessage", "queue/alerts")},
+        ),
+        ("events", "PutEvents", {}, {Call("events:PutEvents", "bus")}),
+        ("stepfunctions", "StartExecution", {}, {Call("states:StartExecution")}),
+        ("lambda", "Invoke", {}, {Call("lambda:InvokeFunction")}),
     ],
 )
-def test_a_call_is_known_by_the_action_a_policy_names(
-    service: str, operation: str, parameters: Mapping[str, Any], actions: set[str]
+def test_a_request_is_known_by_the_action_a_policy_names_and_by_what_it_is_about(
+    service: str, operation: str, parameters: Mapping[str, Any], calls: set[Call]
 ) -> None:
-    recorder = awscalls.Recorder()
+    assert set(awscalls.calls_of(service, operation, parameters)) == calls
+    assert taskroles.not_allowed(Heard(call) for call in calls) == []
 
-    recorder.record(service, operation, parameters)
 
-    assert recorder.actions == actions
-    assert awscalls.not_allowed(actions) == []
+def test_what_a_process_called_is_read_again_with_its_duties(tmp_path: Path) -> None:
+    recorder = awscalls.Recorder(tmp_path, ALERTS)
+
+    recorder.record("dynamodb", "GetItem", CHECK)
+    recorder.record("dynamodb", "GetItem", CHECK)
+
+    assert awscalls.load(tmp_path) == {Heard(Call("dynamodb:GetItem", "control", "PIPELINE#…"), ALERTS)}
+    assert len(next(tmp_path.iterdir()).read_text().splitlines()) == 1
+
+
+# --- against the roles ------------------------------------------------------------------------------------------------
 
 
 def test_a_call_that_no_role_allows_is_found() -> None:
-    assert awscalls.not_allowed({"dynamodb:Scan", "dynamodb:GetItem"}) == ["dynamodb:Scan"]
+    heard = {Heard(Call("dynamodb:Scan", "control")), Heard(Call("dynamodb:GetItem"))}
+
+    assert taskroles.not_allowed(heard) == ["dynamodb:Scan on control"]
 
 
-def test_a_write_that_nobody_makes_is_found() -> None:
-    called = awscalls.allowed() - {"events:PutEvents"}
+@pytest.mark.parametrize(
+    ("duties", "call"),
+    [
+        (ALERTS, Call("states:StartExecution")),
+        (ALERTS, Call("dynamodb:GetRecords")),
+        (ALERTS, Call("dynamodb:PutItem", "control", "PIPELINE#…")),
+        (ALERTS, Call("sqs:ReceiveMessage", "queue/events")),
+        (SENSORS, Call("dynamodb:PutItem", "control", "MARKER#…")),
+        (SENSORS, Call("dynamodb:PutItem", "events", "PIPELINE#…")),
+        (frozenset({"relay"}), Call("dynamodb:GetShardIterator", "control/stream")),
+        (frozenset({"engine"}), Call("dynamodb:DeleteItem", "joblog", "PIPELINE#…")),
+    ],
+)
+def test_a_call_beyond_the_duties_of_a_worker_is_found(duties: frozenset[str], call: Call) -> None:
+    assert taskroles.not_allowed([Heard(call, duties)]) == [str(Heard(call, duties))]
 
-    assert awscalls.never_called(called) == ["events:PutEvents"]
+
+@pytest.mark.parametrize(
+    ("duties", "call"),
+    [
+        (ALERTS, Call("dynamodb:PutItem", "control", "PIPELINE#")),
+        (ALERTS, Call("dynamodb:PutItem", "control", "GROUP#…")),
+        (SENSORS, Call("dynamodb:PutItem", "control", "PIPELINE#…")),
+        (frozenset({"engine"}), Call("glue:StartJobRun")),
+        (frozenset(Duty), Call("dynamodb:GetItem", "control", "PING")),
+    ],
+)
+def test_a_call_within_the_duties_of_a_worker_is_none_to_speak_of(duties: frozenset[str], call: Call) -> None:
+    assert taskroles.not_allowed([Heard(call, duties)]) == []
+
+
+def test_a_write_that_nobody_makes_is_found_in_a_whole_run_and_in_no_other() -> None:
+    heard = [Heard(Call(action)) for action in taskroles.allowed() - {"events:PutEvents"}]
+
+    assert taskroles.never_called(heard) == ["events:PutEvents"]
+    assert len(taskroles.problems(heard, is_whole=True)) == 1
+    assert taskroles.problems(heard, is_whole=False) == []
+
+
+def test_the_duties_of_the_roles_are_those_of_the_program() -> None:
+    assert taskroles.duties() == frozenset(Duty)
+
+
+@pytest.mark.parametrize("duty", Duty)
+def test_the_doctor_tries_what_the_role_of_a_duty_allows_and_nothing_else(duty: Duty) -> None:
+    held = frozenset({duty})
+    probes = list(table_probes({table: f"t-{table}" for table in TableName}, held))
+    tried = {call for each in probes for call in awscalls.calls_of(each.service, each.operation, each.parameters)}
+
+    assert taskroles.not_allowed(Heard(call, held) for call in tried) == []
+    # Dead letters are not tried: their partitions are like any other.
+    writes = {
+        (action, table)
+        for statement in taskroles.statements_of(held)
+        if not any(each.startswith("DEADLETTER") for each in statement.partitions)
+        for action, table in product(statement.actions, statement.on & awscalls.TABLES)
+        if action.removeprefix("dynamodb:") in {"PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem"}
+    }
+    assert writes <= {(call.action, call.on) for call in tried}
 
 
 def test_no_role_may_do_everything() -> None:
-    assert [action for action in awscalls.allowed() if action.endswith("*")] == []
+    assert [action for action in taskroles.allowed() if "*" in action] == []
+
+
+def test_a_run_of_tests_that_calls_what_no_role_allows_fails(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        """
+import os
+from pathlib import Path
+from tests.awscalls import DIRECTORY, Recorder
+def test_it() -> None:
+    Recorder(Path(os.environ[DIRECTORY])).record("dynamodb", "Scan", {})
+"""
+    )
+    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider", str(tmp_path)]
+
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False)
+
+    assert "1 passed" in ran.stdout
+    assert "called, and no task role allows it: dynamodb:Scan" in ran.stdout
+    assert ran.returncode == pytest.ExitCode.TESTS_FAILED

@@ -2,54 +2,20 @@
 
 import json
 import re
-from functools import cache
-from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
 from consumers.severities import told_pattern
+from tests.terraformfiles import FILES, MODULE, local, parsed
 from worker import settings
 from worker.store.dynamodb_schema import STREAMED, TableSchema
 from worker.store.table import TTL, TableName
 from worker.telemetry.emf import NAMESPACE
 from worker.telemetry.meters import Metric
 
-HCL: Any = import_module("hcl2")  # its types are not whole
 ROOT = Path(__file__).parents[2]
-MODULE = ROOT / "deploy/terraform"
-FILES = sorted(MODULE.glob("*.tf"))
 EXAMPLES = sorted((ROOT / "examples/terraform").glob("*/main.tf"))
-
-
-def parsed(path: Path) -> dict[str, Any]:
-    with path.open() as file:
-        return cast("dict[str, Any]", HCL.load(file))
-
-
-def bare(value: Any) -> Any:  # noqa: ANN401 - whatever the parser gives
-    """The parser keeps the quotes of texts and marks its blocks: take both away."""
-    match value:
-        case dict():
-            members = cast("dict[str, Any]", value)
-            return {bare(name): bare(each) for name, each in members.items() if not name.startswith("__")}
-        case list():
-            return [bare(each) for each in cast("list[Any]", value)]
-        case str():
-            return value.strip('"')
-        case _:
-            return value
-
-
-@cache
-def local(name: str) -> Any:  # noqa: ANN401
-    for path in FILES:
-        for block in parsed(path).get("locals", []):
-            for key, value in block.items():
-                if bare(key) == name:
-                    return bare(value)
-    raise KeyError(name)
 
 
 @pytest.mark.parametrize("path", [*FILES, *EXAMPLES], ids=lambda path: str(path.relative_to(ROOT)))

@@ -4,17 +4,20 @@ A service decides whether a caller may do something before it looks at a conditi
 that refuses the *content* proves the right, and nothing was changed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
 from worker.core import keys
 from worker.settings import GROUP, AwsSettings, Duty
 from worker.store.dynamodb_requests import TableNames
-from worker.store.table import INDEXES, Index, TableName
+from worker.store.table import EVENT_TYPES, INDEXES, Index, TableName
 
-# A row that nobody has: the partition is one that every task may use, the sort key belongs to no kind of row.
-NOWHERE: Final = {"PK": {"S": keys.group_pk(GROUP)}, "SK": {"S": "DOCTOR#nothing"}}
+# A row that nobody has: the sort key belongs to no kind of row. Every task may use its group's partition, and each duty
+# that needs rows of pipelines may use that of no pipeline.
+NOTHING: Final = {"S": "DOCTOR#nothing"}
+OF_GROUP: Final = {"PK": {"S": keys.group_pk(GROUP)}, "SK": NOTHING}
+OF_PIPELINES: Final = {"PK": {"S": keys.pipeline_pk("")}, "SK": NOTHING}
 # It can hold for no row at all.
 IMPOSSIBLE: Final = "attribute_exists(PK) AND attribute_not_exists(PK)"
 CONDITION: Final = frozenset({"ConditionalCheckFailedException"})
@@ -22,6 +25,24 @@ CANCELLED: Final = frozenset({"TransactionCanceledException"})
 BAD_RECEIPT: Final = frozenset({"ReceiptHandleIsInvalid", "InvalidParameterValue", "InvalidIdFormat"})
 NO_RECEIPT: Final = "AQEBdoctor"  # of no message
 
+_READS: Final = ("GetItem", "BatchGetItem", "Query")
+_WRITES: Final = ("PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem")
+# What each duty does with rows of pipelines. A test compares this with the task roles.
+_ROWS: Final[Mapping[Duty, Mapping[TableName, tuple[str, ...]]]] = {
+    Duty.ENGINE: {
+        TableName.CONTROL: (*_READS, *_WRITES),
+        TableName.JOBLOG: (*_READS, "PutItem"),
+        TableName.RERUN: (*_READS, "PutItem"),
+        TableName.EVENTS: (*_READS, "PutItem"),
+    },
+    Duty.ALERTS: {
+        TableName.CONTROL: ("GetItem", "PutItem"),
+        TableName.EVENTS: ("GetItem", "Query", "PutItem", "UpdateItem"),
+    },
+    Duty.EVENTS: {TableName.EVENTS: ("GetItem", "PutItem")},
+    Duty.SENSORS: {TableName.CONTROL: ("GetItem", "PutItem")},
+}
+_INDEXES: Final = {Duty.ENGINE: INDEXES, Duty.RELAY: (EVENT_TYPES,), Duty.ALERTS: (EVENT_TYPES,)}
 _WHO_READS: Final = {TableName.CONTROL: Duty.ENGINE, TableName.JOBLOG: Duty.ENGINE, TableName.EVENTS: Duty.RELAY}
 
 
@@ -39,35 +60,39 @@ class Probe:
 
 
 def table_probes(names: TableNames, duties: frozenset[Duty]) -> Iterator[Probe]:
-    """The engine writes to all tables; whoever else holds leases writes to its group's rows alone."""
-    tables = list(TableName) if Duty.ENGINE in duties else [TableName.CONTROL]
-    for table in tables:
-        yield from _row_probes(names[table])
-    if Duty.ENGINE in duties:
-        for index in INDEXES:
+    """Whatever its duties, a worker writes to its group's rows; to rows of pipelines, as they need it."""
+    yield from _row_probes(names[TableName.CONTROL], OF_GROUP, {*_READS, *_WRITES})
+    for table in TableName:
+        wanted = {operation for duty in duties for operation in _ROWS.get(duty, {}).get(table, ())}
+        yield from _row_probes(names[table], OF_PIPELINES, wanted)
+    for index in INDEXES:
+        if any(index in _INDEXES.get(duty, ()) for duty in duties):
             yield _index_probe(names[index.table], index)
 
 
-def _row_probes(name: str) -> Iterator[Probe]:
+def _row_probes(name: str, row: Mapping[str, Mapping[str, str]], wanted: Set[str]) -> Iterator[Probe]:
     refused = {"ConditionExpression": IMPOSSIBLE}
-    yield _row("GetItem", name, {"TableName": name, "Key": NOWHERE}, "reads a row that is not there")
-    yield _row("BatchGetItem", name, {"RequestItems": {name: {"Keys": [NOWHERE]}}}, "reads rows that are not there")
-    yield _row("Query", name, {"TableName": name, **_range("PK", NOWHERE["PK"])}, "reads one row of our own partition")
     proof = "writes under a condition that cannot hold, and is refused"
-    put = {"TableName": name, "Item": NOWHERE, **refused}
-    yield _row("PutItem", name, put, proof, CONDITION)
-    yield _row("UpdateItem", name, {"TableName": name, "Key": NOWHERE, **_nothing_set(), **refused}, proof, CONDITION)
-    yield _row("DeleteItem", name, {"TableName": name, "Key": NOWHERE, **refused}, proof, CONDITION)
-    check = {"ConditionCheck": {"TableName": name, "Key": NOWHERE, **refused}}
-    yield Probe(
-        service="dynamodb",
-        operation="TransactWriteItems",
-        parameters={"TransactItems": [check]},
-        action="dynamodb:ConditionCheckItem",
-        resource=name,
-        proof="asks for a condition that cannot hold, and is refused",
-        refusals=CANCELLED,
+    put = {"TableName": name, "Item": row, **refused}
+    change = {"TableName": name, "Key": row, **refused}
+    probes = (
+        _row("GetItem", name, {"TableName": name, "Key": row}, "reads a row that is not there"),
+        _row("BatchGetItem", name, {"RequestItems": {name: {"Keys": [row]}}}, "reads rows that are not there"),
+        _row("Query", name, {"TableName": name, **_range("PK", row["PK"])}, "reads one row of a partition"),
+        _row("PutItem", name, put, proof, CONDITION),
+        _row("UpdateItem", name, {**change, **_nothing_set()}, proof, CONDITION),
+        _row("DeleteItem", name, change, proof, CONDITION),
+        Probe(
+            service="dynamodb",
+            operation="TransactWriteItems",
+            parameters={"TransactItems": [{"ConditionCheck": change}]},
+            action="dynamodb:ConditionCheckItem",
+            resource=name,
+            proof="asks for a condition that cannot hold, and is refused",
+            refusals=CANCELLED,
+        ),
     )
+    return (probe for probe in probes if probe.action.removeprefix("dynamodb:") in wanted)
 
 
 def _row(
@@ -88,7 +113,7 @@ def _index_probe(name: str, index: Index) -> Probe:
     return Probe(
         service="dynamodb",
         operation="Query",
-        parameters={"TableName": name, "IndexName": index.name, **_range(index.partition, {"S": "DOCTOR#nothing"})},
+        parameters={"TableName": name, "IndexName": index.name, **_range(index.partition, NOTHING)},
         action="dynamodb:Query",
         resource=f"{name}/index/{index.name}",
         proof="reads a list that is empty",

@@ -1,0 +1,21 @@
+"""Python loads this by itself where this directory is on its path: it notes the calls to AWS of a process of a test.
+
+`tests/liveworker.py` puts it there; nothing of the program knows of it. It is loaded by every process that inherits the
+path, so it looks first whether there is anything to note: the client's library takes long to load.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+directory = os.environ.get("TESTS_AWS_CALLS")
+words = (*sys.orig_argv, os.environ.get("INTERLOCK_STORE", ""))
+
+if directory and any("dynamodb://" in word for word in words):
+    from tests.awscalls import Recorder
+    from worker.settings import EVERYTHING
+
+    said = {duty.strip() for duty in os.environ.get("INTERLOCK_DUTIES", "").split(",")} - {""}
+    # Any other command is a person's, who has rights of their own.
+    duties = frozenset(said or EVERYTHING) if "run" in sys.orig_argv else None
+    Recorder(Path(directory), duties).install()
