@@ -48,8 +48,9 @@ resource "aws_cloudwatch_log_metric_filter" "errors" {
   pattern        = "{ $.level = \"error\" || $.level = \"critical\" }"
 
   metric_transformation {
-    namespace     = "Interlock"
-    name          = "ErrorLines"
+    namespace = "Interlock"
+    # By the installation's name: a filter with a default value can have no dimension, and there may be others here.
+    name          = "${var.name}-ErrorLines"
     value         = "1"
     default_value = "0"
   }

@@ -43,6 +43,7 @@ locals {
       contains(service.duties, "alerts") ? {
         INTERLOCK_SLACK_TOKEN   = var.slack_secret_arn == "" ? "" : "secretsmanager://${var.slack_secret_arn}"
         INTERLOCK_SLACK_CHANNEL = var.slack_channel
+        INTERLOCK_ALERTS        = var.alert_rules
       } : {},
       var.inbox_rules == "" ? {} : { INTERLOCK_SENSORS_QUEUE = aws_sqs_queue.this["sensors"].url },
       contains(service.duties, "sensors") && var.inbox_rules != "" ? { INTERLOCK_INBOX = var.inbox_rules } : {},
@@ -67,6 +68,19 @@ resource "aws_ecs_task_definition" "this" {
   runtime_platform {
     cpu_architecture        = var.cpu_architecture
     operating_system_family = "LINUX"
+  }
+
+  # What would only be noticed when a task starts, and ends, again and again.
+  lifecycle {
+    precondition {
+      condition     = length(setsubtract(each.value.duties, ["sensors"])) > 0 || var.inbox_rules != ""
+      error_message = "the service ${each.key} has only the duty sensors, so inbox_rules must say what becomes of messages."
+    }
+
+    precondition {
+      condition     = var.slack_secret_arn == "" || var.slack_channel != "" || var.alert_rules != ""
+      error_message = "slack_secret_arn is given, so slack_channel or alert_rules must say where alerts go."
+    }
   }
 
   # Command jobs and their logs; the image owns the path already, because the mount comes as root's.
@@ -101,7 +115,8 @@ resource "aws_ecs_task_definition" "this" {
         awslogs-group         = aws_cloudwatch_log_group.this.name
         awslogs-region        = data.aws_region.this.name
         awslogs-stream-prefix = each.key
-        # Said, because the default may drop lines, and metrics are lines: rather wait a moment than lose one.
+        # Said, because the default differs between accounts: a log that cannot be written must not hold up the
+        # worker, and metrics are lines too, so the buffer is large enough for minutes.
         mode            = "non-blocking"
         max-buffer-size = "25m"
       }
@@ -154,6 +169,17 @@ resource "aws_appautoscaling_target" "this" {
   max_capacity       = each.value.max_count
 }
 
+locals {
+  # What tells that a service is behind: its readers, its relay, or else the age of what waits in its queue.
+  lags = {
+    for name, service in var.services : name => (
+      contains(service.duties, "engine") ? { namespace = "Interlock", metric = "ConsumerLagSeconds", dimension = "Service", of = "${var.name}-${name}" } :
+      contains(service.duties, "relay") ? { namespace = "Interlock", metric = "RelayLagSeconds", dimension = "Service", of = "${var.name}-${name}" } :
+      { namespace = "AWS/SQS", metric = "ApproximateAgeOfOldestMessage", dimension = "QueueName", of = "${var.name}-${sort(tolist(service.duties))[0]}" }
+    )
+  }
+}
+
 resource "aws_appautoscaling_policy" "lag" {
   for_each = aws_appautoscaling_target.this
 
@@ -169,13 +195,13 @@ resource "aws_appautoscaling_policy" "lag" {
     scale_in_cooldown  = 600
 
     customized_metric_specification {
-      namespace   = "Interlock"
-      metric_name = "ConsumerLagSeconds"
+      namespace   = local.lags[each.key].namespace
+      metric_name = local.lags[each.key].metric
       statistic   = "Maximum"
 
       dimensions {
-        name  = "Service"
-        value = "${var.name}-${each.key}"
+        name  = local.lags[each.key].dimension
+        value = local.lags[each.key].of
       }
     }
   }

@@ -169,7 +169,13 @@ variable "slack_secret_arn" {
 }
 
 variable "slack_channel" {
-  description = "Channel for alerts that no rule of alerts_file sends elsewhere."
+  description = "The one channel for all alerts, unless alert_rules says more."
+  type        = string
+  default     = ""
+}
+
+variable "alert_rules" {
+  description = "Text of the routing of alerts (see docs/alerts.md): which channel hears of what. Empty: all go to slack_channel."
   type        = string
   default     = ""
 }

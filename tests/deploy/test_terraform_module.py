@@ -60,6 +60,31 @@ def test_alarms_and_dashboard_watch_metrics_that_exist() -> None:
     assert f'namespace           = "{NAMESPACE}"' in (MODULE / "alarms.tf").read_text()
 
 
+def test_services_grow_by_metrics_that_exist() -> None:
+    service = (MODULE / "service.tf").read_text()
+    ours = re.findall(r'namespace = "Interlock", metric = "(\w+)"', service)
+
+    assert len(ours) == 2
+    assert set(ours) <= {metric.value for metric in Metric}
+
+
+def test_two_installations_in_one_account_share_no_metric() -> None:
+    alarms = (MODULE / "alarms.tf").read_text()
+
+    assert 'name          = "${var.name}-ErrorLines"' in alarms
+    assert 'dimensions          = { Service = "${var.name}-${each.value.service}" }' in alarms
+
+
+def test_every_variable_is_of_use_and_every_one_that_is_named_is_there() -> None:
+    text = "".join(path.read_text() for path in FILES)
+    declared = set(re.findall(r'^variable "(\w+)"', text, re.MULTILINE))
+
+    assert set(re.findall(r"\bvar\.(\w+)", text)) == declared
+    for example in EXAMPLES:
+        [module] = re.findall(r"^module .*?^}", example.read_text(), re.MULTILINE | re.DOTALL)
+        assert set(re.findall(r"^  (\w+) +=", module, re.MULTILINE)) - {"source"} <= declared
+
+
 def test_every_variable_of_a_task_is_one_the_worker_reads() -> None:
     given = set(re.findall(r"\b(INTERLOCK_[A-Z_]+|OTEL_[A-Z_]+)\s*=", (MODULE / "service.tf").read_text()))
     read = {value for name, value in vars(settings).items() if name.isupper() and isinstance(value, str)}
@@ -73,9 +98,9 @@ def test_queues_are_encrypted_so_that_the_bus_can_send_to_them() -> None:
     example = (ROOT / "examples/terraform/full/main.tf").read_text()
 
     assert queues.count('sqs_managed_sse_enabled           = var.kms_key_arn == "" ? true : null') == 2
-    senders = re.search(r'sid       = "Senders".*?identifiers = \[([^]]*)\]', example, re.DOTALL)
-    assert senders is not None
-    assert '"events.amazonaws.com"' in senders[1]
+    [senders] = re.findall(r'sid       = "Senders".*?\n  }\n', example, re.DOTALL)
+    assert '"events.amazonaws.com"' in senders
+    assert '"kms:DescribeKey"' in senders  # or no bus with this key can be made
 
 
 def test_a_container_has_no_rights_and_can_write_one_directory_only() -> None:

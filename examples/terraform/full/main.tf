@@ -72,10 +72,11 @@ data "aws_iam_policy_document" "key" {
     }
   }
 
-  # Without this, rules and buckets put nothing into an encrypted queue, and say so nowhere.
+  # Without this, rules and buckets put nothing into an encrypted queue, and say so nowhere. The bus itself looks at the
+  # key before it takes it.
   statement {
     sid       = "Senders"
-    actions   = ["kms:Decrypt", "kms:GenerateDataKey"]
+    actions   = ["kms:Decrypt", "kms:GenerateDataKey", "kms:DescribeKey"]
     resources = ["*"]
 
     principals {
