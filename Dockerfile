@@ -26,10 +26,11 @@ RUN /opt/interlock/bin/python -m pip install --no-cache-dir --disable-pip-versio
 FROM ${BASE}
 
 # Numbers, because a task definition names a user by number. The directory is made here, because a volume that is
-# mounted over it takes over its owner.
+# mounted over it takes over its owner. The base's own pip has no business here either.
 RUN groupadd --gid 10001 interlock \
     && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/interlock --shell /usr/sbin/nologin interlock \
-    && install -d -o 10001 -g 10001 -m 0750 /var/lib/interlock
+    && install -d -o 10001 -g 10001 -m 0750 /var/lib/interlock \
+    && rm -rf /usr/local/bin/pip* /usr/local/lib/python3*/site-packages/pip*
 
 COPY --from=build /opt/interlock /opt/interlock
 

@@ -36,6 +36,7 @@ _REFERENCE: Final = re.compile(r"^\$\{local\.(\w+)\}$")
 class Statement:
     """`on`: what it speaks of; nothing, if whoever deploys names it. `partitions`: nothing, if it speaks of all."""
 
+    sid: str
     actions: frozenset[str]
     on: frozenset[str] = frozenset()
     partitions: tuple[str, ...] = ()
@@ -51,10 +52,13 @@ class Statement:
 def statements(duty: str) -> tuple[Statement, ...]:
     """What a duty adds; `everyone` is what any worker has, and `jobs` what the engine has for those that were named."""
     if duty == "jobs":
-        return (Statement(actions=frozenset(_ACTION.findall((MODULE / "jobs.tf").read_text()))),)
+        return (Statement(sid="Jobs", actions=frozenset(_ACTION.findall((MODULE / "jobs.tf").read_text()))),)
     return tuple(
         Statement(
-            actions=frozenset(_listed(each["actions"])), on=frozenset(each["on"]), partitions=tuple(each["partition"])
+            sid=each["sid"],
+            actions=frozenset(_listed(each["actions"])),
+            on=frozenset(each["on"]),
+            partitions=tuple(sorted(each["partition"])),
         )
         for each in local("duty_statements")[duty]
     )

@@ -19,9 +19,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from tests import taskroles
 from tests.emulators import AWS_ENVIRONMENT, ministack
 from tests.installation import Installation
+from tests.liveworker import BUSY, PATIENCE_S
 from tests.wholeworker import live_through_a_kill
 from worker.store.table import TableName
 
@@ -32,6 +35,7 @@ STEP_S = 900
 MIRROR = "TF_PLUGIN_MIRROR"
 SUITE = "bookworm"
 HEALTH_PORT = 18_080
+EXIT_S = 25
 
 
 class Failed(Exception):
@@ -103,11 +107,55 @@ def apply_and_destroy(work: Path) -> str:
         pushed = run([str(PROGRAM), "pipelines", "push", *files, "--dry-run", "--store", store], env=AWS_ENVIRONMENT)
         if "0 new, 0 changed" not in pushed:
             raise Failed(f"the rows are not what the program makes of the same files:\n{pushed}")
+        roles = _compare_roles(place)
         _work_on(place, endpoint, store)
     finally:
         destroyed = terraform(place, "destroy", "-auto-approve", *variables)
     ends = f"{_last_line(applied, 'Apply complete')} {_last_line(destroyed, 'Destroy complete')}"
-    return f"two workers ran on it, one was killed; {ends}"
+    return f"{roles} roles are as the tests read them; two workers ran on it, one was killed; {ends}"
+
+
+def _compare_roles(place: Path) -> int:
+    """What Terraform makes of `roles.tf` is what the tests read there; gives how many roles there are."""
+    [module] = json.loads(terraform(place, "show", "-json"))["values"]["root_module"]["child_modules"]
+    made = {(each["type"], each["name"], each.get("index")): each["values"] for each in module["resources"]}
+    services = [index for kind, _, index in made if kind == "aws_ecs_task_definition"]
+    for service in services:
+        [container] = json.loads(made["aws_ecs_task_definition", "this", service]["container_definitions"])
+        given = {each["name"]: each["value"] for each in container["environment"]}
+        policy = json.loads(made["aws_iam_role_policy", "task", service]["policy"])
+        written = {each["Sid"]: _statement(each) for each in policy["Statement"]}
+        for read in taskroles.statements_of(given["INTERLOCK_DUTIES"].split(",")):
+            if read.on and written.get(read.sid) != read:
+                raise Failed(f"the role of {service} has {written.get(read.sid)}, and not {read}")
+    return len(services)
+
+
+def _statement(written: Mapping[str, Any]) -> taskroles.Statement:
+    partitions = written.get("Condition", {}).get("ForAllValues:StringLike", {}).get("dynamodb:LeadingKeys", [])
+    return taskroles.Statement(
+        sid=written["Sid"],
+        actions=frozenset(_listed(written["Action"])),
+        on=frozenset(_named(arn) for arn in _listed(written["Resource"])),
+        partitions=tuple(sorted(_listed(partitions))),
+    )
+
+
+def _listed(said: str | list[str]) -> list[str]:
+    return [said] if isinstance(said, str) else said
+
+
+def _named(arn: str) -> str:
+    """What statements call it: all names of this installation end in what they are of."""
+    service, name = arn.split(":")[2], arn.split(":", 5)[5]
+    table, _, part = name.removeprefix("table/").partition("/")
+    match service:
+        case "dynamodb":
+            return "/".join((table.rpartition("-")[2], *part.split("/")[:1])).rstrip("/")
+        case "sqs":
+            return f"queue/{name.rpartition('-')[2]}"
+        case _:
+            return {"events": "bus", "ecs": "task", "secretsmanager": "secret/slack"}.get(service, "")
 
 
 def _work_on(place: Path, endpoint: str, store: str) -> None:
@@ -176,7 +224,7 @@ def hadolint(_: Path) -> str:
 
 
 def build_image(work: Path) -> str:
-    """Build the Dockerfile on a small Debian made here, and start the worker from what comes out, as its own user."""
+    """Build the Dockerfile on a small Debian made here, and start the worker from what comes out, as ECS does."""
     if os.geteuid() != 0:
         raise Failed("debootstrap and chroot need root: run this as root, or in a container")
     base = work / "base"
@@ -191,9 +239,10 @@ def build_image(work: Path) -> str:
     arguments = ["--isolation", "chroot", "--build-arg", "BASE=localhost/interlock-base", *pip, "-t", "interlock"]
     run(["buildah", *storage, "bud", *arguments, str(ROOT)])
     run(["buildah", *storage, "from", "--name", "worker", "localhost/interlock"])
+    inspected = json.loads(run(["buildah", *storage, "inspect", "--type", "image", "localhost/interlock"]))
     mounted = run(["buildah", *storage, "mount", "worker"]).strip()
     try:
-        return _start_from(Path(mounted), base)
+        return _start_from(Path(mounted), base, inspected["OCIv1"]["config"], work / "data")
     finally:
         run(["buildah", *storage, "umount", "worker"])
 
@@ -203,44 +252,93 @@ def _pip_settings() -> list[str]:
     return [path for path in ("/etc/pip.conf", "/etc/ssl/certs") if Path(path).exists()]
 
 
-def _start_from(image: Path, base: Path) -> str:
-    """Run the worker in the image's own root, as the user it names: it starts, is healthy, and ends in order."""
-    if (image / "opt/interlock/bin/pip").exists():
-        raise Failed("pip is still in the image")
-    refused = subprocess.run(_inside(image, "touch", "/opt/interlock/x"), capture_output=True, check=False, timeout=60)
-    if refused.returncode == 0:
-        raise Failed("the program's own files can be written by its user")
-    version = run(_inside(image, "interlock", "--version")).strip()
-    run(_inside(image, "interlock", "store", "init"))
-    ended_s = _live_and_end(image)
+@dataclass(frozen=True, slots=True)
+class Container:
+    """The image as its task definition runs it: its own command and user, all of it read-only but one directory."""
+
+    root: Path
+    data: Path
+    config: Mapping[str, Any]
+
+    @property
+    def entrypoint(self) -> list[str]:
+        return list(self.config["Entrypoint"])
+
+    def inside(self, *command: str) -> list[str]:
+        """Mounts are those of the command alone, and end with it."""
+        mounts = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && mount --bind "$1" "$0$2" && shift 2'
+        directory = self.config["WorkingDir"]
+        environment = [*self.config["Env"], f"INTERLOCK_HEALTH=127.0.0.1:{HEALTH_PORT}", "INTERLOCK_TIMING=fast"]
+        chroot = ["chroot", f"--userspec={self.config['User']}", str(self.root), "/usr/bin/env", "-i", "-C", directory]
+        script = f'{mounts} && exec "$@"'
+        place = ["unshare", "--mount", "sh", "-c", script, str(self.root), str(self.data), directory]
+        return [*place, *chroot, *environment, *command]
+
+    def interlock(self, *arguments: str) -> str:
+        return run(self.inside(*self.entrypoint, *arguments))
+
+
+def _start_from(image: Path, base: Path, config: Mapping[str, Any], data: Path) -> str:
+    """Run the worker as the image says: it starts, is healthy, and ends in order while it is busy."""
+    _look_at(image, config)
+    data.mkdir()
+    os.chown(data, 10001, 10001)
+    container = Container(image, data, config)
+    for place in ("/opt/interlock/x", "/tmp/x", "/x"):
+        touched = subprocess.run(container.inside("touch", place), capture_output=True, check=False, timeout=60)
+        if touched.returncode == 0:
+            raise Failed(f"{place} can be written in the container")
+    version = container.interlock("--version").strip()
+    (data / "pipelines").mkdir()
+    (data / "pipelines/busy.yaml").write_text(BUSY)
+    container.interlock("store", "init")
+    container.interlock("pipelines", "push", "pipelines", "--yes")
+    ended_s = _live_and_end(container)
     size = _megabytes(image) - _megabytes(base)
-    return f"{version} runs from the image as user 10001 and ends in {ended_s:.1f} s; it adds {size} MB to its base"
+    lives = f"{version} runs from the image as {config['User']}, and ends in {ended_s:.1f} s while it is busy"
+    return f"{lives}; it adds {size} MB to its base"
 
 
-def _live_and_end(image: Path) -> float:
-    """Start the worker, wait until its probe is green, and end it as ECS does; gives how long that took."""
-    worker = subprocess.Popen(_inside(image, "interlock", "run"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+def _look_at(image: Path, config: Mapping[str, Any]) -> None:
+    if (config["Entrypoint"], config["Cmd"], config["User"]) != (["interlock"], ["run"], "10001:10001"):
+        raise Failed(f"the image starts {config['Entrypoint']} {config['Cmd']} as {config['User']}")
+    if "Healthcheck" in config:
+        raise Failed("the image has a health check of its own")
+    tools = [path for name in ("pip*", "gcc*", "cc", "make") for path in image.glob(f"**/bin/{name}")]
+    if tools:
+        raise Failed(f"build tools are still in the image: {', '.join(map(str, tools))}")
+
+
+def _live_and_end(container: Container) -> float:
+    """Start the worker, make it busy once its probe is green, and end it as ECS does; gives how long that took."""
+    log = container.data / "worker.log"
+    with log.open("w") as said:
+        command = container.inside(*container.entrypoint, *container.config["Cmd"])
+        worker = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
     try:
-        deadline = time.monotonic() + 60
-        probe = _inside(image, "python", "-m", "worker.web.probe")
-        while subprocess.run(probe, capture_output=True, check=False, timeout=30).returncode != 0:
-            if time.monotonic() > deadline or worker.poll() is not None:
-                raise Failed("the worker did not get healthy")
-            time.sleep(0.5)
+        probe = container.inside("python", "-m", "worker.web.probe")
+        _until(lambda: subprocess.run(probe, capture_output=True, check=False, timeout=30).returncode == 0, worker, log)
+        for day in range(1, 4):
+            container.interlock("sensor", "put", "busy", "landed", "ok=true", "--period", f"2027-03-{day:02}")
+        _until(lambda: '"JobStarted"' in log.read_text(), worker, log)
         began = time.monotonic()
         worker.send_signal(signal.SIGTERM)
-        if worker.wait(25) != 0:
-            raise Failed(f"the worker ended with {worker.returncode} after SIGTERM")
+        if worker.wait(EXIT_S) != 0:
+            raise Failed(f"the worker ended with {worker.returncode} after SIGTERM:\n{log.read_text()[-4000:]}")
         return time.monotonic() - began
+    except subprocess.TimeoutExpired as late:
+        raise Failed(f"the worker did not end within {EXIT_S} s:\n{log.read_text()[-4000:]}") from late
     finally:
         worker.kill()
-        worker.communicate()
+        worker.wait()
 
 
-def _inside(image: Path, *command: str) -> list[str]:
-    environment = ["PATH=/opt/interlock/bin:/usr/bin:/bin", f"INTERLOCK_HEALTH=127.0.0.1:{HEALTH_PORT}"]
-    place = ["chroot", "--userspec=10001:10001", str(image), "/usr/bin/env", "-i", "-C", "/var/lib/interlock"]
-    return [*place, *environment, *command]
+def _until(has_come: Callable[[], bool], worker: "subprocess.Popen[bytes]", log: Path) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not has_come():
+        if time.monotonic() > deadline or worker.poll() is not None:
+            raise Failed(f"the worker did not get healthy and busy:\n{log.read_text()[-4000:]}")
+        time.sleep(0.5)
 
 
 def _megabytes(place: Path) -> int:
@@ -273,7 +371,7 @@ STEPS = (
     Step("terraform plan, apply and destroy on an emulator", ("terraform",), apply_and_destroy),
     Step("checkov", (), checkov),
     Step("hadolint", (), hadolint),
-    Step("the image", ("buildah", "debootstrap"), build_image),
+    Step("the image", ("buildah", "debootstrap", "unshare"), build_image),
 )
 
 if __name__ == "__main__":
