@@ -36,6 +36,12 @@ MIRROR = "TF_PLUGIN_MIRROR"
 SUITE = "bookworm"
 HEALTH_PORT = 18_080
 EXIT_S = 25
+# A root that cannot be written, with what any container has, and one directory that can. Then a command.
+READ_ONLY = (
+    'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && '
+    'mount --rbind /dev "$0/dev" && mount --rbind /proc "$0/proc" && '
+    'mount --bind "$1" "$0$2" && shift 2 && exec "$@"'
+)
 
 
 class Failed(Exception):
@@ -266,12 +272,10 @@ class Container:
 
     def inside(self, *command: str) -> list[str]:
         """Mounts are those of the command alone, and end with it."""
-        mounts = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && mount --bind "$1" "$0$2" && shift 2'
         directory = self.config["WorkingDir"]
         environment = [*self.config["Env"], f"INTERLOCK_HEALTH=127.0.0.1:{HEALTH_PORT}", "INTERLOCK_TIMING=fast"]
         chroot = ["chroot", f"--userspec={self.config['User']}", str(self.root), "/usr/bin/env", "-i", "-C", directory]
-        script = f'{mounts} && exec "$@"'
-        place = ["unshare", "--mount", "sh", "-c", script, str(self.root), str(self.data), directory]
+        place = ["unshare", "--mount", "sh", "-c", READ_ONLY, str(self.root), str(self.data), directory]
         return [*place, *chroot, *environment, *command]
 
     def interlock(self, *arguments: str) -> str:
