@@ -71,10 +71,9 @@ async def test_a_worker_asked_to_stop_under_load_hands_over_at_once_and_leaves_n
     bodies = [json.dumps({**envelope(event), "id": f"bus-{event.id}"}) for event in alerts]
     async with crew(tmp_path, "first", "second", timing=TIMING) as group:
         leaver, other = await group.reader_and_other()
-        left = session_of(leaver)
         async with under_load(group) as load:
             await group.send_alerts(bodies[:LEAD_ALERTS])
-            asked_at = datetime.now(UTC)
+            left, asked_at = session_of(leaver), datetime.now(UTC)
             leaver.process.send_signal(signal.SIGTERM)
             await goes_on([other], asked_at)
         sent = LEAD_ALERTS
