@@ -11,8 +11,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from worker.app_embedded import embedded_workplace
-from worker.app_session import SessionWork
 from worker.clock import SystemClock
 from worker.config import load_text
 from worker.core.events import Event
@@ -39,6 +37,8 @@ from worker.membership.sessions import Group, Member, Membership, session_ids
 from worker.settings import GROUP
 from worker.store.sqlite import SqliteTables
 from worker.undertakings import Undertakings
+from worker.wiring.embedded import embedded_workplace
+from worker.wiring.session import SessionWork
 
 # Calls to one target are limited, so the runs are spread over many, as those of a real installation are.
 PIPELINES: Final = 64

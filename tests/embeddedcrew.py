@@ -6,9 +6,6 @@ from tests.engineworld import CONFIG, DAY, ORDERS, run_key
 from tests.fakerunner import FakeRunner
 from tests.virtualtime import Host, VirtualClock
 from worker.app import LEASED
-from worker.app_embedded import embedded_workplace
-from worker.app_session import SessionWork
-from worker.app_workplace import Workplace
 from worker.config import load_text
 from worker.core.events import Event
 from worker.core.pipeline import JobType
@@ -22,6 +19,9 @@ from worker.store.runs import Runs
 from worker.store.sensors import Sensors
 from worker.store.sqlite import SqliteTables
 from worker.undertakings import Undertakings
+from worker.wiring.embedded import embedded_workplace
+from worker.wiring.session import SessionWork
+from worker.wiring.workplace import Workplace
 
 RUN = run_key()
 

@@ -18,12 +18,12 @@ from consumers.stream import Pace
 from consumers.unreadable import Stray
 from tests.embeddedcrew import Crew
 from tests.fakestreams import FakeDynamoStreams, FakeKinesis, change_record
-from worker.app_reading import DUTIES
-from worker.app_workplace import Readers, Workplace
 from worker.core.pipeline import JobType
 from worker.settings import GROUP
 from worker.store.sqlite import SqliteTables
 from worker.store.table import Change, TableName, Write
+from worker.wiring.reading import DUTIES
+from worker.wiring.workplace import Readers, Workplace
 
 TABLES = {table: f"test-{table}" for table in DUTIES}
 

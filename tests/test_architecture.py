@@ -21,12 +21,12 @@ PURE = {
 }  # fmt: skip
 
 # Where a module stands; it may import its own layer and those below. Unlisted modules of `worker` are boundary code.
-EDGE = ("worker.app", "worker.cli", "worker.web")
+EDGE = ("worker.app", "worker.wiring", "worker.cli", "worker.web")
 AROUND = ("consumers", "scheduler")
 
 # A library that only some files may know.
 KNOWN_ONLY_TO = {
-    "aiobotocore": ("worker.store.dynamodb", "worker.store.fastclient", "worker.jobs", "consumers", "worker.app"),
+    "aiobotocore": ("worker.store.dynamodb", "worker.store.fastclient", "worker.jobs", "consumers", "worker.wiring"),
     "botocore": (
         "worker.store.dynamodb",
         "worker.store.fastclient",
@@ -34,7 +34,7 @@ KNOWN_ONLY_TO = {
         "worker.diagnosis.aws",
         "consumers",
     ),
-    "aiohttp": ("worker.jobs", "worker.store.dynamodb", "worker.web", "worker.app", "consumers"),
+    "aiohttp": ("worker.jobs", "worker.store.dynamodb", "worker.web", "worker.wiring", "consumers"),
     "msgspec": (
         "worker.jsontext",
         "worker.store.table",

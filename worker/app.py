@@ -12,15 +12,15 @@ from importlib.metadata import version
 from typing import Final
 
 from worker import heap
-from worker.app_kinds import Kind, Premises
-from worker.app_session import SessionWork
-from worker.app_telemetry import Telemetry, counting
 from worker.clock import Clock
 from worker.logs import logger
 from worker.membership.beaters import ThreadBeater
 from worker.membership.sessions import Group, Member, Membership, session_ids
 from worker.settings import Duty, Settings
 from worker.undertakings import Undertakings
+from worker.wiring.kinds import Kind, Premises
+from worker.wiring.session import SessionWork
+from worker.wiring.telemetry import Telemetry, counting
 
 # Duties whose work is shared out by leases; the others only take messages.
 LEASED: Final = frozenset({Duty.ENGINE, Duty.SCHEDULER, Duty.RELAY})

@@ -12,7 +12,6 @@ from consumers.source import Record, Stream
 from tests.emulators import ministack, new_names, use_test_credentials
 from tests.installation import REGION, client, endpoint_of
 from tests.streamrig import the_reader
-from worker.app_streams import ChangeStreams
 from worker.clock import SystemClock
 from worker.core.events import Event
 from worker.core.pipeline import PipelineId
@@ -22,6 +21,7 @@ from worker.store.events import told_write
 from worker.store.fastclient import ClientSettings
 from worker.store.sensors import Sensors
 from worker.store.table import TableName
+from worker.wiring.streams import ChangeStreams
 
 pytestmark = pytest.mark.xdist_group("aws")
 FOLLOWED = (TableName.CONTROL, TableName.JOBLOG, TableName.EVENTS)

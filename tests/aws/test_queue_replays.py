@@ -9,11 +9,11 @@ import pytest_asyncio
 from consumers.sqs_letters import queue_letter_source
 from tests.emulators import ministack
 from tests.installation import Installation, client, endpoint_of, install
-from worker.app_aws import AwsKind
 from worker.clock import SystemClock
 from worker.core.errors import Rejected
 from worker.settings import read_settings
 from worker.store.open import DynamoPlace, locate
+from worker.wiring.aws import AwsKind
 
 pytestmark = pytest.mark.xdist_group("aws")
 

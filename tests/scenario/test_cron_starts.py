@@ -11,7 +11,6 @@ from tests.engineworld import ORDERS, World, a_world
 from tests.faults import NO_FAULT, Fault, FaultyTables, Operation
 from tests.manualclock import NOON
 from tests.virtualtime import on_virtual_time
-from worker.app_surprises import expecting_surprises
 from worker.core import keys
 from worker.core.firing import HERD_MIN, SPREAD, ScheduleKey, place_in_herd
 from worker.core.pipeline import PipelineId, ScheduleId
@@ -23,6 +22,7 @@ from worker.store.pipelines import Pipelines
 from worker.store.runs import Runs
 from worker.store.schedulemarks import ScheduleMark, ScheduleMarks
 from worker.store.table import Key, Put, TableName, Update
+from worker.wiring.surprises import expecting_surprises
 
 TODAY, TOMORROW = "2026-03-03", "2026-03-04"
 TRIGGER = ", trigger: {key: ready, check: equals, field: status, value: done}"

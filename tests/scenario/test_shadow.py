@@ -6,9 +6,6 @@ from tests.embeddedcrew import Crew, told_of
 from tests.engineworld import DAY, ORDERS, run_key
 from tests.virtualtime import Host, on_virtual_time
 from worker.app import LEASED
-from worker.app_embedded import embedded_workplace
-from worker.app_session import SessionWork
-from worker.app_shadow import DUTIES, shadow_workplace
 from worker.core.dryrun import DryRun, DryState
 from worker.core.keys import SHADOW
 from worker.core.pipeline import JobType
@@ -21,6 +18,9 @@ from worker.store.events import Events
 from worker.store.shadow import ShadowTables
 from worker.store.table import Change, Key, Put, TableName
 from worker.undertakings import Undertakings
+from worker.wiring.embedded import embedded_workplace
+from worker.wiring.session import SessionWork
+from worker.wiring.shadow import DUTIES, shadow_workplace
 
 CONFIG_ROW = Key("PIPELINE#orders", "CONFIG")
 

@@ -13,8 +13,6 @@ from consumers.upkeep import Upkeep
 from tests.manualclock import NOON
 from tests.streamworld import GROUP, STREAM, World
 from tests.virtualtime import VirtualClock, on_virtual_time
-from worker.app_reading import is_from_others
-from worker.app_surprises import expecting_surprises
 from worker.core.errors import Rejected, RetryLater
 from worker.core.keys import RowKind, RunKey
 from worker.core.periods import Period
@@ -25,6 +23,8 @@ from worker.store.events import Events
 from worker.store.leases import Leases
 from worker.store.pipelines import Pipelines
 from worker.store.table import Change, ChangeKind, Key, Put, TableName, Trimmed
+from worker.wiring.reading import is_from_others
+from worker.wiring.surprises import expecting_surprises
 
 
 def an_orphan(number: int) -> ActiveRow:

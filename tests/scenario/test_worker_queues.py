@@ -12,13 +12,13 @@ from consumers.sqs_letters import queue_letter_source
 from tests.embeddedcrew import Crew
 from tests.queueworld import QueueWorld
 from tests.virtualtime import on_virtual_time
-from worker.app_queues import queue_consumer
-from worker.app_workplace import Workplace
 from worker.core.errors import ConfigError
 from worker.settings import GROUP, Duty
 from worker.store.deadletters import DeadLetter, DeadLetters
 from worker.store.replays import Replays
 from worker.store.rowcodec import encode
+from worker.wiring.queues import queue_consumer
+from worker.wiring.workplace import Workplace
 
 
 @on_virtual_time

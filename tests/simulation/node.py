@@ -21,8 +21,6 @@ from tests.simulation.store import SimulatedStore
 from tests.simulation.target import Record, world_time
 from tests.simulation.violations import Invariant, Verdicts
 from tests.virtualtime import Host, VirtualClock
-from worker.app_session import SessionWork
-from worker.app_workplace import Buckets, Readers, Workplace
 from worker.core.errors import WorkerError
 from worker.core.keys import SessionId
 from worker.core.pipeline import JobType, Pipeline
@@ -36,6 +34,8 @@ from worker.store.backoff import Backoff
 from worker.store.leases import Leases
 from worker.store.table import Change, TableName
 from worker.undertakings import Undertakings
+from worker.wiring.session import SessionWork
+from worker.wiring.workplace import Buckets, Readers, Workplace
 
 GROUP: Final = "simulated"
 # Readers are woken by commits, as the watcher of a feed wakes them; polling is only the safety net.

@@ -23,12 +23,12 @@ from tests.simulation.violations import Invariant, Verdicts
 from tests.simulation.weather import Weather
 from tests.virtualtime import OUTSIDE, VirtualClock
 from tests.virtualtime import run as on_virtual_loop
-from worker.app_reading import is_from_others
 from worker.core import keys
 from worker.core.pipeline import JobType, Pipeline
 from worker.deployment import deploy
 from worker.jobs.runner import Guarantee
 from worker.store.table import Change, ChangeKind, Check, TableName, Write
+from worker.wiring.reading import is_from_others
 
 WAKE_AFTER_S: Final = 0.02  # how soon a reader notices that there is something new
 STEP_S: Final = 60.0

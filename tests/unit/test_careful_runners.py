@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import pytest
 
 from tests.runners import TOKEN, a_request
-from worker.app_runners import careful
 from worker.core.errors import Rejected, RetryLater
 from worker.jobs.runner import (
     BatchRunner,
@@ -20,6 +19,7 @@ from worker.jobs.runner import (
     Traits,
     Unknown,
 )
+from worker.wiring.runners import careful
 
 
 class Clumsy:

@@ -6,9 +6,6 @@ import pytest
 
 from tests.commandline import interlock
 from tests.manualclock import ManualClock
-from worker.app_choice import make_worker
-from worker.app_embedded import Options
-from worker.app_shadow import shadow_settings
 from worker.core.errors import ConfigError
 from worker.settings import (
     ALERTS_QUEUE,
@@ -21,6 +18,9 @@ from worker.settings import (
     PeopleSettings,
     read_settings,
 )
+from worker.wiring.choice import make_worker
+from worker.wiring.embedded import Options
+from worker.wiring.shadow import shadow_settings
 
 TABLES = "dynamodb://interlock?region=eu-west-1"
 

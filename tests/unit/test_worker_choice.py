@@ -3,11 +3,11 @@
 import pytest
 
 from tests.manualclock import ManualClock
-from worker.app_choice import make_worker
-from worker.app_embedded import Options
-from worker.app_people import tells_people
 from worker.core.errors import ConfigError
 from worker.settings import ALERTS_QUEUE, BUS, DUTIES, STORE, read_settings
+from worker.wiring.choice import make_worker
+from worker.wiring.embedded import Options
+from worker.wiring.people import tells_people
 
 TABLES = "dynamodb://interlock?region=eu-west-1"
 QUEUE = "https://sqs.eu-west-1.amazonaws.com/111122223333/alerts"

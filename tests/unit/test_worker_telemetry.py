@@ -6,9 +6,9 @@ from contextlib import AsyncExitStack
 from consumers.sqs import QueueConsumer
 from tests.manualclock import ManualClock
 from tests.queueworld import QueueWorld
-from worker.app_telemetry import Telemetry
 from worker.settings import WatchedSettings
 from worker.telemetry.meters import Metric
+from worker.wiring.telemetry import Telemetry
 
 
 def telemetry() -> Telemetry:

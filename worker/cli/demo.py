@@ -100,8 +100,8 @@ async def _perform(stage: Stage, play: Play) -> None:
 async def _working(access: StoreAccess, alerts: TextIO) -> AsyncGenerator[None]:
     """A worker beside the play, made as `interlock run` makes it. Raises what ended the one or the other."""
     # The wiring loads everything there is, the AWS libraries too: longer than most commands take as a whole.
-    from worker.app_choice import make_worker  # noqa: PLC0415
-    from worker.app_embedded import Options  # noqa: PLC0415
+    from worker.wiring.choice import make_worker  # noqa: PLC0415
+    from worker.wiring.embedded import Options  # noqa: PLC0415
 
     options = Options(
         settings=read_settings({}, store=access.url),  # the demo is the same whatever the environment says

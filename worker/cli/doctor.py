@@ -45,7 +45,7 @@ def _in_effect(settings: Settings) -> Settings:
     """A shadow needs less than its settings say."""
     if not settings.shadow:
         return settings
-    from worker.app_shadow import shadow_settings  # noqa: PLC0415  the wiring takes long to load
+    from worker.wiring.shadow import shadow_settings  # noqa: PLC0415  the wiring takes long to load
 
     return shadow_settings(settings)
 

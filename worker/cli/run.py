@@ -60,8 +60,8 @@ async def run_worker(screen: Screen, access: StoreAccess, request: RunRequest) -
             return pushed
     await _introduce(screen, access, settings)
     # The wiring loads everything there is, the AWS libraries too: longer than most commands take as a whole.
-    from worker.app_choice import make_worker  # noqa: PLC0415
-    from worker.app_embedded import Options  # noqa: PLC0415
+    from worker.wiring.choice import make_worker  # noqa: PLC0415
+    from worker.wiring.embedded import Options  # noqa: PLC0415
 
     options = Options(
         settings=settings,

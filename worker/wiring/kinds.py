@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from consumers.sqs import QueueConsumer
-from worker.app_people import Beside, never_failed
-from worker.app_workplace import Workplace
 from worker.clock import Clock
 from worker.jobs.command import CommandRunner
 from worker.membership.clockguard import ClockGuard
 from worker.store.table import Tables
+from worker.wiring.people import Beside, never_failed
+from worker.wiring.workplace import Workplace
 
 SWEEP_JOBS_EVERY_S: Final = 3600.0
 

@@ -4,12 +4,12 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Final
 
-from worker.app_kinds import Kind, Premises
-from worker.app_workplace import Workplace, no_duties
 from worker.clock import Clock
 from worker.membership.clockguard import ClockGuard
 from worker.settings import AwsSettings, Duty, PeopleSettings, Settings
 from worker.store.shadow import ShadowTables
+from worker.wiring.kinds import Kind, Premises
+from worker.wiring.workplace import Workplace, no_duties
 
 # Facts in, and decisions about them. No relay, no alerts, no queue of which each message is handled once; and no
 # scheduler: the system in charge starts nothing by cron, and what is missing there is not ours to tell.

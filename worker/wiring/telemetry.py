@@ -13,7 +13,6 @@ from consumers.routes import SOURCE, Deliver, Route
 from consumers.shards import ShardedConsumer
 from consumers.sqs import QueueConsumer
 from consumers.stream import StreamConsumer
-from worker.app_session import SessionWork
 from worker.clock import Clock
 from worker.core.errors import RetryLater
 from worker.core.events import Event
@@ -31,6 +30,7 @@ from worker.telemetry.otlp import PATH as OTLP_PATH
 from worker.telemetry.otlp import OtlpMetrics
 from worker.telemetry.reporting import Reporting
 from worker.web.health import LOOP_LAG_MAX_S, Finding, HealthServer, parse_address
+from worker.wiring.session import SessionWork
 
 POST_S: Final = 5.0
 COUNTED_BY_READERS: Final = (Metric.RECORDS_READ, Metric.RECORDS_PARKED)

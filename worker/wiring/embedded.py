@@ -18,10 +18,6 @@ from scheduler.duty import NapTicker, Ticker
 from scheduler.heartbeaturl import pinging
 from scheduler.service import ApschedulerTicker
 from scheduler.watchtable import Watched
-from worker.app_jobs import CommandRoot, open_targets
-from worker.app_kinds import Premises, sweeping
-from worker.app_people import Alerting, open_alerting
-from worker.app_workplace import Readers, Workplace
 from worker.clock import Clock
 from worker.core.pipeline import JobType
 from worker.jobs.http_client import HttpClient
@@ -33,6 +29,10 @@ from worker.store.leases import Leases
 from worker.store.sqlite import SqliteTables
 from worker.store.table import ChangeFeed, TableName, Tables
 from worker.store.watched import watched
+from worker.wiring.jobs import CommandRoot, open_targets
+from worker.wiring.kinds import Premises, sweeping
+from worker.wiring.people import Alerting, open_alerting
+from worker.wiring.workplace import Readers, Workplace
 
 CONSOLE: Final = "console"
 FOLLOWED: Final = (TableName.CONTROL, TableName.JOBLOG, TableName.EVENTS)

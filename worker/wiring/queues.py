@@ -7,10 +7,10 @@ from consumers.sqs_calls import QueueCalls
 from consumers.sqs_letters import QueueLetters
 from consumers.sqs_proven import ProvenQueue
 from consumers.tries import Tries
-from worker.app_surprises import expecting_surprises, log_surprise
 from worker.clock import Clock
 from worker.store.deadletters import DeadLetters
 from worker.store.watched import WatchedTables
+from worker.wiring.surprises import expecting_surprises, log_surprise
 
 
 def queue_consumer(

@@ -3,15 +3,15 @@
 from dataclasses import replace
 
 from worker.app import LEASED, Worker
-from worker.app_aws import AwsKind
-from worker.app_embedded import EmbeddedKind, Options
-from worker.app_kinds import Kind
-from worker.app_shadow import ShadowKind, shadow_settings
-from worker.app_telemetry import Telemetry
 from worker.clock import Clock
 from worker.core.errors import ConfigError
 from worker.settings import ALERTS_QUEUE, DUTIES, EVENTS_QUEUE, SENSORS_QUEUE, Duty, Settings
 from worker.store.open import DynamoPlace, Place, SqlitePlace, locate
+from worker.wiring.aws import AwsKind
+from worker.wiring.embedded import EmbeddedKind, Options
+from worker.wiring.kinds import Kind
+from worker.wiring.shadow import ShadowKind, shadow_settings
+from worker.wiring.telemetry import Telemetry
 
 
 def make_worker(options: Options, clock: Clock) -> Worker:

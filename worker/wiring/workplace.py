@@ -13,7 +13,6 @@ from consumers.stream import Pace, StreamConsumer, Subscription
 from consumers.tries import PATIENCE
 from scheduler.duty import Ticker
 from scheduler.watchtable import Watched
-from worker.app_surprises import log_surprise
 from worker.clock import Clock
 from worker.core.pipeline import JobType
 from worker.engine.commits import NewId
@@ -27,6 +26,7 @@ from worker.randomids import random_id
 from worker.settings import EVERYTHING, Duty
 from worker.store.backoff import Backoff
 from worker.store.table import TableName, Tables
+from worker.wiring.surprises import log_surprise
 
 Readers: TypeAlias = Mapping[TableName, StreamConsumer | ShardedConsumer]
 # Wakes readers when there is something for them, until cancelled.

@@ -10,10 +10,6 @@ from scheduler.chores import Chore
 from scheduler.cron import CronStarts
 from scheduler.duty import SchedulerDuty
 from scheduler.watchtable import make_watchdog
-from worker.app_reading import Reading
-from worker.app_runners import careful
-from worker.app_surprises import expecting_surprises
-from worker.app_workplace import Readers, Workplace
 from worker.engine.configs import Configs
 from worker.engine.engine import Engine
 from worker.engine.guarding import Doing
@@ -30,6 +26,10 @@ from worker.store.installation import installed_at
 from worker.store.table import Change
 from worker.store.watched import watched
 from worker.undertakings import Undertakings
+from worker.wiring.reading import Reading
+from worker.wiring.runners import careful
+from worker.wiring.surprises import expecting_surprises
+from worker.wiring.workplace import Readers, Workplace
 
 STARTS_MAX_S: Final = 4.0  # for the answers to starts that were sent, once nothing new is taken on
 

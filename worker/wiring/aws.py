@@ -26,13 +26,6 @@ from consumers.stream import Pace
 from scheduler.heartbeaturl import pinging
 from scheduler.service import ApschedulerTicker
 from scheduler.watchtable import Watched
-from worker.app_jobs import CommandRoot, open_targets
-from worker.app_kinds import Premises, sweeping
-from worker.app_people import Alerting, Beside, alerts_come_back, open_alerting, tells_people
-from worker.app_queues import queue_consumer
-from worker.app_reading import DUTIES
-from worker.app_streams import ChangeStreams
-from worker.app_workplace import Readers, Workplace
 from worker.clock import Clock
 from worker.jobs.aws import AwsSettings as AwsJobs
 from worker.jobs.http_client import HttpClient
@@ -44,6 +37,13 @@ from worker.store.fastclient import ClientSettings
 from worker.store.open import DynamoPlace
 from worker.store.table import TableName
 from worker.store.watched import watched
+from worker.wiring.jobs import CommandRoot, open_targets
+from worker.wiring.kinds import Premises, sweeping
+from worker.wiring.people import Alerting, Beside, alerts_come_back, open_alerting, tells_people
+from worker.wiring.queues import queue_consumer
+from worker.wiring.reading import DUTIES
+from worker.wiring.streams import ChangeStreams
+from worker.wiring.workplace import Readers, Workplace
 
 BUS: Final = "bus"
 PEOPLE: Final = "people"

@@ -7,7 +7,6 @@ would be taken up by the next one, and end it as well.
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from worker.app_surprises import surprise
 from worker.core.errors import Rejected, WorkerError
 from worker.jobs.runner import (
     BatchRunner,
@@ -23,6 +22,7 @@ from worker.jobs.runner import (
     Traits,
     Unknown,
 )
+from worker.wiring.surprises import surprise
 
 T = TypeVar("T")
 Tell = Callable[[Exception], None]

@@ -13,8 +13,6 @@ from consumers.shards import ShardedConsumer, ShardTree
 from consumers.source import Gap, Stream
 from consumers.stream import Beginning, Pace, StreamConsumer, Subscription
 from consumers.tries import Tries
-from worker.app_surprises import Handle, expecting_surprises
-from worker.app_workplace import Readers, Workplace
 from worker.core import keys
 from worker.engine.router import Router
 from worker.membership.leasekeeper import LeaseKeeper, Offer
@@ -25,6 +23,8 @@ from worker.store.leases import Leases
 from worker.store.parked import ParkedKeys
 from worker.store.replays import Replays
 from worker.store.table import Change, TableName, Tables
+from worker.wiring.surprises import Handle, expecting_surprises
+from worker.wiring.workplace import Readers, Workplace
 
 T = TypeVar("T")
 
