@@ -59,7 +59,7 @@ def act_before_the_commit(patch: Patch) -> None:
         starts = [effect for effect in effects if isinstance(effect, StartJob)]
         for start in starts:
             version = await self.engine.configs.pinned(after.key.pipeline, after.config_hash)
-            self.engine._order_start(start, after, version.pipeline)
+            self.engine._errands.order(start, after, version.pipeline)
         if starts:
             await self.engine._clock.sleep(3.0)  # the commit takes as long as the start
         return await of_run(self, before, after, effects, **more)

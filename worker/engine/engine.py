@@ -5,14 +5,14 @@ by whoever adopts it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Final
 from weakref import WeakValueDictionary
 
 from worker.clock import Clock
-from worker.core.effects import Act, EvaluateNow, FindJob, PollNow, StartJob, StopJob
+from worker.core.effects import PollNow
 from worker.core.errors import Rejected, RetryLater, WorkerError
 from worker.core.facts import Birth, Fact, JobSucceeded, TimeCame
 from worker.core.keys import RowKind, RunKey
@@ -36,6 +36,7 @@ from worker.engine.decisions import (
     is_held_back,
 )
 from worker.engine.durations import Durations
+from worker.engine.errands import Errands, Work
 from worker.engine.folding import Folding
 from worker.engine.guarding import Guard, unguarded
 from worker.engine.outages import Outages
@@ -58,12 +59,8 @@ from worker.store.table import Tables
 LOOK_PATIENCE: Final = timedelta(seconds=10)
 # How often the starter of a run is looked after, if it is another worker.
 STARTER_LOOK: Final = timedelta(seconds=10)
-REPORT_BACKOFF_MAX_S: Final = 30.0
 # How long a decision may take before its run is woken for the same reason again.
 SETTLED_WITHIN: Final = timedelta(seconds=1)
-
-# Called by the task itself, so that one that is cancelled before it began leaves nothing behind.
-Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Engine:
@@ -115,9 +112,16 @@ class Engine:
             ask_pass=self._passes.ask,
         )
         self._held: dict[RunKey, Run] = {}  # the runs whose timers are here, as last seen
-        self._sent: dict[RunKey, StartJob] = {}  # the starts whose answers are not recorded yet: none is sent twice
-        self._doubted: dict[RunKey, tuple[FindJob, float]] = {}  # since when the outcome of a start is in doubt
-        self._under_way: set[tuple[type[Act], RunKey]] = set()
+        self._errands = Errands(
+            self._acts,
+            standing,
+            clock,
+            begin=self._begin,
+            held=self._held.get,
+            take_in=self._take_in,
+            evaluate=self.sensor_changed,
+            log=log,
+        )
         self._locks: WeakValueDictionary[RunKey, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self) -> None:
@@ -200,7 +204,7 @@ class Engine:
             self._durations.note(key, (fact.ended_at or self._clock.now()) - before.since)
         self._hold(run, settled.pipeline, settled.schedule)
         for act in settled.acts:
-            self._order(act, run, settled.pipeline)
+            self._errands.order(act, run, settled.pipeline)
 
     # --- timers -------------------------------------------------------------------------------------------------------
 
@@ -215,7 +219,7 @@ class Engine:
                 Wake(RowKind.TRIGGER, run.key), self._no_later(run, self._next_due(run, pipeline, schedule))
             )
         if run.start_step not in {StartStep.UNANSWERED, StartStep.ABANDONED}:
-            self._doubted.pop(run.key, None)
+            self._errands.forget_doubt(run.key)
 
     def _newest(self, seen: Run | None) -> Run | None:
         """What we know of a run by now: who waited for its turn may have looked before others had theirs.
@@ -238,7 +242,7 @@ class Engine:
 
     def _let_go(self, key: RunKey) -> None:
         self._held.pop(key, None)
-        self._doubted.pop(key, None)
+        self._errands.forget_doubt(key)
         self._timers.cancel(Wake(RowKind.TRIGGER, key))
 
     async def _fire(self, wake: Wake) -> None:
@@ -348,69 +352,7 @@ class Engine:
         fact = judge(version.pipeline, readings, run.attempt, self._clock.now())
         await self._take_in(key, fact, run)
 
-    # --- acts ---------------------------------------------------------------------------------------------------------
-
-    def _order(self, act: Act, run: Run, pipeline: Pipeline) -> None:
-        match act:
-            case EvaluateNow():
-                self._passes.ask(Wake(RowKind.TRIGGER, run.key, is_pass=True))
-            case StartJob():
-                self._order_start(act, run, pipeline)
-            case FindJob():
-                self._once(act, run.key, partial(self._find, run, pipeline, act))
-            case PollNow():
-                self._once(act, run.key, partial(self._report, run.key, partial(self._acts.poll, run, pipeline, act)))
-            case StopJob():
-                self._once(act, run.key, partial(self._report, run.key, partial(self._acts.stop, run, pipeline, act)))
-
-    def _order_start(self, act: StartJob, run: Run, pipeline: Pipeline) -> None:
-        if run.starter != self._session or self._sent.get(run.key) == act:
-            return
-        self._sent[run.key] = act
-        wake = Wake(RowKind.TRIGGER, run.key)
-        self._spawn(f"start:{run.key}", partial(self._or_again, wake, partial(self._start, act, run, pipeline)))
-
-    async def _start(self, act: StartJob, run: Run, pipeline: Pipeline) -> None:
-        answer = await self._acts.start(run, pipeline, act)
-        if await self._tell_self(run.key, answer):
-            # From here on the row itself says that this start is over.
-            self._sent.pop(run.key, None)
-
-    async def _find(self, run: Run, pipeline: Pipeline, act: FindJob) -> None:
-        """Wait, on our own clock, until every start must be visible; then look. Before, only a sight of it counts."""
-        asked, since = self._doubted.get(run.key, (act, self._clock.monotonic()))
-        if asked != act:
-            since = self._clock.monotonic()
-        self._doubted[run.key] = (act, since)
-        seen_at = since + self._acts.time_to_be_seen(run, pipeline).total_seconds()
-        fact: Fact | None = None
-        if self._clock.monotonic() < seen_at:
-            fact = await self._acts.find_early(run, pipeline, act)
-        if fact is None:
-            await self._clock.sleep(max(0.0, seen_at - self._clock.monotonic()))
-            held = self._held.get(run.key)
-            if held is None or (held.token, held.start_step) != (act.token, run.start_step):
-                return  # it was settled meanwhile: to look by sending could start what nobody waits for
-            fact = await self._acts.find(held, pipeline, act)
-        if fact is not None:
-            await self._tell_self(run.key, fact)
-
-    async def _report(self, key: RunKey, work: Callable[[], Awaitable[Fact]]) -> None:
-        await self._tell_self(key, await work())
-
-    async def _tell_self(self, key: RunKey, fact: Fact) -> bool:
-        """Take in what our own act brought; False if we were lost before. Only we know it, so it is tried till then."""
-        wait_s = 1.0
-        while self._standing.may_act():
-            try:
-                await self._take_in(key, fact, self._held.get(key))
-            except RetryLater as problem:
-                self._log("fact.delayed", {"run": str(key), "fact": type(fact).__name__, "problem": str(problem)})
-            else:
-                return True
-            await self._clock.sleep(wait_s)
-            wait_s = min(2 * wait_s, REPORT_BACKOFF_MAX_S)
-        return False
+    # --- looks --------------------------------------------------------------------------------------------------------
 
     async def _look(self, run: Run) -> None:
         """Ask once how a job is, and take in the answer if it comes soon."""
@@ -426,19 +368,8 @@ class Engine:
 
     # --- tasks --------------------------------------------------------------------------------------------------------
 
-    def _once(self, act: Act, key: RunKey, work: Work) -> None:
-        """Start the work, unless the same is under way for this run."""
-        name = (type(act), key)
-        if name not in self._under_way:
-            self._under_way.add(name)
-            counted = partial(self._counted, name, work)
-            self._spawn(f"{type(act).__name__}:{key}", partial(self._or_again, Wake(RowKind.TRIGGER, key), counted))
-
-    async def _counted(self, name: tuple[type[Act], RunKey], work: Work) -> None:
-        try:
-            await work()
-        finally:
-            self._under_way.discard(name)
+    def _begin(self, name: str, key: RunKey, work: Work) -> None:
+        self._spawn(name, partial(self._or_again, Wake(RowKind.TRIGGER, key), work))
 
     def _spawn(self, name: str, work: Work) -> None:
         """Begin a task, unless this session is lost: then its tasks are being ended, and what is due is another's."""
