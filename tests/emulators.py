@@ -95,6 +95,7 @@ class RealWaits:
     def __init__(self, clock: Clock) -> None:
         self.now = clock.now
         self._real = SystemClock()
+        self.timeout = self._real.timeout
 
     def monotonic(self) -> float:
         return self._real.monotonic()

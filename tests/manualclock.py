@@ -1,5 +1,6 @@
 """A clock that stands still until a test moves it."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 NOON = datetime(2026, 3, 3, 12, 0, tzinfo=UTC)
@@ -17,6 +18,9 @@ class ManualClock:
 
     async def sleep(self, seconds: float) -> None:
         self.advance(timedelta(seconds=seconds))
+
+    def timeout(self, seconds: float) -> asyncio.Timeout:
+        return asyncio.timeout(seconds)
 
     def advance(self, by: timedelta) -> None:
         self._now += by

@@ -178,16 +178,26 @@ class VirtualClock:
 
     def __init__(self, start: datetime = NOON, *, off_by: timedelta = timedelta(0), rate: float = 1.0) -> None:
         self._start, self._off_by, self._rate = start, off_by, rate
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def now(self) -> datetime:
         return self._start + self._off_by + timedelta(seconds=self.monotonic())
 
     def monotonic(self) -> float:
-        return asyncio.get_running_loop().time() * self._rate
+        # Kept, because time is asked for more often than anything else, and to ask for the loop is a system call.
+        if self._loop is None or not self._loop.is_running():
+            self._loop = asyncio.get_running_loop()
+        return self._loop.time() * self._rate
 
     async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(self._of_loop(seconds))
+
+    def timeout(self, seconds: float) -> asyncio.Timeout:
+        return asyncio.timeout(self._of_loop(seconds))
+
+    def _of_loop(self, seconds: float) -> float:
         # Never less than the loop can tell apart: or who sleeps "the rest of the time" would do so for ever.
-        await asyncio.sleep(max(seconds / self._rate, INSTANT_S) if seconds > 0 else 0)
+        return max(seconds / self._rate, INSTANT_S) if seconds > 0 else 0
 
     def step(self, by: timedelta) -> None:
         """Set the wall clock forward or back; elapsed time knows nothing of it."""

@@ -17,6 +17,10 @@ class Clock(Protocol):
 
     async def sleep(self, seconds: float) -> None: ...
 
+    def timeout(self, seconds: float) -> asyncio.Timeout:
+        """Bound what is awaited inside of it: beyond that it ends with `TimeoutError`."""
+        ...
+
 
 class SystemClock:
     def now(self) -> datetime:
@@ -27,3 +31,6 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+    def timeout(self, seconds: float) -> asyncio.Timeout:
+        return asyncio.timeout(seconds)

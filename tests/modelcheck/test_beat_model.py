@@ -4,6 +4,7 @@ One worker beats, another looks. Beats, their confirmations and looks take any t
 confirmation is the shipped `Fence`; what the other makes of a look are the shipped `observe` and `stood_still`.
 """
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -35,6 +36,9 @@ class Instant:
         return self.at
 
     async def sleep(self, seconds: float) -> None:
+        raise AssertionError
+
+    def timeout(self, seconds: float) -> asyncio.Timeout:
         raise AssertionError
 
 

@@ -1,6 +1,7 @@
 """A sleep that can be cut short."""
 
 import asyncio
+from contextlib import suppress
 
 from worker.clock import Clock
 
@@ -29,8 +30,6 @@ class Alarm:
         self._ringing.clear()
 
     async def _nap(self, seconds: float) -> None:
-        async with asyncio.TaskGroup() as naps:
-            nap = naps.create_task(self._clock.sleep(seconds), name="nap")
-            nap.add_done_callback(lambda _: self._ringing.set())
-            await self._ringing.wait()
-            nap.cancel()
+        with suppress(TimeoutError):
+            async with self._clock.timeout(seconds):
+                await self._ringing.wait()

@@ -1,0 +1,31 @@
+"""The tools that run these tests do what is asked of them; where they do not, nothing fails, and it all takes longer."""
+
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+GROUPS = ("emulator", "demo")
+SOURCE = """
+import os
+import pytest
+
+@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("group", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in {groups}])
+def test_one(group, number):
+    with open("ran", "a") as ran:
+        print(group, os.getpid(), file=ran)
+"""
+
+
+def test_tests_of_one_group_run_in_one_process(tmp_path: Path) -> None:
+    (tmp_path / "test_groups.py").write_text(SOURCE.format(groups=GROUPS))
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "--rootdir", str(tmp_path)]
+
+    subprocess.run([*command, "test_groups.py"], cwd=tmp_path, check=True, capture_output=True, timeout=60)
+
+    processes: dict[str, set[str]] = defaultdict(set)
+    for line in (tmp_path / "ran").read_text().splitlines():
+        group, process = line.split()
+        processes[group].add(process)
+    assert {group: len(processes[group]) for group in GROUPS} == dict.fromkeys(GROUPS, 1)
