@@ -1,4 +1,4 @@
-"""The tools that run these tests do what is asked of them; where they do not, nothing fails, and it all takes longer."""
+"""The tools that run the tests do what is asked of them; where they do not, nothing fails, and it only takes longer."""
 
 import subprocess
 import sys
