@@ -10,7 +10,6 @@ from worker.clock import Clock
 from worker.core.errors import WorkerError
 
 STUCK_AFTER_S: Final = 60.0
-LOOKS: Final = 2  # in that time
 RATE_OVER_S: Final = 60.0
 
 

@@ -15,7 +15,7 @@ from consumers.care import Care
 from consumers.lanes import Lanes
 from consumers.lowwater import LowWater
 from consumers.parking import ParkedLanes, Parking
-from consumers.progress import LOOKS, STUCK_AFTER_S, Backlog, Progress, Stuck
+from consumers.progress import STUCK_AFTER_S, Backlog, Progress, Stuck
 from consumers.resync import Halt
 from consumers.settling import Counts, OnFailure, Settling
 from consumers.source import Batch, Gap, Position, Record, Source
@@ -64,6 +64,7 @@ class Pace:
     checkpoint_s: float = 1.0
     checkpoint_records: int = 1_000
     checkpoint_idle_s: float = 300.0  # when only passed-over records moved the mark
+    looked_after_s: float = STUCK_AFTER_S / 2  # how often somebody looks whether the reader is stuck
 
 
 @dataclass(slots=True, kw_only=True)
@@ -292,7 +293,7 @@ class _Reading:
     async def _watch(self) -> None:
         """Raises `Stuck` if records wait and nothing comes to an end."""
         while True:
-            await self._clock.sleep(STUCK_AFTER_S / LOOKS)
+            await self._clock.sleep(self._pace.looked_after_s)
             if self._progress.is_stuck(self._low.in_flight):
                 raise Stuck(self._consumer.source.name, self._low.in_flight)
 

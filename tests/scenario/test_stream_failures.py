@@ -9,7 +9,7 @@ from msgspec import structs
 from consumers.budget import MEBIBYTE, RECORD_MIN, Budget
 from consumers.changes import LazyRow
 from consumers.feed import FeedPosition, TableFeed
-from consumers.progress import LOOKS, STUCK_AFTER_S
+from consumers.progress import STUCK_AFTER_S
 from consumers.resync import halting
 from consumers.settling import Counts, OnFailure
 from consumers.source import Batch, Gap, Position, Record
@@ -236,7 +236,7 @@ def test_a_reader_that_is_cancelled_in_the_moment_in_which_it_is_found_stuck_end
         world.seen.before = lambda _: world.clock.sleep(1e6)
         await world.sensor("a", 1)
         holding = asyncio.create_task(world.consumer().hold(await world.take("a")))
-        await world.clock.sleep(STUCK_AFTER_S * (1 + 1 / LOOKS))  # the first look that finds it stuck
+        await world.clock.sleep(STUCK_AFTER_S + Pace().looked_after_s)  # the first look that finds it stuck
         for _ in range(steps):
             await asyncio.sleep(0)
 

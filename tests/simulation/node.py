@@ -39,7 +39,7 @@ from worker.wiring.workplace import Buckets, Readers, Workplace
 
 GROUP: Final = "simulated"
 # Readers are woken by commits, as the watcher of a feed wakes them; polling is only the safety net.
-PACE: Final = Pace(poll_s=60.0, poll_idle_s=600.0, checkpoint_s=60.0, checkpoint_idle_s=3600.0)
+PACE: Final = Pace(poll_s=60.0, poll_idle_s=600.0, checkpoint_s=60.0, checkpoint_idle_s=3600.0, looked_after_s=600.0)
 BUS: Final = parse_pattern({"source": [SOURCE]})
 
 
