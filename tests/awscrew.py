@@ -171,8 +171,8 @@ def _end(workers: Sequence[LiveWorker]) -> None:
 
 
 def lines(worker: LiveWorker, event: str) -> list[dict[str, Any]]:
-    said = [line for line in worker.log.read_text().splitlines() if f'"event": "{event}"' in line]
-    return [json.loads(line) for line in said]
+    said = [json.loads(line) for line in worker.log.read_text().splitlines() if f'"{event}"' in line]
+    return [line for line in said if line["event"] == event]
 
 
 def created_at(*workers: LiveWorker) -> list[datetime]:

@@ -15,6 +15,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger, Processor
 
 from worker.clock import Clock
+from worker.jsontext import to_json
 
 Logger: TypeAlias = FilteringBoundLogger
 Facts: TypeAlias = MutableMapping[str, Any]  # structlog's own type of a line on its way
@@ -41,7 +42,7 @@ def configure_logs(stream: TextIO, clock: Clock, *, level: int = logging.INFO) -
     structlog.configure(
         processors=[*_common(clock), *_rendering(is_terminal=stream.isatty())],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(stream),
+        logger_factory=structlog.WriteLoggerFactory(stream),
     )
     logging.basicConfig(handlers=[_FromLibraries()], level=logging.WARNING, force=True)
 
@@ -83,9 +84,13 @@ def _common(clock: Clock) -> list[Processor]:
 
 def _rendering(*, is_terminal: bool) -> list[Processor]:
     if not is_terminal:
-        return [structlog.processors.JSONRenderer(ensure_ascii=False)]
+        return [structlog.processors.JSONRenderer(serializer=_as_line)]
     # A plain traceback: the pretty ones show local variables, and with them whatever we meant to hide.
     return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback, timestamp_key="at")]
+
+
+def _as_line(facts: Facts, **_: object) -> str:
+    return to_json(facts).decode()
 
 
 @lru_cache(maxsize=1_000)
@@ -96,6 +101,8 @@ def _is_secret(name: str) -> bool:
 def _redacted(name: str, value: object, depth: int) -> object:
     if _is_secret(name):
         return REDACTED
+    if type(value) is str:  # most are, and lines are many
+        return _redacted_text(value)
     match value:
         case None | bool() | int() | float():
             return value

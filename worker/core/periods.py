@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, tzinfo
 from decimal import Decimal
 from enum import StrEnum
-from functools import total_ordering
+from functools import lru_cache, total_ordering
 from typing import Self, TypeVar
 
 from worker.core.wallclock import reached_at, wall_at
@@ -84,12 +84,17 @@ class Period:
         return str(self).replace("-", "")
 
     def __str__(self) -> str:
-        hour = "" if self.hour is None else f"T{self.hour:02d}"
-        minute = "" if self.minute is None else f"{self.minute:02d}"
-        return f"{self.date.isoformat()}{hour}{minute}"
+        return _name(self.date, self.hour, self.minute)
 
     def __lt__(self, other: Self) -> bool:
         return str(self) < str(other)
+
+
+@lru_cache(maxsize=1_024)  # a run's name is in everything that is written about it
+def _name(day: date, hour: int | None, minute: int | None) -> str:
+    hours = "" if hour is None else f"T{hour:02d}"
+    minutes = "" if minute is None else f"{minute:02d}"
+    return f"{day.isoformat()}{hours}{minutes}"
 
 
 def date_in_zone(period: Period, *, zone: tzinfo, hour_zone: tzinfo) -> date:
