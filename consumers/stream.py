@@ -30,6 +30,7 @@ from worker.store.table import Change
 SHARD: Final = "0"  # a feed is not split
 STALLS_MAX: Final = 2  # in a row: beginning anew has not helped, and somebody must know
 HALTED_NAP_S: Final = 60.0
+FEW: Final = 50  # records of a read that need not mean that more wait behind them
 
 _log = logger()
 
@@ -211,7 +212,10 @@ class _Reading:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     async def _read(self) -> bool:
-        """Take what comes next; False if there was nothing, or the source gave no answer."""
+        """Take what comes next; False if it gave no reason to look again at once: there was nothing, or no answer.
+
+        A few records that are passed over are no reason either: every worker's heartbeat is one.
+        """
         try:
             with self._progress.reading():
                 batch = await self._consumer.source.read(self._read_to)
@@ -224,15 +228,18 @@ class _Reading:
         finally:
             self._account.settle()
         self._backlog.answered()
-        await self._take(batch)
-        return bool(batch.records)
+        taken = await self._take(batch)
+        return taken > 0 or len(batch.records) > FEW
 
-    async def _take(self, batch: Batch) -> None:
+    async def _take(self, batch: Batch) -> int:
+        """Give what is wanted to its lanes; say how much that was."""
+        taken = 0
         for record in batch.records:
             if not self._consumer.subscription.wants(record.change):
                 continue
             if self._care.is_needed and self._held.is_stopping:
-                return  # what is left of the batch is met again
+                return taken  # what is left of the batch is met again
+            taken += 1
             self._receive(record)
             lane = self._consumer.subscription.lane_of(record.change)
             if self._care.is_needed:
@@ -243,6 +250,7 @@ class _Reading:
             self._read_to = batch.read_to
             self._low.pass_to(batch.read_to)
         self._has_ended = batch.is_end
+        return taken
 
     def _receive(self, record: Record) -> None:
         if not self._low.in_flight:

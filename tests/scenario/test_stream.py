@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from consumers.feed import FeedPosition, FeedWatcher, TableFeed, trim_behind
-from consumers.source import Gap
+from consumers.source import Batch, Gap, Position
 from consumers.stream import Beginning, Pace
 from tests.faults import DROP_AFTER, DROP_BEFORE, NO_FAULT, Fault, Operation, no_faults
 from tests.streamworld import STREAM, World
@@ -14,7 +14,7 @@ from worker.core.errors import Rejected, RetryLater
 from worker.membership.heldlease import LeaseLost
 from worker.store.retention import PARKED_KEYS
 from worker.store.rowcodec import decode_row
-from worker.store.table import Change, Key, TableName
+from worker.store.table import Change, Key, Put, TableName
 
 
 def all_lost(_: Operation) -> Fault:
@@ -112,6 +112,31 @@ async def test_what_nobody_wants_is_passed_over_without_a_write() -> None:
 
         await world.clock.sleep(200)
         assert world.tables.calls[Operation.COMMIT] == before + 1
+
+
+class CountedFeed(TableFeed):
+    reads = 0
+
+    async def read(self, after: Position) -> Batch:
+        self.reads += 1
+        return await super().read(after)
+
+
+@on_virtual_time
+async def test_heartbeats_that_pass_by_make_nobody_read_more_often() -> None:
+    world = World()
+    source = world.source = CountedFeed(world.store, TableName.CONTROL, world.clock)
+    async with world.consuming():
+        await world.clock.sleep(60)
+        before = source.reads
+        for beat in range(300):
+            await world.store.commit(Put(TableName.CONTROL, {"PK": "GROUP#g", "SK": "W#a", "hb": beat}))
+            await world.clock.sleep(2)
+
+        assert source.reads - before <= 301  # one in two seconds, as if nothing came
+        await world.sensor("a", 1)
+        await world.clock.sleep(2)
+        assert world.seen.of("a") == [1]
 
 
 # --- checkpoints ------------------------------------------------------------------------------------------------------
