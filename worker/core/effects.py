@@ -124,12 +124,16 @@ class NoteHandled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tell:
-    """Write an event. `once`: at most once per type, schedule and period, where no row of the run remembers it."""
+    """Write an event. `once`: at most once per type, schedule and period, where no row of the run remembers it.
+
+    `about` tells apart what one type may be told of, so that the one does not silence the other.
+    """
 
     type: EventType
     message: str
     detail: Mapping[str, Json] = field(default_factory=dict[str, Json])
     once: bool = False
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -206,9 +206,10 @@ def baseline_mark_sk(key: RunKey) -> str:
     return f"MARK#BASELINE#{key.schedule}#{key.period}"
 
 
-def told_mark_sk(event_type: str, key: RunKey) -> str:
+def told_mark_sk(event_type: str, key: RunKey, about: str = "") -> str:
     """That people were told something that is told once only."""
-    return f"MARK#TOLD#{event_type}#{key.schedule}#{key.period}"
+    told = f"{event_type}-{about}" if about else event_type
+    return f"MARK#TOLD#{told}#{key.schedule}#{key.period}"
 
 
 def told_up_to_mark_sk(event_type: str) -> str:

@@ -164,7 +164,7 @@ class Commits:
 
     async def _tell(self, draft: _Draft, tell: Tell) -> None:
         if tell.once:
-            mark = keys.told_mark_sk(tell.type, draft.key)
+            mark = keys.told_mark_sk(tell.type, draft.key, tell.about)
             if await self._marks.get(draft.key.pipeline, mark) is not None:
                 return
             draft.writes.append(once_write(draft.key.pipeline, mark, {"at": format_rfc3339(draft.now)}, draft.now))

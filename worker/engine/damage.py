@@ -29,9 +29,8 @@ class Damage:
             return
         self._log("run.damaged", {"run": str(key), "problem": str(problem)})
         message = f"{key} cannot go on: {problem}"
-        await self._commits.tell_once(
-            key, Tell(type=EventType.INFRA_FAILURE, message=message, once=True), self._clock.now()
-        )
+        told = Tell(type=EventType.INFRA_FAILURE, message=message, once=True, about="damage")
+        await self._commits.tell_once(key, told, self._clock.now())
         if len(self._told) >= REMEMBERED_MAX:
             self._told.clear()
         self._told.add(key)

@@ -51,6 +51,7 @@ def _doubt(run: Run, problem: str) -> Tell:
         message=f"{run.key}: nobody can tell whether the job of attempt {run.attempt} was started: {problem}",
         detail={"token": run.token, "attempt": run.attempt, "actionHint": hint},
         once=True,
+        about="doubt",
     )
 
 
@@ -62,4 +63,5 @@ def _outage(key: RunKey, target: str, silent_for: timedelta) -> Tell:
         message=f"{key}: {target} has not answered for {minutes} minutes; no job on it can be started or followed",
         detail={"target": target, "actionHint": hint},
         once=True,
+        about="silence",
     )

@@ -1,0 +1,23 @@
+"""What is told once is told once, and silences nothing else."""
+
+from tests.engineworld import run_key
+from tests.manualclock import NOON, ManualClock
+from worker.core.effects import Tell
+from worker.core.eventtypes import EventType
+from worker.core.keys import SessionId
+from worker.engine.commits import Commits
+from worker.store.events import Events
+from worker.store.sqlite import SqliteTables
+
+
+async def test_one_type_that_tells_of_two_things_is_told_once_of_each() -> None:
+    tables, key = SqliteTables.in_memory(ManualClock()), run_key()
+    commits = Commits(tables, SessionId("s"))
+    damage = Tell(type=EventType.INFRA_FAILURE, message="its row is damaged", once=True, about="damage")
+    doubt = Tell(type=EventType.INFRA_FAILURE, message="nobody can tell", once=True, about="doubt")
+
+    for tell in (damage, doubt, damage, doubt):
+        await commits.tell_once(key, tell, NOON)
+
+    told = await Events(tables).latest(key.pipeline, limit=10)
+    assert sorted(stored.event.message for stored in told) == ["its row is damaged", "nobody can tell"]
