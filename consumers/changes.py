@@ -41,9 +41,11 @@ class LazyRow(Mapping[str, Value]):
 
     def __init__(self, item: Mapping[str, Attribute] | Mapping[str, msgspec.Raw]) -> None:
         self._item = item
-        self._known: dict[str, Value] = {}
+        self._known: dict[str, Value] | None = None  # most rows are never looked at
 
     def __getitem__(self, name: str) -> Value:
+        if self._known is None:
+            self._known = {}
         if name not in self._known:
             self._known[name] = _value(name, self._item[name])
         return self._known[name]
@@ -104,6 +106,7 @@ class _Delivered(_Origin, gc=False, kw_only=True):
     said: _Said = msgspec.field(name="dynamodb")
 
 
+_key: Final = lru_cache(maxsize=4_096)(Key)  # a row that changed once mostly changes again
 _origin: Final = msgspec.json.Decoder(_Origin)
 _delivered: Final = msgspec.json.Decoder(_Delivered)
 
@@ -116,7 +119,7 @@ def streamed_change(wire: Mapping[str, Any], table: TableName) -> Change:
         keys, kind = said["Keys"], _KINDS[wire["eventName"]]
         # A record without its image must not pass for a removal: the row is still there.
         image = None if kind is ChangeKind.REMOVE else LazyRow(said["NewImage"])
-        key = Key(keys["PK"]["S"], keys["SK"]["S"])
+        key = _key(keys["PK"]["S"], keys["SK"]["S"])
         return Change(position=int(said["SequenceNumber"]), table=table, key=key, kind=kind, image=image, at=at)
     except (KeyError, TypeError, ValueError) as error:
         raise Unreadable(_problem(error)) from error
@@ -137,7 +140,7 @@ def delivered_change(data: bytes, tables: Mapping[str, TableName], position: int
         return Change(
             position=position,
             table=table,
-            key=Key(keys.PK.S, keys.SK.S),
+            key=_key(keys.PK.S, keys.SK.S),
             kind=record.kind,
             image=None if record.kind is ChangeKind.REMOVE else LazyRow(_image_in(said)),
             at=_delivered_at(said),
