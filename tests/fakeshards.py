@@ -71,6 +71,9 @@ class _Iterator:
         return _Iterator(shard, int(after), datetime.fromisoformat(given_at))
 
 
+TRIM_STEP: Final = timedelta(seconds=1)
+
+
 @dataclass(slots=True, kw_only=True)
 class FakeShards:
     """A stream of shards at the level of its calls. `calls` counts what was asked, by operation."""
@@ -90,6 +93,7 @@ class FakeShards:
     _errors: dict[str, deque[WorkerError]] = field(default_factory=dict[str, deque[WorkerError]])
     _recent: dict[str, deque[datetime]] = field(default_factory=dict[str, deque[datetime]])
     _shards_made: int = 0
+    _trimmed_before: datetime | None = None
 
     # --- what tests do ------------------------------------------------------------------------------------------------
 
@@ -223,6 +227,9 @@ class FakeShards:
 
     def _trim(self) -> None:
         oldest = self.clock.now() - self.keeps
+        if self._trimmed_before is not None and abs(oldest - self._trimmed_before) < TRIM_STEP:
+            return  # there may be hundreds of shards, and thousands of calls a second
+        self._trimmed_before = oldest
         for shard in list(self.shards.values()):
             if gone := bisect_left(shard.entries, oldest, key=_at):
                 shard.trimmed_to = shard.entries[gone - 1].sequence
