@@ -5,10 +5,14 @@ The better part of a virtual minute here; `make chaos` makes an hour of them (SO
 
 import asyncio
 import os
+import time
 from collections import defaultdict
+from collections.abc import Callable
 from datetime import timedelta
 from random import Random
 from typing import Final
+
+import pytest
 
 from consumers.budget import MEBIBYTE
 from consumers.settling import Counts
@@ -57,13 +61,14 @@ class Soak:
         self.rows = [by_region[number] for number in sorted(by_region)]  # that share a shard, and its successors
         self.workers = [self._worker(number) for number in range(WORKERS)]
         self._started = WORKERS
+        self.rolled = 0
 
     def _worker(self, number: int) -> Worker:
         worker = self.world.start(f"w{number}")
         worker.station.tables.choose = RandomFaults(random=Random(number), lost_requests=0.005, lost_replies=0.005)
         return worker
 
-    async def run(self) -> None:
+    async def run(self, tell: Callable[[str], None]) -> None:
         for second in range(int(MINUTES * 60)):
             for rows in self.random.choices(self.rows, k=BURSTS_PER_S):
                 self.world.write(*self.random.choices(rows, k=BURST))
@@ -74,8 +79,18 @@ class Soak:
                 self._replace(is_crash=second % 40 == 15)
             self.check()
             await asyncio.sleep(1)
+            if second % 60 == 59:
+                tell(self.progress(second // 60 + 1))
+
+    def progress(self, minutes: int) -> str:
+        world = self.world
+        return (
+            f"{minutes} of {MINUTES:g} min, {time.process_time():.0f} s CPU: {len(world.handled)} handled, "
+            f"{self.rolled} shards ended, {len(world.fake.shards)} known to the stream, {self._started} workers so far"
+        )
 
     def _roll(self) -> None:
+        self.rolled += 1
         self.world.fake.roll(self.random.choice(self.world.fake.open_shards()).id)
 
     def _replace(self, *, is_crash: bool) -> None:
@@ -98,10 +113,16 @@ class Soak:
 
 
 @on_virtual_time
-async def test_a_soak_of_rolling_shards_loses_nothing_keeps_order_and_accounts_for_everything() -> None:
+async def test_a_soak_of_rolling_shards_loses_nothing_keeps_order_and_accounts_for_everything(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def tell(progress: str) -> None:
+        with capfd.disabled():  # an hour of this takes a while: say that it goes on, without the workers' logs
+            print(progress, flush=True)
+
     soak = Soak(seed=1)
     await asyncio.sleep(30)
-    await soak.run()
+    await soak.run(tell)
     await asyncio.sleep(SETTLED_S)
 
     soak.check()
@@ -123,5 +144,6 @@ async def test_a_soak_of_rolling_shards_loses_nothing_keeps_order_and_accounts_f
 async def kept(world: ShardWorld) -> list[int]:
     """What is a dead letter, by value."""
     letters = DeadLetters(world.group.store)
-    bodies = [decode_row(await letters.body(letter) or b"") for letter in await letters.list(NAME, 1000)]
+    limit = sum(len(world.written[name]) for name in POISON) + 1
+    bodies = [decode_row(await letters.body(letter) or b"") for letter in await letters.list(NAME, limit)]
     return sorted({int(str(image["value"])) for body in bodies if isinstance(image := body["image"], dict)})
