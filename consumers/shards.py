@@ -27,6 +27,7 @@ from worker.store.leases import Lease, Leases, LeaseStatus
 AUDIT_EVERY_S: Final = 300.0
 AUDIT_FAILED_S: Final = 10.0
 FORGOTTEN_MAX: Final = 2_000  # leases cleared away by one audit
+NOT_FORGOTTEN_MAX: Final = 10  # failures until it is the store that has a trouble, not one write
 BEGUN: Final = "begun"  # the checkpoint of the duty: the first start is over
 CHILDREN: Final = Backoff(attempts_max=10, first_s=0.05, longest_s=1.0)  # a stream tells of children a little late
 
@@ -192,10 +193,22 @@ class ShardTree:
         for child, gone in found.severed:
             _log.warning("shard.parents_gone", stream=self.stream.name, shard=child.shard, parents=sorted(gone))
             await self.leases.sever(child, gone)
-        for done in found.finished[:FORGOTTEN_MAX]:
-            await self.leases.forget(done)
         if found.severed:
             self.added()
+        await self._forget(found.finished[:FORGOTTEN_MAX])
+
+    async def _forget(self, finished: Sequence[Lease]) -> None:
+        """Clear away what is over. One that cannot be is left to the next audit, and keeps no other from being cleared:
+        every look at the leases reads them all.
+        """
+        failed = 0
+        for done in finished:
+            try:
+                await self.leases.forget(done)
+            except RetryLater:
+                failed += 1
+                if failed == NOT_FORGOTTEN_MAX:
+                    raise
 
     async def _add(self, held: HeldLease, leases: Sequence[Lease]) -> None:
         for lease in leases:

@@ -493,6 +493,19 @@ async def test_a_finished_lease_is_forgotten_only_when_no_child_needs_it(tables:
     assert [lease.shard for lease in await leases.list()] == ["0002", "0003"]
 
 
+async def test_a_finished_lease_whose_child_was_forgotten_first_is_forgotten_as_well(tables: Tables) -> None:
+    leases, held = await a_lease(tables, A)
+    await leases.finish(held, {"0002": FIRST}, NOW)
+    child = await leases.take_free(await now_at(leases, "0002"), A)
+    assert child is not None
+    await leases.finish(child, {}, NOW)
+    assert await leases.forget(await now_at(leases, "0002"))
+
+    assert await leases.forget(await now_at(leases))
+
+    assert await leases.list() == []
+
+
 async def test_a_finished_lease_is_cleared_away_after_two_days(tables: Tables, clock: ManualClock) -> None:
     leases, held = await a_lease(tables, A)
     await leases.finish(held, {}, clock.now())

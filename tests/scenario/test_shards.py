@@ -1,12 +1,16 @@
 """A stream of shards that workers share: parents before children, whatever becomes of either."""
 
 import asyncio
+import itertools
 from datetime import timedelta
+
+from structlog.testing import capture_logs
 
 from consumers.budget import MEBIBYTE
 from consumers.shards import AUDIT_EVERY_S
 from consumers.source import Gap
 from consumers.stream import Beginning, Pace
+from tests.faults import DROP_BEFORE, NO_FAULT, Fault, Operation
 from tests.shardworld import NAME, ShardWorld
 from tests.virtualtime import on_virtual_time
 from tests.workergroup import GROUP
@@ -169,6 +173,31 @@ async def test_a_shard_without_children_is_done_when_its_stream_forgets_it() -> 
     await asyncio.sleep(KEPT.total_seconds() + 2 * AUDIT_EVERY_S)
 
     assert (await world.leases())[last].status is LeaseStatus.DONE
+
+
+@on_virtual_time
+async def test_one_finished_lease_that_cannot_be_cleared_away_keeps_no_other() -> None:
+    world = ShardWorld()
+    world.fake.keeps = KEPT
+    worker = world.start("a")
+    await asyncio.sleep(SETTLED_S)
+    for _ in range(20):
+        world.fake.roll(world.open_shard("orders"))
+        await asyncio.sleep(SETTLED_S)
+    await asyncio.sleep(60)
+    assert len(done(await world.leases())) == 20
+
+    commits = itertools.count(1)
+
+    def every_fourth_commit_is_lost(operation: Operation) -> Fault:
+        return DROP_BEFORE if operation is Operation.COMMIT and next(commits) % 4 == 0 else NO_FAULT
+
+    worker.station.tables.choose = every_fourth_commit_is_lost
+    with capture_logs() as lines:
+        await asyncio.sleep(KEPT.total_seconds() + 3 * AUDIT_EVERY_S)
+
+    assert len(done(await world.leases())) <= 2, "lost twice, and left to the audit after that"
+    assert [line for line in lines if line["event"] == "stream.not_audited"] == []
 
 
 @on_virtual_time

@@ -199,12 +199,12 @@ class Leases:
         """Delete a finished lease whose shard its stream no longer lists; False while a child still needs it.
 
         A child has no need of it once it has a checkpoint or is done. Neither is ever undone, so reading them first
-        is enough.
+        is enough. One that is not there has none either: it was made with the parent's end, so it was cleared away
+        already, or its row was lost, and then an audit makes it anew without a parent to wait for.
         """
         where = [self._key(done.stream, child) for child in sorted(done.children)]
         rows = await self._tables.get_many(TableName.CONTROL, where)
-        children = [_lease(row) for row in rows.values()]
-        if len(children) < len(where) or not all(_is_under_way(child) for child in children):
+        if not all(_is_under_way(_lease(row)) for row in rows.values()):
             return False
         is_done = Equals("st", LeaseStatus.DONE.value)
         try:
