@@ -71,13 +71,15 @@ class Polls:
         self._fill = 0.0
         self._failures = 0
         self._under_way: set[asyncio.Task[None]] = set()
+        self._count = 0  # of those that go on: the one that decides to end is not in it any more, but still under way
         self.most_at_once = 0
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         task = tasks.create_task(self._run(tasks), name="queue-poll")
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
-        self.most_at_once = max(self.most_at_once, len(self._under_way))
+        self._count += 1
+        self.most_at_once = max(self.most_at_once, self._count)
 
     async def ran_out(self) -> None:
         """Wait for the last poll; close the permits first."""
@@ -87,9 +89,10 @@ class Polls:
     async def _run(self, tasks: asyncio.TaskGroup) -> None:
         while room := await self._permits.take_some(BATCH_MAX):
             await self._poll(room)
-            if self._fill >= FULL and len(self._under_way) < self._polling.polls_max:
+            if self._fill >= FULL and self._count < self._polling.polls_max:
                 self.start(tasks)
-            elif self._fill <= SPARSE and len(self._under_way) > 1:
+            elif self._fill <= SPARSE and self._count > 1:
+                self._count -= 1  # at once: others that come back in this very moment would else all end as well
                 return
 
     async def _poll(self, room: int) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import pairwise
 from random import Random
 
@@ -12,9 +12,10 @@ from consumers.sqs import QueueConsumer, QueuePace
 from consumers.sqs_calls import Message, Refusal
 from consumers.sqs_custody import HELD_MAX_S
 from consumers.sqs_polls import Polling
+from tests.fakesqs import FakeQueue
 from tests.faults import DROP_BEFORE, NO_FAULT, Fault, Operation, RandomFaults, always, no_faults
 from tests.queueworld import QueueWorld
-from tests.virtualtime import on_virtual_time
+from tests.virtualtime import VirtualClock, on_virtual_time
 from worker.core.errors import ConfigError, Rejected, RetryLater
 from worker.store.backoff import Backoff
 from worker.store.plain import plain_map
@@ -102,6 +103,45 @@ async def test_an_idle_queue_is_asked_six_times_a_minute_and_a_full_one_by_many_
         world.queue.calls.clear()
         await world.clock.sleep(600)
         assert world.queue.calls["receive"] <= 61
+
+
+class AnsweredTogether(FakeQueue):
+    """Polls that wait for messages are all answered in one step of the loop, as when they were begun at one moment."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock)
+        self.waiting = asyncio.Event()
+
+    async def receive(self, *, messages_max: int, wait_s: int, visibility_s: int) -> Sequence[Message]:
+        if not len(self):
+            await self.waiting.wait()
+        return await super().receive(messages_max=messages_max, wait_s=0, visibility_s=visibility_s)
+
+    def answer(self) -> None:
+        self.waiting.set()
+        self.waiting = asyncio.Event()
+
+
+@on_virtual_time
+async def test_polls_that_come_back_empty_in_one_moment_do_not_all_end() -> None:
+    world = QueueWorld()
+    world.queue = queue = AnsweredTogether(world.clock)
+    for number in range(200):
+        queue.send(str(number))
+
+    async with world.consuming() as consumer:
+        await world.clock.sleep(5)
+        assert consumer.polls_at_once > 1
+        for _ in range(30):
+            queue.answer()
+            await world.clock.sleep(1)
+        queue.send("late")
+        queue.answer()
+        await world.clock.sleep(5)
+        assert world.handled.bodies[-1] == "late"
+
+        consumer.stop()
+        queue.answer()
 
 
 @on_virtual_time
