@@ -2,6 +2,10 @@
 
 from collections import Counter
 
+from consumers.feed import feed_name
+from consumers.parking import Parking
+from consumers.source import Position, Record
+from consumers.tries import GivenUp
 from scheduler.duty import STREAM as DUTY
 from tests.cronworld import a_timed_config, periods_of
 from tests.embeddedcrew import Crew, told_of
@@ -9,16 +13,20 @@ from tests.engineworld import DAY, ORDERS
 from tests.fakerunner import FakeRunner
 from tests.virtualtime import on_virtual_time
 from worker.config import load_text
+from worker.core.events import Event
 from worker.core.runstate import State
 from worker.deployment import deploy
 from worker.jobs.runner import Config, Handle, JobStatus
 from worker.settings import GROUP
-from worker.store.events import Events
+from worker.store.deadletters import DeadLetters
+from worker.store.events import Events, told_write
 from worker.store.leases import Leases
+from worker.store.parked import ParkedKeys
+from worker.store.replays import Replays
 from worker.store.sensors import Sensors
 from worker.store.sessions import Sessions
 from worker.store.sqlite import SqliteTables
-from worker.store.table import Put, Write
+from worker.store.table import Change, ChangeKind, Key, Put, TableName, Write
 
 
 @on_virtual_time
@@ -235,3 +243,24 @@ async def test_a_run_that_makes_us_stumble_is_looked_at_again_and_ends_no_worker
     assert crew.store.trips == 0
     assert await crew.state() is State.COMPLETED
     assert len([session for session in await Sessions(crew.store, GROUP).list() if session.is_alive]) == 1
+
+
+@on_virtual_time
+async def test_an_event_whose_record_became_a_dead_letter_is_told_when_it_is_replayed() -> None:
+    crew = Crew()
+    crew.worker("a")
+    await crew.clock.sleep(30)
+    event = Event(id="e1", type="JOB_FAILED", at=crew.clock.now(), pipeline=ORDERS, message="disk full")
+    row = told_write(event).row
+    key = Key(str(row["PK"]), str(row["SK"]))
+    change = Change(position=7, table=TableName.EVENTS, key=key, kind=ChangeKind.INSERT, image=row, at=crew.clock.now())
+    source, letters, parked = feed_name(TableName.EVENTS), DeadLetters(crew.store), ParkedKeys(crew.store, GROUP)
+    parking = Parking(stream=source, letters=letters, keys=parked, clock=crew.clock)
+    await parking.put(Record(Position("7"), change), GivenUp("5 workers ended while they handled it", ()), "lane")
+
+    [letter] = await letters.list(source)
+    await Replays(crew.store, GROUP).ask(letter, crew.clock.now())
+    await crew.clock.sleep(60)
+
+    assert await letters.list(source) == []
+    assert [each.id for each in crew.told if each.type == "JOB_FAILED"] == ["e1"]

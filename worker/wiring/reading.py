@@ -57,7 +57,10 @@ class Reading:
         """The duty of handling dead letters once more, each in the way it was to be handled at first."""
         handle = handled(self._expecting_surprises(router.handle))
         facts = {reader.name: handle for table, reader in readers.items() if DUTIES[table] is Duty.ENGINE}
-        routes = {dead_letter_source(each.name): delivered(each.deliver) for each in self._routes}
+        # An event has letters of two kinds: of the one route that did not take it, and of a record that no route saw.
+        relay = handled(self._expecting_surprises(self._relay().handle))
+        events = {reader.name: relay for table, reader in readers.items() if DUTIES[table] is Duty.RELAY}
+        routes = {dead_letter_source(each.name): delivered(each.deliver) for each in self._routes} | events
         if self._place.does == EVERYTHING:
             return [self._replayer({**facts, **routes, **self._place.ways}).offer()]
         # Workers that only take messages have no session, and so no duty that must have one holder.
