@@ -47,6 +47,11 @@ class ChatLine:
     def is_down(self) -> bool:
         return self._failures > 0
 
+    def is_waiting(self) -> bool:
+        """Say whether the chat is away, or has asked us to wait for longer than until the next turn."""
+        turn = self._clock.monotonic() + self._between_s
+        return self.is_down or any(lane.free_at > turn for lane in self._channels.values())
+
     async def post(self, channel: str, saying: Saying, *, thread: str = "") -> Posted:
         try:
             posted = await self._chat.post(channel, saying, thread=thread)

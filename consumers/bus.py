@@ -49,6 +49,11 @@ class EventBus:
         self._put, self._bus, self._clock, self._backoff = put, bus, clock, backoff
         self._waiting: deque[_Waiting] = deque()
         self._called = asyncio.Event()
+        self._is_refused = False
+
+    def is_waiting(self) -> bool:
+        """Say whether the bus did not take what it was offered last, and is offered it again."""
+        return self._is_refused
 
     async def deliver(self, event: Event) -> None:
         """Return once the bus has the event. Raises `Rejected` if it can never be taken."""
@@ -85,6 +90,7 @@ class EventBus:
         while batch:
             answers = await self._answers(batch)
             left = [each for each, answer in zip(batch, answers, strict=True) if not _is_settled(each, answer)]
+            self._is_refused = bool(left)
             if left:
                 tries = min(tries + 1, self._backoff.attempts_max)
                 _log.warning("bus.refused", bus=self._bus, events=len(left), reason=_first_reason(answers))

@@ -50,6 +50,7 @@ class Relay:
             catch_up=self.catch_up,
             # Whatever was decided before the relay was there is still to be told.
             begin=Beginning.OLDEST,
+            is_waiting=lambda: any(route.is_waiting() for route in self._routes),
         )
 
     async def handle(self, change: Change) -> None:

@@ -24,6 +24,7 @@ class Route:
     name: str
     pattern: Pattern
     deliver: Deliver
+    is_waiting: Callable[[], bool] = lambda: False  # for its end, which is away: `deliver` returns when that is back
 
 
 def envelope(event: Event) -> dict[str, Json]:

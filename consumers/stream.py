@@ -54,6 +54,8 @@ class Subscription:
     catch_up: Callable[[Gap | None], Awaitable[None]]
     begin: Beginning
     on_failure: OnFailure = OnFailure.PARK_KEY
+    # Says that handling goes on trying, because what it hands things to is away: nothing ends then, and none is stuck.
+    is_waiting: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,6 +304,8 @@ class _Reading:
         """Raises `Stuck` if records wait and nothing comes to an end."""
         while True:
             await self._clock.sleep(self._pace.looked_after_s)
+            if self._consumer.subscription.is_waiting():
+                self._progress.has_tried()
             if self._progress.is_stuck(self._low.in_flight):
                 raise Stuck(self._consumer.source.name, self._low.in_flight)
 

@@ -6,6 +6,7 @@ from collections import Counter
 from datetime import timedelta
 from itertools import pairwise
 
+from consumers.alerts import ChatAlerts
 from consumers.alerts_digest import LATE, Digests
 from consumers.alerts_queue import AlertMessages
 from consumers.alerts_routing import Channels, Routing
@@ -156,13 +157,16 @@ async def test_an_alarm_is_told_when_it_begins_and_not_when_it_ends() -> None:
 async def test_inside_the_relay_an_outage_delays_alerts_and_parks_none() -> None:
     relay, alerts = RelayWorld(), AlertsWorld()
     alerts.tables, alerts.threads = relay.tables, Threads(relay.tables)
-    relay.route(Route("slack", told_to_people(), alerts.worker().deliver))
+    telling = alerts.telling()
+    relay.route(Route("slack", told_to_people(), ChatAlerts(telling).deliver, telling.line.is_waiting))
     alerts.slack.trouble = lambda _m, _p: UNAVAILABLE
 
-    async with relay.relaying():
+    async with relay.consuming() as reader:
         for number in range(20):
             await relay.tell(f"n{number}", pipeline=f"p{number % 4}")
         await relay.clock.sleep(600)
+        assert reader.is_well, "it is Slack that is away: another process would find it no better"
+        assert reader.counts.returned == 0
         alerts.slack.trouble = lambda _m, _p: None
         await relay.clock.sleep(180)
 

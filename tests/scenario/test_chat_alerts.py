@@ -291,6 +291,23 @@ async def test_retry_after_is_respected_and_only_its_channel_waits() -> None:
 
 
 @on_virtual_time
+async def test_whoever_looks_sees_that_the_line_waits_for_the_chat_and_when_it_no_longer_does() -> None:
+    world = AlertsWorld()
+    left = [Trouble(status=429, error="ratelimited", retry_after_s=300)]
+    world.slack.trouble = lambda _m, _p: left.pop() if left else None
+    telling = world.telling()
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(ChatAlerts(telling).deliver(FAILED))
+        await world.clock.sleep(200)
+        assert telling.line.is_waiting()
+        await world.clock.sleep(200)
+        assert not telling.line.is_waiting()
+
+    assert len(world.slack.messages) == 1
+
+
+@on_virtual_time
 async def test_a_token_that_is_changed_while_slack_does_not_know_it_is_read_again() -> None:
     world = AlertsWorld(token="xoxb-old")
 

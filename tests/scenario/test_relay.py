@@ -1,9 +1,12 @@
 """The relay: each event of the outbox over every route that wants it, in order per pipeline, none lost."""
 
-from collections.abc import AsyncGenerator
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
+from consumers.bus import Entry, EventBus
 from consumers.feed import TableFeed
 from consumers.parking import Parking
 from consumers.patterns import parse_pattern
@@ -241,3 +244,32 @@ async def test_what_the_feed_lost_is_sent_from_the_index_in_order() -> None:
 
     assert inbox.messages[0] == "old"
     assert [message for message in inbox.messages[1:] if message != "old"] == ["lost-1", "lost-2", "lost-3", "new"]
+
+
+@on_virtual_time
+async def test_a_bus_that_is_away_delays_events_and_its_reader_does_not_pass_for_stuck() -> None:
+    world = RelayWorld()
+    taken: list[Entry] = []
+    back_at = world.clock.monotonic() + 3_600
+
+    async def put(entries: Sequence[Entry]) -> Sequence[Mapping[str, str]]:
+        if world.clock.monotonic() < back_at:
+            raise RetryLater("the bus is away")
+        taken.extend(entries)
+        return [{} for _ in entries]
+
+    bus = EventBus(put, "interlock-events", world.clock)
+    world.route(Route("bus", EVERYTHING, bus.deliver, bus.is_waiting))
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(bus.run())
+        async with world.consuming() as reader:
+            await world.tell("first")
+            await world.tell("second")
+            await world.clock.sleep(3_500)
+            assert reader.is_well
+            assert reader.counts.returned == 0
+            await world.clock.sleep(200)
+            assert not bus.is_waiting()
+        running.cancel()
+
+    assert [json.loads(entry["Detail"])["message"] for entry in taken] == ["first", "second"]

@@ -161,9 +161,9 @@ class AwsKind:
             put = await stack.enter_async_context(open_bus(self._client()))
             bus = EventBus(put, self._settings.aws.bus, self._clock)
             beside[BUS] = bus.run
-            routes.append(Route(BUS, parse_pattern({"source": [SOURCE]}), bus.deliver))
+            routes.append(Route(BUS, parse_pattern({"source": [SOURCE]}), bus.deliver, bus.is_waiting))
         if not alerts_come_back(self._settings.aws):
-            routes.append(Route(PEOPLE, told_to_people(), alerting.deliver))
+            routes.append(Route(PEOPLE, told_to_people(), alerting.deliver, alerting.is_waiting))
         return routes
 
     # --- queues -------------------------------------------------------------------------------------------------------

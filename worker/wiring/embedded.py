@@ -103,6 +103,7 @@ class EmbeddedKind:
         place = replace(
             place,
             tables=counted,
+            routes=[Route(CONSOLE, told_to_people(), alerting.deliver, alerting.is_waiting)],
             limits=targets.limits,
             does=options.settings.duties,
             watch=self._watch(targets.http),

@@ -32,13 +32,18 @@ def never_failed() -> int:
     return 0
 
 
+def never_waiting() -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alerting:
-    """How people are told: a route's end, what must run for it, and how many tries have failed so far."""
+    """How people are told: a route's end, what must run for it, how many tries have failed, whether it waits."""
 
     deliver: Deliver
     beside: Mapping[str, Beside] = field(default_factory=dict[str, Beside])
     failures: Callable[[], int] = never_failed
+    is_waiting: Callable[[], bool] = never_waiting
 
 
 async def open_alerting(
@@ -71,6 +76,7 @@ async def open_alerting(
         deliver=answering_probes(ChatAlerts(telling).deliver, path, clock, chat.reach),
         beside={"digests": Digests(telling).run},
         failures=lambda: line.failed_tries,
+        is_waiting=line.is_waiting,
     )
 
 
