@@ -144,6 +144,7 @@ class DynamoShard:
         self._stream, self._shard, self._calls, self._clock = stream, shard, calls, clock
         self._chain = IteratorChain(calls, clock, self._iterator_after, read_max=READ_MAX)
         self._caught_up_at = clock.now()
+        self._empty_since: float | None = None  # every page since then
 
     @property
     def name(self) -> str:
@@ -185,9 +186,17 @@ class DynamoShard:
             raise self._gap(place)
 
     def _waited(self, place: Place) -> Place:
-        """A moment after which nothing came yet grows old without anything being lost: say so, and that rarely."""
+        """A moment after which nothing came yet grows old without anything being lost: say so, and that rarely.
+
+        One empty page does not say that nothing came: the service gives some while it walks to where records are.
+        """
         now = self._clock.now()
-        return replace(place, at=now - MARGIN) if _is_moment(place) and now - place.at > KEPT / 2 else place
+        if not _is_moment(place) or now - place.at <= KEPT / 2 or self._empty_s() < MARGIN.total_seconds():
+            return place
+        return replace(place, at=now - MARGIN)
+
+    def _empty_s(self) -> float:
+        return 0.0 if self._empty_since is None else self._clock.monotonic() - self._empty_since
 
     async def _page(self, after: Position, place: Place) -> tuple[Batch, bool]:
         """One page, and whether it was too old altogether and another one follows."""
@@ -197,6 +206,7 @@ class DynamoShard:
         wires: list[Mapping[str, Any]] = answer["Records"]
         records = await self._decoded(wires, place)
         fetched = _place(wires[-1]) if wires else None
+        self._empty_since = None if wires else self._empty_since or self._clock.monotonic()
         self._caught_up_at = self._clock.now() if fetched is None else fetched.at
         has_skipped = fetched is not None and not records and fetched.at < _news_since(place)
         # While all is too old the place stays where it is: it alone says from when on there is news.

@@ -283,6 +283,24 @@ async def test_a_shard_in_which_nothing_came_for_days_is_handed_on_without_a_fal
     assert moved <= 6  # each move is a write
 
 
+async def test_an_empty_page_after_a_night_does_not_pass_over_what_came_in_it() -> None:
+    """The service gives empty pages while it walks to where records are: that says nothing of what lies behind."""
+    world = World()
+    position = await world.reader().newest()
+    world.clock.advance(timedelta(hours=2))
+    world.write(1)
+    world.clock.advance(timedelta(hours=12))
+    world.fake.empty_pages = 3
+    reader = world.restarted().reader(world.root)
+    found: list[Value] = []
+
+    for _ in range(4):
+        batch = await reader.read(position)
+        found, position = [*found, *values(batch)], batch.read_to
+
+    assert found == [1]
+
+
 async def test_an_iterator_renewed_among_old_records_goes_on_after_those_that_were_passed_over() -> None:
     """Or a shard with more old records than one read passes over would be begun again for ever."""
     world = World()
