@@ -146,18 +146,18 @@ def delivered_change(data: bytes, tables: Mapping[str, TableName], position: int
             at=_delivered_at(said),
         )
     except (*_UNDECODABLE, KeyError, OverflowError) as error:
-        if _is_of_another(data, tables):
-            return None
+        if (named := table_named_in(data)) is not None and named not in tables:
+            return None  # its keys may be others
         raise Unreadable(_problem(error)) from error
 
 
-def _is_of_another(data: bytes, tables: Mapping[str, TableName]) -> bool:
-    """Say whether a record that is no change of ours tells of a table that is not ours: its keys may be others."""
+def table_named_in(data: bytes) -> str | None:
+    """Which table a delivered record tells of, whatever else is wrong with it; None if it does not say."""
     try:
         origin = _origin.decode(data)
-        return (origin.table or _table_in(origin)) not in tables
+        return origin.table or _table_in(origin)
     except (*_UNDECODABLE, KeyError):
-        return False
+        return None
 
 
 def _table_in(origin: _Origin) -> str:

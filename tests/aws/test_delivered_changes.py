@@ -19,6 +19,7 @@ from worker.store.deadletters import DeadLetters
 from worker.store.dynamodb import DynamoTables
 from worker.store.events import told_write
 from worker.store.fastclient import ClientSettings
+from worker.store.rowcodec import decode_row
 from worker.store.sensors import Sensors
 from worker.store.table import TableName
 from worker.wiring.streams import ChangeStreams
@@ -85,3 +86,19 @@ async def test_a_record_that_is_no_change_is_kept_by_one_of_the_readers(delivery
         await delivery.read(table)
 
     assert await DeadLetters(delivery.tables).sources() == ["kinesis.control"]
+
+
+async def test_a_change_of_a_table_that_cannot_be_read_is_kept_by_that_tables_reader(delivery: Delivery) -> None:
+    body = f'{{"tableName": "{delivery.tables.names[TableName.EVENTS]}", "eventName": "INSERT"}}'
+    async with client("kinesis", endpoint_of(ministack())) as kinesis:
+        await kinesis.put_record(StreamName=delivery.kinesis_name, Data=body.encode(), PartitionKey="a")
+
+    for table in FOLLOWED:
+        await delivery.read(table)
+
+    letters = DeadLetters(delivery.tables)
+    assert await letters.sources() == ["kinesis.events"]
+    [letter] = await letters.list("kinesis.events")
+    kept = await letters.body(letter)
+    assert kept is not None
+    assert decode_row(kept)["data"] == body.encode()

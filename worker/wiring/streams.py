@@ -4,11 +4,12 @@ from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from typing import Final
 
+from consumers.changes import table_named_in
 from consumers.dynamodb_streams import DynamoStream, TableStream, listing_budget
 from consumers.kinesis import READS_PER_SECOND, DeliveryStream, KinesisStream
 from consumers.source import Stream
 from consumers.streamclient import open_dynamodb_streams, open_kinesis
-from consumers.unreadable import Stray, Strays
+from consumers.unreadable import KeepStray, Stray, Strays
 from worker.clock import Clock
 from worker.store.deadletters import DeadLetters
 from worker.store.dynamodb import DynamoTables
@@ -51,17 +52,23 @@ class ChangeStreams:
         return {table: KinesisStream(self._delivery(table, kinesis_name), calls, self._clock) for table in followed}
 
     def _delivery(self, table: TableName, kinesis_name: str) -> DeliveryStream:
-        name = f"kinesis.{table}"
-        # What is no change belongs to no table and is met by every reader: one of them keeps it.
-        keep = Strays(self._letters, name).keep if table is TableName.CONTROL else _left_to_another
+        name, table_name = f"kinesis.{table}", self._tables.names[table]
+        keep = Strays(self._letters, name).keep
         return DeliveryStream(
             name=name,
             kinesis_name=kinesis_name,
-            tables={self._tables.names[table]: table},
-            keep_stray=keep,
+            tables={table_name: table},
+            # What names no table is met by every reader, and this one keeps it.
+            keep_stray=keep if table is TableName.CONTROL else _only_of(table_name, keep),
             reads_per_second=_READS_PER_SECOND,
         )
 
 
-async def _left_to_another(_: Stray) -> None:
-    return
+def _only_of(table_name: str, keep: KeepStray) -> KeepStray:
+    """Keep what tells of this table and cannot be read: the readers of other tables pass over it."""
+
+    async def keep_own(stray: Stray) -> None:
+        if table_named_in(stray.body) == table_name:
+            await keep(stray)
+
+    return keep_own
