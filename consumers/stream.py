@@ -21,7 +21,7 @@ from consumers.settling import Counts, OnFailure, Settling
 from consumers.source import Batch, Gap, Position, Record, Source
 from consumers.tries import Tries
 from worker.clock import Clock
-from worker.core.errors import RetryLater
+from worker.core.errors import Rejected, RetryLater
 from worker.logs import logger
 from worker.membership.heldlease import HeldLease, LeaseLost
 from worker.membership.leasekeeper import Offer
@@ -237,7 +237,7 @@ class _Reading:
         """Give what is wanted to its lanes; say how much that was."""
         taken = 0
         for record in batch.records:
-            if not self._consumer.subscription.wants(record.change):
+            if not self._is_wanted(record):
                 continue
             if self._care.is_needed and self._held.is_stopping:
                 return taken  # what is left of the batch is met again
@@ -253,6 +253,12 @@ class _Reading:
             self._low.pass_to(batch.read_to)
         self._has_ended = batch.is_end
         return taken
+
+    def _is_wanted(self, record: Record) -> bool:
+        try:
+            return self._consumer.subscription.wants(record.change)
+        except Rejected:
+            return True  # what cannot even be looked at is handled: so it becomes a dead letter and ends nobody
 
     def _receive(self, record: Record) -> None:
         if not self._low.in_flight:

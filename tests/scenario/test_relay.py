@@ -6,12 +6,16 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
+from msgspec import structs
+
 from consumers.bus import Entry, EventBus
+from consumers.changes import LazyRow
 from consumers.feed import TableFeed
 from consumers.parking import Parking
 from consumers.patterns import parse_pattern
 from consumers.relay import Relay, dead_letter_source
 from consumers.routes import Route
+from consumers.source import Batch, Position, Record
 from consumers.stream import Pace, StreamConsumer
 from consumers.tries import Tries
 from tests.streamworld import FULL_WAITS, STREAM, World
@@ -204,6 +208,34 @@ async def test_an_event_that_can_never_be_delivered_is_kept_at_once() -> None:
 
         assert refusing.messages == ["two"]
     assert [letter.reason for letter in await world.letters.list(dead_letter_source("chat"))] == ["no such channel"]
+
+
+class Damaged(TableFeed):
+    """Whether its events are to be sent is said by no value, as a foreign producer may write it to a stream."""
+
+    async def read(self, after: Position) -> Batch:
+        batch = await super().read(after)
+        return Batch([_damaged(record) for record in batch.records], batch.read_to, batch.is_end)
+
+
+def _damaged(record: Record) -> Record:
+    key = record.change.key
+    if key.pk != pipeline_pk("orders"):  # dead letters are in the same table
+        return record
+    image = LazyRow({"PK": {"S": key.pk}, "SK": {"S": key.sk}, "out": {"NONSENSE": 1}})
+    return Record(record.position, structs.replace(record.change, image=image))
+
+
+@on_virtual_time
+async def test_a_record_of_which_nobody_can_say_whether_it_is_to_be_sent_is_kept_and_ends_no_worker() -> None:
+    world = world_with(console=Inbox())
+    world.source = Damaged(world.store, TableName.EVENTS, world.clock)
+    async with world.relaying():
+        await world.tell("n1")
+        await world.clock.sleep(5)
+
+    [letter] = await world.letters.list(STREAM)
+    assert "'out' is no value of a row" in letter.reason
 
 
 @on_virtual_time
