@@ -11,7 +11,7 @@ from consumers.tries import GivenUp
 from worker.clock import Clock
 from worker.core.keys import instant, millis
 from worker.logs import logger
-from worker.store.attributes import choice, optional_whole, text, whole
+from worker.store.attributes import choice, optional_text, text, whole
 from worker.store.deadletters import DeadLetter, DeadLetters
 from worker.store.parked import ParkedKey, ParkedKeys
 from worker.store.rowcodec import encode
@@ -106,7 +106,7 @@ def _body(record: Record) -> Mapping[str, Value]:
         "kind": change.kind.value,
         "image": image,
         "at": millis(change.at),
-        "number": change.position,
+        "number": str(change.position),  # Kinesis counts in more digits than a number in a row may have
         **({"unreadable": rest} if rest else {}),
     }
 
@@ -115,7 +115,7 @@ def change_of(body: Row) -> Change:
     """The change that a dead letter holds."""
     image = body.get("image")
     return Change(
-        position=optional_whole(body, "number") or 0,
+        position=int(optional_text(body, "number") or 0),
         table=choice(body, "table", TableName),
         key=Key(text(body, "PK"), text(body, "SK")),
         kind=choice(body, "kind", ChangeKind),

@@ -3,13 +3,16 @@
 import asyncio
 
 from consumers.kinesis import DeliveryStream, KinesisStream
+from consumers.parking import change_of
 from consumers.source import Stream
 from consumers.unreadable import Strays
 from tests.fakestreams import FakeKinesis, change_record
 from tests.shardworld import NAME, ShardWorld, name_of, row
 from tests.virtualtime import VirtualClock, on_virtual_time
+from worker.core.errors import Rejected
 from worker.store.deadletters import DeadLetters
 from worker.store.leases import LeaseStatus
+from worker.store.rowcodec import decode_row
 from worker.store.table import Change, TableName, Tables
 
 SETTLED_S = 15.0
@@ -89,3 +92,24 @@ async def test_splits_and_merges_of_a_stream_in_use_are_followed_without_a_repea
 
     assert {name: world.values(name) for name in ("low", "high")} == world.written
     assert len(world.handled) == 16
+
+
+@on_virtual_time
+async def test_poison_of_kinesis_becomes_a_dead_letter_with_its_body_although_its_number_fits_no_row() -> None:
+    world = MergingWorld()
+
+    async def refuse_low(change: Change) -> None:
+        if name_of(change) == "low":
+            raise Rejected("not understood by this version")
+
+    world.before = refuse_low
+    world.start("a")
+    world.write("low", "high", "low")
+    await asyncio.sleep(30)
+
+    assert world.values("high") == world.written["high"]
+    letters = DeadLetters(world.group.store)
+    found = [await letters.body(letter) for letter in await world.letters()]
+    changes = [change_of(decode_row(body)) for body in found if body is not None]
+    assert [name_of(change) for change in changes] == ["low", "low"]
+    assert all(change.position > 10**50 and change.image for change in changes)
