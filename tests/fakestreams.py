@@ -70,7 +70,7 @@ class FakeDynamoStreams(FakeShards):
             "awsRegion": "eu-west-1",
             "dynamodb": change,
         }
-        entry = Entry(self.sequence, self.clock.now(), wire, len(json.dumps(wire)))
+        entry = Entry(self.sequence, self.clock.now(), wire, len(json.dumps(wire, default=_base64)))
         shard.entries.append(entry)
         return entry
 
@@ -285,7 +285,11 @@ def change_record(
         "dynamodb": change,
         "eventSource": "aws:dynamodb",
     }
-    return json.dumps(record).encode()
+    return json.dumps(record, default=_base64).encode()
+
+
+def _base64(value: bytes) -> str:
+    return b64encode(value).decode()
 
 
 def _hash(text: str) -> int:

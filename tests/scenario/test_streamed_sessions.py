@@ -3,22 +3,26 @@
 Nothing is missed that came meanwhile, and nothing is done again that was done.
 """
 
+import json
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 
 from tests.embeddedcrew import told_of
 from tests.engineworld import DAY, ORDERS, run_key
-from tests.streamedcrew import StreamedCrew, Way
+from tests.fakestreams import change_record
+from tests.streamedcrew import TABLES, StreamedCrew, Way
 from tests.virtualtime import on_virtual_time
 from worker.core import keys
 from worker.core.instants import format_rfc3339
 from worker.core.runstate import State
 from worker.membership.sessions import Membership
 from worker.settings import Duty
+from worker.store.deadletters import DeadLetters
 from worker.store.events import Events
 from worker.store.requests import Requests, RerunRequest
-from worker.store.table import Put, TableName
+from worker.store.table import ChangeKind, Key, Put, TableName
 
 HOUR_S = 3600.0
 BEFORE = "2026-03-02"
@@ -178,3 +182,26 @@ async def test_events_that_a_stream_has_forgotten_are_published_from_the_index_u
 async def attempts(crew: StreamedCrew, *days: str) -> Sequence[int]:
     runs = [await crew.run(day) for day in days]
     return [0 if run is None else run.attempt for run in runs]
+
+
+@on_virtual_time
+async def test_a_record_that_the_relay_trips_over_is_kept_and_the_worker_goes_on() -> None:
+    crew = StreamedCrew(way=Way.KINESIS)
+    await crew.deployed()
+    crew.worker("a")
+    await crew.clock.sleep(30)
+    key = keys.pipeline_pk("others"), keys.stamped_sk(crew.clock.now(), "JOB_FAILED", "e1")
+    told = change_record(
+        Key(*key), {"out": True}, crew.clock.now(), kind=ChangeKind.INSERT, table=TABLES[TableName.EVENTS]
+    )
+    tripping = json.loads(told)
+    del tripping["dynamodb"]["NewImage"]["SK"]
+
+    crew.streams.kinesis.deliver([(key[0], json.dumps(tripping).encode())], Random(1))
+    await crew.clock.sleep(120)
+    await crew.ready()
+    await crew.clock.sleep(60)
+
+    [letter] = await DeadLetters(crew.store).list("kinesis.events")
+    assert "a mistake in Interlock" in letter.reason
+    assert told_of(crew.told, "JOB_TRIGGERED") == 1

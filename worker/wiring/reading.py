@@ -130,7 +130,8 @@ class Reading:
         handle = self._expecting_surprises(router.handle)
         match table:
             case TableName.EVENTS:
-                return self._relay().subscription()
+                relay = self._relay()
+                return replace(relay.subscription(), handle=self._expecting_surprises(relay.handle))
             case TableName.CONTROL:
                 resync = Resync(self._tables, self._expecting_surprises(router.resync), self._tries)
                 return self._facts(handle, resync.catch_up)
