@@ -14,6 +14,7 @@ import msgspec
 from consumers.shardposition import BEGINNING
 from worker.core.errors import Rejected
 from worker.store.dynamodb_values import Attribute, decode_value
+from worker.store.rowcodec import encode
 from worker.store.table import Change, ChangeKind, Key, TableName, Value
 
 _KINDS: Final = {kind.value: kind for kind in ChangeKind}
@@ -60,15 +61,25 @@ class LazyRow(Mapping[str, Value]):
         return len(self._item)
 
     def parted(self) -> tuple[dict[str, Value], dict[str, bytes]]:
-        """What can be converted, and the rest as it is written: a row that nobody can look at is kept whole as well."""
+        """What a row of ours can hold, and the rest as it is written: what nobody can look at is kept whole as well."""
         values: dict[str, Value] = {}
         rest: dict[str, bytes] = {}
         for name, attribute in self._item.items():
             try:
-                values[name] = self[name]
-            except Unreadable:
+                value = self[name]
+                encode(value)  # a foreign producer may write numbers that no row has room for
+            except Rejected:
                 rest[name] = msgspec.json.encode(attribute)
+            else:
+                values[name] = value
         return values, rest
+
+    @classmethod
+    def joined(cls, values: Mapping[str, Value], rest: Mapping[str, bytes]) -> "LazyRow":
+        """The row that was parted so: what could not be converted then may be by now."""
+        row = cls({name: msgspec.Raw(rest.get(name, b"null")) for name in (*values, *rest)})
+        row._known = dict(values)
+        return row
 
 
 def _value(name: str, attribute: Attribute | msgspec.Raw) -> Value:

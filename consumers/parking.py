@@ -113,12 +113,21 @@ def _body(record: Record) -> Mapping[str, Value]:
 
 def change_of(body: Row) -> Change:
     """The change that a dead letter holds."""
-    image = body.get("image")
     return Change(
         position=int(optional_text(body, "number") or 0),
         table=choice(body, "table", TableName),
         key=Key(text(body, "PK"), text(body, "SK")),
         kind=choice(body, "kind", ChangeKind),
-        image=image if isinstance(image, Mapping) else None,
+        image=_image(body),
         at=instant(whole(body, "at")),
     )
+
+
+def _image(body: Row) -> Row | None:
+    image, rest = body.get("image"), body.get("unreadable")
+    if not isinstance(image, Mapping):
+        return None
+    if not isinstance(rest, Mapping):
+        return image
+    # Without it the record would be handled as if it had never said these things.
+    return LazyRow.joined(image, {name: value for name, value in rest.items() if isinstance(value, bytes)})

@@ -5,10 +5,13 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
 
+from consumers.changes import LazyRow
+from consumers.parking import Parking
 from consumers.relay import dead_letter_source
 from consumers.replays import LOOK_EVERY_S, Replayer, Way, delivered, handled, sent_back
 from consumers.routes import envelope
-from consumers.tries import Tries
+from consumers.source import Position, Record
+from consumers.tries import GivenUp, Tries
 from tests.builders import NOON
 from tests.streamworld import FULL_WAITS, GROUP, STREAM, UNFENCED, World
 from tests.virtualtime import on_virtual_time
@@ -21,7 +24,7 @@ from worker.store.deadletters import DeadLetter
 from worker.store.leases import Lease
 from worker.store.replays import Replays
 from worker.store.rowcodec import encode
-from worker.store.table import Change
+from worker.store.table import Change, ChangeKind, Key, TableName
 
 SERVED_S: Final = LOOK_EVERY_S * 3
 
@@ -175,6 +178,25 @@ async def test_trouble_that_passes_is_waited_out() -> None:
         await world.clock.sleep(SERVED_S)
 
     assert world.seen.of("bad") == [1]
+
+
+@on_virtual_time
+async def test_a_record_that_cannot_be_looked_at_is_not_replayed_as_if_it_had_said_nothing() -> None:
+    world = ReplayWorld()
+    image = LazyRow({"value": {"NONSENSE": 1}})
+    key = Key("PIPELINE#orders", "SENSOR#a")
+    change = Change(position=1, table=TableName.CONTROL, key=key, kind=ChangeKind.MODIFY, image=image, at=NOON)
+    parking = Parking(stream=STREAM, letters=world.letters, keys=world.parked, clock=world.clock)
+    await parking.put(Record(Position("1"), change), GivenUp("cannot be looked at", ()), "lane")
+    [letter] = await world.letters_kept()
+
+    async with world.replaying():
+        await world.ask(letter)
+        await world.clock.sleep(SERVED_S)
+
+    [kept] = await world.letters_kept()
+    assert "'value' is no value of a row" in kept.reason
+    assert world.seen.values == []
 
 
 @on_virtual_time

@@ -83,6 +83,15 @@ def test_of_a_row_that_cannot_be_converted_all_is_kept(value: str) -> None:
     assert change.image.parted() == ({"PK": ROW.pk, "SK": ROW.sk, "good": 1}, {"bad": value.encode()})
 
 
+def test_a_number_that_no_row_has_room_for_is_kept_as_it_is_written() -> None:
+    row = LazyRow({"good": {"S": "x"}, "huge": {"N": "1" * 60}})
+
+    values, rest = row.parted()
+
+    assert (values, rest) == ({"good": "x"}, {"huge": b'{"N":"' + b"1" * 60 + b'"}'})
+    assert dict(LazyRow.joined(values, rest)) == dict(row)
+
+
 def test_a_row_that_came_decoded_is_parted_likewise() -> None:
     row = LazyRow({"good": {"S": "x"}, "bad": {"NONSENSE": "y"}})
 
