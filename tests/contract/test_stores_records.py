@@ -1,5 +1,6 @@
 """Job log, reruns, events, chat threads and dead letters on every backend: nothing lost, nothing twice."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -17,9 +18,10 @@ from worker.store.events import Events, StoredEvent
 from worker.store.joblog import JobLine, JobLog, JobRecord
 from worker.store.reruns import Rerun, Reruns
 from worker.store.runs import Runs
-from worker.store.table import Put, Row, StaleWrite, TableName, Tables, TooLarge
+from worker.store.table import Key, Put, Row, StaleWrite, TableName, Tables, TooLarge
 from worker.store.tail import LOOK_BACK, Tail
 from worker.store.threads import CLAIM, TOLD_MAX, Busy, Claimed, Face, Open, ThreadKey, Threads
+from worker.store.watched import WatchedTables
 
 SECOND = timedelta(seconds=1)
 
@@ -461,6 +463,18 @@ async def test_a_dead_letter_kept_again_is_there_once(tables: Tables) -> None:
     await DeadLetters(tables).put(letter, b"body")
 
     assert await DeadLetters(tables).list(letter.source) == [letter]
+
+
+async def test_the_body_of_a_letter_that_is_dropped_meanwhile_is_gone(tables: Tables) -> None:
+    letter = a_letter(a_name())
+    await DeadLetters(tables).put(letter, b"body")
+
+    class DroppedMeanwhile(WatchedTables):
+        async def get_many(self, table: TableName, keys: Sequence[Key]) -> dict[Key, Row]:
+            assert await DeadLetters(tables).drop(letter)
+            return await super().get_many(table, keys)
+
+    assert await DeadLetters(DroppedMeanwhile(tables)).body(letter) is None
 
 
 async def test_a_dropped_letter_leaves_nothing_behind(tables: Tables) -> None:

@@ -97,6 +97,8 @@ class DeadLetters:
             return None
         where = [_part_key(letter, number) for number in range(whole(row, "parts"))]
         found = await self._tables.get_many(TableName.EVENTS, where)
+        if len(found) < len(where):  # letter and body come and go together: it was dropped while we looked
+            return None
         return b"".join(_part(found[key]) for key in where)
 
     async def drop(self, letter: DeadLetter) -> bool:
