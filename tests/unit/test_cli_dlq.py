@@ -14,7 +14,7 @@ from consumers.tries import GivenUp
 from tests.commandline import TODAY, interlock, records
 from tests.manualclock import ManualClock
 from worker.settings import GROUP
-from worker.store.deadletters import DeadLetters
+from worker.store.deadletters import DeadLetter, DeadLetters
 from worker.store.parked import ParkedKeys
 from worker.store.replays import Replays
 from worker.store.sqlite import SqliteTables
@@ -158,3 +158,20 @@ def test_nothing_to_replay_is_no_problem() -> None:
     interlock("store", "init")
 
     assert interlock("dlq", "replay", "--all").stdout == "asked for a replay of 0 dead letters\n"
+
+
+async def write_many(tables: Tables) -> None:
+    letters = DeadLetters(tables)
+    for number in range(1_001):
+        await letters.put(DeadLetter(id=f"m{number:04}", source="queue.alerts", at=TODAY, reason="no"), b"")
+
+
+@pytest.mark.usefixtures("here")
+def test_however_many_letters_there_are_each_can_be_found_and_all_are_replayed() -> None:
+    interlock("store", "init")
+    in_store(write_many)
+
+    assert interlock("dlq", "drop", "queue.alerts", "m1000", "--yes").stdout == "dropped\n"
+    assert "1,000 dead letters" in interlock("dlq", "list").stdout.splitlines()[-1]
+    interlock("dlq", "replay", "queue.alerts")
+    assert len(in_store(replays_asked_for)) == 1_000

@@ -1,6 +1,6 @@
 """`interlock dlq`: what could not be handled or delivered, handling it once more, and letting go of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
 from worker.cli.consent import Consent
@@ -17,8 +17,6 @@ from worker.store.replays import Replays
 from worker.store.rowcodec import decode_row
 from worker.store.table import Tables
 
-LISTED_MAX = 1000  # of each source
-
 
 @dataclass(frozen=True, slots=True)
 class Which:
@@ -30,38 +28,40 @@ class Which:
     def __str__(self) -> str:
         return " ".join(part for part in (self.source, self.id) if part is not None)
 
-    async def find(self, tables: Tables) -> list[DeadLetter]:
-        """Raises `ConfigError` for a source that never had a letter, with those that had."""
+    async def find(self, tables: Tables) -> AsyncIterator[DeadLetter]:
+        """However many there are. Raises `ConfigError` for a source that never had a letter, with those that had."""
         letters = DeadLetters(tables)
         sources = await letters.sources()
         if self.source is not None and self.source not in sources:
             known = f"known are {', '.join(sources)}" if sources else "there are none at all"
             raise ConfigError(f"no dead letter ever came from {self.source!r}; {known}")
-        wanted = sources if self.source is None else [self.source]
-        found = [letter for source in wanted for letter in await letters.list(source, LISTED_MAX)]
-        return [letter for letter in found if self.id in {None, letter.id}]
+        for source in sources if self.source is None else [self.source]:
+            async for letter in letters.every(source):
+                if self.id in {None, letter.id}:
+                    yield letter
 
 
 async def run_list(screen: Screen, access: StoreAccess, which: Which, *, as_json: bool) -> int:
     """List letters, oldest first within their source. Exit code 1 if there are any: somebody must look."""
+    count = 0
     async with access.tables() as tables:
-        letters = await which.find(tables)
-    for letter in letters:
-        if as_json:
-            screen.record(_record(letter))
-        else:
-            screen.line(f"{letter.source} {letter.id}", style="bold")
-            screen.line(f"  {instant_text(letter.at)}  {letter.reason}")
+        async for letter in which.find(tables):
+            count += 1
+            if as_json:
+                screen.record(_record(letter))
+            else:
+                screen.line(f"{letter.source} {letter.id}", style="bold")
+                screen.line(f"  {instant_text(letter.at)}  {letter.reason}")
     if not as_json:
-        advice = ": `show` one, mend its cause, then `replay` or `drop` it" if letters else ""
-        screen.line(f"{counted(len(letters), 'dead letter')}{advice}")
-    return Exit.PROBLEMS if letters else Exit.DONE
+        advice = ": `show` one, mend its cause, then `replay` or `drop` it" if count else ""
+        screen.line(f"{counted(count, 'dead letter')}{advice}")
+    return Exit.PROBLEMS if count else Exit.DONE
 
 
 async def run_show(screen: Screen, access: StoreAccess, which: Which) -> int:
     """Show a letter with what was tried, and the record, message or event it holds."""
     async with access.tables() as tables:
-        letter = _only(await which.find(tables))
+        letter = await _first(which, tables)
         body = None if letter is None else await DeadLetters(tables).body(letter)
     if letter is None or body is None:
         return _say_gone(screen, which)
@@ -72,14 +72,14 @@ async def run_show(screen: Screen, access: StoreAccess, which: Which) -> int:
 async def run_replay(screen: Screen, access: StoreAccess, which: Which) -> int:
     """Ask the workers to handle letters once more. They do it, and in order: nothing is handled here."""
     async with access.tables() as tables:
-        letters = await which.find(tables)
-        if not letters and which.id is not None:
-            return _say_gone(screen, which)
-        requests = Replays(tables, GROUP)
-        for letter in letters:
+        requests, count = Replays(tables, GROUP), 0
+        async for letter in which.find(tables):
             await requests.ask(letter, access.clock.now())
-    screen.line(f"asked for a replay of {counted(len(letters), 'dead letter')}")
-    if letters:
+            count += 1
+    if not count and which.id is not None:
+        return _say_gone(screen, which)
+    screen.line(f"asked for a replay of {counted(count, 'dead letter')}")
+    if count:
         screen.remark("    a running worker does it within seconds; `interlock dlq list` then shows what failed again")
     return Exit.DONE
 
@@ -87,7 +87,7 @@ async def run_replay(screen: Screen, access: StoreAccess, which: Which) -> int:
 async def run_drop(screen: Screen, access: StoreAccess, which: Which, consent: Consent) -> int:
     """Forget a letter, and release the key that was parked because of it: its next record is handled again."""
     async with access.tables() as tables:
-        letter = _only(await which.find(tables))
+        letter = await _first(which, tables)
         if letter is None:
             return _say_gone(screen, which)
         if not consent.obtain(screen, f"Drop {which}?"):
@@ -98,8 +98,8 @@ async def run_drop(screen: Screen, access: StoreAccess, which: Which, consent: C
     return Exit.DONE
 
 
-def _only(letters: Sequence[DeadLetter]) -> DeadLetter | None:
-    return letters[0] if letters else None
+async def _first(which: Which, tables: Tables) -> DeadLetter | None:
+    return await anext(which.find(tables), None)
 
 
 async def _release(tables: Tables, letter: DeadLetter) -> bool:

@@ -1,5 +1,6 @@
 """Dead letters: what could not be handled, whole, with why and what was tried, until a person drops or replays it."""
 
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -89,6 +90,11 @@ class DeadLetters:
         """The letters of a source, oldest first, without their bodies."""
         rows = await first_rows(self._tables, TableName.EVENTS, keys.dead_letter_pk(source), limit=limit)
         return [_letter(source, row) for row in rows]
+
+    async def every(self, source: str) -> AsyncIterator[DeadLetter]:
+        """All letters of a source, oldest first, without their bodies."""
+        async for row in query_all(self._tables, TableName.EVENTS, keys.dead_letter_pk(source)):
+            yield _letter(source, row)
 
     async def body(self, letter: DeadLetter) -> bytes | None:
         """None if the letter is gone."""
