@@ -127,6 +127,7 @@ class _Work:
         """Work until stopped, then until all is settled or there is no time left for it."""
         name = self._consumer.name
         self._tasks.create_task(self._custody.keep(), name=f"queue-guard:{name}")
+        self._tasks.create_task(self._custody.watch(), name=f"queue-watch:{name}")
         self._polls.start(self._tasks)
         await self._stopping.wait()
         self._tasks.create_task(self._stop_handlers_later(), name=f"queue-deadline:{name}")

@@ -37,6 +37,11 @@ class Held:
     is_returning: bool = False  # its visibility is set for the last time
     scope: asyncio.Timeout | None = field(default=None, repr=False)
 
+    def is_unguarded_at(self, monotonic: float) -> bool:
+        """Say whether the queue may show it to others by then, though it waits for its handler or is with it."""
+        is_open = self.scope is not None or not self.is_attended
+        return is_open and not self.is_unwanted and self.expires_at <= monotonic
+
     def stop(self) -> None:
         """End its handler, or keep it from beginning."""
         self.is_unwanted = True
@@ -47,6 +52,7 @@ class Held:
 class Custody:
     def __init__(self, calls: QueueCalls, clock: Clock, visibility_s: int) -> None:
         self._calls, self._clock, self._visibility_s = calls, clock, visibility_s
+        self._margin_s = visibility_s / MARGIN_PARTS
         self._held: dict[str, Held] = {}
         self._due: list[tuple[float, int, Held]] = []  # a heap: when to extend next
         self._order = count()
@@ -88,8 +94,20 @@ class Custody:
                 await self._has_some.wait()
             await self._clock.sleep(self._due[0][0] - self._clock.monotonic())
             due = self._pop_due()
-            for start in range(0, len(due), BATCH_MAX):
-                await self._extend(due[start : start + BATCH_MAX])
+            async with asyncio.TaskGroup() as calls:  # side by side: the last must not wait until it is too late
+                for start in range(0, len(due), BATCH_MAX):
+                    batch = due[start : start + BATCH_MAX]
+                    calls.create_task(self._extend(batch), name="queue-guard:extend")
+
+    async def watch(self) -> None:
+        """Stop whom nobody guards any more, until cancelled: a call that does not answer must not keep that back."""
+        while True:
+            await self._clock.sleep(self._margin_s / 2)
+            now = self._clock.monotonic()
+            for held in self:
+                if held.is_unguarded_at(now + self._margin_s):
+                    _log.warning("message.guard_lost", message=held.message.id, reason="no answer to its extension")
+                    held.stop()
 
     def _schedule(self, held: Held, at: float) -> None:
         heapq.heappush(self._due, (at, next(self._order), held))
@@ -129,7 +147,7 @@ class Custody:
     def _not_extended(self, held: Held, refusal: Refusal, *, was_newest: bool) -> None:
         """Try again while there is time; a handler that nobody guards is stopped before another can begin."""
         now = self._clock.monotonic()
-        is_near = held.expires_at - now <= self._visibility_s / MARGIN_PARTS
+        is_near = held.expires_at - now <= self._margin_s
         if is_near or (refusal.is_final and was_newest):
             _log.warning("message.guard_lost", message=held.message.id, reason=refusal.reason)
             held.stop()

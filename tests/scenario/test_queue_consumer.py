@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from consumers.sqs import QueueConsumer, QueuePace
-from consumers.sqs_calls import Message, Refusal
+from consumers.sqs_calls import Message, Refusal, Visibility
 from consumers.sqs_custody import HELD_MAX_S
 from consumers.sqs_polls import Polling
 from tests.fakesqs import FakeQueue
@@ -216,6 +216,48 @@ async def test_a_handler_that_can_no_longer_be_guarded_is_stopped_before_another
 
     assert world.handled.at_once_max == 1
     assert world.handled.bodies == ["slow"]
+
+
+class Slow(FakeQueue):
+    """Takes long to say anything about messages that are in hand."""
+
+    said_after_s, is_away = 9.0, True
+
+    async def change_visibility(self, changes: Sequence[Visibility]) -> Sequence[Refusal]:
+        await self.clock.sleep(self.said_after_s)
+        if self.is_away:
+            raise RetryLater("no answer")
+        return await super().change_visibility(changes)
+
+
+@on_virtual_time
+async def test_of_many_handlers_none_outlasts_its_guard_while_extensions_take_long_to_fail() -> None:
+    world = QueueWorld()
+    world.queue = Slow(world.clock)
+    world.handled.before = lambda _: world.clock.sleep(1_000)
+    for number in range(60):
+        world.queue.send(str(number))
+
+    running = asyncio.create_task(world.consumer().run())
+    await world.clock.sleep(58)
+    assert world.handled.at_once_max == 60
+    assert world.handled.at_once == 0
+    running.cancel()
+    await asyncio.wait([running])
+
+
+@on_virtual_time
+async def test_many_handlers_are_guarded_although_each_extension_takes_long() -> None:
+    world = QueueWorld()
+    world.queue = queue = Slow(world.clock)
+    queue.is_away = False
+    world.handled.before = lambda _: world.clock.sleep(200)
+    for number in range(60):
+        queue.send(str(number))
+
+    async with world.consuming() as consumer:
+        await world.clock.sleep(300)
+        assert (consumer.counts.done, consumer.counts.repeated) == (60, 0)
 
 
 @on_virtual_time
