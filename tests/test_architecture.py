@@ -6,6 +6,7 @@ Each rule is a function over source text, so that the tests at the end can show 
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -59,10 +60,14 @@ CLOCK_CALLS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Module:
     name: str
-    tree: ast.Module
+    source: str
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.source)
 
     def imports(self) -> Iterator[str]:
         for node in ast.walk(self.tree):
@@ -79,14 +84,10 @@ class Module:
                 yield ".".join(parts[-2:])
 
 
-def module(name: str, source: str) -> Module:
-    return Module(name, ast.parse(source))
-
-
 def modules() -> list[Module]:
     files = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
     names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files]
-    return [module(name.removesuffix(".__init__"), path.read_text()) for name, path in zip(names, files, strict=True)]
+    return [Module(name.removesuffix(".__init__"), path.read_text()) for name, path in zip(names, files, strict=True)]
 
 
 def is_in(name: str, homes: tuple[str, ...]) -> bool:
@@ -166,7 +167,7 @@ def test_a_module_is_named_for_what_lives_there() -> None:
     ],
 )
 def test_the_check_sees_an_impure_core(source: str) -> None:
-    assert impurities(module("worker.core.rules", source))
+    assert impurities(Module("worker.core.rules", source))
 
 
 @pytest.mark.parametrize(
@@ -180,14 +181,14 @@ def test_the_check_sees_an_impure_core(source: str) -> None:
     ],
 )
 def test_the_check_sees_an_import_that_points_up(name: str, source: str) -> None:
-    assert wrong_directions(module(name, source))
+    assert wrong_directions(Module(name, source))
 
 
 def test_the_check_sees_a_library_out_of_place() -> None:
-    assert strays(module("scheduler.cron", "from apscheduler.schedulers.asyncio import AsyncIOScheduler"))
-    assert not strays(module("scheduler.service", "from apscheduler.schedulers.asyncio import AsyncIOScheduler"))
+    assert strays(Module("scheduler.cron", "from apscheduler.schedulers.asyncio import AsyncIOScheduler"))
+    assert not strays(Module("scheduler.service", "from apscheduler.schedulers.asyncio import AsyncIOScheduler"))
 
 
 @pytest.mark.parametrize("call", ["time.time()", "datetime.now(UTC)", "date.today()", "datetime.datetime.utcnow()"])
 def test_the_check_sees_a_second_reader_of_the_clock(call: str) -> None:
-    assert clock_readings(module("worker.store.runs", call))
+    assert clock_readings(Module("worker.store.runs", call))
