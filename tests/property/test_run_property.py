@@ -5,9 +5,10 @@ after every step it checks what must hold whatever happens.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,16 +55,23 @@ from worker.core.facts import (
     TimeCame,
 )
 from worker.core.outcomes import FailureCategory
+from worker.core.pipeline import OnUnknownStart, Pipeline
 from worker.core.run import decide, evolve
 from worker.core.runstate import Outcome, Run
 from worker.core.runtiming import next_due
 from worker.core.tokens import start_token
 
-PIPELINE = a_pipeline(
-    job={"max_retries": 2, "max_code_retries": 1, "max_drift_reruns": 1, "max_manual_reruns": 2},
-    post_run=a_post_run(),
-)
+BUDGETS: Mapping[str, object] = {
+    "max_retries": 2,
+    "max_code_retries": 1,
+    "max_drift_reruns": 1,
+    "max_manual_reruns": 2,
+}
+PIPELINE = a_pipeline(job=BUDGETS, post_run=a_post_run())
+RESTARTING = a_pipeline(job={**BUDGETS, "on_unknown_start": OnUnknownStart.RESTART}, post_run=a_post_run())
 SCHEDULE = PIPELINE.schedules[0]
+# Ends that say that nothing of the run runs any more.
+NOTHING_RUNS = {Outcome.NOT_STARTED, Outcome.CANCELLED, Outcome.TIMED_OUT, Outcome.EXHAUSTED}
 LEAPS = (timedelta(0), MINUTE, 15 * MINUTE, 60 * MINUTE, 300 * MINUTE)
 REASONS = ("manual", "data-drift", "late-data", "replay", "because")
 DRAIN_MAX = 80
@@ -72,7 +80,10 @@ LOST_UNSENT, LOST_SENT = 8, 9  # places in START_LUCK
 
 
 class World:
-    def __init__(self) -> None:
+    """`can_find`: its target can be asked by the token. One that cannot may start a job twice, if that is wanted."""
+
+    def __init__(self, pipeline: Pipeline, *, can_find: bool) -> None:
+        self.pipeline, self.can_find = pipeline, can_find
         self.run: Run | None = None
         self.now = NOON
         self.orders: list[Act] = []
@@ -92,7 +103,7 @@ class World:
         self._check_repeat(fact)
 
     def _decide(self, fact: Fact) -> list[Effect]:
-        effects = decide(self.run, PIPELINE, SCHEDULE, fact, self.now)
+        effects = decide(self.run, self.pipeline, SCHEDULE, fact, self.now)
         assert effects
         return effects
 
@@ -104,14 +115,16 @@ class World:
             assert any(isinstance(effect, Tell) for effect in effects), "an end nobody is told about"
         if run.outcome in {Outcome.ORPHANED, Outcome.START_UNKNOWN}:
             self.given_up.add(run.token)
+        if run.outcome in NOTHING_RUNS:
+            assert self.jobs.get(run.token) != "running", f"called {run.outcome} while its job runs"
         assert before is None or run.attempt - before.attempt in {0, 1}
-        spent, job = run.spent, PIPELINE.job
+        spent, job = run.spent, self.pipeline.job
         assert job is not None
         assert spent.transient <= job.max_retries
         assert spent.code <= job.max_code_retries
         assert spent.drift <= job.max_drift_reruns
         assert spent.manual <= job.max_manual_reruns
-        assert run.is_ended == (next_due(run, PIPELINE, SCHEDULE, self.now, 0.5) is None)
+        assert run.is_ended == (next_due(run, self.pipeline, SCHEDULE, self.now, 0.5) is None)
 
     def _check_repeat(self, fact: Fact) -> None:
         again = self._decide(fact)
@@ -121,8 +134,9 @@ class World:
     # --- jobs ---
 
     def _start(self, named: str) -> None:
-        assert named not in self.jobs, "an attempt was started twice"
-        alive = [each for each, state in self.jobs.items() if state == "running" and each not in self.given_up]
+        assert named not in self.jobs or self.pipeline is RESTARTING, "an attempt was started twice"
+        others = {each: state for each, state in self.jobs.items() if each != named}
+        alive = [each for each, state in others.items() if state == "running" and each not in self.given_up]
         assert alive == [], "two attempts are alive"
         self.jobs[named] = "running"
 
@@ -163,10 +177,10 @@ class World:
         answers: dict[int, Fact] = {
             0: JobStarted(attempt, {"token": order.token}),
             1: JobRefused(attempt, order.sending, FailureCategory.TRANSIENT, "throttled"),
-            2: StartUnanswered(attempt, order.sending, "the reply was lost", can_find=True),
-            3: StartUnanswered(attempt, order.sending, "the request was lost", can_find=True),
-            4: StarterLost(attempt, order.sending, can_find=True),
-            5: StarterLost(attempt, order.sending, can_find=True),
+            2: StartUnanswered(attempt, order.sending, "the reply was lost", can_find=self.can_find),
+            3: StartUnanswered(attempt, order.sending, "the request was lost", can_find=self.can_find),
+            4: StarterLost(attempt, order.sending, can_find=self.can_find),
+            5: StarterLost(attempt, order.sending, can_find=self.can_find),
         }
         self.feed(answers[outcome])
 
@@ -256,7 +270,7 @@ class World:
         """Do what is due next: carry out an order, or wait until the run wants something."""
         if self.orders or self.run is None:
             self.answer(luck)
-        elif due := next_due(self.run, PIPELINE, SCHEDULE, self.now, 0.5):
+        elif due := next_due(self.run, self.pipeline, SCHEDULE, self.now, 0.5):
             if luck % 3 < 2:
                 self.finish(luck)
             self._settle_starts(luck)
@@ -289,12 +303,19 @@ actions = st.one_of(st.just("go on"), st.just("repeat"), st.sampled_from(sorted(
 steps = st.lists(st.tuples(actions, st.integers(0, 59)), min_size=10, max_size=80)
 
 
+@pytest.mark.parametrize(
+    ("pipeline", "can_find"),
+    [(PIPELINE, True), (PIPELINE, False), (RESTARTING, False)],
+    ids=["found", "held", "restarted"],
+)
 @settings(max_examples=400, deadline=None)
-@given(steps)
+@given(history=steps)
 def test_no_history_starts_a_job_twice_overspends_a_budget_or_leaves_a_run_hanging(
+    pipeline: Pipeline,
+    can_find: bool,
     history: list[tuple[str, int]],
 ) -> None:
-    world = World()
+    world = World(pipeline, can_find=can_find)
     world.signal(0)
 
     for action, luck in history:

@@ -288,6 +288,22 @@ async def test_a_start_nobody_can_look_for_is_sent_again_where_that_is_wanted() 
 
 
 @on_virtual_time
+async def test_a_job_that_runs_though_its_start_got_no_answer_is_not_called_not_started() -> None:
+    world = await a_world()
+    world.runner.guarantee = Guarantee.AT_LEAST_ONCE
+    world.runner.scripts.extend([world.runner.accept_and_lose_answer, *[refuse()] * 3])
+    async with world.worker():
+        await begin(world, CONFIG.replace("maxRetries: 1", "onUnknownStart: restart"))
+        await world.wait(minutes=5)
+
+    run = await world.run()
+    assert run is not None
+    assert len(world.runner.jobs) == 1
+    assert (run.state, run.outcome) == (State.FAILED_FINAL, Outcome.START_UNKNOWN)
+    assert (await world.events())[-1] == "JOB_START_UNKNOWN"
+
+
+@on_virtual_time
 async def test_a_runner_that_hangs_is_given_up_and_counts_as_unanswered() -> None:
     world = await a_world()
     world.runner.hangs = asyncio.Event()

@@ -15,7 +15,7 @@ from worker.core.canonical import content_hash
 from worker.core.events import Event
 from worker.core.eventtypes import EventType
 from worker.core.keys import RunKey
-from worker.core.pipeline import Pipeline
+from worker.core.pipeline import OnUnknownStart, Pipeline
 from worker.core.rules import evaluate
 from worker.core.run import Pause
 from worker.core.runstate import Budget, Outcome, Run, State
@@ -46,6 +46,8 @@ _TOLD: Final[Mapping[Outcome, frozenset[str]]] = {
     Outcome.CANCELLED: frozenset({EventType.RUN_CANCELLED}),
     Outcome.TIMED_OUT: frozenset({EventType.SFN_TIMEOUT}),
 }
+# Ends that say that no job of the attempt runs.
+_NOTHING_RUNS: Final = frozenset({Outcome.NOT_STARTED, Outcome.CANCELLED, Outcome.TIMED_OUT})
 # What is never told without the run's own row moving in the same commit.
 _OF_THE_ROW: Final = frozenset({EventType.VALIDATION_PASSED, EventType.JOB_TRIGGERED, EventType.JOB_FAILED}).union(
     *_TOLD.values()
@@ -223,6 +225,13 @@ class Inspector:
         self.verdicts.require(
             len(told) == 1, Invariant.EVERY_EXIT_IS_TOLD, f"run {key} ended ({after.outcome}) and told {told}"
         )
+        now = asyncio.get_running_loop().time()
+        alive = [job.id for job in self.record.by_token[after.token] if job.is_alive(now)]
+        self.verdicts.require(
+            not alive or after.outcome not in _NOTHING_RUNS,
+            Invariant.EVERY_EXIT_IS_TOLD,
+            f"run {key} ended ({after.outcome}) while {alive} of its last attempt runs",
+        )
         watch = self.watches.get(key)
         if after.outcome is Outcome.SUCCEEDED and watch is not None:
             self.verdicts.require(
@@ -327,17 +336,26 @@ class Inspector:
         """A job begins at its target: no other of its token may exist, none of its run may be alive."""
         now = asyncio.get_running_loop().time()
         owner = self._run_of_token.setdefault(job.token, job.run_id)
+        may_repeat = self._may_repeat(job)
         self.verdicts.require(
-            not self.record.by_token[job.token] and owner == job.run_id,
+            (may_repeat or not self.record.by_token[job.token]) and owner == job.run_id,
             Invariant.ONE_START_PER_TOKEN,
             f"{job.run} began a second job under {job.token}",
         )
         alive = [
             other.id
             for other in self.record.by_run[job.run]
-            if other.is_alive(now) and other.token != job.token and other.token not in self.given_up
+            if other.is_alive(now)
+            and other.token != job.token
+            and other.token not in self.given_up
+            and not (may_repeat and self.record.by_token[other.token][-1] is not other)
         ]
         self.verdicts.require(not alive, Invariant.ONE_ATTEMPT_ALIVE, f"{job.run} began {job.id} beside {alive}")
+
+    def _may_repeat(self, job: Job) -> bool:
+        """Its target recognises no repeat, and its pipeline wants a start without an answer to be repeated."""
+        target = self.pipelines[job.run[0]].job
+        return target is not None and target.on_unknown_start is OnUnknownStart.RESTART
 
     # --- time ---------------------------------------------------------------------------------------------------------
 

@@ -89,6 +89,10 @@ def draw_pipeline(number: int, random: Random) -> Pipeline:
             "runTimeoutSeconds": random.choice([3600, 7200]),
         },
     }
+    if kind is JobType.LAMBDA and number % 2:
+        job = text["job"]
+        assert isinstance(job, dict)
+        job["onUnknownStart"] = "restart"
     if random.random() < 0.1:
         text["dryRun"] = True
     if random.random() < 0.7:

@@ -352,6 +352,11 @@ def rehearsal(state: DryState, reason: str = "") -> DryRun:
             "attempt 1: the target refused the job 2 times; it is tried again at 2026-03-10 12:01 UTC",
         ),
         (
+            a_run(State.TRIGGERING, start_step=StartStep.REFUSED, start_failures=2, starts_unanswered=1),
+            Passage.OPEN,
+            "attempt 1: the job may be running: of 2 tries to start it, 1 got no answer",
+        ),
+        (
             a_run(State.TRIGGERING, start_step=StartStep.UNANSWERED),
             Passage.OPEN,
             "attempt 1: the job may have been started at 2026-03-10 12:00 UTC; the target is asked whether it has it",

@@ -5,17 +5,19 @@ from datetime import timedelta
 
 import pytest
 
-from tests.builders import HANDLE, HOUR, ME, MINUTE, NOON, OLD, a_pipeline, a_post_run, a_run
+from tests.builders import BIRTH, HANDLE, HOUR, KEY, ME, MINUTE, NOON, OLD, a_pipeline, a_post_run, a_run
 from tests.runsteps import PLAIN as PIPELINE
 from tests.runsteps import step, told
-from worker.core.effects import End, FindJob, Ignore, KeepBaseline, LogJob, MoveTo, StartJob
+from worker.core.effects import Effect, End, FindJob, Ignore, KeepBaseline, LogJob, MoveTo, StartJob
 from worker.core.eventtypes import EventType, JobEvent
 from worker.core.facts import (
+    CancelRequested,
     Fact,
     JobFound,
     JobNotFound,
     JobRefused,
     JobStarted,
+    RerunRequested,
     RulesHeld,
     RulesNotHeld,
     StarterLost,
@@ -207,6 +209,72 @@ def test_where_nobody_can_ask_an_unknown_start_is_held_unless_a_restart_is_wante
     assert "start outcome unknown" in held.reason
     assert told(effects) == [EventType.JOB_START_UNKNOWN]
     assert (waiting.state, waiting.start_step) == (State.TRIGGERING, StartStep.REFUSED)
+
+
+# --- a start that is sent again although nobody knows what became of it -----------------------------------------------
+
+RESTARTING = a_pipeline(job={"on_unknown_start": OnUnknownStart.RESTART})
+
+
+def lost(sending: int) -> StartUnanswered:
+    return StartUnanswered(1, sending, "reset", can_find=False)
+
+
+@pytest.mark.parametrize("answers", ["lrrr", "rlrr", "rrrl", "llll"])
+def test_a_start_of_which_any_try_got_no_answer_is_never_called_not_started(answers: str) -> None:
+    run, now, effects = a_run(State.TRIGGERING), NOON, list[Effect]()
+    for sending, answer in enumerate(answers):
+        run, effects = step(run, lost(sending) if answer == "l" else refused(sending), now, RESTARTING)
+        now += 3 * MINUTE
+        if not run.is_ended:
+            run, _ = step(run, TimeCame(1), now, RESTARTING)
+
+    assert (run.state, run.outcome) == (State.FAILED_FINAL, Outcome.START_UNKNOWN)
+    assert f"{answers.count('l')} of 4 tries got no answer" in run.reason
+    assert told(effects) == [EventType.JOB_START_UNKNOWN]
+
+
+def test_a_start_that_is_sent_again_after_no_answer_is_given_up_as_one_that_may_be_running() -> None:
+    waiting, _ = step(a_run(State.TRIGGERING), lost(0), NOON, RESTARTING)
+
+    cancelled, of_cancel = step(waiting, CancelRequested(reason="not wanted"), NOON, RESTARTING)
+    timed_out, of_time = step(waiting, TimeCame(1), NOON + 4 * HOUR, RESTARTING)
+
+    assert cancelled.outcome is timed_out.outcome is Outcome.ORPHANED
+    assert told(of_cancel) == [EventType.JOB_ORPHANED]
+    assert told(of_time) == [EventType.JOB_ORPHANED, EventType.SFN_TIMEOUT]
+
+
+def test_a_run_whose_job_may_be_running_out_of_reach_is_not_replaced_by_another_attempt() -> None:
+    waiting, _ = step(a_run(State.TRIGGERING), lost(0), NOON, RESTARTING)
+    supersede = RerunRequested(key=KEY, birth=BIRTH, identity="request-1", supersede=True)
+
+    after, effects = step(waiting, supersede, NOON, RESTARTING)
+
+    assert (after.state, after.attempt) == (State.TRIGGERING, 1)
+    assert told(effects) == [EventType.RERUN_REJECTED]
+
+
+def test_the_refusal_of_a_repeat_does_not_prove_that_there_is_nothing_to_stop() -> None:
+    waiting, _ = step(a_run(State.TRIGGERING), lost(0), NOON, RESTARTING)
+    sent, _ = step(waiting, TimeCame(1), NOON + MINUTE, RESTARTING)
+    stopping, _ = step(sent, CancelRequested(reason="not wanted"), NOON + MINUTE, RESTARTING)
+
+    ended, effects = step(stopping, refused(1), NOON + MINUTE, RESTARTING)
+
+    assert ended.outcome is Outcome.ORPHANED
+    assert told(effects) == [EventType.JOB_ORPHANED]
+
+
+def test_a_look_that_finds_no_job_settles_every_try_before_it() -> None:
+    """The worker that could not look may have been one that has no runner for the target."""
+    waiting, _ = step(a_run(State.TRIGGERING), lost(0), NOON, RESTARTING)
+    sent, _ = step(waiting, TimeCame(1), NOON + MINUTE, RESTARTING)
+    unanswered, _ = step(sent, StartUnanswered(1, 1, "reset", can_find=True), NOON + MINUTE, RESTARTING)
+
+    settled, _ = step(unanswered, JobNotFound(1, 1), NOON + 3 * MINUTE, RESTARTING)
+
+    assert settled.is_idle
 
 
 def test_a_job_that_is_not_found_while_its_start_is_still_with_the_starter_proves_nothing() -> None:

@@ -26,6 +26,7 @@ FULL = Run(
     starter=ME,
     start_step=StartStep.ABANDONED,
     start_failures=2,
+    starts_unanswered=1,
     start_after=NOON + timedelta(seconds=30),
     started_on={"orders": OLD},
     late_reported=NEW,

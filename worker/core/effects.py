@@ -75,11 +75,12 @@ class End:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteStart:
-    """Remember how far the start got, and how often it failed."""
+    """Remember how far the start got, and how often it failed; `unanswered` (None: as before) may have worked."""
 
     step: StartStep
     failures: int
     after: datetime | None = None
+    unanswered: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

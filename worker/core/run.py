@@ -148,6 +148,8 @@ def _moved(run: Run, effect: MoveTo, now: datetime) -> Run:
         post_run_seen=run.post_run_seen if effect.started_on is None else {},
         start_step=None if is_begun else effect.start_step or run.start_step,
         start_after=None,
+        # Whoever wants an unanswered start repeated wants the answer to the repeat to count for both.
+        starts_unanswered=0 if is_begun else run.starts_unanswered,
         starter=None if is_begun else run.starter,
         job=effect.job or run.job,
         after_stop=effect.after_stop,
@@ -165,6 +167,7 @@ def _next_attempt(run: Run, window_ends_at: datetime, now: datetime) -> Run:
         since=now,
         window_ends_at=window_ends_at,
         start_failures=0,
+        starts_unanswered=0,
         job=None,
         outcome=None,
     )
@@ -202,7 +205,10 @@ def _settled(run: Run) -> Run:
 def _noted(run: Run, effect: Effect) -> Run:
     match effect:
         case NoteStart(step=step, failures=failures, after=after):
-            return replace(run, start_step=step, start_failures=failures, start_after=after)
+            unanswered = run.starts_unanswered if effect.unanswered is None else effect.unanswered
+            return replace(
+                run, start_step=step, start_failures=failures, starts_unanswered=unanswered, start_after=after
+            )
         case NoteJob(job=job):
             return replace(run, job=job, start_step=None)
         case NoteAfterStop(after_stop=after_stop, reason=reason):

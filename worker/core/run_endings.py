@@ -1,6 +1,7 @@
 """How attempts and runs end, from whatever state they get there. Every end is told."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from worker.core.effects import (
@@ -26,6 +27,7 @@ from worker.core.runstate import AfterStop, Budget, Outcome, State
 from worker.core.values import Json
 
 JOB_FAIL_RETRY = "job-fail-retry"
+NOBODY_KNOWS = "nobody can tell whether it was started"
 
 
 def succeed(case: Case, ended_at: datetime | None, baseline: Mapping[str, Json]) -> list[Effect]:
@@ -128,6 +130,8 @@ def tell_timeout(case: Case, reason: str) -> Tell:
 
 def begin_stop(case: Case, after: AfterStop, reason: str, *, rerun_reason: str = "") -> list[Effect]:
     """Nothing follows a job that may be running before it has stopped."""
+    if case.run.is_out_of_reach:
+        return orphan(replace(case, run=replace(case.run, after_stop=after, reason=reason)), NOBODY_KNOWS)
     ends_at = case.now + STOP_PATIENCE
     return [
         MoveTo(

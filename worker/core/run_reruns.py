@@ -68,6 +68,8 @@ def _refusal(case: Case, fact: RerunRequested) -> str | None:
         return "the run is being stopped; ask again when it has ended"
     if not run.is_ended and not fact.supersede:
         return f"the run is {run.state}; wait for its end, or supersede it"
+    if run.is_out_of_reach:
+        return "a start of its job was not answered, so the job may be running; wait for the run's end, or cancel it"
     if run.outcome is Outcome.CANCELLED and budget_for(fact.reason) is Budget.DRIFT:
         return "the run was cancelled; only a person can reopen it"
     if over := _over_budget(case, budget_for(fact.reason)):

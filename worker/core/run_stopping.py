@@ -26,7 +26,17 @@ from worker.core.facts import (
 )
 from worker.core.pipeline import Overlap
 from worker.core.run_case import STOP_PATIENCE, Case, misfit
-from worker.core.run_endings import after_failure, cancel, orphan, succeed, tell_unchecked, time_out, waive, waive_only
+from worker.core.run_endings import (
+    NOBODY_KNOWS,
+    after_failure,
+    cancel,
+    orphan,
+    succeed,
+    tell_unchecked,
+    time_out,
+    waive,
+    waive_only,
+)
 from worker.core.run_polling import old_report
 from worker.core.run_postrun import drift_in_flight
 from worker.core.run_reruns import reopen
@@ -67,6 +77,8 @@ def _about_start(case: Case, fact: Fact) -> list[Effect]:
             return [Ignore("the job is known: its start is settled")]
         case JobRefused() | JobNotFound() | StartUnanswered() | StarterLost() if is_old_sending(case.run, fact):
             return [Ignore(f"speaks of sending {fact.sending}, which is settled or still under way")]
+        case JobRefused() if case.run.starts_unanswered:
+            return orphan(case, NOBODY_KNOWS)
         case JobRefused() | JobNotFound():
             return _proceed(case)
         case StartUnanswered():
@@ -83,7 +95,7 @@ def _found(job: Handle) -> list[Effect]:
 
 def _doubt(case: Case, step: StartStep, *, can_find: bool) -> list[Effect]:
     if not can_find:
-        return orphan(case, "nobody can tell whether it was started")
+        return orphan(case, NOBODY_KNOWS)
     failures = case.run.start_failures
     return [NoteStart(step=step, failures=failures), FindJob(case.run.token, failures)]
 

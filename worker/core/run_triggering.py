@@ -1,7 +1,8 @@
 """TRIGGERING: intent and token are saved; the job may or may not exist yet.
 
-A start is sent again only when it is certain that the last sending started nothing, or when the target itself would
-recognise the second one.
+A start is sent again only when it is certain that the last sending started nothing, when the target itself would
+recognise the second one, or when the pipeline's owner wants it all the same (`onUnknownStart: restart`). Of the last it
+is remembered that the job may be running: such a run is never called idle, nor its job not started.
 """
 
 from datetime import timedelta
@@ -40,7 +41,7 @@ def decide_triggering(case: Case, fact: Fact) -> list[Effect]:
         case JobRefused() | StartUnanswered() | StarterLost() | JobNotFound() if is_old_sending(case.run, fact):
             return [Ignore(f"speaks of sending {fact.sending}; {case.run.start_failures} is the last, or is settled")]
         case JobRefused(category=category, message=message, retry_after=retry_after):
-            return _failed(case, message, category, retry_after)
+            return _failed(case, message, category, retry_after, unanswered=case.run.starts_unanswered)
         case StartUnanswered(message=message):
             return _doubt(case, StartStep.UNANSWERED, message, can_find=fact.can_find)
         case StarterLost():
@@ -84,21 +85,33 @@ def _started(case: Case, job: Handle) -> list[Effect]:
 
 
 def _failed(
-    case: Case, message: str, category: FailureCategory | None, retry_after: timedelta | None = None
+    case: Case,
+    message: str,
+    category: FailureCategory | None,
+    retry_after: timedelta | None = None,
+    *,
+    unanswered: int,
 ) -> list[Effect]:
-    """The start certainly failed: wait and try again under the same token, or give up."""
+    """The start failed, or is to be repeated as if it had: wait and try again under the same token, or give up.
+
+    `unanswered`: how many of the tries so far, this one included, may have started the job.
+    """
     failures = case.run.start_failures
     if failures >= len(START_BACKOFF):
-        return _give_up(case, message, category)
+        return _give_up(case, message, category, unanswered)
     pause = max(START_BACKOFF[failures], min(retry_after or timedelta(), START_PAUSE_MAX))
     return [
-        NoteStart(step=StartStep.REFUSED, failures=failures + 1, after=case.now + pause),
+        NoteStart(step=StartStep.REFUSED, failures=failures + 1, after=case.now + pause, unanswered=unanswered),
         LogJob(event=JobEvent.INFRA_TRIGGER_FAILURE, message=message, category=category),
     ]
 
 
-def _give_up(case: Case, message: str, category: FailureCategory | None) -> list[Effect]:
-    reason = f"the target did not start the job in {len(START_BACKOFF) + 1} tries; the last: {message}"
+def _give_up(case: Case, message: str, category: FailureCategory | None, unanswered: int) -> list[Effect]:
+    tries = len(START_BACKOFF) + 1
+    if unanswered:
+        # That the last try was refused says nothing about the others: one of them may have started the job.
+        return _unknown(case, f"{unanswered} of {tries} tries got no answer; the last: {message}")
+    reason = f"the target did not start the job in {tries} tries; the last: {message}"
     return [
         End(outcome=Outcome.NOT_STARTED, reason=reason),
         LogJob(event=JobEvent.INFRA_TRIGGER_EXHAUSTED, message=message, category=category),
@@ -114,8 +127,13 @@ def _doubt(case: Case, step: StartStep, message: str, *, can_find: bool) -> list
             FindJob(case.run.token, case.run.start_failures),
         ]
     if case.job.on_unknown_start is OnUnknownStart.RESTART:
-        return _failed(case, message, None)
-    reason = f"start outcome unknown: {message}"
+        return _failed(case, message, None, unanswered=case.run.starts_unanswered + 1)
+    return _unknown(case, message)
+
+
+def _unknown(case: Case, why: str) -> list[Effect]:
+    """Nobody can tell whether the job runs: a person must look, and nothing is started beside it."""
+    reason = f"start outcome unknown: {why}"
     hint = "see at the target whether the job ran; rerun if it did not"
     return [
         End(outcome=Outcome.START_UNKNOWN, reason=reason),
@@ -131,10 +149,10 @@ def _doubt(case: Case, step: StartStep, message: str, *, can_find: bool) -> list
 def _not_found(case: Case) -> list[Effect]:
     run = case.run
     if run.start_step is StartStep.UNANSWERED or run.start_failures >= len(START_BACKOFF):
-        return _failed(case, "the start was not answered, and the target does not have the job", None)
+        return _failed(case, "the start was not answered, and the target does not have the job", None, unanswered=0)
     # The target did nothing wrong, so it need not be spared: send at once. Counted all the same, because a start that
     # kills whoever sends it must not be tried for ever.
-    return _send(run, run.start_failures + 1)
+    return _send(run, run.start_failures + 1, unanswered=0)
 
 
 def _time_came(case: Case) -> list[Effect]:
@@ -152,5 +170,5 @@ def _time_came(case: Case) -> list[Effect]:
             return [Ignore("the start waits for its time, or is with its starter")]
 
 
-def _send(run: Run, sending: int) -> list[Effect]:
-    return [NoteStart(step=StartStep.SENT, failures=sending), StartJob(run.token, sending)]
+def _send(run: Run, sending: int, *, unanswered: int | None = None) -> list[Effect]:
+    return [NoteStart(step=StartStep.SENT, failures=sending, unanswered=unanswered), StartJob(run.token, sending)]

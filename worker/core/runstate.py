@@ -45,7 +45,7 @@ class StartStep(StrEnum):
     """How far the start of an attempt got, as far as anyone knows: it decides what may safely be done next."""
 
     SENT = "sent"  # with the starter: on its way, or about to be
-    REFUSED = "refused"  # certainly not started: waits for its next try
+    REFUSED = "refused"  # waits for its next try: this sending certainly started nothing, or is repeated all the same
     UNANSWERED = "unanswered"  # the target may or may not have started it
     ABANDONED = "abandoned"  # the starter died, perhaps before it sent anything
 
@@ -113,6 +113,7 @@ class Run:
     starter: SessionId | None = None  # who alone may send the start of this attempt
     start_step: StartStep | None = None  # None: the start of this attempt is not pending
     start_failures: int = 0  # of this attempt; on the row, so that a restart does not forgive them
+    starts_unanswered: int = 0  # how many of those failed without an answer, and nobody can ask: the job may be running
     start_after: datetime | None = None  # a refused start is not tried again before
     started_on: Mapping[str, str] = field(default_factory=dict[str, str])  # sensor key -> content hash
     late_reported: str | None = None  # content hash of the last signal known of: its first, then the last told as late
@@ -131,8 +132,16 @@ class Run:
     @property
     def is_idle(self) -> bool:
         """Nothing of this attempt runs anywhere as far as we started it, and nobody is about to start it."""
-        is_refused = self.state is State.TRIGGERING and self.start_step is StartStep.REFUSED
-        return self.is_ended or self.state is State.EVALUATING or is_refused
+        return self.is_ended or self.state is State.EVALUATING or (self._is_refused and not self.starts_unanswered)
+
+    @property
+    def is_out_of_reach(self) -> bool:
+        """Something of this attempt may run, but nobody knows what to stop, whom to ask or whom to wait for."""
+        return self._is_refused and self.starts_unanswered > 0
+
+    @property
+    def _is_refused(self) -> bool:
+        return self.state is State.TRIGGERING and self.start_step is StartStep.REFUSED
 
     @property
     def token(self) -> str:

@@ -44,13 +44,19 @@ def _progress(sight: Sight, active: Run) -> str:
             return f"{attempt} waits for its rules since {since}{until}"
         case State.TRIGGERING, StartStep.REFUSED:
             again = f"; it is tried again at {moment(active.start_after, zone)}" if active.start_after else ""
-            return f"{attempt}: the target refused the job {active.start_failures} times{again}"
+            return f"{attempt}: {_failures(active)}{again}"
         case State.TRIGGERING, StartStep.UNANSWERED | StartStep.ABANDONED:
             return f"{attempt}: the job may have been started at {since}; the target is asked whether it has it"
         case State.TRIGGERING, _:
             return f"{attempt}: the job is being started since {since}"
         case _:
             return f"{attempt}: the job runs since {since}, and has until {_patience(sight, active)}"
+
+
+def _failures(active: Run) -> str:
+    if lost := active.starts_unanswered:
+        return f"the job may be running: of {active.start_failures} tries to start it, {lost} got no answer"
+    return f"the target refused the job {active.start_failures} times"
 
 
 def _patience(sight: Sight, active: Run) -> str:
