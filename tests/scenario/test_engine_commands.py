@@ -383,6 +383,27 @@ async def _mark_cascade(world: World, path: list[str]) -> None:
 
 
 @on_virtual_time
+async def test_a_cascade_that_came_during_a_pause_begins_its_run_after_it_once() -> None:
+    world = await a_world()
+    async with world.worker("w1"):
+        await world.deploy()
+        await Pauses(world.tables).put(ORDERS, Pause("migration"))
+        await _mark_cascade(world, ["raw"])
+        await world.settle()
+        during = await world.run()
+    async with world.worker("w2"):
+        await Pauses(world.tables).remove(ORDERS)
+        await world.settle()
+        begun = await world.run()
+        kept = await world.tables.query(TableName.CONTROL, keys.pipeline_pk(ORDERS), sk=Prefix(keys.HELD_CASCADE))
+
+    assert during is None
+    assert begun is not None
+    assert begun.state is State.EVALUATING
+    assert kept.rows == []
+
+
+@on_virtual_time
 async def test_a_target_that_cannot_stop_its_job_keeps_a_second_one_from_starting() -> None:
     world = await a_world()
     world.runner.can_stop = False

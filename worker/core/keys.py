@@ -34,7 +34,8 @@ DRY_RUN = "DRY_RUN#"
 SLA = "SLA#"
 RERUN_REQUEST = "RERUN_REQUEST#"
 HELD_BACK = "RERUN_REQUEST_HELD#"
-REQUESTS = "RERUN_REQUEST"  # how both of them begin
+HELD_CASCADE = "RERUN_REQUEST_CASCADE#"
+REQUESTS = "RERUN_REQUEST"  # how all three of them begin
 CANCEL_REQUEST = "CANCEL_REQUEST#"
 SESSION = "W#"
 LEASE = "L#"
@@ -155,12 +156,18 @@ def held_back_sk(key: RunKey) -> str:
     return f"{HELD_BACK}{key.schedule}#{key.period}"
 
 
+def held_cascade_sk(key: RunKey) -> str:
+    """A cascade that a pause held back."""
+    return f"{HELD_CASCADE}{key.schedule}#{key.period}"
+
+
 def held_back_key_of(pk: str, sk: str) -> RunKey | None:
-    """Read back the run that was held back; None for any other row."""
+    """Read back the run that was held back, by whatever asked for it; None for any other row."""
     pipeline = pipeline_of(pk)
-    if pipeline is None or not sk.startswith(HELD_BACK):
+    kind = next((kind for kind in (HELD_BACK, HELD_CASCADE) if sk.startswith(kind)), None)
+    if pipeline is None or kind is None:
         return None
-    return _run_key_of(pipeline, sk.removeprefix(HELD_BACK))
+    return _run_key_of(pipeline, sk.removeprefix(kind))
 
 
 def _run_key_of(pipeline: PipelineId, name: str) -> RunKey | None:

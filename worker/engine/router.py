@@ -9,7 +9,7 @@ from worker.core.canonical import content_hash
 from worker.core.effects import Tell
 from worker.core.errors import Rejected, RetryLater
 from worker.core.eventtypes import EventType
-from worker.core.facts import CancelRequested, JobReported, Origin, Report, RerunRequested, RunWanted
+from worker.core.facts import CancelRequested, JobReported, Origin, Report, RerunRequested
 from worker.core.instants import parse_rfc3339
 from worker.core.keys import RunKey
 from worker.core.outcomes import FailureCategory
@@ -18,6 +18,7 @@ from worker.core.pipeline import Match, PipelineId, Schedule, ScheduleId, Trigge
 from worker.core.routing import LOOK_BACK
 from worker.core.run_reruns import DATA_DRIFT, LATE_DATA
 from worker.core.wallclock import wall_at
+from worker.engine.cascades import Cascades
 from worker.engine.configchanges import ConfigChanges
 from worker.engine.configs import Version
 from worker.engine.engine import Engine
@@ -27,7 +28,7 @@ from worker.engine.signals import Seen, Signals
 from worker.engine.wakes import Log, to_nobody
 from worker.store.attributes import loose_text, texts
 from worker.store.deployments import Deployments
-from worker.store.heldback import held_back_of
+from worker.store.heldback import HeldCascade, HeldSignal, held_back_of
 from worker.store.joblog import OURS
 from worker.store.pauses import pause_of
 from worker.store.requests import Requests
@@ -59,6 +60,7 @@ class Router:
     ) -> None:
         self._tables, self._engine, self._clock, self._began_at, self._log = tables, engine, clock, began_at, log
         self._signals = Signals(tables, engine, clock, log)
+        self._cascades = Cascades(tables, engine, clock)
         self._configs = ConfigChanges(tables, engine.configs, engine.watches, clock)
         self._runs, self._freshness, self._sensors = Runs(tables), Freshness(tables), Sensors(tables)
         self._sensing, self._requests, self._deployments = Sensing(tables), Requests(tables), Deployments(tables)
@@ -176,10 +178,8 @@ class Router:
         version = await self._engine.configs.in_force(pipeline)
         if version is None:
             return
-        key = RunKey(pipeline, ScheduleId(schedule), period)
         path = tuple(PipelineId(each) for each in texts(image, "path"))
-        wanted = RunWanted(key=key, birth=self._engine.birth(version), origin=Origin.CASCADE, path=path)
-        await self._engine.handle(key, wanted)
+        await self._cascades.take_in(version, RunKey(pipeline, ScheduleId(schedule), period), path)
 
     # --- the job log --------------------------------------------------------------------------------------------------
 
@@ -223,12 +223,19 @@ class Router:
             await self._resync_signals(version, schedule, origin)
         partition, requests = keys.pipeline_pk(pipeline), Prefix(keys.REQUESTS)
         async for row in query_all(self._tables, TableName.CONTROL, partition, sk=requests):
-            if (held := held_back_of(row)) is not None:
-                await self._signals.take_up(version, held)
-            named = keys.run_row_of(str(row["PK"]), str(row["SK"]))
-            if named is not None:
-                await self._rerun_requested(named[1], None)
+            await self._take_up_waiting(version, row)
         await self._signals.wake_all(version.pipeline)
+
+    async def _take_up_waiting(self, version: Version, row: Row) -> None:
+        match held_back_of(row):
+            case HeldSignal() as signal:
+                await self._signals.take_up(version, signal)
+            case HeldCascade() as cascade:
+                await self._cascades.take_up(version, cascade)
+            case None:
+                named = keys.run_row_of(str(row["PK"]), str(row["SK"]))
+                if named is not None:
+                    await self._rerun_requested(named[1], None)
 
     async def _resync_signals(self, version: Version, schedule: Schedule, origin: Origin) -> None:
         if schedule.trigger is None or not schedule.starts_by_trigger:

@@ -32,7 +32,7 @@ from worker.engine.sensing import Sensing
 from worker.engine.wakes import Log
 from worker.store import retention
 from worker.store.dryruns import DryRuns
-from worker.store.heldback import HeldBack, HeldBacks
+from worker.store.heldback import HeldBacks, HeldSignal
 from worker.store.marks import Mark, Marks, move_write
 from worker.store.runs import Runs
 from worker.store.sensors import Sensor, Sensors
@@ -73,11 +73,11 @@ class Signals:
             await self._post_run(version.pipeline, schedule, said, seen, image_at)
         await self._wake_waiting(version.pipeline, row.key, started)
 
-    async def take_up(self, version: Version, held: HeldBack) -> None:
+    async def take_up(self, version: Version, held: HeldSignal) -> None:
         """Handle what a pause held back as if it were just delivered; it is kept until its run is there."""
         await self.take_in(version, Seen(sensor=held.sensor, at=held.at, written_at=None))
         if await self._runs.load(held.key) is not None:
-            await self._held.forget(held.key)
+            await self._held.forget(held)
 
     # --- the trigger --------------------------------------------------------------------------------------------------
 
@@ -103,7 +103,7 @@ class Signals:
             arrived_at=await self._arrival(key, schedule, seen.at),
         )
         if not await self._engine.handle(key, wanted):
-            held = HeldBack(key, Sensor(said.key, said.data), seen.at)
+            held = HeldSignal(key, Sensor(said.key, said.data), seen.at)
             await self._held.keep(held, self._clock.now())
         return {key}
 

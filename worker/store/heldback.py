@@ -1,12 +1,16 @@
-"""Signals that a pause held back, kept as they came: when it ends, their rows may speak of another period by then."""
+"""What a pause held back, kept as it came: when it ends, rows may speak of another period, or nobody looks at them."""
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeAlias
 
 from worker.core import keys
+from worker.core.canonical import content_hash
 from worker.core.keys import RunKey
+from worker.core.pipeline import PipelineId
+from worker.core.values import Json
 from worker.store import retention
-from worker.store.attributes import expiry, instant, instant_text, json_map, text
+from worker.store.attributes import expiry, instant, instant_text, json_map, text, texts
 from worker.store.sensors import Sensor
 from worker.store.table import TTL, Delete, Key, Put, Row, TableName, Tables
 
@@ -14,7 +18,7 @@ REMEMBERED_MAX = 10_000  # forgetting one costs a needless write
 
 
 @dataclass(frozen=True, slots=True)
-class HeldBack:
+class HeldSignal:
     """A sensor that would have begun a run, and when it was written."""
 
     key: RunKey
@@ -22,33 +26,37 @@ class HeldBack:
     at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class HeldCascade:
+    """A cascade that would have begun a run, and the pipelines it had come through."""
+
+    key: RunKey
+    path: tuple[PipelineId, ...]
+
+
+HeldBack: TypeAlias = HeldSignal | HeldCascade
+
+
 class HeldBacks:
     """Its rows lie beside the rerun requests, so that one look finds whatever waits for the end of a pause."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._kept: dict[RunKey, str] = {}  # by content: what is looked at again and again is written once
+        self._kept: dict[Key, str] = {}  # by content: what is looked at again and again is written once
 
     async def keep(self, held: HeldBack, now: datetime) -> None:
-        if self._kept.get(held.key) == held.sensor.content_hash:
+        where, content = _where(held), _content(held)
+        if self._kept.get(where) == content:
             return
-        where = _key(held.key)
-        row = {
-            "PK": where.pk,
-            "SK": where.sk,
-            "sensor": held.sensor.key,
-            "data": held.sensor.data,
-            "at": instant_text(held.at),
-            TTL: expiry(now, retention.RUNS),
-        }
+        row = {"PK": where.pk, "SK": where.sk, **_said(held), TTL: expiry(now, retention.RUNS)}
         await self._tables.commit(Put(TableName.CONTROL, row))
         if len(self._kept) >= REMEMBERED_MAX:
             self._kept.clear()
-        self._kept[held.key] = held.sensor.content_hash
+        self._kept[where] = content
 
-    async def forget(self, key: RunKey) -> None:
-        self._kept.pop(key, None)
-        await self._tables.commit(Delete(TableName.CONTROL, _key(key)))
+    async def forget(self, held: HeldBack) -> None:
+        self._kept.pop(_where(held), None)
+        await self._tables.commit(Delete(TableName.CONTROL, _where(held)))
 
 
 def held_back_of(row: Row) -> HeldBack | None:
@@ -56,8 +64,21 @@ def held_back_of(row: Row) -> HeldBack | None:
     key = keys.held_back_key_of(str(row["PK"]), str(row["SK"]))
     if key is None:
         return None
-    return HeldBack(key, Sensor(text(row, "sensor"), json_map(row, "data")), instant(row, "at"))
+    if str(row["SK"]).startswith(keys.HELD_CASCADE):
+        return HeldCascade(key, tuple(PipelineId(each) for each in texts(row, "path")))
+    return HeldSignal(key, Sensor(text(row, "sensor"), json_map(row, "data")), instant(row, "at"))
 
 
-def _key(key: RunKey) -> Key:
-    return Key(keys.pipeline_pk(key.pipeline), keys.held_back_sk(key))
+def _said(held: HeldBack) -> dict[str, Json]:
+    if isinstance(held, HeldCascade):
+        return {"path": list(held.path)}
+    return {"sensor": held.sensor.key, "data": held.sensor.data, "at": instant_text(held.at)}
+
+
+def _content(held: HeldBack) -> str:
+    return content_hash({"path": list(held.path)}) if isinstance(held, HeldCascade) else held.sensor.content_hash
+
+
+def _where(held: HeldBack) -> Key:
+    of_kind = keys.held_cascade_sk if isinstance(held, HeldCascade) else keys.held_back_sk
+    return Key(keys.pipeline_pk(held.key.pipeline), of_kind(held.key))

@@ -32,7 +32,7 @@ T = TypeVar("T")
 DUTIES: Final = {TableName.CONTROL: Duty.ENGINE, TableName.JOBLOG: Duty.ENGINE, TableName.EVENTS: Duty.RELAY}
 
 # Rows that only workers write. What is not listed goes to the router, which knows what it needs.
-_OURS: Final = ("TRIGGER#", "SLA#", "DRY_RUN#", "MARK#", "CONFIGVER#", keys.HELD_BACK, keys.SHADOW)
+_OURS: Final = ("TRIGGER#", "SLA#", "DRY_RUN#", "MARK#", "CONFIGVER#", keys.HELD_BACK, keys.HELD_CASCADE, keys.SHADOW)
 _OUR_PARTITIONS: Final = ("GROUP#", "LOCK#", keys.CONFIG_LOG, keys.SHADOW)
 
 

@@ -1,0 +1,29 @@
+"""Cascades: a marker says that a pipeline upstream is done, and that there should be a run here."""
+
+from worker.clock import Clock
+from worker.core.facts import Origin, RunWanted
+from worker.core.keys import RunKey
+from worker.core.pipeline import PipelineId
+from worker.engine.configs import Version
+from worker.engine.engine import Engine
+from worker.store.heldback import HeldBacks, HeldCascade
+from worker.store.table import Tables
+
+
+class Cascades:
+    def __init__(self, tables: Tables, engine: Engine, clock: Clock) -> None:
+        self._engine, self._clock, self._held = engine, clock, HeldBacks(tables)
+
+    async def take_in(self, version: Version, key: RunKey, path: tuple[PipelineId, ...]) -> None:
+        """Handle a marker; harmless to repeat."""
+        if not await self._is_settled(version, key, path):
+            await self._held.keep(HeldCascade(key, path), self._clock.now())
+
+    async def take_up(self, version: Version, held: HeldCascade) -> None:
+        """Handle what a pause held back as if it were just delivered; it is kept until it is settled."""
+        if await self._is_settled(version, held.key, held.path):
+            await self._held.forget(held)
+
+    async def _is_settled(self, version: Version, key: RunKey, path: tuple[PipelineId, ...]) -> bool:
+        wanted = RunWanted(key=key, birth=self._engine.birth(version), origin=Origin.CASCADE, path=path)
+        return await self._engine.handle(key, wanted)
