@@ -234,6 +234,44 @@ async def test_an_old_image_of_a_trigger_sensor_whose_row_has_moved_on_is_no_lat
         assert await told_by_repeats(world, worker) == []
 
 
+NO_DRIFT_RERUNS = CONFIG.replace("maxRetries: 1", "maxDriftReruns: 0")
+
+
+@on_virtual_time
+async def test_several_images_of_a_post_run_sensor_whose_row_has_moved_on_are_each_told_once() -> None:
+    world = await a_world()
+    async with world.worker() as worker:
+        await world.write("count", rows=100, date=DAY)
+        await world.deploy(NO_DRIFT_RERUNS + POST_RUN)
+        await world.ready()
+        await world.settle()
+        world.runner.finish()
+        await world.wait(minutes=2)
+        for rows in (150, 200, 150):
+            await world.write("count", rows=rows, date=DAY)
+            await world.wait(minutes=1)
+        await world.write("count", rows=90, date=NEXT_DAY)
+        await world.settle()
+
+        assert (await world.events()).count("POST_RUN_DRIFT") == 3
+        assert await told_by_repeats(world, worker) == []
+
+
+@on_virtual_time
+async def test_several_images_of_late_data_whose_row_has_moved_on_are_each_told_once() -> None:
+    world = await a_world()
+    async with world.worker() as worker:
+        await completed(world, NO_DRIFT_RERUNS)
+        for note in ("first", "second"):
+            await world.ready(note=note)
+            await world.wait(minutes=1)
+        await world.ready(NEXT_DAY)
+        await world.settle()
+
+        assert (await world.events()).count("LATE_DATA_ARRIVAL") == 2
+        assert await told_by_repeats(world, worker) == []
+
+
 async def report(world: World, event: str, *, by: str | None = None, category: str = "", millis: int = 0) -> None:
     stamp = keys.millis(world.clock.now()) + millis
     row: dict[str, Json] = {

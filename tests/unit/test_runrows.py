@@ -31,6 +31,7 @@ FULL = Run(
     started_on={"orders": OLD},
     late_reported=NEW,
     post_run_seen={"out": NEW},
+    told_at={"out": NOON},
     handled=("a", "b"),
     job=HANDLE,
     after_stop=AfterStop.SUPERSEDE,

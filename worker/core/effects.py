@@ -100,17 +100,20 @@ class NoteAfterStop:
 
 @dataclass(frozen=True, slots=True)
 class NoteSignal:
-    """Remember late data by its content, so that it is told once."""
+    """Remember late data by its content, so that it is told once, and when it was written, if anybody knows."""
 
     content_hash: str
+    sensor_key: str = ""
+    written_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NotePostRun:
-    """Remember a post-run sensor by its content, so that it is judged once."""
+    """Remember a post-run sensor by its content, so that it is judged once, and when it was written."""
 
     sensor_key: str
     content_hash: str
+    written_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ class Signal:
     content_hash: str
     written_at: datetime | None = None  # where the store knows it
     image_at: datetime | None = None  # when it was written, if its row speaks of another period by now
+    said_by: str = ""  # the key under which it is stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +132,7 @@ class PostRunSeen:
 
     `run_version` is that of the run when they were compared, None if it is not ours: a baseline changes only together
     with its run, so the comparison holds for that version and for no other. `known_as` is the name under which a pass
-    keeps what it saw of the sensor; `image_at` is as in `Signal`.
+    keeps what it saw of the sensor; `written_at` and `image_at` are as in `Signal`.
     """
 
     sensor_key: str
@@ -141,6 +142,7 @@ class PostRunSeen:
     reason: str = ""
     run_version: int | None = None
     known_as: str = ""
+    written_at: datetime | None = None
     image_at: datetime | None = None
 
 

@@ -24,6 +24,7 @@ from worker.core.effects import (
     StartJob,
 )
 from worker.core.facts import AboutAttempt, CancelRequested, Fact, RerunRequested
+from worker.core.images import noted
 from worker.core.keys import SessionId
 from worker.core.pipeline import Pipeline, Schedule
 from worker.core.run_birth import decide_birth
@@ -213,12 +214,12 @@ def _noted(run: Run, effect: Effect) -> Run:
             return replace(run, job=job, start_step=None)
         case NoteAfterStop(after_stop=after_stop, reason=reason):
             return replace(run, after_stop=after_stop, rerun_reason="", reason=reason)
-        case NoteSignal(content_hash=content_hash):
-            return replace(run, late_reported=content_hash)
-        case NotePostRun(sensor_key=key, content_hash=content_hash):
+        case NoteSignal(content_hash=content_hash, sensor_key=key, written_at=at):
+            return replace(run, late_reported=content_hash, told_at=noted(run.told_at, key, at))
+        case NotePostRun(sensor_key=key, content_hash=content_hash, written_at=at):
             others = {seen: of for seen, of in run.post_run_seen.items() if seen != key}
             newest = [*others.items(), (key, content_hash)][-POST_RUN_SEEN_MAX:]
-            return replace(run, post_run_seen=dict(newest))
+            return replace(run, post_run_seen=dict(newest), told_at=noted(run.told_at, key, at))
         case NoteHandled(identity=identity):
             return replace(run, handled=(*run.handled, identity)[-HANDLED_MAX:])
         case _:

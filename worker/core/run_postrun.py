@@ -6,10 +6,10 @@ from worker.core.drift import Drift
 from worker.core.effects import Effect, Ignore, LogJob, NotePostRun, NoteSignal, PutRerunRequest, Tell
 from worker.core.eventtypes import EventType, JobEvent
 from worker.core.facts import PostRunSeen, Signal
+from worker.core.images import is_old_image
 from worker.core.run_case import Case
 from worker.core.run_reruns import DATA_DRIFT, LATE_DATA
 from worker.core.runstate import Outcome, State
-from worker.core.skew import SKEW_MAX
 
 
 def drift_in_flight(case: Case, fact: PostRunSeen) -> list[Effect]:
@@ -17,7 +17,7 @@ def drift_in_flight(case: Case, fact: PostRunSeen) -> list[Effect]:
     drift = fact.drift
     if _is_outdated(case, fact):
         return [_outdated(fact)]
-    if _is_from_before(case, fact.image_at):
+    if _is_from_before(case, fact.sensor_key, fact.image_at):
         return [_from_before(fact.sensor_key)]
     if drift is None or not drift.is_beyond:
         return [Ignore("the post-run rules are judged when the job is done")]
@@ -25,7 +25,7 @@ def drift_in_flight(case: Case, fact: PostRunSeen) -> list[Effect]:
         return [_repeat(fact)]
     message = f"{case.run.key}: {drift.field} of {drift.sensor_key} moved by {drift.delta} while the job runs"
     return [
-        NotePostRun(fact.sensor_key, fact.content_hash),
+        NotePostRun(fact.sensor_key, fact.content_hash, fact.written_at),
         Tell(
             type=EventType.POST_RUN_DRIFT_INFLIGHT,
             message=message,
@@ -41,9 +41,9 @@ def judge_post_run(case: Case, fact: PostRunSeen) -> list[Effect]:
         return [_outdated(fact)]
     if _is_seen(case, fact):
         return [_repeat(fact)]
-    if _is_from_before(case, fact.image_at) or _is_as_at_start(case, fact):
+    if _is_from_before(case, fact.sensor_key, fact.image_at) or _is_as_at_start(case, fact):
         return [_from_before(fact.sensor_key)]
-    noted = NotePostRun(fact.sensor_key, fact.content_hash)
+    noted = NotePostRun(fact.sensor_key, fact.content_hash, fact.written_at)
     if fact.drift is not None and fact.drift.is_beyond:
         return [noted, *_drifted(case, fact.drift, fact.content_hash)]
     if fact.rules_held:
@@ -58,7 +58,7 @@ def judge_signal(case: Case, signal: Signal) -> list[Effect]:
         return [Ignore(f"{signal.sensor_key} says nothing that the run did not know")]
     reason = f"{signal.sensor_key} changed after the run had ended"
     told: list[Effect] = [
-        NoteSignal(signal.content_hash),
+        NoteSignal(signal.content_hash, signal.said_by, signal.written_at),
         LogJob(event=JobEvent.LATE_DATA_ARRIVAL, message=reason),
         Tell(
             type=EventType.LATE_DATA_ARRIVAL,
@@ -77,7 +77,7 @@ def _is_late(case: Case, signal: Signal) -> bool:
         return False
     if signal.content_hash in {run.late_reported, run.started_on.get(signal.sensor_key)}:
         return False
-    if _is_from_before(case, signal.image_at):
+    if _is_from_before(case, signal.said_by, signal.image_at):
         return False
     if run.started_on:
         return True
@@ -100,14 +100,14 @@ def _ask_for_rerun(case: Case, reason: str, cause: str) -> Effect:
     return PutRerunRequest(reason=reason, requested_at=case.now, id=cause)
 
 
-def _is_from_before(case: Case, image_at: datetime | None) -> bool:
-    """Say whether an image is older than what the job was started on, because its row was read after it was written.
+def _is_from_before(case: Case, sensor_key: str, image_at: datetime | None) -> bool:
+    """Say whether an image is older than what the job was started on, or than what was told of its sensor since.
 
-    As long as the row speaks of the period, the row is judged; once it has moved on, an image that is delivered again
-    must not pass for the latest word. Of a run that is not ours nobody knows what it was started on.
+    Of a run that is not ours nobody knows what it was started on.
     """
     run = case.run
-    return bool(run.started_on) and image_at is not None and image_at < run.attempt_began_at - SKEW_MAX
+    read_at = run.attempt_began_at if run.started_on else None
+    return is_old_image(image_at, read_at=read_at, told_at=run.told_at.get(sensor_key))
 
 
 def _is_as_at_start(case: Case, fact: PostRunSeen) -> bool:
@@ -117,7 +117,7 @@ def _is_as_at_start(case: Case, fact: PostRunSeen) -> bool:
 
 
 def _from_before(sensor_key: str) -> Ignore:
-    return Ignore(f"{sensor_key} says what it said before the job was started")
+    return Ignore(f"{sensor_key} says what it said before the job was started, or before it was last heard")
 
 
 def _is_outdated(case: Case, fact: PostRunSeen) -> bool:

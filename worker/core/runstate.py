@@ -118,6 +118,7 @@ class Run:
     started_on: Mapping[str, str] = field(default_factory=dict[str, str])  # sensor key -> content hash
     late_reported: str | None = None  # content hash of the last signal known of: its first, then the last told as late
     post_run_seen: Mapping[str, str] = field(default_factory=dict[str, str])  # sensor key -> content hash last judged
+    told_at: Mapping[str, datetime] = field(default_factory=dict[str, datetime])  # sensor key -> when that was written
     handled: tuple[str, ...] = ()  # identities of the last requests and reports, newest last, at most HANDLED_MAX
     job: Mapping[str, Json] | None = None  # the target's handle; only its runner knows what it means
     after_stop: AfterStop | None = None

@@ -99,7 +99,7 @@ class Signals:
             key=key,
             birth=self._engine.birth(version),
             origin=seen.origin,
-            signal=Signal(trigger.rule.key, content, seen.written_at, image_at),
+            signal=Signal(trigger.rule.key, content, seen.written_at, image_at, said.key),
             arrived_at=await self._arrival(key, schedule, seen.at),
         )
         if not await self._engine.handle(key, wanted):
@@ -185,6 +185,7 @@ class Signals:
             reason="" if result.passed else result.reason,
             run_version=run.version if isinstance(run, Run) else None,
             known_as=name,
+            written_at=seen.written_at,
             image_at=image_at,
         )
         await self._engine.handle(key, fact)

@@ -96,6 +96,15 @@ def text_map(row: Row, attribute: str) -> dict[str, str]:
     raise BadRow(row, attribute, "must be a map of texts")
 
 
+def instant_map(row: Row, attribute: str) -> dict[str, datetime]:
+    """A map from text to instants; a missing one is empty."""
+    said = text_map(row, attribute)
+    parsed = {name: at for name, text in said.items() if (at := parse_rfc3339(text)) is not None}
+    if len(parsed) != len(said):
+        raise BadRow(row, attribute, "must be a map of instants")
+    return parsed
+
+
 def json_map(row: Row, attribute: str) -> dict[str, Json]:
     """A map of anything JSON can say; a missing one is empty."""
     value = row.get(attribute, {})
