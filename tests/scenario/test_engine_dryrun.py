@@ -6,6 +6,7 @@ from worker.core.dryrun import DryState
 from worker.core.runstate import State
 from worker.store.dryruns import DryRuns
 
+NEXT_DAY = "2026-03-04"
 REHEARSED = CONFIG + "dryRun: true\n"
 DRIFTING = REHEARSED + (
     "postRun: {driftField: rows, driftThreshold: 5, rules: [{key: count, check: gte, field: rows, value: 1}]}\n"
@@ -73,6 +74,36 @@ async def test_late_data_and_drift_of_a_rehearsal_are_told_and_rerun_nothing() -
 
     assert (await world.events())[-2:] == ["DRY_RUN_LATE_DATA", "DRY_RUN_DRIFT"]
     assert world.runner.starts == []
+
+
+@on_virtual_time
+async def test_old_images_of_a_rehearsal_whose_rows_have_moved_on_are_no_news() -> None:
+    world = await a_world()
+    async with world.worker() as worker:
+        await world.deploy(DRIFTING)
+        await world.write("count", rows=50, date=DAY)
+        await world.ready(note="draft")
+        await world.settle()
+        await world.ready(note="better")
+        await world.wait(minutes=1)
+        await world.ready()
+        await world.write("count", rows=100, date=DAY)
+        await world.settle()
+        for rows in (200, 300):
+            await world.wait(minutes=1)
+            await world.ready(note=f"for {rows}")
+            await world.write("count", rows=rows, date=DAY)
+        await world.settle()
+        await world.ready(NEXT_DAY)
+        await world.write("count", rows=10, date=NEXT_DAY)
+        await world.settle()
+        before = await world.events()
+        world.read_to.clear()
+        await world.drain(worker)
+
+    told = [event for event in before if event in {"DRY_RUN_LATE_DATA", "DRY_RUN_DRIFT"}]
+    assert sorted(told) == ["DRY_RUN_DRIFT"] * 2 + ["DRY_RUN_LATE_DATA"] * 2
+    assert await world.events() == before
 
 
 @on_virtual_time

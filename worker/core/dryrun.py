@@ -36,6 +36,7 @@ from worker.core.facts import (
     Signal,
     TimeCame,
 )
+from worker.core.images import is_old_image, noted
 from worker.core.instants import format_rfc3339
 from worker.core.keys import RunKey, SessionId
 from worker.core.pipeline import Pipeline, Schedule
@@ -68,6 +69,7 @@ class DryRun:
     started_on: Mapping[str, str] = field(default_factory=dict[str, str])  # sensor key -> content hash
     late_reported: str | None = None
     post_run_seen: Mapping[str, str] = field(default_factory=dict[str, str])
+    told_at: Mapping[str, datetime] = field(default_factory=dict[str, datetime])  # as of a run
     handled: tuple[str, ...] = ()
     reason: str = ""
 
@@ -186,9 +188,11 @@ def _tell_projection(key: RunKey, projection: dict[str, Json]) -> list[DryEffect
 def _late(run: DryRun, signal: Signal, now: datetime) -> list[DryEffect]:
     if signal.content_hash in {run.late_reported, run.started_on.get(signal.sensor_key)}:
         return [Ignore(f"{signal.sensor_key} says nothing that the rehearsal did not know")]
+    if _is_from_before(run, signal.said_by, signal.image_at):
+        return [Ignore(f"{signal.sensor_key} says what it said before")]
     late_by = _elapsed_text(now - run.since)
     return [
-        NoteSignal(signal.content_hash),
+        NoteSignal(signal.content_hash, signal.said_by, signal.written_at),
         Tell(
             type=EventType.DRY_RUN_LATE_DATA,
             message=f"{run.key}: {signal.sensor_key} changed {late_by} after the job would have been started",
@@ -210,11 +214,19 @@ def _post_run(run: DryRun, fact: PostRunSeen) -> list[DryEffect]:
         return [Ignore(f"{fact.sensor_key} has not drifted")]
     if run.post_run_seen.get(fact.sensor_key) == fact.content_hash:
         return [Ignore(f"{fact.sensor_key} was judged with this content already")]
+    if _is_from_before(run, fact.sensor_key, fact.image_at):
+        return [Ignore(f"{fact.sensor_key} says what it said before")]
     message = f"{run.key}: {drift.field} of {drift.sensor_key} moved by {drift.delta}"
     return [
-        NotePostRun(fact.sensor_key, fact.content_hash),
+        NotePostRun(fact.sensor_key, fact.content_hash, fact.written_at),
         Tell(type=EventType.DRY_RUN_DRIFT, message=message, detail=drift.detail()),
     ]
+
+
+def _is_from_before(run: DryRun, sensor_key: str, image_at: datetime | None) -> bool:
+    """As of a run; only that a rehearsal still knows when its rules held, and the sensors were last read."""
+    read_at = run.since if run.started_on else None
+    return is_old_image(image_at, read_at=read_at, told_at=run.told_at.get(sensor_key))
 
 
 def _rerun(run: DryRun | None, pipeline: Pipeline, schedule: Schedule, fact: RerunRequested) -> list[DryEffect]:
@@ -298,11 +310,12 @@ def _applied(run: DryRun | None, effect: DryEffect, now: datetime) -> DryRun | N
             return replace(run, state=DryState.WOULD_TRIGGER, since=now, started_on=saw)
         case GiveUpRehearsal(saw=saw, reason=reason):
             return replace(run, state=DryState.EXHAUSTED, since=now, started_on=saw, reason=reason)
-        case NoteSignal(content_hash=content_hash):
-            return replace(run, late_reported=content_hash)
-        case NotePostRun(sensor_key=key, content_hash=content_hash):
+        case NoteSignal(content_hash=content_hash, sensor_key=key, written_at=at):
+            return replace(run, late_reported=content_hash, told_at=noted(run.told_at, key, at))
+        case NotePostRun(sensor_key=key, content_hash=content_hash, written_at=at):
             others = [(seen, of) for seen, of in run.post_run_seen.items() if seen != key]
-            return replace(run, post_run_seen=dict([*others, (key, content_hash)][-POST_RUN_SEEN_MAX:]))
+            newest = dict([*others, (key, content_hash)][-POST_RUN_SEEN_MAX:])
+            return replace(run, post_run_seen=newest, told_at=noted(run.told_at, key, at))
         case NoteHandled(identity=identity):
             return replace(run, handled=(*run.handled, identity)[-HANDLED_MAX:])
         case _:

@@ -15,6 +15,7 @@ from worker.store.attributes import (
     choice,
     expiry,
     instant,
+    instant_map,
     instant_text,
     json_map,
     optional_text,
@@ -94,6 +95,7 @@ def _to_row(run: DryRun) -> dict[str, Value]:
             "startedOn": dict(run.started_on) or None,
             "lateReported": run.late_reported,
             "postRunSeen": dict(run.post_run_seen) or None,
+            "toldAt": {key: instant_text(at) for key, at in run.told_at.items()} or None,
             "handled": list(run.handled[-HANDLED_MAX:]) or None,
             "reason": run.reason or None,
             **_lifetime(run, key),
@@ -123,6 +125,7 @@ def _own(key: RunKey, row: Row) -> DryRun:
         started_on=text_map(row, "startedOn"),
         late_reported=optional_text(row, "lateReported"),
         post_run_seen=text_map(row, "postRunSeen"),
+        told_at=instant_map(row, "toldAt"),
         handled=texts(row, "handled"),
         reason=optional_text(row, "reason") or "",
     )
