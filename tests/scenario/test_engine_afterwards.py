@@ -272,6 +272,26 @@ async def test_several_images_of_late_data_whose_row_has_moved_on_are_each_told_
         assert await told_by_repeats(world, worker) == []
 
 
+@on_virtual_time
+async def test_data_that_was_told_as_late_and_taken_back_before_the_rerun_is_late_data_when_it_comes_again() -> None:
+    world = await a_world()
+    async with world.worker():
+        await completed(world, CONFIG.replace("maxRetries: 1", "maxDriftReruns: 2"))
+        await world.count(0)
+        await world.ready(note="corrected")
+        await world.settle()
+        await world.ready()
+        await world.count(100)
+        await ran_again(world)
+        await world.ready(note="corrected")
+        await world.settle()
+
+    run = await world.run()
+    assert run is not None
+    assert (run.state, run.attempt) == (State.POLLING, 3)
+    assert (await world.events()).count("LATE_DATA_ARRIVAL") == 2
+
+
 async def report(world: World, event: str, *, by: str | None = None, category: str = "", millis: int = 0) -> None:
     stamp = keys.millis(world.clock.now()) + millis
     row: dict[str, Json] = {

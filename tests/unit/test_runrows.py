@@ -30,6 +30,7 @@ FULL = Run(
     start_after=NOON + timedelta(seconds=30),
     started_on={"orders": OLD},
     late_reported=NEW,
+    late_attempt=1,
     post_run_seen={"out": NEW},
     told_at={"out": NOON},
     handled=("a", "b"),

@@ -215,7 +215,8 @@ def _noted(run: Run, effect: Effect) -> Run:
         case NoteAfterStop(after_stop=after_stop, reason=reason):
             return replace(run, after_stop=after_stop, rerun_reason="", reason=reason)
         case NoteSignal(content_hash=content_hash, sensor_key=key, written_at=at):
-            return replace(run, late_reported=content_hash, told_at=noted(run.told_at, key, at))
+            told_at = noted(run.told_at, key, at)
+            return replace(run, late_reported=content_hash, late_attempt=run.attempt, told_at=told_at)
         case NotePostRun(sensor_key=key, content_hash=content_hash, written_at=at):
             others = {seen: of for seen, of in run.post_run_seen.items() if seen != key}
             newest = [*others.items(), (key, content_hash)][-POST_RUN_SEEN_MAX:]

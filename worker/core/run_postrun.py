@@ -10,6 +10,7 @@ from worker.core.images import is_old_image
 from worker.core.run_case import Case
 from worker.core.run_reruns import DATA_DRIFT, LATE_DATA
 from worker.core.runstate import Outcome, State
+from worker.core.skew import SKEW_MAX
 
 
 def drift_in_flight(case: Case, fact: PostRunSeen) -> list[Effect]:
@@ -75,7 +76,9 @@ def _is_late(case: Case, signal: Signal) -> bool:
     run = case.run
     if run.state is not State.COMPLETED and run.outcome is not Outcome.EXHAUSTED:
         return False
-    if signal.content_hash in {run.late_reported, run.started_on.get(signal.sensor_key)}:
+    if signal.content_hash == run.started_on.get(signal.sensor_key):
+        return False
+    if signal.content_hash == run.late_reported and not _is_back(case, signal):
         return False
     if _is_from_before(case, signal.said_by, signal.image_at):
         return False
@@ -83,6 +86,18 @@ def _is_late(case: Case, signal: Signal) -> bool:
         return True
     # Another system's run: what it was started on is not known, so only the time can tell.
     return run.outcome is Outcome.EXHAUSTED or (signal.written_at is not None and signal.written_at > run.since)
+
+
+def _is_back(case: Case, signal: Signal) -> bool:
+    """Say whether a signal that was known before the job was started on another content is there again since then.
+
+    Only a row that says so now, and was written after the attempt began, proves it: a repeat of the first signal does
+    not, nor does a sensor that the pass did not read.
+    """
+    run = case.run
+    if signal.image_at is not None or signal.sensor_key not in run.started_on or run.late_attempt == run.attempt:
+        return False
+    return signal.written_at is not None and signal.written_at > run.attempt_began_at + SKEW_MAX
 
 
 def _drifted(case: Case, drift: Drift, content_hash: str) -> list[Effect]:

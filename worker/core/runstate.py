@@ -117,6 +117,7 @@ class Run:
     start_after: datetime | None = None  # a refused start is not tried again before
     started_on: Mapping[str, str] = field(default_factory=dict[str, str])  # sensor key -> content hash
     late_reported: str | None = None  # content hash of the last signal known of: its first, then the last told as late
+    late_attempt: int = 0  # the attempt of which that was told; 0: it is the first signal
     post_run_seen: Mapping[str, str] = field(default_factory=dict[str, str])  # sensor key -> content hash last judged
     told_at: Mapping[str, datetime] = field(default_factory=dict[str, datetime])  # sensor key -> when that was written
     handled: tuple[str, ...] = ()  # identities of the last requests and reports, newest last, at most HANDLED_MAX
