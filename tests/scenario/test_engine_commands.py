@@ -377,8 +377,19 @@ def test_a_cascade_begins_a_run_unless_it_has_come_through_it_before(path: list[
     scenario()
 
 
-async def _mark_cascade(world: World, path: list[str]) -> None:
-    row = {"PK": keys.marker_pk(PipelineId("orders")), "SK": f"{DAY}#stream", "path": path}
+@on_virtual_time
+async def test_a_cascade_for_a_period_older_than_runs_are_kept_begins_nothing() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.deploy()
+        await _mark_cascade(world, ["raw"], "2024-12-01")
+        await world.settle()
+
+    assert await world.run("2024-12-01") is None
+
+
+async def _mark_cascade(world: World, path: list[str], day: str = DAY) -> None:
+    row = {"PK": keys.marker_pk(PipelineId("orders")), "SK": f"{day}#stream", "path": path}
     await world.tables.commit(Put(TableName.CONTROL, row))
 
 

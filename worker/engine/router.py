@@ -60,7 +60,7 @@ class Router:
     ) -> None:
         self._tables, self._engine, self._clock, self._began_at, self._log = tables, engine, clock, began_at, log
         self._signals = Signals(tables, engine, clock, log)
-        self._cascades = Cascades(tables, engine, clock)
+        self._cascades = Cascades(tables, engine, self._signals, clock, log)
         self._configs = ConfigChanges(tables, engine.configs, engine.watches, clock)
         self._runs, self._freshness, self._sensors = Runs(tables), Freshness(tables), Sensors(tables)
         self._sensing, self._requests, self._deployments = Sensing(tables), Requests(tables), Deployments(tables)
