@@ -5,7 +5,7 @@ from contextlib import suppress
 import pytest
 
 from tests.engineworld import CONFIG, World, a_world
-from tests.faults import DROP_AFTER, NO_FAULT, Fault, FaultyTables, Operation
+from tests.faults import DROP_AFTER, DROP_BEFORE, NO_FAULT, Fault, FaultyTables, Operation, always, no_faults, on_commit
 from tests.virtualtime import Host, on_virtual_time
 from worker.core.errors import RetryLater
 from worker.core.runstate import State
@@ -48,6 +48,26 @@ async def test_a_start_that_is_under_way_is_not_sent_again_because_of_another_co
 
         assert (await world.events())[-1] == "RERUN_REJECTED"
         assert world.runner.calls["start"] == 1
+
+
+@on_virtual_time
+async def test_a_start_whose_commit_got_no_answer_is_sent_though_the_store_gave_none_for_a_long_time_after() -> None:
+    far: list[FaultyTables] = []
+    world = await a_world(lambda tables: far.append(FaultyTables(tables)) or far[0])
+    async with world.worker():
+        await world.until(State.EVALUATING)
+        far[0].choose = on_commit(DROP_AFTER)
+        await world.count(100)
+        await world.wait(milliseconds=1500)
+        far[0].choose = always(DROP_BEFORE)
+        committed = await world.state()
+        await world.wait(minutes=2)
+        far[0].choose = no_faults
+        await world.wait(minutes=1)
+
+    assert committed is State.TRIGGERING
+    assert await world.state() is State.POLLING
+    assert len(world.runner.starts) == 1
 
 
 @pytest.mark.parametrize("frozen_after_ms", range(5, 125, 10))

@@ -88,24 +88,29 @@ class Decisions:
         self._runs, self._pauses, self._foreign = Runs(tables), Pauses(tables), ForeignRuns(tables)
         self._watches, self._configs, self._commits = SlaWatches(tables), configs, commits
         self._session, self._clock, self._new_id = session, clock, new_id
+        # Runs of which a commit may have been applied without our knowing. Kept from one fact to the next: who gave up
+        # on the first leaves an intent behind that nobody but this session may act on.
+        self._in_doubt: set[RunKey] = set()
 
     async def settle(self, key: RunKey, fact: Fact, held: Run | None = None) -> Answer:
         """Take in one fact. `held` is the run as we last committed it: good enough for a first try.
 
         Raises `RetryLater` if others were first, or the store did not answer, again and again.
         """
-        is_in_doubt = False
         for tried in range(TRIES_MAX):
             try:
-                return await self._try(key, fact, held, is_in_doubt=is_in_doubt)
+                answer = await self._try(key, fact, None if key in self._in_doubt else held)
             except StaleWrite:
                 held = None
             except RetryLater:
-                held, is_in_doubt = None, True
+                self._in_doubt.add(key)
                 await self._clock.sleep(BACKOFF_S * 2**tried)
+            else:
+                self._in_doubt.discard(key)
+                return answer
         raise RetryLater(f"{type(fact).__name__} of {key} was not settled in {TRIES_MAX} tries; try again later")
 
-    async def _try(self, key: RunKey, fact: Fact, held: Run | None, *, is_in_doubt: bool) -> Answer:
+    async def _try(self, key: RunKey, fact: Fact, held: Run | None) -> Answer:
         loaded = held or await self._runs.load(key)
         version = await self._version_for(key, loaded)
         schedule = version.pipeline.schedule(key.schedule) if version else None
@@ -124,7 +129,7 @@ class Decisions:
             over=loaded if is_foreign else None,
         )
         asked, effects = await self._decide(asked)
-        return await self._record(asked, effects, is_in_doubt=is_in_doubt)
+        return await self._record(asked, effects)
 
     async def _version_for(self, key: RunKey, loaded: Run | ForeignRun | None) -> Version | None:
         if isinstance(loaded, Run) and not loaded.is_ended:
@@ -147,14 +152,14 @@ class Decisions:
             effects = effects if pause is None else asked.decide(pause)
         return asked, effects
 
-    async def _record(self, asked: _Question, effects: list[Effect], *, is_in_doubt: bool) -> Settled:
+    async def _record(self, asked: _Question, effects: list[Effect]) -> Settled:
         after = evolve(asked.run, effects, asked.now, self._session)
         if any(isinstance(effect, Create | Reopen) for effect in effects):
             await self._configs.keep(asked.version)
         run, watch = await self._commits.of_run(
             asked.run, after, effects, over=asked.over, key=asked.key, schedule=asked.schedule, now=asked.now
         )
-        if watch is None and is_in_doubt:
+        if watch is None and asked.key in self._in_doubt:
             # As with acts: an earlier try may have armed it, and then only the row says so.
             watch = await self._watches.load(asked.key)
         return Settled(
@@ -162,15 +167,15 @@ class Decisions:
             effects=effects,
             pipeline=asked.version.pipeline,
             schedule=asked.schedule,
-            acts=self._acts(run, asked.fact, effects, is_in_doubt=is_in_doubt),
+            acts=self._acts(run, asked.fact, effects),
             watch=watch,
         )
 
-    def _acts(self, run: Run | None, fact: Fact, effects: list[Effect], *, is_in_doubt: bool) -> list[Act]:
+    def _acts(self, run: Run | None, fact: Fact, effects: list[Effect]) -> list[Act]:
         acts: list[Act] = [
             effect for effect in effects if isinstance(effect, EvaluateNow | StartJob | FindJob | PollNow | StopJob)
         ]
-        if run is not None and is_in_doubt:
+        if run is not None and run.key in self._in_doubt:
             # An earlier try may have been applied after all; then its acts are only in the row.
             acts += [act for act in acts_of(run, self._session) if act not in acts]
         if run is not None and run.job is not None and _is_begun(run, fact):
