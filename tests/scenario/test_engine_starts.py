@@ -9,14 +9,21 @@ from tests.engineworld import CONFIG, ORDERS, World, a_world, run_key
 from tests.fakerunner import lose, refuse
 from tests.faults import DROP_AFTER, DROP_BEFORE, NO_FAULT, Fault, FaultyTables, Operation, late
 from tests.virtualtime import on_virtual_time
+from worker.core.facts import CancelRequested
 from worker.core.keys import RowKind
 from worker.core.outcomes import FailureCategory
+from worker.core.pipeline import JobType
 from worker.core.run import Pause
 from worker.core.runstate import Outcome, StartStep, State
+from worker.engine.rates import Rate
+from worker.engine.targets import Limits
 from worker.jobs.runner import Failed, Guarantee
 from worker.store.pauses import Pauses
 
 DENIED = refuse("AccessDenied", FailureCategory.PERMANENT)
+
+
+NEXT_DAY = "2026-03-04"
 
 
 async def begin(world: World, config: str = CONFIG) -> None:
@@ -301,6 +308,63 @@ async def test_a_job_that_runs_though_its_start_got_no_answer_is_not_called_not_
     assert len(world.runner.jobs) == 1
     assert (run.state, run.outcome) == (State.FAILED_FINAL, Outcome.START_UNKNOWN)
     assert (await world.events())[-1] == "JOB_START_UNKNOWN"
+
+
+BUSY = Limits(rates={JobType.COMMAND: Rate(per_second=1 / 900, burst=1)})
+
+
+async def queued(world: World) -> None:
+    """Let the start of a run wait for its turn at a busy target, behind that of another."""
+    await begin(world)
+    await world.settle()
+    await world.count(100, NEXT_DAY)
+    await world.ready(NEXT_DAY)
+    await world.settle()
+    assert await world.state(NEXT_DAY) is State.TRIGGERING
+    assert len(world.runner.starts) == 1
+
+
+@on_virtual_time
+async def test_a_start_that_waits_for_its_turn_is_not_sent_once_its_run_was_given_up() -> None:
+    world = await a_world()
+    async with world.worker(limits=BUSY):
+        await queued(world)
+        await world.ask_cancel(NEXT_DAY)
+        await world.wait(hours=2)
+
+    assert len(world.runner.starts) == 1
+    assert await world.state(NEXT_DAY) is State.FAILED_FINAL
+
+
+@on_virtual_time
+async def test_a_start_that_waits_for_its_turn_is_not_sent_for_a_run_that_another_worker_gave_up() -> None:
+    world = await a_world()
+    async with world.worker(limits=BUSY), world.worker("w2", reads_feed=False) as other:
+        await queued(world)
+        await other.engine.handle(run_key(NEXT_DAY), CancelRequested(reason="not needed"))
+        await world.wait(minutes=12)
+        await world.ask_rerun(NEXT_DAY)
+        await world.wait(hours=3)
+
+    assert len(set(world.runner.tokens)) == len(world.runner.tokens) == 2
+    run = await world.run(NEXT_DAY)
+    assert run is not None
+    assert run.attempt == 2
+
+
+@on_virtual_time
+async def test_a_start_that_waits_for_its_turn_is_held_back_by_a_pause() -> None:
+    world = await a_world()
+    async with world.worker(limits=BUSY):
+        await queued(world)
+        await Pauses(world.tables).put(ORDERS, Pause("migration"))
+        await world.wait(hours=2)
+        during = len(world.runner.starts)
+        await Pauses(world.tables).remove(ORDERS)
+        await world.wait(hours=1)
+
+    assert during == 1
+    assert len(world.runner.starts) == 2
 
 
 @on_virtual_time

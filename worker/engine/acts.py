@@ -4,7 +4,7 @@ Nothing a target does is an error here; what it could not be asked is a fact too
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -42,7 +42,10 @@ from worker.engine.turnstile import Urgency
 from worker.jobs import runner as port
 from worker.jobs.runner import Guarantee, Runner, Traits
 from worker.store.pauses import Pauses
+from worker.store.runs import Runs
 
+# How old the row may be by which a start is sent. A run that is stopped meanwhile waits far longer for its answer.
+WAITED_MAX_S: Final = 5.0
 SEND_GRACE: Final = timedelta(seconds=5)  # a runner keeps its own time-out; this is for one that does not
 # How long a poll may wait for others to share a call with: a part of its interval, and never long.
 GATHERING_PART: Final = 0.2
@@ -59,12 +62,13 @@ class Acts:
         standing: Standing,
         *,
         outages: Outages,
+        runs: Runs,
         pauses: Pauses,
         clock: Clock,
     ) -> None:
         self._runners, self._targets, self._statuses = runners, targets, statuses
         self._sensing, self._standing, self._outages = sensing, standing, outages
-        self._pauses, self._clock = pauses, clock
+        self._runs, self._pauses, self._clock = runs, pauses, clock
 
     # --- the start ----------------------------------------------------------------------------------------------------
 
@@ -77,7 +81,8 @@ class Acts:
         request = port.StartRequest(
             config=config, token=act.token, context=context_of(run), may_send=self._standing.may_act
         )
-        match await self._send(runner, target_of(job), request, traits):
+        objection = partial(self._objection, run, act)
+        match await self._send(runner, target_of(job), request, traits, objection):
             case port.Started(handle=handle):
                 return JobStarted(run.attempt, handle)
             case port.Refused(category=category, message=message, retry_after=retry_after):
@@ -85,16 +90,44 @@ class Acts:
             case port.Unknown(message=message):
                 return StartUnanswered(run.attempt, act.sending, message, can_find(traits))
 
-    async def _send(self, runner: Runner, target: str, request: port.StartRequest, traits: Traits) -> port.StartAnswer:
+    async def _send(
+        self,
+        runner: Runner,
+        target: str,
+        request: port.StartRequest,
+        traits: Traits,
+        objection: Callable[[], Awaitable[str | None]],
+    ) -> port.StartAnswer:
+        asked_at = self._clock.monotonic()
         try:
             async with self._targets.turn(target, Urgency.START) as breaker:
+                waited_s = self._clock.monotonic() - asked_at
+                if waited_s > WAITED_MAX_S and (why := await objection()):
+                    return port.Refused(FailureCategory.TRANSIENT, why)
                 answer = await _answered(runner, request, traits)
                 _tell(breaker, answer, traits)
                 return answer
         except TargetClosed as closed:
             return port.Refused(FailureCategory.TRANSIENT, str(closed), closed.again_after)
-        except RetryLater as crowded:
-            return port.Refused(FailureCategory.TRANSIENT, str(crowded))
+        except RetryLater as problem:
+            # Too many wait already, or whether it is still wanted could not be found out.
+            return port.Refused(FailureCategory.TRANSIENT, str(problem))
+
+    async def _objection(self, run: Run, act: StartJob) -> str | None:
+        """Why a start that waited long for its turn must not be sent any more; None if it is still wanted.
+
+        A run that is given up does not wait for a start that did not get its turn, and what follows it must not meet
+        that start. Raises `RetryLater`.
+        """
+        try:
+            row = await self._runs.load(run.key)
+        except Rejected as problem:
+            return str(problem)
+        wanted = (State.TRIGGERING, act.token, run.start_step, act.sending)
+        if not isinstance(row, Run) or (row.state, row.token, row.start_step, row.start_failures) != wanted:
+            return "the run went on while the start waited for its turn"
+        pause = await self._pauses.load(run.key.pipeline)
+        return f"paused: {pause.reason}" if pause and not pause.is_over(self._clock.now()) else None
 
     def starter_lost(self, run: Run, pipeline: Pipeline) -> Fact:
         """Who was to send the start is gone. A job that nobody here knows how to look for cannot be found."""

@@ -91,7 +91,15 @@ class Engine:
         statuses = StatusCalls(runners, targets, clock, self._spawn)
         outages = Outages(self.commits, clock)
         self._acts = Acts(
-            runners, targets, statuses, self._sensing, standing, outages=outages, pauses=Pauses(tables), clock=clock
+            runners,
+            targets,
+            statuses,
+            self._sensing,
+            standing,
+            outages=outages,
+            runs=self._runs,
+            pauses=Pauses(tables),
+            clock=clock,
         )
         self._timers: Timers[Wake] = Timers(clock)
         self.pauses = PauseEnds(clock, log)
