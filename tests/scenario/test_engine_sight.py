@@ -3,9 +3,11 @@
 import asyncio
 from datetime import timedelta
 
-from tests.engineworld import a_world
+from tests.engineworld import a_world, run_key
 from tests.faults import Fault, FaultyTables, no_faults, on_commit
 from tests.virtualtime import on_virtual_time
+from worker.core.facts import JobFailed
+from worker.core.outcomes import FailureCategory
 from worker.core.runstate import State
 
 INTERVAL = timedelta(minutes=5)  # of the rules
@@ -33,3 +35,20 @@ async def test_the_answer_to_a_start_is_not_judged_by_an_older_sight_of_the_run(
 
         assert await world.state() is State.POLLING
         assert len(world.runner.starts) == 1
+
+
+@on_virtual_time
+async def test_a_sensor_wakes_a_run_that_another_worker_sent_back_to_its_rules() -> None:
+    world = await a_world()
+    async with world.worker(), world.worker("w2", reads_feed=False) as other:
+        await world.until(State.POLLING)
+        await world.count(0)
+        await world.settle()
+        await other.engine.handle(run_key(), JobFailed(1, FailureCategory.TRANSIENT, "out of memory"))
+        await world.settle()
+        sent_back = await world.state()
+        await world.count(100)
+        await world.settle()
+
+    assert sent_back is State.EVALUATING
+    assert await world.state() is State.POLLING

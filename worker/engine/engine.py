@@ -349,7 +349,10 @@ class Engine:
 
     async def _evaluate(self, key: RunKey) -> None:
         """Read the sensors and judge the rules, if the run still waits for them. Its row was committed before."""
-        run = self._held.get(key) or await self._load_active(key)
+        run = self._held.get(key)
+        if run is None or run.state is not State.EVALUATING:
+            # Another worker may have sent it back to its rules since we last saw it.
+            run = await self._load_active(key)
         if run is None or run.state is not State.EVALUATING:
             return
         version = await self.configs.pinned(key.pipeline, run.config_hash)
