@@ -247,6 +247,25 @@ async def test_a_rerun_asked_for_during_a_pause_waits_for_its_end() -> None:
 
 
 @on_virtual_time
+async def test_a_rerun_that_a_person_asked_for_is_not_lost_when_late_data_comes_before_it_is_answered() -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.until(State.COMPLETED)
+        await world.deploy(CONFIG.replace("maxRetries: 1", "maxDriftReruns: 0"))
+        await Pauses(world.tables).put(ORDERS, Pause("migration"))
+        await world.ask_rerun()
+        await world.settle()
+        await world.ready(note="late")
+        await world.settle()
+        await Pauses(world.tables).remove(ORDERS)
+        await world.settle()
+
+    run = await world.run()
+    assert run is not None
+    assert (run.state, run.attempt, run.spent.manual) == (State.POLLING, 2, 1)
+
+
+@on_virtual_time
 async def test_a_refused_start_is_held_back_by_a_pause_and_sent_after_it() -> None:
     world = await a_world()
     world.runner.scripts.append(refuse())

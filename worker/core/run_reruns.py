@@ -1,6 +1,7 @@
 """Rerun requests: the only way from an end to a new attempt, and the only way to replace a live one."""
 
 import hashlib
+from datetime import datetime
 
 from worker.core.effects import (
     Effect,
@@ -16,7 +17,7 @@ from worker.core.eventtypes import EventType, JobEvent
 from worker.core.facts import RerunRequested
 from worker.core.run_case import Case
 from worker.core.run_endings import begin_stop
-from worker.core.runstate import AfterStop, Budget, Outcome, State
+from worker.core.runstate import AfterStop, Budget, Outcome, Run, State
 
 LATE_DATA = "late-data"
 DATA_DRIFT = "data-drift"
@@ -33,6 +34,15 @@ def budget_for(reason: str) -> Budget | None:
     if reason == REPLAY:
         return None
     return Budget.DRIFT if reason in {LATE_DATA, DATA_DRIFT} else Budget.MANUAL
+
+
+def is_unanswered(run: Run, identity: str, reason: str, asked_at: datetime | None) -> bool:
+    """Say whether a request is a person's that still waits for its answer, such as for the end of a pause.
+
+    One that is older than the attempt has been answered, or was never ours: the run remembers only the last of them.
+    """
+    is_ours = budget_for(reason) is Budget.DRIFT
+    return not is_ours and identity not in run.handled and asked_at is not None and asked_at >= run.attempt_began_at
 
 
 def decide_rerun(case: Case, fact: RerunRequested) -> list[Effect]:

@@ -27,9 +27,10 @@ from worker.core.effects import (
     WatchEffect,
 )
 from worker.core.events import Event
-from worker.core.instants import format_rfc3339
+from worker.core.instants import format_rfc3339, parse_rfc3339
 from worker.core.keys import RunKey, SessionId
 from worker.core.pipeline import Schedule, Sla
+from worker.core.run_reruns import is_unanswered
 from worker.core.runstate import ForeignRun, Run
 from worker.core.values import Json
 from worker.core.watchstate import SlaWatch
@@ -38,10 +39,11 @@ from worker.store import dryruns, joblog, slawatches
 from worker.store.events import told_write
 from worker.store.marks import Marks, move_write, once_write
 from worker.store.pauses import not_paused
+from worker.store.requests import Requests, RerunRequest, rerun_write
 from worker.store.reruns import Rerun, Reruns
 from worker.store.runs import Runs
 from worker.store.slawatches import SlaWatches
-from worker.store.table import Put, TableName, Tables, Write
+from worker.store.table import Put, Tables, Write
 
 _NO_SLA = Sla()  # for a deadline that the configuration no longer has: nothing about it can be said any more
 
@@ -67,7 +69,7 @@ class Commits:
     def __init__(self, tables: Tables, session: SessionId, new_id: NewId = random_id) -> None:
         self._tables, self._session, self._new_id = tables, session, new_id
         self._runs, self._reruns, self._marks = Runs(tables), Reruns(tables), Marks(tables)
-        self._watches = SlaWatches(tables)
+        self._watches, self._requests = SlaWatches(tables), Requests(tables)
 
     async def of_run(
         self,
@@ -147,7 +149,7 @@ class Commits:
             case RecordRerun():
                 draft.writes.append(await self._rerun(draft, effect))
             case PutRerunRequest():
-                draft.writes.append(_request(draft.key, effect))
+                draft.writes += await self._request(draft, effect)
             case KeepBaseline():
                 await self._keep_baseline(draft, effect)
             case WatchDeadline():
@@ -207,6 +209,15 @@ class Commits:
         )
         return await self._reruns.next_write(draft.key, rerun)
 
+    async def _request(self, draft: _Draft, effect: PutRerunRequest) -> list[Write]:
+        """Ask for the rerun, unless a person's request still waits: that one will find the newest data too."""
+        seen = await self._requests.rerun_of(draft.key)
+        run = draft.about
+        if seen and run and is_unanswered(run, seen.identity, seen.reason, parse_rfc3339(seen.requested_at)):
+            return []
+        asked = RerunRequest(reason=effect.reason, requested_at=format_rfc3339(effect.requested_at), id=effect.id)
+        return [rerun_write(draft.key, asked, seen)]
+
     async def _keep_baseline(self, draft: _Draft, keep: KeepBaseline) -> None:
         mark_sk = keys.baseline_mark_sk(draft.key)
         seen = await self._marks.get(draft.key.pipeline, mark_sk)
@@ -234,17 +245,6 @@ class Commits:
 
 def _tells(effects: Iterable[WatchEffect]) -> list[Tell]:
     return [effect for effect in effects if isinstance(effect, Tell)]
-
-
-def _request(key: RunKey, effect: PutRerunRequest) -> Put:
-    row = {
-        "PK": keys.pipeline_pk(key.pipeline),
-        "SK": keys.rerun_request_sk(key),
-        "reason": effect.reason,
-        "requestedAt": format_rfc3339(effect.requested_at),
-        "id": effect.id,
-    }
-    return Put(TableName.CONTROL, row)
 
 
 def _begins(effect: Effect) -> bool:

@@ -77,17 +77,7 @@ class Requests:
 
     async def ask_rerun(self, key: RunKey, request: RerunRequest, seen: RerunRequest | None) -> None:
         """Ask in place of the request that was seen. Raises `StaleWrite` if somebody else asked since."""
-        at = _key(key, keys.rerun_request_sk(key))
-        row = {
-            "PK": at.pk,
-            "SK": at.sk,
-            "reason": request.reason,
-            "requestedAt": request.requested_at,
-            "id": request.id,
-            "supersede": request.supersede or None,
-            "note": request.note or None,
-        }
-        await self._tables.commit(Put(TableName.CONTROL, without_nothing(row), _still(seen)))
+        await self._tables.commit(rerun_write(key, request, seen))
 
     async def ask_cancel(self, key: RunKey, request: CancelRequest, seen: CancelRequest | None) -> None:
         """As `ask_rerun`."""
@@ -101,6 +91,21 @@ class Requests:
             "waiveSla": request.waive_sla or None,
         }
         await self._tables.commit(Put(TableName.CONTROL, without_nothing(row), _still(seen)))
+
+
+def rerun_write(key: RunKey, request: RerunRequest, seen: RerunRequest | None) -> Put:
+    """Ask in place of the request that was seen, as part of a commit."""
+    at = _key(key, keys.rerun_request_sk(key))
+    row = {
+        "PK": at.pk,
+        "SK": at.sk,
+        "reason": request.reason,
+        "requestedAt": request.requested_at,
+        "id": request.id,
+        "supersede": request.supersede or None,
+        "note": request.note or None,
+    }
+    return Put(TableName.CONTROL, without_nothing(row), _still(seen))
 
 
 def _key(key: RunKey, sk: str) -> Key:
