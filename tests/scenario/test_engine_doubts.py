@@ -4,11 +4,14 @@ from contextlib import suppress
 
 import pytest
 
-from tests.engineworld import CONFIG, World, a_world
+from tests.engineworld import CONFIG, DAY, ORDERS, Worker, World, a_world, run_key
 from tests.faults import DROP_AFTER, DROP_BEFORE, NO_FAULT, Fault, FaultyTables, Operation, always, no_faults, on_commit
 from tests.virtualtime import Host, on_virtual_time
 from worker.core.errors import RetryLater
+from worker.core.pipeline import Sla
 from worker.core.runstate import State
+from worker.core.sla import Deadline, absolute_times
+from worker.core.slawatch import RunExpected
 from worker.store.table import Change, TableName
 
 DEADLINE = CONFIG + "sla: {maxDuration: 1h, expectedDuration: 20m}\n"
@@ -19,6 +22,7 @@ postRun:
   rules:
     - {key: count, check: gte, field: rows, value: 100}
 """
+TOMORROW = "2026-03-04"
 FAR_AWAY = Fault(request_delay_s=0.01)
 
 
@@ -68,6 +72,56 @@ async def test_a_start_whose_commit_got_no_answer_is_sent_though_the_store_gave_
     assert committed is State.TRIGGERING
     assert await world.state() is State.POLLING
     assert len(world.runner.starts) == 1
+
+
+@pytest.mark.parametrize("calls", range(30))
+def test_a_deployment_counts_for_what_was_there_before_though_the_store_fails_at_any_call(calls: int) -> None:
+    """Its data may have come before it did, and deadlines are watched by the version before it."""
+
+    @on_virtual_time
+    async def scenario() -> None:
+        world = await a_world(FaultyTables)
+        tables = world.seen_by_workers
+        assert isinstance(tables, FaultyTables)
+        async with world.worker() as worker:
+            await world.deploy(CONFIG + "sla: {deadline: '18:00', expectedDuration: 20m}\n")
+            await world.settle()
+            await _expect_run(world, worker)
+            await world.count(100)
+            await world.write("go", status="done", date=DAY)
+            await world.settle()
+            tables.choose = _From(calls)
+            moved = CONFIG.replace("key: ready", "key: go") + "sla: {deadline: '17:00', expectedDuration: 20m}\n"
+            await world.deploy(moved)
+            await world.wait(minutes=1)
+
+        watch = await world.watch(TOMORROW)
+        assert watch is not None
+        assert watch.breach_at.hour == 17
+        assert await world.state() is State.POLLING
+
+    scenario()
+
+
+async def _expect_run(world: World, worker: Worker) -> None:
+    """As the scheduler does: the deadline of a run that is expected is watched before it begins."""
+    version = await worker.engine.configs.in_force(ORDERS)
+    assert version is not None
+    [schedule] = version.pipeline.schedules
+    times = absolute_times(Sla(deadline=Deadline(18, 0)), schedule, run_key(TOMORROW).period)
+    assert times is not None
+    await worker.engine.watches.take_in(run_key(TOMORROW), RunExpected(times=times, config_hash=version.config_hash))
+
+
+class _From:
+    """Loses one request, after so many that came through."""
+
+    def __init__(self, calls: int) -> None:
+        self._left = calls
+
+    def __call__(self, _: Operation) -> Fault:
+        self._left -= 1
+        return DROP_BEFORE if self._left == -1 else NO_FAULT
 
 
 @pytest.mark.parametrize("frozen_after_ms", range(5, 125, 10))

@@ -1,5 +1,6 @@
 """Configurations that were deployed: taken into force, or refused with the last good one staying in force."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -30,6 +31,14 @@ from worker.store.table import StaleWrite, Tables, Write
 PROBLEMS_TOLD_MAX: Final = 20
 
 
+@dataclass(frozen=True, slots=True)
+class NewVersion:
+    """A version that is deployed, and what was in force before it."""
+
+    version: Version
+    known: Remembered
+
+
 class ConfigChanges:
     def __init__(
         self, tables: Tables, configs: Configs, watches: Watching, clock: Clock, new_id: NewId = random_id
@@ -38,8 +47,12 @@ class ConfigChanges:
         self._clock, self._new_id = clock, new_id
         self._pipelines, self._watches, self._runs = Pipelines(tables), SlaWatches(tables), Runs(tables)
 
-    async def take_in(self, pipeline: PipelineId) -> Version | None:
-        """Look at what is deployed; say the version if it is new to us. Raises `StaleWrite` if another looked too."""
+    async def take_in(self, pipeline: PipelineId) -> NewVersion | None:
+        """Look at what is deployed; say the version if it is new to us.
+
+        Whoever has done what follows from it calls `accept`: until then it stays new, so that a failure or a crash on
+        the way leaves nothing undone. Raises `StaleWrite` if another looked too.
+        """
         deployed = await self._configs.deployed(pipeline)
         if deployed is None:
             return None
@@ -50,9 +63,14 @@ class ConfigChanges:
         await self._pipelines.list_deployed(pipeline)
         if known.good == deployed.config_hash and known.refused is None:
             return None
-        await self._accept(deployed, known)
+        await self._configs.keep(deployed)  # deadlines that move speak of it
         await self._move_deadlines(deployed)
-        return deployed
+        return NewVersion(deployed, known)
+
+    async def accept(self, new: NewVersion) -> None:
+        """Remember the version, and tell the workers of it. Raises `StaleWrite` if another was put in force since."""
+        version = new.version
+        await self._note(version.pipeline.id, new.known, {"good": version.config_hash}, ConfigChange.CHANGED)
 
     async def taken_back(self, pipeline: PipelineId) -> None:
         """A configuration was deleted: its times are forgotten, and the workers are told. Harmless to repeat."""
@@ -61,10 +79,6 @@ class ConfigChanges:
         await forget_times(self._tables, pipeline)
         entry = ConfigLogEntry(id=self._new_id(), pipeline=pipeline, change=ConfigChange.REMOVED)
         await configlog.ConfigLog(self._tables).append(entry, self._clock.now())
-
-    async def _accept(self, version: Version, known: Remembered) -> None:
-        await self._configs.keep(version)
-        await self._note(version.pipeline.id, known, {"good": version.config_hash}, ConfigChange.CHANGED)
 
     async def _refuse(self, unusable: Unusable, known: Remembered) -> None:
         if known.refused == unusable.text_hash:

@@ -120,9 +120,16 @@ class Router:
         text = loose_text(change.image or {}, "config")
         is_new = change.kind is ChangeKind.INSERT and change.at >= self._began_at
         await self._deployments.note(pipeline, content_hash(text), change.at, is_new=is_new)
-        if await self._configs.take_in(pipeline) is not None:
+        new = await self._configs.take_in(pipeline)
+        if new is None:
+            return
+        try:
             # Its data may have been there before it was.
             await self.resync(pipeline, Origin.SENSOR)
+        except Rejected:
+            await self._configs.accept(new)  # a row that cannot be read must not keep a version from the workers
+            raise
+        await self._configs.accept(new)
 
     async def _pause_changed(self, change: Change) -> None:
         pause, pipeline = pause_of(change.image), _pipeline_of(change)
