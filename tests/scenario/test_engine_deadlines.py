@@ -12,7 +12,7 @@ from worker.core.sla import Times
 from worker.core.slawatch import RunExpected
 from worker.core.watchstate import Verdict
 from worker.jobs.runner import Succeeded
-from worker.store.table import Put, TableName
+from worker.store.table import Delete, Key, Put, TableName
 
 # The deadline of 3 March is 14:00 that day, the warning half an hour before.
 ABSOLUTE = CONFIG + 'sla: {deadline: "14:00", expectedDuration: 30m, dayOffset: 0}\n'
@@ -53,6 +53,26 @@ async def test_a_success_in_time_is_met_in_the_same_commit_and_nothing_is_said_a
 
     assert (await world.events())[-2:] == ["JOB_COMPLETED", "SLA_MET"]
     assert versions["SLA_MET"] == versions["JOB_COMPLETED"]
+
+
+@on_virtual_time
+async def test_a_run_whose_version_is_gone_does_not_silence_its_breach() -> None:
+    world = await a_world()
+    async with world.worker("w1"):
+        await world.deploy(ABSOLUTE)
+        await world.count(100)
+        await world.ready()
+        await world.settle()
+    run = await world.run()
+    assert run is not None
+    version = Key(keys.pipeline_pk(ORDERS), keys.config_version_sk(run.config_hash))
+    await world.tables.commit(Delete(TableName.CONTROL, version))
+    async with world.worker("w2") as worker:
+        await world.adopt_orphans(worker)
+        await world.wait(hours=2, minutes=1)
+
+    told = [event for event in await world.events() if event in {"INFRA_FAILURE", "SLA_WARNING", "SLA_BREACH"}]
+    assert told == ["INFRA_FAILURE", "SLA_WARNING", "SLA_BREACH"]
 
 
 @on_virtual_time

@@ -369,11 +369,12 @@ class Engine:
         """Ask once how a job is, and take in the answer if it comes soon."""
         if run.job is None:
             return
-        version = await self.configs.pinned(run.key.pipeline, run.config_hash)
         try:
+            version = await self.configs.pinned(run.key.pipeline, run.config_hash)
             async with asyncio.timeout(LOOK_PATIENCE.total_seconds()):
                 fact = await self._acts.poll(run, version.pipeline, PollNow(run.job), is_urgent=True)
-        except TimeoutError:
+        except (TimeoutError, Rejected):
+            # One whose version is gone cannot be asked about: its own wake tells people, and its deadline holds.
             return
         await self._take_in(run.key, fact, run)
 
