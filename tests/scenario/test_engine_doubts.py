@@ -1,5 +1,6 @@
 """Commits without an answer, and two workers with one record: nobody acts on what is no longer so."""
 
+import asyncio
 from contextlib import suppress
 
 import pytest
@@ -72,6 +73,31 @@ async def test_a_start_whose_commit_got_no_answer_is_sent_though_the_store_gave_
     assert committed is State.TRIGGERING
     assert await world.state() is State.POLLING
     assert len(world.runner.starts) == 1
+
+
+@on_virtual_time
+async def test_a_run_whose_record_was_taken_from_its_reader_in_the_middle_is_looked_after_all_the_same() -> None:
+    """A reader that loses its shard is cancelled wherever it is, and the session that wrote the run lives on."""
+    far: list[FaultyTables] = []
+    world = await a_world(lambda tables: far.append(FaultyTables(tables)) or far[0])
+    async with world.worker(reads_feed=False) as worker:
+        await world.deploy(DEADLINE)
+        await world.ready()
+        record = await _last_record(world)
+        far[0].choose = on_commit(Fault(reply_delay_s=1.0))
+        reading = asyncio.get_running_loop().create_task(worker.router.handle(record))
+        while await world.run() is None:
+            await world.wait(milliseconds=100)
+        reading.cancel()
+        await asyncio.wait([reading])
+        far[0].choose = no_faults
+        await world.wait(minutes=41)
+        warned = await world.events()
+        await world.count(100)
+        await world.wait(minutes=6)
+
+    assert warned == ["RELATIVE_SLA_WARNING"]
+    assert await world.state() is State.POLLING
 
 
 @pytest.mark.parametrize("calls", range(30))

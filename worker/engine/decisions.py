@@ -4,6 +4,7 @@ A commit that met another writer, or whose reply was lost, is no answer: the run
 Whether a lost one was applied shows in the row, and what the row calls for is then done.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -102,6 +103,9 @@ class Decisions:
                 answer = await self._try(key, fact, None if key in self._in_doubt else held)
             except StaleWrite:
                 held = None
+            except asyncio.CancelledError:
+                self._in_doubt.add(key)  # the commit may be on its way
+                raise
             except RetryLater:
                 self._in_doubt.add(key)
                 await self._clock.sleep(BACKOFF_S * 2**tried)

@@ -184,7 +184,13 @@ class Engine:
 
     async def _take_in(self, key: RunKey, fact: Fact, held: Run | None) -> Answer:
         async with self._locks.setdefault(key, asyncio.Lock()):
-            answer = await self._decisions.settle(key, fact, self._newest(held))
+            try:
+                answer = await self._decisions.settle(key, fact, self._newest(held))
+            except asyncio.CancelledError:
+                # Who brought it, such as a reader that lost its shard, is sent away, but this session goes on: if it
+                # committed the run, it is the one that holds the next timer.
+                self._timers.set(Wake(RowKind.TRIGGER, key), self._clock.now() + TRY_AGAIN_AFTER)
+                raise
             if isinstance(answer, Settled):
                 self._follow(key, fact, answer)
                 return answer
