@@ -53,7 +53,7 @@ class SignalChecks:
     # --- data without a run -------------------------------------------------------------------------------------------
 
     async def reconciliation(self, now: datetime) -> Sequence[Finding]:  # noqa: ARG002  every check is told the time
-        triggered = [each for each, version in self._ledger.versions.items() if _starts_by_data(version)]
+        # All of them: requests and cascades wait for the end of a pause also where no data starts a run.
         return [
             Finding(
                 about=str(pipeline),
@@ -61,7 +61,7 @@ class SignalChecks:
                 act=partial(self._router.resync, pipeline),
                 is_routine=True,
             )
-            for pipeline in self._signals.next_slice(triggered)
+            for pipeline in self._signals.next_slice(self._ledger.versions)
         ]
 
     # --- arrivals without a watch -------------------------------------------------------------------------------------
@@ -123,10 +123,6 @@ class SignalChecks:
         return await first_rows(
             self._tables, TableName.CONTROL, partition, sk=Prefix(begin), reverse=True, limit=ARRIVALS_MAX
         )
-
-
-def _starts_by_data(version: Version) -> bool:
-    return any(schedule.starts_by_trigger for schedule in version.pipeline.schedules)
 
 
 def _counts_from_arrival(version: Version) -> bool:

@@ -20,13 +20,15 @@ from worker.core.errors import RetryLater
 from worker.core.events import Event
 from worker.core.eventtypes import EventType
 from worker.core.facts import JobRunning, JobSucceeded
+from worker.core.instants import format_rfc3339
 from worker.core.keys import RunKey, config_mark_sk, pipeline_pk, trigger_sk
-from worker.core.pipeline import PipelineId
+from worker.core.pipeline import PipelineId, ScheduleId
 from worker.core.run import Pause
 from worker.core.runstate import Outcome, Run, State
 from worker.core.watchstate import Verdict
 from worker.store.pauses import Pauses
 from worker.store.pipelines import Pipelines
+from worker.store.requests import Requests, RerunRequest
 from worker.store.runs import Runs
 from worker.store.table import Delete, Key, Put, TableName, Update
 
@@ -303,6 +305,23 @@ async def test_reconciliation_takes_up_a_signal_once_and_none_from_long_ago() ->
         assert (await types_told(world)).count("TRIGGER_RECOVERED") == 1
         assert await world.state("2026-02-20") is None
         assert await world.state(DAY) is State.EVALUATING
+
+
+@on_virtual_time
+async def test_a_rerun_that_waits_for_the_end_of_a_pause_is_found_though_no_data_starts_its_pipeline() -> None:
+    """The worker that knew when the pause ends is gone, and no record tells of that."""
+    world = await a_world()
+    async with world.worker("w1"):
+        await world.deploy(pipeline_text("orders", '{cron: "0 6 * * *"}'))
+        await Pauses(world.tables).put(ORDERS, Pause("migration", NOON + timedelta(hours=1)))
+        asked = RerunRequest(requested_at=format_rfc3339(NOON))
+        await Requests(world.tables).ask_rerun(replace(run_key(), schedule=ScheduleId("cron")), asked, None)
+        await world.settle()
+    async with world.worker("w2") as worker:
+        held = watch(world, worker)
+        await held.until(NOON + timedelta(hours=2))
+
+    assert "RERUN_ACCEPTED" in await types_told(world)
 
 
 @on_virtual_time
