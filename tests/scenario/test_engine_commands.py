@@ -178,6 +178,30 @@ async def test_a_signal_that_was_taken_back_during_a_pause_begins_nothing_after_
     assert await world.state() is None
 
 
+@pytest.mark.parametrize(("late", "outcome"), [(False, None), (True, Outcome.EXHAUSTED)], ids=["in time", "late"])
+def test_a_signal_that_came_during_a_pause_keeps_to_its_deadline(late: bool, outcome: Outcome | None) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world, day_before = await a_world(), "2026-03-02"  # whose deadline is on the next day
+        async with world.worker(), world.worker("w2", reads_feed=False) as other:
+            await world.deploy(CONFIG.replace("value: done}", 'value: done, deadline: "13:00"}', 1))
+            await Pauses(world.tables).put(ORDERS, Pause("migration"))
+            await world.count(100, day_before)
+            await world.wait(minutes=61 if late else 59)
+            await world.ready(day_before)
+            await world.wait(hours=1)
+            await other.router.resync(ORDERS)  # as the watchdog does, which knows no time
+            await Pauses(world.tables).remove(ORDERS)
+            await world.settle()
+
+        run = await world.run(day_before)
+        assert run is not None
+        assert run.outcome is outcome
+        assert len(world.runner.starts) == (0 if late else 1)
+
+    scenario()
+
+
 @on_virtual_time
 async def test_a_run_that_waits_starts_no_job_during_a_pause_but_polls_go_on() -> None:
     world = await a_world()

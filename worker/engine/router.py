@@ -226,23 +226,26 @@ class Router:
         version = await self._engine.configs.in_force(pipeline)
         if version is None:
             return
+        partition, requests = keys.pipeline_pk(pipeline), Prefix(keys.REQUESTS)
+        rows = [row async for row in query_all(self._tables, TableName.CONTROL, partition, sk=requests)]
+        # What was held back knows when it was written, which decides whether it came in time: it goes first.
+        for row in rows:
+            await self._take_up_held(version, row)
         for schedule in version.pipeline.schedules:
             await self._resync_signals(version, schedule, origin)
-        partition, requests = keys.pipeline_pk(pipeline), Prefix(keys.REQUESTS)
-        async for row in query_all(self._tables, TableName.CONTROL, partition, sk=requests):
-            await self._take_up_waiting(version, row)
+        for named in (keys.run_row_of(str(row["PK"]), str(row["SK"])) for row in rows):
+            if named is not None:
+                await self._rerun_requested(named[1], None)
         await self._signals.wake_all(version.pipeline)
 
-    async def _take_up_waiting(self, version: Version, row: Row) -> None:
+    async def _take_up_held(self, version: Version, row: Row) -> None:
         match held_back_of(row):
             case HeldSignal() as signal:
                 await self._signals.take_up(version, signal)
             case HeldCascade() as cascade:
                 await self._cascades.take_up(version, cascade)
             case None:
-                named = keys.run_row_of(str(row["PK"]), str(row["SK"]))
-                if named is not None:
-                    await self._rerun_requested(named[1], None)
+                return
 
     async def _resync_signals(self, version: Version, schedule: Schedule, origin: Origin) -> None:
         if schedule.trigger is None or not schedule.starts_by_trigger:

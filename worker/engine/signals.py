@@ -75,7 +75,7 @@ class Signals:
 
     async def take_up(self, version: Version, held: HeldSignal) -> None:
         """Handle what a pause held back as if it were just delivered; it is kept until its run is there."""
-        await self.take_in(version, Seen(sensor=held.sensor, at=held.at, written_at=None))
+        await self.take_in(version, Seen(sensor=held.sensor, at=held.at, written_at=held.written_at))
         if await self._runs.load(held.key) is not None:
             await self._held.forget(held)
 
@@ -103,7 +103,7 @@ class Signals:
             arrived_at=await self._arrival(key, schedule, seen.at),
         )
         if not await self._engine.handle(key, wanted):
-            held = HeldSignal(key, Sensor(said.key, said.data), seen.at)
+            held = HeldSignal(key, Sensor(said.key, said.data), seen.at, seen.written_at)
             await self._held.keep(held, self._clock.now())
         return {key}
 

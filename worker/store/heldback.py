@@ -1,5 +1,6 @@
 """What a pause held back, kept as it came: when it ends, rows may speak of another period, or nobody looks at them."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
@@ -10,20 +11,21 @@ from worker.core.keys import RunKey
 from worker.core.pipeline import PipelineId
 from worker.core.values import Json
 from worker.store import retention
-from worker.store.attributes import expiry, instant, instant_text, json_map, text, texts
+from worker.store.attributes import expiry, instant, instant_text, json_map, optional_instant, text, texts
 from worker.store.sensors import Sensor
-from worker.store.table import TTL, Delete, Key, Put, Row, TableName, Tables
+from worker.store.table import TTL, Absent, Delete, Key, Put, Row, StaleWrite, TableName, Tables
 
 REMEMBERED_MAX = 10_000  # forgetting one costs a needless write
 
 
 @dataclass(frozen=True, slots=True)
 class HeldSignal:
-    """A sensor that would have begun a run, and when it was written."""
+    """A sensor that would have begun a run, when it was seen, and (None: nobody knows) when it was written."""
 
     key: RunKey
     sensor: Sensor
     at: datetime
+    written_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,10 @@ class HeldBacks:
         if self._kept.get(where) == content:
             return
         row = {"PK": where.pk, "SK": where.sk, **_said(held), TTL: expiry(now, retention.RUNS)}
-        await self._tables.commit(Put(TableName.CONTROL, row))
+        # What was only looked at again takes no place of what is known to have been written, and when.
+        is_sight = isinstance(held, HeldSignal) and held.written_at is None
+        with suppress(StaleWrite):
+            await self._tables.commit(Put(TableName.CONTROL, row, Absent() if is_sight else None))
         if len(self._kept) >= REMEMBERED_MAX:
             self._kept.clear()
         self._kept[where] = content
@@ -66,13 +71,15 @@ def held_back_of(row: Row) -> HeldBack | None:
         return None
     if str(row["SK"]).startswith(keys.HELD_CASCADE):
         return HeldCascade(key, tuple(PipelineId(each) for each in texts(row, "path")))
-    return HeldSignal(key, Sensor(text(row, "sensor"), json_map(row, "data")), instant(row, "at"))
+    sensor = Sensor(text(row, "sensor"), json_map(row, "data"))
+    return HeldSignal(key, sensor, instant(row, "at"), optional_instant(row, "writtenAt"))
 
 
 def _said(held: HeldBack) -> dict[str, Json]:
     if isinstance(held, HeldCascade):
         return {"path": list(held.path)}
-    return {"sensor": held.sensor.key, "data": held.sensor.data, "at": instant_text(held.at)}
+    written: dict[str, Json] = {} if held.written_at is None else {"writtenAt": instant_text(held.written_at)}
+    return {"sensor": held.sensor.key, "data": held.sensor.data, "at": instant_text(held.at), **written}
 
 
 def _content(held: HeldBack) -> str:
