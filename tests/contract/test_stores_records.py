@@ -12,7 +12,7 @@ from tests.manualclock import ManualClock
 from worker.core import keys
 from worker.core.events import Event
 from worker.core.keys import RunKey
-from worker.store import events, joblog
+from worker.store import events, joblog, retention
 from worker.store.deadletters import HISTORY_MAX, PART_BYTES, DeadLetter, DeadLetters
 from worker.store.events import Events, StoredEvent
 from worker.store.joblog import JobLine, JobLog, JobRecord
@@ -165,6 +165,20 @@ async def test_a_record_in_a_bigger_commit_makes_it_stale_if_its_number_was_take
     saved = await Runs(tables).save(run, await Reruns(tables).next_write(run.key, a_rerun("r1")))
     assert saved.version == run.version + 1
     assert [record.id for record in await Reruns(tables).list(run.key)] == ["r2", "r1"]
+
+
+async def test_a_run_whose_last_reruns_are_past_their_time_can_be_rerun_before_the_table_deletes_them(
+    tables: Tables, clock: ManualClock
+) -> None:
+    run = await Runs(tables).save(a_run())
+    for rerun_id in ("r1", "r2"):
+        await Reruns(tables).record(run.key, a_rerun(rerun_id))
+    clock.advance(retention.RERUNS + timedelta(hours=1))
+    later = replace(a_rerun("r3"), at=clock.now())
+
+    await Runs(tables).save(run, await Reruns(tables).next_write(run.key, later))
+
+    assert [record.id for record in await Reruns(tables).list(run.key)] == ["r3"]
 
 
 # --- events -----------------------------------------------------------------------------------------------------------

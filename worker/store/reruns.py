@@ -8,7 +8,19 @@ from worker.core.errors import RetryLater
 from worker.core.keys import RunKey
 from worker.store import retention
 from worker.store.attributes import expiry, instant_text, loose_text, without_nothing
-from worker.store.table import TTL, Absent, Prefix, Put, Row, StaleWrite, TableName, Tables, query_all
+from worker.store.table import (
+    TTL,
+    Absent,
+    Expired,
+    Prefix,
+    Put,
+    Row,
+    StaleWrite,
+    TableName,
+    Tables,
+    any_of,
+    query_all,
+)
 
 TRIES_MAX = 50
 
@@ -78,7 +90,9 @@ def record_write(key: RunKey, rerun: Rerun, number: int) -> Put:
         "sourceJobEvent": rerun.source_event or None,
         TTL: expiry(rerun.at, retention.RERUNS),
     }
-    return Put(TableName.RERUN, without_nothing(row), Absent())
+    # Records go sooner than their run. One past its time is not in the list, so its number may be given again, although
+    # the table may keep it for days.
+    return Put(TableName.RERUN, without_nothing(row), any_of(Absent(), Expired(rerun.at)))
 
 
 def _next_number(taken: list[RerunRecord]) -> int:
