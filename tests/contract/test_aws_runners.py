@@ -10,7 +10,7 @@ from tests.runners import TOKEN, a_request, started
 from worker.core.errors import RetryLater
 from worker.core.outcomes import FailureCategory
 from worker.jobs.aws_session import ANSWER_BYTES_MAX
-from worker.jobs.runner import CannotStop, Guarantee, Handle, Refused, Started, Unknown
+from worker.jobs.runner import CannotStop, Guarantee, Handle, Refused, Started, StopPending, Unknown
 
 KINDS = tuple(CONFIGS)
 KEEPING = tuple(kind for kind in KINDS if kind != "lambda")
@@ -181,6 +181,18 @@ async def test_a_stop_that_is_not_allowed_cannot_be_and_one_that_got_lost_is_tol
         for behaviour in (raw_answer(400, {"__type": "ThrottlingException"}), raw_answer(500), reset):
             with pytest.raises(RetryLater):
                 await _stopped(target, handle, behaviour)
+
+
+@pytest.mark.parametrize(
+    ("kind", "state"), [("glue", "STOPPING"), ("emr", "CANCEL_PENDING"), ("emr-serverless", "CANCELLING")]
+)
+async def test_a_second_stop_that_is_refused_because_the_job_is_stopping_is_waited_for(kind: str, state: str) -> None:
+    async with aws_target(kind) as target:
+        handle = await started(target.runner(), target.job(Plot.RUNS_ON))
+        target.service.jobs[0].state = state
+        refusal = raw_answer(400, {"__type": "ValidationException", "message": f"it is {state}"})
+
+        assert await _stopped(target, handle, refusal) == StopPending()
 
 
 async def test_an_answer_of_any_length_is_read_up_to_a_limit() -> None:

@@ -8,7 +8,10 @@ from worker.core.errors import RetryLater
 from worker.core.outcomes import FailureCategory
 from worker.jobs.aws_errors import AwsTrouble
 from worker.jobs.messages import tidy
-from worker.jobs.runner import CannotStop, Failed, JobStatus, Running, StopAnswer, Stopped, Succeeded
+from worker.jobs.runner import CannotStop, Failed, JobStatus, Running, StopAnswer, Stopped, StopPending, Succeeded
+
+# Of jobs that were told to stop and have not ended yet, at Glue, EMR and EMR Serverless.
+STOPPING = frozenset({"STOPPING", "CANCEL_PENDING", "CANCELLING"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +39,15 @@ class States:
 
 
 async def refused_stop(trouble: AwsTrouble, seen: Awaitable[JobStatus]) -> StopAnswer:
-    """What a stop comes to that AWS refused: a job that is over needs none.
+    """What a stop comes to that AWS refused: a job that is over needs none, and one that is stopping no second.
 
     Raises `RetryLater` if it may have been carried out, or may be next time.
     """
     status = await seen
     if not isinstance(status, Running):
         return Stopped()
+    if status.message in STOPPING:
+        return StopPending()
     if trouble.category is FailureCategory.PERMANENT:
         return CannotStop(str(trouble))
     raise trouble
