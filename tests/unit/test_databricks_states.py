@@ -65,6 +65,8 @@ def test_only_success_is_success_by_code(code: str) -> None:
         (newer("TERMINATED", "RUN_EXECUTION_ERROR"), TRANSIENT),
         (newer("TERMINATED", "CLUSTER_ERROR"), TRANSIENT),
         (newer("TERMINATED", "MAX_CONCURRENT_RUNS_EXCEEDED"), TRANSIENT),
+        ({**older("SKIPPED"), **newer("TERMINATED", "MAX_JOB_QUEUE_SIZE_EXCEEDED")}, TRANSIENT),
+        ({**older("SKIPPED"), **newer("TERMINATED", "WORKSPACE_RUN_LIMIT_EXCEEDED")}, TRANSIENT),
         (newer("TERMINATED", "INVALID_RUN_CONFIGURATION"), PERMANENT),
         (newer("TERMINATED", "UNAUTHORIZED_ERROR"), PERMANENT),
         (newer("TERMINATED", "SKIPPED"), PERMANENT),

@@ -21,7 +21,15 @@ from worker.core.outcomes import FailureCategory
 from worker.jobs.runner import Failed, JobStatus, Running, Succeeded
 
 _ENDED = frozenset({"TERMINATED", "SKIPPED", "INTERNAL_ERROR"})
-_TOO_MANY_AT_ONCE = frozenset({"MAXIMUM_CONCURRENT_RUNS_REACHED", "MAX_CONCURRENT_RUNS_EXCEEDED"})
+_TOO_MANY_AT_ONCE = frozenset(
+    {
+        "CLUSTER_REQUEST_LIMIT_EXCEEDED",
+        "MAXIMUM_CONCURRENT_RUNS_REACHED",
+        "MAX_CONCURRENT_RUNS_EXCEEDED",
+        "MAX_JOB_QUEUE_SIZE_EXCEEDED",
+        "WORKSPACE_RUN_LIMIT_EXCEEDED",
+    }
+)
 _TIMED_OUT = "TIMEDOUT"
 PERMANENT_CODES = frozenset(
     {
