@@ -184,6 +184,8 @@ async def test_a_start_that_was_turned_away_is_refused(
         ("Tue, 03 Mar 2026 12:00:30 GMT", timedelta(seconds=30)),
         ("Tue, 03 Mar 2026 11:00:00 GMT", timedelta()),
         ("99999999999", timedelta(days=1)),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", timedelta(days=1)),
+        ("Tue, 03 Mar 99999999999999999999 12:00:00 GMT", None),
         ("soon", None),
         ("-5", None),
     ],
@@ -612,6 +614,18 @@ async def test_an_access_token_is_fetched_once_and_used_until_it_expires(server:
     )
     used = [request.headers["authorization"] for request in server.received if request.path == "/start"]
     assert used == ["Bearer first", "Bearer first", "Bearer second"]
+
+
+async def test_an_access_token_that_is_said_to_last_beyond_all_numbers_is_used_for_a_day(server: WebServer) -> None:
+    clock = ManualClock()
+    server.behaviour = by_path(token=answer(200, {"access_token": "t0ken", "expires_in": 10**400}), start=answer(200))
+    async with HttpClient(HERE) as client:
+        runner = HttpRunner(client, clock, SECRETS)
+        for wait in (timedelta(), timedelta(hours=23), timedelta(hours=1)):
+            clock.advance(wait)
+            assert isinstance(await runner.start(a_request(job(server, auth=oauth(server)))), Started)
+
+    assert [request.path for request in server.received] == ["/token", "/start", "/start", "/token", "/start"]
 
 
 async def test_starts_that_come_together_fetch_one_access_token(server: WebServer, runner: HttpRunner) -> None:

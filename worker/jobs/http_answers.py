@@ -41,7 +41,7 @@ TIMED_OUT = frozenset({"timeout", "timedout", "timed_out", "timed out"})
 
 _TURNED_AWAY = frozenset({408, 425, 429})
 _DEPTH_MAX = 16
-_RETRY_AFTER_MAX_S = 86_400
+_RETRY_AFTER_MAX = timedelta(days=1)
 
 
 def judge_start(reply: Reply, address_key: str) -> Answer | Refused | Unknown:
@@ -77,15 +77,15 @@ def retry_after(answer: Answer) -> timedelta | None:
     """How long the target wants to be left alone; an instant counts from the answer's own date, not from our clock."""
     told = answer.headers.get("Retry-After", "").strip()
     if told.isdecimal():
-        return timedelta(seconds=min(int(told[:9]), _RETRY_AFTER_MAX_S))
+        return min(timedelta(seconds=int(told[:9])), _RETRY_AFTER_MAX)
     until, since = _http_date(told), _http_date(answer.headers.get("Date", ""))
-    return max(until - since, timedelta()) if until and since else None
+    return min(max(until - since, timedelta()), _RETRY_AFTER_MAX) if until and since else None
 
 
 def _http_date(text: str) -> datetime | None:
     try:
         found = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):  # the second for numbers that no calendar has
         return None
     return found if found.tzinfo else None  # an instant without a zone is none
 

@@ -21,6 +21,7 @@ TOKEN_TIMEOUT = timedelta(seconds=10)
 # A token is not used up to its last second: the request that carries it takes time too.
 _MARGIN_S = 30.0
 _LIFETIME_DEFAULT_S = 300.0
+_LIFETIME_MAX_S = 86_400.0  # whoever says more, in numbers of any size, is asked again after a day
 _TOKENS_MAX = 256
 _JSON = "application/json"
 
@@ -111,7 +112,7 @@ class Authenticator:
         if not answer.is_success or not isinstance(text, str):
             # The answer is not quoted: it may hold the token in a place where nobody looks for it.
             raise RetryLater(f"no access token: {request.target} answered {answer.status} without one")
-        seconds = float(lifetime_s) if isinstance(lifetime_s, int | float) else _LIFETIME_DEFAULT_S
+        seconds = min(lifetime_s, _LIFETIME_MAX_S) if isinstance(lifetime_s, int | float) else _LIFETIME_DEFAULT_S
         return _Token(text=text, good_until_s=self._clock.monotonic() + seconds - _MARGIN_S)
 
 
