@@ -116,6 +116,17 @@ async def test_an_address_may_be_a_secret_and_stays_one(server: WebServer) -> No
         assert "5igned" not in result.message
 
 
+@pytest.mark.parametrize("url", ["http://127.0.0.1:99999/start", "http://[::1/start", "${INTERLOCK_NOWHERE}"])
+async def test_an_address_that_is_none_is_refused_for_good(url: str) -> None:
+    secrets = EnvironmentSecrets({"INTERLOCK_NOWHERE": "http://scott:s3cret/t1ger@example.com/"})
+    async with HttpClient(HERE) as client:
+        result = await HttpRunner(client, ManualClock(), secrets).start(a_request({"url": url}))
+
+    assert isinstance(result, Refused)
+    assert result.category is PERMANENT
+    assert "s3cret" not in result.message
+
+
 @pytest.mark.parametrize(
     ("auth", "header"),
     [

@@ -13,6 +13,7 @@ from worker.clock import Clock
 from worker.core.errors import Rejected, RetryLater
 from worker.jobs.http_answers import read_object
 from worker.jobs.http_client import Answer, HttpClient, Request
+from worker.jobs.http_requests import address
 from worker.jobs.messages import tidy
 from worker.jobs.secrets import Filling
 from worker.jobs.specs import Auth
@@ -132,7 +133,7 @@ async def _grant(auth: Auth, filling: Filling) -> Request:
     }
     return Request(
         method="POST",
-        url=await filling.text(auth.token_url),
+        url=await address(auth.token_url, filling),
         headers={"Content-Type": "application/x-www-form-urlencoded", "Accept": _JSON, **credentials},
         body=urlencode(form).encode(),
         timeout=TOKEN_TIMEOUT,

@@ -11,6 +11,7 @@ from yarl import URL
 
 from worker.core.values import Json
 from worker.jobs.http_client import Request
+from worker.jobs.parsing import UnusableConfig
 from worker.jobs.runner import RunContext, StartRequest
 from worker.jobs.secrets import Filling
 from worker.jobs.specs import HttpConfig
@@ -46,10 +47,19 @@ async def stop_request(config: HttpConfig, job_id: str, filling: Filling, creden
 
 
 async def address(template: str, filling: Filling) -> str:
-    """Fill in an address. What a secret put into its path stays out of messages, though they name addresses."""
+    """Fill in an address. What a secret put into its path stays out of messages, though they name addresses.
+
+    Raises `UnusableConfig` if it is none.
+    """
     filled = await filling.text(template)
+    try:
+        path = URL(filled).raw_path
+    except ValueError as error:
+        # The reason may quote a part of the address, and that a part of a secret.
+        why = f": {error}" if filled == template else ""
+        raise UnusableConfig(f"an address cannot be understood{why}") from error
     if filled != template:
-        filling.hide(URL(filled).raw_path)
+        filling.hide(path)
     return filled
 
 
