@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from tests.builders import a_job
 from tests.countingtables import counted
 from tests.engineworld import CONFIG, a_world
@@ -146,3 +148,10 @@ def test_jobs_of_one_host_share_its_limits_and_those_of_two_hosts_do_not() -> No
 
     assert target_of(one) == target_of(same) != target_of(other)
     assert target_of(a_job()) == "command"
+
+
+@pytest.mark.parametrize(
+    ("url", "target"), [("https://scott:t1ger@A.example:8443/x", "http:a.example:8443"), ("https://[::1", "http")]
+)
+def test_a_target_is_named_without_credentials_whatever_its_address_is(url: str, target: str) -> None:
+    assert target_of(a_job(type=JobType.HTTP, config={"url": url})) == target

@@ -32,8 +32,16 @@ class Limits:
 def target_of(job: Job) -> str:
     """Name what a job runs on: jobs that share it share its limits."""
     addresses = (job.config.get(name) for name in _ADDRESSES)
-    host = next((urlsplit(url).netloc for url in addresses if isinstance(url, str)), "")
+    host = next((_host(url) for url in addresses if isinstance(url, str)), "")
     return f"{job.type}:{host}" if host else str(job.type)
+
+
+def _host(url: str) -> str:
+    """Host and port, without the credentials that may stand before them: logs and alerts name targets."""
+    try:
+        return urlsplit(url).netloc.rpartition("@")[2].lower()
+    except ValueError:
+        return ""  # no address: the runner refuses it, and says why
 
 
 class Targets:
