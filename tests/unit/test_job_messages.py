@@ -1,5 +1,10 @@
 """What targets say, before it reaches rows, logs and people."""
 
+import time
+from urllib.parse import quote
+
+import pytest
+
 from worker.jobs.messages import MESSAGE_BYTES_MAX, tidy
 
 
@@ -18,6 +23,15 @@ def test_a_secret_is_hidden_in_every_spelling() -> None:
     assert tidy('got pass"word and {"key": "pass\\"word"}', ['pass"word']) == 'got *** and {"key": "***"}'
 
 
+@pytest.mark.parametrize(
+    "spelled", ["a%2Fb%2B%20c%3D", "a/b%2B%20c%3D", "a%2Fb%2B+c%3D", "a/b%2B+c=", "a%2fb%2b%20c%3d", r"a\/b+ c="]
+)
+def test_a_secret_is_hidden_as_it_stands_in_an_address_or_a_form(spelled: str) -> None:
+    assert tidy(f"moved to https://example.com/?key={spelled}&x=1", ["a/b+ c="]) == (
+        "moved to https://example.com/?key=***&x=1"
+    )
+
+
 def test_a_secret_that_is_cut_off_by_the_limit_is_hidden_all_the_same() -> None:
     assert "hunter" not in tidy("x" * (MESSAGE_BYTES_MAX - 3) + "hunter22", ["hunter22"])
 
@@ -28,3 +42,12 @@ def test_a_secret_inside_a_longer_one_leaves_no_rest_of_it() -> None:
 
 def test_a_value_too_short_to_be_a_secret_does_not_eat_the_message() -> None:
     assert tidy("a cat sat", ["a"]) == "a cat sat"
+
+
+@pytest.mark.parametrize("character", ["%", "+", "\\", "é", "k", "\udc80"])
+def test_no_secret_makes_a_message_slow(character: str) -> None:
+    began = time.process_time()
+
+    tidy(quote(character, errors="replace") * 10_000 + "\\" * 10_000, [character * 500 + "x", character * 60_000])
+
+    assert time.process_time() - began < 2
