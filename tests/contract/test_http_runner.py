@@ -366,6 +366,32 @@ async def test_credentials_do_not_follow_a_redirect_to_another_origin(server: We
     assert other.received[0].headers["idempotency-key"] == TOKEN
 
 
+@pytest.mark.parametrize("body", ["key=${INTERLOCK_KEY}", {"key": "${INTERLOCK_KEY}"}])
+async def test_a_body_that_holds_a_secret_does_not_follow_a_redirect_to_another_origin(
+    body: Json, server: WebServer, runner: HttpRunner
+) -> None:
+    async with a_web_server() as other:
+        server.behaviour = answer(307, Location=other.url("/there"))
+
+        refused = await runner.start(a_request(job(server, body=body)))
+        await runner.start(a_request(job(server, body="plain")))
+
+    assert isinstance(refused, Refused)
+    assert refused.category is PERMANENT
+    assert [request.body for request in other.received] == [b"plain"]
+
+
+async def test_the_secret_of_an_oauth_client_does_not_follow_a_redirect_to_another_origin(
+    server: WebServer, runner: HttpRunner
+) -> None:
+    async with a_web_server() as other:
+        server.behaviour = answer(307, Location=other.url("/token"))
+
+        assert isinstance(await runner.start(a_request(job(server, auth=oauth(server)))), Refused)
+
+    assert other.received == []
+
+
 @pytest.mark.parametrize(
     "location",
     ["http://169.254.169.254/latest/meta-data", "http://[::1]/", "http://localhost/", "file:///etc/passwd", "http://"],

@@ -137,6 +137,7 @@ async def _grant(auth: Auth, filling: Filling) -> Request:
         headers={"Content-Type": "application/x-www-form-urlencoded", "Accept": _JSON, **credentials},
         body=urlencode(form).encode(),
         timeout=TOKEN_TIMEOUT,
+        has_secret_body=not is_in_header,
     )
 
 
@@ -149,6 +150,7 @@ async def _login(url: str, auth: Auth, filling: Filling) -> Request:
         headers={"Content-Type": _JSON, "Accept": _JSON},
         body=json.dumps(form).encode(),
         timeout=TOKEN_TIMEOUT,
+        has_secret_body=True,
     )
 
 

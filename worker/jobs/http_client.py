@@ -45,6 +45,7 @@ class Request:
     once: bool = False
     may_send: Callable[[], bool] = always
     answer_bytes_max: int = ANSWER_BYTES_MAX
+    has_secret_body: bool = False  # which only the origin that it was written for may see
 
     @property
     def target(self) -> str:
@@ -270,5 +271,8 @@ def onward(request: Request, location: str) -> Request | NotSent:
         return NotSent(FailureCategory.PERMANENT, f"{request.target}: redirects to {there.scheme}, which is not safe")
     if is_same_origin:
         return replace(request, url=str(there))
+    if request.has_secret_body:
+        problem = "redirects to another origin, which must not see the secrets in its body; send it there directly"
+        return NotSent(FailureCategory.PERMANENT, f"{request.target}: {problem}")
     kept = {name: value for name, value in request.headers.items() if name.lower() in _HARMLESS}
     return replace(request, url=str(there), headers=kept)

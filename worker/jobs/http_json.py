@@ -91,7 +91,9 @@ class JsonApi:
             if body is None:
                 return replace(request, headers=headers)
             headers["Content-Type"] = JSON
-            return replace(request, headers=headers, body=json.dumps(await self.filling.values(body)).encode())
+            filled = await self.filling.values(body)
+            content = json.dumps(filled).encode()
+            return replace(request, headers=headers, body=content, has_secret_body=filled != body)
 
         return compose
 

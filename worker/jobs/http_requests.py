@@ -27,14 +27,16 @@ async def start_request(
     headers = CIMultiDict({"Content-Type": JSON, **await filling.texts(config.headers)})
     headers.update(credentials)
     headers[IDEMPOTENCY_KEY] = start.token
+    body, has_secrets = await _body(config, start.context, filling)
     return Request(
         method=config.method,
         url=str(URL(await address(config.url, filling)).extend_query(await filling.texts(config.arguments))),
         headers=headers,
-        body=await _body(config, start.context, filling),
+        body=body,
         timeout=timedelta(seconds=config.timeout),
         once=True,
         may_send=start.may_send,
+        has_secret_body=has_secrets,
     )
 
 
@@ -84,11 +86,14 @@ async def _follow_up(
     )
 
 
-async def _body(config: HttpConfig, context: RunContext, filling: Filling) -> bytes:
+async def _body(config: HttpConfig, context: RunContext, filling: Filling) -> tuple[bytes, bool]:
+    """The body, and whether secrets are in it."""
     if isinstance(config.body, str) and config.body:
-        return (await filling.text(config.body)).encode()
+        text = await filling.text(config.body)
+        return text.encode(), text != config.body
     members = cast("Mapping[str, Json]", config.body) if config.body else dates(context)
-    return json.dumps(await filling.values(members)).encode()
+    filled = await filling.values(members)
+    return json.dumps(filled).encode(), filled != members
 
 
 def dates(context: RunContext) -> dict[str, Json]:
