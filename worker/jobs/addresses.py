@@ -16,11 +16,10 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from worker.core.errors import ConfigError
+from worker.jobs.sockets import SocketInfo, open_socket
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
-# Family, kind, protocol, canonical name, and the address itself in front of its port.
-SocketInfo: TypeAlias = tuple[int, int, int, str, tuple[object, ...]]
 
 # The IANA registries of special-purpose addresses, and the one public address that clouds use for their own services.
 SPECIAL_RANGES: tuple[tuple[Network, str], ...] = tuple(
@@ -178,11 +177,10 @@ class AddressGuard(AbstractResolver):
 
     def open_socket(self, info: SocketInfo) -> socket.socket:
         """Open the socket for an address; the last check, just before the connection."""
-        family, kind, protocol, _, target = info
-        address = str(target[0])
+        address = str(info[4][0])
         if address not in self._vouched:
             self._policy.check(ip_address(address), address)
-        return socket.socket(family=family, type=kind, proto=protocol)
+        return open_socket(info)
 
     async def close(self) -> None:
         await self._resolver.close()

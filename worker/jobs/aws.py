@@ -23,6 +23,7 @@ from worker.jobs.aws_answers import Answer
 from worker.jobs.aws_errors import ANSWER_ERRORS, CALL_ERRORS, AwsTrouble, trouble
 from worker.jobs.aws_session import PASSAGE, Passage, WatchedSession
 from worker.jobs.runner import always
+from worker.jobs.sockets import open_socket
 
 Service: TypeAlias = Literal["glue", "emr", "emr-serverless", "stepfunctions", "lambda", "logs", "secretsmanager"]
 
@@ -174,12 +175,14 @@ def _session() -> AioSession:
 
 def _config(settings: AwsSettings, *, keeps_connections: bool) -> AioConfig:
     return AioConfig(
-        connector_args=None if keeps_connections else {"force_close": True, "keepalive_timeout": None},
+        # The library leaves its own option for sockets, tcp_keepalive, unread; a start may wait long for its answer.
+        connector_args=None
+        if keeps_connections
+        else {"force_close": True, "keepalive_timeout": None, "socket_factory": open_socket},
         user_agent=f"interlock aiobotocore/{aiobotocore.__version__}",
         retries={"mode": "standard", "total_max_attempts": 1},
         connect_timeout=settings.connect_s,
         read_timeout=None,  # each call has a limit of its own, which bounds a slow trickle too
         max_pool_connections=settings.connections_max,
-        tcp_keepalive=True,
         http_session_cls=WatchedSession,
     )
