@@ -167,6 +167,28 @@ async def test_a_program_that_cannot_be_run_is_refused_and_the_token_stays_free(
     assert isinstance(await ended(runner, handle, config), Succeeded)
 
 
+@pytest.mark.parametrize("argument", ["a\0b", "x" * 200_000], ids=["a zero", "long"])
+async def test_a_program_with_arguments_that_none_can_have_is_refused_for_good(
+    argument: str, runner: CommandRunner
+) -> None:
+    answer = await runner.start(a_request({"command": ["true", argument]}))
+
+    assert isinstance(answer, Refused)
+    assert answer.category is FailureCategory.PERMANENT
+    assert await runner.find(TOKEN, shell("true")) is None
+
+
+async def test_a_file_that_is_no_program_is_refused_for_good(runner: CommandRunner, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("exit 0\n")
+    program.chmod(0o700)
+
+    answer = await runner.start(a_request({"command": [str(program)]}))
+
+    assert isinstance(answer, Refused)
+    assert answer.category is FailureCategory.PERMANENT
+
+
 async def test_a_worker_that_may_not_send_any_more_starts_nothing(runner: CommandRunner) -> None:
     answer = await runner.start(a_request(shell("true"), may_send=lambda: False))
 

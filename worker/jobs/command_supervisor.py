@@ -4,6 +4,7 @@ It is started as `python -I -S`, is told what to do in one JSON line on its stan
 standard output, and from then on needs nobody. It imports little, since every job pays for its start.
 """
 
+import errno
 import json
 import os
 import selectors
@@ -62,10 +63,11 @@ def _begin(order: Order) -> tuple[Answer, "subprocess.Popen[bytes] | None"]:
         return Answer("exists"), None
     try:
         return Answer("started"), _spawn(order, directory)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         # Nothing ran, so nothing may be found: the same token can be tried again.
         directory.discard()
-        return Answer("refused", f"{error.strerror}: {error.filename}", _is_permanent(error)), None
+        said = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else str(error)
+        return Answer("refused", said, _is_permanent(error)), None
 
 
 def _spawn(order: Order, directory: JobDirectory) -> "subprocess.Popen[bytes]":
@@ -86,8 +88,11 @@ def _spawn(order: Order, directory: JobDirectory) -> "subprocess.Popen[bytes]":
     )
 
 
-def _is_permanent(error: OSError) -> bool:
-    return isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError)
+def _is_permanent(error: Exception) -> bool:
+    """Say whether the same order fails again: there is no such program, it is none, or no program takes such texts."""
+    return isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError | ValueError) or (
+        isinstance(error, OSError) and error.errno in {errno.ENOEXEC, errno.E2BIG}
+    )
 
 
 def _myself() -> ProcessId:
