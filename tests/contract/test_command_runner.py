@@ -398,6 +398,45 @@ async def test_the_output_is_bounded_and_its_end_is_kept(runner: CommandRunner) 
     assert LIMITS.log_bytes_max / 2 <= kept <= LIMITS.log_bytes_max
 
 
+async def test_a_result_that_cannot_be_written_yet_is_written_later(runner: CommandRunner) -> None:
+    in_the_way = files_of(runner).path / "result.new"
+    config = shell(f"mkdir {in_the_way}")
+    handle = await started(runner, config)
+    program = files_of(runner).program()
+    assert program
+    await until(lambda: not is_alive(program))
+
+    assert await runner.status(handle, config) == Running()
+    in_the_way.rmdir()
+
+    assert isinstance(await ended(runner, handle, config), Succeeded)
+
+
+async def test_a_job_whose_result_cannot_be_written_can_be_given_up(runner: CommandRunner) -> None:
+    config = shell(f"mkdir {files_of(runner).path / 'result.new'}")
+    handle = await started(runner, config)
+    program = files_of(runner).program()
+    assert program
+    await until(lambda: not is_alive(program))
+
+    assert await runner.stop(handle, config) == StopPending()
+
+    status = await ended(runner, handle, config)
+    assert isinstance(status, Failed)
+    assert status.category is FailureCategory.TRANSIENT
+
+
+async def test_output_that_cannot_be_kept_does_not_end_the_job(runner: CommandRunner) -> None:
+    folder = files_of(runner).path
+    config = shell(f"mkdir {folder / 'output.old.log'}; yes out of room | head -c 200000; echo at last; exit 9")
+
+    status = await ended(runner, await started(runner, config), config)
+
+    assert isinstance(status, Failed)
+    assert status.message.startswith("exit code 9")
+    assert (folder / "output.log").stat().st_size <= LIMITS.log_bytes_max
+
+
 async def test_a_program_that_never_stops_writing_can_be_stopped(runner: CommandRunner) -> None:
     config: Config = {"command": ["yes"]}
     handle = await started(runner, config)

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
@@ -21,6 +22,7 @@ from worker.jobs.command_files import EXITED, STOPPED, TIMED_OUT, JobDirectory, 
 from worker.jobs.command_processes import ProcessId, identify
 
 _CHUNK_BYTES = 65_536
+_TRY_AGAIN_S = 1.0
 _WATCHED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGALRM)
 
 
@@ -146,7 +148,24 @@ class Watch:
             # A job that leaves processes behind in its group would still be running.
             self._signal_group(signal.SIGKILL)
             log.drain(output.fileno())
-        self._directory.write_result(Result(self._program.returncode, self._ending))
+        self._write_result()
+
+    def _write_result(self) -> None:
+        """Write how the program ended, however long that takes: without it, a success on a full disk is a failure."""
+        while self._directory.exists():
+            try:
+                self._directory.write_result(Result(self._program.returncode, self._ending))
+            except OSError:
+                if self._is_told_to_end():
+                    return
+            else:
+                return
+
+    def _is_told_to_end(self) -> bool:
+        """Wait for a while; say whether somebody asked for the end of this job meanwhile."""
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self._wakeups, selectors.EVENT_READ)
+            return any(signal.SIGTERM in self._wakeups.recv(_CHUNK_BYTES) for _ in waiting.select(_TRY_AGAIN_S))
 
     def _follow(self, output: int, log: "BoundedLog") -> None:
         with selectors.DefaultSelector() as waiting:
@@ -186,13 +205,14 @@ class BoundedLog:
         self._path = directory / "output.log"
         self._older = directory / "output.old.log"
         self._half = bytes_max // 2
-        self._file = self._path.open("wb", buffering=0)
+        self._file: FileIO | None = None
 
     def __enter__(self) -> "BoundedLog":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        if self._file:
+            self._file.close()
 
     def take_from(self, output: int) -> bool:
         """Take one chunk, so that a program that never stops writing can still be ended; False at the end."""
@@ -211,14 +231,15 @@ class BoundedLog:
         # A full disk loses output, not the job.
         with suppress(OSError):
             while chunk:
-                room = self._half - self._file.tell()
-                if room <= 0:
-                    self._turn()
-                    continue
-                self._file.write(chunk[:room])
-                chunk = chunk[room:]
+                file, room = self._opened()
+                chunk = chunk[file.write(chunk[:room]) :]
 
-    def _turn(self) -> None:
-        self._file.close()
-        self._path.replace(self._older)
-        self._file = self._path.open("wb", buffering=0)
+    def _opened(self) -> tuple[FileIO, int]:
+        """The file to write to, and how much still fits. One that could not be turned over is begun anew."""
+        if self._file and self._file.tell() >= self._half:
+            self._file.close()
+            self._file = None
+            self._path.replace(self._older)
+        if self._file is None:
+            self._file = FileIO(self._path, "wb")
+        return self._file, self._half - self._file.tell()
