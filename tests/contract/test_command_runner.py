@@ -465,6 +465,28 @@ async def test_only_jobs_that_ended_long_ago_are_swept_away(runner: CommandRunne
     await ended(runner, handle, shell("true"))
 
 
+async def test_a_job_that_cannot_be_swept_away_keeps_no_other(
+    runner: CommandRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("il-a", "il-b", "il-c"):
+        await ended(runner, await started(runner, shell("true"), token=name), shell("true"))
+        long_ago = (runner.clock.now() - timedelta(days=8)).timestamp()
+        os.utime(runner.root / name / "result.json", (long_ago, long_ago))
+    [stubborn, *_] = [path.name for path in runner.root.iterdir()]
+    rename = Path.rename
+
+    def refuse(path: Path, target: Path) -> Path:
+        if path.name == stubborn:
+            raise PermissionError("as on a folder of somebody else")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+
+    assert await runner.sweep() == 2
+
+    assert [path.name for path in runner.root.iterdir()] == [stubborn]
+
+
 def test_a_machine_without_proc_can_tell_processes_apart_too() -> None:
     mine = identify_by_ps(os.getpid())
 

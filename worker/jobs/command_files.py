@@ -101,8 +101,10 @@ class JobDirectory:
     def discard(self) -> None:
         """Make the directory disappear in one step, so that nobody sees half of it."""
         grave = Path(tempfile.mkdtemp(prefix=_DISCARDED, dir=self.path.parent))
-        self.path.rename(grave / "job")
-        shutil.rmtree(grave)
+        try:
+            self.path.rename(grave / "job")
+        finally:
+            shutil.rmtree(grave)
 
     def _read(self, name: str) -> object:
         try:
@@ -113,13 +115,21 @@ class JobDirectory:
 
 def discard_ended_before(root: Path, when_s: float) -> int:
     """Remove the directories of jobs that ended before a time, and what crashes left behind. Gives the number."""
-    old = [entry for entry in root.iterdir() if entry.is_dir() and _last_change_s(entry) < when_s]
-    for entry in old:
+    return sum(_is_discarded(entry, when_s) for entry in root.iterdir() if entry.is_dir())
+
+
+def _is_discarded(entry: Path, when_s: float) -> bool:
+    """Remove one directory if it is old. One that cannot be, or that another worker removes, keeps nobody waiting."""
+    try:
+        if _last_change_s(entry) >= when_s:
+            return False
         if entry.name.startswith((_UNFINISHED, _DISCARDED)):
-            shutil.rmtree(entry, ignore_errors=True)
+            shutil.rmtree(entry)
         else:
             JobDirectory(entry).discard()
-    return len(old)
+    except OSError:
+        return False
+    return True
 
 
 def _last_change_s(entry: Path) -> float:
