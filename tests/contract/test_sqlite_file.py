@@ -4,6 +4,7 @@ import sqlite3
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,11 @@ from worker.store import sqlite_file
 from worker.store.rowcodec import encode
 from worker.store.sqlite import SqliteTables, lanes_on_file
 from worker.store.sqlite_file import connect, connect_to_read, file_system_of, truncate_wal
-from worker.store.sqlite_schema import APPLICATION_ID, VERSION
+from worker.store.sqlite_lanes import Failed
+from worker.store.sqlite_reads import changes
+from worker.store.sqlite_schema import APPLICATION_ID, VERSION, prepare
+from worker.store.sqlite_statements import CHANGES_AFTER
+from worker.store.sqlite_transactions import Reader
 from worker.store.table import LISTS, Put, TableName, Trimmed, query_all
 
 AT_ONCE = timedelta(0)
@@ -163,6 +168,29 @@ async def test_a_locked_file_is_said_to_be_locked(path: Path) -> None:
         other.execute("BEGIN EXCLUSIVE")
 
         assert "locked by another process" in await refusal(path)
+
+
+class BadSpot(sqlite3.Connection):
+    """A connection to a disk that cannot read the change feed; SQLite gives up the transaction then."""
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:  # noqa: ANN401 - as SQLite has it
+        if sql == CHANGES_AFTER:
+            super().execute("ROLLBACK")
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+            raise error
+        return super().execute(sql, parameters)
+
+
+def test_a_disk_that_cannot_be_read_is_a_trouble_that_may_pass() -> None:
+    with closing(sqlite3.connect(":memory:", isolation_level=None, factory=BadSpot)) as connection:
+        prepare(connection, ":memory:")
+
+        [answer] = Reader()(connection, [lambda connection: changes(connection, CONTROL, 0, 10)])
+
+    assert isinstance(answer, Failed)
+    assert isinstance(answer.error, RetryLater)
+    assert "disk I/O error" in str(answer.error)
 
 
 async def test_a_writer_that_is_locked_out_gives_up_and_nothing_is_applied(path: Path) -> None:

@@ -75,7 +75,9 @@ def changes(connection: sqlite3.Connection, table: TableName, after: int, limit:
             raise Trimmed(after, trimmed)
         found = connection.execute(CHANGES_AFTER, (table, after, limit)).fetchall()
     finally:
-        connection.execute("COMMIT")
+        # An error of the disk has ended it already, and to end it again would be another error.
+        if connection.in_transaction:
+            connection.execute("COMMIT")
     return [_change(table, record) for record in found]
 
 
