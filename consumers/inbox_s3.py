@@ -5,12 +5,11 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, Protocol, cast
 
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
-from botocore.exceptions import ConnectionError as NoConnection
+from botocore.exceptions import BotoCoreError, ClientError
 
 from consumers.inbox_seeding import Bucket, Listed
 from worker.core.errors import ConfigError, RetryLater, WorkerError
-from worker.store.dynamodb_errors import CALL_ERRORS
+from worker.store.dynamodb_errors import CALL_ERRORS, PASSING
 from worker.store.fastclient import ClientSettings, open_service
 
 PAGE_MAX: Final = 1_000
@@ -53,6 +52,6 @@ class S3Bucket:
             status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
             if status < 500 and response["Error"].get("Code") not in _BUSY:
                 return ConfigError(f"{what}; check its name, and that you may list it (s3:ListBucket)")
-        elif isinstance(error, BotoCoreError) and not isinstance(error, HTTPClientError | NoConnection):
+        elif isinstance(error, BotoCoreError) and not isinstance(error, PASSING):
             return ConfigError(f"{what}; check the region, credentials and endpoint")
         return RetryLater(f"{what}; try again")

@@ -6,13 +6,12 @@ from contextlib import asynccontextmanager
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
-from botocore.exceptions import ConnectionError as NoConnection
+from botocore.exceptions import BotoCoreError, ClientError
 
 from consumers.sqs_calls import Message, Refusal, Visibility
 from worker.core.errors import ConfigError, RetryLater, WorkerError
 from worker.core.keys import instant
-from worker.store.dynamodb_errors import CALL_ERRORS
+from worker.store.dynamodb_errors import CALL_ERRORS, PASSING
 from worker.store.fastclient import ClientSettings, open_service
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ class AwsQueue:
             if any(name in code for name in _UNUSABLE):
                 return ConfigError(f"{what}; check the queue's address, and that the worker may use it and its key")
             return RetryLater(f"{what}; it is tried again")
-        if isinstance(error, BotoCoreError) and not isinstance(error, HTTPClientError | NoConnection):
+        if isinstance(error, BotoCoreError) and not isinstance(error, PASSING):
             return ConfigError(f"{what}; check the region and credentials of the worker")
         return RetryLater(f"{what}; it is tried again")
 

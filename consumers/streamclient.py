@@ -10,13 +10,12 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, cast
 
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
-from botocore.exceptions import ConnectionError as NoConnection
+from botocore.exceptions import BotoCoreError, ClientError
 
 from consumers.kinesis_items import decode_answer
 from consumers.streamcalls import Answer, Calls, ExpiredIterator, NotFound, Throttled, TrimmedData
 from worker.core.errors import ConfigError, Rejected, RetryLater, WorkerError
-from worker.store.dynamodb_errors import CALL_ERRORS, NOT_ALLOWED, THROTTLED
+from worker.store.dynamodb_errors import CALL_ERRORS, NOT_ALLOWED, PASSING, THROTTLED
 from worker.store.fastclient import ClientSettings, open_service
 
 # All operations that the adapters use: what comes back is what the wire has.
@@ -60,7 +59,7 @@ def translate(error: Exception, asked: str) -> WorkerError:
     if isinstance(error, ClientError):
         return _answered(cast("Mapping[str, Any]", error.response), asked)
     what = f"{asked}: {type(error).__name__}: {error}"
-    if isinstance(error, BotoCoreError) and not isinstance(error, HTTPClientError | NoConnection):
+    if isinstance(error, BotoCoreError) and not isinstance(error, PASSING):
         return ConfigError(f"{what}; check the region, credentials and endpoint")
     return RetryLater(f"{what}; it is asked again")
 

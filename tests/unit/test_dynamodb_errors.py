@@ -8,6 +8,7 @@ from botocore.exceptions import (
     ClientError,
     ConnectionClosedError,
     ConnectTimeoutError,
+    CredentialRetrievalError,
     EndpointConnectionError,
     NoCredentialsError,
     ReadTimeoutError,
@@ -115,6 +116,7 @@ def test_a_transaction_that_can_never_be_valid_is_rejected() -> None:
             endpoint_url=URL,
             error=aiohttp.ClientConnectorError(connection_key=cast("Any", None), os_error=OSError()),
         ),
+        CredentialRetrievalError(provider="container-role", error_msg="no answer"),
     ],
 )
 def test_a_request_that_never_left_is_known_not_to_be_applied(error: Exception) -> None:

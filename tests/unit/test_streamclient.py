@@ -2,7 +2,13 @@
 
 import aiohttp
 import pytest
-from botocore.exceptions import ClientError, ConnectTimeoutError, NoCredentialsError, ReadTimeoutError
+from botocore.exceptions import (
+    ClientError,
+    ConnectTimeoutError,
+    CredentialRetrievalError,
+    NoCredentialsError,
+    ReadTimeoutError,
+)
 from botocore.parsers import ResponseParserError
 
 from consumers.streamcalls import ExpiredIterator, NotFound, Throttled, TrimmedData
@@ -34,6 +40,7 @@ def said(code: str, status: int = 400) -> ClientError:
         (said("InvalidArgumentException"), Rejected),
         (said("ValidationException"), Rejected),
         (NoCredentialsError(), ConfigError),
+        (CredentialRetrievalError(provider="container-role", error_msg="no answer"), RetryLater),
         (ReadTimeoutError(endpoint_url="there"), RetryLater),
         (ConnectTimeoutError(endpoint_url="there"), RetryLater),
         (ResponseParserError("half an answer"), RetryLater),

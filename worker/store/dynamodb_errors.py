@@ -4,7 +4,13 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 import aiohttp
-from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, HTTPClientError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    CredentialRetrievalError,
+    HTTPClientError,
+)
 from botocore.exceptions import ConnectionError as NoConnection
 from botocore.parsers import ResponseParserError
 
@@ -14,6 +20,9 @@ from worker.store.table import Row, TooLarge
 
 # Everything a call may raise; whatever else comes out of it is a mistake of ours and must be seen.
 CALL_ERRORS: Final = (ClientError, BotoCoreError, ResponseParserError, aiohttp.ClientError, OSError, TimeoutError)
+# Of the library's own errors those that heal by themselves. Whoever gives out credentials may be away for a moment;
+# that nobody does is another error.
+PASSING: Final = (HTTPClientError, NoConnection, CredentialRetrievalError)
 
 THROTTLED: Final = {
     "ProvisionedThroughputExceededException",
@@ -73,7 +82,7 @@ def translate(error: Exception, operation: str) -> WorkerError:
     what = f"DynamoDB {operation}: {type(error).__name__}: {error}"
     if _was_never_sent(error):
         return NotApplied(f"{what}; the request never left, it is tried again")
-    if isinstance(error, BotoCoreError) and not isinstance(error, HTTPClientError | NoConnection):
+    if isinstance(error, BotoCoreError) and not isinstance(error, PASSING):
         return ConfigError(f"{what}; check the region, credentials and endpoint of the store")
     return InDoubt(f"{what}; the answer was lost, so the outcome is not known")
 
@@ -81,7 +90,8 @@ def translate(error: Exception, operation: str) -> WorkerError:
 def _was_never_sent(error: Exception) -> bool:
     # The library calls a reset after sending "could not connect" too: only its own cause tells them apart.
     cause = error.kwargs.get("error") if isinstance(error, BotoCoreError) else None
-    return isinstance(error, ConnectTimeoutError) or isinstance(cause, aiohttp.ClientConnectorError)
+    is_before_sending = isinstance(error, ConnectTimeoutError | CredentialRetrievalError)
+    return is_before_sending or isinstance(cause, aiohttp.ClientConnectorError)
 
 
 def _answered(response: Mapping[str, Any], operation: str) -> WorkerError:
