@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncGenerator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
 
 import pytest
@@ -437,6 +439,23 @@ async def test_a_forbidden_address_is_never_connected_to(host: str, server: WebS
     assert result.category is PERMANENT
     assert "allow list" in result.message or "not a canonical IPv4 address" in result.message
     assert server.connections == 0
+
+
+async def test_names_are_found_although_every_thread_of_the_loop_is_busy(server: WebServer) -> None:
+    is_over = threading.Event()
+    with ThreadPoolExecutor(1) as threads:
+        asyncio.get_running_loop().set_default_executor(threads)
+        busy = asyncio.create_task(asyncio.to_thread(is_over.wait))
+        await asyncio.sleep(0)
+        try:
+            async with HttpClient(AddressPolicy.parse(["localhost"])) as client:
+                config: Config = {"url": server.url(host="localhost"), "timeout": 5}
+                result = await HttpRunner(client, ManualClock(), SECRETS).start(a_request(config))
+        finally:
+            is_over.set()
+            await busy
+
+    assert isinstance(result, Started)
 
 
 async def test_a_name_that_turns_inward_between_two_requests_is_refused_then(server: WebServer) -> None:

@@ -16,6 +16,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from worker.core.errors import ConfigError
+from worker.jobs.resolving import OwnThreadsResolver
 from worker.jobs.sockets import SocketInfo, open_socket
 
 Address: TypeAlias = IPv4Address | IPv6Address
@@ -157,7 +158,7 @@ class AddressGuard(AbstractResolver):
 
     def __init__(self, policy: AddressPolicy, resolver: AbstractResolver | None = None) -> None:
         self._policy = policy
-        self._resolver = resolver or aiohttp.ThreadedResolver()
+        self._resolver = resolver or OwnThreadsResolver()
         # Addresses that are allowed because a name on the list resolved to them; the newest ones, since each
         # connection resolves its name anew.
         self._vouched: OrderedDict[str, None] = OrderedDict()

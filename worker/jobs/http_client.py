@@ -123,9 +123,9 @@ class HttpClient:
 
     def __init__(self, policy: AddressPolicy, *, resolver: AbstractResolver | None = None) -> None:
         self._policy = policy
-        guard = AddressGuard(policy, resolver)
-        self._fresh = _session(guard, reuse=False)
-        self._kept = _session(guard, reuse=True)
+        self._guard = AddressGuard(policy, resolver)
+        self._fresh = _session(self._guard, reuse=False)
+        self._kept = _session(self._guard, reuse=True)
 
     async def __aenter__(self) -> Self:
         return self
@@ -138,6 +138,7 @@ class HttpClient:
     async def close(self) -> None:
         await self._fresh.close()
         await self._kept.close()
+        await self._guard.close()  # the library leaves open what it did not make
 
     async def send(self, request: Request) -> Reply:
         """Send a request and follow redirects, within its time limit as a whole."""
