@@ -37,6 +37,9 @@ ALERTS: Final = "INTERLOCK_ALERTS"  # who hears of what: a file, or its own text
 REPEAT_ALERTS: Final = "INTERLOCK_REPEAT_ALERTS"  # after how long what is still missing is told again, as in 6h
 HEARTBEAT_URL: Final = "INTERLOCK_HEARTBEAT_URL"  # called while all is well; whoever watches it notices the silence
 
+# Credentials of the worker itself, which no job is given, although their names are those of jobs' secrets.
+OWN_SECRETS: Final = frozenset({SLACK_TOKEN, HEARTBEAT_URL})
+
 # --- being watched
 SERVICE: Final = "INTERLOCK_SERVICE"  # what metrics are told apart by
 HEALTH: Final = "INTERLOCK_HEALTH"  # HOST:PORT to serve health and metrics on

@@ -2,6 +2,7 @@
 
 import pytest
 
+from worker.core.errors import Rejected
 from worker.jobs.secrets import EnvironmentSecrets, Filling, JobSecrets, MissingSecret
 
 SOURCE = EnvironmentSecrets(
@@ -34,6 +35,15 @@ async def test_a_secret_inside_json_keeps_its_quotes() -> None:
 async def test_a_secret_nobody_set_is_an_error_that_names_it() -> None:
     with pytest.raises(MissingSecret, match="INTERLOCK_TYPO"):
         await Filling(SOURCE).text("${INTERLOCK_TYPO}")
+
+
+async def test_what_is_the_workers_own_is_given_to_no_job() -> None:
+    source = EnvironmentSecrets({"INTERLOCK_OWN": "xoxb-1", "INTERLOCK_KEY": "k"}, withheld={"INTERLOCK_OWN"})
+
+    with pytest.raises(Rejected, match="INTERLOCK_OWN"):
+        await Filling(source).text("Bearer ${INTERLOCK_OWN}")
+
+    assert await Filling(source).text("${INTERLOCK_KEY}") == "k"
 
 
 class Managed:

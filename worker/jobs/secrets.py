@@ -6,7 +6,7 @@ secret that is a JSON object.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Protocol, cast
 
 from worker.core.errors import Rejected
@@ -50,12 +50,15 @@ class SecretSource(Protocol):
 
 
 class EnvironmentSecrets:
-    """Secrets that were given to the worker in its environment."""
+    """Secrets that were given to the worker in its environment; those that are `withheld` are its own alone."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], withheld: Container[str] = ()) -> None:
         self._values = {name: value for name, value in environment.items() if name.startswith(SECRET_PREFIX)}
+        self._withheld = withheld
 
     async def read(self, name: str) -> str | None:
+        if name in self._withheld:
+            raise Rejected(f"${{{name}}} is the worker's own and no job gets it; give the job's secret another name")
         return self._values.get(name)
 
     def forget(self, name: str) -> bool:  # noqa: ARG002 - the port asks for it

@@ -20,7 +20,7 @@ from worker.jobs.http_client import HttpClient
 from worker.jobs.runner import Runner
 from worker.jobs.secrets import EnvironmentSecrets, JobSecrets, SecretSource
 from worker.jobs.secretsmanager import SecretsManagerSecrets
-from worker.settings import Settings
+from worker.settings import OWN_SECRETS, Settings
 from worker.store.sensors import Sensors
 from worker.store.table import Tables
 
@@ -55,7 +55,7 @@ async def open_targets(
     """Make the runners; what they hold open is closed with `stack`. Nothing is connected to before it is used."""
     http = await stack.enter_async_context(HttpClient(AddressPolicy.parse(settings.http_allow)))
     cloud = await stack.enter_async_context(Aws(aws))
-    secrets = JobSecrets(EnvironmentSecrets(environment), SecretsManagerSecrets(cloud, clock))
+    secrets = JobSecrets(EnvironmentSecrets(environment, OWN_SECRETS), SecretsManagerSecrets(cloud, clock))
     commands = CommandRunner(
         root=command.path,
         clock=clock,
