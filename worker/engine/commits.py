@@ -261,5 +261,5 @@ def _next_version(before: Run | None, after: Run | None) -> int:
 def _job_id(run: Run | None) -> str:
     """The target's id of the job, as far as its handle has one that people would recognise."""
     job = run.job if run else None
-    names = ((job or {}).get(name) for name in ("runId", "id", "jobRunId"))
+    names = ((job or {}).get(name) for name in ("runId", "id", "jobRunId", "dagRunId"))
     return next((name for name in names if isinstance(name, str)), "")

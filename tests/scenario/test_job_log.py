@@ -1,0 +1,32 @@
+"""The job log names a job as its target does."""
+
+import pytest
+
+from tests.builders import a_run, a_schedule
+from tests.manualclock import NOON, ManualClock
+from worker.core.effects import LogJob
+from worker.core.eventtypes import JobEvent
+from worker.core.keys import SessionId
+from worker.core.runstate import State
+from worker.core.values import Json
+from worker.engine.commits import Commits
+from worker.store.joblog import JobLog
+from worker.store.sqlite import SqliteTables
+
+
+@pytest.mark.parametrize(
+    ("handle", "run_id"),
+    [
+        ({"jobName": "etl", "runId": "jr_1"}, "jr_1"),
+        ({"token": "il-1", "id": "42"}, "42"),
+        ({"token": "il-1", "dagRunId": "il-1"}, "il-1"),
+        ({"token": "il-1", "host": "alpha", "pid": 7}, ""),
+    ],
+)
+async def test_a_line_has_the_id_that_people_find_the_job_by(handle: dict[str, Json], run_id: str) -> None:
+    tables, run = SqliteTables.in_memory(ManualClock()), a_run(State.POLLING, job=handle)
+    schedule, line = a_schedule(), LogJob(event=JobEvent.FAIL, message="out of memory")
+
+    await Commits(tables, SessionId("s")).of_run(run, run, [line], key=run.key, schedule=schedule, now=NOON)
+
+    assert [logged.run_id async for logged in JobLog(tables).list(run.key)] == [run_id]
