@@ -13,6 +13,7 @@ from tests.virtualtime import VirtualClock, on_virtual_time
 from worker.core.pipeline import JobType
 from worker.core.runstate import Outcome, State
 from worker.engine.targets import Limits, Targets, TokenBucket, target_of
+from worker.jobs.http_client import CONNECTIONS_MAX
 
 
 @on_virtual_time
@@ -148,6 +149,10 @@ def test_jobs_of_one_host_share_its_limits_and_those_of_two_hosts_do_not() -> No
 
     assert target_of(one) == target_of(same) != target_of(other)
     assert target_of(a_job()) == "command"
+
+
+def test_targets_over_http_run_out_of_calls_before_they_run_out_of_connections() -> None:
+    assert Limits().in_all <= CONNECTIONS_MAX
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,8 @@ ANSWER_BYTES_MAX = 65_536
 REDIRECTS_MAX = 5
 
 _CONNECT_TIMEOUT_S = 5.0
-_CONNECTIONS_MAX = 200
+# As many as the engine has calls under way: a few slow targets must not keep the starts of all others waiting.
+CONNECTIONS_MAX = 512
 _CHUNK_BYTES = 16_384
 _LINE_BREAK = re.compile(r"[\r\n\0]")
 _AS_IT_IS = frozenset({307, 308})
@@ -182,7 +183,7 @@ def _session(guard: AddressGuard, *, reuse: bool) -> aiohttp.ClientSession:
     tracing = aiohttp.TraceConfig()
     tracing.on_request_headers_sent.append(_on_leaving)
     return aiohttp.ClientSession(
-        connector=guarded_connector(guard, connections_max=_CONNECTIONS_MAX, reuse=reuse),
+        connector=guarded_connector(guard, connections_max=CONNECTIONS_MAX, reuse=reuse),
         cookie_jar=aiohttp.DummyCookieJar(),
         # The limit of the whole is kept by `send`; a connection that cannot be made is known long before.
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT_S),
