@@ -169,7 +169,25 @@ async def test_a_logical_date_that_another_run_has_is_no_start(
     assert len(airflow.runs) == 1
 
 
-@pytest.mark.parametrize("look", [answer(500), answer(200, "<html>"), reset], ids=["500", "html", "reset"])
+NOT_AIRFLOWS: list[Behaviour] = [answer(404, "<h1>no such service</h1>"), answer(404, {"detail": "Not Found"})]
+
+
+@pytest.mark.parametrize("behaviour", NOT_AIRFLOWS, ids=["proxy", "other-version"])
+async def test_a_run_is_not_missing_because_nobody_there_knows_of_runs(
+    behaviour: Behaviour, airflow: Airflow, server: WebServer, runner: AirflowRunner
+) -> None:
+    auth: Json = {"type": "bearer", "token": "t0ken"}
+    server.behaviour = behaviour
+
+    with pytest.raises(RetryLater):
+        await runner.find(TOKEN, job(server, apiVersion=airflow.version, auth=auth))
+
+
+@pytest.mark.parametrize(
+    "look",
+    [answer(500), answer(200, "<html>"), reset, *NOT_AIRFLOWS],
+    ids=["500", "html", "reset", "proxy", "other-version"],
+)
 async def test_a_conflict_that_cannot_be_looked_into_is_unknown(
     look: Behaviour, airflow: Airflow, server: WebServer, runner: AirflowRunner
 ) -> None:

@@ -16,7 +16,7 @@ from worker.core.instants import parse_rfc3339
 from worker.core.outcomes import FailureCategory
 from worker.core.values import Json
 from worker.jobs.airflow_versions import AirflowVersions, Version
-from worker.jobs.http_answers import judge_start, judge_stop
+from worker.jobs.http_answers import judge_start, judge_stop, read_object
 from worker.jobs.http_auth import Access
 from worker.jobs.http_client import Answer, HttpClient
 from worker.jobs.http_json import LONG_ANSWER_BYTES_MAX, JsonApi, listed, members_of, same_place
@@ -96,7 +96,7 @@ class AirflowRunner:
         parsed = parse_config(AirflowConfig, config)
         api, version = await self._api(parsed, Filling(self._secrets))
         answer = await self._look(api, version, parsed.dag_id, token)
-        if answer.status == 404:
+        if _is_missing(answer, token):
             return None
         _read_status(answer, api)
         return _handle(token)
@@ -137,7 +137,7 @@ class AirflowRunner:
             return Unknown(f"answered 409, and then {problem}")
         if (members_of(seen) or {}).get("dag_run_id") == token:
             return Started(_handle(token))
-        if seen.status == 404:
+        if _is_missing(seen, token):
             hint = "a DAG takes each logical date once; see job.config.logicalDate"
             return Refused(FailureCategory.PERMANENT, f"answered 409 for another run ({hint}): {conflict.text}")
         return Unknown(f"answered 409, and then {seen.status} about the run: {seen.text}")
@@ -190,6 +190,11 @@ def _conf(config: AirflowConfig) -> Mapping[str, Json]:
     if not isinstance(given, Mapping):
         raise UnusableConfig("body must be a mapping, or a JSON text of one: it is the run's `conf`")
     return {**cast("Mapping[str, Json]", given), **config.arguments}
+
+
+def _is_missing(answer: Answer, run_id: str) -> bool:
+    """Say whether Airflow itself tells that it has no such run; a proxy, or another version, says 404 to everything."""
+    return answer.status == 404 and read_object(answer.body) is not None and run_id in answer.text
 
 
 def _read_status(answer: Answer, api: JsonApi) -> JobStatus:
