@@ -276,6 +276,18 @@ async def test_data_that_misses_its_deadline_closes_its_run_on_the_business_date
 
 
 @on_virtual_time
+async def test_a_run_whose_data_was_given_up_misses_its_deadline_all_the_same() -> None:
+    """Whoever waits for the result is told in time, however early the data was given up."""
+    world = await a_world()
+    text = '{trigger: {key: ready, check: exists, deadline: "13:00"}}'
+    async with on_watch(world) as held:
+        await world.deploy(pipeline_text("orders", text, more='sla: {deadline: "15:00", expectedDuration: 30m}'))
+        await held.until(NOON + timedelta(hours=4))
+
+        assert await types_told(world) == ["SENSOR_DEADLINE_EXPIRED", "SLA_WARNING", "SLA_BREACH"]
+
+
+@on_virtual_time
 async def test_data_that_came_in_time_and_was_overlooked_is_not_given_up() -> None:
     world = await a_world()
     text = '{trigger: {key: ready, check: exists, deadline: "14:00"}}'

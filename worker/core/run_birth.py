@@ -111,8 +111,12 @@ def _give_up(schedule: Schedule, fact: SignalOverdue, now: datetime) -> list[Eff
         reason=reason,
     )
     hint = "see why the data is late; once it is there, ask for a rerun"
+    # The run has failed, and its own deadline stands as after any failure: by then a person may have made up for it.
+    # One that is over was told in its own time, maybe in one word with others.
+    watch = [each for each in _watch(schedule, fact.key, fact.birth, None) if not each.times.is_breached(now)]
     return [
         Create(closed),
+        *watch,
         Tell(
             type=EventType.SENSOR_DEADLINE_EXPIRED,
             message=f"{fact.key} does not begin: {reason}",
@@ -146,7 +150,7 @@ def _new_run(
     )
 
 
-def _watch(schedule: Schedule, key: RunKey, birth: Birth, arrived_at: datetime | None) -> list[Effect]:
+def _watch(schedule: Schedule, key: RunKey, birth: Birth, arrived_at: datetime | None) -> list[WatchDeadline]:
     sla = schedule.sla
     if sla is None:
         return []
