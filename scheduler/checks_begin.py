@@ -37,19 +37,19 @@ class BeginChecks:
             Finding(
                 about=str(pipeline),
                 sentence="; ".join(f"{each.due.key} has not begun" for each in group[:APART_MAX]),
-                act=partial(self._tell, pipeline, group, [alert(each) for each in group], now),
+                act=partial(self._tell, pipeline, group, alert, now),
             )
             for pipeline, group in missing.items()
         ]
 
     async def _tell(
-        self, pipeline: PipelineId, group: Sequence[Expected], alerts: Sequence[Alert], now: datetime
+        self, pipeline: PipelineId, group: Sequence[Expected], alert: Callable[[Expected], Alert], now: datetime
     ) -> None:
         pause = await self._pauses.load(pipeline)
         # Whoever paused it knows that nothing begins, and why.
         if pause is None or pause.is_over(now):
-            await self._work.look_once_more(pipeline)
-            await self._alerts.tell(alerts)
+            missing = await self._work.still_missing(pipeline, group)
+            await self._alerts.tell([alert(each) for each in missing])
         for each in group:
             self._settle(each, now)
 

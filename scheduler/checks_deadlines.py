@@ -39,12 +39,12 @@ class DeadlineChecks:
         ]
 
     async def _give_up(self, pipeline: PipelineId, group: Sequence[Expected]) -> None:
-        await self._work.look_once_more(pipeline)
-        if len(group) > APART_MAX:
+        missing = await self._work.still_missing(pipeline, group)
+        if len(missing) > APART_MAX:
             # The rows stay away: data that comes after all closes its own run, since it was written too late.
-            await self._alerts.tell([_no_signal(each) for each in group])
+            await self._alerts.tell([_no_signal(each) for each in missing])
         else:
-            for each in group:
+            for each in missing:
                 await self._close(each)
         for each in group:
             self._work.ledger.settle(each.due)

@@ -61,10 +61,12 @@ class DueWork:
                 groups[each.key.pipeline].append(Expected(each, version, schedule))
         return groups
 
-    async def look_once_more(self, pipeline: PipelineId) -> None:
-        """Before a run is called missing: a record of its signal may have got lost, and that can be made up for."""
+    async def still_missing(self, pipeline: PipelineId, group: Sequence[Expected]) -> list[Expected]:
+        """Before runs are called missing: records of their signals may have got lost, and that can be made up for."""
         with suppress(Rejected):  # a damaged row of the pipeline is no reason to keep silent about the rest
             await self._router.resync(pipeline)
+        begun = await self.rows([each.due for each in group])
+        return [each for each in group if each.due.key not in begun]
 
 
 def alert_of(each: Expected, event_type: EventType, what: str, detail: dict[str, Json], old_mark: str = "") -> Alert:
