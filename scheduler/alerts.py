@@ -12,6 +12,7 @@ from typing import Final
 from worker.clock import Clock
 from worker.core import keys
 from worker.core.effects import Tell
+from worker.core.errors import RetryLater
 from worker.core.events import Event
 from worker.core.instants import format_rfc3339, parse_rfc3339
 from worker.core.keys import RunKey
@@ -25,6 +26,7 @@ from worker.store.table import StaleWrite, Tables, Write
 
 APART_MAX: Final = 3  # alerts of one kind about one pipeline in one pass; more are told in one summary
 NAMED_MAX: Final = 20
+TRIES_MAX: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,24 +52,27 @@ class Alerts:
 
     async def tell(self, alerts: Sequence[Alert]) -> None:
         """Tell what one pipeline misses, all of one type. Raises `RetryLater`; then it may have been told."""
-        fresh = await self._untold(alerts)
-        if len(fresh) > APART_MAX:
-            await self._tell_together(fresh)
-        else:
-            for alert in fresh:
-                await self._tell_apart(alert)
+        for _ in range(TRIES_MAX):
+            fresh = await self._untold(alerts)
+            if len(fresh) <= APART_MAX:
+                for alert in fresh:
+                    await self._tell_apart(alert)
+                return
+            if await self._tell_together(fresh):
+                return
+        raise RetryLater(f"others keep telling what {alerts[0].key.pipeline} misses; the next round tells the rest")
 
     async def _untold(self, alerts: Sequence[Alert]) -> list[Alert]:
         """Those that nobody was told of, or not for so long that they are told again."""
         if not alerts:
             return []
-        up_to = await self._told_up_to(alerts[0])
+        summary = await self._summary(alerts[0])
         told = await self._marks.get_many(alerts[0].key.pipeline, [_mark_sk(alert) for alert in alerts])
         now = self._clock.now()
         return [
             alert
             for alert in alerts
-            if (up_to is None or alert.due_at > up_to)
+            if (not _covers(summary, alert) or self._is_to_be_told(summary, now))
             and self._is_to_be_told(told.get(_mark_sk(alert)), now)
             and not await self._was_told_by_the_reference(alert)
         ]
@@ -83,11 +88,11 @@ class Alerts:
         told = told_write(replace(event, schedule=alert.key.schedule, period=str(alert.key.period)))
         await self._commit(move_write(pipeline, mark_sk, mark, noted, now), told, *alert.holds)
 
-    async def _tell_together(self, alerts: Sequence[Alert]) -> None:
-        """One word for all of them, and one mark up to when."""
+    async def _tell_together(self, alerts: Sequence[Alert]) -> bool:
+        """One word for all of them, and one mark up to when; False if another told some of them meanwhile."""
         now, first, last = self._clock.now(), alerts[0], alerts[-1]
         pipeline, mark_sk = first.key.pipeline, keys.told_up_to_mark_sk(first.tell.type)
-        mark = await self._marks.get(pipeline, mark_sk)
+        mark = await self._summary(first)
         up_to = max(alert.due_at for alert in alerts)
         periods = [f"{alert.key.schedule}/{alert.key.period}" for alert in alerts]
         counted: dict[str, Json] = {
@@ -101,20 +106,22 @@ class Alerts:
             f"{last.key.schedule}/{last.key.period}; the first: {first.tell.message}"
         )
         tell = Tell(type=first.tell.type, message=message, detail=first.tell.detail)
-        noted: dict[str, Json] = {"upTo": format_rfc3339(up_to)}
+        before = _instant(mark, "upTo")
+        noted: dict[str, Json] = {"upTo": format_rfc3339(max(up_to, before or up_to)), "at": format_rfc3339(now)}
         told = told_write(self._event(pipeline, tell, now, counted))
-        await self._commit(move_write(pipeline, mark_sk, mark, noted, now), told)
+        return await self._commit(move_write(pipeline, mark_sk, mark, noted, now), told)
 
-    async def _commit(self, *writes: Write) -> None:
+    async def _commit(self, *writes: Write) -> bool:
+        """False: another told it, or it is not true any more."""
         try:
             await self._tables.commit(*writes)
         except StaleWrite:
-            return  # another told it, or it is not true any more: either way there is nothing left to tell
+            return False
+        return True
 
-    async def _told_up_to(self, alert: Alert) -> datetime | None:
-        mark = await self._marks.get(alert.key.pipeline, keys.told_up_to_mark_sk(alert.tell.type))
-        said = mark.data.get("upTo") if mark else None
-        return parse_rfc3339(said) if isinstance(said, str) else None
+    async def _summary(self, alert: Alert) -> Mark | None:
+        """The mark of the last summary of this kind."""
+        return await self._marks.get(alert.key.pipeline, keys.told_up_to_mark_sk(alert.tell.type))
 
     async def _was_told_by_the_reference(self, alert: Alert) -> bool:
         if not alert.old_mark:
@@ -125,8 +132,7 @@ class Alerts:
     def _is_to_be_told(self, mark: Mark | None, now: datetime) -> bool:
         if mark is None:
             return True
-        said = mark.data.get("at")
-        told_at = parse_rfc3339(said) if isinstance(said, str) else None
+        told_at = _instant(mark, "at")
         return self.repeat_after is not None and told_at is not None and now - told_at >= self.repeat_after
 
     def _event(self, pipeline: PipelineId, tell: Tell, now: datetime, more: Mapping[str, Json]) -> Event:
@@ -142,6 +148,16 @@ class Alerts:
 
 def _mark_sk(alert: Alert) -> str:
     return keys.told_mark_sk(alert.tell.type, alert.key)
+
+
+def _covers(summary: Mark | None, alert: Alert) -> bool:
+    up_to = _instant(summary, "upTo")
+    return up_to is not None and alert.due_at <= up_to
+
+
+def _instant(mark: Mark | None, name: str) -> datetime | None:
+    said = mark.data.get(name) if mark else None
+    return parse_rfc3339(said) if isinstance(said, str) else None
 
 
 def _times(mark: Mark | None) -> int:

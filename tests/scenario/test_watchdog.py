@@ -260,6 +260,22 @@ async def test_a_successor_goes_on_repeating() -> None:
     assert (await types_told(world)).count("SCHEDULE_MISSED") == 2
 
 
+@on_virtual_time
+async def test_what_was_told_in_one_word_is_repeated_in_one_word() -> None:
+    world = await a_world()
+    repeating = Watched(repeat_after=timedelta(hours=2))
+    async with on_watch(world, repeating) as held:
+        await world.deploy(HOURLY)
+        await held.go()
+    await days_later(world, 1)
+
+    async with world.worker("w2") as worker:
+        await watch(world, worker, repeating).until(world.clock.now() + timedelta(hours=2, minutes=30))
+
+    missed = [each.event for each in await told(world) if each.event.type == "SCHEDULE_MISSED"]
+    assert [each.detail["count"] for each in missed if "count" in each.detail] == [23, 23]
+
+
 # --- data and deadlines -----------------------------------------------------------------------------------------------
 
 
