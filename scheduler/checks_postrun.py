@@ -1,11 +1,12 @@
 """The check of sensors that were to come after a job and did not."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from scheduler.alerts import Alert, Alerts
+from scheduler.alerts import APART_MAX, Alert, Alerts
 from scheduler.duework import SOURCE
 from scheduler.endings import Endings
 from scheduler.findings import Finding, unreadable
@@ -19,7 +20,7 @@ from worker.core.eventtypes import EventType
 from worker.core.freshness import changed_at
 from worker.core.keys import RunKey
 from worker.core.passes import watched
-from worker.core.pipeline import Pipeline, PostRun
+from worker.core.pipeline import Pipeline, PipelineId, PostRun
 from worker.core.routing import LOOK_BACK, is_named
 from worker.core.runstate import Run, Status
 from worker.core.values import Json
@@ -28,6 +29,7 @@ from worker.store.runs import Runs, still_at
 from worker.store.sensors import Sensor, Sensors
 from worker.store.table import Tables
 
+REACH_MAX: Final = timedelta(days=31)  # nobody reads back further when the duty is taken over
 _OLD_MARK: Final = "postrun-check"  # by which the reference remembers what it told
 
 
@@ -42,13 +44,21 @@ class PostRunCheck:
 
     async def missing_sensors(self, now: datetime) -> Sequence[Finding]:
         await self._collect(now)
-        due = [key for key, at in self._waiting.items() if at <= now]
-        findings = [await self._look_at(key, now) for key in due]
-        return [finding for finding in findings if finding is not None]
+        alerts: dict[PipelineId, list[Alert]] = defaultdict(list)
+        findings: list[Finding] = []
+        for key in [key for key, at in self._waiting.items() if at <= now]:
+            try:
+                alert = await self._alert_of(key, now)
+            except Rejected as problem:
+                findings.append(self._unreadable(key, problem, now))
+                continue
+            if alert is not None:
+                alerts[key.pipeline].append(alert)
+        return [*findings, *(self._finding(pipeline, group) for pipeline, group in alerts.items())]
 
     async def _collect(self, now: datetime) -> None:
         """Take up the runs that succeeded since the last look, of pipelines that wait for something after it."""
-        reach = self._reach()
+        reach = self._reach(now)
         if reach is None:
             return
         async for run in self._endings.news(now, reach):
@@ -56,43 +66,52 @@ class PostRunCheck:
             if post_run is not None:
                 self._waiting[run.key] = run.since + post_run.sensor_timeout
 
-    def _reach(self) -> timedelta | None:
-        """How far back an end may lie whose sensors are still waited for; None if nobody waits for any."""
+    def _reach(self, now: datetime) -> timedelta | None:
+        """How far back an end may lie whose sensors nobody missed yet; None if nobody waits for any.
+
+        What came due while no watchdog was there is due still.
+        """
         waits = [
             each.pipeline.post_run.sensor_timeout for each in self._ledger.versions.values() if each.pipeline.post_run
         ]
-        return min(max(waits) + timedelta(hours=1), LOOK_BACK) if waits else None
+        absent = now - (self._ledger.resumed_at or now)
+        return min(absent + max(waits) + timedelta(hours=1), REACH_MAX) if waits else None
 
     def _post_run(self, key: RunKey) -> PostRun | None:
         version = self._ledger.versions.get(key.pipeline)
         return version.pipeline.post_run if version else None
 
-    async def _look_at(self, key: RunKey, now: datetime) -> Finding | None:
-        """What is missing of one run; nothing is waited for any more if nothing is."""
-        try:
-            alert = await self._alert_of(key, now)
-        except Rejected as problem:
-            if now - self._waiting[key] > LOOK_BACK:
-                del self._waiting[key]
-            return unreadable(str(key), problem)
-        if alert is None:
+    def _unreadable(self, key: RunKey, problem: Rejected, now: datetime) -> Finding:
+        if now - self._waiting[key] > LOOK_BACK:
             del self._waiting[key]
-            return None
-        return Finding(about=str(key), sentence=alert.tell.message, act=partial(self._tell, alert))
+        return unreadable(str(key), problem)
+
+    def _finding(self, pipeline: PipelineId, alerts: list[Alert]) -> Finding:
+        alerts.sort(key=lambda alert: alert.due_at)
+        sentence = "; ".join(alert.tell.message for alert in alerts[:APART_MAX])
+        return Finding(about=str(pipeline), sentence=sentence, act=partial(self._tell, alerts))
 
     async def _alert_of(self, key: RunKey, now: datetime) -> Alert | None:
+        """What is missing of one run; if nothing is, it is not waited for any more."""
         version, post_run = self._ledger.versions.get(key.pipeline), self._post_run(key)
         run = await self._runs.load(key)
         if version is None or post_run is None or not isinstance(run, Run) or run.status is not Status.COMPLETED:
+            del self._waiting[key]
             return None
-        if now < run.since + post_run.sensor_timeout:
-            return None  # it ran again meanwhile: its new end was, or will be, taken up as well
+        due_at = run.since + post_run.sensor_timeout
+        if now < due_at:
+            self._waiting[key] = due_at  # it ran again meanwhile, or its sensors were given more time
+            return None
         missing = await self._missing(run, version.pipeline, post_run)
-        return _alert(run, post_run, missing) if missing else None
+        if not missing:
+            del self._waiting[key]
+            return None
+        return _alert(run, post_run, missing)
 
-    async def _tell(self, alert: Alert) -> None:
-        await self._alerts.tell([alert])
-        self._waiting.pop(alert.key, None)
+    async def _tell(self, alerts: Sequence[Alert]) -> None:
+        await self._alerts.tell(alerts)
+        for alert in alerts:
+            self._waiting.pop(alert.key, None)
 
     async def _missing(self, run: Run, pipeline: Pipeline, post_run: PostRun) -> list[str]:
         names = watched(pipeline)

@@ -47,6 +47,7 @@ class Ledger:
         self._vigils: list[tuple[datetime, int, _Schedule, Vigil]] = []
         self._moments: list[tuple[datetime, int, int, Due]] = []
         self._unsettled: dict[Due, None] = {}
+        self.resumed_at: datetime | None = None  # how far a predecessor had come, once that is known
 
     @property
     def versions(self) -> Mapping[PipelineId, Version]:

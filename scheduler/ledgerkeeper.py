@@ -74,6 +74,7 @@ class LedgerKeeper:
 
     async def _fill(self, now: datetime) -> Tail:
         since = await self._since(now)
+        self._ledger.resumed_at = since.at
         # The list of pipelines may lag, so the log is read from a while before it.
         tail = Tail.starting(min(since.at, now - LIST_LAG_MAX) - STAMPED_WITHIN)
         entries, tail = await self._changes.read(tail, now, CHANGES_MAX)
