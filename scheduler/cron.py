@@ -34,6 +34,7 @@ FOLLOW_EVERY: Final = timedelta(seconds=5)
 # The list of configurations may lag behind, so the log is read from a while before the list.
 LIST_LAG_MAX: Final = timedelta(minutes=10)
 AT_ONCE_MAX: Final = 16  # schedules that are considered at the same time
+MENDED_LOOK: Final = timedelta(minutes=1)  # how often a pipeline with a damaged row is read again
 HELD_BACK_LOOK: Final = timedelta(seconds=30)  # how often a paused pipeline with a time due is looked at
 
 MayAct: TypeAlias = Callable[[], bool]
@@ -71,6 +72,7 @@ class CronStarts:
         return (
             Chore("cron", FIRE_EVERY, self.fire),
             Chore("timetable", FOLLOW_EVERY, self.follow),
+            Chore("damaged-schedules", MENDED_LOOK, self.read_damaged),
         )
 
     def __len__(self) -> int:
@@ -87,6 +89,11 @@ class CronStarts:
         for pipeline in dict.fromkeys(entry.pipeline for entry in entries if not self._knows(entry)):
             await self._read_again(pipeline)
         self._tail = tail
+
+    async def read_damaged(self) -> None:
+        """Look whether what could not be read was mended: its times since then are late, and not lost."""
+        for pipeline in sorted(self._timetable.unreadable):
+            await self._read_again(pipeline)
 
     async def _read_all(self) -> Tail:
         tail = Tail.starting(self._clock.now() - LIST_LAG_MAX)

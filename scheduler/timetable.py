@@ -36,6 +36,7 @@ class Timetable:
     def __init__(self, tables: Tables, configs: Configs, log: Log) -> None:
         self._pipelines, self._configs, self._log = Pipelines(tables), configs, log
         self._deployments, self._marks = Deployments(tables), ScheduleMarks(tables)
+        self.unreadable: set[PipelineId] = set()  # as of the last look at each: whoever mends a row tells nobody
 
     async def all(self) -> AsyncIterator[Found]:
         """Everything that is deployed, some pipelines at a time. What was deployed a moment ago may not show yet."""
@@ -58,13 +59,18 @@ class Timetable:
     async def _usable(self, pipeline: PipelineId, finding: Awaitable[Version | None]) -> Version | None:
         """The version, unless what is stored about it is damaged: that keeps no other pipeline from its times."""
         try:
-            return await finding
+            version = await finding
         except Rejected as problem:
-            self._tell_unreadable(pipeline, problem)
+            self._note_unreadable(pipeline, problem)
             return None
+        if version is None:
+            self.unreadable.discard(pipeline)
+        return version
 
-    def _tell_unreadable(self, pipeline: PipelineId, problem: Rejected) -> None:
-        self._log("schedule.unreadable", {"pipeline": pipeline, "problem": str(problem)})
+    def _note_unreadable(self, pipeline: PipelineId, problem: Rejected) -> None:
+        if pipeline not in self.unreadable:
+            self._log("schedule.unreadable", {"pipeline": pipeline, "problem": str(problem)})
+        self.unreadable.add(pipeline)
 
     async def _read(self, versions: list[Version]) -> Found:
         try:
@@ -72,7 +78,7 @@ class Timetable:
         except Rejected as problem:
             if len(versions) == 1:
                 # A damaged row: that pipeline does not fire until it is mended, and all others do.
-                self._tell_unreadable(versions[0].pipeline.id, problem)
+                self._note_unreadable(versions[0].pipeline.id, problem)
                 return {versions[0].pipeline.id: Reading(versions[0].config_hash)}
         return {name: reading for each in versions for name, reading in (await self._read([each])).items()}
 
@@ -80,6 +86,7 @@ class Timetable:
         pipelines = [version.pipeline for version in versions if _timed_schedules(version.pipeline)]
         deployed = await self._deployments.load([pipeline.id for pipeline in pipelines])
         marks = await self._marks.load([key for pipeline in pipelines for key in _keys(pipeline)])
+        self.unreadable.difference_update(version.pipeline.id for version in versions)
         self._tell_unaccepted([pipeline.id for pipeline in pipelines if pipeline.id not in deployed])
         return {
             version.pipeline.id: Reading(

@@ -21,7 +21,7 @@ from worker.store.pauses import Pauses
 from worker.store.pipelines import Pipelines
 from worker.store.runs import Runs
 from worker.store.schedulemarks import ScheduleMark, ScheduleMarks
-from worker.store.table import Key, Put, TableName, Update
+from worker.store.table import Delete, Key, Put, TableName, Update
 from worker.wiring.surprises import expecting_surprises
 
 TODAY, TOMORROW = "2026-03-03", "2026-03-04"
@@ -294,6 +294,22 @@ async def test_a_pipeline_whose_last_good_version_cannot_be_told_stops_no_other(
     assert await periods_of(world.tables) == [f"{TODAY}T12", f"{TODAY}T13"]
     assert await periods_of(world.tables, pipeline="newer") == [f"{TODAY}T12"]
     assert "schedule.unreadable" in logged
+
+
+@on_virtual_time
+async def test_a_pipeline_whose_damaged_row_was_mended_fires_again() -> None:
+    world = await a_world()
+    await world.deploy(a_timed_config("0 * * * *"))
+    mark = {"PK": keys.pipeline_pk(ORDERS), "SK": "MARK#SCHEDULE#cron", "considered": "nonsense"}
+    await world.tables.commit(Put(TableName.CONTROL, mark))
+    async with world.worker() as worker, cron_on(world, worker):
+        await world.wait(hours=2, minutes=30)
+        await world.tables.commit(Delete(TableName.CONTROL, Key(mark["PK"], mark["SK"])))
+        await world.wait(hours=1)
+        logged = [event for event, _ in worker.log]
+
+    assert await periods_of(world.tables) == [f"{TODAY}T13", f"{TODAY}T14"]
+    assert logged.count("schedule.unreadable") == 1
 
 
 # --- herds ------------------------------------------------------------------------------------------------------------
