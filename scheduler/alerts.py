@@ -17,6 +17,7 @@ from worker.core.events import Event
 from worker.core.instants import format_rfc3339, parse_rfc3339
 from worker.core.keys import RunKey
 from worker.core.pipeline import PipelineId
+from worker.core.skew import was_set_back
 from worker.core.values import Json
 from worker.engine.commits import NewId, random_id
 from worker.store.events import told_write
@@ -72,7 +73,7 @@ class Alerts:
         return [
             alert
             for alert in alerts
-            if (not _covers(summary, alert) or self._is_to_be_told(summary, now))
+            if (not _covers(summary, alert, now) or self._is_to_be_told(summary, now))
             and self._is_to_be_told(told.get(_mark_sk(alert)), now)
             and not await self._was_told_by_the_reference(alert)
         ]
@@ -106,7 +107,7 @@ class Alerts:
             f"{last.key.schedule}/{last.key.period}; the first: {first.tell.message}"
         )
         tell = Tell(type=first.tell.type, message=message, detail=first.tell.detail)
-        before = _instant(mark, "upTo")
+        before = _told_up_to(mark, now)
         noted: dict[str, Json] = {"upTo": format_rfc3339(max(up_to, before or up_to)), "at": format_rfc3339(now)}
         told = told_write(self._event(pipeline, tell, now, counted))
         return await self._commit(move_write(pipeline, mark_sk, mark, noted, now), told)
@@ -150,9 +151,15 @@ def _mark_sk(alert: Alert) -> str:
     return keys.told_mark_sk(alert.tell.type, alert.key)
 
 
-def _covers(summary: Mark | None, alert: Alert) -> bool:
-    up_to = _instant(summary, "upTo")
+def _covers(summary: Mark | None, alert: Alert, now: datetime) -> bool:
+    up_to = _told_up_to(summary, now)
     return up_to is not None and alert.due_at <= up_to
+
+
+def _told_up_to(summary: Mark | None, now: datetime) -> datetime | None:
+    """A summary that a clock wrote which was ahead speaks of what had not come yet: it covers nothing."""
+    up_to = _instant(summary, "upTo")
+    return None if up_to is None or was_set_back(up_to, now) else up_to
 
 
 def _instant(mark: Mark | None, name: str) -> datetime | None:

@@ -21,6 +21,7 @@ from worker.core.facts import Origin, RunWanted
 from worker.core.firing import Due, due
 from worker.core.keys import RunKey
 from worker.core.pipeline import PipelineId
+from worker.core.skew import was_set_back
 from worker.engine.configs import Version
 from worker.engine.engine import Engine
 from worker.engine.wakes import TRY_AGAIN_AFTER, Log, to_nobody
@@ -62,11 +63,12 @@ class CronStarts:
     ) -> None:
         self._engine, self._clock, self._may_act, self._log = engine, clock, may_act, log
         self._guard = guard
-        self._timetable = Timetable(tables, engine.configs, log)
+        self._timetable = Timetable(tables, engine.configs, clock, log)
         self._marks, self._config_log = ScheduleMarks(tables), ConfigLog(tables)
         self._agenda = Agenda(clock)
         self._versions: dict[PipelineId, str] = {}
         self._tail: Tail | None = None
+        self._read_at = clock.now()
 
     def chores(self) -> Sequence[Chore]:
         return (
@@ -83,9 +85,11 @@ class CronStarts:
 
     async def follow(self) -> None:
         """Read everything the first time, then what changed. Raises `RetryLater`."""
-        if self._tail is None:
+        now = self._clock.now()
+        if self._tail is None or was_set_back(self._read_at, now):
             self._tail = await self._read_all()
-        entries, tail = await self._config_log.read(self._tail, self._clock.now())
+        self._read_at = now
+        entries, tail = await self._config_log.read(self._tail, now)
         for pipeline in dict.fromkeys(entry.pipeline for entry in entries if not self._knows(entry)):
             await self._read_again(pipeline)
         self._tail = tail

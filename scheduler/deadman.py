@@ -18,6 +18,7 @@ from worker.core.durations import format_duration
 from worker.core.events import Event
 from worker.core.eventtypes import EventType
 from worker.core.instants import format_rfc3339
+from worker.core.skew import was_set_back
 from worker.engine.commits import NewId, random_id
 from worker.logs import logger
 from worker.store.alertpath import AlertPath, PathState, Probe, sent_write
@@ -56,10 +57,11 @@ class AlertPathCheck:
     async def look(self, now: datetime) -> Sequence[Finding]:
         state = await self._path.load()
         probe, due = state.probe, list[Finding]()
-        if probe is None or now - probe.sent_at >= self._every:
+        # One that was sent by a clock that was ahead says nothing for a long time: it is replaced.
+        if probe is None or now - probe.sent_at >= self._every or was_set_back(probe.sent_at, now):
             send = partial(self._send, state, now)
             due.append(Finding(about=ALERT_PATH, sentence="the next probe is due", act=send, is_routine=True))
-        self._began = self._began or now
+        self._began = min(self._began or now, now)
         is_late = probe is not None and not state.is_answered and now - probe.waiting_since > self._within
         if probe is not None and is_late and now - self._began > CATCH_UP:
             raise Impaired({ALERT_PATH: _broken(probe, self._within)}, due)
@@ -68,7 +70,7 @@ class AlertPathCheck:
     async def _send(self, state: PathState, now: datetime) -> None:
         """The next probe goes on while the last is missing: only one that is under way can show that all is well."""
         is_waiting = state.probe is not None and not state.is_answered
-        since = state.probe.waiting_since if state.probe and is_waiting else now
+        since = min(state.probe.waiting_since, now) if state.probe and is_waiting else now
         probe = Probe(id=self._new_id(), sent_at=now, waiting_since=since)
         event = Event(
             id=probe.id,

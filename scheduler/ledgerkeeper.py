@@ -17,6 +17,7 @@ from worker.core.keys import watchdog_mark_sk
 from worker.core.moments import Since
 from worker.core.pipeline import PipelineId, ScheduleId
 from worker.core.routing import LOOK_BACK
+from worker.core.skew import was_set_back
 from worker.engine.configs import Configs, Version
 from worker.logs import logger
 from worker.store.configlog import ConfigLog
@@ -42,15 +43,18 @@ class LedgerKeeper:
         self._tail: Tail | None = None
         self._mark: Mark | None = None
         self._damaged: dict[PipelineId, _Damaged] = {}
+        self._looked_at: datetime | None = None
 
     async def refresh(self, now: datetime) -> Mapping[PipelineId, Rejected]:
         """Bring the ledger up to date: all of it the first time, what changed from then on. Raises `RetryLater`.
 
         Gives the pipelines whose rows cannot be read, and why: nothing new is expected of them until they can.
         """
-        if self._tail is None:
+        if self._tail is None or (self._looked_at and was_set_back(self._looked_at, now)):
             self._tail = await self._fill(now)
+            self._looked_at = now
             return self._problems()
+        self._looked_at = now
         entries, tail = await self._changes.read(self._tail, now, CHANGES_MAX)
         for pipeline in dict.fromkeys((*self._damaged, *(entry.pipeline for entry in entries))):
             await self._take_in(pipeline, now)
@@ -96,7 +100,8 @@ class LedgerKeeper:
             return Since(now, is_new=True)
         if now - up_to > LOOK_BACK:
             _log.warning("ledger.gap_met", settled_up_to=said, looked_back=str(LOOK_BACK))
-        return Since(now - LOOK_BACK if self._looks_back else max(up_to, now - LOOK_BACK))
+        # A clock that went ahead for a while must not blind the watch until that time really comes.
+        return Since(now - LOOK_BACK if self._looks_back else max(min(up_to, now), now - LOOK_BACK))
 
     async def _take_in(self, pipeline: PipelineId, now: datetime) -> None:
         """Expect what is in force by now: of schedules that were there before, also what was due since."""

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final, TypeAlias
 
 from scheduler.agenda import Timed
+from worker.clock import Clock
 from worker.core.errors import Rejected
 from worker.core.firing import ScheduleKey
 from worker.core.pipeline import Pipeline, PipelineId, Schedule
@@ -33,8 +35,8 @@ Found: TypeAlias = Mapping[PipelineId, Reading]
 class Timetable:
     """Reads what the agenda is made of. Everything may raise `RetryLater`."""
 
-    def __init__(self, tables: Tables, configs: Configs, log: Log) -> None:
-        self._pipelines, self._configs, self._log = Pipelines(tables), configs, log
+    def __init__(self, tables: Tables, configs: Configs, clock: Clock, log: Log) -> None:
+        self._pipelines, self._configs, self._clock, self._log = Pipelines(tables), configs, clock, log
         self._deployments, self._marks = Deployments(tables), ScheduleMarks(tables)
         self.unreadable: set[PipelineId] = set()  # as of the last look at each: whoever mends a row tells nobody
 
@@ -86,11 +88,12 @@ class Timetable:
         pipelines = [version.pipeline for version in versions if _timed_schedules(version.pipeline)]
         deployed = await self._deployments.load([pipeline.id for pipeline in pipelines])
         marks = await self._marks.load([key for pipeline in pipelines for key in _keys(pipeline)])
+        now = self._clock.now()
         self.unreadable.difference_update(version.pipeline.id for version in versions)
         self._tell_unaccepted([pipeline.id for pipeline in pipelines if pipeline.id not in deployed])
         return {
             version.pipeline.id: Reading(
-                version.config_hash, _timed(version.pipeline, deployed.get(version.pipeline.id), marks)
+                version.config_hash, _timed(version.pipeline, deployed.get(version.pipeline.id), marks, now)
             )
             for version in versions
         }
@@ -101,14 +104,21 @@ class Timetable:
             self._log("schedule.not_accepted", {"pipeline": pipeline, "reason": remedy})
 
 
-def _timed(pipeline: Pipeline, deployed: Deployed | None, marks: Mapping[ScheduleKey, ScheduleMark]) -> list[Timed]:
+def _timed(
+    pipeline: Pipeline, deployed: Deployed | None, marks: Mapping[ScheduleKey, ScheduleMark], now: datetime
+) -> list[Timed]:
     if deployed is None:
         return []
     schedules = zip(_keys(pipeline), _timed_schedules(pipeline), strict=True)
     return [
-        Timed(schedule=schedule, mark=current_mark(key, schedule, deployed, marks.get(key)))
+        Timed(schedule=schedule, mark=_not_ahead(current_mark(key, schedule, deployed, marks.get(key)), now))
         for key, schedule in schedules
     ]
+
+
+def _not_ahead(mark: ScheduleMark, now: datetime) -> ScheduleMark:
+    """A clock that went ahead for a while must not silence a schedule until that time really comes."""
+    return replace(mark, considered=min(mark.considered, now))
 
 
 def current_mark(key: ScheduleKey, schedule: Schedule, deployed: Deployed, mark: ScheduleMark | None) -> ScheduleMark:

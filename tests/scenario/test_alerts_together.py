@@ -28,7 +28,7 @@ class OvertakenTables(SqliteTables):
 def missed(days: int) -> Sequence[Alert]:
     tell = Tell(type=EventType.SCHEDULE_MISSED, message="it did not begin")
     return [
-        Alert(key=run_key(f"2026-02-{day:02d}"), due_at=NOON + timedelta(hours=day), tell=tell)
+        Alert(key=run_key(f"2026-02-{day:02d}"), due_at=NOON + timedelta(hours=day - 24), tell=tell)
         for day in range(1, days + 1)
     ]
 

@@ -312,6 +312,26 @@ async def test_a_pipeline_whose_damaged_row_was_mended_fires_again() -> None:
     assert logged.count("schedule.unreadable") == 1
 
 
+@pytest.mark.parametrize("is_taken_over", [False, True])
+@on_virtual_time
+async def test_a_clock_that_was_a_month_ahead_for_a_while_silences_no_schedule(is_taken_over: bool) -> None:
+    world = await a_world()
+    await world.deploy(a_timed_config("0 * * * *"))
+    async with world.worker() as worker, cron_on(world, worker):
+        await world.wait(minutes=10)
+        world.clock.step(timedelta(days=30))
+        await world.wait(minutes=10)
+        if not is_taken_over:
+            world.clock.step(timedelta(days=-30))
+            await world.wait(hours=1)
+    if is_taken_over:
+        world.clock.step(timedelta(days=-30))
+        async with world.worker("w2") as worker, cron_on(world, worker):
+            await world.wait(hours=1)
+
+    assert (await periods_of(world.tables))[0] == f"{TODAY}T12"
+
+
 # --- herds ------------------------------------------------------------------------------------------------------------
 
 

@@ -67,6 +67,21 @@ def test_whatever_part_breaks_the_others_report_it_in_time_and_its_recovery(part
 
 
 @on_virtual_time
+async def test_a_probe_that_was_sent_by_a_clock_far_ahead_hides_no_broken_way() -> None:
+    world, month = await a_world(), timedelta(days=30)
+    way = AlertWay(world)
+    async with way.open(), world.worker() as worker:
+        held = watch(world, worker, watched(way))
+        world.clock.step(month)
+        await held.until(NOON + month + MINUTE, MINUTE)
+        world.clock.step(-month)
+        way.broken.add(Part.CHAT)
+        await held.until(NOON + MINUTE + NOTICED_WITHIN, MINUTE)
+
+        assert "alert-path" in await degraded(world)
+
+
+@on_virtual_time
 async def test_a_relay_that_stands_still_is_told_as_such_too() -> None:
     world = await a_world()
     way = AlertWay(world)

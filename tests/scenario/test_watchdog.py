@@ -165,6 +165,24 @@ async def test_of_many_runs_those_that_begin_after_all_are_not_called_missing(sc
         assert not {"SCHEDULE_MISSED", "SENSOR_DEADLINE_EXPIRED"} & set(types)
 
 
+@pytest.mark.parametrize("is_taken_over", [False, True])
+@on_virtual_time
+async def test_a_clock_that_was_a_month_ahead_for_a_while_blinds_nobody(is_taken_over: bool) -> None:
+    world, month = await a_world(), timedelta(days=30)
+    await world.deploy(DAILY)
+    async with on_watch(world) as held:
+        world.clock.step(month)
+        await held.go()
+        world.clock.step(-month)
+        if not is_taken_over:
+            await held.until(NOON + timedelta(hours=2))
+    async with on_watch(world) as successor:
+        await successor.until(NOON + timedelta(hours=2))
+
+    missed = [each.event.period for each in await told(world) if each.event.type == "SCHEDULE_MISSED"]
+    assert DAY in missed
+
+
 @on_virtual_time
 async def test_an_inclusion_date_without_a_run_is_told_once() -> None:
     world = await a_world()

@@ -5,6 +5,7 @@ from typing import Final
 
 SKEW_MAX: Final = timedelta(seconds=5)
 NO_SKEW: Final = timedelta(0)
+SET_BACK_MIN: Final = timedelta(minutes=1)  # less is what keeping a clock right does to it
 
 
 def skew(said: datetime, *, sent: datetime, received: datetime, resolution: timedelta = NO_SKEW) -> timedelta:
@@ -15,3 +16,8 @@ def skew(said: datetime, *, sent: datetime, received: datetime, resolution: time
     """
     least, most = sent - (said + resolution), received - said
     return max(least, min(NO_SKEW, most))
+
+
+def was_set_back(before: datetime, now: datetime) -> bool:
+    """Say whether our clock was ahead at a look before this one: what was settled for later times is open again."""
+    return before - now > SET_BACK_MIN
