@@ -27,6 +27,7 @@ from worker.core.pipeline import PipelineId, ScheduleId
 from worker.core.run import Pause
 from worker.core.runstate import Outcome, Run, State
 from worker.core.watchstate import Verdict
+from worker.deployment import withdraw
 from worker.store.pauses import Pauses
 from worker.store.pipelines import Pipelines
 from worker.store.requests import Requests, RerunRequest
@@ -311,6 +312,42 @@ async def test_a_deadline_is_judged_also_when_its_data_never_arrives() -> None:
         found = await world.watch("2026-03-02")
         assert found is not None
         assert found.verdict is Verdict.BREACHED
+
+
+@pytest.mark.parametrize("gone", ["pipeline", "schedule", "in earnest"])
+@on_virtual_time
+async def test_the_deadline_of_a_run_that_cannot_begin_any_more_is_nobodys(gone: str) -> None:
+    world = await a_world()
+    text = pipeline_text("orders", BY_DATA, more='sla: {deadline: "15:00", expectedDuration: 1h}')
+    async with on_watch(world) as held:
+        await world.deploy(text)
+        await held.until(NOON + timedelta(hours=1, minutes=45))
+        assert await world.watch("2026-03-02") is not None
+        match gone:
+            case "pipeline":
+                await withdraw(world.tables, ORDERS, world.clock)
+            case "schedule":
+                await world.deploy(pipeline_text("orders", '{cron: "0 8 * * *"}'))
+            case _:
+                await world.deploy(text + "dryRun: true")
+        await held.until(NOON + timedelta(hours=4))
+
+        assert await types_told(world) == []
+
+
+@on_virtual_time
+async def test_the_deadline_of_a_pipeline_that_was_away_for_a_moment_stands() -> None:
+    world = await a_world()
+    text = pipeline_text("orders", BY_DATA, more='sla: {deadline: "15:00"}')
+    async with on_watch(world) as held:
+        await world.deploy(text)
+        await held.until(NOON + timedelta(hours=2, minutes=40))
+        await withdraw(world.tables, ORDERS, world.clock)
+        await world.settle()
+        await world.deploy(text)
+        await held.until(NOON + timedelta(hours=4))
+
+        assert await types_told(world) == ["SLA_BREACH"]
 
 
 @on_virtual_time

@@ -4,10 +4,11 @@ from collections.abc import Awaitable, Callable
 
 from worker.clock import Clock
 from worker.core import slawatch
+from worker.core.errors import Rejected
 from worker.core.keys import RowKind, RunKey, SessionId
 from worker.core.pipeline import Sla
 from worker.core.runstate import ForeignRun, Run, State, Status
-from worker.core.slawatch import InstantCame, WatchFact, next_due
+from worker.core.slawatch import DeadlineMoved, InstantCame, WatchFact, next_due
 from worker.core.watchstate import SlaWatch
 from worker.engine.commits import Commits
 from worker.engine.configs import Configs
@@ -87,8 +88,10 @@ class Watching:
         if saved is not None:
             self.arm(saved)
 
-    async def _instant(self, watch: SlaWatch | None, run: Run | ForeignRun | None) -> InstantCame:
+    async def _instant(self, watch: SlaWatch | None, run: Run | ForeignRun | None) -> InstantCame | DeadlineMoved:
         match run:
+            case None if watch is not None and not await self._is_expected(watch.key):
+                return DeadlineMoved(times=None, config_hash=watch.config_hash, run_exists=False)
             case None:
                 return InstantCame(None)
             case Run(state=State.COMPLETED):
@@ -103,6 +106,18 @@ class Watching:
                 return InstantCame(Status.RUNNING)
             case ForeignRun():
                 return InstantCame(Status.FAILED_FINAL)
+
+    async def _is_expected(self, key: RunKey) -> bool:
+        """Say whether a run may still begin: of a pipeline or schedule that was taken back, nobody waits for any.
+
+        Asked when the deadline comes, and not when they go: one that is deployed again meanwhile is waited for.
+        """
+        try:
+            version = await self._configs.in_force(key.pipeline)
+        except Rejected:
+            return True  # it cannot be read, which is no reason to keep silent
+        pipeline = version.pipeline if version else None
+        return pipeline is not None and not pipeline.dry_run and pipeline.schedule(key.schedule) is not None
 
     async def _sla(self, key: RunKey, watch: SlaWatch | None) -> Sla:
         version = await self._configs.find(key.pipeline, watch.config_hash) if watch else None
