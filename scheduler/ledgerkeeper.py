@@ -5,7 +5,8 @@ meanwhile counts from then on: nobody is told that a run is missing that nobody 
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -15,14 +16,16 @@ from worker.core.errors import Rejected
 from worker.core.instants import format_rfc3339, parse_rfc3339
 from worker.core.keys import watchdog_mark_sk
 from worker.core.moments import Since
-from worker.core.pipeline import PipelineId, ScheduleId
+from worker.core.pipeline import PipelineId
 from worker.core.routing import LOOK_BACK
 from worker.core.skew import was_set_back
 from worker.engine.configs import Configs, Version
 from worker.logs import logger
-from worker.store.configlog import ConfigLog
+from worker.store.configlog import ConfigChange, ConfigLog, ConfigLogEntry
+from worker.store.deployments import Deployed, Deployments
 from worker.store.marks import Mark, Marks, move_write
 from worker.store.pipelines import Pipelines
+from worker.store.schedulemarks import plan_of
 from worker.store.table import StaleWrite, Tables
 from worker.store.tail import LOOK_BACK as STAMPED_WITHIN
 from worker.store.tail import Tail
@@ -40,6 +43,7 @@ class LedgerKeeper:
     def __init__(self, tables: Tables, configs: Configs, ledger: Ledger, *, looks_back: bool = False) -> None:
         self._tables, self._configs, self._ledger, self._looks_back = tables, configs, ledger, looks_back
         self._pipelines, self._changes, self._marks = Pipelines(tables), ConfigLog(tables), Marks(tables)
+        self._deployments = Deployments(tables)
         self._tail: Tail | None = None
         self._mark: Mark | None = None
         self._damaged: dict[PipelineId, _Damaged] = {}
@@ -56,8 +60,9 @@ class LedgerKeeper:
             return self._problems()
         self._looked_at = now
         entries, tail = await self._changes.read(self._tail, now, CHANGES_MAX)
-        for pipeline in dict.fromkeys((*self._damaged, *(entry.pipeline for entry in entries))):
-            await self._take_in(pipeline, now)
+        changed_at = {entry.pipeline: entry.at or now for entry in reversed(entries)}  # the first change of each
+        for pipeline in dict.fromkeys((*self._damaged, *changed_at)):
+            await self._take_in(pipeline, now, min(changed_at.get(pipeline, now), now))
         self._tail = tail
         return self._problems()
 
@@ -80,9 +85,9 @@ class LedgerKeeper:
         since = await self._since(now)
         self._ledger.resumed_at = since.at
         # The list of pipelines may lag, so the log is read from a while before it.
-        tail = Tail.starting(min(since.at, now - LIST_LAG_MAX) - STAMPED_WITHIN)
-        entries, tail = await self._changes.read(tail, now, CHANGES_MAX)
-        deployed = {entry.pipeline: Since(max(entry.at or since.at, since.at), is_new=True) for entry in entries}
+        start = min(since.at, now - LIST_LAG_MAX) - STAMPED_WITHIN
+        entries, tail = await self._changes.read(Tail.starting(start), now, CHANGES_MAX)
+        deployed = await self._deployed(entries, start, since)
         async for stored in self._pipelines.list():
             await self._put(stored.pipeline, self._configs.in_force_of(stored), deployed.get(stored.pipeline, since))
             await asyncio.sleep(0)  # reading thousands of files takes a while, and others work on this loop
@@ -90,6 +95,27 @@ class LedgerKeeper:
             await self._put(pipeline, self._configs.in_force(pipeline), arrived)
         _log.info("ledger.filled", pipelines=len(self._ledger.versions), since=format_rfc3339(since.at))
         return tail
+
+    async def _deployed(
+        self, entries: Sequence[ConfigLogEntry], start: datetime, since: Since
+    ) -> Mapping[PipelineId, Since]:
+        """From when on each pipeline is watched that was changed lately.
+
+        What a predecessor saw changing, and was there before, it expected all along: no round may be left out for it.
+        """
+        changed = [entry for entry in entries if entry.change is not ConfigChange.REJECTED]
+        came: Mapping[PipelineId, Deployed] = {}
+        with suppress(Rejected):  # a damaged row: its pipeline counts as one that was there before
+            came = await self._deployments.load({entry.pipeline for entry in changed})
+        found: dict[PipelineId, Since] = {}
+        for entry in changed:
+            at, known = entry.at or since.at, came.get(entry.pipeline)
+            if since.is_new or at > since.at:
+                found[entry.pipeline] = Since(max(at, since.at), is_new=True)
+            else:
+                is_new = known is not None and known.since >= start
+                found[entry.pipeline] = Since(known.since, is_new=True) if known and is_new else since
+        return found
 
     async def _since(self, now: datetime) -> Since:
         """Where to go on; the first time ever, from now on."""
@@ -103,10 +129,10 @@ class LedgerKeeper:
         # A clock that went ahead for a while must not blind the watch until that time really comes.
         return Since(now - LOOK_BACK if self._looks_back else max(min(up_to, now), now - LOOK_BACK))
 
-    async def _take_in(self, pipeline: PipelineId, now: datetime) -> None:
+    async def _take_in(self, pipeline: PipelineId, now: datetime, changed_at: datetime) -> None:
         """Expect what is in force by now: of schedules that were there before, also what was due since."""
         was_damaged, before = self._damaged.get(pipeline), self._ledger.versions.get(pipeline)
-        new = was_damaged.since if was_damaged else Since(now, is_new=True)
+        new = was_damaged.since if was_damaged else Since(changed_at, is_new=True)
         old = Since(self._ledger.settled_up_to(now))
         try:
             version = await self._configs.in_force(pipeline)
@@ -117,10 +143,11 @@ class LedgerKeeper:
         if version is None:
             self._ledger.remove(pipeline)
         elif before is None or before.config_hash != version.config_hash:
-            known = {schedule.id for schedule in before.pipeline.schedules} if before else set[ScheduleId]()
-            self._ledger.put(
-                version, {each.id: old if each.id in known else new for each in version.pipeline.schedules}
-            )
+            # Of one whose times are others now, those before the change were never due.
+            known = {each.id: plan_of(each) for each in before.pipeline.schedules} if before else {}
+            schedules = version.pipeline.schedules
+            since = {each.id: old if known.get(each.id) == plan_of(each) else new for each in schedules}
+            self._ledger.put(version, since)
 
     async def _put(self, pipeline: PipelineId, finding: Awaitable[Version | None], since: Since) -> None:
         """Expect what is found of a pipeline. What is stored of one may be damaged; the others are watched."""

@@ -109,6 +109,59 @@ async def test_a_deployment_that_changes_something_else_loses_no_expected_run() 
 
 
 @on_virtual_time
+async def test_a_run_that_was_due_between_a_deployment_and_the_round_that_saw_it_is_missed() -> None:
+    world = await a_world()
+    async with on_watch(world) as held:
+        await world.clock.sleep(timedelta(minutes=59).total_seconds())
+        await world.deploy(DAILY)
+        await world.clock.sleep(timedelta(minutes=10).total_seconds())  # the store does not answer the watchdog
+        await held.until(NOON + timedelta(hours=2))
+
+        assert await types_told(world) == ["SCHEDULE_MISSED"]
+
+
+@on_virtual_time
+async def test_times_that_a_changed_cron_would_have_had_a_moment_ago_are_not_missed() -> None:
+    world = await a_world()
+    async with on_watch(world) as held:
+        await world.deploy(DAILY.replace("0 13", "0 20"))
+        await held.until(NOON + timedelta(hours=1, minutes=2), every=timedelta(minutes=1))
+        await world.deploy(DAILY)
+        await held.until(NOON + timedelta(hours=2))
+
+        assert await types_told(world) == []
+
+
+@on_virtual_time
+async def test_a_successor_misses_a_run_of_a_pipeline_that_was_changed_just_before() -> None:
+    world = await a_world()
+    async with on_watch(world) as held:
+        await world.deploy(DAILY)
+        await held.until(NOON + timedelta(minutes=58))
+        await world.deploy(DAILY.replace("id: orders", "id: orders, owner: finance"))
+        await held.until(NOON + timedelta(hours=1, minutes=2), every=timedelta(minutes=1))
+    async with world.worker("w2") as worker:
+        await watch(world, worker).until(NOON + timedelta(hours=2))
+
+    assert await types_told(world) == ["SCHEDULE_MISSED"]
+
+
+@on_virtual_time
+async def test_a_deployment_that_is_refused_during_an_outage_hides_no_missed_run() -> None:
+    world = await a_world()
+    async with on_watch(world) as held:
+        await world.deploy(DAILY)
+        await held.until(NOON + timedelta(minutes=30))
+    await world.clock.sleep(timedelta(hours=1).total_seconds())
+    async with world.worker("w2") as worker:
+        await Pipelines(world.tables).put(ORDERS, "no pipeline at all")
+        await world.settle()
+        await watch(world, worker).until(NOON + timedelta(hours=2))
+
+    assert await types_told(world) == ["CONFIG_REJECTED", "SCHEDULE_MISSED"]
+
+
+@on_virtual_time
 async def test_nothing_is_missed_while_a_person_has_paused_the_pipeline() -> None:
     world = await a_world()
     async with on_watch(world) as held:
