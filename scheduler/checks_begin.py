@@ -46,10 +46,11 @@ class BeginChecks:
         self, pipeline: PipelineId, group: Sequence[Expected], alert: Callable[[Expected], Alert], now: datetime
     ) -> None:
         pause = await self._pauses.load(pipeline)
-        # Whoever paused it knows that nothing begins, and why.
-        if pause is None or pause.is_over(now):
-            missing = await self._work.still_missing(pipeline, group)
-            await self._alerts.tell([alert(each) for each in missing])
+        if pause is not None and not pause.is_over(now):
+            self._work.put_off(group, pause, now)
+            return
+        missing = await self._work.still_missing(pipeline, group)
+        await self._alerts.tell([alert(each) for each in missing])
         for each in group:
             self._settle(each, now)
 

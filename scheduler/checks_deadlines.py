@@ -17,6 +17,7 @@ from worker.core.sla import Times
 from worker.core.slawatch import RunExpected
 from worker.core.values import Json
 from worker.engine.engine import Engine
+from worker.store.pauses import Pauses
 from worker.store.slawatches import watch_key
 from worker.store.table import Row, TableName, Tables
 
@@ -24,6 +25,7 @@ from worker.store.table import Row, TableName, Tables
 class DeadlineChecks:
     def __init__(self, tables: Tables, engine: Engine, work: DueWork, alerts: Alerts) -> None:
         self._tables, self._engine, self._work, self._alerts = tables, engine, work, alerts
+        self._pauses = Pauses(tables)
 
     # --- data that did not come ---------------------------------------------------------------------------------------
 
@@ -33,28 +35,33 @@ class DeadlineChecks:
             Finding(
                 about=str(pipeline),
                 sentence="; ".join(f"no signal came for {each.due.key}" for each in group[:APART_MAX]),
-                act=partial(self._give_up, pipeline, group),
+                act=partial(self._give_up, pipeline, group, now),
             )
             for pipeline, group in missing.items()
         ]
 
-    async def _give_up(self, pipeline: PipelineId, group: Sequence[Expected]) -> None:
-        missing = await self._work.still_missing(pipeline, group)
+    async def _give_up(self, pipeline: PipelineId, group: Sequence[Expected], now: datetime) -> None:
+        pause = await self._pauses.load(pipeline)
+        if pause is not None and not pause.is_over(now):
+            self._work.put_off(group, pause, now)
+            return
+        missing, held_back = await self._work.still_missing(pipeline, group), list[Expected]()
         if len(missing) > APART_MAX:
             # The rows stay away: data that comes after all closes its own run, since it was written too late.
             await self._alerts.tell([_no_signal(each) for each in missing])
         else:
-            for each in missing:
-                await self._close(each)
+            held_back = [each for each in missing if not await self._close(each)]
         for each in group:
             self._work.ledger.settle(each.due)
+        self._work.put_off(held_back, None, now)
 
-    async def _close(self, each: Expected) -> None:
+    async def _close(self, each: Expected) -> bool:
+        """False: a pause began a moment ago, and holds it back."""
         deadline_at = each.due.moment.run.trigger_deadline_at
-        if deadline_at is not None:
-            birth = self._engine.birth(each.version)
-            overdue = SignalOverdue(key=each.due.key, birth=birth, deadline_at=deadline_at)
-            await self._engine.handle(each.due.key, overdue)
+        if deadline_at is None:
+            return True
+        overdue = SignalOverdue(key=each.due.key, birth=self._engine.birth(each.version), deadline_at=deadline_at)
+        return await self._engine.handle(each.due.key, overdue)
 
     # --- deadlines that nobody watches --------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from scheduler.alerts import Alert
@@ -15,6 +15,8 @@ from worker.core.eventtypes import EventType
 from worker.core.keys import RunKey
 from worker.core.moments import Concern
 from worker.core.pipeline import PipelineId, Schedule
+from worker.core.routing import LOOK_BACK
+from worker.core.run import Pause
 from worker.core.values import Json
 from worker.engine.configs import Version
 from worker.engine.router import Router
@@ -22,6 +24,9 @@ from worker.store.runs import run_key
 from worker.store.table import Absent, Check, Row, TableName, Tables
 
 SOURCE: Final = "watchdog"
+PAUSED_LOOK: Final = timedelta(minutes=15)  # how often a paused pipeline is looked at, if its pause does not end before
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,19 @@ class DueWork:
             if version is not None and schedule is not None:
                 groups[each.key.pipeline].append(Expected(each, version, schedule))
         return groups
+
+    def put_off(self, group: Sequence[Expected], pause: Pause | None, now: datetime) -> None:
+        """Nobody is told of what a pause keeps from beginning. It keeps no data from coming: judge that after it."""
+        # All at the same time, so that they are judged together.
+        again_at = now + PAUSED_LOOK - (now - _EPOCH) % PAUSED_LOOK
+        if pause is not None and pause.until is not None:
+            again_at = min(again_at, pause.until)
+        for each in group:
+            waits_for_data = each.schedule.starts_by_trigger and not each.schedule.starts_by_cron
+            if waits_for_data and now - each.due.moment.at <= LOOK_BACK:
+                self.ledger.put_off(each.due, again_at)
+            else:
+                self.ledger.settle(each.due)
 
     async def still_missing(self, pipeline: PipelineId, group: Sequence[Expected]) -> list[Expected]:
         """Before runs are called missing: records of their signals may have got lost, and that can be made up for."""

@@ -47,6 +47,7 @@ class Ledger:
         self._vigils: list[tuple[datetime, int, _Schedule, Vigil]] = []
         self._moments: list[tuple[datetime, int, int, Due]] = []
         self._unsettled: dict[Due, None] = {}
+        self._put_off: set[Due] = set()
         self.resumed_at: datetime | None = None  # how far a predecessor had come, once that is known
 
     @property
@@ -70,6 +71,7 @@ class Ledger:
         self._versions.pop(pipeline, None)
         self._editions.pop(pipeline, None)
         self._unsettled = {due: None for due in self._unsettled if due.key.pipeline != pipeline}
+        self._put_off = {due for due in self._put_off if due.key.pipeline != pipeline}
 
     def due(self, now: datetime, *concerns: Concern) -> Sequence[Due]:
         """What has come of some concerns and is not settled, oldest first."""
@@ -86,10 +88,15 @@ class Ledger:
         if edition is not None:
             heapq.heappush(self._moments, (at, next(self._numbers), edition, due))
 
+    def put_off(self, due: Due, at: datetime) -> None:
+        """It cannot be judged yet: it comes again, here or at a successor."""
+        self.look_again(due, at)
+        self._put_off.add(due)
+
     def settled_up_to(self, now: datetime) -> datetime:
         """The time up to which everything is settled: what a successor need not look at again."""
         self._collect(now)
-        oldest = min((due.moment.at for due in self._unsettled), default=None)
+        oldest = min((due.moment.at for due in (*self._unsettled, *self._put_off)), default=None)
         return now if oldest is None else oldest - timedelta.resolution
 
     def _collect(self, now: datetime) -> None:
@@ -105,6 +112,7 @@ class Ledger:
             _, _, edition, due = heapq.heappop(self._moments)
             if self._editions.get(due.key.pipeline) == edition:
                 self._unsettled[due] = None
+                self._put_off.discard(due)
 
     def _open_next(self, schedule: _Schedule) -> None:
         vigil = next(schedule.vigils, None)

@@ -172,6 +172,46 @@ async def test_nothing_is_missed_while_a_person_has_paused_the_pipeline() -> Non
         assert await types_told(world) == []
 
 
+@pytest.mark.parametrize(
+    ("schedule", "told_as"),
+    [
+        ('{cron: "0 13 * * *", trigger: {key: ready, check: exists}}', "SCHEDULE_MISSED"),
+        ('{trigger: {key: ready, check: exists, deadline: "13:00"}}', "SENSOR_DEADLINE_EXPIRED"),
+        ('{trigger: {key: ready, check: exists, deadline: ":30"}}', "SENSOR_DEADLINE_EXPIRED"),
+    ],
+)
+@pytest.mark.parametrize("is_taken_over", [False, True])
+@on_virtual_time
+async def test_data_that_did_not_come_is_missed_once_the_pause_is_over(
+    schedule: str, told_as: str, is_taken_over: bool
+) -> None:
+    world, over = await a_world(), NOON + timedelta(hours=6)
+    async with on_watch(world) as held:
+        await world.deploy(pipeline_text("orders", schedule))
+        await held.go()
+        await Pauses(world.tables).put(ORDERS, Pause("migration", over))
+        await held.until(over - timedelta(minutes=5))
+        assert await types_told(world) == []
+        if not is_taken_over:
+            await held.until(over + timedelta(minutes=20))
+    async with world.worker("w2") as worker:
+        await watch(world, worker).until(over + timedelta(minutes=20))
+
+    assert await types_told(world) == [told_as]
+
+
+@on_virtual_time
+async def test_data_that_came_during_a_pause_is_not_missed_after_it() -> None:
+    world, over = await a_world(), NOON + timedelta(hours=6)
+    async with on_watch(world) as held:
+        await world.deploy(DAILY)
+        await Pauses(world.tables).put(ORDERS, Pause("migration", over))
+        await world.write("ready", date=DAY)
+        await held.until(over + timedelta(hours=1))
+
+        assert "SCHEDULE_MISSED" not in await types_told(world)
+
+
 @on_virtual_time
 async def test_nothing_is_expected_of_a_rehearsal() -> None:
     world = await a_world()

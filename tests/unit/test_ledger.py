@@ -94,3 +94,17 @@ def test_what_is_looked_at_again_comes_again_and_holds_nobody_up() -> None:
     assert ledger.settled_up_to(now) == now
     assert periods(ledger, now + timedelta(minutes=59)) == []
     assert periods(ledger, now + timedelta(hours=1)) == ["2026-03-03"]
+
+
+def test_what_is_put_off_comes_again_and_a_successor_must_look_at_it_too() -> None:
+    ledger = a_ledger(a_version("0 13 * * *"))
+    now = NOON + timedelta(hours=2)
+    [due] = ledger.due(now, Concern.BEGIN)
+
+    ledger.put_off(due, now + timedelta(hours=1))
+
+    assert ledger.settled_up_to(now) < due.moment.at
+    assert periods(ledger, now) == []
+    assert periods(ledger, now + timedelta(hours=1)) == ["2026-03-03"]
+    ledger.settle(due)
+    assert ledger.settled_up_to(now + timedelta(hours=1)) == now + timedelta(hours=1)
