@@ -1,8 +1,9 @@
 """The table of checks: everything the watchdog looks at, in the order in which it looks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Final
 
 from scheduler.alerts import Alerts
 from scheduler.checks_active import LATE, ActiveChecks
@@ -15,17 +16,22 @@ from scheduler.checks_signals import SignalChecks
 from scheduler.deadman import ALERT_PATH, AlertPathCheck, Heartbeat, Ping
 from scheduler.degraded import Degraded
 from scheduler.duework import DueWork
-from scheduler.findings import Check, Finding, unreadable
+from scheduler.findings import Check, Finding, Impaired
 from scheduler.ledger import Ledger
 from scheduler.ledgerkeeper import LedgerKeeper
 from scheduler.watchdog import Watchdog
 from worker.clock import Clock
+from worker.core.errors import Rejected
 from worker.core.moments import DEFAULT_PATIENCE, Patience
+from worker.core.pipeline import PipelineId
 from worker.engine.engine import Engine
 from worker.engine.router import Router
 from worker.store.deadletters import DeadLetters
 from worker.store.pauses import Pauses
 from worker.store.table import Tables
+
+EXPECTED_RUNS: Final = "expected-runs"
+DAMAGED_NAMED_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +80,9 @@ def _checks_of_runs(
 ) -> list[Check]:
     async def refresh(now: datetime) -> Sequence[Finding]:
         damaged = await keeper.refresh(now)
-        return [unreadable(pipeline, problem) for pipeline, problem in damaged.items()]
+        if damaged:
+            raise Impaired(_unwatched(damaged))
+        return ()
 
     work = DueWork(tables, ledger, router)
     active = ActiveChecks(tables, engine, ledger, late=watched.late)
@@ -84,7 +92,7 @@ def _checks_of_runs(
     orphans = OrphanCheck(tables, engine.configs, alerts, watched.poll or engine.ask)
     return [
         # Without it nothing is expected, so nothing would be missed.
-        Check(name="expected-runs", look=refresh, is_vital=True),
+        Check(name=EXPECTED_RUNS, look=refresh, is_vital=True),
         Check(name="stale-triggers", look=active.stale_runs),
         Check(name="sensor-trigger-reconciliation", look=signals.reconciliation),
         Check(name="missed-schedules", look=begin.missed_schedules),
@@ -96,6 +104,15 @@ def _checks_of_runs(
         Check(name="unjudged-deadlines", look=active.unjudged_deadlines),
         Check(name="orphaned-jobs", look=orphans.orphaned_jobs),
     ]
+
+
+def _unwatched(damaged: Mapping[PipelineId, Rejected]) -> dict[str, str]:
+    """Pipelines that cannot be read, each by its name: one that is known to be damaged hides no other."""
+    names = sorted(damaged)
+    parts = {f"{EXPECTED_RUNS} {name}": str(damaged[name]) for name in names[:DAMAGED_NAMED_MAX]}
+    if more := names[DAMAGED_NAMED_MAX:]:
+        parts[EXPECTED_RUNS] = f"{len(more)} more pipelines cannot be read, such as {more[0]}: {damaged[more[0]]}"
+    return parts
 
 
 def _checks_of_ourselves(tables: Tables, clock: Clock, watched: Watched) -> list[Check]:

@@ -27,7 +27,7 @@ from worker.core.pipeline import PipelineId, ScheduleId
 from worker.core.run import Pause
 from worker.core.runstate import Outcome, Run, State
 from worker.core.watchstate import Verdict
-from worker.deployment import withdraw
+from worker.deployment import accept, withdraw
 from worker.store.pauses import Pauses
 from worker.store.pipelines import Pipelines
 from worker.store.requests import Requests, RerunRequest
@@ -704,7 +704,24 @@ async def test_what_is_stored_of_one_pipeline_may_be_damaged_and_the_others_are_
         assert await types_told(world, "damaged") == ["SCHEDULE_MISSED"]
         assert [each[0] for each in await told_of_ourselves(world)] == ["WATCHDOG_DEGRADED", "WATCHDOG_RECOVERED"]
     [(_, detail)] = degraded
-    assert detail["checks"] == ["expected-runs"]
+    assert detail["checks"] == ["expected-runs damaged"]
+
+
+@on_virtual_time
+async def test_a_pipeline_that_is_damaged_hides_no_other_that_is_damaged_later() -> None:
+    world = await a_world()
+    async with on_watch(world) as held:
+        for name in ("first", "second"):
+            await world.deploy(DAILY.replace("id: orders", f"id: {name}"))
+        await held.go()
+        for name in ("first", "second"):
+            await damage(world, name)
+            await accept(world.tables, PipelineId(name), world.clock)
+            await held.until(world.clock.now() + timedelta(minutes=20))
+
+        named = [str(detail["checks"]) for _, detail in await told_of_ourselves(world)]
+        assert sum("expected-runs first" in each for each in named) == 1
+        assert sum("expected-runs second" in each for each in named) == 1
 
 
 def a_success(key: RunKey, at: datetime) -> Run:
