@@ -148,7 +148,7 @@ class Alerts:
 
 
 def _mark_sk(alert: Alert) -> str:
-    return keys.told_mark_sk(alert.tell.type, alert.key)
+    return keys.told_mark_sk(alert.tell.type, alert.key, alert.tell.about)
 
 
 def _covers(summary: Mark | None, alert: Alert, now: datetime) -> bool:

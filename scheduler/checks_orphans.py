@@ -82,4 +82,6 @@ def _alert(run: Run, event_type: EventType, message: str, hint: str) -> Alert:
         "attempt": run.attempt,
         "actionHint": hint,
     }
-    return Alert(key=run.key, due_at=run.since, tell=Tell(type=event_type, message=message, detail=detail))
+    # Each attempt has a job of its own: what was told of one says nothing of the next.
+    tell = Tell(type=event_type, message=message, detail=detail, about=f"attempt-{run.attempt}")
+    return Alert(key=run.key, due_at=run.since, tell=tell)

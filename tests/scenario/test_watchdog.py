@@ -776,6 +776,28 @@ async def test_a_job_that_runs_on_is_asked_about_told_once_and_told_when_it_has_
         assert 11 <= len(answers) <= 13
 
 
+@on_virtual_time
+async def test_the_job_of_a_later_attempt_that_runs_on_is_told_as_well() -> None:
+    world = await a_world()
+
+    async def poll(run: Run, _: object) -> JobRunning:
+        return JobRunning(run.attempt)
+
+    async with on_watch(world, Watched(poll=poll)) as held:
+        await world.deploy(CONFIG)
+        version = await held.worker.engine.configs.in_force(ORDERS)
+        assert version is not None
+        await orphan(world, version.config_hash)
+        await held.until(NOON + timedelta(hours=1))
+        given_up = await Runs(world.tables).load(run_key())
+        assert isinstance(given_up, Run)
+        await Runs(world.tables).save(replace(given_up, attempt=2, since=world.clock.now()))
+        await held.until(NOON + timedelta(hours=2))
+
+        orphaned = [each.event.detail["attempt"] for each in await told(world) if each.event.type == "JOB_ORPHANED"]
+        assert orphaned == [1, 2]
+
+
 # --- checks that fail -------------------------------------------------------------------------------------------------
 
 
