@@ -171,6 +171,8 @@ class CronStarts:
         except Rejected as problem:
             # A damaged row of this run: a person must mend it, and the times after it must not wait for that.
             self._log("schedule.refused", {"run": str(key), "problem": str(problem)})
+            # There is a row, so nobody will miss the run.
+            await self._engine.tell_damaged(key, problem)
             return True
 
     async def _move(self, timed: Timed, found: Due, until: datetime) -> None:

@@ -17,6 +17,7 @@ from worker.core.pipeline import PipelineId, ScheduleId
 from worker.core.run import Pause
 from worker.core.runstate import Run, State
 from worker.deployment import accept, withdraw
+from worker.store.events import Events
 from worker.store.pauses import Pauses
 from worker.store.pipelines import Pipelines
 from worker.store.runs import Runs
@@ -276,6 +277,21 @@ async def test_a_damaged_run_or_mark_stops_neither_its_schedule_nor_others() -> 
     assert await periods_of(world.tables) == [f"{TODAY}T13"]
     assert "schedule.refused" in logged
     assert "schedule.unreadable" in logged
+
+
+@on_virtual_time
+async def test_people_are_told_once_of_a_time_whose_run_has_a_damaged_row() -> None:
+    world = await a_world()
+    damaged = {"PK": keys.pipeline_pk(ORDERS), "SK": "TRIGGER#cron#2026-03-03T12", "state": "NONSENSE", "status": 5}
+    await world.tables.commit(Put(TableName.CONTROL, damaged))
+    await world.deploy(a_timed_config("0 * * * *"))
+    async with world.worker() as worker, cron_on(world, worker):
+        await world.wait(hours=1, minutes=1)
+    async with world.worker("w2") as worker, cron_on(world, worker):
+        await world.wait(minutes=1)
+
+    [told] = [each.event for each in await Events(world.tables).latest(ORDERS, 100)]
+    assert (told.type, told.period) == ("INFRA_FAILURE", f"{TODAY}T12")
 
 
 @on_virtual_time

@@ -171,6 +171,10 @@ class Engine:
         except Rejected as problem:
             await self._damage.tell(key, problem)
 
+    async def tell_damaged(self, key: RunKey, problem: Rejected) -> None:
+        """Tell people, once, of a run that cannot be gone on with. Raises `RetryLater`."""
+        await self._damage.tell(key, problem)
+
     async def _adopt(self, kind: RowKind, key: RunKey) -> None:
         match kind:
             case RowKind.SLA:
