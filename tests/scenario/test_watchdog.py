@@ -22,7 +22,7 @@ from worker.core.events import Event
 from worker.core.eventtypes import EventType
 from worker.core.facts import JobRunning, JobSucceeded
 from worker.core.instants import format_rfc3339
-from worker.core.keys import RunKey, config_mark_sk, pipeline_pk, trigger_sk
+from worker.core.keys import CONFIG_LOG, RunKey, config_mark_sk, pipeline_pk, stamped_sk, trigger_sk
 from worker.core.pipeline import PipelineId, ScheduleId
 from worker.core.run import Pause
 from worker.core.runstate import Outcome, Run, State
@@ -722,6 +722,21 @@ async def test_a_pipeline_that_is_damaged_hides_no_other_that_is_damaged_later()
         named = [str(detail["checks"]) for _, detail in await told_of_ourselves(world)]
         assert sum("expected-runs first" in each for each in named) == 1
         assert sum("expected-runs second" in each for each in named) == 1
+
+
+@on_virtual_time
+async def test_a_damaged_row_of_the_log_of_configurations_keeps_nobody_from_what_changed() -> None:
+    world = await a_world()
+    log = (
+        {"PK": CONFIG_LOG, "SK": stamped_sk(NOON, "no-pipeline")},
+        {"PK": CONFIG_LOG, "SK": stamped_sk(NOON, "damaged"), "pipelineId": "orders", "change": 5},
+    )
+    async with on_watch(world) as held:
+        await world.tables.commit(*(Put(TableName.CONTROL, row) for row in log))
+        await world.deploy(DAILY)
+        await held.until(NOON + timedelta(hours=2))
+
+        assert await types_told(world) == ["SCHEDULE_MISSED"]
 
 
 def a_success(key: RunKey, at: datetime) -> Run:

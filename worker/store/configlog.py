@@ -7,7 +7,7 @@ from enum import StrEnum
 from worker.core import keys
 from worker.core.pipeline import PipelineId
 from worker.store import retention
-from worker.store.attributes import choice, expiry, optional_text, text, without_nothing
+from worker.store.attributes import expiry, loose_text, without_nothing
 from worker.store.table import TTL, Absent, Put, Row, TableName, Tables
 from worker.store.tail import Tail, follow
 
@@ -48,16 +48,20 @@ class ConfigLog:
         await self._tables.commit(append_write(entry, now))
 
     async def read(self, tail: Tail, now: datetime, limit: int = 1000) -> tuple[list[ConfigLogEntry], Tail]:
-        """Read the changes since `tail`, oldest first. A tail older than a week has missed some: list the configs."""
+        """Read the changes since `tail`, oldest first. A tail older than a week has missed some: list the configs.
+
+        A row that somebody damaged keeps nobody from the others: as long as it names a pipeline, that one has changed.
+        """
         rows, tail = await follow(self._tables, TableName.CONTROL, keys.CONFIG_LOG, tail, now=now, limit=limit)
-        return [_entry(row) for row in rows], tail
+        return [_entry(row) for row in rows if loose_text(row, "pipelineId")], tail
 
 
 def _entry(row: Row) -> ConfigLogEntry:
+    change = loose_text(row, "change")
     return ConfigLogEntry(
-        id=text(row, "id"),
-        pipeline=PipelineId(text(row, "pipelineId")),
-        change=choice(row, "change", ConfigChange),
-        config_hash=optional_text(row, "configHash"),
+        id=loose_text(row, "id"),
+        pipeline=PipelineId(loose_text(row, "pipelineId")),
+        change=ConfigChange(change) if change in set(ConfigChange) else ConfigChange.CHANGED,
+        config_hash=loose_text(row, "configHash") or None,
         at=keys.stamp_of(str(row["SK"])),
     )
