@@ -1,8 +1,8 @@
 """Kinesis Data Streams that carry DynamoDB's change records: more readers and days of them, out of order and repeated.
 
 A record of the stream may be an aggregate of many; each of them has a position of its own, so that a reader can stop
-in the middle. The service passes over what it no longer has without a word. Therefore a place has a time: one that is
-nearly as old as the stream keeps anything means that records may be gone.
+in the middle. The service passes over what it no longer has without a word. Therefore a place has a time: near the age
+at which the stream forgets, a reader asks what is the oldest record left, and whether that is one it has read.
 """
 
 import asyncio
@@ -107,6 +107,7 @@ class KinesisShard:
         self._chain = IteratorChain(calls, clock, self._iterator_after, read_max=READ_MAX)
         self._turns = TokenBucket(clock, stream.reads_per_second, burst=1)
         self._behind, self._heard_at = timedelta(0), clock.monotonic()
+        self._whole_to = BEGINNING  # what arrived before was read from here, or caught up with after a gap
 
     @property
     def name(self) -> str:
@@ -127,7 +128,7 @@ class KinesisShard:
     async def read(self, after: Position) -> Batch:
         place = parse_place(after, DIGITS)
         if not self._chain.is_at(after):
-            await self._refuse_gap(place)
+            self._whole_to = place.at
         try:
             batch = await self._page(after)
             for _ in range(EMPTY_PAGES_MAX):
@@ -141,9 +142,28 @@ class KinesisShard:
             raise self._gap(place) from error
 
     async def _refuse_gap(self, place: Place) -> None:
-        """Say that records may be gone, before a reader that comes after a long time passes over where they were."""
-        if place.at != BEGINNING and self._clock.now() - place.at > await self._about.kept() - MARGIN:
+        """Say that records may be gone, before a reader passes over where they were.
+
+        To be asked after every fetch: what has not been trimmed by then was there to be fetched.
+        """
+        if self._whole_to == BEGINNING or self._clock.now() - self._whole_to <= await self._about.kept() - MARGIN:
+            return
+        if place.is_start or not await self._is_still_there(place):
             raise self._gap(place)
+
+    async def _is_still_there(self, place: Place) -> bool:
+        """Say whether the record of a place is left, and so all after it; False also if the service does not say."""
+        iterator: str | None = await self._iterator("TRIM_HORIZON")
+        for _ in range(1 + EMPTY_PAGES_MAX):
+            if iterator is None:
+                break
+            await self._turns.take()
+            answer = await self._calls.call("GetRecords", ShardIterator=iterator, Limit=1)
+            oldest: list[KinesisRecord] = answer["Records"]
+            if oldest:
+                return int(oldest[0].sequence) <= int(place.sequence)
+            iterator = answer.get("NextShardIterator")
+        return False
 
     def _gap(self, place: Place) -> Gap:
         now = self._clock.now()
@@ -158,13 +178,17 @@ class KinesisShard:
     async def _page(self, after: Position) -> Batch:
         place = parse_place(after, DIGITS)
         await self._turns.take()
+        asked_at = self._clock.now()
         answer = await self._chain.fetch(after, place)
         if answer is None:
             return Batch([], after, is_end=True)
+        await self._refuse_gap(place)
         wires: list[KinesisRecord] = answer["Records"]
         records = await self._decoded(wires, place)
         self._behind, self._heard_at = _behind(answer), self._clock.monotonic()
         reached = _place(wires[-1]) if wires else await self._waited(place)
+        # Never back: what is left after a gap is old, and what is lost of it was caught up with.
+        self._whole_to = max(self._whole_to, reached.at if self._behind else asked_at - SKEW)
         read_to = reached.text(DIGITS)
         goes_on = self._chain.advance(answer, after=read_to, fetched=reached)
         if not goes_on and (children := _children(answer)):

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -392,6 +393,78 @@ async def test_a_reader_in_the_middle_of_old_records_has_no_gap() -> None:
     second = await reader.read(first.read_to)
 
     assert (values(first), values(second)) == ([1], [2])
+
+
+async def test_a_reader_that_falls_behind_while_it_reads_has_a_gap() -> None:
+    world = World()
+    world.fake.records_max = 1
+    world.put(1, 2)
+    world.clock.advance(timedelta(hours=2))
+    world.put(3)
+    reader = world.reader()
+    position = (await read_all(reader)).read_to
+    for _ in range(23):  # it waits for its handlers, and is the same reader all the time
+        world.clock.advance(timedelta(hours=1))
+
+    with pytest.raises(Gap) as gap:
+        await reader.read(position)
+
+    assert (gap.value.asked, gap.value.since) == (position, NOON)
+    assert values(await reader.read(gap.value.resume_at)) == [3]
+
+
+async def test_a_reader_that_is_ever_further_behind_tells_of_a_gap_once_for_all_it_covers() -> None:
+    """After a gap everything is looked at: what is lost of what came before that is no news."""
+    world = World()
+    world.fake.records_max = 1
+    reader = world.reader()
+    position = await reader.oldest()
+    seen: list[Value] = []
+    gaps: list[Gap] = []
+
+    for value in range(6 * 24 * 4):
+        world.put(value)
+        world.clock.advance(timedelta(minutes=10))
+        if value % 2:
+            continue
+        try:
+            batch = await reader.read(position)
+            seen, position = seen + values(batch), batch.read_to
+        except Gap as gap:
+            gaps.append(gap)
+            position = gap.resume_at
+
+    lost = [value for value in range(int(str(seen[-1]))) if value not in seen]
+    assert lost
+    assert all(any(NOON + timedelta(minutes=10) * value <= gap.noticed_at for gap in gaps) for value in lost)
+    assert all(later.noticed_at - gap.noticed_at > timedelta(hours=23) for gap, later in pairwise(gaps))
+
+
+async def test_a_reader_that_was_caught_up_a_moment_ago_asks_nothing_more() -> None:
+    world = World()
+    world.put(1)
+    reader = world.reader()
+    position = (await read_all(reader)).read_to
+    for _ in range(20):
+        world.clock.advance(timedelta(hours=2))
+        position = (await reader.read(position)).read_to
+    world.put(2)
+
+    assert values(await reader.read(position)) == [2]
+    assert world.fake.calls["GetRecords"] == 22
+
+
+async def test_a_service_that_does_not_say_what_is_left_is_a_gap() -> None:
+    world = World()
+    world.fake.records_max = 1
+    world.put(1, 2)
+    reader = world.reader()
+    position = (await read_all(reader)).read_to
+    world.clock.advance(timedelta(hours=23, minutes=30))
+    world.fake.empty_pages = 10
+
+    with pytest.raises(Gap):
+        await reader.read(position)
 
 
 async def test_a_gap_at_the_start_of_news_is_followed_by_everything_that_is_left() -> None:
