@@ -198,7 +198,7 @@ class KinesisShard:
     async def _waited(self, place: Place) -> Place:
         """A place on which nothing follows yet grows old without anything being lost: say so, and that rarely."""
         now = self._clock.now() - SKEW
-        if self._behind or place.at == BEGINNING or now - place.at < await self._about.kept() / 2:
+        if self._behind or now - place.at < await self._about.kept() / 2:
             return place
         return replace(place, at=now)
 

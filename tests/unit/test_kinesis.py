@@ -508,6 +508,25 @@ async def test_a_quiet_shard_is_no_gap_and_moves_its_place_twice_a_day() -> None
     assert 4 <= moves <= 6
 
 
+async def test_a_shard_that_was_empty_has_a_gap_if_records_came_and_went_since() -> None:
+    world = World()
+    position = (await read_all(world.reader())).read_to
+    world.put(1)
+    world.clock.advance(DAY)
+
+    with pytest.raises(Gap):
+        await world.restarted().reader(world.root).read(position)
+
+
+async def test_a_shard_that_was_empty_gives_all_that_came_since() -> None:
+    world = World()
+    position = (await read_all(world.reader())).read_to
+    world.put(1)
+    world.clock.advance(timedelta(hours=3))
+
+    assert values(await world.restarted().reader(world.root).read(position)) == [1]
+
+
 async def test_a_shard_that_is_gone_is_a_gap_and_then_has_an_end() -> None:
     world = World()
     world.put(1)
