@@ -45,7 +45,7 @@ class Parking:
             history=tuple(said[:REASON_MAX] for said in given_up.history),
             lane=_hash(lane),
         )
-        await self.letters.put(letter, encode(_body(record)), *along)
+        await self.letters.put(letter, encode(_body(record)), *along, now=self.clock.now())
         _log.error(
             "record.parked",
             stream=self.stream,

@@ -95,7 +95,7 @@ class Relay:
             reason=given_up.reason,
             history=given_up.history,
         )
-        await self._tries.insist(lambda: self._letters.put(letter, encode(envelope(event))))
+        await self._tries.insist(lambda: self._letters.put(letter, encode(envelope(event)), now=self._clock.now()))
         _log.error("event.parked", route=route.name, event_id=event.id, type=event.type, reason=given_up.reason)
 
 

@@ -4,6 +4,7 @@ from typing import Final
 
 from consumers.sqs_calls import Message
 from consumers.tries import GivenUp, Tries
+from worker.clock import Clock
 from worker.store.attributes import without_nothing
 from worker.store.deadletters import DeadLetter, DeadLetters
 from worker.store.rowcodec import encode
@@ -18,8 +19,9 @@ def queue_letter_source(queue: str) -> str:
 class QueueLetters:
     """Its `park` is a consumer's; it takes as long as the store does, and a repeat changes nothing."""
 
-    def __init__(self, queue: str, letters: DeadLetters, tries: Tries) -> None:
-        self._source, self._letters, self._tries = queue_letter_source(queue), letters, tries
+    def __init__(self, queue: str, letters: DeadLetters, tries: Tries, clock: Clock) -> None:
+        self._source, self._letters = queue_letter_source(queue), letters
+        self._tries, self._clock = tries, clock
 
     async def park(self, message: Message, given_up: GivenUp) -> None:
         letter = DeadLetter(
@@ -30,4 +32,5 @@ class QueueLetters:
             history=tuple(said[:REASON_MAX] for said in given_up.history),
         )
         kept = {"body": message.body, "group": message.group or None, "receives": message.receive_count}
-        await self._tries.insist(lambda: self._letters.put(letter, encode(without_nothing(kept))))
+        body = encode(without_nothing(kept))
+        await self._tries.insist(lambda: self._letters.put(letter, body, now=self._clock.now()))

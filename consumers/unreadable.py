@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Final, TypeAlias
 
 from consumers.source import Position
+from worker.clock import Clock
 from worker.logs import logger
 from worker.store.deadletters import DeadLetter, DeadLetters
 from worker.store.rowcodec import encode
@@ -33,11 +34,11 @@ KeepStray: TypeAlias = Callable[[Stray], Awaitable[None]]
 class Strays:
     """Keeps strays as dead letters of their stream."""
 
-    def __init__(self, letters: DeadLetters, stream: str) -> None:
-        self._letters, self._stream = letters, stream
+    def __init__(self, letters: DeadLetters, stream: str, clock: Clock) -> None:
+        self._letters, self._stream, self._clock = letters, stream, clock
 
     async def keep(self, stray: Stray) -> None:
         letter = DeadLetter(id=stray.position, source=self._stream, at=stray.at, reason=stray.reason)
         body = {"shard": stray.source, "position": stray.position, "data": stray.body[:BODY_MAX]}
-        await self._letters.put(letter, encode(body))
+        await self._letters.put(letter, encode(body), now=self._clock.now())
         _log.error("record.unreadable", source=stray.source, position=stray.position, reason=stray.reason)

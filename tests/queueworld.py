@@ -67,7 +67,7 @@ class QueueWorld:
             handle=self.handled,
             tries=self.tries,
             clock=self.clock,
-            park=QueueLetters("alerts", self.letters, self.tries).park,
+            park=QueueLetters("alerts", self.letters, self.tries, self.clock).park,
             pace=self.pace,
         )
 

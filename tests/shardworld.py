@@ -142,7 +142,7 @@ class ShardWorld:
         return self.fake
 
     def stream(self, tables: Tables, clock: VirtualClock) -> Stream:
-        strays = Strays(DeadLetters(tables), NAME)
+        strays = Strays(DeadLetters(tables), NAME, clock)
         table = TableStream(name=NAME, arn=ARN, table=TableName.CONTROL, keep_stray=strays.keep)
         return DynamoStream(table, self.calls(), clock, listing_budget(clock))
 

@@ -107,7 +107,7 @@ async def cloud(clients: dict[str, Any]) -> AsyncIterator[Cloud]:
         open_sqs(ClientSettings(endpoint=ministack().proxy.url, read_s=30.0)) as sqs,
         asyncio.TaskGroup() as tasks,
     ):
-        park = QueueLetters("sensors", DeadLetters(tables), tries).park
+        park = QueueLetters("sensors", DeadLetters(tables), tries, clock).park
         consumer = QueueConsumer(
             name="sensors",
             calls=AwsQueue(sqs, url),

@@ -207,7 +207,7 @@ async def test_a_consumer_handles_parks_and_stops_on_a_real_wire(client: "SQSCli
         handle=handle,
         tries=tries,
         clock=clock,
-        park=QueueLetters("wire", letters, tries).park,
+        park=QueueLetters("wire", letters, tries, clock).park,
         pace=QueuePace(polling=QUICK, retries=Backoff(attempts_max=5, first_s=0.1, longest_s=1.0)),
     )
     async with asyncio.timeout(40), asyncio.TaskGroup() as tasks:

@@ -13,6 +13,7 @@ from worker.core import keys
 from worker.core.events import Event
 from worker.core.keys import RunKey
 from worker.store import events, joblog, retention
+from worker.store.attributes import expires_at
 from worker.store.deadletters import HISTORY_MAX, PART_BYTES, DeadLetter, DeadLetters
 from worker.store.events import Events, StoredEvent
 from worker.store.joblog import JobLine, JobLog, JobRecord
@@ -455,7 +456,7 @@ def a_letter(source: str, letter_id: str = "l1") -> DeadLetter:
 async def test_a_dead_letter_is_kept_whole_whatever_its_size(tables: Tables, size: int) -> None:
     letter, body = a_letter(a_name()), bytes(number % 251 for number in range(size))
 
-    await DeadLetters(tables).put(letter, body)
+    await DeadLetters(tables).put(letter, body, now=NOW)
 
     assert await DeadLetters(tables).list(letter.source) == [letter]
     assert await DeadLetters(tables).body(letter) == body
@@ -465,7 +466,7 @@ async def test_a_dead_letter_beyond_a_commit_is_refused_and_not_half_kept(tables
     letter = a_letter(a_name())
 
     with pytest.raises(TooLarge):
-        await DeadLetters(tables).put(letter, bytes(5_000_000))
+        await DeadLetters(tables).put(letter, bytes(5_000_000), now=NOW)
 
     assert await DeadLetters(tables).list(letter.source) == []
 
@@ -473,15 +474,26 @@ async def test_a_dead_letter_beyond_a_commit_is_refused_and_not_half_kept(tables
 async def test_a_dead_letter_kept_again_is_there_once(tables: Tables) -> None:
     letter = a_letter(a_name())
 
-    await DeadLetters(tables).put(letter, b"body")
-    await DeadLetters(tables).put(letter, b"body")
+    await DeadLetters(tables).put(letter, b"body", now=NOW)
+    await DeadLetters(tables).put(letter, b"body", now=NOW)
 
     assert await DeadLetters(tables).list(letter.source) == [letter]
 
 
+async def test_a_dead_letter_of_an_old_record_is_kept_as_long_as_any_other(tables: Tables) -> None:
+    """Kinesis may hold a record for a year; a letter that expires before it is written was never kept."""
+    letter = replace(a_letter(a_name()), at=NOW - timedelta(days=364))
+
+    await DeadLetters(tables).put(letter, b"body", now=NOW)
+
+    rows = await rows_of(tables, TableName.EVENTS, keys.dead_letter_pk(letter.source))
+    parts = await rows_of(tables, TableName.EVENTS, keys.dead_letter_body_pk(letter.source, letter.id))
+    assert [expires_at(row) for row in (*rows, *parts)] == [NOW + retention.DEAD_LETTERS] * 2
+
+
 async def test_the_body_of_a_letter_that_is_dropped_meanwhile_is_gone(tables: Tables) -> None:
     letter = a_letter(a_name())
-    await DeadLetters(tables).put(letter, b"body")
+    await DeadLetters(tables).put(letter, b"body", now=NOW)
 
     class DroppedMeanwhile(WatchedTables):
         async def get_many(self, table: TableName, keys: Sequence[Key]) -> dict[Key, Row]:
@@ -493,8 +505,8 @@ async def test_the_body_of_a_letter_that_is_dropped_meanwhile_is_gone(tables: Ta
 
 async def test_a_dropped_letter_leaves_nothing_behind(tables: Tables) -> None:
     letter, other = a_letter(a_name()), "l2"
-    await DeadLetters(tables).put(letter, bytes(PART_BYTES + 1))
-    await DeadLetters(tables).put(a_letter(letter.source, other), b"x")
+    await DeadLetters(tables).put(letter, bytes(PART_BYTES + 1), now=NOW)
+    await DeadLetters(tables).put(a_letter(letter.source, other), b"x", now=NOW)
 
     assert await DeadLetters(tables).drop(letter)
 
@@ -508,7 +520,7 @@ async def test_a_dropped_letter_leaves_nothing_behind(tables: Tables) -> None:
 async def test_only_the_last_tries_are_kept(tables: Tables) -> None:
     letter = replace(a_letter(a_name()), history=tuple(f"try {number}" for number in range(HISTORY_MAX + 5)))
 
-    await DeadLetters(tables).put(letter, b"")
+    await DeadLetters(tables).put(letter, b"", now=NOW)
 
     [kept] = await DeadLetters(tables).list(letter.source)
     assert kept.history == letter.history[-HISTORY_MAX:]

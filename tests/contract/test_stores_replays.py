@@ -25,7 +25,7 @@ async def test_letters_of_a_lane_come_in_the_order_of_their_records(tables: Tabl
     letters, source = DeadLetters(tables), a_name()
     kept = [a_letter(number, lane, source) for number, lane in enumerate(["a", "b", "a", None, "a"])]
     for letter in reversed(kept):
-        await letters.put(letter, b"body")
+        await letters.put(letter, b"body", now=NOW)
 
     assert await letters.of_lane(source, "a") == [kept[0], kept[2], kept[4]]
     assert await letters.of_lane(source, "a", limit=2) == [kept[0], kept[2]]
@@ -34,7 +34,7 @@ async def test_letters_of_a_lane_come_in_the_order_of_their_records(tables: Tabl
 
 async def test_a_letter_says_what_the_last_tries_said(tables: Tables) -> None:
     letters, letter = DeadLetters(tables), a_letter(1, source=a_name())
-    await letters.put(letter, b"body")
+    await letters.put(letter, b"body", now=NOW)
 
     await letters.amend(letter, "still no", tuple(f"try {number}" for number in range(HISTORY_MAX)))
     found = await letters.get(letter.source, letter.at, letter.id)
@@ -56,14 +56,14 @@ async def test_a_letter_and_its_place_behind_a_parked_key_are_one_step(tables: T
     letters, keys, source = DeadLetters(tables), ParkedKeys(tables, uuid.uuid4().hex), a_name()
     parked = await keys.park(source, "lane", since="0001", now=clock.now())
 
-    await letters.put(a_letter(2, source=source), b"", keys.followed(parked))
+    await letters.put(a_letter(2, source=source), b"", keys.followed(parked), now=NOW)
 
     assert await keys.get(source, "lane") == replace(parked, followers=1)
     with pytest.raises(StaleWrite):
-        await letters.put(a_letter(3, source=source), b"", keys.followed(parked))
+        await letters.put(a_letter(3, source=source), b"", keys.followed(parked), now=NOW)
     await keys.release(source, "lane")
     with pytest.raises(StaleWrite):
-        await letters.put(a_letter(4, source=source), b"", keys.followed(replace(parked, followers=1)))
+        await letters.put(a_letter(4, source=source), b"", keys.followed(replace(parked, followers=1)), now=NOW)
     assert [letter.id for letter in await letters.list(source)] == ["0002"]
 
 

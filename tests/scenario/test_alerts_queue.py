@@ -54,7 +54,7 @@ class QueuedAlerts:
             handle=AlertMessages(deliver or world.worker().deliver).handle,
             tries=tries,
             clock=world.clock,
-            park=QueueLetters("alerts", self.letters, tries).park,
+            park=QueueLetters("alerts", self.letters, tries, world.clock).park,
             pace=self.pace,
         )
 

@@ -36,7 +36,7 @@ class Loop:
             handle=self.handler.handle,
             tries=tries,
             clock=self.world.clock,
-            park=QueueLetters("events", self.world.letters, tries).park,
+            park=QueueLetters("events", self.world.letters, tries, self.world.clock).park,
             pace=QueuePace(),
         )
 

@@ -215,8 +215,8 @@ async def test_messages_go_back_to_their_queue_and_events_over_their_route() -> 
     event = Event(id="e1", type="SLA_MET", at=NOON, pipeline="orders", schedule="daily", detail={"late": False})
     message = DeadLetter(id="m1", source="queue.alerts", at=NOON, reason="no")
     route = DeadLetter(id="e1", source=dead_letter_source("console"), at=NOON, reason="no")
-    await world.letters.put(message, encode({"body": "{}", "group": "g", "receives": 7}))
-    await world.letters.put(route, encode(envelope(event)))
+    await world.letters.put(message, encode({"body": "{}", "group": "g", "receives": 7}), now=NOON)
+    await world.letters.put(route, encode(envelope(event)), now=NOON)
     async with world.replaying():
         await world.ask(message)
         await world.ask(route)
@@ -231,7 +231,7 @@ async def test_messages_go_back_to_their_queue_and_events_over_their_route() -> 
 async def test_a_letter_whose_source_nobody_reads_says_so() -> None:
     world = ReplayWorld()
     letter = DeadLetter(id="m1", source="queue.old", at=NOON, reason="no")
-    await world.letters.put(letter, b"")
+    await world.letters.put(letter, b"", now=NOON)
     async with world.replaying():
         await world.ask(letter)
         await world.clock.sleep(SERVED_S)

@@ -253,7 +253,7 @@ async def test_poison_is_kept_as_a_dead_letter_with_its_body_and_reason_and_hold
         handle=world.inbox.handle,
         tries=tries,
         clock=world.clock,
-        park=QueueLetters("sensors", letters, tries).park,
+        park=QueueLetters("sensors", letters, tries, world.clock).park,
         pace=QueuePace(),
     )
     queue.send("no json")

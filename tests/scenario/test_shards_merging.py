@@ -28,7 +28,7 @@ class MergingWorld(ShardWorld):
         self.low, self.high = self.kinesis.split(root)
 
     def stream(self, tables: Tables, clock: VirtualClock) -> Stream:
-        strays = Strays(DeadLetters(tables), NAME)
+        strays = Strays(DeadLetters(tables), NAME, clock)
         described = DeliveryStream(
             name=NAME,
             kinesis_name=self.kinesis.name,

@@ -132,7 +132,7 @@ async def an_orphan(world: World) -> None:
 
 async def a_dead_letter(world: World) -> None:
     letter = DeadLetter(id="1", source="feed.control", at=world.clock.now(), reason="poison")
-    await DeadLetters(world.tables).put(letter, b"{}")
+    await DeadLetters(world.tables).put(letter, b"{}", now=letter.at)
 
 
 async def a_run(world: World, state: State, outcome: Outcome | None) -> Run:

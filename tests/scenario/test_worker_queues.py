@@ -87,7 +87,7 @@ async def test_letters_of_queues_are_replayed_by_whoever_has_the_engines_duty() 
     crew.ways = {queue_letter_source("alerts"): sent_back(send)}
     letters, now = DeadLetters(crew.store), crew.clock.now()
     letter = DeadLetter(id="m1", source=queue_letter_source("alerts"), at=now, reason="it failed")
-    await letters.put(letter, encode({"body": "once more"}))
+    await letters.put(letter, encode({"body": "once more"}), now=now)
     crew.worker("engine", Duty.ENGINE, Duty.SCHEDULER)
     crew.worker("relay", Duty.RELAY)
     await crew.clock.sleep(10)

@@ -163,7 +163,7 @@ def test_nothing_to_replay_is_no_problem() -> None:
 async def write_many(tables: Tables) -> None:
     letters = DeadLetters(tables)
     for number in range(1_001):
-        await letters.put(DeadLetter(id=f"m{number:04}", source="queue.alerts", at=TODAY, reason="no"), b"")
+        await letters.put(DeadLetter(id=f"m{number:04}", source="queue.alerts", at=TODAY, reason="no"), b"", now=TODAY)
 
 
 @pytest.mark.usefixtures("here")

@@ -16,7 +16,7 @@ def a_stray(body: bytes = b"hello") -> Stray:
 
 async def test_a_stray_becomes_a_dead_letter_with_its_body_and_a_repeat_changes_nothing() -> None:
     letters = DeadLetters(SqliteTables.in_memory(ManualClock()))
-    strays = Strays(letters, STREAM)
+    strays = Strays(letters, STREAM, ManualClock())
 
     await strays.keep(a_stray())
     await strays.keep(a_stray())
@@ -31,7 +31,7 @@ async def test_a_stray_becomes_a_dead_letter_with_its_body_and_a_repeat_changes_
 async def test_of_a_stray_too_long_for_a_letter_the_beginning_is_kept() -> None:
     letters = DeadLetters(SqliteTables.in_memory(ManualClock()))
 
-    await Strays(letters, STREAM).keep(a_stray(bytes(10_000_000)))
+    await Strays(letters, STREAM, ManualClock()).keep(a_stray(bytes(10_000_000)))
 
     [letter] = await letters.list(STREAM)
     body = await letters.body(letter)

@@ -45,16 +45,18 @@ class DeadLetters:
         self._tables = tables
         self._noted: set[str] = set()
 
-    async def put(self, letter: DeadLetter, body: bytes, *along: Write) -> None:
+    async def put(self, letter: DeadLetter, body: bytes, *along: Write, now: datetime) -> None:
         """Keep a letter and its body, durably, before its source is told to move on; a repeat changes nothing.
 
-        What goes `along` is written in the same step. Raises `StaleWrite` if a condition of it does not hold, and
+        It is kept for its time from `now` on: a record may be old when somebody gives it up. What goes `along` is
+        written in the same step. Raises `StaleWrite` if a condition of it does not hold, and
         `TooLarge` beyond what one commit can hold, about 4 MB.
         """
         await self._note_source(letter.source)
+        ttl = expiry(now, retention.DEAD_LETTERS)
         parts = [body[start : start + PART_BYTES] for start in range(0, len(body), PART_BYTES)]
         try:
-            await self._tables.commit(_letter_write(letter, len(parts)), *_part_writes(letter, parts), *along)
+            await self._tables.commit(_letter_write(letter, len(parts), ttl), *_part_writes(letter, parts, ttl), *along)
         except StaleWrite as error:
             if error.row is None or error.row.get("id") != letter.id:
                 raise
@@ -139,7 +141,7 @@ def _part_key(letter: DeadLetter, number: int) -> Key:
     return Key(keys.dead_letter_body_pk(letter.source, letter.id), f"{number:03d}")
 
 
-def _letter_write(letter: DeadLetter, parts: int) -> Put:
+def _letter_write(letter: DeadLetter, parts: int, ttl: int) -> Put:
     key = _key(letter)
     row = {
         "PK": key.pk,
@@ -149,17 +151,17 @@ def _letter_write(letter: DeadLetter, parts: int) -> Put:
         "history": list(letter.history[-HISTORY_MAX:]),
         "parts": parts,
         "lane": letter.lane,
-        TTL: expiry(letter.at, retention.DEAD_LETTERS),
+        TTL: ttl,
     }
     return Put(TableName.EVENTS, without_nothing(row), Absent())
 
 
-def _part_writes(letter: DeadLetter, parts: list[bytes]) -> list[Put]:
+def _part_writes(letter: DeadLetter, parts: list[bytes], ttl: int) -> list[Put]:
     """The letter's own condition guards its parts: they are written with it or not at all."""
     return [
         Put(
             TableName.EVENTS,
-            {"PK": key.pk, "SK": key.sk, "part": part, TTL: expiry(letter.at, retention.DEAD_LETTERS)},
+            {"PK": key.pk, "SK": key.sk, "part": part, TTL: ttl},
         )
         for number, part in enumerate(parts)
         for key in [_part_key(letter, number)]

@@ -32,5 +32,5 @@ def queue_consumer(
         handle=expecting_surprises(handle, on_surprise),
         tries=tries,
         clock=clock,
-        park=QueueLetters(name, DeadLetters(tables), tries).park,
+        park=QueueLetters(name, DeadLetters(tables), tries, clock).park,
     )

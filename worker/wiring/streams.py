@@ -36,7 +36,7 @@ class ChangeStreams:
         for table in followed:
             name = f"stream.{table}"
             arn = await self._tables.stream_arn(table)
-            read = TableStream(name=name, arn=arn, table=table, keep_stray=Strays(self._letters, name).keep)
+            read = TableStream(name=name, arn=arn, table=table, keep_stray=self._strays(name))
             streams[table] = DynamoStream(read, calls, self._clock, budget)
         return streams
 
@@ -51,9 +51,12 @@ class ChangeStreams:
         calls = await stack.enter_async_context(open_kinesis(self._client))
         return {table: KinesisStream(self._delivery(table, kinesis_name), calls, self._clock) for table in followed}
 
+    def _strays(self, name: str) -> KeepStray:
+        return Strays(self._letters, name, self._clock).keep
+
     def _delivery(self, table: TableName, kinesis_name: str) -> DeliveryStream:
         name, table_name = f"kinesis.{table}", self._tables.names[table]
-        keep = Strays(self._letters, name).keep
+        keep = self._strays(name)
         return DeliveryStream(
             name=name,
             kinesis_name=kinesis_name,
