@@ -78,6 +78,16 @@ async def test_a_key_that_was_followed_meanwhile_is_not_released(tables: Tables,
     assert await keys.get("stream", "lane") is None
 
 
+async def test_a_key_that_was_parked_anew_meanwhile_is_not_released(tables: Tables, clock: ManualClock) -> None:
+    keys = ParkedKeys(tables, uuid.uuid4().hex)
+    seen = await keys.park("stream", "lane", since="0001", now=clock.now())
+    await keys.release("stream", "lane")
+    anew = await keys.park("stream", "lane", since="0002", now=clock.now())
+
+    assert not await keys.release_if_unfollowed(seen)
+    assert await keys.get("stream", "lane") == anew
+
+
 async def test_a_replay_is_asked_for_once_and_forgotten_after_a_day(tables: Tables, clock: ManualClock) -> None:
     replays, letter = Replays(tables, uuid.uuid4().hex), a_letter(1)
     request = ReplayRequest(source=letter.source, at=letter.at, id=letter.id)

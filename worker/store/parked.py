@@ -20,6 +20,7 @@ from worker.store.table import (
     Tables,
     Update,
     Write,
+    all_of,
     any_of,
     query_all,
 )
@@ -67,8 +68,11 @@ class ParkedKeys:
         await self._tables.commit(Delete(TableName.CONTROL, Key(self._pk, keys.parked_sk(stream, key_hash))))
 
     async def release_if_unfollowed(self, seen: ParkedKey) -> bool:
-        """Release a key, all of whose letters are dealt with; False if another record has followed meanwhile."""
-        unfollowed = any_of(Absent(), Equals("n", seen.followers))
+        """Release a key, all of whose letters are dealt with; False if another record has followed meanwhile.
+
+        Also False if a person released it and it was parked again, by a record whose letter nobody has looked at.
+        """
+        unfollowed = any_of(Absent(), all_of(Equals("since", seen.since), Equals("n", seen.followers)))
         try:
             await self._tables.commit(Delete(TableName.CONTROL, self._key(seen), unfollowed))
         except StaleWrite:
