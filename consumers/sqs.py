@@ -27,6 +27,11 @@ POLL_LATE_S: Final = 1.0  # for an answer beyond the wait that was asked for, on
 # Waits before the next receipt, by receive count; then a message is parked.
 RETRIES: Final = Backoff(attempts_max=5, first_s=2.0, longest_s=900.0)
 
+# Without a poll and without the end of any message, because then its handlers hang, or its polls. A poll takes seconds,
+# and what is slow for a reason of its own is not all that a queue has in hand.
+STUCK_AFTER_S: Final = 300.0
+LOOKED_AFTER_S: Final = 30.0
+
 # Returns once its effects are durable, because then the message is deleted. Any message may come twice. Raises
 # `RetryLater`, and `Rejected` for what can never be handled. It may take long: the message is guarded meanwhile.
 Handle: TypeAlias = Callable[[Message], Awaitable[None]]
@@ -67,6 +72,8 @@ class QueueConsumer:
     clock: Clock
     park: Park | None = None
     ledger: Ledger | None = None
+    # Says that handling goes on trying, because what it hands things to is away: nothing ends then, and none is stuck.
+    is_waiting: Callable[[], bool] = lambda: False
     pace: QueuePace = field(default_factory=QueuePace)
     counts: QueueCounts = field(default_factory=QueueCounts)
     _work: "_Work | None" = None
@@ -75,6 +82,11 @@ class QueueConsumer:
     @property
     def in_flight(self) -> int:
         return 0 if self._work is None else self._work.in_flight
+
+    @property
+    def is_well(self) -> bool:
+        """False: nobody asks the queue any more, and nobody waits for anything. Somebody must look."""
+        return self._work is None or not self._work.is_stuck
 
     @property
     def polls_at_once(self) -> int:
@@ -112,6 +124,17 @@ class _Work:
         self._settling = Settling(consumer.calls, self._custody, self._ended, tasks=tasks, clock=consumer.clock)
         self._stopping = asyncio.Event()
         self._is_out_of_time = False
+        self._moved_at = consumer.clock.monotonic()
+
+    @property
+    def is_stuck(self) -> bool:
+        quiet_s = self._clock.monotonic() - max(self._polls.asked_at, self._moved_at)
+        return quiet_s > STUCK_AFTER_S and not self._is_excused
+
+    @property
+    def _is_excused(self) -> bool:
+        """Say whether it is to stop, or the store or what it hands things to is away: a new one would wait, too."""
+        return self._stopping.is_set() or self._consumer.tries.is_waiting or self._consumer.is_waiting()
 
     @property
     def in_flight(self) -> int:
@@ -128,6 +151,7 @@ class _Work:
         name = self._consumer.name
         self._tasks.create_task(self._custody.keep(), name=f"queue-guard:{name}")
         self._tasks.create_task(self._custody.watch(), name=f"queue-watch:{name}")
+        self._tasks.create_task(self._excuse(), name=f"queue-excuse:{name}")
         self._polls.start(self._tasks)
         await self._stopping.wait()
         self._tasks.create_task(self._stop_handlers_later(), name=f"queue-deadline:{name}")
@@ -137,6 +161,13 @@ class _Work:
         self._settling.polls_ended()
         await self._lanes.drained()
         await self._settled()
+
+    async def _excuse(self) -> None:
+        """Count from the end of a wait, until cancelled: what waited needs some time then to come to an end."""
+        while True:
+            await self._clock.sleep(LOOKED_AFTER_S)
+            if self._is_excused:
+                self._moved_at = self._clock.monotonic()
 
     async def _polls_run_out(self) -> None:
         try:
@@ -244,4 +275,5 @@ class _Work:
 
     def _ended(self, outcome: Outcome) -> None:
         self._counts.add(outcome)
+        self._moved_at = self._clock.monotonic()
         self._permits.give_back(1)

@@ -73,6 +73,7 @@ class Polls:
         self._under_way: set[asyncio.Task[None]] = set()
         self._count = 0  # of those that go on: the one that decides to end is not in it any more, but still under way
         self.most_at_once = 0
+        self.asked_at = clock.monotonic()
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         task = tasks.create_task(self._run(tasks), name="queue-poll")
@@ -96,7 +97,7 @@ class Polls:
                 return
 
     async def _poll(self, room: int) -> None:
-        polling = self._polling
+        polling, self.asked_at = self._polling, self._clock.monotonic()
         try:
             messages = await self._calls.receive(
                 messages_max=room, wait_s=polling.wait_s, visibility_s=polling.visibility_s

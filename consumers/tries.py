@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, TypeAlias, TypeVar
@@ -46,10 +47,16 @@ class Tries:
     ) -> None:
         self._clock, self._ping, self._backoff = clock, ping, backoff
         self._store_failures, self._tried_max_s = store_failures, tried_max.total_seconds()
+        self._insisting = 0
 
     @property
     def attempts_max(self) -> int:
         return self._backoff.attempts_max
+
+    @property
+    def is_waiting(self) -> bool:
+        """Something that must be done has failed and is tried again, most likely because the store is away."""
+        return self._insisting > 0
 
     async def carry_out(self, act: Act[None]) -> GivenUp | None:
         """Do it; None once it is done. Given up when it can never succeed, or failed as often as is allowed."""
@@ -86,13 +93,22 @@ class Tries:
 
     async def insist(self, act: Act[T]) -> T:
         """Do it however long it takes: only the caller's own end ends it."""
+        try:
+            return await act()
+        except (RetryLater, StaleWrite):
+            self._insisting += 1
+        try:
+            return await self._until_done(act)
+        finally:
+            self._insisting -= 1
+
+    async def _until_done(self, act: Act[T]) -> T:
         tries = 0
         while True:
-            try:
+            tries = min(tries + 1, self._backoff.attempts_max)
+            await self._clock.sleep(self._backoff.wait_s(tries))
+            with suppress(RetryLater, StaleWrite):
                 return await act()
-            except (RetryLater, StaleWrite):
-                tries = min(tries + 1, self._backoff.attempts_max)
-                await self._clock.sleep(self._backoff.wait_s(tries))
 
     async def pause(self) -> None:
         """Wait as long as between two tries of something that keeps failing."""

@@ -1,13 +1,17 @@
 """What a worker process says of itself: whether it is at work, and how often people could not be told."""
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
-from consumers.sqs import QueueConsumer
+from consumers.sqs import STUCK_AFTER_S, QueueConsumer, QueuePace
+from consumers.sqs_calls import Message
 from tests.manualclock import ManualClock
 from tests.queueworld import QueueWorld
+from tests.virtualtime import on_virtual_time
 from worker.settings import WatchedSettings
 from worker.telemetry.meters import Metric
+from worker.web.health import Finding
 from worker.wiring.telemetry import Telemetry
 
 
@@ -37,6 +41,27 @@ async def test_a_worker_that_only_consumes_queues_needs_no_session() -> None:
         told = await opened(stack, [QueueWorld().consumer()], needs_session=False)
 
         assert told.hindrances() == []
+
+
+@on_virtual_time
+async def test_a_queue_that_nobody_asks_any_more_is_a_reason_to_replace_the_process() -> None:
+    world = QueueWorld(pace=QueuePace(in_hand_max=1))
+    may_end = asyncio.Event()
+
+    async def hang(_: Message) -> None:
+        await may_end.wait()
+
+    world.handled.before = hang
+    world.queue.send("one")
+    async with AsyncExitStack() as stack, world.consuming() as consumer:
+        told = await opened(stack, [consumer], needs_session=False)
+        await world.clock.sleep(1)
+        early = told.ailments()
+        await world.clock.sleep(STUCK_AFTER_S + 1)
+        late = told.ailments()
+        may_end.set()
+
+    assert (early, late) == ([], [Finding("the queue alerts is not asked any more")])
 
 
 async def test_tries_to_tell_people_that_failed_are_measured() -> None:

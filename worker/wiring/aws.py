@@ -39,7 +39,7 @@ from worker.store.table import TableName
 from worker.store.watched import watched
 from worker.wiring.jobs import CommandRoot, open_targets
 from worker.wiring.kinds import Premises, sweeping
-from worker.wiring.people import Alerting, Beside, alerts_come_back, open_alerting, tells_people
+from worker.wiring.people import Alerting, Beside, alerts_come_back, never_waiting, open_alerting, tells_people
 from worker.wiring.queues import queue_consumer
 from worker.wiring.reading import DUTIES
 from worker.wiring.streams import ChangeStreams
@@ -190,7 +190,14 @@ class AwsKind:
             beside["inbox-summary"] = InboxSummary(inbox.counts, self._clock).run
             handles["sensors"] = inbox.handle
         return [
-            queue_consumer(name, queues[name], handle, tables=self._watched, clock=self._clock)
+            queue_consumer(
+                name,
+                queues[name],
+                handle,
+                tables=self._watched,
+                clock=self._clock,
+                is_waiting=alerting.is_waiting if name == "alerts" else never_waiting,
+            )
             for name, handle in handles.items()
         ]
 

@@ -20,6 +20,7 @@ def queue_consumer(
     *,
     tables: WatchedTables,
     clock: Clock,
+    is_waiting: Callable[[], bool] = lambda: False,
     on_surprise: Callable[[Exception], None] = log_surprise,
 ) -> QueueConsumer:
     """A consumer that neither a message can end, which would come again and end the next worker as well, nor a queue
@@ -32,5 +33,6 @@ def queue_consumer(
         handle=expecting_surprises(handle, on_surprise),
         tries=tries,
         clock=clock,
+        is_waiting=is_waiting,
         park=QueueLetters(name, DeadLetters(tables), tries, clock).park,
     )

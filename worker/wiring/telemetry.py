@@ -153,10 +153,15 @@ class Telemetry:
     # --- how it stands ------------------------------------------------------------------------------------------------
 
     def ailments(self) -> Sequence[Finding]:
-        """Why this process should be replaced: its loop is late, or a reader cannot get going again."""
+        """Why this process should be replaced: its loop is late, a reader cannot get going again, or a queue waits."""
         late_s = 0.0 if self._reporting is None else self._reporting.loop_lag.now_s
         found = [Finding(f"the event loop is {late_s:.1f} s late")] if late_s > LOOP_LAG_MAX_S else []
-        return [*found, *(Finding(f"the reader of {name} has stopped") for name in self._ailing())]
+        stuck = [queue.name for queue in self._queues if not queue.is_well]
+        return [
+            *found,
+            *(Finding(f"the reader of {name} has stopped") for name in self._ailing()),
+            *(Finding(f"the queue {name} is not asked any more") for name in stuck),
+        ]
 
     def hindrances(self) -> Sequence[Finding]:
         """Why this process does no work just now."""
