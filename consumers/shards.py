@@ -114,6 +114,8 @@ class ShardedConsumer:
             if children := await self._children(held.lease.shard):
                 return children
             await held.nap(self.children_backoff.wait_s(attempt))
+            if held.is_stopping:
+                break  # there is no time, and no nap is taken any more: all that is left would be asked in one breath
         return None
 
     async def _children_late(self, shard: str) -> Sequence[Shard] | None:

@@ -129,6 +129,25 @@ async def test_a_worker_that_dies_while_it_waits_for_children_leaves_them_to_the
 
 
 @on_virtual_time
+async def test_a_worker_that_stops_leaves_it_to_the_next_to_ask_for_children() -> None:
+    world = ShardWorld()
+    a = world.start("a")
+    await asyncio.sleep(SETTLED_S)
+    parent = world.open_shard("orders")
+    child = world.fake.roll(parent)
+    world.fake.hidden[child.id] = 100
+    before = world.fake.calls["DescribeStream"]
+    await asyncio.sleep(3)
+    asked = world.fake.calls["DescribeStream"]
+
+    a.station.membership.stop()
+    await asyncio.sleep(SETTLED_S)
+
+    assert before < asked < before + 8, "it is in the middle of asking"
+    assert world.fake.calls["DescribeStream"] - asked <= 1
+
+
+@on_virtual_time
 async def test_an_open_parent_with_a_child_is_read_to_its_end_first() -> None:
     world = ShardWorld()
     world.write("orders")
