@@ -185,6 +185,19 @@ async def test_an_event_that_comes_again_is_told_once_by_whichever_worker() -> N
 
 
 @on_virtual_time
+async def test_an_event_that_comes_again_after_many_others_is_told_once() -> None:
+    """A queue may bring it days later, and there is a thread in which all alarms are told."""
+    world = AlertsWorld()
+    worker = world.worker()
+    for number in range(100):
+        await worker.deliver(an_event(f"e{number}", EventType.SLA_BREACH, version=number + 1))
+
+    await world.worker().deliver(an_event("e0", EventType.SLA_BREACH, version=1))
+
+    assert len(world.slack.messages) == 100
+
+
+@on_virtual_time
 async def test_a_store_that_is_in_doubt_after_the_post_does_not_double_it() -> None:
     world = AlertsWorld()
     worker = world.worker()

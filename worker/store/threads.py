@@ -31,7 +31,10 @@ from worker.store.table import (
 )
 
 CLAIM = timedelta(seconds=60)  # longer than a post may take, short enough to wait for
-TOLD_MAX = 50  # events a thread remembers; repeats come soon or not at all
+# Events a thread remembers. A repeat comes as late as a queue keeps it, which may be 14 days: in one thread that is 35
+# a day, more than a person reads. An id has some 36 characters, so they take 20 KB of the 400 that a row may have; most
+# threads are of one run and have a handful.
+TOLD_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
