@@ -24,7 +24,7 @@ from worker.store.table import StaleWrite
 from worker.undertakings import Undertakings
 
 POLL_LATE_S: Final = 1.0  # for an answer beyond the wait that was asked for, once we are asked to stop
-# Waits before the next receipt, by receive count; then a message is parked.
+# Waits before the next receipt, by how often a message has failed; then it is parked.
 RETRIES: Final = Backoff(attempts_max=5, first_s=2.0, longest_s=900.0)
 
 # Without a poll and without the end of any message, because then its handlers hang, or its polls. A poll takes seconds,
@@ -37,6 +37,8 @@ LOOKED_AFTER_S: Final = 30.0
 Handle: TypeAlias = Callable[[Message], Awaitable[None]]
 # Keeps a message that cannot be handled, durably.
 Park: TypeAlias = Callable[[Message, GivenUp], Awaitable[None]]
+# Says how often a message has failed, with this time.
+Failed: TypeAlias = Callable[[Message], Awaitable[int]]
 
 _log = logger()
 
@@ -71,6 +73,8 @@ class QueueConsumer:
     tries: Tries
     clock: Clock
     park: Park | None = None
+    # None: its receipts are taken for failures, also those after which somebody who stopped gave it back.
+    failed: Failed | None = None
     ledger: Ledger | None = None
     # Says that handling goes on trying, because what it hands things to is away: nothing ends then, and none is stuck.
     is_waiting: Callable[[], bool] = lambda: False
@@ -247,9 +251,10 @@ class _Work:
             await ledger.add(message)
 
     async def _failed(self, held: Held, reason: str) -> None:
-        tried, retries = held.message.receive_count, self._pace.retries
+        failed, retries = self._consumer.failed, self._pace.retries
+        tried = held.message.receive_count if failed is None else await failed(held.message)
         if tried >= retries.attempts_max and self._consumer.park is not None:
-            await self._give_up(held, f"failed at its receipt number {tried}, last: {reason}")
+            await self._give_up(held, f"failed {tried} times, last: {reason}")
             return
         _log.warning("message.failed", queue=self._consumer.name, message=held.message.id, tried=tried, reason=reason)
         self._return(held, Outcome.FAILED, visible_in_s=max(1, ceil(retries.wait_s(min(tried, 20)))))

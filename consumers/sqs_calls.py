@@ -14,7 +14,7 @@ class Message:
     handle: str  # of this receipt: a later receipt of the same message has another, which alone counts then
     body: str
     sent_at: datetime
-    receive_count: int = 1  # with this receipt; all its failures so far are in it, over all workers
+    receive_count: int = 1  # with this receipt; its failures so far are in it, and all else that made it come again
     group: str = ""  # FIFO queues only: what has one group is handled in order
 
 

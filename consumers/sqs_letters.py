@@ -17,11 +17,17 @@ def queue_letter_source(queue: str) -> str:
 
 
 class QueueLetters:
-    """Its `park` is a consumer's; it takes as long as the store does, and a repeat changes nothing."""
+    """Its `park` and `failed` are a consumer's; each takes as long as the store does, and a repeat changes nothing."""
 
     def __init__(self, queue: str, letters: DeadLetters, tries: Tries, clock: Clock) -> None:
         self._source, self._letters = queue_letter_source(queue), letters
         self._tries, self._clock = tries, clock
+
+    async def failed(self, message: Message) -> int:
+        """How often it has failed, with this time, over all workers."""
+        return await self._tries.insist(
+            lambda: self._letters.count_failure(self._source, message.id, self._clock.now())
+        )
 
     async def park(self, message: Message, given_up: GivenUp) -> None:
         letter = DeadLetter(

@@ -61,13 +61,15 @@ class QueueWorld:
         self.tries = Tries(self.clock, self.tables.ping, FULL_WAITS, store_failures=failures)
 
     def consumer(self) -> QueueConsumer:
+        letters = QueueLetters("alerts", self.letters, self.tries, self.clock)
         return QueueConsumer(
             name="alerts",
             calls=self.queue,
             handle=self.handled,
             tries=self.tries,
             clock=self.clock,
-            park=QueueLetters("alerts", self.letters, self.tries, self.clock).park,
+            park=letters.park,
+            failed=letters.failed,
             pace=self.pace,
         )
 

@@ -490,6 +490,15 @@ async def test_a_dead_letter_of_an_old_record_is_kept_as_long_as_any_other(table
     assert [expires_at(row) for row in (*rows, *parts)] == [NOW + retention.DEAD_LETTERS] * 2
 
 
+async def test_failures_of_what_may_become_a_letter_are_counted_each(tables: Tables) -> None:
+    letters, source = DeadLetters(tables), a_name()
+
+    counted = [await letters.count_failure(source, letter_id, NOW) for letter_id in ("m1", "m2", "m1", "m1")]
+
+    assert counted == [1, 1, 2, 3]
+    assert await letters.list(source) == []
+
+
 async def test_the_body_of_a_letter_that_is_dropped_meanwhile_is_gone(tables: Tables) -> None:
     letter = a_letter(a_name())
     await DeadLetters(tables).put(letter, b"body", now=NOW)

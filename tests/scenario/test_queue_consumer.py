@@ -327,12 +327,52 @@ async def test_a_failure_comes_back_later_each_time_and_is_parked_whole_at_last(
     assert waits == pytest.approx([2, 4, 8, 10], abs=0.5)
     [letter] = await world.letters_kept()
     assert letter.id == message
-    assert "failed at its receipt number 5, last: no answer" in letter.reason
+    assert "failed 5 times, last: no answer" in letter.reason
     body = await world.letters.body(letter)
     assert body is not None
     assert plain_map(decode_row(body)) == {"body": "poison", "receives": 5}
     assert len(world.queue) == 0
     assert (consumer.counts.failed, consumer.counts.parked) == (4, 1)
+
+
+@on_virtual_time
+async def test_a_message_that_deployments_gave_back_is_not_parked_at_its_first_failure() -> None:
+    """What the queue counts are receipts: those of workers that were stopped say nothing about the message."""
+    world = QueueWorld(pace=QueuePace(finish_s=0, retries=FULL_RETRIES))
+    message = world.queue.send("slow")
+    world.handled.before = lambda _: world.clock.sleep(600)
+    for _ in range(6):
+        async with world.consuming():
+            await world.clock.sleep(1)
+    assert world.queue.receives(message) == 6
+    failures = 0
+
+    async def fail_twice(_: Message) -> None:
+        nonlocal failures
+        failures += 1
+        if failures <= 2:
+            raise RetryLater("no answer")
+
+    world.handled.before = fail_twice
+    async with world.consuming() as consumer:
+        await world.clock.sleep(30)
+
+    assert (consumer.counts.failed, consumer.counts.done) == (2, 1)
+    assert await world.letters_kept() == []
+
+
+@on_virtual_time
+async def test_failures_are_counted_over_all_workers() -> None:
+    world = QueueWorld(pace=QueuePace(retries=FULL_RETRIES))
+    world.queue.send("poison")
+    world.handled.before = failing(RetryLater("no answer"))
+
+    for _ in range(3):
+        async with world.consuming():
+            await world.clock.sleep(10)
+
+    [letter] = await world.letters_kept()
+    assert "failed 5 times" in letter.reason
 
 
 @on_virtual_time

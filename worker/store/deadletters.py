@@ -7,13 +7,15 @@ from datetime import datetime
 
 from worker.core import keys
 from worker.store import retention
-from worker.store.attributes import BadRow, expiry, optional_text, text, texts, whole, without_nothing
+from worker.store.attributes import BadRow, expiry, optional_text, optional_whole, text, texts, whole, without_nothing
 from worker.store.paging import first_rows
 from worker.store.table import (
     TTL,
     Absent,
     Delete,
+    Equals,
     Exists,
+    Expired,
     Key,
     Put,
     Row,
@@ -22,12 +24,14 @@ from worker.store.table import (
     Tables,
     Update,
     Write,
+    any_of,
     query_all,
 )
 
 # A body may be as large as a row (a change record holds one) or larger (a queue's message): it is kept in parts.
 PART_BYTES = 300_000
 HISTORY_MAX = 20
+FAILURES = "FAILURES"  # a row beside where the body's parts are, or will be
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +64,16 @@ class DeadLetters:
         except StaleWrite as error:
             if error.row is None or error.row.get("id") != letter.id:
                 raise
+
+    async def count_failure(self, source: str, letter_id: str, now: datetime) -> int:
+        """Say how often what may become a letter has failed, with this time. Raises `StaleWrite` if others count it."""
+        key = Key(keys.dead_letter_body_pk(source, letter_id), FAILURES)
+        row = await self._tables.get(TableName.EVENTS, key)
+        before = None if row is None else optional_whole(row, "n")
+        counted = {"PK": key.pk, "SK": key.sk, "n": (before or 0) + 1, TTL: expiry(now, retention.FAILED_MESSAGES)}
+        is_unchanged = any_of(Absent("n"), Expired(now)) if before is None else Equals("n", before)
+        await self._tables.commit(Put(TableName.EVENTS, counted, is_unchanged))
+        return (before or 0) + 1
 
     async def sources(self) -> list[str]:
         """Every source that ever had a letter."""

@@ -9,6 +9,7 @@ INBOX = timedelta(days=400)  # what is known of objects in buckets
 EVENTS = timedelta(days=90)  # and chat threads
 CONFIG_LOG = timedelta(days=7)
 DEAD_LETTERS = timedelta(days=90)
+FAILED_MESSAGES = timedelta(days=15)  # a queue keeps a message for at most 14
 DEAD_SESSIONS = timedelta(days=1)
 DONE_LEASES = timedelta(hours=48)
 PARKED_KEYS = timedelta(hours=1)

@@ -27,6 +27,7 @@ def queue_consumer(
     that was of use before. What its handler uses must be the same `tables`: then no message is blamed for the store.
     """
     tries = Tries(clock, tables.ping, store_failures=lambda: tables.failures)
+    letters = QueueLetters(name, DeadLetters(tables), tries, clock)
     return QueueConsumer(
         name=name,
         calls=ProvenQueue(name, calls),
@@ -34,5 +35,6 @@ def queue_consumer(
         tries=tries,
         clock=clock,
         is_waiting=is_waiting,
-        park=QueueLetters(name, DeadLetters(tables), tries, clock).park,
+        park=letters.park,
+        failed=letters.failed,
     )
