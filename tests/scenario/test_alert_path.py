@@ -2,11 +2,11 @@
 
 from datetime import timedelta
 
-import pytest
-
 from consumers.alertpath import answering_probes
+from consumers.alerts_slack import CALL_S
 from consumers.feed import FeedPosition, feed_name
 from consumers.feedlag import FeedLags
+from consumers.progress import STUCK_AFTER_S
 from scheduler.heartbeaturl import pinging
 from tests.engineworld import a_world
 from tests.httptarget import a_web_server, answer
@@ -17,7 +17,7 @@ from worker.core.eventtypes import EventType
 from worker.core.keys import SessionId
 from worker.jobs.addresses import AddressPolicy
 from worker.jobs.http_client import HttpClient
-from worker.store.alertpath import AlertPath
+from worker.store.alertpath import AlertPath, Probe, sent_write
 from worker.store.leases import Lease, Leases
 from worker.store.table import TableName
 
@@ -41,7 +41,8 @@ async def test_a_probe_is_answered_and_every_other_event_is_handed_on() -> None:
 
 
 @on_virtual_time
-async def test_a_probe_is_not_answered_while_people_cannot_be_reached() -> None:
+async def test_a_probe_is_let_go_unanswered_while_people_cannot_be_reached() -> None:
+    """It would become a dead letter with every quarter of an hour that the chat is away, and say nothing any more."""
     world = await a_world()
     path = AlertPath(world.tables)
 
@@ -52,10 +53,49 @@ async def test_a_probe_is_not_answered_while_people_cannot_be_reached() -> None:
         raise RetryLater("the chat does not answer")
 
     deliver = answering_probes(show, path, world.clock, unreachable)
-    with pytest.raises(RetryLater):
-        await deliver(Event(id="probe-1", type=EventType.ALERT_PATH_CHECK, at=world.clock.now()))
+    began = world.clock.monotonic()
+    await deliver(Event(id="probe-1", type=EventType.ALERT_PATH_CHECK, at=world.clock.now()))
 
     assert (await path.load()).arrived is None
+    assert world.clock.monotonic() - began < STUCK_AFTER_S - CALL_S
+
+
+@on_virtual_time
+async def test_a_probe_is_answered_when_people_are_reached_after_a_moment() -> None:
+    world = await a_world()
+    path, tries = AlertPath(world.tables), 0
+
+    async def show(_: Event) -> None:
+        return
+
+    async def reached_at_last() -> None:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise RetryLater("the chat does not answer")
+
+    deliver = answering_probes(show, path, world.clock, reached_at_last)
+    await deliver(Event(id="probe-1", type=EventType.ALERT_PATH_CHECK, at=world.clock.now()))
+
+    assert (await path.load()).arrived == "probe-1"
+
+
+@on_virtual_time
+async def test_a_probe_that_comes_after_a_later_one_does_not_take_back_that_one_has_arrived() -> None:
+    world = await a_world()
+    path, now = AlertPath(world.tables), world.clock.now()
+
+    async def show(_: Event) -> None:
+        return
+
+    for probe_id in ("probe-1", "probe-2"):
+        probe = Probe(id=probe_id, sent_at=now, waiting_since=now)
+        await world.tables.commit(sent_write(await path.load(), probe))
+    deliver = answering_probes(show, path, world.clock)
+    for probe_id in ("probe-2", "probe-1"):
+        await deliver(Event(id=probe_id, type=EventType.ALERT_PATH_CHECK, at=now))
+
+    assert (await path.load()).is_answered
 
 
 @on_virtual_time
