@@ -52,7 +52,7 @@ class Worker:
     def stop(self) -> None:
         """Take nothing more, finish what is in hand, give everything up, end the session."""
         _log.info("worker.stopping")
-        self._telemetry.is_stopping = True
+        self._telemetry.stop()
         self._stopping.set()
         self._membership.stop()
 

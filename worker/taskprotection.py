@@ -1,7 +1,8 @@
 """Protection of an ECS task while it has something in hand that a scale-in would cut short.
 
 The agent is asked on the edges between idle and busy only. A protection runs out by itself and is not renewed: a task
-that is never idle could else never be replaced, because deployments wait for it. Whatever the agent answers, the work
+that is never idle could else never be replaced, because deployments wait for it. Asked to end, a task wants none any
+more, whatever it has in hand: it is given the time to finish by whoever asked. Whatever the agent answers, the work
 goes on: a task that is ended anyway is an ordinary crash.
 """
 
@@ -10,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from worker.clock import Clock
 from worker.core.errors import RetryLater
+from worker.engine.waking import Alarm
 from worker.logs import logger
 
 AGENT: Final = "ECS_AGENT_URI"  # set by ECS in every task
@@ -27,17 +29,23 @@ PutState: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 class TaskProtection:
     def __init__(self, put: PutState, is_busy: Callable[[], bool], clock: Clock) -> None:
-        self._put, self._is_busy, self._clock = put, is_busy, clock
+        self._put, self._is_busy = put, is_busy
         self._is_protected = False  # or was, for the stretch of work that is under way
+        self._is_ending, self._alarm = False, Alarm(clock)
 
     async def run(self) -> None:
         while True:
             await self.look()
-            await self._clock.sleep(LOOK_EVERY_S)
+            await self._alarm.sleep(LOOK_EVERY_S)
+
+    def end(self) -> None:
+        """Say at once that the task may be ended, and that for good."""
+        self._is_ending = True
+        self._alarm.ring()
 
     async def look(self) -> None:
         """Ask the agent for what should be, if that is not what is."""
-        is_busy = self._is_busy()
+        is_busy = self._is_busy() and not self._is_ending
         if is_busy == self._is_protected:
             return
         await self._ask({"ProtectionEnabled": True, "ExpiresInMinutes": MINUTES} if is_busy else _LIFTED)

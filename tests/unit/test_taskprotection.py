@@ -1,10 +1,12 @@
 """When the agent of ECS is asked to protect the task, and when not."""
 
+import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
 from tests.manualclock import ManualClock
+from tests.virtualtime import VirtualClock, on_virtual_time
 from worker.core.errors import RetryLater
 from worker.taskprotection import TaskProtection
 
@@ -73,3 +75,20 @@ async def test_an_agent_that_is_away_is_asked_again() -> None:
     await worker.pass_minutes(1)
 
     assert worker.agent.asked == [True]
+
+
+@on_virtual_time
+async def test_a_task_that_is_asked_to_end_is_protected_no_more_at_once_and_for_good() -> None:
+    agent, clock, began = Agent(), VirtualClock(), asyncio.get_running_loop().time()
+    protection = TaskProtection(agent.put, lambda: True, clock)
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(protection.run())
+        await clock.sleep(1)
+        protection.end()
+        await clock.sleep(1)
+        asked = list(agent.asked)
+        await clock.sleep(60)
+        running.cancel()
+
+    assert asyncio.get_running_loop().time() - began == 62
+    assert asked == agent.asked == [True, False]

@@ -85,6 +85,12 @@ class Telemetry:
             case _:
                 pass
 
+    def stop(self) -> None:
+        """Say that the process is asked to end: it is not ready any more, and not to be protected."""
+        self.is_stopping = True
+        if self._protection is not None:
+            self._protection.end()
+
     async def told(self, event: Event) -> None:
         """Count an event on its way out; the end of a route that everything takes."""
         self.meters.add(Metric.EVENTS_PUBLISHED)
