@@ -33,7 +33,7 @@ class Worker:
 
     def __init__(self, kind: Kind, settings: Settings, clock: Clock, telemetry: Telemetry) -> None:
         self._kind, self._settings, self._clock, self._telemetry = kind, settings, clock, telemetry
-        self._stopping = asyncio.Event()
+        self._stopping, self._hurrying = asyncio.Event(), asyncio.Event()
         self._membership = Membership(
             Group(
                 name=kind.group,
@@ -50,8 +50,11 @@ class Worker:
         )
 
     def stop(self) -> None:
-        """Take nothing more, finish what is in hand, give everything up, end the session."""
-        _log.info("worker.stopping")
+        """Take nothing more, finish what is in hand, give everything up, end the session. Said again: finish none."""
+        is_hurried = self._stopping.is_set()
+        _log.info("worker.stopping", is_hurried=is_hurried)
+        if is_hurried:
+            self._hurrying.set()
         self._telemetry.stop()
         self._stopping.set()
         self._membership.stop()
@@ -92,9 +95,10 @@ class Worker:
                 task.cancel()
 
     async def _stop_queues(self, premises: Premises) -> None:
-        await self._stopping.wait()
-        for queue in premises.queues:
-            queue.stop()
+        for asked in (self._stopping, self._hurrying):
+            await asked.wait()
+            for queue in premises.queues:
+                queue.stop()
 
     async def _work_in_sessions(self, premises: Premises) -> None:
         if self._needs_session:

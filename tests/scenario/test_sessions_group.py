@@ -225,6 +225,39 @@ async def test_a_stopping_worker_finishes_what_it_has_in_hand_before_others_begi
 
 
 @on_virtual_time
+async def test_a_worker_that_is_told_to_stop_twice_finishes_nothing_and_leaves_in_order() -> None:
+    group = WorkerGroup()
+    slow, other = group.start("slow", finishing_s=12), group.start("other")
+    await asyncio.sleep(SETTLED_S)
+
+    slow.membership.stop()
+    await asyncio.sleep(1)
+    slow.membership.stop()
+    await asyncio.sleep(3)
+
+    assert slow.task is not None
+    assert slow.task.done()
+    assert slow.member.id not in await group.sessions()
+    assert other.shards() == group.shards
+    assert overlaps(group.acts) == []
+
+
+@on_virtual_time
+async def test_told_to_stop_twice_at_once_a_worker_leaves_in_order_all_the_same() -> None:
+    group = WorkerGroup()
+    slow = group.start("slow", finishing_s=12)
+    await asyncio.sleep(SETTLED_S)
+
+    slow.membership.stop()
+    slow.membership.stop()
+    await asyncio.sleep(3)
+
+    assert slow.task is not None
+    assert slow.task.done()
+    assert slow.member.id not in await group.sessions()
+
+
+@on_virtual_time
 async def test_a_holder_that_never_finishes_is_cut_off_in_time() -> None:
     group = WorkerGroup()
     stuck = group.start("stuck", finishing_s=10_000)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 STYLES = {Severity.ALERT: "bold red", Severity.WARNING: "yellow", Severity.SUCCESS: "green", Severity.NOTE: ""}
 
+SIGNALS_MAX = 3  # with the last of which it ends whatever is under way
+
 _log = logger()
 
 
@@ -97,7 +99,7 @@ async def _introduce(screen: Screen, access: StoreAccess, settings: Settings) ->
 
 
 async def _work(worker: "Worker") -> int:
-    """Run to the end. The first signal asks for an end in order; the second ends at once, as a crash would."""
+    """Run to the end. The first signal asks for an end in order, the second for a quick one; the third is a crash."""
     loop = asyncio.get_running_loop()
     async with asyncio.TaskGroup() as tasks:
         working = tasks.create_task(_to_its_end(worker), name="worker")
@@ -132,7 +134,7 @@ def _stopping(worker: "Worker", working: "asyncio.Task[int]") -> Callable[[], No
     def stop() -> None:
         nonlocal asked
         asked += 1
-        if asked == 1:
+        if asked < SIGNALS_MAX:
             worker.stop()
         else:
             working.cancel()

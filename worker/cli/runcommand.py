@@ -38,7 +38,8 @@ Examples:
   interlock run --store sqlite:///interlock.db --each-success
   interlock run --store dynamodb://interlock?region=eu-west-1
 
-SIGTERM and Ctrl-C end it in order within 25 seconds; a second one ends it at once, which costs nothing but a repeat.
+SIGTERM and Ctrl-C end it in order within 25 seconds; a second one has nothing finished any more, and a
+third ends it at once, which costs nothing but a repeat.
 
 {EXIT_CODES}"""
 

@@ -80,7 +80,7 @@ class LeaseKeeper:
         self._free: dict[LeaseId, tuple[int, float]] = {}  # what nobody holds: its epoch, and when we first saw that
         self._departures = 0
         self._in_round = asyncio.Lock()
-        self._is_leaving = False
+        self._is_leaving = self._is_hurried = False
         self._emptied = asyncio.Event()
 
     def offer(self, offer: Offer) -> None:
@@ -115,7 +115,15 @@ class LeaseKeeper:
             self._note_emptiness()
         for held in self._held.values():
             held.stop(next_owner=None)
+        if self._is_hurried:
+            self.hurry()
         await self._emptied.wait()
+
+    def hurry(self) -> None:
+        """Have nothing finished any more: what is in hand is met again by whoever takes over."""
+        self._is_hurried = True
+        for held in self._held.values():
+            held.hurry()
 
     # --- one round ----------------------------------------------------------------------------------------------------
 

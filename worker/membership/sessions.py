@@ -79,9 +79,12 @@ class Membership:
         self._new_session_id, self._guard, self._notify = new_session_id, guard or ClockGuard(), notify
         self._sessions = Sessions(tables, group.name)
         self._stop_asked = asyncio.Event()
+        self._keeper: LeaseKeeper | None = None
 
     def stop(self) -> None:
-        """Leave in order: take nothing more, finish, give everything up, end the session."""
+        """Leave in order: take nothing more, finish, give everything up, end the session. Said again: finish none."""
+        if self._stop_asked.is_set() and self._keeper is not None:
+            self._keeper.hurry()
         self._stop_asked.set()
 
     async def serve(self, work: Work) -> None:
@@ -119,6 +122,7 @@ class Membership:
         peers = Peers(self._sessions, fence, self._clock, group.timing, self._notify)
         leases = Leases(self._tables, group.name)
         keeper = LeaseKeeper(leases, peers=peers, fence=fence, pulse=pulse, clock=self._clock, notify=self._notify)
+        self._keeper = keeper
         heart = Heart(group.name, fence, pulse, self._clock, group.timing)
         member = Member(fence=fence, peers=peers, keeper=keeper, stopping=stopping)
         async with asyncio.TaskGroup() as tasks:

@@ -1,0 +1,83 @@
+"""A worker process is asked to stop: once to finish, twice to leave."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+import pytest
+
+from consumers.source import Source
+from consumers.sqs import QueuePace
+from consumers.sqs_calls import Message
+from tests.queueworld import QueueWorld
+from tests.virtualtime import on_virtual_time
+from worker.app import Worker
+from worker.membership.clockguard import ClockGuard
+from worker.settings import Duty, Settings, WatchedSettings
+from worker.store.table import TableName, Tables
+from worker.wiring.kinds import Premises
+from worker.wiring.telemetry import Telemetry
+from worker.wiring.workplace import Readers, Workplace
+
+
+async def _nobody_wakes(_: Readers) -> None:
+    await asyncio.Event().wait()
+
+
+def _no_source(table: TableName) -> Source:
+    raise AssertionError(f"nobody reads {table} here")
+
+
+@dataclass
+class OneQueue:
+    """A kind of worker that has a queue and nothing else."""
+
+    world: QueueWorld
+    group: str = "test"
+    where: str = "memory"
+    guard: ClockGuard = field(default_factory=ClockGuard)
+
+    @property
+    def tables(self) -> Tables:
+        return self.world.tables
+
+    def beater_tables(self) -> Tables:
+        raise AssertionError("it has no session")
+
+    async def open(self, stack: AsyncExitStack) -> Premises:
+        place = Workplace(
+            group=self.group,
+            tables=self.tables,
+            source_of=_no_source,
+            wake_readers=_nobody_wakes,
+            routes=[],
+            runners={},
+            clock=self.world.clock,
+        )
+        return Premises(place=place, queues=[self.world.consumer()])
+
+
+@pytest.mark.parametrize(("stops", "within_s"), [(1, 45), (2, 15)])
+@on_virtual_time
+async def test_asked_once_more_a_worker_finishes_nothing_and_gives_its_messages_back(
+    stops: int, within_s: float
+) -> None:
+    world = QueueWorld(pace=QueuePace(finish_s=30))
+    message = world.queue.send("slow")
+
+    async def take_long(_: Message) -> None:
+        await world.clock.sleep(600)
+
+    world.handled.before = take_long
+    telemetry = Telemetry(WatchedSettings(), {}, world.clock, lambda _: None)
+    worker = Worker(OneQueue(world), Settings(store="memory", duties=frozenset({Duty.ALERTS})), world.clock, telemetry)
+    running = asyncio.create_task(worker.run())
+    await world.clock.sleep(5)
+    began = world.clock.monotonic()
+    for _ in range(stops):
+        worker.stop()
+        await world.clock.sleep(0.1)
+    await running
+
+    assert within_s - 15 <= world.clock.monotonic() - began <= within_s
+    assert world.queue.visible_in_s(message) <= 0, "others see it"
