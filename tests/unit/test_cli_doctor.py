@@ -69,7 +69,7 @@ def test_workers_and_their_versions_are_seen(here: Path) -> None:
 
     found = diagnoses()
 
-    assert found["workers sessions"]["finding"] == "1 workers are registered"
+    assert found["workers sessions"]["finding"] == "1 worker is registered"
     assert found["workers versions"]["health"] == "warn"
     assert "they run 0.0.1" in found["workers versions"]["finding"]
 

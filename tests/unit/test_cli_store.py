@@ -22,6 +22,8 @@ schedule: {cron: "0 6 * * *"}
 job: {type: command, config: {command: load}}
 """
 
+LOOKS = ["store check", "store stats", "doctor", "migrate check orders", "status", "events", "leases", "dlq list"]
+
 
 def make_older(path: Path) -> None:
     """Take a new file back to the layout of version 1."""
@@ -108,6 +110,26 @@ def test_check_finds_an_older_file_and_does_not_migrate_it(here: Path) -> None:
     assert verdict["ok"] is False
     assert f"has version 1 and this program uses {VERSION}" in verdict["finding"]
     assert "interlock store migrate" in verdict["remedy"]
+
+
+@pytest.mark.parametrize("command", LOOKS)
+def test_whoever_only_looks_makes_no_store(command: str, here: Path) -> None:
+    result = interlock(*command.split())
+
+    assert result.exit_code in {1, 2}
+    assert result.output.count("there is no store at interlock.db") == 1
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", LOOKS)
+def test_whoever_only_looks_does_not_migrate_an_older_file(command: str, here: Path) -> None:
+    make_older(here / "interlock.db")
+
+    result = interlock(*command.split())
+
+    assert "interlock store migrate" in result.output
+    with closing(sqlite3.connect(here / "interlock.db")) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
 
 
 def test_check_finds_a_newer_file(here: Path) -> None:

@@ -60,12 +60,16 @@ async def diagnose(access: StoreAccess, settings: Settings) -> AsyncGenerator[Di
         for found in look_at_disk(place.path):
             yield found
     try:
-        for found in of_verdicts("store", await access.admin.check()):
-            yield found
+        verdicts = await access.admin.check()
     except WorkerError as trouble:
         yield _in_trouble("store", access.admin.place, trouble)
         if isinstance(place, SqlitePlace):
             return
+    else:
+        for found in of_verdicts("store", verdicts):
+            yield found
+        if isinstance(place, SqlitePlace) and not all(verdict.is_sound for verdict in verdicts):
+            return  # what else there is to say about a file is in the same file
     if isinstance(place, DynamoPlace):
         async for found in _cloud(access, settings, place):
             yield found

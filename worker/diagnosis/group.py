@@ -12,7 +12,8 @@ def look_at_workers(sessions: Sequence[Session], program: str) -> Iterator[Diagn
     if not alive:
         yield doubtful("workers", "sessions", "no worker is registered", "start one: `interlock run`")
         return
-    yield fine("workers", "sessions", f"{len(alive)} workers are registered")
+    number = "1 worker is" if len(alive) == 1 else f"{len(alive)} workers are"
+    yield fine("workers", "sessions", f"{number} registered")
     versions = sorted({session.program for session in alive})
     if versions == [program]:
         yield fine("workers", "versions", f"all run {program}, as this command does")

@@ -76,9 +76,13 @@ def open_tables(url: str, clock: Clock) -> Tables:
 
 @asynccontextmanager
 async def opened_as_found(url: str, clock: Clock) -> AsyncGenerator[Tables]:
-    """Open a store without asking that it be whole: for a look at tables that another system made."""
+    """Open a store without asking that it be whole: for a look at tables that another system made.
+
+    Raises `ConfigError` for a file that would have to be made or migrated: a look does neither.
+    """
     match locate(url):
         case SqlitePlace(path):
+            await SqliteAdmin(path, clock).require_ready()
             tables: Tables = SqliteTables(path, clock)
             await tables.start()
         case DynamoPlace() as place:
