@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.commandline import interlock, records
+from worker.cli.console import Screen
+from worker.cli.onstore import told
 from worker.settings import STORE
 from worker.store.sqlite_schema import VERSION
 from worker.store.sqlite_statements import CHANGE_OLDEST, ENTRIES_COUNT, ROWS_COUNT, ROWS_EXPIRED_COUNT
@@ -333,6 +335,14 @@ def test_a_store_that_does_not_answer_exits_with_3(here: Path, monkeypatch: pyte
 
     assert result.exit_code == 3
     assert "given up after" in result.stderr
+
+
+def test_a_reader_that_has_read_enough_is_no_mistake_of_ours() -> None:
+    async def show() -> int:
+        raise BrokenPipeError  # what `interlock events | head` brings
+
+    with pytest.raises(BrokenPipeError):  # Typer knows it, and ends without a word
+        told(Screen(), show)
 
 
 def test_the_installed_command_asks_on_a_terminal(here: Path) -> None:

@@ -91,6 +91,8 @@ def told(screen: Screen, run: Callable[[], Awaitable[int]]) -> int:
         except WorkerError as error:
             show_error(screen, error)
             return exit_code(error)
+        except BrokenPipeError:
+            raise  # who reads us has read enough, as `head` does: that is an end, and no mistake
         except Exception as error:  # noqa: BLE001  the edge: a person gets words, and enough to report it
             show_surprise(screen, error)
             return Exit.WRONG
