@@ -437,7 +437,7 @@ async def test_a_forbidden_address_is_never_connected_to(host: str, server: WebS
 
     assert isinstance(result, Refused)
     assert result.category is PERMANENT
-    assert "allow list" in result.message or "not a canonical IPv4 address" in result.message
+    assert "INTERLOCK_HTTP_ALLOW" in result.message or "not a canonical IPv4 address" in result.message
     assert server.connections == 0
 
 
@@ -782,7 +782,7 @@ async def test_a_token_is_not_fetched_from_a_forbidden_place(server: WebServer, 
     result = await runner.start(a_request(job(server, auth=auth)))
 
     assert isinstance(result, Refused)
-    assert "allow list" in result.message
+    assert "INTERLOCK_HTTP_ALLOW" in result.message
     assert server.received == []
 
 

@@ -319,7 +319,7 @@ async def test_a_forbidden_address_is_never_connected_to(host: str, stage: Stage
     async with _behind_names(stage.side, AddressPolicy(), names) as runner:
         refused = await runner.start(a_request(config))
         for ask in (runner.status, runner.stop):
-            with pytest.raises(WorkerError, match="allow list"):
+            with pytest.raises(WorkerError, match="INTERLOCK_HTTP_ALLOW"):
                 await ask(stage.side.handle, config)
 
     assert isinstance(refused, Refused)

@@ -86,7 +86,7 @@ def test_the_allow_list_opens_what_it_names_and_nothing_else(entries: list[str],
 
 @pytest.mark.parametrize("entry", ["*", "10.1.2.3/16", "a..b", "http://internal", "*.", "host name"])
 def test_an_entry_that_cannot_be_meant_is_an_error(entry: str) -> None:
-    with pytest.raises(ConfigError, match="allow list"):
+    with pytest.raises(ConfigError, match="INTERLOCK_HTTP_ALLOW"):
         AddressPolicy.parse([entry])
 
 

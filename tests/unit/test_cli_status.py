@@ -103,9 +103,21 @@ def test_a_run_whose_version_is_gone_is_shown_all_the_same() -> None:
         (a_run(State.TRIGGERING, start_step=StartStep.SENT), "the job to start"),
         (
             a_run(State.TRIGGERING, start_step=StartStep.REFUSED, start_failures=2, start_after=TODAY),
-            "the next try to start the job at 2027-03-22T12:00:00Z, after 2",
+            "the next try to start the job at 2027-03-22T12:00:00Z; it was refused 2 times",
+        ),
+        (
+            a_run(State.TRIGGERING, start_step=StartStep.REFUSED, start_failures=1, reason="no such job"),
+            "the next try to start the job; it was refused once: no such job",
+        ),
+        (
+            a_run(State.TRIGGERING, start_step=StartStep.REFUSED, start_failures=2, starts_unanswered=1),
+            "the next try to start the job; it may be running: of 2 tries 1 got no answer",
         ),
         (a_run(State.TRIGGERING, start_step=StartStep.UNANSWERED), "the target to say whether it has the job"),
+        (
+            a_run(State.TRIGGERING, start_step=StartStep.UNANSWERED, reason="no answer in 30 s"),
+            "the target to say whether it has the job: no answer in 30 s",
+        ),
         (a_run(State.POLLING), "the job"),
         (a_run(State.STOPPING, reason="superseded: again"), "the job to stop: superseded: again"),
         (a_run(State.FAILED_FINAL, reason="out of memory"), "out of memory"),

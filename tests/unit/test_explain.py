@@ -349,7 +349,7 @@ def rehearsal(state: DryState, reason: str = "") -> DryRun:
         (
             a_run(State.TRIGGERING, start_step=StartStep.REFUSED, start_failures=2, start_after=NOON + MINUTE),
             Passage.OPEN,
-            "attempt 1: the target refused the job 2 times; it is tried again at 2026-03-10 12:01 UTC",
+            "attempt 1: the job was refused 2 times; it is tried again at 2026-03-10 12:01 UTC",
         ),
         (
             a_run(State.TRIGGERING, start_step=StartStep.REFUSED, start_failures=2, starts_unanswered=1),
@@ -357,9 +357,17 @@ def rehearsal(state: DryState, reason: str = "") -> DryRun:
             "attempt 1: the job may be running: of 2 tries to start it, 1 got no answer",
         ),
         (
-            a_run(State.TRIGGERING, start_step=StartStep.UNANSWERED),
+            a_run(State.TRIGGERING, start_step=StartStep.REFUSED, start_failures=1, reason="no such job"),
             Passage.OPEN,
-            "attempt 1: the job may have been started at 2026-03-10 12:00 UTC; the target is asked whether it has it",
+            "attempt 1: the job was refused once; the last answer: no such job",
+        ),
+        (
+            a_run(State.TRIGGERING, start_step=StartStep.UNANSWERED, reason="no answer in 30 s"),
+            Passage.OPEN,
+            (
+                "attempt 1: the job may have been started at 2026-03-10 12:00 UTC; "
+                "the target is asked whether it has it; the last answer: no answer in 30 s"
+            ),
         ),
         (
             a_run(State.POLLING, attempt=3),

@@ -17,6 +17,7 @@ from worker.core.facts import (
     JobNotFound,
     JobRefused,
     JobStarted,
+    JobSucceeded,
     RerunRequested,
     RulesHeld,
     RulesNotHeld,
@@ -159,6 +160,20 @@ def test_a_refusal_that_is_repeated_after_the_start_was_sent_again_is_ignored() 
     _, effects = step(run, refused(0), NOON + MINUTE)
 
     assert isinstance(effects[0], Ignore)
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [JobRefused(1, 0, FailureCategory.PERMANENT, "no such job"), StartUnanswered(1, 0, "no such job", can_find=True)],
+)
+def test_why_a_start_is_tried_again_or_looked_for_is_on_the_row_and_gone_with_success(fact: Fact) -> None:
+    run, _ = step(a_run(State.TRIGGERING), fact, NOON)
+    assert run.reason == "no such job"
+
+    run, _ = step(run, JobStarted(1, HANDLE), NOON + MINUTE)
+    run, _ = step(run, JobSucceeded(attempt=1), NOON + MINUTE)
+
+    assert (run.state, run.reason) == (State.COMPLETED, "")
 
 
 def test_a_start_without_an_answer_is_looked_for_before_it_is_sent_again() -> None:

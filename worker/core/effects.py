@@ -75,12 +75,13 @@ class End:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteStart:
-    """Remember how far the start got, and how often it failed; `unanswered` (None: as before) may have worked."""
+    """Remember how far the start got, how often it failed and why; `unanswered` (None: as before) may have worked."""
 
     step: StartStep
     failures: int
     after: datetime | None = None
     unanswered: int | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,10 +205,14 @@ def _settled(run: Run) -> Run:
 
 def _noted(run: Run, effect: Effect) -> Run:
     match effect:
-        case NoteStart(step=step, failures=failures, after=after):
-            unanswered = run.starts_unanswered if effect.unanswered is None else effect.unanswered
+        case NoteStart():
             return replace(
-                run, start_step=step, start_failures=failures, starts_unanswered=unanswered, start_after=after
+                run,
+                start_step=effect.step,
+                start_failures=effect.failures,
+                starts_unanswered=run.starts_unanswered if effect.unanswered is None else effect.unanswered,
+                start_after=effect.after,
+                reason=effect.reason or run.reason,
             )
         case NoteJob(job=job):
             return replace(run, job=job, start_step=None)

@@ -101,7 +101,13 @@ def _failed(
         return _give_up(case, message, category, unanswered)
     pause = max(START_BACKOFF[failures], min(retry_after or timedelta(), START_PAUSE_MAX))
     return [
-        NoteStart(step=StartStep.REFUSED, failures=failures + 1, after=case.now + pause, unanswered=unanswered),
+        NoteStart(
+            step=StartStep.REFUSED,
+            failures=failures + 1,
+            after=case.now + pause,
+            unanswered=unanswered,
+            reason=message,
+        ),
         LogJob(event=JobEvent.INFRA_TRIGGER_FAILURE, message=message, category=category),
     ]
 
@@ -122,7 +128,7 @@ def _give_up(case: Case, message: str, category: FailureCategory | None, unanswe
 def _doubt(case: Case, step: StartStep, message: str, *, can_find: bool) -> list[Effect]:
     if can_find:
         return [
-            NoteStart(step=step, failures=case.run.start_failures),
+            NoteStart(step=step, failures=case.run.start_failures, reason=message),
             LogJob(event=JobEvent.INFRA_TRIGGER_FAILURE, message=message),
             FindJob(case.run.token, case.run.start_failures),
         ]

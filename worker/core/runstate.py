@@ -125,7 +125,7 @@ class Run:
     after_stop: AfterStop | None = None
     rerun_reason: str = ""  # why the next attempt is wanted, while the last is being stopped for it
     outcome: Outcome | None = None  # of an ended run; None for one that another system ended
-    reason: str = ""  # why it ended, or was last sent back
+    reason: str = ""  # why it ended, was last sent back, or its start was refused
 
     @property
     def is_ended(self) -> bool:

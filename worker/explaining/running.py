@@ -10,6 +10,7 @@ from worker.explaining.changes import smallest_changes
 from worker.explaining.conditions import conditions_of
 from worker.explaining.explanation import Finding, Gate, is_closed, is_open
 from worker.explaining.sight import Sight, moment
+from worker.showing.waiting import times
 
 AFTERWARDS = {
     AfterStop.RETRY: "then it is tried again",
@@ -44,9 +45,10 @@ def _progress(sight: Sight, active: Run) -> str:
             return f"{attempt} waits for its rules since {since}{until}"
         case State.TRIGGERING, StartStep.REFUSED:
             again = f"; it is tried again at {moment(active.start_after, zone)}" if active.start_after else ""
-            return f"{attempt}: {_failures(active)}{again}"
+            return f"{attempt}: {_failures(active)}{again}{_last_word(active)}"
         case State.TRIGGERING, StartStep.UNANSWERED | StartStep.ABANDONED:
-            return f"{attempt}: the job may have been started at {since}; the target is asked whether it has it"
+            asked = f"the job may have been started at {since}; the target is asked whether it has it"
+            return f"{attempt}: {asked}{_last_word(active)}"
         case State.TRIGGERING, _:
             return f"{attempt}: the job is being started since {since}"
         case _:
@@ -56,7 +58,11 @@ def _progress(sight: Sight, active: Run) -> str:
 def _failures(active: Run) -> str:
     if lost := active.starts_unanswered:
         return f"the job may be running: of {active.start_failures} tries to start it, {lost} got no answer"
-    return f"the target refused the job {active.start_failures} times"
+    return f"the job was refused {times(active.start_failures)}"
+
+
+def _last_word(active: Run) -> str:
+    return f"; the last answer: {active.reason}" if active.reason else ""
 
 
 def _patience(sight: Sight, active: Run) -> str:

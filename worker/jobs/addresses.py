@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Self, TypeAlias
+from typing import Final, Self, TypeAlias
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -57,6 +57,7 @@ _PUBLIC_IPV6 = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
 _IPV4_COMPATIBLE = IPv6Network("::/96")
 
+ALLOWING: Final = "to allow it all the same, name it in the worker's INTERLOCK_HTTP_ALLOW"
 _LOCAL_NAMES = frozenset({"localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"})
 _VOUCHED_MAX = 1024
 
@@ -116,7 +117,7 @@ class AddressPolicy:
         if kind is None or any(address in network or _wrapped_in(address, network) for network in self.networks):
             return
         shown = host if host == str(address) else f"{host} ({address})"
-        raise AddressRefused(f"{shown} is {kind}; jobs may be sent there only if the allow list names it")
+        raise AddressRefused(f"{shown} is {kind}; {ALLOWING}")
 
     def check_host(self, host: str) -> None:
         """Check what can be checked before a name is resolved: an address written out, or a name of this machine."""
@@ -126,9 +127,7 @@ class AddressPolicy:
             name = _canonical(host)
             is_local = name in _LOCAL_NAMES or name.endswith(".localhost")
             if is_local and not self.allows_name(host):
-                raise AddressRefused(
-                    f"{host} is this machine; jobs may be sent there only if the allow list names it"
-                ) from None
+                raise AddressRefused(f"{host} is this machine; {ALLOWING}") from None
             return
         self.check(address, host)
 
@@ -147,7 +146,7 @@ def _checked_name(entry: str) -> str:
     labels = name.removeprefix("*.").split(".")
     if not all(label and label.replace("-", "").replace("_", "").isalnum() for label in labels):
         raise ConfigError(
-            f"allow list of addresses: {entry!r} is neither a host name, nor *.suffix, nor an address, nor a network "
+            f"INTERLOCK_HTTP_ALLOW: {entry!r} is neither a host name, nor *.suffix, nor an address, nor a network "
             "such as 10.1.0.0/16 (whose host bits must be zero); correct or remove it"
         )
     return name

@@ -15,16 +15,29 @@ def waits_for(run: Run) -> str:
         case State.EVALUATING, _:
             return "its rules"
         case State.TRIGGERING, StartStep.REFUSED:
-            at = f" at {format_rfc3339(run.start_after)}" if run.start_after else ""
-            return f"the next try to start the job{at}, after {run.start_failures}"
+            at = f" at {format_rfc3339(run.start_after.replace(microsecond=0))}" if run.start_after else ""
+            why = f": {run.reason}" if run.reason else ""
+            return f"the next try to start the job{at}; {_failures(run)}{why}"
         case State.TRIGGERING, StartStep.UNANSWERED | StartStep.ABANDONED:
-            return "the target to say whether it has the job"
+            why = f": {run.reason}" if run.reason else ""
+            return f"the target to say whether it has the job{why}"
         case State.TRIGGERING, _:
             return "the job to start"
         case State.STOPPING, _:
             return f"the job to stop: {run.reason}" if run.reason else "the job to stop"
         case State.POLLING, _:
             return "the job"
+
+
+def _failures(run: Run) -> str:
+    if lost := run.starts_unanswered:
+        return f"it may be running: of {run.start_failures} tries {lost} got no answer"
+    return f"it was refused {times(run.start_failures)}"
+
+
+def times(number: int) -> str:
+    """`once`, `3 times`."""
+    return "once" if number == 1 else f"{number} times"
 
 
 def waits_for_rules(result: GroupResult) -> str:
