@@ -236,3 +236,9 @@ def test_the_history_of_an_unknown_pipeline_is_refused_with_a_suggestion() -> No
 
     assert result.exit_code == 1
     assert "did you mean `orders`?" in result.stderr
+
+
+def test_a_span_is_counted_in_whole_seconds_as_people_do() -> None:
+    result = interlock("events", "--since", "2h", clock=ManualClock(TODAY + timedelta(microseconds=345587)))
+
+    assert result.stdout == "0 events since 2027-03-22T10:00:00Z\n"

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ async def two_workers(tables: Tables) -> None:
 def test_each_lease_says_who_holds_it_how_far_it_is_and_what_becomes_of_it() -> None:
     in_store(split_stream)
 
-    shown = interlock("leases")
+    shown = interlock("leases", clock=ManualClock(TODAY + timedelta(microseconds=710386)))
     lines = {words[0]: line for line in shown.stdout.splitlines() if (words := line.split())}
 
     assert shown.exit_code == 0

@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from consumers.shardtree import is_ready
 from worker.cli.console import Screen, aligned, counted, without_empty_columns
@@ -155,10 +155,15 @@ def _cells(lease: Lease, view: StreamView, now: datetime) -> tuple[str, ...]:
         lease.status.value.lower(),
         lease.owner or "",
         str(lease.epoch),
-        "" if at is None else f"{instant_text(at)} ({format_duration(max(now - at, now - now))} ago)",
+        "" if at is None else f"{instant_text(at)} ({_age(now - at)} ago)",
         str(lease.rate) if lease.rate else "",
         reason(lease, view),
     )
+
+
+def _age(age: timedelta) -> str:
+    """In whole seconds; clocks that differ make nothing younger than now."""
+    return format_duration(timedelta(seconds=max(age, timedelta()) // timedelta(seconds=1)))
 
 
 def _is_done(lease: Lease | None) -> bool:

@@ -43,15 +43,15 @@ def read_reason(text: str) -> str:
 
 
 def time_before(text: str, now: datetime) -> datetime:
-    """`2h` is two hours ago; a time is itself. Raises `ConfigError`."""
+    """`2h` is two hours ago, to the second; a time is itself. Raises `ConfigError`."""
     ago = parse_duration(text)
-    return _time(text) if ago is None else now - abs(ago)
+    return _time(text) if ago is None else (now - abs(ago)).replace(microsecond=0)
 
 
 def time_after(text: str, now: datetime) -> datetime:
-    """`2h` is in two hours; a time is itself, and must be one to come. Raises `ConfigError`."""
+    """`2h` is in two hours, to the second; a time is itself, and must be one to come. Raises `ConfigError`."""
     ahead = parse_duration(text)
-    at = _time(text) if ahead is None else now + abs(ahead)
+    at = _time(text) if ahead is None else (now + abs(ahead)).replace(microsecond=0)
     if at <= now:
         raise ConfigError(f"{text} is not in the future; give a later time, or a duration such as 2h")
     return at
