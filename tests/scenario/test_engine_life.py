@@ -7,6 +7,7 @@ from tests.virtualtime import on_virtual_time
 from worker.core import keys
 from worker.core.outcomes import FailureCategory
 from worker.core.runstate import Outcome, State
+from worker.engine.worklog import QUIET
 from worker.jobs.runner import Succeeded
 from worker.store.table import Put, TableName
 
@@ -32,6 +33,21 @@ async def test_a_signal_starts_a_run_that_waits_for_its_rules_then_runs_its_job_
     assert [line.event for line in await world.job_log()] == ["success"]
     [start] = world.runner.starts
     assert start.config["environment"] == {"DAY": DAY}
+
+
+@on_virtual_time
+async def test_looking_again_and_again_at_a_run_that_goes_on_is_not_worth_a_line_each_time() -> None:
+    world = await a_world()
+    async with world.worker() as worker:
+        await world.until(State.POLLING)
+        handled = [event for event, _ in worker.log].count("fact.handled")
+
+        await world.wait(minutes=10)
+
+    logged = [event for event, _ in worker.log]
+    assert logged.count("time.came") >= 10
+    assert logged.count("fact.handled") == handled
+    assert "time.came" in QUIET
 
 
 @on_virtual_time

@@ -12,7 +12,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from worker.clock import Clock
-from worker.core.effects import PollNow
+from worker.core.effects import EvaluateNow, PollNow
 from worker.core.errors import Rejected, RetryLater, WorkerError
 from worker.core.facts import Birth, Fact, JobSucceeded, TimeCame
 from worker.core.keys import RowKind, RunKey
@@ -208,6 +208,8 @@ class Engine:
         """The commit is proven: hold the next timer, and act."""
         if reason := ignored(settled.effects):
             self._log("fact.ignored", {"run": str(key), "fact": type(fact).__name__, "reason": reason})
+        elif isinstance(fact, TimeCame) and all(isinstance(each, EvaluateNow | PollNow) for each in settled.effects):
+            self._log("time.came", {"run": str(key)})
         else:
             names = [type(effect).__name__ for effect in settled.effects]
             self._log("fact.handled", {"run": str(key), "fact": type(fact).__name__, "effects": names})

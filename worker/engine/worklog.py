@@ -9,7 +9,7 @@ from worker.membership.notices import ClockWrong, LeaseGone, LeaseTaken, Notice,
 
 _log = logger()
 
-QUIET: Final = frozenset({"fact.ignored", "request.ignored"})
+QUIET: Final = frozenset({"fact.ignored", "request.ignored", "time.came"})
 LOUD: Final = frozenset(
     {
         "run.damaged",
