@@ -1,5 +1,6 @@
 """What is legal in a pipeline and yet most likely not meant."""
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,10 +11,12 @@ from worker.core.calendars import Exclusion, local_date, reason_excluded
 from worker.core.cron import Cron, fires_between, next_fire, period_of_fire
 from worker.core.durations import format_duration
 from worker.core.expected import expected_runs
-from worker.core.pipeline import Evaluation, Job, Match, Pipeline, Schedule
+from worker.core.pipeline import Evaluation, Job, JobType, Match, Pipeline, Schedule
 from worker.core.rules import Group, Mode, Rule
 from worker.yamldocument import Path
 
+# Quotes, pipes, redirections, lists of commands, and what a shell would fill in.
+_FOR_A_SHELL = re.compile(r"""["'`|;<>]|&&|\$\(|(?<!\S)&(?!\S)|(?<!\S)~""")
 _YEAR = timedelta(days=366)
 _DAY = timedelta(days=1)
 
@@ -37,6 +40,8 @@ def lint(pipeline: Pipeline, *, today: date, is_list: bool = False) -> Iterator[
         yield from _lint_schedule(schedule, at, today)
         if pipeline.job:
             yield from _lint_timeout(pipeline.job, schedule.evaluation, at)
+    if pipeline.job:
+        yield from _lint_command(pipeline.job)
     if any(schedule.sla and schedule.sla.critical for schedule in pipeline.schedules):
         yield Finding(("sla", "critical"), "has no effect", "every breach is an alert; leave it out")
     yield from _lint_group(pipeline.rules, ("validation",), "rules")
@@ -66,6 +71,13 @@ def _lint_evaluation(evaluation: Evaluation, at: Path) -> Iterator[Finding]:
     window, interval = format_duration(evaluation.window), format_duration(evaluation.interval)
     if evaluation.window < evaluation.interval:
         yield Finding((*at, "window"), f"the window ({window}) is shorter than its interval ({interval})", "swap them?")
+
+
+def _lint_command(job: Job) -> Iterator[Finding]:
+    text = job.config.get("command")
+    if job.type is JobType.COMMAND and isinstance(text, str) and (found := _FOR_A_SHELL.search(text)):
+        message = f"`{found[0]}` means nothing here: the text is split at spaces, and no shell reads it"
+        yield Finding(("job", "config", "command"), message, "write a list, or let a shell read it: [sh, -c, '…']")
 
 
 def _lint_timeout(job: Job, evaluation: Evaluation, at: Path) -> Iterator[Finding]:

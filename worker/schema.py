@@ -6,7 +6,7 @@ counts as absent, and what is required is checked with the meaning, where a bett
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias, cast
+from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.alias_generators import to_camel
@@ -58,7 +58,8 @@ Texts: TypeAlias = Annotated[
     Annotated[str, Tag("<text>")] | Annotated[list[str], Tag("<list>")],
     Discriminator(_kind),
 ]
-DurationText: TypeAlias = Annotated[str, Field(examples=["1h", "90s", "1h30m"])]
+DURATION_EXAMPLES: Final = ["1h", "90s", "1h30m"]
+DurationText: TypeAlias = Annotated[str, Field(examples=DURATION_EXAMPLES)]
 DateTexts: TypeAlias = Annotated[list[str], Field(examples=[["2026-12-25"]])]
 
 

@@ -339,7 +339,13 @@ def _in_job(text: str) -> str:
     ("text", "message"),
     [
         ("@- a\n- b\n", "must be a mapping; found a list"),
-        ("@", "must be a mapping; found nothing"),
+        (
+            "@",
+            (
+                "must be a mapping; found nothing; the file is empty; accepted: pipeline, job, schedule, schedules, "
+                "exclusions, calendars, sla, validation, postRun, dryRun"
+            ),
+        ),
         ("@" + JOB + TRIGGER, "pipeline.id: is required: the name of the pipeline"),
         (
             "@pipeline: {id: orders}\nschedule: {trigger: {key: orders-loaded, check: exists}}\n",
@@ -434,6 +440,14 @@ def _in_job(text: str) -> str:
         (
             HEAD + JOB + TRIGGER + "sla: {maxDuration: @1d}\n",
             'sla.maxDuration: the text "1d" is not a duration; for example 90m or 2h; 24h at most',
+        ),
+        (
+            HEAD + JOB + TRIGGER + "sla: {deadline: 8:00, expectedDuration: @45}\n",
+            "sla.expectedDuration: must be a duration; found the number 45; add a unit: 45s, 45m or 45h",
+        ),
+        (
+            HEAD + JOB + TRIGGER + "postRun: {rules: [{key: a, check: exists}], driftThreshold: @-1}\n",
+            "postRun.driftThreshold: must be at least 0; found -1",
         ),
         (_in_rule("check: equals, value: 1", place="@"), "validation.rules[0]: `equals` needs a `field` to look at"),
         (

@@ -1,5 +1,6 @@
 """What is legal and yet most likely not meant."""
 
+import json
 from datetime import date
 
 import pytest
@@ -45,6 +46,37 @@ def test_a_window_shorter_than_its_interval() -> None:
     assert schedule_warnings(text) == [
         ("schedule.evaluation.window", "the window (1m) is shorter than its interval (5m)")
     ]
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ('sh -c "echo a"', '"'),
+        ("load it's", "'"),
+        ("load | gzip", "|"),
+        ("load && check", "&&"),
+        ("load > out.txt", ">"),
+        ("load; check", ";"),
+        ("load $(date)", "$("),
+        ("load &", "&"),
+        ("~/load", "~"),
+    ],
+)
+def test_a_command_that_is_written_for_a_shell(command: str, found: str) -> None:
+    text = HEAD + TRIGGER + f"job: {{type: command, config: {{command: {json.dumps(command)}}}}}\n"
+
+    assert warnings(text) == [
+        ("job.config.command", f"`{found}` means nothing here: the text is split at spaces, and no shell reads it")
+    ]
+
+
+@pytest.mark.parametrize(
+    "command", ["load --day ${DATE}", "load a&b=c", "load *.csv#x~y", ["sh", "-c", "load | gzip > 'a b'"]]
+)
+def test_a_command_without_a_shell_gets_no_warning(command: object) -> None:
+    text = HEAD + TRIGGER + f"job: {{type: command, config: {{command: {json.dumps(command)}}}}}\n"
+
+    assert warnings(text) == []
 
 
 def test_waiting_and_polling_longer_than_the_run_may_take() -> None:

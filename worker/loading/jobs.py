@@ -78,7 +78,7 @@ def _read_config(job_type: JobType, section: JobSection, problems: Problems) -> 
 def _check_keys(job_type: JobType, model: type[JobConfig], config: Mapping[str, object], problems: Problems) -> None:
     path = ("job", "config")
     for name in model.required:
-        if name not in config:
+        if _is_blank(config.get(name)):
             problems.tolerate((*path, name), f"is required by {job_type} jobs", instead="it cannot be started")
     if model.either and not any(name in config for name in model.either):
         names = " or ".join(f"`{name}`" for name in model.either)
@@ -93,6 +93,14 @@ def _check_keys(job_type: JobType, model: type[JobConfig], config: Mapping[str, 
         if len(given) > 1:
             message = " and ".join(f"`{name}`" for name in given) + " exclude each other"
             problems.tolerate((*path, given[1]), message, "keep one of them", instead=f"`{given[0]}` is used")
+
+
+def _is_blank(value: object) -> bool:
+    """Whether a value names nothing: a program must be there before its arguments."""
+    if isinstance(value, list):
+        items = cast("list[object]", value)
+        return not items or _is_blank(items[0])
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def _check_auth(auth: object, problems: Problems) -> None:

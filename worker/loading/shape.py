@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from worker.loading.problems import Problems, advise, closest, show, suggest
+from worker.schema import DURATION_EXAMPLES
 from worker.yamldocument import Path, loose
 from worker.yamltext import DEPTH_MAX
 
@@ -167,7 +168,8 @@ class _Mending:
             return f"must be one of {', '.join(options)}; found {show(found)}", suggest(found, options)
         if kind in {"greater_than_equal", "less_than_equal"}:
             low, high = (_bound(self._model, path, name) for name in ("minimum", "maximum"))
-            return f"{found} is outside [{low},{high}]", ""
+            is_open = high == ""
+            return f"must be at least {low}; found {found}" if is_open else f"{found} is outside [{low},{high}]", ""
         if kind == "string_pattern_mismatch":
             return _describe_pattern(str(context["pattern"]), found)
         if kind == "union_tag_invalid":
@@ -180,6 +182,11 @@ class _Mending:
         wanted = _WANTED.get(kind)
         if wanted is None:
             return f"{details['msg']}; found {show(found)}", ""
+        if kind == "string_type" and _is_number(found) and _bound(self._model, path, "examples") == DURATION_EXAMPLES:
+            return f"must be a duration; found {show(found)}", f"add a unit: {found}s, {found}m or {found}h"
+        if found is None and not (*self._at, *path):
+            keys = ", ".join(_known_keys(self._model, ()))
+            return f"must be {wanted}; found nothing", f"the file is empty; accepted: {keys}"
         return f"must be {wanted}; found {show(found)}", _advice(kind, found)
 
     def _describe_unknown_key(self, path: Path) -> tuple[str, str]:
@@ -204,6 +211,10 @@ def _advice(kind: str, found: object) -> str:
     if kind in {"int_type", "float_type"} and isinstance(found, str):
         return "write the number without quotes or a unit"
     return ""
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_mapping(value: object) -> bool:
