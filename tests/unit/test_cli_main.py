@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 from tests.commandline import interlock
 from worker.cli.main import app
@@ -72,6 +73,24 @@ def test_each_help_page_about_the_store_gives_examples_that_work(command: str, h
     examples = re.findall(rf"interlock {command} ?([^|\n]*)", page)
     assert len(examples) >= 3
     assert [interlock(*command.split(), *example.split()).exit_code for example in examples] == [0] * len(examples)
+
+
+def all_commands() -> list[str]:
+    """Every command, with the group that it is in."""
+    root = get_command(app)
+    groups = {name: getattr(command, "commands", {}) for name, command in getattr(root, "commands", {}).items()}
+    return [f"{name} {member}".strip() for name, members in groups.items() for member in members or [""]]
+
+
+@pytest.mark.parametrize("command", ["", *all_commands()])
+def test_a_help_page_fits_a_terminal_and_shows_values_only_where_there_are_some(command: str) -> None:
+    page = interlock(*command.split(), "--help").stdout
+
+    assert "<bool>" not in page
+    assert "[[" not in page
+    assert "…" not in page, "something is cut off"
+    for block in re.findall(r"^ (?:Examples|Exit codes|Settings[^\n]*):\s*\n((?: +\S[^\n]*\n)+)", page, re.MULTILINE):
+        assert all(line.startswith("   ") for line in block.splitlines()), f"a line is too long:\n{block}"
 
 
 def test_without_a_command_the_help_is_shown() -> None:

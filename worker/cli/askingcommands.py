@@ -20,9 +20,9 @@ asking_app = typer.Typer()
 ASKING_EXIT_CODES = """\b
 Exit codes:
   0  asked, and as things stand it will be done
-  1  as things stand it will be refused, or there is nothing to do; the output says why
+  1  as things stand it will be refused, or there is nothing to do
   2  the command, the settings or the store is wrong: a person must act
-  3  the store does not answer, or somebody asked at the same moment: try again
+  3  the store does not answer, or somebody else asked just now: try again
 """
 
 RERUN_HELP = f"""Ask for another attempt of a run that has ended, or for a run that never began.
@@ -47,7 +47,7 @@ have not begun are left out. Runs that never began are begun. At most 1,000 peri
 \b
 Examples:
   interlock replay orders-daily 2026-03-01 2026-03-07 --dry-run
-  interlock replay orders-daily 2026-03-01 2026-03-07 --note "new currency table" --yes
+  interlock replay orders-daily 2026-03-01 2026-03-07 --note "new rates" --yes
   interlock replay clickstream-hourly 2026-03-03T06 2026-03-03T12 --yes --json
 
 {ASKING_EXIT_CODES}"""
@@ -59,7 +59,7 @@ Its deadline stays watched unless --waive-sla. A manual rerun reopens it.
 \b
 Examples:
   interlock cancel orders-daily 2026-03-03 --reason "wrong export"
-  interlock cancel orders-daily 2026-03-03 --reason "holiday abroad" --waive-sla
+  interlock cancel orders-daily 2026-03-03 --reason "holiday" --waive-sla
   interlock cancel orders-daily 2026-03-03 --reason "wrong export" --dry-run
 
 {ASKING_EXIT_CODES}"""
@@ -72,7 +72,7 @@ Jobs that run are followed to their end, and deadlines are watched on.
 Examples:
   interlock pause orders-daily --reason "database upgrade"
   interlock pause orders-daily --reason "database upgrade" --until 2h
-  interlock pause orders-daily --reason "migration" --until 2026-03-04T06:00:00Z
+  interlock pause orders-daily --reason "upgrade" --until 2026-03-04T06:00:00Z
 
 {EXIT_CODES}"""
 

@@ -37,7 +37,7 @@ SHOW_HELP = f"""Show one dead letter as JSON: why it is here, what was tried, an
 Examples:
   interlock dlq show feed.control 00000000000000000042@1772539200000
   interlock dlq show route.console 4f1c9a | jq .body.detail
-  interlock dlq show feed.joblog 00000000000000000007@1772539200000 | jq .history
+  interlock dlq show queue.sensors 2f9d | jq .history
 
 {EXIT_CODES}"""
 
@@ -66,9 +66,9 @@ Examples:
 {EXIT_CODES}"""
 
 Source = Annotated[str, typer.Argument(metavar="SOURCE", help="Where it came from, as `list` says.")]
-AnySource = Annotated[str | None, typer.Argument(metavar="[SOURCE]", help="Only those of one source.")]
+AnySource = Annotated[str | None, typer.Argument(metavar="SOURCE", help="Only those of one source.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="Its id, as `list` says.")]
-AnyId = Annotated[str | None, typer.Argument(metavar="[ID]", help="One letter, by its id; else all of the source.")]
+AnyId = Annotated[str | None, typer.Argument(metavar="ID", help="One letter, by its id; else all of the source.")]
 
 
 @dlq_app.command("list", help=LIST_HELP)

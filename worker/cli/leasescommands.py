@@ -28,7 +28,7 @@ Examples:
 @leases_app.command(help=LEASES_HELP)
 def leases(
     context: typer.Context,
-    stream: Annotated[str | None, typer.Argument(metavar="[STREAM]", help="Only the leases of one stream.")] = None,
+    stream: Annotated[str | None, typer.Argument(metavar="STREAM", help="Only the leases of one stream.")] = None,
     *,
     store: StoreUrl = None,
     as_json: AsJson = False,

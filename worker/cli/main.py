@@ -14,6 +14,7 @@ from worker.cli.console import Screen
 from worker.cli.democommand import demo_app
 from worker.cli.dlqcommands import dlq_app
 from worker.cli.doctorcommand import doctor_app
+from worker.cli.helppages import PlainGroup
 from worker.cli.inboxcommands import inbox_app
 from worker.cli.leasescommands import leases_app
 from worker.cli.migratecommands import migrate_app
@@ -35,6 +36,7 @@ FIRST_DAY, LAST_DAY = date(1970, 1, 2), date(2999, 12, 31)
 
 app = typer.Typer(
     name="interlock",
+    cls=PlainGroup,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -108,7 +110,7 @@ Examples:
 \b
 Exit codes:
   0  planned; with --against: nothing changes
-  1  some files have problems and were left out; with --against: something changes
+  1  files with problems were left out; with --against: something changes
   2  the command itself was wrong; with --against: some file has a problem
 """
 
@@ -131,7 +133,10 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def interlock(
     show_version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and stop.")
+        bool,
+        typer.Option(
+            "--version", metavar="", callback=_show_version, is_eager=True, help="Print the version and stop."
+        ),
     ] = False,
 ) -> None:
     """Options that belong to no command."""
@@ -173,7 +178,7 @@ def plan(
         datetime | None,
         typer.Option("--from", formats=["%Y-%m-%d"], metavar="DATE", help="First day; today if absent."),
     ] = None,
-    days: Annotated[int, typer.Option(min=1, max=DAYS_MAX, help="How many days.")] = 14,
+    days: Annotated[int, typer.Option(metavar="N", min=1, max=DAYS_MAX, help="How many days.")] = 14,
     pipeline: Annotated[str | None, typer.Option(metavar="ID", help="Only this pipeline.")] = None,
     against: Annotated[
         Path | None, typer.Option(metavar="OLD", exists=True, help="Show the difference from these files to PATH.")

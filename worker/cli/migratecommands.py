@@ -29,9 +29,9 @@ each kind.
 
 \b
 Examples:
-  interlock migrate check orders-daily --store 'dynamodb://?control=prod-interlock-control&joblog=...'
+  interlock migrate check orders-daily --store dynamodb://prod-interlock
   interlock migrate check --files pipelines/ --quiet
-  interlock migrate check --read-all --json | jq 'select(.weight == "refused")'
+  interlock migrate check --read-all --json | jq 'select(.weight=="refused")'
 
 \b
 Exit codes:
@@ -63,7 +63,7 @@ are left out. Shown is what they do not agree on; --all shows everything.
 Examples:
   interlock migrate compare --files pipelines/
   interlock migrate compare orders-daily --days 14 --all
-  interlock migrate compare --listed --json | jq 'select(.result == "theirs-only")'
+  interlock migrate compare --listed --json | jq .result
 
 {EXIT_CODES}"""
 
@@ -127,7 +127,9 @@ def compare(
     files: Files = None,
     listed: Listed = False,
     read_all: ReadAll = False,
-    days: Annotated[int, typer.Option(min=1, max=90, help="How many days back, by the runs' periods.")] = 7,
+    days: Annotated[
+        int, typer.Option(metavar="N", min=1, max=90, help="How many days back, by the runs' periods.")
+    ] = 7,
     show_all: Annotated[bool, typer.Option("--all", help="Also what they agree on.")] = False,
     store: StoreUrl = None,
     as_json: AsJson = False,

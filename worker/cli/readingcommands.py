@@ -48,7 +48,7 @@ EVENTS_HELP = f"""Show what was told, oldest first: the last 24 hours unless --s
 Examples:
   interlock events --since 2h
   interlock events --pipeline orders-daily --follow
-  interlock events --type SLA_BREACH --type JOB_FAILED --since 2026-03-01 --json
+  interlock events --type SLA_BREACH --type JOB_FAILED --since 168h --json
 
 {EXIT_CODES}"""
 
@@ -60,7 +60,7 @@ The job log and reruns are kept 30 days, events 90, the run itself 400.
 Examples:
   interlock history orders-daily 2026-03-03
   interlock history orders-daily 2026-03-03 --schedule cron
-  interlock history orders-daily 2026-03-03 --json | jq 'select(.source == "event")'
+  interlock history orders-daily 2026-03-03 --json | jq .what
 
 {EXIT_CODES}"""
 
@@ -96,8 +96,10 @@ def status(
     pipeline: Annotated[str | None, typer.Argument(metavar="PIPELINE", help="Only this pipeline.")] = None,
     *,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it anew every 2 seconds, until Ctrl-C.")] = False,
-    days: Annotated[int, typer.Option(min=1, max=30, help="How many days of ended runs, today included.")] = 2,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many runs of each kind at most.")] = 50,
+    days: Annotated[
+        int, typer.Option(metavar="N", min=1, max=30, help="How many days of ended runs, today included.")
+    ] = 2,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="How many runs of each kind at most.")] = 50,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
@@ -117,7 +119,7 @@ def events(
     ] = None,
     since: Annotated[str, typer.Option(metavar="TIME", help="2h, 2026-03-03 or 2026-03-03T12:00:00Z.")] = "24h",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many past events at most.")] = 500,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="How many past events at most.")] = 500,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:

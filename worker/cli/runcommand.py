@@ -24,9 +24,9 @@ Sensors come from other commands, while this one runs: `interlock sensor put`.
 \b
 Settings from the environment:
   INTERLOCK_STORE             the store, as --store
-  INTERLOCK_JOB_ENVIRONMENT   variables that command jobs get of ours: NAME,NAME
-  INTERLOCK_HTTP_ALLOW        hosts and networks jobs over HTTP may reach beside public ones
-  INTERLOCK_TIMING            default, or fast: how soon a dead worker is noticed
+  INTERLOCK_JOB_ENVIRONMENT   variables that command jobs get: NAME,NAME
+  INTERLOCK_HTTP_ALLOW        where HTTP jobs may go beside public hosts
+  INTERLOCK_TIMING            default or fast: how soon a death is noticed
   INTERLOCK_SLACK_TOKEN       a bot's token, or secretsmanager://NAME#KEY
   INTERLOCK_SLACK_CHANNEL     where alerts go
   INTERLOCK_HEALTH            HOST:PORT for /healthz, /readyz and /metrics
@@ -57,7 +57,9 @@ def run(
         typer.Option(exists=True, file_okay=False, help="Directory of calendar files.", show_default="beside DIR"),
     ] = None,
     each_success: Annotated[bool, typer.Option("--each-success", help="A line for every success.")] = False,
-    log_level: Annotated[LogLevel, typer.Option(help="How much to log.")] = LogLevel.INFO,
+    log_level: Annotated[
+        LogLevel, typer.Option(metavar="LEVEL", help="Log this and worse: debug, info, warning, error.")
+    ] = LogLevel.INFO,
     store: StoreUrl = None,
 ) -> None:
     clock: Clock = context.obj

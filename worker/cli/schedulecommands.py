@@ -53,9 +53,11 @@ def show_next(
     *,
     count: Annotated[
         int | None,
-        typer.Option(min=1, max=1000, help="How many times of each schedule.", show_default="1, or 10 of a PIPELINE"),
+        typer.Option(
+            metavar="N", min=1, max=1000, help="How many times of each schedule.", show_default="1, or 10 of a PIPELINE"
+        ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many times in all.")] = 100,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000, help="How many times in all.")] = 100,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:

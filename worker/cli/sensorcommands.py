@@ -101,7 +101,7 @@ def list_sensors(
     pipeline: Pipeline,
     *,
     prefix: Annotated[str, typer.Option(help="Only keys that begin so.")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many at most.")] = 1000,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="How many at most.")] = 1000,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
