@@ -69,7 +69,9 @@ class InboxFile(Section):
 def rules_from(said: str) -> Rules:
     """Read what the settings say: a path, or the text itself, as containers have no files. Raises `ConfigError`."""
     if not said:
-        raise ConfigError(f"an inbox needs rules, and there are none; name their file, or give their text, in {INBOX}")
+        raise ConfigError(
+            f"an inbox needs rules, and there are none; name their file with --rules, or it or their text in {INBOX}"
+        )
     if "\n" in said or ":" in said:
         return rules_of(said, INBOX)
     return rules_in(Path(said))

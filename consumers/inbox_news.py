@@ -35,7 +35,7 @@ class BadNews(Rejected):
             f"message {message} of the inbox cannot be understood: {problem}; it is kept as a dead letter: look at who "
             "sends to this queue, and try the message with `interlock inbox test`"
         )
-        self.message_id = message
+        self.message_id, self.problem = message, problem
 
 
 class Happened(StrEnum):

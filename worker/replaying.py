@@ -22,6 +22,8 @@ def replayed(schedule: Schedule, first: Period, last: Period, now: datetime) -> 
     They are those the schedule expects; where it expects nothing, every day or hour, as `first` is written. A day as
     `last` means all of it. Raises `ConfigError` for a range that holds none, or too many.
     """
+    if last.date < first.date or (last.granularity is first.granularity and str(last) < str(first)):
+        raise ConfigError(f"{first} comes after {last}; give the first period, then the last")
     if (last.date - first.date).days > DAYS_MAX:
         raise ConfigError(f"{first} to {last} is more than {DAYS_MAX} days; replay a shorter range")
     periods = _begun(schedule, first, last, now)

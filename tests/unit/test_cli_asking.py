@@ -209,7 +209,7 @@ def test_a_period_whose_runs_are_no_longer_kept_is_refused() -> None:
         (["rerun", "orders", PERIOD, "--reason", " "], 2, "say why in a sentence"),
         (["cancel", "orders", PERIOD, "--reason", "x" * 501], 2, "say why in a sentence"),
         (["cancel", "ordres", PERIOD, "--reason", "x"], 1, "did you mean `orders`?"),
-        (["replay", "orders", "2027-03-20", "2027-03-10", "--yes"], 2, "interlock plan"),
+        (["replay", "orders", "2027-03-20", "2027-03-10", "--yes"], 2, "comes after"),
         (["replay", "orders", "2027-03-20", "2027-03-21"], 2, "add --yes"),
         (["pause", "ordres", "--reason", "x"], 1, "did you mean `orders`?"),
         (["pause", "orders", "--reason", "x", "--until", "2027-03-01"], 2, "give a later time"),
@@ -345,7 +345,7 @@ def test_resuming_takes_the_pause_away() -> None:
 
     result = interlock("resume", "orders")
 
-    assert result.stdout.startswith("resumed orders, which was paused until it is resumed: upgrade\n")
+    assert result.stdout.startswith("resumed orders, which was paused: upgrade\n")
     assert current_pause() is None
 
 

@@ -91,10 +91,22 @@ def test_what_could_not_be_used_is_told_with_exit_code_one(here: Path, body: obj
     assert said in result.stdout + result.stderr
 
 
+@pytest.mark.parametrize("command", ["test", "put"])
+def test_a_message_that_is_no_json_is_told_to_whoever_has_it_at_hand(here: Path, command: str) -> None:
+    interlock("store", "init")
+
+    result = interlock("inbox", command, "-", "--rules", "inbox.yaml", typed='{"a"')
+
+    assert result.exit_code == 1
+    assert "the message - cannot be understood: it is not JSON" in result.stderr
+    assert "dead letter" not in result.stderr
+
+
 def test_without_rules_it_is_said_where_they_come_from(here: Path) -> None:
     result = interlock("inbox", "test", a_message(here, {}))
 
     assert result.exit_code == 2
+    assert "--rules" in result.stderr
     assert "INTERLOCK_INBOX" in result.stderr
 
 

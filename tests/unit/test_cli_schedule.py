@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cliruns import a_store, in_store
+from tests.cliruns import ORDERS, a_store, in_store
 from tests.commandline import TODAY, interlock, records
 from tests.manualclock import ManualClock
 from worker.core import keys
@@ -72,6 +72,13 @@ def test_a_named_pipeline_shows_more_of_its_times_with_days_off_and_clock_change
     assert "2027-03-23 02:30 CET" in lines[1]
     assert "excluded: 2027-03-24 is an excluded date" in lines[2]
     assert "02:30 does not exist on 2027-03-28 in Europe/Berlin; runs at 03:00" in lines[6]
+
+
+def test_a_pipeline_that_no_time_starts_is_named(here: Path) -> None:
+    (here / "orders.yaml").write_text(ORDERS)
+    interlock("pipelines", "push", "orders.yaml", "--yes")
+
+    assert interlock("schedule", "next", "orders").stdout.startswith("no schedule of orders has a cron: ")
 
 
 def test_among_all_pipelines_a_schedule_shows_its_next_time_that_runs(here: Path) -> None:

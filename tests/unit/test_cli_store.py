@@ -326,6 +326,17 @@ def test_a_path_where_no_file_can_be_exits_with_2_and_says_so(command: list[str]
     assert "unexpected" not in result.stderr
 
 
+def test_a_current_directory_that_is_gone_is_said(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "gone").mkdir()
+    monkeypatch.chdir(here / "gone")
+    (here / "gone").rmdir()
+
+    result = interlock("store", "init")
+
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[0] == "the current directory is gone"
+
+
 def test_a_store_that_does_not_answer_exits_with_3(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")):
         monkeypatch.setenv(name, value)

@@ -88,7 +88,7 @@ async def test_an_address_that_is_taken_is_said_with_what_to_do(address: str) ->
 
 @pytest.mark.parametrize("text", ["8080", "host:", ":80", "host:http", "host:70000", ""])
 def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="HOST:PORT"):
+    with pytest.raises(ConfigError, match=r"INTERLOCK_HEALTH is .* use HOST:PORT"):
         parse_address(text)
 
 

@@ -73,7 +73,8 @@ def test_what_has_not_begun_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("schedule", "first", "last", "problem"),
     [
-        (SIGNAL, "2026-03-03", "2026-03-01", "no period to run"),
+        (SIGNAL, "2026-03-03", "2026-03-01", "2026-03-03 comes after 2026-03-01"),
+        (SIGNAL, "2026-03-03T07", "2026-03-03T06", "2026-03-03T07 comes after 2026-03-03T06"),
         (SIGNAL, "2026-04-01", "2026-04-02", "no period to run"),
         (cron("0 6 * * MON"), "2026-03-03", "2026-03-04", "no period to run"),
         (cron("* * * * *"), "2026-03-01", "2026-03-02", f"more than {PERIODS_MAX:,} periods"),

@@ -93,6 +93,14 @@ def test_each_kind_of_failure_has_a_budget_of_its_own() -> None:
     assert (wrong.attempt, wrong.spent) == (2, Spent(transient=1, code=1))
 
 
+def test_a_failure_that_is_final_names_the_setting_that_allows_no_more() -> None:
+    never, _ = step(a_run(State.POLLING), OUT_OF_MEMORY, NOON)
+    over, _ = step(a_run(State.POLLING, spent=Spent(code=1)), BAD_CODE, NOON, RETRYING)
+
+    assert never.reason.endswith("; job.maxRetries allows no retry")
+    assert over.reason.endswith("; job.maxCodeRetries allows no more than 1")
+
+
 def test_a_retry_begins_afresh_and_is_recorded() -> None:
     run, effects = step(a_run(State.POLLING, start_failures=2), OUT_OF_MEMORY, NOON + MINUTE, RETRYING)
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from consumers.inbox_counts import InboxCounts
 from consumers.inbox_file import check_rules
-from consumers.inbox_news import News, NoNews, read_news
+from consumers.inbox_news import BadNews, News, NoNews, read_news
 from consumers.inbox_rules import Mapped, Place, Rules
 from consumers.inbox_seeding import Bucket, Progress, Seeding
 from consumers.sensors import SensorInbox
@@ -66,7 +66,7 @@ def run_check(screen: Screen, file: str) -> int:
 def run_test(screen: Screen, rules: Rules, message: Message, *, as_json: bool) -> int:
     """Show what would become of a message; nothing is stored. Exit code 1 if any of it could not be used."""
     is_used = True
-    for news in read_news(message):
+    for news in _news_in(message):
         try:
             found = [mapped for rule in rules if (mapped := rule.map(news)) is not None]
         except Rejected as refusal:
@@ -76,6 +76,16 @@ def run_test(screen: Screen, rules: Rules, message: Message, *, as_json: bool) -
         is_used = is_used and bool(found or isinstance(news, NoNews))
         _show_news(screen, news, found, as_json=as_json)
     return Exit.DONE if is_used else Exit.PROBLEMS
+
+
+def _news_in(message: Message) -> Sequence[News]:
+    """Raises `Rejected`, in words for whoever has the message at hand: nothing of it is kept."""
+    try:
+        return list(read_news(message))
+    except BadNews as problem:
+        raise Rejected(
+            f"the message {message.id} cannot be understood: {problem.problem}; give it whole, as the queue has it"
+        ) from problem
 
 
 def _show_news(screen: Screen, news: News, found: Sequence[Mapped], *, as_json: bool) -> None:
@@ -114,6 +124,7 @@ def _record(news: News, mapped: Mapped) -> dict[str, Json]:
 
 async def run_put(screen: Screen, access: StoreAccess, rules: Rules, message: Message, *, as_json: bool) -> int:
     """Take a message in as the worker does."""
+    _news_in(message)
     async with access.tables() as tables:
         inbox = SensorInbox(tables, rules, access.clock)
         try:

@@ -45,7 +45,8 @@ async def run_resume(screen: Screen, access: StoreAccess, pipeline: PipelineId, 
     if as_json:
         screen.record({**record_of("resume", pipeline, before), "wasPaused": was_paused})
     elif was_paused and before is not None:
-        screen.line(f"resumed {pipeline}, which was paused {_end(before)}: {before.reason}")
+        until = f" {_end(before)}" if before.until else ""
+        screen.line(f"resumed {pipeline}, which was paused{until}: {before.reason}")
         screen.line("  signals and requests that came meanwhile are taken up now")
     else:
         screen.line(f"{pipeline} is not paused; nothing to do")

@@ -43,7 +43,8 @@ async def run_next(screen: Screen, access: StoreAccess, request: NextRequest) ->
         )
     show(screen, listed, "next", as_json=request.as_json)
     if not request.as_json and not listed:
-        screen.line("no schedule has a cron: `interlock plan` shows what else is expected")
+        whose = f"no schedule of {request.pipeline}" if request.pipeline else "no schedule"
+        screen.line(f"{whose} has a cron: `interlock plan` shows what else is expected")
     return Exit.DONE
 
 

@@ -83,7 +83,9 @@ def after_failure(case: Case, category: FailureCategory | None, message: str, so
     spent = run.spent.of(budget)
     limit = case.job.max_code_retries if budget is Budget.CODE else case.job.max_retries
     if spent >= limit:
-        return _exhausted(case, f"{message}; all {limit} {budget} retries are used")
+        setting = "job.maxCodeRetries" if budget is Budget.CODE else "job.maxRetries"
+        allowed = f"no more than {limit}" if limit else "no retry"
+        return _exhausted(case, f"{message}; {setting} allows {allowed}")
     if reason := case.excluded:
         return [
             End(outcome=Outcome.FAILED, reason=f"{message}; not retried: {reason}"),

@@ -85,7 +85,10 @@ def _unescaped(text: str) -> str:
 
 
 def _check_place(path: Path) -> None:
-    folder = path.resolve().parent
+    try:
+        folder = path.resolve().parent
+    except FileNotFoundError as error:
+        raise ConfigError("the current directory is gone; go to one that is there, or name the store's path") from error
     if not folder.is_dir():
         raise ConfigError(f"the folder {folder} of the store {path} does not exist; create it, or name another path")
     if path.is_dir():

@@ -51,7 +51,9 @@ def parse_address(text: str) -> Address:
     """Read `HOST:PORT`; port 0 takes any that is free. Raises `ConfigError`."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > 65_535:
-        raise ConfigError(f"{text!r} is not an address to serve health on; use HOST:PORT, as in 0.0.0.0:8080")
+        raise ConfigError(
+            f"INTERLOCK_HEALTH is {text!r}, which is no address to serve on; use HOST:PORT, as in 0.0.0.0:8080"
+        )
     return Address(host.strip("[]"), int(port))
 
 
