@@ -2,10 +2,11 @@
 
 import io
 import json
+from datetime import UTC, datetime, timedelta
 
 from rich.console import Console
 
-from worker.cli.console import Screen, aligned, counted, visible, without_empty_columns
+from worker.cli.console import Screen, aligned, counted, shown_time, visible, without_empty_columns
 
 
 def a_screen(*, terminal: bool) -> tuple[Screen, io.StringIO]:
@@ -32,6 +33,21 @@ def test_a_terminal_gets_colour() -> None:
 
     assert "\x1b[31mcareful" in file.getvalue()
     assert "\x1b[32m" in file.getvalue().splitlines()[1]
+
+
+def test_a_sentence_on_a_line_of_its_own_stands_further_in_than_what_it_belongs_to() -> None:
+    screen, file = a_screen(terminal=True)
+
+    screen.table([["a" * 30, "a sentence"]], indent=0)
+
+    assert [line.index("a") for line in file.getvalue().splitlines()] == [0, 2]
+
+
+def test_times_in_a_column_are_of_one_width() -> None:
+    noon = datetime(2027, 3, 22, 12, tzinfo=UTC)
+
+    assert shown_time(noon) == "2027-03-22T12:00:00.000Z"
+    assert shown_time(noon + timedelta(microseconds=971_386)) == "2027-03-22T12:00:00.971Z"
 
 
 def test_text_from_files_is_neither_markup_nor_terminal_commands() -> None:

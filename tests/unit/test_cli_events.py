@@ -103,8 +103,8 @@ def test_the_latest_events_are_shown_and_the_others_counted() -> None:
     result = interlock("events", "--limit", 2)
 
     assert result.stdout.splitlines() == [
-        f"2027-03-22T11:54:00Z  JOB_FAILED  orders/stream/{PERIOD}: number 3",
-        f"2027-03-22T11:55:00Z  JOB_FAILED  orders/stream/{PERIOD}: number 4",
+        f"2027-03-22T11:54:00.000Z  JOB_FAILED  orders/stream/{PERIOD}: number 3",
+        f"2027-03-22T11:55:00.000Z  JOB_FAILED  orders/stream/{PERIOD}: number 4",
         "2 events since 2027-03-21T12:00:00Z",
     ]
     assert "3 earlier events not shown" in result.stderr
@@ -192,7 +192,7 @@ def test_a_history_is_printed_with_times_and_attempts() -> None:
     lines = interlock("history", "orders", PERIOD).stdout.splitlines()
 
     assert lines[0] == f"orders/stream/{PERIOD}"
-    assert lines[4].split() == ["2027-03-22T12:01:00Z", "job", "log", "attempt", "1", "fail", "job", "j1"]
+    assert lines[4].split() == ["2027-03-22T12:01:00.000Z", "job", "log", "attempt", "1", "fail", "job", "j1"]
     assert lines[-1] == "7 records"
 
 

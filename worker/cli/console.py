@@ -5,6 +5,7 @@ Results go to standard output; progress and remarks go to standard error, so tha
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import cast
 
@@ -48,7 +49,7 @@ class Screen:
                 self._hang(f"{first.ljust(width)}  {sentence}".rstrip(), width + 2, style)
             else:
                 self._hang(first, indent, style)
-                self._hang(" " * 2 * indent + sentence, 2 * indent, style)
+                self._hang(" " * (indent + 2) + sentence, indent + 2, style)
 
     def _hang(self, text: str, indent: int, style: str) -> None:
         """Write one line; on a terminal what does not fit goes on below, indented."""
@@ -88,6 +89,11 @@ def json_text(value: object) -> str:
 def visible(text: str) -> str:
     """Show control characters instead of obeying them: file names and values come from outside."""
     return "".join(char if char.isprintable() or char == "\n" else f"\\x{ord(char):02x}" for char in text)
+
+
+def shown_time(at: datetime) -> str:
+    """A time for a column that people read: in UTC, to the millisecond, always of one width."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def counted(number: int, noun: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from worker.cli.console import Screen, counted
+from worker.cli.console import Screen, counted, shown_time
 from worker.cli.onstore import Exit, StoreAccess
 from worker.core.errors import ConfigError
 from worker.core.events import Event
@@ -85,7 +85,7 @@ def row_of(event: Event) -> tuple[str, str, str]:
     about = "/".join(part for part in (event.pipeline, event.schedule, event.period) if part)
     # Our messages begin with what they are about, which others' do not.
     message = event.message or about
-    return format_rfc3339(event.at), event.type, message if about in message else f"{about}: {message}"
+    return shown_time(event.at), event.type, message if about in message else f"{about}: {message}"
 
 
 def record_of(event: Event) -> dict[str, Json]:

@@ -1,7 +1,7 @@
 """`interlock history`: every transition and attempt of one run."""
 
 from worker.cli.asking import version_of
-from worker.cli.console import Screen, counted
+from worker.cli.console import Screen, counted, shown_time
 from worker.cli.naming import chosen_schedule
 from worker.cli.onstore import Exit, StoreAccess
 from worker.cli.pipelines import say_unknown
@@ -52,7 +52,7 @@ def show_moments(screen: Screen, key: RunKey, moments: list[Moment]) -> None:
 
 
 def row_of(moment: Moment) -> tuple[str, ...]:
-    at = format_rfc3339(moment.at) if moment.at else "time unknown"
+    at = shown_time(moment.at) if moment.at else "time unknown"
     attempt = f"attempt {moment.attempt}" if moment.attempt else ""
     return at, moment.source.value, attempt, moment.what, moment.message
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from consumers.shardtree import is_ready
-from worker.cli.console import Screen, aligned, counted, without_empty_columns
+from worker.cli.console import Screen, aligned, counted, shown_time, without_empty_columns
 from worker.cli.onstore import Exit, StoreAccess
 from worker.core.durations import format_duration
 from worker.core.keys import SessionId, instant
@@ -15,7 +15,7 @@ from worker.core.placement import Plan, plan, weight
 from worker.core.values import Json
 from worker.membership.leasekeeper import Siblings, stakes
 from worker.settings import GROUP
-from worker.store.attributes import instant_text, optional_instant_text
+from worker.store.attributes import optional_instant_text
 from worker.store.leases import Lease, Leases, LeaseStatus
 from worker.store.sessions import Session, Sessions, SessionState
 from worker.store.table import Tables
@@ -155,7 +155,7 @@ def _cells(lease: Lease, view: StreamView, now: datetime) -> tuple[str, ...]:
         lease.status.value.lower(),
         lease.owner or "",
         str(lease.epoch),
-        "" if at is None else f"{instant_text(at)} ({_age(now - at)} ago)",
+        "" if at is None else f"{shown_time(at)} ({_age(now - at)} ago)",
         str(lease.rate) if lease.rate else "",
         reason(lease, view),
     )
