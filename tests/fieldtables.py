@@ -4,10 +4,11 @@
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from worker.jobs.specs import JOB_CONFIGS
 from worker.schema import CalendarFile, PipelineFile, file_schema
 
 PAGE = Path(__file__).parent.parent / "docs" / "pipeline-file.md"
@@ -25,6 +26,8 @@ NAMES = {
     "CalendarDate": "`{date, name}`",
     "Auth": "`auth` section",
 }
+# Not in the schema: keys of targets are found in other spellings too.
+_OF_TARGETS = {model.__name__: model.required for model in JOB_CONFIGS.values()}
 # `<!-- fields: A beyond B -->` lists what A has and B has not.
 _TABLE = re.compile(
     r"(?P<begin><!-- fields: (?P<name>\w+)(?: beyond (?P<less>\w+))? -->\n).*?(?P<end><!-- end -->)", re.DOTALL
@@ -42,19 +45,22 @@ def table_names(page: str) -> list[str]:
 
 
 def with_fresh_tables(page: str) -> str:
-    known: dict[str, Mapping[str, Node]] = {name: section.get("properties", {}) for name, section in sections().items()}
+    all_sections = sections()
+    known: dict[str, Mapping[str, Node]] = {name: node.get("properties", {}) for name, node in all_sections.items()}
 
     def fresh(match: re.Match[str]) -> str:
         told_elsewhere = known.get(match["less"], {})
         fields = {key: node for key, node in known[match["name"]].items() if key not in told_elsewhere}
-        return f"{match['begin']}{table(fields)}{match['end']}"
+        required = {*all_sections[match["name"]].get("required", ()), *_OF_TARGETS.get(match["name"], ())}
+        return f"{match['begin']}{table(fields, required)}{match['end']}"
 
     return _TABLE.sub(fresh, page)
 
 
-def table(fields: Mapping[str, Node]) -> str:
+def table(fields: Mapping[str, Node], required: Collection[str] = ()) -> str:
+    defaults = {key: "required" if key in required else default(node) for key, node in fields.items()}
     rows = [
-        f"| `{key}` | {kind(node)} | {default(node)} | {_cell(node.get('description', ''))} |"
+        f"| `{key}` | {kind(node)} | {defaults[key]} | {_cell(node.get('description', ''))} |"
         for key, node in fields.items()
     ]
     return "\n".join(["| Key | Kind | Default | Meaning |", "| --- | --- | --- | --- |", *rows, ""])

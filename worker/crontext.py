@@ -10,7 +10,7 @@ from worker.core.cron import LAST, Cron
 
 TEXT_MAX = 200
 
-_ALIASES = {
+NICKNAMES = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
     "@midnight": "0 0 * * *",
@@ -102,9 +102,9 @@ def _split(text: str) -> list[str]:
 def _expand_alias(text: str) -> str:
     if not text.startswith("@"):
         return text
-    if text.lower() not in _ALIASES:
-        raise BadCron(f"{text!r} is not known; accepted are {', '.join(_ALIASES)}, or five fields")
-    return _ALIASES[text.lower()]
+    if text.lower() not in NICKNAMES:
+        raise BadCron(f"{text!r} is not known; accepted are {', '.join(NICKNAMES)}, or five fields")
+    return NICKNAMES[text.lower()]
 
 
 def _expand(field: _Field, part: str) -> _Expanded:

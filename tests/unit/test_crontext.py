@@ -1,9 +1,12 @@
 """Cron text: what is understood, and how a refusal helps."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from worker.core.cron import LAST
-from worker.crontext import TEXT_MAX, BadCron, parse_cron
+from worker.crontext import NICKNAMES, TEXT_MAX, BadCron, parse_cron
 
 
 def test_fields_are_expanded() -> None:
@@ -120,3 +123,11 @@ def test_a_refusal_names_the_field_and_what_it_accepts(text: str, message: str) 
         parse_cron(text)
 
     assert message in str(refused.value)
+
+
+def test_the_page_names_every_nickname_and_its_other_words_are_understood() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "pipeline-file.md").read_text(encoding="utf-8")
+
+    assert set(re.findall(r"`(@[a-z]+)`", page)) == set(NICKNAMES)
+    for text in ("*/2 1,15 L JAN MON", "0 0 * 1-5 5#2", "0 0 * * L5", *NICKNAMES):
+        parse_cron(text)
