@@ -1,7 +1,7 @@
 """The `interlock` command: what can be asked, in words that teach. Each command parses here and works elsewhere."""
 
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -30,6 +30,7 @@ from worker.cli.storecommands import store_app
 from worker.cli.validate import run_validate
 from worker.cli.watchdogcommands import watchdog_app
 from worker.clock import Clock, SystemClock
+from worker.loading.scalars import read_date
 
 DAYS_MAX = 366
 FIRST_DAY, LAST_DAY = date(1970, 1, 2), date(2999, 12, 31)
@@ -174,10 +175,7 @@ def plan(
     context: typer.Context,
     paths: Paths,
     *,
-    start: Annotated[
-        datetime | None,
-        typer.Option("--from", formats=["%Y-%m-%d"], metavar="DATE", help="First day; today if absent."),
-    ] = None,
+    start: Annotated[str | None, typer.Option("--from", metavar="DATE", help="First day; today if absent.")] = None,
     days: Annotated[int, typer.Option(metavar="N", min=1, max=DAYS_MAX, help="How many days.")] = 14,
     pipeline: Annotated[str | None, typer.Option(metavar="ID", help="Only this pipeline.")] = None,
     against: Annotated[
@@ -196,10 +194,13 @@ def plan(
     raise typer.Exit(run_diff(Screen(), replace(new, paths=[against]), new, request))
 
 
-def _first_day(start: datetime) -> date:
-    if not FIRST_DAY <= start.date() <= LAST_DAY:
-        raise typer.BadParameter(f"{start.date()} is not between {FIRST_DAY} and {LAST_DAY}", param_hint="--from")
-    return start.date()
+def _first_day(text: str) -> date:
+    day = read_date(text)
+    if day is None:
+        raise typer.BadParameter(f"{text!r} is not a date; write YYYY-MM-DD", param_hint="--from")
+    if not FIRST_DAY <= day <= LAST_DAY:
+        raise typer.BadParameter(f"{day} is not between {FIRST_DAY} and {LAST_DAY}", param_hint="--from")
+    return day
 
 
 def _today(context: typer.Context) -> date:
