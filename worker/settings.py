@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Final
 
@@ -46,12 +47,19 @@ HEALTH: Final = "INTERLOCK_HEALTH"  # HOST:PORT to serve health and metrics on
 METRICS: Final = "INTERLOCK_METRICS"  # emf: metrics as lines in the log
 OTLP_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"  # a collector for metrics; the name is OpenTelemetry's
 
+PREFIX: Final = "INTERLOCK_"
+NAMES: Final = (
+    STORE, TIMING, DUTIES, SHADOW, JOB_ENVIRONMENT, HTTP_ALLOW, TARGET_RATES, BUS, ALERTS_QUEUE, EVENTS_QUEUE,
+    SENSORS_QUEUE, CHANGES, INBOX, SLACK_TOKEN, SLACK_CHANNEL, SLACK_API, ALERTS, REPEAT_ALERTS, HEARTBEAT_URL, SERVICE,
+    HEALTH, METRICS,
+)  # fmt: skip
 GROUP: Final = "interlock"  # all workers of a store are one group; their rows are found under this name
 DEFAULT_STORE: Final = "sqlite:///interlock.db"
 DEFAULT_SERVICE: Final = "interlock"
 _TIMINGS: Final = {"default": DEFAULT_TIMING, "fast": FAST_TIMING}
 _METRICS: Final = ("", "emf")
 _STREAM_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+CLOSE: Final = 0.75  # how much of two names must agree for one to be taken for the other
 RATE_MAX: Final = 10_000
 REPEATED_MIN: Final = timedelta(minutes=1)
 
@@ -112,6 +120,17 @@ class Settings:
     aws: AwsSettings = AwsSettings()
     people: PeopleSettings = PeopleSettings()
     watched: WatchedSettings = WatchedSettings()
+
+
+def mistyped(environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables that are no setting and yet nearly called like one, with the one that was probably meant.
+
+    They are not errors: any name of ours that is no setting may be a secret of a job.
+    """
+    known = [name.removeprefix(PREFIX) for name in NAMES]
+    others = sorted(name for name in environment if name.startswith(PREFIX) and name not in NAMES)
+    found = {name: get_close_matches(name.removeprefix(PREFIX), known, 1, CLOSE) for name in others}
+    return {name: f"{PREFIX}{close[0]}" for name, close in found.items() if close}
 
 
 def read_settings(environment: Mapping[str, str], *, store: str | None = None) -> Settings:

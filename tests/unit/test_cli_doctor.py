@@ -98,3 +98,15 @@ def test_of_a_shadow_only_what_it_needs_is_looked_at(here: Path, monkeypatch: py
     monkeypatch.setenv(SHADOW, "1")
 
     assert diagnoses()["settings duties"]["finding"] == "engine"
+
+
+def test_a_setting_that_is_mistyped_is_worth_a_look(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("INTERLOCK_STROE", "INTERLOCK_HTTP_ALOW", "INTERLOCK_WAREHOUSE_PASSWORD", "INTERLOCK_JOBS_TOKEN"):
+        monkeypatch.setenv(name, "x")
+    interlock("store", "init")
+
+    found = {name: each for name, each in diagnoses().items() if name.startswith("settings INTERLOCK_")}
+
+    assert set(found) == {"settings INTERLOCK_STROE", "settings INTERLOCK_HTTP_ALOW"}
+    assert found["settings INTERLOCK_STROE"]["health"] == "warn"
+    assert found["settings INTERLOCK_STROE"]["remedy"] == "if INTERLOCK_STORE is meant, rename it"

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import asdict
 from importlib.metadata import version
@@ -12,10 +12,10 @@ from consumers.severities import told_pattern
 from worker.cli.console import Screen
 from worker.cli.onstore import Exit, StoreAccess
 from worker.core.errors import WorkerError
-from worker.diagnosis.diagnosis import Diagnosis, Health, fine, of_verdicts, wrong
+from worker.diagnosis.diagnosis import Diagnosis, Health, doubtful, fine, of_verdicts, wrong
 from worker.diagnosis.group import look_at_workers
 from worker.diagnosis.machine import look_at_disk, look_at_program
-from worker.settings import GROUP, Settings, read_settings
+from worker.settings import GROUP, Settings, mistyped, read_settings
 from worker.store.open import DynamoPlace, SqlitePlace, locate, opened_as_found
 from worker.store.sessions import Session, Sessions
 
@@ -52,9 +52,8 @@ def _in_effect(settings: Settings) -> Settings:
 
 async def diagnose(access: StoreAccess, settings: Settings) -> AsyncGenerator[Diagnosis]:
     """The machine, the settings, the store, what is around it on AWS, and the workers."""
-    for found in look_at_program():
+    for found in (*look_at_program(), *_look_at_settings(settings)):
         yield found
-    yield fine("settings", "duties", ", ".join(sorted(settings.duties)))
     place = locate(access.url)
     if isinstance(place, SqlitePlace):
         for found in look_at_disk(place.path):
@@ -80,6 +79,14 @@ async def diagnose(access: StoreAccess, settings: Settings) -> AsyncGenerator[Di
         return
     for found in look_at_workers(sessions, version("interlock")):
         yield found
+
+
+def _look_at_settings(settings: Settings) -> Iterator[Diagnosis]:
+    yield fine("settings", "duties", ", ".join(sorted(settings.duties)))
+    for name, meant in mistyped(os.environ).items():
+        yield doubtful(
+            "settings", name, "is no setting, and only a job could use it", f"if {meant} is meant, rename it"
+        )
 
 
 async def _cloud(access: StoreAccess, settings: Settings, place: DynamoPlace) -> AsyncIterator[Diagnosis]:
