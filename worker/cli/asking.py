@@ -9,6 +9,7 @@ from worker.cli.console import Screen, counted
 from worker.cli.naming import chosen_schedule
 from worker.cli.onstore import Exit, StoreAccess
 from worker.cli.pipelines import say_unknown
+from worker.cli.staffing import remark_if_nobody_works
 from worker.core.errors import ConfigError, Rejected
 from worker.core.forecast import Prospect
 from worker.core.keys import RunKey
@@ -88,7 +89,10 @@ async def _with_version(
         version = await version_of(tables, whom.pipeline)
         if version is None:
             return await say_unknown(screen, tables, whom.pipeline)
-        return await ask(Asking(tables, access.clock, is_rehearsed=whom.is_dry), version)
+        code = await ask(Asking(tables, access.clock, is_rehearsed=whom.is_dry), version)
+        if not whom.as_json and not whom.is_dry:
+            await remark_if_nobody_works(screen, tables)
+        return code
 
 
 async def version_of(tables: Tables, pipeline: PipelineId) -> Version | None:

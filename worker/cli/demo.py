@@ -19,7 +19,7 @@ from worker.cli.demostage import NotInTime, Stage, short_name
 from worker.cli.onstore import Exit, StoreAccess
 from worker.cli.push import PushRequest, run_push
 from worker.cli.sources import Sources
-from worker.cli.status import StatusRequest, run_status
+from worker.cli.status import StatusRequest, show_status
 from worker.clock import Clock
 from worker.core.errors import ConfigError
 from worker.logs import configure_logs
@@ -74,7 +74,9 @@ async def _play(screen: Screen, access: StoreAccess, written: _Written) -> int:
         return Exit.PROBLEMS
     show_highlights(screen, stage, play)
     screen.line("\n$ interlock status", style="bold")
-    await run_status(screen, access, StatusRequest(pipeline=None, days=2, limit=20, as_json=False))
+    async with access.tables() as tables:
+        request = StatusRequest(pipeline=None, days=2, limit=20, as_json=False)
+        await show_status(screen, tables, request, access.clock.now())
     show_next_steps(screen, written.folder, day)
     return Exit.DONE
 

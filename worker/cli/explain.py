@@ -8,6 +8,7 @@ from worker.cli.console import Screen
 from worker.cli.naming import chosen_schedules
 from worker.cli.onstore import Exit, StoreAccess
 from worker.cli.pipelines import say_unknown
+from worker.cli.staffing import remark_if_nobody_works
 from worker.core.instants import format_rfc3339
 from worker.core.keys import RunKey
 from worker.core.periods import Period
@@ -42,8 +43,10 @@ async def run_explain(screen: Screen, access: StoreAccess, asked: Question, *, a
                 explanations, code = [explain_unusable(_named(asked, now), problems)], Exit.PROBLEMS
             case Version() as version:
                 explanations, code = await explain_each(looking, version, asked, now), Exit.DONE
-    for explanation in explanations:
-        show_explanation(screen, explanation, as_json=as_json)
+        for explanation in explanations:
+            show_explanation(screen, explanation, as_json=as_json)
+        if not as_json:
+            await remark_if_nobody_works(screen, tables)
     return code
 
 

@@ -8,6 +8,7 @@ from worker.cli.asking import version_of
 from worker.cli.console import Screen, counted
 from worker.cli.onstore import Exit, StoreAccess
 from worker.cli.pipelines import say_unknown
+from worker.cli.staffing import remark_if_nobody_works
 from worker.core.instants import format_rfc3339
 from worker.core.pipeline import PipelineId
 from worker.core.values import Json
@@ -46,7 +47,10 @@ class StatusRequest:
 
 async def run_status(screen: Screen, access: StoreAccess, request: StatusRequest) -> int:
     async with access.tables() as tables:
-        return await show_status(screen, tables, request, access.clock.now())
+        code = await show_status(screen, tables, request, access.clock.now())
+        if not request.as_json:
+            await remark_if_nobody_works(screen, tables)
+        return code
 
 
 async def watch_status(screen: Screen, access: StoreAccess, request: StatusRequest) -> int:
