@@ -162,7 +162,7 @@ def read_settings(environment: Mapping[str, str], *, store: str | None = None) -
             slack_channel=said.get(SLACK_CHANNEL, ""),
             slack_api=said.get(SLACK_API, ""),
             alerts=said.get(ALERTS, ""),
-            heartbeat_url=said.get(HEARTBEAT_URL, ""),
+            heartbeat_url=_address(HEARTBEAT_URL, said.get(HEARTBEAT_URL, "")),
             repeat_alerts=_duration(REPEAT_ALERTS, said.get(REPEAT_ALERTS)),
         ),
         watched=WatchedSettings(
@@ -188,6 +188,13 @@ def _duties(names: tuple[str, ...]) -> frozenset[Duty]:
     if Duty.SCHEDULER in duties and Duty.ENGINE not in duties:
         raise ConfigError(f"{DUTIES} has scheduler without engine; whoever creates a run also starts its job: add it")
     return duties
+
+
+def _address(name: str, said: str) -> str:
+    """What is wrong with it is said without it: whoever knows the address can give our sign of life."""
+    if said and not said.startswith(("http://", "https://")):
+        raise ConfigError(f"{name} is no address; begin it with https://")
+    return said
 
 
 def _switch(name: str, said: str) -> bool:

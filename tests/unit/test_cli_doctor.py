@@ -110,3 +110,33 @@ def test_a_setting_that_is_mistyped_is_worth_a_look(here: Path, monkeypatch: pyt
     assert set(found) == {"settings INTERLOCK_STROE", "settings INTERLOCK_HTTP_ALOW"}
     assert found["settings INTERLOCK_STROE"]["health"] == "warn"
     assert found["settings INTERLOCK_STROE"]["remedy"] == "if INTERLOCK_STORE is meant, rename it"
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"INTERLOCK_HTTP_ALLOW": "*"}, "INTERLOCK_HTTP_ALLOW"),
+        ({"INTERLOCK_HEALTH": "8080"}, "INTERLOCK_HEALTH"),
+        ({"INTERLOCK_SLACK_TOKEN": "xoxb-1"}, "INTERLOCK_ALERTS"),
+        ({"INTERLOCK_SLACK_TOKEN": "xoxb-1", "INTERLOCK_ALERTS": "chanel: x"}, "INTERLOCK_ALERTS"),
+        ({"INTERLOCK_SENSORS_QUEUE": "https://sqs.example.com/1/q"}, "INTERLOCK_INBOX"),
+    ],
+)
+def test_a_setting_that_a_worker_would_trip_over_fails(
+    here: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], name: str
+) -> None:
+    for variable, value in settings.items():
+        monkeypatch.setenv(variable, value)
+    interlock("store", "init")
+
+    found = diagnoses()[f"settings {name}"]
+
+    assert found["health"] == "fail"
+    assert found["remedy"]
+
+
+def test_a_setting_that_is_understood_is_said_to_be(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INTERLOCK_HTTP_ALLOW", "10.0.0.0/8")
+    interlock("store", "init")
+
+    assert diagnoses()["settings INTERLOCK_HTTP_ALLOW"]["finding"] == "is understood"

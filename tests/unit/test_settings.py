@@ -131,3 +131,10 @@ def test_what_is_secret_is_not_shown_with_the_settings() -> None:
 
     assert settings.people.heartbeat_url == secrets[HEARTBEAT_URL]
     assert "hidden" not in repr(settings)
+
+
+def test_a_heartbeat_that_is_no_address_is_refused_without_being_shown() -> None:
+    with pytest.raises(ConfigError, match="INTERLOCK_HEARTBEAT_URL is no address; begin it with https://") as refusal:
+        read_settings({HEARTBEAT_URL: "beats.example/hidden"})
+
+    assert "hidden" not in str(refusal.value)

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import asdict
 from importlib.metadata import version
@@ -15,7 +15,7 @@ from worker.core.errors import WorkerError
 from worker.diagnosis.diagnosis import Diagnosis, Health, doubtful, fine, of_verdicts, wrong
 from worker.diagnosis.group import look_at_workers
 from worker.diagnosis.machine import look_at_disk, look_at_program
-from worker.settings import GROUP, Settings, mistyped, read_settings
+from worker.settings import ALERTS, GROUP, HEALTH, HTTP_ALLOW, INBOX, Duty, Settings, mistyped, read_settings
 from worker.store.open import DynamoPlace, SqlitePlace, locate, opened_as_found
 from worker.store.sessions import Session, Sessions
 
@@ -87,6 +87,34 @@ def _look_at_settings(settings: Settings) -> Iterator[Diagnosis]:
         yield doubtful(
             "settings", name, "is no setting, and only a job could use it", f"if {meant} is meant, rename it"
         )
+
+    for name, read in _readings(settings):
+        try:
+            read()
+        except WorkerError as trouble:
+            yield _in_trouble("settings", name, trouble)
+        else:
+            yield fine("settings", name, "is understood")
+
+
+def _readings(settings: Settings) -> Iterator[tuple[str, Callable[[], object]]]:
+    """What a worker reads of its settings only when it needs it; each is loaded here only if it is set."""
+    if settings.http_allow:
+        from worker.jobs.addresses import AddressPolicy  # noqa: PLC0415
+
+        yield HTTP_ALLOW, lambda: AddressPolicy.parse(settings.http_allow)
+    if settings.watched.health:
+        from worker.web.health import parse_address  # noqa: PLC0415
+
+        yield HEALTH, lambda: parse_address(settings.watched.health)
+    if settings.people.slack_token:
+        from worker.wiring.people import routing_from  # noqa: PLC0415
+
+        yield ALERTS, lambda: routing_from(settings.people)
+    if settings.aws.sensors_queue and Duty.SENSORS in settings.duties:
+        from consumers.inbox_file import rules_from  # noqa: PLC0415
+
+        yield INBOX, lambda: rules_from(settings.aws.inbox)
 
 
 async def _cloud(access: StoreAccess, settings: Settings, place: DynamoPlace) -> AsyncIterator[Diagnosis]:
