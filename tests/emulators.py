@@ -1,6 +1,7 @@
 """AWS emulators on loopback, each started once per test process and ended with it, however it ends."""
 
 import atexit
+import json
 import os
 import secrets
 import shutil
@@ -10,7 +11,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -21,7 +22,7 @@ from worker.clock import Clock, SystemClock
 from worker.store.dynamodb import DynamoTables
 from worker.store.dynamodb_requests import TableNames
 from worker.store.fastclient import ClientSettings
-from worker.store.table import TableName, Tables
+from worker.store.table import TTL, TableName, Tables
 
 BIN = Path(__file__).parent.parent / ".venv" / "emulators" / "bin"
 READY_S = 30.0
@@ -111,10 +112,26 @@ async def dynamodb_tables(server: Server, clock: Clock) -> AsyncGenerator[Dynamo
     tables = DynamoTables(new_names(), RealWaits(clock), ClientSettings(endpoint=server.proxy.url, read_s=20.0))
     try:
         await tables.ensure_tables()
+        _keep_expired_rows(server, tables.names.values())
         yield tables
     finally:
         await tables.stop()
         assert_nothing_was_scanned(server.proxy)
+
+
+def _keep_expired_rows(server: Server, names: Iterable[str]) -> None:
+    """A test has a time of day of its own, by which most of its rows expire: by the emulator's they may have long ago,
+    and it would clear them away in the middle of the test."""
+    scope = f"test/20260303/{AWS_ENVIRONMENT['AWS_DEFAULT_REGION']}/dynamodb/aws4_request"
+    headers = {
+        "Content-Type": "application/x-amz-json-1.0",
+        "X-Amz-Target": "DynamoDB_20120810.UpdateTimeToLive",
+        "Authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0",
+    }
+    for name in names:
+        asked = {"TableName": name, "TimeToLiveSpecification": {"Enabled": False, "AttributeName": TTL}}
+        url = f"http://127.0.0.1:{server.port}/"
+        urllib.request.urlopen(urllib.request.Request(url, json.dumps(asked).encode(), headers), timeout=READY_S)
 
 
 def new_names() -> TableNames:
