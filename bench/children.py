@@ -5,13 +5,14 @@ import os
 import subprocess
 import sys
 import venv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
 ROOT: Final = Path(__file__).parents[1]
 CHILD_S: Final = 900
-ROUNDS: Final = 2
+ROUNDS: Final = 3
 
 Figures: TypeAlias = Mapping[str, float]
 
@@ -28,11 +29,27 @@ def python_with(home: str, *packages: str) -> str | None:
     return str(python)
 
 
-def best(module: str, *arguments: str, python: str = sys.executable) -> Figures:
-    """The best of some rounds: whatever else the machine does only ever makes one slower."""
-    rounds = [answer(python, "-m", module, *arguments) for _ in range(ROUNDS)]
-    keys = rounds[0]
-    return {key: (max if key.endswith("cpu_s") else min)(each[key] for each in rounds) for key in keys}
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    module: str
+    arguments: tuple[str, ...]
+    python: str = sys.executable
+
+    def figures(self) -> Figures:
+        return answer(self.python, "-m", self.module, *self.arguments)
+
+
+def best_of_each(contestants: Mapping[str, Contestant]) -> dict[str, Figures]:
+    """The best of some rounds: whatever else the machine does only ever makes one slower.
+
+    They take turns, so that a slow minute of the machine does not meet one of them alone.
+    """
+    rounds = [{name: each.figures() for name, each in contestants.items()} for _ in range(ROUNDS)]
+    return {name: _best([each[name] for each in rounds]) for name in contestants}
+
+
+def _best(rounds: Sequence[Figures]) -> Figures:
+    return {key: (max if key.endswith("cpu_s") else min)(each[key] for each in rounds) for key in rounds[0]}
 
 
 def answer(*command: str, **environment: str) -> Figures:

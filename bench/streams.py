@@ -12,7 +12,7 @@ from contextlib import redirect_stdout
 from io import StringIO
 from typing import Final
 
-from bench.children import Figures, best, python_with
+from bench.children import Contestant, Figures, best_of_each, python_with
 from bench.fixedanswers import fixed_answers
 from bench.streamanswers import dynamodb_answers, kinesis_answers
 from bench.streams_kcl import KCL, PEERS, Missing, compare
@@ -21,6 +21,8 @@ from tests.shardworld import ShardWorld
 from tests.virtualtime import run
 from worker.core.keys import LEASE
 
+OURS: Final = "ours"
+PLAIN: Final = "plain aiobotocore"
 PEER: Final = "async-kinesis==3.0.1"
 IDLE_SHARDS: Final = 10
 IDLE_MINUTES: Final = 30
@@ -47,6 +49,15 @@ async def idle_writes_per_hour() -> tuple[float, float]:
     return written[LEASE] / SHARDS_WRITTEN_ABOUT, written.total() - written[LEASE]
 
 
+def _reader(name: str, url: str) -> Contestant:
+    return Contestant("bench.streams_worker", (name, url))
+
+
+def _compare(stream: str, contestants: Mapping[str, Contestant]) -> None:
+    figures = best_of_each(contestants)
+    _print(stream, figures.pop(OURS), figures)
+
+
 def _print(stream: str, ours: Figures, peers: Mapping[str, Figures]) -> None:
     print(f"{stream}: {ours['records_per_cpu_s']:,.0f} records per CPU second (target: 25,000)")
     for name, figures in peers.items():
@@ -61,15 +72,14 @@ def _print(stream: str, ours: Figures, peers: Mapping[str, Figures]) -> None:
 
 def main() -> None:
     with fixed_answers(dynamodb_answers()) as url:
-        plain = best("bench.streams_worker", "plain-dynamodb", url)
-        _print("DynamoDB Streams", best("bench.streams_worker", "our-dynamodb", url), {"plain aiobotocore": plain})
+        _compare("DynamoDB Streams", {OURS: _reader("our-dynamodb", url), PLAIN: _reader("plain-dynamodb", url)})
     with fixed_answers(kinesis_answers()) as url:
-        peers = {"plain aiobotocore": best("bench.streams_worker", "plain-kinesis", url)}
+        contestants = {OURS: _reader("our-kinesis", url), PLAIN: _reader("plain-kinesis", url)}
         if (python := python_with(PEERS, PEER)) is None:
             print(f"{PEER} could not be installed here: nothing to compare with")
         else:
-            peers[PEER] = best("bench.streams_asynckinesis", url, python=python)
-        _print("Kinesis", best("bench.streams_worker", "our-kinesis", url), peers)
+            contestants[PEER] = Contestant("bench.streams_asynckinesis", (url,), python)
+        _compare("Kinesis", contestants)
     try:
         ours, kcl = compare()
     except Missing as missing:

@@ -27,7 +27,7 @@ from worker.store.fastclient import ClientSettings
 from worker.store.table import Change, TableName
 
 WARM_UP: Final = 5
-READS: Final = 20
+READS: Final = 40
 SEEN: Final[list[object]] = []  # what the last records said
 
 Read: TypeAlias = Callable[[], Awaitable[None]]  # one full answer, decoded and dispatched
