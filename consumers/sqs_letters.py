@@ -26,7 +26,7 @@ class QueueLetters:
     async def failed(self, message: Message) -> int:
         """How often it has failed, with this time, over all workers."""
         return await self._tries.insist(
-            lambda: self._letters.count_failure(self._source, message.id, self._clock.now())
+            lambda: self._letters.count_failure(self._source, message.id, message.receive_count, self._clock.now())
         )
 
     async def park(self, message: Message, given_up: GivenUp) -> None:

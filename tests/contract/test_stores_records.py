@@ -490,12 +490,13 @@ async def test_a_dead_letter_of_an_old_record_is_kept_as_long_as_any_other(table
     assert [expires_at(row) for row in (*rows, *parts)] == [NOW + retention.DEAD_LETTERS] * 2
 
 
-async def test_failures_of_what_may_become_a_letter_are_counted_each(tables: Tables) -> None:
+async def test_failures_of_what_may_become_a_letter_are_counted_once_for_each_receipt(tables: Tables) -> None:
     letters, source = DeadLetters(tables), a_name()
+    receipts = [("m1", 1), ("m2", 1), ("m1", 2), ("m1", 2), ("m1", 4)]  # one told twice: its first answer was lost
 
-    counted = [await letters.count_failure(source, letter_id, NOW) for letter_id in ("m1", "m2", "m1", "m1")]
+    counted = [await letters.count_failure(source, letter_id, receipt, NOW) for letter_id, receipt in receipts]
 
-    assert counted == [1, 1, 2, 3]
+    assert counted == [1, 1, 2, 2, 3]
     assert await letters.list(source) == []
 
 

@@ -65,15 +65,22 @@ class DeadLetters:
             if error.row is None or error.row.get("id") != letter.id:
                 raise
 
-    async def count_failure(self, source: str, letter_id: str, now: datetime) -> int:
-        """Say how often what may become a letter has failed, with this time. Raises `StaleWrite` if others count it."""
+    async def count_failure(self, source: str, letter_id: str, receipt: int, now: datetime) -> int:
+        """Say how often what may become a letter has failed, with this receipt of it; a repeat counts nothing.
+
+        Raises `StaleWrite` if others count it.
+        """
         key = Key(keys.dead_letter_body_pk(source, letter_id), FAILURES)
-        row = await self._tables.get(TableName.EVENTS, key)
-        before = None if row is None else optional_whole(row, "n")
-        counted = {"PK": key.pk, "SK": key.sk, "n": (before or 0) + 1, TTL: expiry(now, retention.FAILED_MESSAGES)}
+        row = await self._tables.get(TableName.EVENTS, key) or {}
+        before = optional_whole(row, "n")
+        if before is not None and optional_whole(row, "receipt") == receipt:
+            return before
+        count = (before or 0) + 1
+        ttl = expiry(now, retention.FAILED_MESSAGES)
+        counted = {"PK": key.pk, "SK": key.sk, "n": count, "receipt": receipt, TTL: ttl}
         is_unchanged = any_of(Absent("n"), Expired(now)) if before is None else Equals("n", before)
         await self._tables.commit(Put(TableName.EVENTS, counted, is_unchanged))
-        return (before or 0) + 1
+        return count
 
     async def sources(self) -> list[str]:
         """Every source that ever had a letter."""

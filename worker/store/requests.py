@@ -4,13 +4,15 @@ A run has one row for each kind of request, so a new one takes the place of the 
 row delivered again is the same request, and the run remembers those it answered.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from worker.core import keys
 from worker.core.keys import RunKey
 from worker.core.run_reruns import request_identity
 from worker.store.attributes import loose_text, without_nothing
-from worker.store.table import Absent, Condition, Equals, Exists, Key, Put, Row, TableName, Tables, all_of
+from worker.store.table import Absent, Condition, Equals, Exists, Key, Put, Row, TableName, Tables, Value, all_of
 
 DEFAULT_REASON = "manual"
 
@@ -40,6 +42,9 @@ class CancelRequest:
     @property
     def identity(self) -> str:
         return request_identity(self.reason, self.requested_at, self.id)
+
+
+AnyRequest: TypeAlias = RerunRequest | CancelRequest
 
 
 def rerun_request_of(row: Row) -> RerunRequest:
@@ -82,37 +87,25 @@ class Requests:
     async def ask_cancel(self, key: RunKey, request: CancelRequest, seen: CancelRequest | None) -> None:
         """As `ask_rerun`."""
         at = _key(key, keys.cancel_request_sk(key))
-        row = {
-            "PK": at.pk,
-            "SK": at.sk,
-            "reason": request.reason,
-            "requestedAt": request.requested_at,
-            "id": request.id,
-            "waiveSla": request.waive_sla or None,
-        }
-        await self._tables.commit(Put(TableName.CONTROL, without_nothing(row), _still(seen)))
+        await self._tables.commit(_write(at, request, seen, {"waiveSla": request.waive_sla or None}))
 
 
 def rerun_write(key: RunKey, request: RerunRequest, seen: RerunRequest | None) -> Put:
     """Ask in place of the request that was seen, as part of a commit."""
-    at = _key(key, keys.rerun_request_sk(key))
-    row = {
-        "PK": at.pk,
-        "SK": at.sk,
-        "reason": request.reason,
-        "requestedAt": request.requested_at,
-        "id": request.id,
-        "supersede": request.supersede or None,
-        "note": request.note or None,
-    }
-    return Put(TableName.CONTROL, without_nothing(row), _still(seen))
+    more: dict[str, Value] = {"supersede": request.supersede or None, "note": request.note or None}
+    return _write(_key(key, keys.rerun_request_sk(key)), request, seen, more)
+
+
+def _write(at: Key, request: AnyRequest, seen: AnyRequest | None, more: Mapping[str, Value]) -> Put:
+    said = {"reason": request.reason, "requestedAt": request.requested_at, "id": request.id}
+    return Put(TableName.CONTROL, without_nothing({"PK": at.pk, "SK": at.sk, **said, **more}), _still(seen))
 
 
 def _key(key: RunKey, sk: str) -> Key:
     return Key(keys.pipeline_pk(key.pipeline), sk)
 
 
-def _still(seen: RerunRequest | CancelRequest | None) -> Condition:
+def _still(seen: AnyRequest | None) -> Condition:
     """The row is the one that was read, as far as it says which one it is: others leave the id out, or the time."""
     if seen is None:
         return Absent()
