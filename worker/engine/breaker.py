@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from secrets import SystemRandom
+from random import random
 from typing import Final
 
 from worker.clock import Clock
@@ -13,8 +13,6 @@ from worker.engine.wakes import Log, to_nobody
 FAILURES_MAX: Final = 5  # in a row, from whatever job of the target
 FIRST_PAUSE_S: Final = 5.0
 LONGEST_PAUSE_S: Final = 60.0
-
-RANDOM: Final = SystemRandom()
 
 
 class TargetClosed(RetryLater):
@@ -30,9 +28,7 @@ class TargetClosed(RetryLater):
 class Breaker:
     """One target's. Whoever asks it is `admitted`, and says whether it `answered` or `failed`, if that can be told."""
 
-    def __init__(
-        self, target: str, clock: Clock, log: Log = to_nobody, jitter: Callable[[], float] = RANDOM.random
-    ) -> None:
+    def __init__(self, target: str, clock: Clock, log: Log = to_nobody, jitter: Callable[[], float] = random) -> None:
         self._target, self._clock, self._log, self._jitter = target, clock, log, jitter
         self._failures = 0
         self._problem = ""

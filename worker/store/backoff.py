@@ -2,13 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from secrets import SystemRandom
-from typing import Final
+from random import random
 
 from worker.clock import Clock
 from worker.core.errors import RetryLater
-
-_RANDOM: Final = SystemRandom()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +16,7 @@ class Backoff:
     first_s: float = 0.05
     longest_s: float = 1.0
     budget_s: float = 8.0
-    jitter: Callable[[], float] = _RANDOM.random
+    jitter: Callable[[], float] = random
 
     def wait_s(self, attempt: int) -> float:
         return self.jitter() * min(self.longest_s, self.first_s * 2 ** (attempt - 1))
