@@ -44,8 +44,7 @@ BACKENDS: dict[str, Backend] = {
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The second opinion is about the port. What stands above it is asked of one emulator only: it costs minutes."""
-    above = [item for item in items if "test_stores_" in item.nodeid and "[dynamodb-moto" in item.nodeid]
-    items[:] = [item for item in items if item not in set(above)]
+    items[:] = [item for item in items if not ("test_stores_" in item.nodeid and "[dynamodb-moto" in item.nodeid)]
 
 
 @pytest.fixture
