@@ -2,10 +2,11 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import islice, takewhile
+from typing import cast
 
 from worker.core.calendars import Exclusion, local_date, reason_excluded
 from worker.core.cron import Cron, fires_between, next_fire, period_of_fire
@@ -13,10 +14,14 @@ from worker.core.durations import format_duration
 from worker.core.expected import expected_runs
 from worker.core.pipeline import Evaluation, Job, JobType, Match, Pipeline, Schedule
 from worker.core.rules import Group, Mode, Rule
+from worker.core.values import Json
+from worker.jobs.secrets import secrets_named
 from worker.yamldocument import Path
 
 # Quotes, pipes, redirections, lists of commands, and what a shell would fill in.
 _FOR_A_SHELL = re.compile(r"""["'`|;<>]|&&|\$\(|(?<!\S)&(?!\S)|(?<!\S)~""")
+# Whoever may look at a job of these reads what it was told: no secret is ever filled in.
+_SHOWN_TO_MANY = (JobType.GLUE, JobType.EMR, JobType.EMR_SERVERLESS, JobType.STEP_FUNCTION)
 _YEAR = timedelta(days=366)
 _DAY = timedelta(days=1)
 
@@ -42,6 +47,7 @@ def lint(pipeline: Pipeline, *, today: date, is_list: bool = False) -> Iterator[
             yield from _lint_timeout(pipeline.job, schedule.evaluation, at)
     if pipeline.job:
         yield from _lint_command(pipeline.job)
+        yield from _lint_secrets(pipeline.job)
     if any(schedule.sla and schedule.sla.critical for schedule in pipeline.schedules):
         yield Finding(("sla", "critical"), "has no effect", "every breach is an alert; leave it out")
     yield from _lint_group(pipeline.rules, ("validation",), "rules")
@@ -78,6 +84,36 @@ def _lint_command(job: Job) -> Iterator[Finding]:
     if job.type is JobType.COMMAND and isinstance(text, str) and (found := _FOR_A_SHELL.search(text)):
         message = f"`{found[0]}` means nothing here: the text is split at spaces, and no shell reads it"
         yield Finding(("job", "config", "command"), message, "write a list, or let a shell read it: [sh, -c, '…']")
+
+
+def _lint_secrets(job: Job) -> Iterator[Finding]:
+    if job.type is JobType.COMMAND:
+        shown = {name: value for name, value in job.config.items() if name != "environment"}
+        reason = "everyone on the machine can read a command line"
+        hint = "put it into job.config.environment, and let the command read it there"
+    elif job.type in _SHOWN_TO_MANY:
+        shown, reason = job.config, "everyone who may look at the job can read what it is told"
+        hint = "let the job itself read the secret where it is kept"
+    else:
+        return
+    for path, text in _texts(shown, ("job", "config")):
+        for reference in secrets_named(text):
+            yield Finding(path, f"`{reference}` is not filled in here: {reason}", hint)
+
+
+def _texts(value: Json, at: Path) -> Iterator[tuple[Path, str]]:
+    """Every text inside a value, and where it is."""
+    match value:
+        case str():
+            yield at, value
+        case Mapping():
+            for name, member in value.items():
+                yield from _texts(member, (*at, name))
+        case list() | tuple():
+            for index, member in enumerate(cast("Sequence[Json]", value)):
+                yield from _texts(member, (*at, index))
+        case _:
+            pass
 
 
 def _lint_timeout(job: Job, evaluation: Evaluation, at: Path) -> Iterator[Finding]:

@@ -49,6 +49,38 @@ def test_a_window_shorter_than_its_interval() -> None:
 
 
 @pytest.mark.parametrize(
+    ("job", "path", "reference"),
+    [
+        ("glue, config: {jobName: e, arguments: {--key: '${INTERLOCK_KEY}'}}", "arguments.--key", "${INTERLOCK_KEY}"),
+        (
+            "step-function, config: {stateMachineArn: a, arguments: {key: 'secretsmanager://db#key'}}",
+            "arguments.key",
+            "secretsmanager://db#key",
+        ),
+        ("command, config: {command: [load, --key, $INTERLOCK_KEY]}", "command[2]", "$INTERLOCK_KEY"),
+    ],
+)
+def test_a_secret_where_none_is_filled_in(job: str, path: str, reference: str) -> None:
+    found = warnings(f"{HEAD}{TRIGGER}job: {{type: {job}}}\n")
+
+    assert [(where, what.partition(": ")[0]) for where, what in found] == [
+        (f"job.config.{path}", f"`{reference}` is not filled in here")
+    ]
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        "glue, config: {jobName: e, arguments: {--key: '$${INTERLOCK_KEY}', --day: '${DATE}'}}",
+        "command, config: {command: load, environment: {KEY: '${INTERLOCK_KEY}'}}",
+        "http, config: {url: 'https://example.com', headers: {X-Key: '${INTERLOCK_KEY}'}}",
+    ],
+)
+def test_a_secret_where_it_is_filled_in_or_not_meant_gets_no_warning(job: str) -> None:
+    assert warnings(f"{HEAD}{TRIGGER}job: {{type: {job}}}\n") == []
+
+
+@pytest.mark.parametrize(
     ("command", "found"),
     [
         ('sh -c "echo a"', '"'),

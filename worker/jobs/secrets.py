@@ -82,6 +82,11 @@ class JobSecrets:
         return self._managed if name.startswith(MANAGED) else self._environment
 
 
+def secrets_named(template: str) -> list[str]:
+    """The references to secrets in a text, as they are written there."""
+    return [match[0] for match in _REFERENCE.finditer(template) if not match["escape"]]
+
+
 class Filling:
     """Fills in the secrets of one request and remembers them, so that no message repeats them."""
 
