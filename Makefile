@@ -2,8 +2,11 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# Most of what is installed is never imported: what is, Python compiles when it first meets it.
-PIP    := -m pip --disable-pip-version-check --quiet install --no-compile
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+UV     := uv==0.13.7
+# By uv in seconds, where pip takes a minute. If uv cannot, for example because only pip was told of an index, pip does it.
+# Neither compiles: most of what is installed is never imported.
+install = $(BIN)/uv pip install --quiet --python $(1) $(2) 2>/dev/null || $(PIP) --python $(1) install --no-compile $(2)
 LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --quiet --custom-compile-command "make lock"
 
 # Tests start hundreds of processes: without what is compiled once, each would compile everything anew.
@@ -69,7 +72,7 @@ bench: $(VENV)/.dev ## speed and memory, as ratios against named peers
 	$(BIN)/python -m bench
 
 lock: $(VENV)/.dev ## pin the dependencies of pyproject.toml anew
-	$(BIN)/python $(PIP) uv
+	$(PIP) install $(UV)
 	$(LOCK) pyproject.toml -o requirements/runtime.txt
 	$(LOCK) pyproject.toml --group dev -o requirements/dev.txt
 	$(LOCK) --group pyproject.toml:emulators -o requirements/emulators.txt
@@ -81,23 +84,22 @@ clean: ## remove what the other targets made
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --no-compile $(UV) || echo "there is no uv here; pip will take a little longer"
 
 # Each stamp is newer than what it installed, so an unchanged lock file costs nothing the next time.
 $(VENV)/.runtime: requirements/runtime.txt pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python $(PIP) -r requirements/runtime.txt
-	$(BIN)/python $(PIP) --no-deps --editable .
+	@echo "installing what the worker needs"
+	@$(call install,$(BIN)/python,-r requirements/runtime.txt)
+	@$(call install,$(BIN)/python,--no-deps --editable .)
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime
-	$(BIN)/python $(PIP) -r requirements/dev.txt
+	@echo "installing what its tests need"
+	@$(call install,$(BIN)/python,-r requirements/dev.txt)
 	@touch $@
 
-$(VENV)/emulators/.ready: requirements/emulators.txt | $(VENV)/bin/python
-	$(PYTHON) -m venv $(VENV)/emulators
-	$(VENV)/emulators/bin/python $(PIP) -r requirements/emulators.txt
-	@touch $@
-
-$(VENV)/deploy/.ready: requirements/deploy.txt | $(VENV)/bin/python
-	$(PYTHON) -m venv $(VENV)/deploy
-	$(VENV)/deploy/bin/python $(PIP) -r requirements/deploy.txt
+$(VENV)/emulators/.ready $(VENV)/deploy/.ready: $(VENV)/%/.ready: requirements/%.txt | $(VENV)/bin/python
+	@echo "installing $<"
+	@$(PYTHON) -m venv --without-pip $(VENV)/$*
+	@$(call install,$(VENV)/$*/bin/python,-r $<)
 	@touch $@
