@@ -8,7 +8,9 @@ from datetime import datetime, timedelta
 from scheduler.watchdog import Report, Watchdog
 from scheduler.watchtable import Watched, make_watchdog
 from tests.engineworld import Worker, World
+from worker.core.keys import RunKey
 from worker.core.pipeline import PipelineId
+from worker.core.runstate import Run, State
 from worker.core.values import Json
 from worker.store.events import Events, StoredEvent
 from worker.store.table import Tables
@@ -23,6 +25,10 @@ job:
   config: {{command: "true"}}
 {more}
 """
+
+
+DAILY = pipeline_text("orders", '{cron: "0 13 * * *", trigger: {key: ready, check: exists}}')
+HOURLY = pipeline_text("orders", '{cron: "0 * * * *", trigger: {key: ready, check: exists}}')
 
 
 @dataclass
@@ -88,3 +94,20 @@ async def told_of_ourselves(world: World) -> list[tuple[str, Mapping[str, Json]]
     """What was told of no pipeline, signs of life apart."""
     signs = {"WATCHDOG_HEARTBEAT", "ALERT_PATH_CHECK"}
     return [(each.event.type, each.event.detail) for each in await told(world, "") if each.event.type not in signs]
+
+
+async def days_later(world: World, days: float) -> None:
+    await world.clock.sleep(timedelta(days=days).total_seconds())
+
+
+def a_success(key: RunKey, at: datetime) -> Run:
+    return Run(
+        key=key,
+        run_id="r1",
+        state=State.COMPLETED,
+        config_hash="",
+        created_at=at,
+        since=at,
+        timeout_at=at,
+        job={"id": "j"},
+    )

@@ -1,0 +1,152 @@
+"""Checks of the watchdog that fail, hang or find something impaired: the others go on, and people are told."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import pytest
+
+from consumers.routes import envelope
+from consumers.severities import Severity, severity_of, told_to_people
+from scheduler.degraded import Degraded
+from scheduler.findings import Check, Finding, Impaired
+from scheduler.watchdog import Watchdog
+from tests.engineworld import World, a_world
+from tests.manualclock import NOON
+from tests.virtualtime import on_virtual_time, run
+from tests.watchworld import DAILY, on_watch, told_of_ourselves, types_told
+from worker.core.errors import RetryLater
+from worker.core.events import Event
+from worker.core.eventtypes import EventType
+
+
+def of_checks(world: World, checks: Sequence[Check]) -> Watchdog:
+    async def no_end(_: datetime, __: bool) -> None:
+        return
+
+    degraded = Degraded(world.tables, world.clock)
+    return Watchdog(checks, degraded, world.clock, end=no_end, may_act=lambda: True)
+
+
+@pytest.mark.parametrize("problem", [RetryLater("throttled"), KeyError("a mistake"), TimeoutError()])
+def test_a_failing_check_stops_no_other_is_told_once_and_told_when_it_is_over(problem: Exception) -> None:
+    looked: list[datetime] = []
+    fails = [True]
+
+    async def failing(_: datetime) -> Sequence[Finding]:
+        if fails[0]:
+            raise problem
+        return ()
+
+    async def working(now: datetime) -> Sequence[Finding]:
+        looked.append(now)
+        return ()
+
+    @on_virtual_time
+    async def play() -> None:
+        world = await a_world()
+        checks = [Check(name="broken", look=failing), Check(name="sound", look=working)]
+        watchdog = of_checks(world, checks)
+        await watchdog.run()
+        assert await told_of_ourselves(world) == []  # a store may be slow for a moment
+        for _ in range(2):
+            await watchdog.run()
+        assert len(looked) == 3
+        [(event_type, detail)] = await told_of_ourselves(world)
+        assert (event_type, detail["checks"]) == ("WATCHDOG_DEGRADED", ["broken"])
+
+        fails[0] = False
+        for _ in range(3):
+            await watchdog.run()
+        [_, (event_type, detail)] = sorted(await told_of_ourselves(world))
+        assert (event_type, detail["checks"]) == ("WATCHDOG_RECOVERED", ["broken"])
+
+    play()
+
+
+@on_virtual_time
+async def test_a_check_that_hangs_is_given_up_after_a_minute_and_the_others_go_on() -> None:
+    world = await a_world()
+    looked: list[datetime] = []
+
+    async def hanging(_: datetime) -> Sequence[Finding]:
+        await world.clock.sleep(3600)
+        return ()
+
+    async def working(now: datetime) -> Sequence[Finding]:
+        looked.append(now)
+        return ()
+
+    checks = [Check(name="stuck", look=hanging), Check(name="sound", look=working)]
+    watchdog = of_checks(world, checks)
+    reports = await watchdog.pass_over(NOON)
+
+    assert reports[0].problems
+    assert looked == [NOON]
+    assert world.clock.now() - NOON <= timedelta(seconds=61)
+
+
+@pytest.mark.parametrize("problem", [RetryLater("another was first"), KeyError("a mistake")])
+def test_one_finding_that_cannot_be_dealt_with_does_not_hide_the_next(problem: Exception) -> None:
+    run(one_of_two_findings(problem))
+
+
+async def one_of_two_findings(problem: Exception) -> None:
+    world = await a_world()
+    done: list[str] = []
+
+    async def refuse() -> None:
+        raise problem
+
+    async def do() -> None:
+        done.append("second")
+
+    async def found(_: datetime) -> Sequence[Finding]:
+        return [Finding(about="a", sentence="a", act=refuse), Finding(about="b", sentence="b", act=do)]
+
+    watchdog = of_checks(world, [Check(name="both", look=found)])
+    [report] = await watchdog.pass_over(NOON)
+
+    assert done == ["second"]
+    assert len(report.problems) == 1
+
+
+@on_virtual_time
+async def test_a_part_that_is_impaired_is_told_at_once_and_each_part_by_its_name() -> None:
+    world = await a_world()
+    parts = [{"queue a": "stuck"}, {"queue a": "stuck", "queue b": "stuck"}, {"queue b": "stuck"}]
+
+    async def look(_: datetime) -> Sequence[Finding]:
+        raise Impaired(parts[0])
+
+    watchdog = of_checks(world, [Check(name="queues", look=look)])
+    seen: list[list[str]] = []
+    while parts:
+        await watchdog.run()
+        await world.clock.sleep(60)
+        parts.pop(0)
+        seen = [[event_type, *map(str, [detail["checks"]])] for event_type, detail in await told_of_ourselves(world)]
+
+    assert seen == [
+        ["WATCHDOG_DEGRADED", "['queue a']"],
+        ["WATCHDOG_DEGRADED", "['queue b']"],
+        ["WATCHDOG_RECOVERED", "['queue a']"],
+    ]
+
+
+@on_virtual_time
+async def test_who_lost_the_duty_does_nothing_any_more() -> None:
+    world = await a_world()
+    async with on_watch(world) as held:
+        await world.deploy(DAILY)
+        await held.until(NOON + timedelta(hours=1))
+        held.duty[0] = False
+        await held.until(NOON + timedelta(hours=3))
+
+        assert await types_told(world) == []
+
+
+def test_the_events_of_the_watchdog_reach_people() -> None:
+    event = Event(id="1", type=EventType.WATCHDOG_DEGRADED, at=NOON)
+    assert told_to_people().matches(envelope(event))
+    assert severity_of(EventType.WATCHDOG_DEGRADED) is Severity.ALERT
+    assert not told_to_people().matches(envelope(Event(id="1", type=EventType.WATCHDOG_HEARTBEAT, at=NOON)))

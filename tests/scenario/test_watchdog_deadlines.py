@@ -1,0 +1,166 @@
+"""The watchdog on data and deadlines: what is late is told in time, and what was overlooked is taken up."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from tests.engineworld import CONFIG, DAY, ORDERS, a_world, run_key
+from tests.manualclock import NOON
+from tests.virtualtime import on_virtual_time
+from tests.watchworld import on_watch, pipeline_text, told, types_told, watch
+from worker.core.instants import format_rfc3339
+from worker.core.pipeline import ScheduleId
+from worker.core.run import Pause
+from worker.core.runstate import State
+from worker.core.watchstate import Verdict
+from worker.deployment import withdraw
+from worker.store.pauses import Pauses
+from worker.store.requests import Requests, RerunRequest
+
+BY_DATA = "{trigger: {key: ready, check: equals, field: status, value: done}}"
+
+
+@on_virtual_time
+async def test_a_deadline_is_judged_also_when_its_data_never_arrives() -> None:
+    world = await a_world()
+    async with on_watch(world) as held:
+        await world.deploy(pipeline_text("orders", BY_DATA, more='sla: {deadline: "15:00", expectedDuration: 1h}'))
+        await held.until(NOON + timedelta(hours=4))
+
+        [warning, breach] = await told(world)
+        assert (warning.event.type, warning.event.at) == ("SLA_WARNING", NOON + timedelta(hours=2))
+        assert (breach.event.type, breach.event.at) == ("SLA_BREACH", NOON + timedelta(hours=3))
+        assert breach.event.period == "2026-03-02"
+        found = await world.watch("2026-03-02")
+        assert found is not None
+        assert found.verdict is Verdict.BREACHED
+
+
+@pytest.mark.parametrize("gone", ["pipeline", "schedule", "in earnest"])
+@on_virtual_time
+async def test_the_deadline_of_a_run_that_cannot_begin_any_more_is_nobodys(gone: str) -> None:
+    world = await a_world()
+    text = pipeline_text("orders", BY_DATA, more='sla: {deadline: "15:00", expectedDuration: 1h}')
+    async with on_watch(world) as held:
+        await world.deploy(text)
+        await held.until(NOON + timedelta(hours=1, minutes=45))
+        assert await world.watch("2026-03-02") is not None
+        match gone:
+            case "pipeline":
+                await withdraw(world.tables, ORDERS, world.clock)
+            case "schedule":
+                await world.deploy(pipeline_text("orders", '{cron: "0 8 * * *"}'))
+            case _:
+                await world.deploy(text + "dryRun: true")
+        await held.until(NOON + timedelta(hours=4))
+
+        assert await types_told(world) == []
+
+
+@on_virtual_time
+async def test_the_deadline_of_a_pipeline_that_was_away_for_a_moment_stands() -> None:
+    world = await a_world()
+    text = pipeline_text("orders", BY_DATA, more='sla: {deadline: "15:00"}')
+    async with on_watch(world) as held:
+        await world.deploy(text)
+        await held.until(NOON + timedelta(hours=2, minutes=40))
+        await withdraw(world.tables, ORDERS, world.clock)
+        await world.settle()
+        await world.deploy(text)
+        await held.until(NOON + timedelta(hours=4))
+
+        assert await types_told(world) == ["SLA_BREACH"]
+
+
+@on_virtual_time
+async def test_data_that_misses_its_deadline_closes_its_run_on_the_business_date_of_the_sla() -> None:
+    world = await a_world()
+    text = '{trigger: {key: ready, check: exists, deadline: "14:00"}}'
+    async with on_watch(world) as held:
+        await world.deploy(pipeline_text("orders", text, more='sla: {deadline: "15:00"}'))
+        await held.until(NOON + timedelta(hours=2, minutes=30))
+
+        [expired] = await told(world)
+        assert (expired.event.type, expired.event.period) == ("SENSOR_DEADLINE_EXPIRED", "2026-03-02")
+        assert await world.state("2026-03-02") is State.FAILED_FINAL
+        assert await world.state(DAY) is None
+
+        await world.write("ready", date="2026-03-02")
+        await held.until(NOON + timedelta(hours=2, minutes=40))
+        assert world.runner.starts == []
+
+
+@on_virtual_time
+async def test_a_run_whose_data_was_given_up_misses_its_deadline_all_the_same() -> None:
+    """Whoever waits for the result is told in time, however early the data was given up."""
+    world = await a_world()
+    text = '{trigger: {key: ready, check: exists, deadline: "13:00"}}'
+    async with on_watch(world) as held:
+        await world.deploy(pipeline_text("orders", text, more='sla: {deadline: "15:00", expectedDuration: 30m}'))
+        await held.until(NOON + timedelta(hours=4))
+
+        assert await types_told(world) == ["SENSOR_DEADLINE_EXPIRED", "SLA_WARNING", "SLA_BREACH"]
+
+
+@on_virtual_time
+async def test_data_that_came_in_time_and_was_overlooked_is_not_given_up() -> None:
+    world = await a_world()
+    text = '{trigger: {key: ready, check: exists, deadline: "14:00"}}'
+    async with world.worker(reads_feed=False) as worker:
+        held = watch(world, worker)
+        await world.deploy(pipeline_text("orders", text))
+        await held.go()
+        await held.until(NOON + timedelta(hours=1, minutes=59))
+        await world.write("ready", date="2026-03-02")
+        await held.until(NOON + timedelta(hours=2, minutes=5))
+
+        assert "SENSOR_DEADLINE_EXPIRED" not in await types_told(world)
+        assert await world.state("2026-03-02") is not State.FAILED_FINAL
+
+
+@on_virtual_time
+async def test_reconciliation_takes_up_a_signal_once_and_none_from_long_ago() -> None:
+    world = await a_world()
+    async with world.worker(reads_feed=False) as worker:
+        await world.deploy(CONFIG)
+        await world.write("ready#2026-02-20", status="done")
+        await world.write("ready", status="done")
+        held = watch(world, worker)
+        for _ in range(4):
+            await held.go()
+
+        assert (await types_told(world)).count("TRIGGER_RECOVERED") == 1
+        assert await world.state("2026-02-20") is None
+        assert await world.state(DAY) is State.EVALUATING
+
+
+@on_virtual_time
+async def test_a_rerun_that_waits_for_the_end_of_a_pause_is_found_though_no_data_starts_its_pipeline() -> None:
+    """The worker that knew when the pause ends is gone, and no record tells of that."""
+    world = await a_world()
+    async with world.worker("w1"):
+        await world.deploy(pipeline_text("orders", '{cron: "0 6 * * *"}'))
+        await Pauses(world.tables).put(ORDERS, Pause("migration", NOON + timedelta(hours=1)))
+        asked = RerunRequest(requested_at=format_rfc3339(NOON))
+        await Requests(world.tables).ask_rerun(replace(run_key(), schedule=ScheduleId("cron")), asked, None)
+        await world.settle()
+    async with world.worker("w2") as worker:
+        held = watch(world, worker)
+        await held.until(NOON + timedelta(hours=2))
+
+    assert "RERUN_ACCEPTED" in await types_told(world)
+
+
+@on_virtual_time
+async def test_data_that_came_during_a_pause_still_has_its_deadline() -> None:
+    """Nothing begins during a pause, so no run arms the watch; the deadline counts from the arrival all the same."""
+    world = await a_world()
+    async with on_watch(world) as held:
+        await world.deploy(pipeline_text("orders", BY_DATA, more="sla: {maxDuration: 1h}"))
+        await Pauses(world.tables).put(ORDERS, Pause("migration", None))
+        await world.ready()
+        await held.until(NOON + timedelta(hours=2))
+
+        assert await world.state() is None
+        assert (await types_told(world)).count("RELATIVE_SLA_BREACH") == 1
