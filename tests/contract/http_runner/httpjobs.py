@@ -1,0 +1,32 @@
+"""HTTP jobs as the tests configure them: their addresses, their secrets and where they may connect to."""
+
+from collections.abc import Mapping
+
+from tests.httptarget import WebServer
+from worker.core.outcomes import FailureCategory
+from worker.core.values import Json
+from worker.jobs.addresses import AddressPolicy
+from worker.jobs.runner import Config
+from worker.jobs.secrets import EnvironmentSecrets
+
+PERMANENT, TRANSIENT, TIMEOUT = FailureCategory.PERMANENT, FailureCategory.TRANSIENT, FailureCategory.TIMEOUT
+SECRETS = EnvironmentSecrets({"INTERLOCK_KEY": 'hunter"22', "INTERLOCK_USER": "scott"})
+HERE = AddressPolicy.parse(["127.0.0.1"])
+
+
+def job(server: WebServer, **further: Json) -> Config:
+    return {"url": server.url("/start"), **further}
+
+
+def followed(server: WebServer, **further: Json) -> Config:
+    return job(server, statusUrl=server.url("/status/{id}"), **further)
+
+
+def oauth(server: WebServer) -> Mapping[str, Json]:
+    return {
+        "type": "oauth",
+        "tokenUrl": server.url("/token"),
+        "clientId": "interlock",
+        "clientSecret": "${INTERLOCK_KEY}",
+        "scope": "jobs",
+    }
