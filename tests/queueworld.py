@@ -101,3 +101,7 @@ class QueueWorld:
         while True:
             assert_accounts_balance(consumer)
             await self.clock.sleep(self.check_every_s)
+
+
+async def wait_for(event: asyncio.Event) -> None:
+    await event.wait()
