@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
-from worker.core.keys import RunKey
+from worker.core.keys import RunKey, SessionId
 from worker.core.periods import Period
 from worker.core.pipeline import PipelineId, ScheduleId
 from worker.core.runstate import Run, State
@@ -15,6 +15,7 @@ from worker.store.table import StaleWrite
 
 T = TypeVar("T")
 NOW = datetime(2026, 3, 3, 12, 0, 0, tzinfo=UTC)
+A, B, C = SessionId("a"), SessionId("b"), SessionId("c")
 
 
 def a_name() -> str:
