@@ -15,6 +15,7 @@ from worker.store.table import StaleWrite
 
 T = TypeVar("T")
 NOW = datetime(2026, 3, 3, 12, 0, 0, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
 A, B, C = SessionId("a"), SessionId("b"), SessionId("c")
 
 

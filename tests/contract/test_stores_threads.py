@@ -1,0 +1,155 @@
+"""Chat threads on every backend: one of many opens a thread, and everyone finds it."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from tests.contract.storevalues import NOW, SECOND, a_pipeline, race
+from tests.manualclock import ManualClock
+from worker.core import keys
+from worker.store.table import Put, TableName, Tables
+from worker.store.threads import CLAIM, TOLD_MAX, Busy, Claimed, Face, Open, ThreadKey, Threads
+
+
+def a_thread() -> ThreadKey:
+    return ThreadKey(a_pipeline(), "cron", "2026-03-03")
+
+
+async def claim(tables: Tables, thread: ThreadKey, claimant: str, now: datetime = NOW) -> Open | Claimed | Busy:
+    return await Threads(tables).claim(thread, channel="C1", claimant=claimant, now=now)
+
+
+async def opened(tables: Tables, thread: ThreadKey, claimant: str, timestamp: str = "17.1", version: int = 1) -> bool:
+    face = Face(version=version, standing="failed", first="JOB_FAILED", latest="JOB_FAILED")
+    return await Threads(tables).opened(
+        thread, claimant=claimant, channel="C1", timestamp=timestamp, face=face, told="e1"
+    )
+
+
+async def found(tables: Tables, thread: ThreadKey) -> Open:
+    answer = await Threads(tables).find(thread)
+    assert answer is not None
+    return answer
+
+
+async def test_of_many_first_alerts_one_opens_the_thread(tables: Tables, backend: str) -> None:
+    thread = a_thread()
+
+    answers = await race(backend, *(claim(tables, thread, f"alert-{number}") for number in range(5)))
+
+    assert sorted(type(answer).__name__ for answer in answers) == ["Busy"] * 4 + ["Claimed"]
+
+
+async def test_an_open_thread_is_found_by_everyone(tables: Tables) -> None:
+    thread = a_thread()
+    assert await Threads(tables).find(thread) is None
+    await Threads(tables).claim(thread, channel="#alerts", claimant="a", now=NOW)
+    assert await Threads(tables).find(thread) is None, "it is claimed, not open"
+    assert await opened(tables, thread, "a")
+
+    expected = Open(
+        channel="C1",
+        timestamp="17.1",
+        routed_to="#alerts",
+        face=Face(version=1, standing="failed", first="JOB_FAILED", latest="JOB_FAILED"),
+        told=("e1",),
+        revision=1,
+    )
+    assert await claim(tables, thread, "b") == expected
+    assert await found(tables, thread) == expected
+
+
+async def test_a_claim_asked_for_again_is_still_ones_own(tables: Tables) -> None:
+    thread = a_thread()
+    await claim(tables, thread, "a")
+
+    assert await claim(tables, thread, "a", NOW + CLAIM - SECOND) == Claimed()
+    assert await claim(tables, thread, "b", NOW + CLAIM + SECOND) == Busy(), "it was prolonged"
+
+
+async def test_a_claim_that_ran_out_is_anothers_and_its_late_post_does_not_count(tables: Tables) -> None:
+    thread = a_thread()
+    await claim(tables, thread, "a")
+
+    assert await claim(tables, thread, "b", NOW + CLAIM + SECOND) == Claimed()
+
+    assert not await opened(tables, thread, "a", "17.1")
+    assert await opened(tables, thread, "b", "17.2")
+    assert (await found(tables, thread)).timestamp == "17.2"
+
+
+async def test_saying_twice_that_a_thread_is_open_is_harmless(tables: Tables) -> None:
+    thread = a_thread()
+    await claim(tables, thread, "a")
+
+    answers = [await opened(tables, thread, "a") for _ in range(2)]
+
+    assert answers == [True, True]
+
+
+async def test_the_first_message_never_goes_back_to_an_older_version(tables: Tables) -> None:
+    thread, threads = a_thread(), Threads(tables)
+    await claim(tables, thread, "a")
+    await opened(tables, thread, "a", version=2)
+    shown: list[int] = []
+
+    for version in (1, 5, 5, 4, 6):
+        seen = await found(tables, thread)
+        noted = await threads.note(thread, seen, told=f"v{version}", face=Face(version=version, standing="done"))
+        assert noted is not None
+        assert noted == await found(tables, thread)
+        shown.append(noted.face.version)
+
+    assert shown == [2, 5, 5, 5, 6]
+    assert (await found(tables, thread)).told == ("e1", "v1", "v5", "v5", "v4", "v6")
+
+
+async def test_of_two_who_note_at_once_one_looks_again(tables: Tables) -> None:
+    thread, threads = a_thread(), Threads(tables)
+    await claim(tables, thread, "a")
+    await opened(tables, thread, "a")
+    seen = await found(tables, thread)
+
+    assert await threads.note(thread, seen, told="mine", face=Face(version=2))
+    assert await threads.note(thread, seen, told="theirs", face=Face(version=3)) is None
+
+    assert (await found(tables, thread)).told == ("e1", "mine")
+
+
+async def test_a_thread_remembers_a_bounded_number_of_events(tables: Tables) -> None:
+    thread, threads = a_thread(), Threads(tables)
+    await claim(tables, thread, "a")
+    await opened(tables, thread, "a")
+    seen = await found(tables, thread)
+    told = tuple(f"{number:036d}" for number in range(TOLD_MAX + 1))
+
+    assert await threads.note(thread, replace(seen, told=told[:-1]), told=told[-1], face=seen.face)
+
+    assert (await found(tables, thread)).told == told[1:]
+
+
+async def test_a_thread_past_its_time_is_opened_anew(tables: Tables, clock: ManualClock) -> None:
+    thread = a_thread()
+    await claim(tables, thread, "a")
+    await opened(tables, thread, "a", version=9)
+
+    clock.advance(timedelta(days=90))
+
+    assert await claim(tables, thread, "b", clock.now()) == Claimed()
+    assert await opened(tables, thread, "b", "18.1")
+
+
+async def test_a_thread_the_reference_opened_goes_on(tables: Tables) -> None:
+    thread = a_thread()
+    row = {
+        "PK": keys.pipeline_pk(thread.pipeline),
+        "SK": "THREAD#cron#2026-03-03",
+        "threadTs": "17.0",
+        "channelId": "C0",
+    }
+    await tables.commit(Put(TableName.EVENTS, row))
+
+    answer = await claim(tables, thread, "a")
+
+    assert answer == Open(channel="C0", timestamp="17.0", routed_to="C0")
+    assert isinstance(answer, Open)
+    assert await Threads(tables).note(thread, answer, told="e1", face=Face(version=3))
