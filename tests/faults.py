@@ -5,6 +5,7 @@ sender has frozen, crashed or given up. To the caller a lost request and a lost 
 """
 
 import asyncio
+import itertools
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -63,6 +64,15 @@ def always(fault: Fault) -> Choose:
 def on_commit(fault: Fault) -> Choose:
     """Reads come through, writes meet the fault."""
     return lambda operation: fault if operation is Operation.COMMIT else NO_FAULT
+
+
+def after_first_commit(fault: Fault) -> Choose:
+    commits = itertools.count()
+
+    def choose(operation: Operation) -> Fault:
+        return fault if operation is Operation.COMMIT and next(commits) else NO_FAULT
+
+    return choose
 
 
 @dataclass(slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from worker.store.sqlite import SqliteTables
 GROUP = "workers"
 STREAM = "shards"
 ACT_EVERY_S = 0.25
+SETTLED_S = 200.0  # long enough for every move that an even share needs
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -155,3 +156,14 @@ class WorkerGroup:
     def _new_id(self, name: str) -> SessionId:
         self._ids += 1
         return SessionId(f"{name}.{self._ids}")
+
+
+async def three(group: WorkerGroup) -> tuple[Station, Station, Station]:
+    """Three workers that have found an even share."""
+    stations = group.start("a"), group.start("b"), group.start("c")
+    await asyncio.sleep(SETTLED_S)
+    return stations
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
