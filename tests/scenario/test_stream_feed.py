@@ -1,0 +1,126 @@
+"""The store's feed as a source: where its readers begin, what is trimmed behind them, what they do about a gap."""
+
+import asyncio
+
+import pytest
+
+from consumers.feed import FeedPosition, FeedWatcher, TableFeed, trim_behind
+from consumers.source import Gap
+from consumers.stream import Beginning, Pace
+from tests.streamworld import World
+from tests.virtualtime import on_virtual_time
+from worker.core.errors import Rejected
+from worker.store.table import TableName
+
+
+@on_virtual_time
+async def test_the_first_start_on_existing_tables_catches_up_once_and_then_reads_news() -> None:
+    asked: list[Gap | None] = []
+
+    async def catch_up(gap: Gap | None) -> None:
+        asked.append(gap)
+
+    world = World(begin=Beginning.NEWEST, catch_up=catch_up)
+    await world.sensor("a", "old")
+    async with world.consuming():
+        await world.clock.sleep(1)
+        await world.sensor("a", "new")
+        await world.clock.sleep(2)
+    async with world.consuming("b"):
+        await world.clock.sleep(2)
+
+    assert asked == [None]
+    assert world.seen.values == [("a", "new")]
+
+
+@on_virtual_time
+async def test_a_start_that_crashed_while_catching_up_catches_up_again() -> None:
+    asked: list[Gap | None] = []
+    world = World(begin=Beginning.NEWEST)
+
+    async def catch_up(gap: Gap | None) -> None:
+        asked.append(gap)
+        await world.clock.sleep(10)
+
+    world.catch_up = catch_up
+    await world.consume_and_crash(after_s=5)
+    await world.sensor("a", 1)
+    async with world.consuming("b"):
+        await world.clock.sleep(20)
+
+    assert asked == [None, None]
+    assert world.seen.values == []  # it was there before the second beginning: catching up has dealt with it
+
+
+@on_virtual_time
+async def test_what_was_trimmed_before_it_was_read_is_caught_up_with_and_reading_goes_on() -> None:
+    asked: list[Gap | None] = []
+
+    async def catch_up(gap: Gap | None) -> None:
+        asked.append(gap)
+
+    world = World(catch_up=catch_up)
+    async with world.consuming():
+        await world.sensor("a", 1)
+        await world.clock.sleep(5)
+    read_at = FeedPosition.parse(await world.checkpoint()).at
+    await world.sensor("a", 2)
+    await world.store.trim(await world.store.last_position())
+
+    async with world.consuming("b"):
+        await world.sensor("a", 3)
+        await world.clock.sleep(5)
+
+    [gap] = asked
+    assert gap is not None
+    assert gap.since == read_at
+    assert world.seen.values == [("a", 1), ("a", 3)]
+
+
+@on_virtual_time
+async def test_trimming_behind_all_readers_is_no_loss_to_a_reader_of_a_quiet_table() -> None:
+    asked: list[Gap | None] = []
+
+    async def catch_up(gap: Gap | None) -> None:
+        asked.append(gap)
+
+    world = World(catch_up=catch_up)
+    world.source = TableFeed(world.store, TableName.JOBLOG, world.clock)
+    async with world.consuming():
+        for value in range(50):
+            await world.sensor("a", value)
+        await world.clock.sleep(400)  # long enough for a checkpoint without a wanted record
+        assert await trim_behind(world.store, [await world.checkpoint()]) >= 50
+        await world.clock.sleep(5)
+
+    assert asked == []
+
+
+@on_virtual_time
+async def test_a_reader_that_never_said_where_it_is_holds_the_feed_back() -> None:
+    world = World()
+    await world.sensor("a", 1)
+
+    assert await trim_behind(world.store, [FeedPosition(1, world.clock.now()).text(), None]) == 0
+    assert await trim_behind(world.store, []) == 0
+
+
+@on_virtual_time
+async def test_a_watched_feed_wakes_its_reader_long_before_the_next_poll() -> None:
+    world = World(pace=Pace(poll_s=60, poll_idle_s=60))
+    async with world.consuming() as consumer, asyncio.TaskGroup() as tasks:
+        watching = tasks.create_task(FeedWatcher(world.store, world.clock, [consumer.wake]).run())
+        await world.clock.sleep(5)
+        await world.sensor("a", 1)
+        await world.clock.sleep(0.05)
+        assert world.seen.values == [("a", 1)]
+        watching.cancel()
+
+
+def test_positions_sort_as_the_feed_does_and_a_strange_one_is_named() -> None:
+    early = FeedPosition.parse("00000000000000000009@1772539200000")
+    late = FeedPosition(10, early.at)
+
+    assert early.text() < late.text()
+    with pytest.raises(Rejected, match="'cp' is no position"):
+        FeedPosition.parse("cp")
