@@ -337,3 +337,9 @@ async def a_world(wrap: Callable[[SqliteTables], Tables] = lambda tables: tables
     await tables.start()
     assert isinstance(tables, ToldTables)
     return World(clock, tables, FakeRunner(), wrap(tables))
+
+
+async def begin(world: World, config: str = CONFIG) -> None:
+    await world.deploy(config)
+    await world.count(100)
+    await world.ready()
