@@ -21,6 +21,7 @@ from worker.store.sqlite import SqliteTables
 from worker.store.threads import Threads
 
 WHILE_DOWN = Backoff(attempts_max=7, first_s=2.0, longest_s=60.0, jitter=lambda: 1.0)
+HOUR = 3600.0
 
 FAILED = Event(
     id="e1",
