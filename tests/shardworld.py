@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from consumers.dynamodb_streams import DynamoStream, TableStream, listing_budget
+from consumers.kinesis import DeliveryStream, KinesisStream
 from consumers.parking import Parking
 from consumers.settling import OnFailure
 from consumers.shards import ShardedConsumer, ShardTree
@@ -21,7 +22,7 @@ from consumers.streamcalls import Calls
 from consumers.tries import Tries
 from consumers.unreadable import Strays
 from tests.fakeshards import HASH_MAX
-from tests.fakestreams import ARN, FakeDynamoStreams
+from tests.fakestreams import ARN, FakeDynamoStreams, FakeKinesis, change_record
 from tests.streamworld import FULL_WAITS, by_row, nothing_to_catch_up
 from tests.virtualtime import VirtualClock
 from tests.workergroup import GROUP, Station, WorkerGroup
@@ -194,3 +195,33 @@ class ShardWorld:
 
     async def letters(self) -> Sequence[DeadLetter]:
         return await DeadLetters(self.group.store).list(NAME, 1000)
+
+
+class MergingWorld(ShardWorld):
+    """Two shards: "low" goes to the first of them and "high" to the second, until they are merged."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.kinesis = FakeKinesis(clock=self.clock)
+        [root] = self.kinesis.shards
+        self.low, self.high = self.kinesis.split(root)
+
+    def stream(self, tables: Tables, clock: VirtualClock) -> Stream:
+        strays = Strays(DeadLetters(tables), NAME, clock)
+        described = DeliveryStream(
+            name=NAME,
+            kinesis_name=self.kinesis.name,
+            tables={"test-control": TableName.CONTROL},
+            keep_stray=strays.keep,
+        )
+        return KinesisStream(described, self.kinesis, clock)
+
+    def write(self, *names: str) -> None:
+        for name in names:
+            value = sum(map(len, self.written.values())) + 1
+            record = change_record(row(name), {"value": value}, self.clock.now())
+            self.kinesis.put(record, explicit_hash_key=0 if name == "low" else 2**127 + 2**126)
+            self.written[name].append(value)
+
+    def merge(self) -> str:
+        return self.kinesis.merge(self.low.id, self.high.id).id

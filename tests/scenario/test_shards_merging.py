@@ -2,50 +2,16 @@
 
 import asyncio
 
-from consumers.kinesis import DeliveryStream, KinesisStream
 from consumers.parking import change_of
-from consumers.source import Stream
-from consumers.unreadable import Strays
-from tests.fakestreams import FakeKinesis, change_record
-from tests.shardworld import NAME, ShardWorld, name_of, row
-from tests.virtualtime import VirtualClock, on_virtual_time
+from tests.shardworld import MergingWorld, name_of
+from tests.virtualtime import on_virtual_time
 from worker.core.errors import Rejected
 from worker.store.deadletters import DeadLetters
 from worker.store.leases import LeaseStatus
 from worker.store.rowcodec import decode_row
-from worker.store.table import Change, TableName, Tables
+from worker.store.table import Change
 
 SETTLED_S = 15.0
-
-
-class MergingWorld(ShardWorld):
-    """Two shards: "low" goes to the first of them and "high" to the second, until they are merged."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.kinesis = FakeKinesis(clock=self.clock)
-        [root] = self.kinesis.shards
-        self.low, self.high = self.kinesis.split(root)
-
-    def stream(self, tables: Tables, clock: VirtualClock) -> Stream:
-        strays = Strays(DeadLetters(tables), NAME, clock)
-        described = DeliveryStream(
-            name=NAME,
-            kinesis_name=self.kinesis.name,
-            tables={"test-control": TableName.CONTROL},
-            keep_stray=strays.keep,
-        )
-        return KinesisStream(described, self.kinesis, clock)
-
-    def write(self, *names: str) -> None:
-        for name in names:
-            value = sum(map(len, self.written.values())) + 1
-            record = change_record(row(name), {"value": value}, self.clock.now())
-            self.kinesis.put(record, explicit_hash_key=0 if name == "low" else 2**127 + 2**126)
-            self.written[name].append(value)
-
-    def merge(self) -> str:
-        return self.kinesis.merge(self.low.id, self.high.id).id
 
 
 @on_virtual_time
