@@ -96,8 +96,8 @@ class DynamoStream:
         """Say whether the stream has ended: a shard of it that has no children will never have any."""
         return (await self._describe())["StreamStatus"] in {"DISABLED", "DISABLING"}
 
-    def reader(self, shard: str) -> "DynamoShard":
-        return DynamoShard(self._stream, shard, self._calls, self._clock)
+    def reader(self, shard: str, whole_to: datetime | None = None) -> "DynamoShard":
+        return DynamoShard(self._stream, shard, self._calls, self._clock, born_after=whole_to or BEGINNING)
 
     async def _listed(self, **asked: object) -> list[Mapping[str, Any]]:
         found: list[Mapping[str, Any]] = []
@@ -140,8 +140,9 @@ class DynamoStream:
 class DynamoShard:
     """One shard of a table's stream, read by one reader at a time."""
 
-    def __init__(self, stream: TableStream, shard: str, calls: Calls, clock: Clock) -> None:
+    def __init__(self, stream: TableStream, shard: str, calls: Calls, clock: Clock, *, born_after: datetime) -> None:
         self._stream, self._shard, self._calls, self._clock = stream, shard, calls, clock
+        self._born_after, self._opened_at = born_after, clock.now()
         self._chain = IteratorChain(calls, clock, self._iterator_after, read_max=READ_MAX)
         self._caught_up_at = clock.now()
         self._empty_since: float | None = None  # every page since then
@@ -181,19 +182,25 @@ class DynamoShard:
             raise self._gap(place) from error
 
     def _refuse_gap(self, place: Place) -> None:
-        """Say that records may be gone after a place that has a time alone: the service cannot know that it is old."""
-        if _is_moment(place) and self._clock.now() - place.at > KEPT - MARGIN:
+        """Say that records may be gone before the first that was read: the service cannot know that it is late."""
+        whole_to = self._whole_to(place)
+        if place.is_start and whole_to != BEGINNING and self._clock.now() - whole_to > KEPT - MARGIN:
             raise self._gap(place)
 
-    def _waited(self, place: Place) -> Place:
-        """A moment after which nothing came yet grows old without anything being lost: say so, and that rarely.
+    def _waited(self, place: Place, *, is_last: bool) -> Place:
+        """A place on which nothing follows yet grows old without anything being lost: say so at its shard's end.
 
+        What follows the shard is judged by it. Before the end it is said of a place without a record, and that rarely.
         One empty page does not say that nothing came: the service gives some while it walks to where records are.
         """
-        now = self._clock.now()
-        if not _is_moment(place) or now - place.at <= KEPT / 2 or self._empty_s() < MARGIN.total_seconds():
+        now, whole_to = self._clock.now(), self._whole_to(place)
+        is_old = place.is_start and now - (self._opened_at if whole_to == BEGINNING else whole_to) > KEPT / 2
+        if not (is_last or is_old) or self._empty_s() < MARGIN.total_seconds():
             return place
         return replace(place, at=now - MARGIN)
+
+    def _whole_to(self, place: Place) -> datetime:
+        return max(place.at, self._born_after)
 
     def _empty_s(self) -> float:
         return 0.0 if self._empty_since is None else self._clock.monotonic() - self._empty_since
@@ -209,8 +216,9 @@ class DynamoShard:
         self._empty_since = None if wires else self._empty_since or self._clock.monotonic()
         self._caught_up_at = self._clock.now() if fetched is None else fetched.at
         has_skipped = fetched is not None and not records and fetched.at < _news_since(place)
+        is_last = answer.get("NextShardIterator") is None
         # While all is too old the place stays where it is: it alone says from when on there is news.
-        reached = self._waited(place) if fetched is None else place if has_skipped else fetched
+        reached = self._waited(place, is_last=is_last) if fetched is None else place if has_skipped else fetched
         read_to = after if reached == place else reached.text(DIGITS)
         goes_on = self._chain.advance(answer, after=read_to, fetched=fetched or reached)
         return Batch(records, read_to, is_end=not goes_on), has_skipped and goes_on
@@ -237,12 +245,12 @@ class DynamoShard:
         await self._stream.keep_stray(stray)
 
     def _gap(self, place: Place) -> Gap:
-        now = self._clock.now()
+        now, since = self._clock.now(), self._whole_to(place)
         return Gap(
             self.name,
             asked=place.text(DIGITS),
             resume_at=place.bridged(now).text(DIGITS),
-            since=None if place.at == BEGINNING else place.at,
+            since=None if since == BEGINNING else since,
             noticed_at=now,
         )
 
@@ -260,11 +268,6 @@ class DynamoShard:
             "GetShardIterator", StreamArn=self._stream.arn, ShardId=self._shard, ShardIteratorType=kind, **more
         )
         return answer["ShardIterator"]
-
-
-def _is_moment(place: Place) -> bool:
-    """Say whether a place is a time and no record."""
-    return place.is_start and place.at != BEGINNING
 
 
 def _news_since(place: Place) -> datetime:

@@ -8,7 +8,7 @@ at which the stream forgets, a reader asks what is the oldest record left, and w
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from consumers.changes import Unreadable
@@ -95,15 +95,27 @@ class KinesisStream:
     async def is_disabled(self) -> bool:
         return False  # one is deleted, with all its shards, and never left behind
 
-    def reader(self, shard: str) -> "KinesisShard":
-        return KinesisShard(self._stream, shard, self._calls, self._clock, self._about)
+    def reader(self, shard: str, whole_to: datetime | None = None) -> "KinesisShard":
+        return KinesisShard(
+            self._stream, shard, self._calls, self._clock, self._about, born_after=whole_to or BEGINNING
+        )
 
 
 class KinesisShard:
     """One shard, read by one reader at a time."""
 
-    def __init__(self, stream: DeliveryStream, shard: str, calls: Calls, clock: Clock, about: _About) -> None:
+    def __init__(
+        self,
+        stream: DeliveryStream,
+        shard: str,
+        calls: Calls,
+        clock: Clock,
+        about: _About,
+        *,
+        born_after: datetime,
+    ) -> None:
         self._stream, self._shard, self._calls, self._clock, self._about = stream, shard, calls, clock, about
+        self._born_after = born_after
         self._chain = IteratorChain(calls, clock, self._iterator_after, read_max=READ_MAX)
         self._turns = TokenBucket(clock, stream.reads_per_second, burst=1)
         self._behind, self._heard_at = timedelta(0), clock.monotonic()
@@ -128,7 +140,7 @@ class KinesisShard:
     async def read(self, after: Position) -> Batch:
         place = parse_place(after, DIGITS)
         if not self._chain.is_at(after):
-            self._whole_to = place.at
+            self._whole_to = max(place.at, self._born_after)
         try:
             batch = await self._page(after)
             for _ in range(EMPTY_PAGES_MAX):
@@ -166,12 +178,12 @@ class KinesisShard:
         return False
 
     def _gap(self, place: Place) -> Gap:
-        now = self._clock.now()
+        now, since = self._clock.now(), max(place.at, self._born_after)
         return Gap(
             self.name,
             asked=place.text(DIGITS),
             resume_at=place.bridged(now).text(DIGITS),
-            since=None if place.at == BEGINNING else place.at,
+            since=None if since == BEGINNING else since,
             noticed_at=now,
         )
 
@@ -186,7 +198,9 @@ class KinesisShard:
         wires: list[KinesisRecord] = answer["Records"]
         records = await self._decoded(wires, place)
         self._behind, self._heard_at = _behind(answer), self._clock.monotonic()
-        reached = _place(wires[-1]) if wires else await self._waited(place)
+        is_last = answer.get("NextShardIterator") is None
+        # What follows a shard may have begun long before its end is read: a last page says nothing of now.
+        reached = _place(wires[-1]) if wires else place if is_last else await self._waited(place)
         # Never back: what is left after a gap is old, and what is lost of it was caught up with.
         self._whole_to = max(self._whole_to, reached.at if self._behind else asked_at - SKEW)
         read_to = reached.text(DIGITS)

@@ -71,3 +71,10 @@ def parse_place(text: str, digits: int) -> Place:
         part=None if part is None else int(part),
         is_bridged=mark == "~",
     )
+
+
+def time_of(text: str) -> datetime | None:
+    """The time of a position in a shard of whatever kind of stream; None if it has none, as the beginning."""
+    found = _TEXT.fullmatch(text)
+    at = BEGINNING if found is None else instant(int(found[4]))
+    return None if at == BEGINNING else at

@@ -7,11 +7,13 @@ their parents, in the same step.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Final
 
 from consumers.budget import Budget
 from consumers.parking import Parking
 from consumers.settling import Counts
+from consumers.shardposition import time_of
 from consumers.shardtree import audit, is_ready, leaves
 from consumers.source import Position, Shard, Stream
 from consumers.stream import Beginning, Pace, StreamConsumer, Subscription
@@ -74,16 +76,16 @@ class ShardedConsumer:
     async def hold(self, held: HeldLease) -> None:
         """Read the shard to its end, then end it together with the birth of its children. Raises `LeaseLost`."""
         shard = held.lease.shard
-        self.readers[shard] = reader = self._reader(shard)
+        self.readers[shard] = reader = self._reader(held.lease)
         try:
             if held.lease.status is LeaseStatus.ENDED or await reader.consume(held):
                 await self._end(held)
         finally:
             del self.readers[shard]
 
-    def _reader(self, shard: str) -> StreamConsumer:
+    def _reader(self, lease: Lease) -> StreamConsumer:
         return StreamConsumer(
-            source=self.stream.reader(shard),
+            source=self.stream.reader(lease.shard, lease.whole_to),
             # Where news begin is decided once for the whole stream. Whatever is found later is read from its start.
             subscription=replace(self.subscription, begin=Beginning.OLDEST),
             parking=self.parking,
@@ -106,7 +108,7 @@ class ShardedConsumer:
             children = await self._children_late(held.lease.shard)
         if children is not None:
             found = {child.id: child.parents for child in children}
-            await self.tries.insist(lambda: held.finish(found, self.clock.now()))
+            await self.tries.insist(lambda: held.finish(found, self.clock.now(), _whole_to(held)))
             _log.info("shard.finished", stream=self.stream.name, shard=held.lease.shard, children=sorted(found))
 
     async def _children_soon(self, held: HeldLease) -> Sequence[Shard] | None:
@@ -220,3 +222,13 @@ class ShardTree:
                 _log.info("shard.found", stream=lease.stream, shard=lease.shard, parents=sorted(lease.parents))
         if leases:
             self.added()
+
+
+def _whole_to(held: HeldLease) -> datetime | None:
+    """Up to when nothing can be missing of what follows a shard that was read to its end; None: unknown.
+
+    It begins where the shard ends, and so after the last record of the shard. When that was read does not matter: it
+    may have been long after its successors began to fill.
+    """
+    read_to = None if held.position is None else time_of(held.position)
+    return max((at for at in (read_to, held.lease.whole_to) if at is not None), default=None)

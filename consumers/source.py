@@ -89,4 +89,9 @@ class Stream(Protocol):
         """Say whether the stream has ended: a shard of it without children will never have any. Raises `RetryLater`."""
         ...
 
-    def reader(self, shard: str) -> Source: ...
+    def reader(self, shard: str, whole_to: datetime | None = None) -> Source:
+        """Read a shard of which nothing can be missing that came before a time: it was not there yet, say.
+
+        Without it, a reader that begins late cannot know that the beginning is gone: no service says so.
+        """
+        ...

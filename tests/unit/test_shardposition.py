@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from consumers.shardposition import OLDEST, Place, parse_place
+from consumers.shardposition import OLDEST, Place, parse_place, time_of
 from tests.manualclock import NOON
 from worker.core.errors import ConfigError
 
@@ -68,3 +68,14 @@ def test_what_follows_a_gap_is_before_the_next_record_even_inside_an_aggregate()
 def test_what_is_no_position_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="delete the lease"):
         parse_place(text, DIGITS)
+
+
+@pytest.mark.parametrize("digits", [DIGITS, 64])
+@pytest.mark.parametrize("known", [NEWS, place("007", part=3), place(7), place(7, is_bridged=True)])
+def test_the_time_of_a_position_is_known_whatever_the_kind_of_its_stream(known: Place, digits: int) -> None:
+    assert time_of(known.text(digits)) == NOON
+
+
+@pytest.mark.parametrize("text", [OLDEST.text(DIGITS), "begun", "0007"])
+def test_the_beginning_and_what_is_no_position_have_no_time(text: str) -> None:
+    assert time_of(text) is None

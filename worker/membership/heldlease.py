@@ -61,10 +61,10 @@ class HeldLease:
         if not self.may_act() or not await self._leases.wait_for_children(self.lease):
             raise LeaseLost(self.lease)
 
-    async def finish(self, children: Mapping[str, frozenset[str]], now: datetime) -> None:
+    async def finish(self, children: Mapping[str, frozenset[str]], now: datetime, whole_to: datetime | None) -> None:
         """End a shard that was read to its end; its children appear in the same step. Raises `LeaseLost`."""
         self.is_finishing = True
-        if not self.may_act() or not await self._leases.finish(self.lease, children, now):
+        if not self.may_act() or not await self._leases.finish(self.lease, children, now, whole_to=whole_to):
             raise LeaseLost(self.lease)
         self.is_over = True
 

@@ -13,7 +13,16 @@ from enum import StrEnum
 from worker.core import keys
 from worker.core.keys import SessionId
 from worker.store import retention
-from worker.store.attributes import BadRow, choice, expiry, optional_text, optional_whole, whole
+from worker.store.attributes import (
+    BadRow,
+    choice,
+    expiry,
+    instant_text,
+    optional_instant,
+    optional_text,
+    optional_whole,
+    whole,
+)
 from worker.store.table import (
     TTL,
     Absent,
@@ -63,6 +72,8 @@ class Lease:
     checkpoint: str | None = None  # padded, so that text order is the stream's order
     parents: frozenset[str] = frozenset()  # two after a merge
     children: frozenset[str] = frozenset()
+    # Nothing that its shard brought before can be missing: there was none yet, or it was caught up with. None: unknown.
+    whole_to: datetime | None = None
     wanted_by: SessionId | None = None
     rate: int = 0  # records a second, lately; written along with checkpoints only
     ordeal: Ordeal = field(default_factory=Ordeal)
@@ -88,7 +99,8 @@ class Leases:
         One whose row was lost is added again with an epoch above its last, so that nothing of the past can touch it.
         """
         key = self._key(lease.stream, lease.shard)
-        row = {"PK": key.pk, "SK": key.sk, **_birth(lease.parents), "epoch": lease.epoch, **_at(lease.checkpoint)}
+        birth = _birth(lease.parents, lease.whole_to)
+        row = {"PK": key.pk, "SK": key.sk, **birth, "epoch": lease.epoch, **_at(lease.checkpoint)}
         try:
             await self._tables.commit(Put(TableName.CONTROL, row, Absent()))
         except StaleWrite:
@@ -160,11 +172,18 @@ class Leases:
         ended = self._update(held, change={"st": LeaseStatus.ENDED.value}, condition=_held(held))
         return await self._settle(ended, lambda _: False)
 
-    async def finish(self, held: Lease, children: Mapping[str, frozenset[str]], now: datetime) -> bool:
+    async def finish(
+        self,
+        held: Lease,
+        children: Mapping[str, frozenset[str]],
+        now: datetime,
+        *,
+        whole_to: datetime | None = None,
+    ) -> bool:
         """End a shard and add its children, in one step: no child can be read early, none can be forgotten.
 
-        `children` are named with all their parents. False if the lease is not ours any more. `now` only says when the
-        row may be cleared away.
+        `children` are named with all their parents, and learn up to when nothing of theirs can be missing. False if the
+        lease is not ours any more. `now` only says when the row may be cleared away.
         """
         names = frozenset(children)
         parent = self._update(
@@ -178,8 +197,8 @@ class Leases:
             condition=_held(held),
         )
         born = [
-            Update(table=TableName.CONTROL, key=self._key(held.stream, child), set_if_absent=_birth(children[child]))
-            for child in sorted(names)
+            Update(table=TableName.CONTROL, key=self._key(held.stream, child), set_if_absent=_birth(parents, whole_to))
+            for child, parents in sorted(children.items())
         ]
         return await self._settle(
             parent, lambda found: found.status is LeaseStatus.DONE and found.children == names, *born
@@ -259,9 +278,13 @@ def _at(position: str | None) -> dict[str, Value]:
     return {} if position is None else {"cp": position}
 
 
-def _birth(parents: frozenset[str]) -> dict[str, Value]:
+def _birth(parents: frozenset[str], whole_to: datetime | None) -> dict[str, Value]:
     row: dict[str, Value] = {"st": LeaseStatus.OPEN.value, "epoch": 0}
-    return {**row, "parents": parents} if parents else row
+    if parents:
+        row["parents"] = parents
+    if whole_to is not None:
+        row["wholeTo"] = instant_text(whole_to)
+    return row
 
 
 def _after_death(seen: Lease) -> Ordeal:
@@ -294,6 +317,7 @@ def _lease(row: Row) -> Lease:
         checkpoint=optional_text(row, "cp"),
         parents=_shards(row, "parents"),
         children=_shards(row, "kids"),
+        whole_to=optional_instant(row, "wholeTo"),
         wanted_by=None if wanted_by is None else SessionId(wanted_by),
         rate=optional_whole(row, "rate") or 0,
         ordeal=Ordeal(
