@@ -291,7 +291,7 @@ def _perform(leases: Leases, request: Request) -> "Lease | bool | None":
         case "release":
             return run(leases.release(lease, position))
         case _:
-            return run(leases.finish(lease, CHILDREN[lease.shard], NOW))
+            return run(leases.finish(lease, CHILDREN[lease.shard], NOW, whole_to=NOW))
 
 
 def _informed(member: Member, request: Request, answer: "Lease | bool | None") -> Member:
@@ -332,6 +332,7 @@ def _broken_by_write(
         "a shard is done before its records": any(_is_done(lease) and unread[name] for name, lease in new.items()),
         "a shard is done and its children are nowhere": _is_done(new.get(PARENT)) and CHILD not in new,
         "what is done is taken up again": any(_is_done(was) and not _is_done(now) for was, now in moved),
+        "a child may be read and nothing says how old it is": _is_done(new.get(PARENT)) and _is_ageless(new),
     }
     return next((promise for promise, is_broken in checks.items() if is_broken), "")
 
@@ -354,6 +355,10 @@ def _is_epoch_wrong(was: Lease, now: Lease) -> bool:
 
 def _saved(lease: Lease) -> int:
     return int(lease.checkpoint or 0)
+
+
+def _is_ageless(leases: Mapping[str, Lease]) -> bool:
+    return CHILD in leases and leases[CHILD].whole_to is None
 
 
 def _is_done(lease: Lease | None) -> bool:

@@ -48,6 +48,7 @@ class Mistake:
     kills_the_living: bool = False
     saves_before_effect: bool = False
     ignores_parents: bool = False
+    is_audited: bool = False
     records: Mapping[str, int] = field(default_factory=lambda: SHORT)
 
 
@@ -69,6 +70,13 @@ MISTAKES = {
         promise="a child is read before its parent is done",
         luck=Luck(0, 0, 0, 0),
         ignores_parents=True,
+        is_audited=True,
+    ),
+    "a child that is there already learns how old it is by another commit": Mistake(
+        promise="a child may be read and nothing says how old it is",
+        luck=Luck(0, 0, 0, 0),
+        mutate={"finish": split},
+        is_audited=True,
     ),
     "a free lease is taken whatever its epoch": Mistake(
         promise=EPOCH, luck=MISHAP_AND_RELEASE, mutate={"take_free": drop("epoch")}
@@ -114,7 +122,7 @@ def test_a_mistake_in_the_protocol_is_found(name: str) -> None:
         kills_the_living=mistake.kills_the_living,
         saves_before_effect=mistake.saves_before_effect,
         ignores_parents=mistake.ignores_parents,
-        is_audited=mistake.ignores_parents,
+        is_audited=mistake.is_audited,
         records=mistake.records,
     )
 
