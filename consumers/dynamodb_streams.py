@@ -36,6 +36,7 @@ GONE_MAX: Final = 10_000
 SKEW: Final = timedelta(minutes=1)
 KEPT: Final = timedelta(hours=24)
 MARGIN: Final = timedelta(hours=1)  # before that limit, from which on records may be gone
+AWAY_S: Final = 1_200.0  # without an answer: what was empty before may have been filled since
 VIEWS: Final = {"NEW_IMAGE", "NEW_AND_OLD_IMAGES"}
 
 
@@ -146,6 +147,7 @@ class DynamoShard:
         self._chain = IteratorChain(calls, clock, self._iterator_after, read_max=READ_MAX)
         self._caught_up_at = clock.now()
         self._empty_since: float | None = None  # every page since then
+        self._heard_at = float("-inf")
 
     @property
     def name(self) -> str:
@@ -167,7 +169,7 @@ class DynamoShard:
 
     async def read(self, after: Position) -> Batch:
         place = parse_place(after, DIGITS)
-        if not self._chain.is_at(after):
+        if self._was_away() or not self._chain.is_at(after):
             self._refuse_gap(place)
         try:
             batch, has_more = await self._page(after, place)
@@ -202,6 +204,9 @@ class DynamoShard:
     def _whole_to(self, place: Place) -> datetime:
         return max(place.at, self._born_after)
 
+    def _was_away(self) -> bool:
+        return self._clock.monotonic() - self._heard_at > AWAY_S
+
     def _empty_s(self) -> float:
         return 0.0 if self._empty_since is None else self._clock.monotonic() - self._empty_since
 
@@ -213,8 +218,7 @@ class DynamoShard:
         wires: list[Mapping[str, Any]] = answer["Records"]
         records = await self._decoded(wires, place)
         fetched = _place(wires[-1]) if wires else None
-        self._empty_since = None if wires else self._empty_since or self._clock.monotonic()
-        self._caught_up_at = self._clock.now() if fetched is None else fetched.at
+        self._hear(fetched)
         has_skipped = fetched is not None and not records and fetched.at < _news_since(place)
         is_last = answer.get("NextShardIterator") is None
         # While all is too old the place stays where it is: it alone says from when on there is news.
@@ -222,6 +226,16 @@ class DynamoShard:
         read_to = after if reached == place else reached.text(DIGITS)
         goes_on = self._chain.advance(answer, after=read_to, fetched=fetched or reached)
         return Batch(records, read_to, is_end=not goes_on), has_skipped and goes_on
+
+    def _hear(self, fetched: Place | None) -> None:
+        """Note what an answer says about how far we are."""
+        now = self._clock.monotonic()
+        if fetched is not None:
+            self._empty_since = None
+        elif self._empty_since is None or self._was_away():
+            self._empty_since = now
+        self._heard_at = now
+        self._caught_up_at = self._clock.now() if fetched is None else fetched.at
 
     async def _decoded(self, wires: Sequence[Mapping[str, Any]], place: Place) -> list[Record]:
         records: list[Record] = []

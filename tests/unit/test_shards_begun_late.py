@@ -189,6 +189,19 @@ async def test_a_quiet_shard_gives_what_came_while_it_was_handed_on(world: World
     assert values(await world.another().read(polled.position)) == [1]
 
 
+async def test_a_reader_that_got_no_answer_for_a_day_has_a_gap_although_it_never_stopped(world: World) -> None:
+    reader = world.another()
+    position = (await reader.read(await reader.oldest())).read_to
+    world.write(1)
+    world.clock.advance(TOO_LATE)
+    world.write(2)
+
+    with pytest.raises(Gap) as gap:
+        await reader.read(position)
+
+    assert values(await reader.read(gap.value.resume_at)) == [2]
+
+
 async def test_a_shard_begun_just_in_time_has_no_gap_while_it_is_looked_at(world: World) -> None:
     world.clock.advance(IN_TIME)
     reader = world.another()
@@ -263,3 +276,21 @@ async def test_empty_pages_before_the_end_of_a_shard_do_not_say_that_it_was_open
         batch = await reader.read(batch.read_to)
 
     assert time_of(batch.read_to) == NOON
+
+
+# --- pages that are empty by chance -----------------------------------------------------------------------------------
+
+
+async def test_an_empty_page_after_a_silence_does_not_pass_over_what_came_in_it() -> None:
+    """It says nothing about the time without answers, however long pages were empty before that."""
+    world = DynamoWorld()
+    reader = world.another()
+    polled = Polled(await reader.newest())
+    await polled.go_on(world, reader, 11 * HOUR)
+    world.write(1)
+    world.clock.advance(3 * HOUR)
+    world.fake.empty_pages = 1
+
+    await polled.go_on(world, reader, HOUR)
+
+    assert polled.found == [1]
