@@ -103,6 +103,12 @@ def test_a_rule_fails(check: str, value: Json, seen: Json) -> None:
             "2026-03-01T12:03:00Z",
             'orders.it is "2026-03-01T12:03:00Z" (3m ahead), which is younger than 2h',
         ),
+        (
+            "age_lt",
+            "2h",
+            "2026-03-01T11:59:14.423047Z",
+            'orders.it is "2026-03-01T11:59:14.423047Z" (45s ago), which is younger than 2h',
+        ),
     ],
 )
 def test_the_reason_says_what_was_seen_and_what_was_wanted(check: str, value: Json, seen: Json, reason: str) -> None:

@@ -75,7 +75,8 @@ class RuleResult(NamedTuple):
         if instant is None or self.rule.check not in (Check.AGE_LT, Check.AGE_GT):
             return show(self.seen)
         age = self.at - instant
-        return f"{show(self.seen)} ({format_duration(abs(age))} {'ago' if age >= timedelta(0) else 'ahead'})"
+        shown = format_duration(timedelta(seconds=abs(age) // timedelta(seconds=1)))
+        return f"{show(self.seen)} ({shown} {'ago' if age >= timedelta(0) else 'ahead'})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
