@@ -154,6 +154,19 @@ def test_without_a_period_the_one_that_has_begun_is_meant() -> None:
     assert record["period"] == PERIOD
 
 
+@pytest.mark.parametrize(("state", "meant"), [(State.EVALUATING, "2027-03-21"), (State.COMPLETED, PERIOD)])
+def test_without_a_period_a_run_that_is_under_way_is_meant_and_one_that_has_ended_is_not(
+    state: State, meant: str
+) -> None:
+    async def fill(tables: Tables) -> None:
+        key = key_of("2027-03-21")
+        await Runs(tables).save(a_stored_run(state, await version_hash(tables), key=key))
+
+    in_store(fill)
+
+    assert records(interlock("explain", "orders", "--json").stdout)[0]["period"] == meant
+
+
 def test_without_a_period_the_last_run_is_meant_if_it_is_later() -> None:
     async def fill(tables: Tables) -> None:
         key = key_of("2027-03-23")

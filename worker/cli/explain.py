@@ -24,7 +24,7 @@ STYLES = {Passage.OPEN: "green", Passage.CLOSED: "red", Passage.UNKNOWN: "yellow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """`period` None: the one of the last run, or the last that was expected. `schedule` None: each of them."""
+    """`period` None: of the run under way, else the last that ran or was expected. `schedule` None: each of them."""
 
     pipeline: PipelineId
     period: Period | None

@@ -19,7 +19,8 @@ reading_app = typer.Typer()
 EXPLAIN_HELP = f"""Say why a pipeline runs or does not: every gate in order, and the smallest change that makes it run.
 
 The gates are the configuration, schedule, calendar, pause, trigger, run, rules, budgets and deadline. Each condition \
-shows the value seen and the value wanted. Without PERIOD it is that of the last run, or the last one expected.
+shows the value seen and the value wanted. Without PERIOD it is that of the run under way, else \
+the last one that ran or was expected.
 
 \b
 Examples:

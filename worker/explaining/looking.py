@@ -66,8 +66,14 @@ class Looking:
         return run
 
     async def present_period(self, pipeline: PipelineId, schedule: Schedule, now: datetime) -> Period:
-        """The period a person means who names none: that of the last run, or of the last one expected."""
+        """The period a person means who names none: of the run under way, else the last that ran or was expected.
+
+        Data of today is mostly expected tomorrow: whoever asks meanwhile means the run that waits for yesterday's.
+        """
         latest = await self._runs.of_schedule(pipeline, schedule.id, limit=1)
+        for run in latest:
+            if isinstance(run, Run) and not run.is_ended:
+                return run.key.period
         periods = [run.key.period for run in latest if not isinstance(run, Unreadable)]
         return max([*periods, *_last_expected(schedule, now)], default=Period(wall_at(now, schedule.zone).date()))
 
