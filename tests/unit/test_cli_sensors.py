@@ -177,6 +177,38 @@ def test_a_sensor_of_an_unknown_pipeline_is_stored_with_a_warning_and_a_suggesti
     assert interlock("sensor", "get", "ordres", "export").exit_code == 0
 
 
+WATCHED = """\
+pipeline: {id: watched}
+schedule: {trigger: {key: ready, check: exists, match: prefix}}
+validation: {rules: [{key: export, check: gte, field: rows, value: 1}]}
+postRun: {rules: [{key: summary, check: exists}]}
+job: {type: command, config: {command: load}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "warning"),
+    [
+        ("exprot", "warning: nothing in watched looks at exprot; did you mean `export`?\n"),
+        ("sumary#2026-03-03", "warning: nothing in watched looks at sumary#2026-03-03; did you mean `summary`?\n"),
+        ("export", ""),
+        ("export#2026-03-03", ""),
+        ("ready-eu", ""),
+        ("summary", ""),
+        ("weather", ""),
+    ],
+)
+def test_a_key_that_nothing_looks_at_gets_a_warning_if_it_is_like_one_that_is_looked_at(
+    here: Path, key: str, warning: str
+) -> None:
+    (here / "watched.yaml").write_text(WATCHED)
+    assert interlock("pipelines", "push", "watched.yaml", "--yes").exit_code == 0
+
+    result = interlock("sensor", "put", "watched", key, "rows=1")
+
+    assert (result.exit_code, result.stderr) == (0, warning)
+
+
 # --- get and list -----------------------------------------------------------------------------------------------------
 
 

@@ -2,14 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from itertools import islice
 
 from worker.cli.console import Screen, counted, json_text
 from worker.cli.onstore import Exit, StoreAccess
-from worker.cli.pipelines import suggestion
+from worker.cli.pipelines import entry_of, suggestion
 from worker.core.errors import ConfigError
+from worker.core.passes import needed, watched
 from worker.core.periods import Period, split_key
-from worker.core.pipeline import PipelineId
+from worker.core.pipeline import Pipeline, PipelineId
+from worker.core.routing import audience, is_trigger, post_run_name
 from worker.core.values import Json, show
 from worker.loading.problems import suggest
 from worker.store.pipelines import Pipelines
@@ -51,7 +54,7 @@ async def run_put(
 ) -> int:
     """Write the whole sensor, and show it as it was stored."""
     async with access.tables() as tables:
-        await warn_if_unknown(screen, tables, name.pipeline)
+        await warn_if_unheard(screen, tables, name, access.clock.now().date())
         await Sensors(tables).put(name.pipeline, name.stored_key, data)
         stored = await Sensors(tables).get(name.pipeline, name.stored_key)
     # Another producer may have removed it in between; then what we wrote is what can be shown.
@@ -123,6 +126,28 @@ async def warn_if_unknown(screen: Screen, tables: Tables, pipeline: PipelineId) 
     if await Pipelines(tables).get(pipeline) is None:
         hint = await suggestion(tables, pipeline) or "a sensor without a pipeline starts nothing"
         screen.remark(f"warning: there is no pipeline {pipeline} in the store; {hint}", style="yellow")
+
+
+async def warn_if_unheard(screen: Screen, tables: Tables, name: SensorName, today: date) -> None:
+    """The same, and of a key that nothing in its pipeline names, if one like it is named there."""
+    stored = await Pipelines(tables).get(name.pipeline)
+    if stored is None:
+        await warn_if_unknown(screen, tables, name.pipeline)
+        return
+    pipeline = entry_of(stored, today).pipeline
+    if pipeline is None or is_heard(pipeline, name.stored_key):
+        return
+    named = [key for schedule in pipeline.schedules for key in needed(pipeline, schedule)]
+    if hint := suggest(split_key(name.stored_key)[0], [*named, *watched(pipeline)]):
+        screen.remark(f"warning: nothing in {name.pipeline} looks at {name.stored_key}; {hint}", style="yellow")
+
+
+def is_heard(pipeline: Pipeline, key: str) -> bool:
+    return (
+        any(is_trigger(schedule, key) for schedule in pipeline.schedules)
+        or audience(pipeline, key) is not None
+        or post_run_name(pipeline, key) is not None
+    )
 
 
 async def say_missing(screen: Screen, tables: Tables, name: SensorName) -> int:
