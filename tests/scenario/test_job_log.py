@@ -20,7 +20,7 @@ from worker.store.sqlite import SqliteTables
         ({"jobName": "etl", "runId": "jr_1"}, "jr_1"),
         ({"token": "il-1", "id": "42"}, "42"),
         ({"token": "il-1", "dagRunId": "il-1"}, "il-1"),
-        ({"token": "il-1", "host": "alpha", "pid": 7}, ""),
+        ({"token": "il-1", "host": "alpha", "pid": 7}, "il-1"),
     ],
 )
 async def test_a_line_has_the_id_that_people_find_the_job_by(handle: dict[str, Json], run_id: str) -> None:

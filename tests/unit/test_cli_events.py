@@ -1,5 +1,6 @@
 """`interlock events` and `interlock history`: what was told, and what was recorded, in order."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -194,6 +195,15 @@ def test_a_history_is_printed_with_times_and_attempts() -> None:
     assert lines[0] == f"orders/stream/{PERIOD}"
     assert lines[4].split() == ["2027-03-22T12:01:00.000Z", "job", "log", "attempt", "1", "fail", "job", "j1"]
     assert lines[-1] == "7 records"
+
+
+def test_a_job_that_runs_is_named_so_that_people_find_it() -> None:
+    started = an_event(1, "JOB_TRIGGERED")
+    put_events(replace(started, detail={"attempt": 1, "job": {"token": "il-1", "pid": 7}}))
+
+    [moment] = records(interlock("history", "orders", PERIOD, "--json").stdout)
+
+    assert moment["message"] == f"{started.message}; job il-1"
 
 
 def test_what_others_wrote_is_marked() -> None:

@@ -164,6 +164,12 @@ class Run:
                 return Status.RUNNING
 
 
+def job_id(job: Mapping[str, Json] | None) -> str:
+    """The name by which people find a job at its target: the target's own, else the token it was started with."""
+    names = ((job or {}).get(name) for name in ("runId", "id", "jobRunId", "dagRunId", "token"))
+    return next((name for name in names if isinstance(name, str)), "")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignRun:
     """A row the reference left behind: a status, and for RUNNING the time until which it is respected."""

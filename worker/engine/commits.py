@@ -31,7 +31,7 @@ from worker.core.instants import format_rfc3339, parse_rfc3339
 from worker.core.keys import RunKey, SessionId
 from worker.core.pipeline import Schedule, Sla
 from worker.core.run_reruns import is_unanswered
-from worker.core.runstate import ForeignRun, Run
+from worker.core.runstate import ForeignRun, Run, job_id
 from worker.core.values import Json
 from worker.core.watchstate import SlaWatch
 from worker.randomids import random_id
@@ -193,7 +193,7 @@ class Commits:
             at=draft.now,
             attempt=draft.about.attempt if draft.about else 0,
             event=log.event,
-            run_id=_job_id(draft.about),
+            run_id=job_id(draft.about.job if draft.about else None),
             error=log.message,
             category=log.category or "",
         )
@@ -256,10 +256,3 @@ def _next_version(before: Run | None, after: Run | None) -> int:
     if after is None:
         return 0
     return after.version if after == before else after.version + 1
-
-
-def _job_id(run: Run | None) -> str:
-    """The target's id of the job, as far as its handle has one that people would recognise."""
-    job = run.job if run else None
-    names = ((job or {}).get(name) for name in ("runId", "id", "jobRunId", "dagRunId"))
-    return next((name for name in names if isinstance(name, str)), "")

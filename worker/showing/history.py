@@ -1,6 +1,6 @@
 """The history of one run: every transition and attempt, from all that was written down about it, in order."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -8,7 +8,7 @@ from enum import StrEnum
 from worker.core.events import Event
 from worker.core.instants import parse_rfc3339
 from worker.core.keys import RunKey
-from worker.core.runstate import ForeignRun, Run
+from worker.core.runstate import ForeignRun, Run, job_id
 from worker.core.watchstate import SlaWatch
 from worker.showing.eventreader import EventReader
 from worker.store.joblog import JobLog, JobRecord
@@ -82,12 +82,13 @@ def _author(record: JobRecord) -> str:
 
 
 def _of_event(event: Event) -> Moment:
-    attempt = event.detail.get("attempt")
+    attempt, job = event.detail.get("attempt"), event.detail.get("job")
+    named = job_id(job) if isinstance(job, Mapping) else ""
     return Moment(
         at=event.at,
         source=Source.EVENT,
         what=event.type,
-        message=event.message,
+        message=f"{event.message}; job {named}" if named else event.message,
         attempt=attempt if isinstance(attempt, int) and not isinstance(attempt, bool) else None,
     )
 
