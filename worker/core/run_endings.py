@@ -101,12 +101,13 @@ def after_failure(case: Case, category: FailureCategory | None, message: str, so
 
 
 def _exhausted(case: Case, reason: str) -> list[Effect]:
+    hint = "mend the job or its data, then rerun it; `interlock history` names the job of each attempt"
     return [
         End(outcome=Outcome.FAILED, reason=reason),
         Tell(
             type=EventType.RETRY_EXHAUSTED,
             message=f"{case.run.key} failed for good in attempt {case.run.attempt}: {reason}",
-            detail={"attempt": case.run.attempt},
+            detail={"attempt": case.run.attempt, "actionHint": hint},
         ),
     ]
 

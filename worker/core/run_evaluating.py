@@ -58,8 +58,9 @@ def _without_job(case: Case) -> list[Effect]:
 
 def _exhausted(case: Case, fact: RulesNotHeld) -> list[Effect]:
     reason = f"the rules did not hold in time: {fact.reason}"
+    hint = "see why the data is late or wrong (`interlock explain`); once it is there, rerun it"
     return [
         End(outcome=Outcome.EXHAUSTED, reason=reason, saw=fact.saw),
         LogJob(event=JobEvent.VALIDATION_EXHAUSTED, message=reason),
-        Tell(type=EventType.VALIDATION_EXHAUSTED, message=f"{case.run.key}: {reason}"),
+        Tell(type=EventType.VALIDATION_EXHAUSTED, message=f"{case.run.key}: {reason}", detail={"actionHint": hint}),
     ]

@@ -90,7 +90,7 @@ def _poll_exhausted(case: Case) -> list[Effect]:
         Tell(
             type=EventType.JOB_POLL_EXHAUSTED,
             message=f"{run.key}: {reason}; it is stopped",
-            detail={"attempt": run.attempt},
+            detail={"attempt": run.attempt, "actionHint": "raise job.jobPollWindowSeconds if it needs longer"},
         ),
     ]
     return [stopping[0], *told, *stopping[1:]]

@@ -50,7 +50,8 @@ def judge_post_run(case: Case, fact: PostRunSeen) -> list[Effect]:
     if fact.rules_held:
         return [noted, Tell(type=EventType.POST_RUN_PASSED, message=f"{case.run.key}: the post-run rules hold")]
     message = f"{case.run.key}: the post-run rules do not hold: {fact.reason}"
-    return [noted, Tell(type=EventType.POST_RUN_FAILED, message=message)]
+    hint = "look at the result before others use it; mend it and rerun"
+    return [noted, Tell(type=EventType.POST_RUN_FAILED, message=message, detail={"actionHint": hint})]
 
 
 def judge_signal(case: Case, signal: Signal) -> list[Effect]:

@@ -28,6 +28,7 @@ from worker.core.run_case import Case, misfit
 from worker.core.run_endings import begin_stop, cancel, time_out, waive
 from worker.core.run_postrun import drift_in_flight
 from worker.core.runstate import AfterStop, Outcome, Run, StartStep, State
+from worker.core.values import Json
 
 START_BACKOFF = (timedelta(seconds=30), timedelta(seconds=60), timedelta(seconds=120))
 # A target may ask for a longer pause; a number that is wrong must not hold a run for a day.
@@ -118,10 +119,11 @@ def _give_up(case: Case, message: str, category: FailureCategory | None, unanswe
         # That the last try was refused says nothing about the others: one of them may have started the job.
         return _unknown(case, f"{unanswered} of {tries} tries got no answer; the last: {message}")
     reason = f"the target did not start the job in {tries} tries; the last: {message}"
+    detail: dict[str, Json] = {"attempt": case.run.attempt, "actionHint": "mend what the target refuses, then rerun it"}
     return [
         End(outcome=Outcome.NOT_STARTED, reason=reason),
         LogJob(event=JobEvent.INFRA_TRIGGER_EXHAUSTED, message=message, category=category),
-        Tell(type=EventType.RETRY_EXHAUSTED, message=f"{case.run.key}: {reason}", detail={"attempt": case.run.attempt}),
+        Tell(type=EventType.RETRY_EXHAUSTED, message=f"{case.run.key}: {reason}", detail=detail),
     ]
 
 

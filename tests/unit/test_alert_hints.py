@@ -1,0 +1,38 @@
+"""What ends badly is told with what to do about it."""
+
+import pytest
+
+from tests.builders import HOUR, NOON, a_run
+from tests.runsteps import step
+from worker.core.effects import Tell
+from worker.core.facts import Drift, Fact, JobFailed, JobRefused, JobRunning, PostRunSeen, RulesNotHeld
+from worker.core.outcomes import FailureCategory
+from worker.core.runstate import Run, StartStep, State
+
+NOT_YET = RulesNotHeld(attempt=1, saw={}, reason="orders.count is 5")
+FAILED = JobFailed(1, FailureCategory.TRANSIENT, "out of memory")
+REFUSED = JobRefused(attempt=1, sending=3, category=FailureCategory.PERMANENT, message="no such job")
+UNDRIFTED = Drift(sensor_key="out", field="rows", previous=500, current=500, threshold=10)
+TOO_FEW = PostRunSeen(sensor_key="out", content_hash="new", drift=UNDRIFTED, rules_held=False, reason="too few")
+STARTING = a_run(State.TRIGGERING, start_step=StartStep.SENT, start_failures=3)
+
+
+@pytest.mark.parametrize(
+    ("run", "fact", "hint"),
+    [
+        (a_run(), NOT_YET, "see why the data is late or wrong (`interlock explain`); once it is there, rerun it"),
+        (
+            a_run(State.POLLING),
+            FAILED,
+            "mend the job or its data, then rerun it; `interlock history` names the job of each attempt",
+        ),
+        (a_run(State.POLLING), JobRunning(1), "raise job.jobPollWindowSeconds if it needs longer"),
+        (a_run(State.COMPLETED), TOO_FEW, "look at the result before others use it; mend it and rerun"),
+        (STARTING, REFUSED, "mend what the target refuses, then rerun it"),
+    ],
+)
+def test_an_alert_about_a_run_that_went_wrong_says_what_to_do(run: Run, fact: Fact, hint: str) -> None:
+    _, effects = step(run, fact, NOON + HOUR)
+
+    *_, told = [effect for effect in effects if isinstance(effect, Tell)]
+    assert told.detail["actionHint"] == hint
