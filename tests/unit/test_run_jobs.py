@@ -132,6 +132,7 @@ def test_a_job_that_outlasts_its_poll_window_is_stopped_before_anything_else(fac
     assert run.window_ends_at == NOON + HOUR + 10 * MINUTE
     assert StopJob(HANDLE) in effects
     assert told(effects) == [EventType.JOB_POLL_EXHAUSTED]
+    assert run.reason == "the job did not end within its poll window of 1h"
 
 
 def test_once_stopped_a_poll_time_out_is_a_failure_under_the_transient_budget() -> None:
@@ -152,6 +153,7 @@ def test_a_stop_that_is_not_confirmed_in_ten_minutes_ends_the_run_and_names_the_
     assert event.type is EventType.JOB_ORPHANED
     assert event.detail["job"] == HANDLE
     assert event.detail["token"] == STOPPING.token
+    assert event.message.endswith("may still be running: the stop was not confirmed within 10m")
 
 
 def test_a_target_that_cannot_stop_a_job_gets_no_second_one_unless_overlap_is_allowed() -> None:

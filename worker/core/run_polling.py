@@ -1,5 +1,6 @@
 """POLLING: the job's id is known."""
 
+from worker.core.durations import format_duration
 from worker.core.effects import Effect, Ignore, LogJob, NoteHandled, PollNow, Tell
 from worker.core.eventtypes import EventType, JobEvent
 from worker.core.facts import (
@@ -83,7 +84,7 @@ def _failed(case: Case, fact: JobFailed) -> list[Effect]:
 
 def _poll_exhausted(case: Case) -> list[Effect]:
     run = case.run
-    reason = f"the job did not end within its poll window of {case.job.poll_window}"
+    reason = f"the job did not end within its poll window of {format_duration(case.job.poll_window)}"
     stopping = begin_stop(case, AfterStop.RETRY, reason)
     told: list[Effect] = [
         LogJob(event=JobEvent.JOB_POLL_EXHAUSTED, message=reason),

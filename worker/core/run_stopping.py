@@ -1,5 +1,6 @@
 """STOPPING: a job that may be running was told to stop, and nothing new begins before it has."""
 
+from worker.core.durations import format_duration
 from worker.core.effects import Effect, FindJob, Ignore, NoteAfterStop, NoteHandled, NoteJob, NoteStart, StopJob
 from worker.core.eventtypes import JobEvent
 from worker.core.facts import (
@@ -53,7 +54,7 @@ def decide_stopping(case: Case, fact: Fact) -> list[Effect]:
         case JobReported():
             return old_report(case, fact) or _reported(case, fact)
         case StopPending() | JobRunning() | JobUnseen() | TimeCame() if case.is_window_over:
-            return orphan(case, f"the stop was not confirmed within {STOP_PATIENCE}")
+            return orphan(case, f"the stop was not confirmed within {format_duration(STOP_PATIENCE)}")
         case StopPending() | JobRunning() | JobUnseen():
             return [Ignore("the stop is not confirmed yet")]
         case TimeCame():

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from worker.clock import Clock
+from worker.core.durations import format_duration
 from worker.core.effects import FindJob, PollNow, StartJob, StopJob
 from worker.core.errors import Rejected, RetryLater
 from worker.core.facts import (
@@ -251,7 +252,7 @@ async def _answered(runner: Runner, request: port.StartRequest, traits: Traits) 
         async with asyncio.timeout(patience.total_seconds()):
             return await runner.start(request)
     except TimeoutError:
-        return port.Unknown(f"no answer within {patience}")
+        return port.Unknown(f"no answer within {format_duration(patience)}")
 
 
 def _tell(breaker: Breaker, answer: port.StartAnswer, traits: Traits) -> None:

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 from worker.clock import Clock
+from worker.core.durations import format_duration
 from worker.core.pipeline import Job, JobType
 from worker.engine.breaker import Breaker
 from worker.engine.rates import DEFAULT_RATES, Rate
@@ -19,6 +20,7 @@ from worker.jobs.runner import TargetDown
 T = TypeVar("T")
 
 CALL_TIMEOUT: Final = timedelta(seconds=30)  # for a status, find or stop; runners have tighter ones of their own
+_SILENT: Final = f"no answer within {format_duration(CALL_TIMEOUT)}"
 _ADDRESSES: Final = ("url", "workspaceUrl")
 
 
@@ -72,8 +74,8 @@ class Targets:
                 async with asyncio.timeout(CALL_TIMEOUT.total_seconds()):
                     answer = await work()
             except TimeoutError as problem:
-                breaker.failed(f"no answer within {CALL_TIMEOUT}")
-                raise TargetDown(f"no answer within {CALL_TIMEOUT}") from problem
+                breaker.failed(_SILENT)
+                raise TargetDown(_SILENT) from problem
             except TargetDown as problem:
                 breaker.failed(str(problem))
                 raise
