@@ -20,7 +20,7 @@ A, B = SessionId("host-a"), SessionId("host-b")
 POSITION = f"{'7':0>40}@{int(TODAY.timestamp() - 90) * 1000:013d}"
 
 
-def in_store(work: Callable[[Tables], Awaitable[None]]) -> None:
+def in_store(work: Callable[[Tables], Awaitable[object]]) -> None:
     async def run() -> None:
         tables = SqliteTables(Path("interlock.db"), ManualClock(TODAY))
         await tables.start()
@@ -104,7 +104,41 @@ def test_a_store_without_workers_says_so_by_its_exit_code() -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_only_one_stream_is_shown_if_one_is_named() -> None:
+def test_workers_that_are_all_dead_are_not_there() -> None:
+    async def killed(tables: Tables) -> None:
+        await split_stream(tables)
+        [session] = await Sessions(tables, GROUP).list()
+        await Sessions(tables, GROUP).kill(session, TODAY)
+
+    in_store(killed)
+
+    shown = interlock("leases")
+
+    assert shown.exit_code == 1
+    assert shown.stdout.splitlines()[:2] == [
+        "host-a  dead, holds 1 lease",
+        "no worker is there: start one with `interlock run`",
+    ]
+
+
+@pytest.mark.usefixtures("here")
+def test_of_one_stream_its_leases_are_shown_and_what_each_worker_holds_in_all() -> None:
+    in_store(split_stream)
+    in_store(lambda tables: Leases(tables, GROUP).create(Lease(stream="scheduler", shard="0")))
+
+    lines = interlock("leases", "scheduler").stdout.splitlines()
+
+    assert lines[0] == "host-a  live, holds 1 lease"
+    assert lines[2] == "scheduler"
+    assert not any("0001" in line for line in lines)
+
+
+@pytest.mark.usefixtures("here")
+def test_a_stream_that_has_no_lease_is_refused_with_those_that_have() -> None:
     in_store(split_stream)
 
-    assert "0001" not in interlock("leases", "active").stdout
+    refused = interlock("leases", "stream.contrl")
+
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "there is no lease of 'stream.contrl'" in refused.stderr
+    assert "did you mean `stream.control`? there are leases of: stream.control" in refused.stderr

@@ -10,9 +10,11 @@ from consumers.shardtree import is_ready
 from worker.cli.console import Screen, aligned, counted, shown_time, without_empty_columns
 from worker.cli.onstore import Exit, StoreAccess
 from worker.core.durations import format_duration
+from worker.core.errors import ConfigError
 from worker.core.keys import SessionId, instant
 from worker.core.placement import Plan, plan, weight
 from worker.core.values import Json
+from worker.loading.problems import advise
 from worker.membership.leasekeeper import Siblings, stakes
 from worker.settings import GROUP
 from worker.store.attributes import optional_instant_text
@@ -39,23 +41,34 @@ class GroupView:
     sessions: Sequence[Session]
     streams: Sequence[StreamView]
 
+    @property
+    def is_anybody_there(self) -> bool:
+        return any(session.state is SessionState.LIVE for session in self.sessions)
+
+    def held_by(self, session: SessionId) -> int:
+        return sum(lease.owner == session for each in self.streams for lease in each.leases.values())
+
 
 async def run_leases(screen: Screen, access: StoreAccess, stream: str | None, *, as_json: bool) -> int:
     """Exit code 1 if nobody is there to hold them."""
     async with access.tables() as tables:
-        view = await look(tables, stream)
+        view = await look(tables)
+    known = [each.stream for each in view.streams]
+    if stream is not None and stream not in known:
+        hint = advise(stream, known, kind="there are leases of") or "a worker makes them when it starts"
+        raise ConfigError(f"there is no lease of {stream!r}; {hint}")
+    shown = [each for each in view.streams if stream in {None, each.stream}]
     if as_json:
-        for record in records(view):
+        for record in records(view, shown):
             screen.record(record)
     else:
-        _show(screen, view, access.clock.now())
-    is_anybody_there = any(session.state is SessionState.LIVE for session in view.sessions)
-    return Exit.DONE if is_anybody_there else Exit.PROBLEMS
+        _show(screen, view, shown, access.clock.now())
+    return Exit.DONE if view.is_anybody_there else Exit.PROBLEMS
 
 
-async def look(tables: Tables, stream: str | None) -> GroupView:
+async def look(tables: Tables) -> GroupView:
     """Read leases and sessions as a worker does, and make the plan that each of them makes."""
-    leases, sessions = await Leases(tables, GROUP).list(stream), await Sessions(tables, GROUP).list()
+    leases, sessions = await Leases(tables, GROUP).list(), await Sessions(tables, GROUP).list()
     by_stream: dict[str, dict[str, Lease]] = defaultdict(dict)
     for lease in leases:
         by_stream[lease.stream][lease.shard] = lease
@@ -99,7 +112,7 @@ def done_up_to(lease: Lease) -> datetime | None:
     return None if at is None or at.year == instant(0).year else at
 
 
-def records(view: GroupView) -> list[Mapping[str, Json]]:
+def records(view: GroupView, shown: Sequence[StreamView]) -> list[Mapping[str, Json]]:
     sessions: list[Mapping[str, Json]] = [
         {
             "type": "session",
@@ -110,7 +123,7 @@ def records(view: GroupView) -> list[Mapping[str, Json]]:
         }
         for session in view.sessions
     ]
-    return sessions + [_record(lease, each) for each in view.streams for lease in each.leases.values()]
+    return sessions + [_record(lease, each) for each in shown for lease in each.leases.values()]
 
 
 def _record(lease: Lease, view: StreamView) -> Mapping[str, Json]:
@@ -133,14 +146,14 @@ def _record(lease: Lease, view: StreamView) -> Mapping[str, Json]:
     }
 
 
-def _show(screen: Screen, view: GroupView, now: datetime) -> None:
+def _show(screen: Screen, view: GroupView, shown: Sequence[StreamView], now: datetime) -> None:
     for session in view.sessions:
-        held = sum(lease.owner == session.id for each in view.streams for lease in each.leases.values())
         duties = f", does {', '.join(sorted(session.duties))}" if session.duties else ""
-        screen.line(f"{session.id}  {session.state.value.lower()}, holds {counted(held, 'lease')}{duties}")
-    if not view.sessions:
+        held = counted(view.held_by(session.id), "lease")
+        screen.line(f"{session.id}  {session.state.value.lower()}, holds {held}{duties}")
+    if not view.is_anybody_there:
         screen.line("no worker is there: start one with `interlock run`", style="red")
-    for each in view.streams:
+    for each in shown:
         screen.line("")
         screen.line(each.stream, style="bold")
         rows = [HEADINGS, *(_cells(lease, each, now) for lease in each.leases.values())]
