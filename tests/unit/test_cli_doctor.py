@@ -7,12 +7,15 @@ import pytest
 
 from tests.cliruns import in_store
 from tests.commandline import interlock, records
+from tests.manualclock import ManualClock
 from worker.core.keys import SessionId
 from worker.diagnosis.diagnosis import Health
-from worker.diagnosis.group import look_at_workers
+from worker.diagnosis.group import Staff, look_at_workers, watch_workers
 from worker.diagnosis.machine import FREE_LOW, FREE_MIN, look_at_disk
 from worker.settings import GROUP, SHADOW
 from worker.store.sessions import Session, Sessions, SessionState
+
+NOBODY: dict[str, int] = {}
 
 
 def diagnoses(*options: str) -> dict[str, dict[str, Any]]:
@@ -22,8 +25,8 @@ def diagnoses(*options: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def a_session(program: str, state: SessionState = SessionState.LIVE) -> Session:
-    return Session(id=SessionId("s"), beat=1, state=state, program=program)
+def a_session(program: str, state: SessionState = SessionState.LIVE, *, name: str = "s", beat: int = 1) -> Session:
+    return Session(id=SessionId(name), beat=beat, state=state, program=program)
 
 
 def test_a_sound_store_with_no_worker_is_only_worth_a_look(here: Path) -> None:
@@ -69,19 +72,53 @@ def test_workers_and_their_versions_are_seen(here: Path) -> None:
 
     found = diagnoses()
 
-    assert found["workers sessions"]["finding"] == "1 worker is registered"
+    assert found["workers sessions"]["finding"] == "1 worker is registered, and gave no sign of life"
     assert found["workers versions"]["health"] == "warn"
     assert "they run 0.0.1" in found["workers versions"]["finding"]
 
 
-def test_dead_workers_do_not_count() -> None:
-    [found] = look_at_workers([a_session("1.0", SessionState.DEAD)], "1.0")
+@pytest.mark.parametrize(
+    ("looks", "finding"),
+    [
+        ([NOBODY], "no worker is registered"),
+        ([{"one": 1}, {"one": 2}], "1 worker is registered and alive"),
+        ([{"one": 1}, {"one": 1}, {"one": 2}], "1 worker is registered and alive"),
+        ([{"one": 1}], "1 worker is registered, and gave no sign of life"),
+        ([{"one": 1, "two": 1}, {"one": 1, "two": 2}], "2 workers are registered, and 1 of them gave no sign of life"),
+        ([{"one": 1, "two": 1}], "2 workers are registered, and none gave a sign of life"),
+        ([{"one": 1, "two": 1}, {"two": 2}], "1 worker is registered and alive"),
+        ([{"one": 1}, NOBODY], "no worker is registered"),
+    ],
+)
+async def test_a_worker_counts_as_alive_once_it_has_beaten(looks: list[dict[str, int]], finding: str) -> None:
+    """`looks` are the beats as the rows have them, from one look to the next; the last one stays."""
+    clock, shown = ManualClock(), iter(looks)
+    seen: dict[str, int] = {}
 
-    assert found.health is Health.WARN
+    async def look() -> list[Session]:
+        nonlocal seen
+        seen = next(shown, seen)
+        return [a_session("1.0", name=name, beat=beat) for name, beat in seen.items()]
+
+    staff = await watch_workers(look, clock, patience_s=7)
+    found = next(look_at_workers(staff, "1.0"))
+
+    assert found.finding == finding
+    assert (found.health is Health.OK) == finding.endswith("alive")
+    assert clock.monotonic() <= 7
+
+
+async def test_dead_workers_do_not_count() -> None:
+    async def look() -> list[Session]:
+        return [a_session("1.0", SessionState.DEAD)]
+
+    [found] = look_at_workers(await watch_workers(look, ManualClock(), patience_s=7), "1.0")
+
+    assert (found.health, found.finding) == (Health.WARN, "no worker is registered")
 
 
 def test_workers_of_one_version_are_fine() -> None:
-    assert [found.health for found in look_at_workers([a_session("1.0")], "1.0")] == [Health.OK, Health.OK]
+    assert [found.health for found in look_at_workers(Staff([a_session("1.0")]), "1.0")] == [Health.OK, Health.OK]
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from worker.cli.console import Screen
 from worker.cli.onstore import Exit, StoreAccess
 from worker.core.errors import WorkerError
 from worker.diagnosis.diagnosis import Diagnosis, Health, doubtful, fine, of_verdicts, wrong
-from worker.diagnosis.group import look_at_workers
+from worker.diagnosis.group import Staff, look_at_workers, watch_workers
 from worker.diagnosis.machine import look_at_disk, look_at_program
 from worker.settings import ALERTS, GROUP, HEALTH, HTTP_ALLOW, INBOX, Duty, Settings, mistyped, read_settings
 from worker.store.open import DynamoPlace, SqlitePlace, locate, opened_as_found
-from worker.store.sessions import Session, Sessions
+from worker.store.sessions import Sessions
 
 AREA_WIDTH: Final = len("permissions")
 STYLES: Final = {Health.OK: "green", Health.WARN: "yellow", Health.FAIL: "red"}
@@ -73,11 +73,11 @@ async def diagnose(access: StoreAccess, settings: Settings) -> AsyncGenerator[Di
         async for found in _cloud(access, settings, place):
             yield found
     try:
-        sessions = await _sessions(access)
+        staff = await _staff(access, settings.timing.kill_s)
     except WorkerError as trouble:
         yield _in_trouble("workers", "sessions", trouble)
         return
-    for found in look_at_workers(sessions, version("interlock")):
+    for found in look_at_workers(staff, version("interlock")):
         yield found
 
 
@@ -130,9 +130,9 @@ async def _cloud(access: StoreAccess, settings: Settings, place: DynamoPlace) ->
             yield found
 
 
-async def _sessions(access: StoreAccess) -> list[Session]:
+async def _staff(access: StoreAccess, patience_s: float) -> Staff:
     async with opened_as_found(access.url, access.clock) as tables:
-        return await Sessions(tables, GROUP).list()
+        return await watch_workers(Sessions(tables, GROUP).list, access.clock, patience_s)
 
 
 def _in_trouble(area: str, subject: str, trouble: WorkerError) -> Diagnosis:
