@@ -60,12 +60,13 @@ def lines(*arguments: object) -> list[dict[str, Json]]:
     return [dict(record) for record in records(interlock("status", *arguments, "--json").stdout)]
 
 
-def test_failures_come_first_then_what_is_active_then_what_is_done() -> None:
+def test_failures_come_first_then_what_is_active_then_what_nobody_needs_to_look_at() -> None:
     put_runs(
         a_run(State.COMPLETED, "2027-03-18", outcome=Outcome.SUCCEEDED),
         a_run(State.POLLING, "2027-03-19"),
         a_run(State.FAILED_FINAL, "2027-03-20", outcome=Outcome.FAILED, reason="out of memory"),
         a_run(State.EVALUATING, "2027-03-21", since=TODAY - HOUR),
+        a_run(State.FAILED_FINAL, "2027-03-17", outcome=Outcome.CANCELLED, reason="wrong export"),
     )
 
     found = lines()
@@ -74,6 +75,7 @@ def test_failures_come_first_then_what_is_active_then_what_is_done() -> None:
         ("failed", "2027-03-20"),
         ("active", "2027-03-21"),
         ("active", "2027-03-19"),
+        ("cancelled", "2027-03-17"),
         ("completed", "2027-03-18"),
     ]
     assert found[0]["waitsFor"] == "out of memory"
@@ -124,6 +126,7 @@ def test_a_run_whose_version_is_gone_is_shown_all_the_same() -> None:
         (a_run(State.POLLING), "the job"),
         (a_run(State.STOPPING, reason="superseded: again"), "the job to stop: superseded: again"),
         (a_run(State.FAILED_FINAL, reason="out of memory"), "out of memory"),
+        (a_run(State.FAILED_FINAL, outcome=Outcome.CANCELLED, reason="wrong export"), "cancelled: wrong export"),
     ],
 )
 def test_every_state_has_words_for_what_it_waits_for(run: Run, waiting: str) -> None:

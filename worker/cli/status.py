@@ -22,6 +22,7 @@ STYLES = {
     Rank.UNREADABLE: "red",
     Rank.ACTIVE: "",
     Rank.REHEARSED: "dim",
+    Rank.CANCELLED: "dim",
     Rank.DONE: "green",
 }
 WORDS = {
@@ -29,6 +30,7 @@ WORDS = {
     Rank.UNREADABLE: "unreadable",
     Rank.ACTIVE: "active",
     Rank.REHEARSED: "in dry run",
+    Rank.CANCELLED: "cancelled",
     Rank.DONE: "completed",
 }
 HEADINGS = ("run", "state", "for", "attempt", "deadline", "waits for, or why it ended")

@@ -13,7 +13,7 @@ from worker.core.passes import needed
 from worker.core.pipeline import PipelineId, Schedule
 from worker.core.rules import evaluate
 from worker.core.run import Pause
-from worker.core.runstate import ForeignRun, Run, State, Status
+from worker.core.runstate import ForeignRun, Outcome, Run, State, Status
 from worker.core.watchstate import SlaWatch
 from worker.engine.configs import Configs, Version
 from worker.showing.waiting import waits_for, waits_for_rules
@@ -39,7 +39,8 @@ class Rank(IntEnum):
     UNREADABLE = 1
     ACTIVE = 2
     REHEARSED = 3
-    DONE = 4
+    CANCELLED = 4  # a person wanted it to end: nobody needs to look
+    DONE = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +178,7 @@ def _read(row: Row) -> Found:
 
 def _own(run: Run, waiting: str, watch: SlaWatch | None) -> Line:
     return Line(
-        rank=_rank(run.status),
+        rank=Rank.CANCELLED if run.outcome is Outcome.CANCELLED else _rank(run.status),
         name=str(run.key),
         key=run.key,
         state=run.state,

@@ -4,12 +4,14 @@ from collections.abc import Iterator
 
 from worker.core.instants import format_rfc3339
 from worker.core.rules import GroupResult
-from worker.core.runstate import Run, StartStep, State
+from worker.core.runstate import Outcome, Run, StartStep, State
 
 
 def waits_for(run: Run) -> str:
     """What must happen next, as far as the row says; of a run that has ended, why it did."""
     match run.state, run.start_step:
+        case State.FAILED_FINAL, _ if run.outcome is Outcome.CANCELLED:
+            return f"cancelled: {run.reason}" if run.reason else "cancelled"
         case ((State.COMPLETED | State.FAILED_FINAL), _):
             return run.reason
         case State.EVALUATING, _:
