@@ -25,7 +25,7 @@ def translated(error: sqlite3.Error, path: Path | str) -> Exception:
     code = primary_code(error)
     if code in PASSING:
         return RetryLater(
-            f"the store {path} does not answer now ({error}); nothing of this batch is known to be applied"
+            f"the store {path} does not answer now ({error}); try again: nothing of this batch is known to be applied"
         )
     if code in REMEDIES:
         return ConfigError(f"the store {path} cannot be used ({error}); {REMEDIES[code]}")
