@@ -110,13 +110,16 @@ def test_files_with_errors_are_left_out_and_the_exit_code_tells(tmp_path: Path) 
     assert "1 error; those files are left out" in result.stderr
 
 
-def test_a_pipeline_that_does_not_exist_is_said_so(tmp_path: Path) -> None:
-    write(tmp_path, "a")
+def test_a_pipeline_that_does_not_exist_is_said_so_with_one_that_is_nearly_called_so(tmp_path: Path) -> None:
+    write(tmp_path, "orders")
 
-    result = interlock("plan", tmp_path, "--pipeline", "aa")
+    result = interlock("plan", tmp_path, "--pipeline", "ordres")
 
     assert result.exit_code == 1
-    assert "is called aa" in result.stderr
+    assert result.stderr.splitlines() == [
+        f"no sound pipeline in {tmp_path} is called ordres",
+        "    did you mean `orders`?",
+    ]
 
 
 def test_what_cannot_be_expected_and_what_starts_nothing_is_named(tmp_path: Path) -> None:

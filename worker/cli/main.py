@@ -111,7 +111,7 @@ Examples:
 \b
 Exit codes:
   0  planned; with --against: nothing changes
-  1  files with problems were left out; with --against: something changes
+  1  files with problems or nothing to plan; with --against: something changes
   2  the command itself was wrong; with --against: some file has a problem
 """
 

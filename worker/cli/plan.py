@@ -12,7 +12,7 @@ from worker.cli.planview import block_row, change_record, change_row, run_record
 from worker.cli.sources import Sources, read_files
 from worker.cli.validate import place_and_message
 from worker.core.pipeline import Pipeline, Schedule
-from worker.loading.problems import Problem
+from worker.loading.problems import Problem, suggest
 
 LINES_MAX = 2_000  # a plan longer than this is not read; --json gives all of it
 CHANGES_SHOWN_MAX = 10  # of one schedule, unless all are asked for
@@ -96,6 +96,8 @@ def read_pipelines(screen: Screen, sources: Sources, request: PlanRequest) -> So
     if not chosen and request.pipeline:
         where = ", ".join(map(str, sources.paths))
         screen.remark(f"no sound pipeline in {where} is called {request.pipeline}", style="yellow")
+        if hint := suggest(request.pipeline, [pipeline.id for pipeline in found.pipelines]):
+            screen.remark(f"    {hint}")
     return Sound(chosen, is_whole=bool(found.files) and not found.errors)
 
 
