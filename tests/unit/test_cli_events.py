@@ -69,6 +69,19 @@ def test_events_of_all_pipelines_are_shown_in_order_of_time() -> None:
     assert told() == ["e2", "e1", "e3"]
 
 
+@pytest.mark.parametrize("chosen", [[], ["--pipeline", "orders"]])
+def test_events_of_one_time_are_shown_as_they_came_about(chosen: list[str]) -> None:
+    decided = [("VALIDATION_PASSED", 2), ("JOB_TRIGGERED", 3), ("JOB_FAILED", 4), ("RETRY_EXHAUSTED", 4)]
+    rehearsed = [("DRY_RUN_WOULD_TRIGGER", 5), ("DRY_RUN_SLA_PROJECTION", 5), ("DRY_RUN_COMPLETED", 5)]
+    told_at_once = [
+        replace(an_event(9 - number, kind), detail={"version": version})
+        for number, (kind, version) in enumerate([*decided, *rehearsed])
+    ]
+    put_events(*told_at_once)
+
+    assert told(*chosen) == [event.id for event in told_at_once]
+
+
 def test_events_are_chosen_by_pipeline_type_and_time() -> None:
     put_events(
         an_event(1, "SLA_BREACH", at=TODAY - timedelta(hours=5)),

@@ -18,7 +18,7 @@ from worker.core.pipeline import STREAM_SCHEDULE, PipelineId
 from worker.core.runstate import Run, State
 from worker.core.values import Json
 from worker.settings import GROUP
-from worker.showing.eventreader import EventReader
+from worker.showing.eventreader import EventReader, in_order
 from worker.store.leases import Leases
 from worker.store.runs import Runs
 from worker.store.sensors import Sensors
@@ -29,8 +29,6 @@ PLAY_MAX_S: Final = 110.0  # for all of them
 LOOK_AGAIN_S: Final = 0.1
 # Events are stamped when they are decided, which may be a moment before the reader was made.
 _JUST_BEFORE: Final = timedelta(seconds=5)
-# What one decision tells has one time; the types are listed in the order of a life.
-_ORDER: Final = {event_type.value: number for number, event_type in enumerate(EventType)}
 _SENSOR_FEED: Final = f"feed.{TableName.CONTROL}"
 
 
@@ -120,7 +118,7 @@ class Stage:
     async def _look(self) -> None:
         now = self._clock.now()
         news = [event for reader in self._readers for event in await reader.news(now)]
-        for event in sorted(news, key=lambda event: (event.at, _ORDER.get(event.type, 0))):
+        for event in in_order(news):
             self._seen[event.pipeline, event.period, event.type].append(self.elapsed_s)
             self._show(event)
 

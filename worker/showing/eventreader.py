@@ -1,8 +1,9 @@
 """Reading events as they come: of one pipeline along its own partition, of all along the index of types."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import partial
+from typing import Final
 
 from worker.core.errors import Rejected
 from worker.core.events import Event
@@ -14,6 +15,8 @@ from worker.together import together
 
 PAGE = 1000
 READ_MAX = 100_000
+# What one decision tells has one time; the types are listed in the order of a life.
+_ORDER: Final = {event_type.value: number for number, event_type in enumerate(EventType)}
 
 
 class EventReader:
@@ -55,7 +58,7 @@ class EventReader:
             found += [stored.event for stored in page]
             self._bound(len(found))
             if not page:
-                return found
+                return in_order(found)
 
     async def _of_types(self, now: datetime) -> list[Event]:
         parts = await together([partial(self._of_type, each) for each in self._types or tuple(EventType)])
@@ -64,7 +67,7 @@ class EventReader:
         self._since = max(self._since, now - LOOK_BACK)
         self._seen |= {_identity(event) for event in events}
         self._seen = {identity for identity in self._seen if identity[0] >= self._since}
-        return sorted(events, key=lambda event: (event.at, event.pipeline, event.id))
+        return in_order(events)
 
     async def _of_type(self, event_type: str) -> list[Event]:
         found: list[Event] = []
@@ -76,6 +79,18 @@ class EventReader:
     def _bound(self, number: int) -> None:
         if number > self._read_max:
             raise Rejected(f"there are more than {self._read_max:,} events in that time; choose a later --since")
+
+
+def in_order(events: Iterable[Event]) -> list[Event]:
+    """Oldest first; of one time, a run's events as they came about."""
+    return sorted(
+        events, key=lambda event: (event.at, event.pipeline, _version(event), _ORDER.get(event.type, 0), event.id)
+    )
+
+
+def _version(event: Event) -> int:
+    version = event.detail.get("version")
+    return version if isinstance(version, int) else 0
 
 
 def _identity(event: Event) -> tuple[datetime, str, str, str]:
