@@ -265,3 +265,20 @@ def test_a_span_is_counted_in_whole_seconds_as_people_do() -> None:
     result = interlock("events", "--since", "2h", clock=ManualClock(TODAY + timedelta(microseconds=345587)))
 
     assert result.stdout == "0 events since 2027-03-22T10:00:00Z\n"
+
+
+@pytest.mark.parametrize("pipeline", ["orders", "ordres"])
+def test_silence_about_a_pipeline_that_is_not_there_is_explained(pipeline: str) -> None:
+    result = interlock("events", "--pipeline", pipeline)
+
+    assert (result.exit_code, result.stdout) == (0, "0 events since 2027-03-21T12:00:00Z\n")
+    assert ("did you mean `orders`?" in result.stderr) == (pipeline == "ordres")
+
+
+def test_events_of_a_pipeline_that_was_removed_are_shown_without_a_word() -> None:
+    put_events(an_event(1, pipeline="removed"))
+
+    result = interlock("events", "--pipeline", "removed")
+
+    assert "JOB_FAILED" in result.stdout
+    assert result.stderr == ""

@@ -6,13 +6,17 @@ from datetime import datetime
 
 from worker.cli.console import Screen, counted, shown_time
 from worker.cli.onstore import Exit, StoreAccess
+from worker.cli.pipelines import suggestion
 from worker.core.errors import ConfigError
 from worker.core.events import Event
 from worker.core.eventtypes import EventType
 from worker.core.instants import format_rfc3339
+from worker.core.pipeline import PipelineId
 from worker.core.values import Json
 from worker.loading.problems import suggest
 from worker.showing.eventreader import EventReader
+from worker.store.pipelines import Pipelines
+from worker.store.table import Tables
 
 FOLLOW_S = 2.0
 BAD_NEWS = ("FAIL", "EXHAUST", "BREACH", "MISSED", "TIMEOUT", "ORPHAN", "UNKNOWN", "REJECTED", "EXPIRED", "DEGRADED")
@@ -34,7 +38,8 @@ def event_types(names: Sequence[str], *, any_name: bool) -> tuple[str, ...]:
     wanted = tuple(name.upper() if name.upper() in set(EventType) else name for name in names)
     unknown = [name for name in wanted if name not in set(EventType)]
     if unknown and not any_name:
-        hint = suggest(unknown[0].upper(), list(EventType)) or "name a pipeline to look for events of others"
+        others = "the runbook lists ours, and with --pipeline those of others are found"
+        hint = suggest(unknown[0].upper(), list(EventType)) or others
         raise ConfigError(f"there is no event type {unknown[0]}; {hint}")
     return wanted
 
@@ -43,6 +48,8 @@ async def run_events(screen: Screen, access: StoreAccess, request: EventsRequest
     async with access.tables() as tables:
         reader = EventReader(tables, request.since, pipeline=request.pipeline, types=request.types)
         events = await reader.news(access.clock.now())
+        if not events:
+            await _remark_if_unknown(screen, tables, request)
     show_past(screen, events, request)
     return Exit.DONE
 
@@ -51,10 +58,19 @@ async def follow_events(screen: Screen, access: StoreAccess, request: EventsRequ
     """Show the past, then what comes, until the person has seen enough."""
     async with access.tables() as tables:
         reader = EventReader(tables, request.since, pipeline=request.pipeline, types=request.types)
+        await _remark_if_unknown(screen, tables, request)
         show_past(screen, await reader.news(access.clock.now()), request, is_following=True)
         while True:
             await access.clock.sleep(FOLLOW_S)
             show_events(screen, await reader.news(access.clock.now()), as_json=request.as_json)
+
+
+async def _remark_if_unknown(screen: Screen, tables: Tables, request: EventsRequest) -> None:
+    """Events outlive their pipeline, so this is no refusal; a mistyped name must not look like silence."""
+    if request.pipeline is None or await Pipelines(tables).get(PipelineId(request.pipeline)) is not None:
+        return
+    hint = await suggestion(tables, PipelineId(request.pipeline)) or "`interlock pipelines list` shows what there is"
+    screen.remark(f"warning: there is no pipeline {request.pipeline} in the store; {hint}", style="yellow")
 
 
 def show_past(screen: Screen, events: Sequence[Event], request: EventsRequest, *, is_following: bool = False) -> None:
