@@ -32,11 +32,12 @@ _NOT_MADE = Birth(run_id="", config_hash="")  # a forecast makes no row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """`replaced` is a request that stood there unanswered."""
+    """`replaced` is a request that stood there unanswered, `is_first`: there never was a run of that period."""
 
     key: RunKey
     forecast: Forecast
     is_written: bool
+    is_first: bool = False
     replaced: RerunRequest | CancelRequest | None = None
 
 
@@ -76,7 +77,8 @@ class Asking:
         is_written = forecast.prospect is not Prospect.NOTHING and not self._is_rehearsed
         if is_written:
             await self._requests.ask_rerun(key, request, seen)
-        return Asked(key=key, forecast=forecast, is_written=is_written, replaced=_unanswered(seen, run))
+        replaced = _unanswered(seen, run)
+        return Asked(key=key, forecast=forecast, is_written=is_written, is_first=run is None, replaced=replaced)
 
     async def cancel(self, key: RunKey, version: Version, reason: str, *, waive_sla: bool) -> Asked:
         """Ask for a cancellation. One that finds nothing to cancel is not made: it must not wait for a run to come."""

@@ -35,6 +35,11 @@ def replayed(schedule: Schedule, first: Period, last: Period, now: datetime) -> 
     return found
 
 
+def is_due(schedule: Schedule, period: Period, now: datetime) -> bool:
+    """Say whether a period has begun and is one that the schedule expects, if it expects any."""
+    return period in _begun(schedule, period, period, now)
+
+
 def _begun(schedule: Schedule, first: Period, last: Period, now: datetime) -> Iterator[Period]:
     start = reached_at(datetime.combine(first.date, time()), schedule.hour_zone) - LOOK_AROUND
     end = reached_at(datetime.combine(last.date, time()), schedule.hour_zone) + LOOK_AROUND

@@ -67,6 +67,34 @@ def current_pause() -> Pause | None:
 # --- rerun ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("arguments", "is_odd"),
+    [
+        (["orders", PERIOD], False),
+        (["orders", "2027-03-01"], False),
+        (["orders", "2028-03-22"], True),
+        (["report", "--schedule", "early", PERIOD], False),
+        (["report", "--schedule", "late", PERIOD], True),
+        (["report", "--schedule", "early", "2027-03-22T06"], True),
+    ],
+)
+def test_a_first_run_of_a_period_that_nobody_expects_yet_gets_a_warning(arguments: list[str], is_odd: bool) -> None:
+    result = interlock("rerun", *arguments, "--dry-run")
+
+    assert result.exit_code == 0
+    assert ("expects no run of" in result.stderr) == is_odd
+
+
+def test_a_run_that_is_there_is_run_again_without_a_warning() -> None:
+    async def put(tables: Tables) -> None:
+        key = key_of("2028-03-22")
+        await Runs(tables).save(a_stored_run(State.FAILED_FINAL, await version_hash(tables), key=key))
+
+    in_store(put)
+
+    assert interlock("rerun", "orders", "2028-03-22", "--dry-run").stderr == ""
+
+
 def test_a_rerun_is_asked_for_by_a_row_and_its_future_is_told() -> None:
     put_run(State.FAILED_FINAL)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import datetime
 
 from worker.asking import Asked, Asking, Wish
 from worker.cli.consent import Consent
@@ -14,12 +15,12 @@ from worker.core.errors import ConfigError, Rejected
 from worker.core.forecast import Prospect
 from worker.core.keys import RunKey
 from worker.core.periods import Period
-from worker.core.pipeline import PipelineId
+from worker.core.pipeline import PipelineId, Schedule
 from worker.core.run_reruns import DATA_DRIFT, LATE_DATA, REPLAY
 from worker.core.values import Json
 from worker.engine.configs import Unusable, Version
 from worker.explaining.looking import Looking
-from worker.replaying import replayed
+from worker.replaying import is_due, replayed
 from worker.store.table import Tables
 
 OUR_REASONS = frozenset({LATE_DATA, DATA_DRIFT, REPLAY})  # they decide which budget is charged
@@ -44,6 +45,8 @@ async def run_rerun(screen: Screen, access: StoreAccess, whom: Whom, period: Per
     async def ask(asking: Asking, version: Version) -> int:
         asked = await asking.rerun(_key(whom, version, period), version, wish)
         show_asked(screen, "rerun", asked, wish.reason, as_json=whom.as_json)
+        if not whom.as_json and asked.is_first and asked.forecast.prospect in GOOD:
+            remark_if_odd(screen, asked.key, chosen_schedule(version.pipeline, whom.schedule), access.clock.now())
         return exit_code([asked])
 
     return await _with_version(screen, access, whom, ask)
@@ -107,6 +110,14 @@ async def version_of(tables: Tables, pipeline: PipelineId) -> Version | None:
 
 def _key(whom: Whom, version: Version, period: Period) -> RunKey:
     return RunKey(whom.pipeline, chosen_schedule(version.pipeline, whom.schedule).id, period)
+
+
+def remark_if_odd(screen: Screen, key: RunKey, schedule: Schedule, now: datetime) -> None:
+    """A mistyped period becomes a run like any other, and a job runs on data that is not there."""
+    if not is_due(schedule, key.period, now):
+        says = f"`interlock explain {key.pipeline} {key.period}` says what it expects"
+        expected = f"schedule {schedule.id} expects no run of {key.period}, or not yet"
+        screen.remark(f"warning: {expected}; {says}", style="yellow")
 
 
 def exit_code(asked: list[Asked]) -> Exit:
