@@ -38,9 +38,17 @@ def test_a_terminal_gets_colour() -> None:
 def test_a_sentence_on_a_line_of_its_own_stands_further_in_than_what_it_belongs_to() -> None:
     screen, file = a_screen(terminal=True)
 
-    screen.table([["a" * 30, "a sentence"]], indent=0)
+    screen.table([["a" * 30, "a sentence that is too long to stand beside it"]], indent=0)
 
     assert [line.index("a") for line in file.getvalue().splitlines()] == [0, 2]
+
+
+def test_what_is_short_enough_stands_beside_what_it_belongs_to() -> None:
+    screen, file = a_screen(terminal=True)
+
+    screen.table([["a" * 30, "short"]], indent=0)
+
+    assert file.getvalue() == "a" * 30 + "  short\n"
 
 
 def test_times_in_a_column_are_of_one_width() -> None:

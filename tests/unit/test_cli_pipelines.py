@@ -5,6 +5,7 @@ import io
 import json
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -290,8 +291,62 @@ def test_the_list_shows_version_job_schedules_and_owner() -> None:
     result = interlock("pipelines", "list")
 
     version = str(record.pop("configHash"))
-    assert record == {"type": "pipeline", "id": "orders", "job": "command", "schedules": ["cron"], "owner": "data-team"}
-    assert (result.exit_code, result.stdout) == (0, f"  orders  {version[:12]}  command  cron  data-team\n1 pipeline\n")
+    assert record == {
+        "type": "pipeline",
+        "id": "orders",
+        "job": "command",
+        "schedules": ["cron"],
+        "owner": "data-team",
+        "dryRun": False,
+        "paused": None,
+        "pausedUntil": None,
+    }
+    assert result.exit_code == 0
+    assert [line.split() for line in result.stdout.splitlines()] == [
+        ["pipeline", "version", "job", "schedules", "owner"],
+        ["orders", version[:12], "command", "cron", "data-team"],
+        ["1", "pipeline"],
+    ]
+
+
+def test_the_list_says_which_pipelines_are_paused_and_which_are_in_dry_run() -> None:
+    rehearsed = (
+        "pipeline: {id: rehearsed}\ndryRun: true\nschedule: {trigger: {key: file, check: exists}}\n"
+        "job: {type: command, config: {command: load}}\n"
+    )
+    write("orders")
+    write("rehearsed", rehearsed)
+    write("over")
+    interlock("pipelines", "push", "files", "--yes")
+    interlock("pause", "orders", "--reason", "database upgrade", "--until", "2h")
+    interlock("pause", "over", "--reason", "short", "--until", "1m")
+    later = ManualClock(TODAY + timedelta(minutes=2))
+
+    lines = interlock("pipelines", "list", clock=later).stdout.splitlines()
+    listed = records(interlock("pipelines", "list", "--json", clock=later).stdout)
+
+    assert [line.rpartition("  ")[2] for line in lines[1:-1]] == [
+        "paused until 2027-03-22T14:00:00Z: database upgrade",
+        "data-team",
+        "in dry run",
+    ]
+    assert [(each["dryRun"], each["paused"], each["pausedUntil"]) for each in listed] == [
+        (False, "database upgrade", "2027-03-22T14:00:00Z"),
+        (False, None, None),
+        (True, None, None),
+    ]
+
+
+def test_a_pause_that_cannot_be_read_hides_nothing() -> None:
+    write("orders")
+    interlock("pipelines", "push", "files", "--yes")
+    damaged = {"PK": "PIPELINE#orders", "SK": "PAUSE", "reason": "upgrade", "untilMillis": "soon"}
+    in_store(lambda tables: tables.commit(Put(TableName.CONTROL, damaged)))
+
+    result = interlock("pipelines", "list")
+
+    assert result.exit_code == 0
+    assert "paused: its row cannot be read" in result.stdout
 
 
 def test_one_row_that_cannot_be_read_does_not_hide_the_others() -> None:

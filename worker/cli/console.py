@@ -37,12 +37,13 @@ class Screen:
     def table(self, rows: Sequence[Row], *, styles: Sequence[str] = (), indent: int = 2) -> None:
         """Show rows in aligned columns; `styles` colours each row. Empty columns take no room.
 
-        The last column holds sentences. Where a terminal leaves them little room, they get lines of their own.
+        The last column holds sentences. Where a terminal leaves them too little room, they get lines of their own.
         """
         shown = without_empty_columns(rows)
         heads, sentences = list(aligned([row[:-1] for row in shown])), [row[-1] for row in shown]
         width = max(map(len, heads), default=0) + indent
-        beside = not self.out.is_terminal or self.out.width - width >= SENTENCE_WIDTH_MIN
+        wanted = min(max(map(len, sentences), default=0) + 2, SENTENCE_WIDTH_MIN)
+        beside = not self.out.is_terminal or self.out.width - width >= wanted
         for head, sentence, style in zip(heads, sentences, styles or [""] * len(shown), strict=True):
             first = " " * indent + head
             if beside:

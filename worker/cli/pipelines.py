@@ -1,31 +1,37 @@
 """`interlock pipelines list|show|remove`: the configurations in the store."""
 
 import json
-from dataclasses import dataclass
-from datetime import date
+from dataclasses import dataclass, replace
+from datetime import date, datetime
 
 from worker.cli.consent import Consent
 from worker.cli.console import Screen, counted
 from worker.cli.onstore import Exit, StoreAccess
 from worker.cli.validate import show_problems
 from worker.config import Loaded, load_text
+from worker.core.instants import format_rfc3339
 from worker.core.pipeline import Pipeline, PipelineId
+from worker.core.run import Pause
 from worker.core.values import Json
 from worker.deployment import withdraw
 from worker.loading.problems import suggest
 from worker.render import config_hash, to_mapping, to_yaml
+from worker.store.attributes import BadRow
+from worker.store.pauses import pause_key, pause_of
 from worker.store.pipelines import Pipelines, StoredConfig
-from worker.store.table import Tables
+from worker.store.table import Row, TableName, Tables
 
 HASH_SHOWN = 12
+HEADINGS = ("pipeline", "version", "job", "schedules", "owner", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A configuration in the store, and what could be understood of it."""
+    """A configuration in the store, what could be understood of it, and the pause that holds it if there is one."""
 
     id: PipelineId
     loaded: Loaded
+    pause: Pause | None = None
 
     @property
     def pipeline(self) -> Pipeline | None:
@@ -39,26 +45,55 @@ def entry_of(stored: StoredConfig, today: date) -> Entry:
 
 
 async def run_list(screen: Screen, access: StoreAccess, *, as_json: bool) -> int:
-    today = access.clock.now().date()
     async with access.tables() as tables:
-        entries = [entry_of(stored, today) async for stored in Pipelines(tables).list()]
+        entries = await _entries(tables, access.clock.now())
     unreadable = sum(entry.pipeline is None for entry in entries)
     if as_json:
         for entry in entries:
             screen.record(record_of(entry))
     else:
-        screen.table([row_of(entry) for entry in entries], styles=["" if e.pipeline else "red" for e in entries])
+        if entries:
+            styles = ["dim", *(style_of(entry) for entry in entries)]
+            screen.table([HEADINGS, *(row_of(entry) for entry in entries)], styles=styles)
         remark = f", {unreadable} cannot be read: see `interlock pipelines show ID`" if unreadable else ""
         screen.line(f"{counted(len(entries), 'pipeline')}{remark}")
     return Exit.PROBLEMS if unreadable else Exit.DONE
 
 
-def row_of(entry: Entry) -> tuple[str, str, str, str, str]:
+async def _entries(tables: Tables, now: datetime) -> list[Entry]:
+    entries = [entry_of(stored, now.date()) async for stored in Pipelines(tables).list()]
+    rows = await tables.get_many(TableName.CONTROL, [pause_key(entry.id) for entry in entries])
+    pauses = {key: pause for key, row in rows.items() if (pause := _pause(row)) and not pause.is_over(now)}
+    return [replace(entry, pause=pauses.get(pause_key(entry.id))) for entry in entries]
+
+
+def _pause(row: Row) -> Pause | None:
+    try:
+        return pause_of(row)
+    except BadRow as problem:
+        return Pause(f"its row cannot be read: {problem}")
+
+
+def row_of(entry: Entry) -> tuple[str, ...]:
     if entry.pipeline is None:
-        return (entry.id, "", "", "", "cannot be read")
+        return (entry.id, "", "", "", "", state_of(entry))
     schedules = ", ".join(schedule.id for schedule in entry.pipeline.schedules)
     job = entry.pipeline.job.type.value if entry.pipeline.job else ""
-    return (entry.id, config_hash(entry.pipeline)[:HASH_SHOWN], job, schedules, entry.pipeline.owner)
+    version = config_hash(entry.pipeline)[:HASH_SHOWN]
+    return (entry.id, version, job, schedules, entry.pipeline.owner, state_of(entry))
+
+
+def state_of(entry: Entry) -> str:
+    if entry.pipeline is None:
+        return "cannot be read"
+    if entry.pause is not None:
+        until = f" until {format_rfc3339(entry.pause.until)}" if entry.pause.until else ""
+        return f"paused{until}: {entry.pause.reason}"
+    return "in dry run" if entry.pipeline.dry_run else ""
+
+
+def style_of(entry: Entry) -> str:
+    return "red" if entry.pipeline is None else "yellow" if entry.pause else ""
 
 
 def record_of(entry: Entry) -> dict[str, Json]:
@@ -72,6 +107,9 @@ def record_of(entry: Entry) -> dict[str, Json]:
         "job": pipeline.job.type.value if pipeline.job else None,
         "schedules": [schedule.id for schedule in pipeline.schedules],
         "owner": pipeline.owner,
+        "dryRun": pipeline.dry_run,
+        "paused": None if entry.pause is None else entry.pause.reason,
+        "pausedUntil": format_rfc3339(entry.pause.until) if entry.pause and entry.pause.until else None,
     }
 
 

@@ -33,7 +33,7 @@ Examples:
 
 {EXIT_CODES}"""
 
-LIST_HELP = f"""List the pipelines in the store: version, job, schedules, owner.
+LIST_HELP = f"""List the pipelines in the store: version, job, schedules, owner, and what is paused or in dry run.
 
 \b
 Examples:
