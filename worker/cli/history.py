@@ -46,15 +46,16 @@ def show_moments(screen: Screen, key: RunKey, moments: list[Moment]) -> None:
         screen.remark(f"    `interlock explain {key.pipeline} {key.period}` says why")
         return
     screen.line(str(key), style="bold")
-    rows = [row_of(moment) for moment in moments]
+    rows = [row_of(key, moment) for moment in moments]
     screen.table(rows, styles=[STYLES[moment.source] for moment in moments])
     screen.line(counted(len(moments), "record"))
 
 
-def row_of(moment: Moment) -> tuple[str, ...]:
+def row_of(key: RunKey, moment: Moment) -> tuple[str, ...]:
     at = shown_time(moment.at) if moment.at else "time unknown"
     attempt = f"attempt {moment.attempt}" if moment.attempt else ""
-    return at, moment.source.value, attempt, moment.what, moment.message
+    # Most messages name their run first; the heading has done so already.
+    return at, moment.source.value, attempt, moment.what, moment.message.removeprefix(str(key)).lstrip(": ")
 
 
 def record_of(key: RunKey, moment: Moment) -> dict[str, Json]:
