@@ -1,6 +1,6 @@
 """The rehearsal: it waits like a live run, says what it would do, and can do nothing."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import get_args
 
 import pytest
@@ -119,12 +119,15 @@ def test_a_deadline_is_projected_from_how_long_the_job_usually_takes(hour: int, 
     pipeline = a_pipeline(schedule=a_schedule(sla=sla), dry_run=True)
     run, _ = step(None, wanted(), NOON, pipeline)
 
-    _, decided = step(run, HELD, NOON, pipeline)
+    _, decided = step(run, HELD, NOON + timedelta(microseconds=493280), pipeline)
 
     projection = told(decided)[1]
     assert projection.type is EventType.DRY_RUN_SLA_PROJECTION
     assert (projection.detail["status"], projection.detail["marginSeconds"]) == (status, margin)
     assert projection.detail["expectedDuration"] == "30m"
+    in_time = "in time for" if status == "met" else "too late for"
+    deadline = f"its deadline of 2026-03-10T{hour}:00:00Z"
+    assert projection.message.endswith(f"the job would be done at 2026-03-10T12:30:00Z, {in_time} {deadline}")
     assert told(decided)[2].detail["slaStatus"] == status
 
 

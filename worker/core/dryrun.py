@@ -164,7 +164,7 @@ def _projection(key: RunKey, schedule: Schedule, now: datetime) -> dict[str, Jso
     sla = schedule.sla
     if sla is None or sla.expected_duration is None:
         return {}
-    done_at = now + sla.expected_duration
+    done_at = (now + sla.expected_duration).replace(microsecond=0)  # an estimate, which people read
     projection: dict[str, Json] = {
         "triggeredAt": format_rfc3339(now),
         "estimatedCompletion": format_rfc3339(done_at),
@@ -182,6 +182,10 @@ def _tell_projection(key: RunKey, projection: dict[str, Json]) -> list[DryEffect
     if not projection:
         return []
     message = f"{key}: the job would be done at {projection['estimatedCompletion']}"
+    if deadline := projection.get("deadline"):
+        message += (
+            f", {'too late for' if projection['status'] == 'breach' else 'in time for'} its deadline of {deadline}"
+        )
     return [Tell(type=EventType.DRY_RUN_SLA_PROJECTION, message=message, detail=projection)]
 
 
