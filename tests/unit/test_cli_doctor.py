@@ -177,3 +177,25 @@ def test_a_setting_that_is_understood_is_said_to_be(here: Path, monkeypatch: pyt
     interlock("store", "init")
 
     assert diagnoses()["settings INTERLOCK_HTTP_ALLOW"]["finding"] == "is understood"
+
+
+@pytest.mark.parametrize(
+    ("environment", "idle"),
+    [
+        ({"INTERLOCK_BUS": "prod"}, {"INTERLOCK_BUS": "a worker on one file has no bus and no queues"}),
+        ({"INTERLOCK_ALERTS": "alerts.yaml"}, {"INTERLOCK_ALERTS": "there is no INTERLOCK_SLACK_TOKEN"}),
+        ({"INTERLOCK_SLACK_TOKEN": "xoxb-1", "INTERLOCK_SLACK_CHANNEL": "#data"}, {}),
+        ({"INTERLOCK_HEALTH": "127.0.0.1:8080"}, {}),
+    ],
+)
+def test_a_setting_that_has_no_effect_on_one_file_is_named(
+    here: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], idle: dict[str, str]
+) -> None:
+    for variable, value in environment.items():
+        monkeypatch.setenv(variable, value)
+    interlock("store", "init")
+
+    found = {each["subject"]: each["finding"] for each in diagnoses().values() if each.get("health") == "warn"}
+
+    del found["sessions"]
+    assert found == {name: f"is set and has no effect: {why}" for name, why in idle.items()}

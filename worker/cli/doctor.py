@@ -15,7 +15,24 @@ from worker.core.errors import WorkerError
 from worker.diagnosis.diagnosis import Diagnosis, Health, doubtful, fine, of_verdicts, wrong
 from worker.diagnosis.group import Staff, look_at_workers, watch_workers
 from worker.diagnosis.machine import look_at_disk, look_at_program
-from worker.settings import ALERTS, GROUP, HEALTH, HTTP_ALLOW, INBOX, Duty, Settings, mistyped, read_settings
+from worker.settings import (
+    ALERTS,
+    ALERTS_QUEUE,
+    BUS,
+    CHANGES,
+    EVENTS_QUEUE,
+    GROUP,
+    HEALTH,
+    HTTP_ALLOW,
+    INBOX,
+    SENSORS_QUEUE,
+    SLACK_CHANNEL,
+    SLACK_TOKEN,
+    Duty,
+    Settings,
+    mistyped,
+    read_settings,
+)
 from worker.store.open import DynamoPlace, SqlitePlace, locate, opened_as_found
 from worker.store.sessions import Sessions
 
@@ -52,9 +69,9 @@ def _in_effect(settings: Settings) -> Settings:
 
 async def diagnose(access: StoreAccess, settings: Settings) -> AsyncGenerator[Diagnosis]:
     """The machine, the settings, the store, what is around it on AWS, and the workers."""
-    for found in (*look_at_program(), *_look_at_settings(settings)):
-        yield found
     place = locate(access.url)
+    for found in (*look_at_program(), *_look_at_settings(settings, is_file=isinstance(place, SqlitePlace))):
+        yield found
     if isinstance(place, SqlitePlace):
         for found in look_at_disk(place.path):
             yield found
@@ -81,13 +98,14 @@ async def diagnose(access: StoreAccess, settings: Settings) -> AsyncGenerator[Di
         yield found
 
 
-def _look_at_settings(settings: Settings) -> Iterator[Diagnosis]:
+def _look_at_settings(settings: Settings, *, is_file: bool) -> Iterator[Diagnosis]:
     yield fine("settings", "duties", ", ".join(sorted(settings.duties)))
     for name, meant in mistyped(os.environ).items():
         yield doubtful(
             "settings", name, "is no setting, and only a job could use it", f"if {meant} is meant, rename it"
         )
-
+    for name, why in _idle(settings, is_file=is_file):
+        yield doubtful("settings", name, f"is set and has no effect: {why}", "leave it out, or set what it needs")
     for name, read in _readings(settings):
         try:
             read()
@@ -95,6 +113,23 @@ def _look_at_settings(settings: Settings) -> Iterator[Diagnosis]:
             yield _in_trouble("settings", name, trouble)
         else:
             yield fine("settings", name, "is understood")
+
+
+def _idle(settings: Settings, *, is_file: bool) -> Iterator[tuple[str, str]]:
+    """What is set for another kind of worker than this one."""
+    aws, people = settings.aws, settings.people
+    if is_file:
+        of_aws = {
+            BUS: aws.bus,
+            ALERTS_QUEUE: aws.alerts_queue,
+            EVENTS_QUEUE: aws.events_queue,
+            SENSORS_QUEUE: aws.sensors_queue,
+            CHANGES: aws.changes_stream,
+        }
+        yield from ((name, "a worker on one file has no bus and no queues") for name, said in of_aws.items() if said)
+    if not people.slack_token:
+        of_slack = {SLACK_CHANNEL: people.slack_channel, ALERTS: people.alerts}
+        yield from ((name, f"there is no {SLACK_TOKEN}") for name, said in of_slack.items() if said)
 
 
 def _readings(settings: Settings) -> Iterator[tuple[str, Callable[[], object]]]:
