@@ -303,7 +303,7 @@ def test_only_init_makes_a_store(command: list[str], here: Path) -> None:
     assert result.exit_code == 2
     assert result.stderr.splitlines() == [
         "there is no store at interlock.db",
-        "    make it with `interlock store init`",
+        "    make it with `interlock store init`, or name another with --store",
     ]
     assert list(here.iterdir()) == []
 
@@ -377,4 +377,7 @@ def test_the_installed_command_tells_trouble_in_two_lines(here: Path) -> None:
     done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=30, check=False)
 
     assert done.returncode == 2
-    assert done.stderr.splitlines() == ["there is no store at interlock.db", "    make it with `interlock store init`"]
+    assert done.stderr.splitlines() == [
+        "there is no store at interlock.db",
+        "    make it with `interlock store init`, or name another with --store",
+    ]

@@ -77,7 +77,9 @@ class SqliteAdmin:
 
     def _require_ready(self) -> None:
         if not _is_there(self._path):
-            raise ConfigError(f"there is no store at {self._path}; make it with `interlock store init`")
+            raise ConfigError(
+                f"there is no store at {self._path}; make it with `interlock store init`, or name another with --store"
+            )
         found = self._stamp()
         if found.is_older:
             raise ConfigError(
