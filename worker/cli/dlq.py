@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
 from worker.cli.consent import Consent
-from worker.cli.console import Screen, counted, json_text
+from worker.cli.console import Screen, counted, json_text, shown_time
 from worker.cli.onstore import Exit, StoreAccess
+from worker.cli.staffing import remark_if_nobody_works
 from worker.core.errors import ConfigError
 from worker.core.values import Json
 from worker.settings import GROUP
@@ -51,7 +52,7 @@ async def run_list(screen: Screen, access: StoreAccess, which: Which, *, as_json
                 screen.record(_record(letter))
             else:
                 screen.line(f"{letter.source} {letter.id}", style="bold")
-                screen.line(f"  {instant_text(letter.at)}  {letter.reason}")
+                screen.line(f"  {shown_time(letter.at)}  {letter.reason}")
     if not as_json:
         advice = ": `show` one, mend its cause, then `replay` or `drop` it" if count else ""
         screen.line(f"{counted(count, 'dead letter')}{advice}")
@@ -76,11 +77,12 @@ async def run_replay(screen: Screen, access: StoreAccess, which: Which) -> int:
         async for letter in which.find(tables):
             await requests.ask(letter, access.clock.now())
             count += 1
-    if not count and which.id is not None:
-        return _say_gone(screen, which)
-    screen.line(f"asked for a replay of {counted(count, 'dead letter')}")
-    if count:
-        screen.remark("    a running worker does it within seconds; `interlock dlq list` then shows what failed again")
+        if not count and which.id is not None:
+            return _say_gone(screen, which)
+        screen.line(f"asked for a replay of {counted(count, 'dead letter')}")
+        if count:
+            screen.remark("    a worker does it within half a minute; `interlock dlq list` shows what failed again")
+            await remark_if_nobody_works(screen, tables)
     return Exit.DONE
 
 
