@@ -67,13 +67,13 @@ def _missed_schedule(each: Expected) -> Alert:
     detail: dict[str, Json] = {"source": SOURCE, "cron": cron.text if cron else ""}
     if expected_at is not None:
         detail["expectedTime"] = str(expected_at)
-    detail["actionHint"] = "see why it did not begin (`interlock explain`), then run it by hand"
+    detail["actionHint"] = "see why it did not begin (`interlock explain`), then begin it with `interlock rerun`"
     when = f" at {format_rfc3339(at)}" if at else ""
     return alert_of(each, EventType.SCHEDULE_MISSED, f"did not begin{when}, as its schedule says", detail)
 
 
 def _missed_date(each: Expected) -> Alert:
-    hint = "its date is named in `include`; see why it did not begin, then run it by hand"
+    hint = "its date is named in `include`; see why it did not begin, then begin it with `interlock rerun`"
     detail: dict[str, Json] = {"source": SOURCE, "actionHint": hint}
     what = "did not begin on a date it was to run on"
     return alert_of(each, EventType.IRREGULAR_SCHEDULE_MISSED, what, detail, old_mark="irregular-missed-check")
