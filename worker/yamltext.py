@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 import yaml
 
@@ -109,6 +109,23 @@ def _mark_at(text: str, position: int) -> Mark:
     return Mark(before.count("\n") + 1, len(before) - before.rfind("\n"))
 
 
+_SPECIAL: Final = "text that begins with `*`, `&` or `%` must be quoted"
+# What most often brings the parser to say so.
+_REMEDIES: Final = {
+    "alias": _SPECIAL,
+    "anchor": _SPECIAL,
+    "directive": _SPECIAL,
+    "cannot start any token": "indent with spaces, and quote text that begins with a tab, `@` or a backtick",
+    "mapping values are not allowed": "indent keys of one section alike, and quote text that has a colon and a space",
+    "did not find expected key": "indent keys of one section alike",
+    "did not find expected node content": "add the value that is missing; text that begins with `:` must be quoted",
+    "did not find expected ','": "put a comma before it, or close the bracket before",
+    "could not find expected ':'": "write `key: value`",
+    "sequence entries are not allowed": "begin the list on a line of its own",
+    "scanning a quoted scalar": "close the quotation mark",
+}
+
+
 def _character(error: yaml.reader.ReaderError) -> str:
     character: object = error.character
     return chr(character) if isinstance(character, int) else str(character)[:1] or "\0"
@@ -116,11 +133,7 @@ def _character(error: yaml.reader.ReaderError) -> str:
 
 def _explain(error: yaml.MarkedYAMLError) -> tuple[str, str]:
     problem = f"{error.context}, {error.problem}" if error.context else str(error.problem)
-    if "alias" in problem or "anchor" in problem or "directive" in problem:
-        return problem, "text that begins with `*`, `&` or `%` must be quoted"
-    if "cannot start any token" in problem:
-        return problem, "indent with spaces, and quote text that begins with a tab, `@` or a backtick"
-    return problem, ""
+    return problem, next((remedy for words, remedy in _REMEDIES.items() if words in problem), "")
 
 
 _START = Mark(1, 1)

@@ -53,7 +53,10 @@ def test_one_bad_file_does_not_hide_the_others(tmp_path: Path) -> None:
 
     assert [pipeline.id for pipeline in found.pipelines] == ["b"]
     assert described(found.errors, tmp_path) == [
-        "a.yaml:2:1: error: while parsing a flow node, did not find expected node content",
+        (
+            "a.yaml:2:1: error: while parsing a flow node, did not find expected node content; "
+            "add the value that is missing; text that begins with `:` must be quoted"
+        ),
         "c.yaml:2:8: error: is not UTF-8 text (byte 0xff)",
         "d.yaml:1:1: error: cannot be read: Too many levels of symbolic links",
         "e.yaml:1:1: error: cannot be read: No such file or directory",

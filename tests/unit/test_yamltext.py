@@ -132,8 +132,23 @@ def test_a_refusal_says_where_and_why(text: str, line: int, column: int, part: s
     assert part in fault.message
 
 
-def test_quoting_is_advised_where_a_text_was_taken_for_an_alias() -> None:
-    assert "must be quoted" in refusal("cron: * * * * *").fault.hint
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("cron: * * * * *", "text that begins with `*`, `&` or `%` must be quoted"),
+        ("sla: {deadline: :45}", "text that begins with `:` must be quoted"),
+        ("note: daily: from the shop", "quote text that has a colon and a space"),
+        ("a:\n  b: 1\n   c: 2", "indent keys of one section alike"),
+        ("a:\n  b: 1\n c: 2", "indent keys of one section alike"),
+        ("{key: a check: b}", "put a comma before it"),
+        ("a: 1\nb\n", "write `key: value`"),
+        ("a: - b", "begin the list on a line of its own"),
+        ('a: "b', "close the quotation mark"),
+        ("a:\n\tb: 1", "indent with spaces"),
+    ],
+)
+def test_the_mistakes_that_are_made_most_come_with_what_to_do(text: str, hint: str) -> None:
+    assert hint in refusal(text).fault.hint
 
 
 def test_nesting_is_accepted_to_the_limit_and_not_beyond() -> None:
