@@ -55,15 +55,18 @@ class InboxCounts:
 
 
 class InboxSummary:
-    """`run` it for as long as the inbox is open: one line a minute, and none while nothing comes."""
+    """`run` it for as long as the inbox is open: a line a minute, none while nothing comes, and one about the rest."""
 
     def __init__(self, counts: InboxCounts, clock: Clock) -> None:
         self._counts, self._clock = counts, clock
         self._told = replace(counts)
 
     async def run(self) -> None:
-        while True:
-            await self._clock.sleep(EVERY_S)
+        try:
+            while True:
+                await self._clock.sleep(EVERY_S)
+                self.tell()
+        finally:
             self.tell()
 
     def tell(self) -> None:

@@ -306,3 +306,20 @@ async def test_a_line_a_minute_says_what_became_of_the_news_and_none_while_nothi
     [line] = [line for line in lines if line["event"] == "inbox.summary"]
     said = {name: line[name] for name in ("seen", "used", "skipped", "unmatched", "failed")}
     assert said == {"seen": 3, "used": 1, "skipped": 1, "unmatched": 1, "failed": 0}
+
+
+@on_virtual_time
+async def test_a_worker_that_ends_before_the_minute_is_over_says_what_became_of_the_rest() -> None:
+    world = InboxWorld()
+    with capture_logs() as lines:
+        summary = asyncio.create_task(InboxSummary(world.inbox.counts, world.clock).run())
+        await world.take_in(created("e1", "01"))
+        await world.clock.sleep(70)
+        await world.take_in(created("e2", "02"))
+        await world.take_in(created("e2", "02"))
+        await world.clock.sleep(10)
+        summary.cancel()
+        await asyncio.wait([summary])
+
+    told = [(line["seen"], line["used"], line["skipped"]) for line in lines if line["event"] == "inbox.summary"]
+    assert told == [(1, 1, 0), (2, 1, 1)]
