@@ -2,8 +2,9 @@
 
 A pattern is a JSON object. Every name in it must be in the event, and each value is a list of which one must match:
 a text, number, boolean or null exactly; or `{"prefix": …}`, `{"anything-but": …}`, `{"exists": …}`, `{"numeric": […]}`.
-So one pattern works inside the relay and as a rule on a bus. Of the language only this part is understood; the rest is
-refused when the pattern is read, never at an event.
+Lists in an event are passed through: one of their members must match. As on a bus, `exists` is about values only: an
+object has none of its own. So one pattern works inside the relay and as a rule on a bus. Of the language only this part
+is understood; the rest is refused when the pattern is read, never at an event.
 """
 
 import operator
@@ -26,6 +27,7 @@ _COMPARISONS: Final[Mapping[str, Callable[[Number, Number], bool]]] = {
     ">=": operator.ge,
 }
 _KINDS: Final = "prefix, anything-but, exists or numeric"
+_BUT: Final = 'anything-but takes texts or numbers, one or a list of one kind, or {"prefix": …}'
 
 
 class _Missing:
@@ -72,8 +74,7 @@ def _object(pattern: Json, where: str, depth: int) -> Callable[[Mapping[str, Jso
 def _field(wanted: Json, where: str, depth: int) -> _Test:
     if isinstance(wanted, Mapping):
         inner = _object(wanted, where, depth)
-        # Nothing is in what is not there: only so can `exists: false` be asked of what lies deeper.
-        return lambda found: inner(found if isinstance(found, Mapping) else {})
+        return lambda found: any(inner(each) for each in _objects(found))
     if not isinstance(wanted, list | tuple) or not wanted:
         raise BadPattern(where, 'must be a list of what it may be, as in ["JOB_FAILED"], or an object')
     if len(wanted) > CHOICES_MAX:
@@ -87,6 +88,22 @@ def _members(found: _Found) -> Sequence[_Found]:
     return found if isinstance(found, list | tuple) and found else [found]
 
 
+def _objects(found: _Found) -> Sequence[Mapping[str, Json]]:
+    """The objects of which one must have all that is asked for, however deep in lists they are."""
+    objects: list[Mapping[str, Json]] = []
+    pending = [found]
+    while pending:
+        match pending.pop():
+            case Mapping() as each:
+                objects.append(each)
+            case list() | tuple() as members:
+                pending.extend(members)
+            case _:
+                continue
+    # Nothing is in what is not there: only so can `exists: false` be asked of what lies deeper.
+    return objects or [{}]
+
+
 def _choice(wanted: Json, where: str) -> _Test:
     match wanted:
         case None | bool() | str() | int() | float() | Decimal():
@@ -94,7 +111,7 @@ def _choice(wanted: Json, where: str) -> _Test:
         case {"prefix": str(prefix), **rest} if not rest:
             return lambda found: isinstance(found, str) and found.startswith(prefix)
         case {"exists": bool(exists), **rest} if not rest:
-            return lambda found: (found is not _MISSING) == exists
+            return lambda found: (found is not _MISSING and not isinstance(found, Mapping)) == exists
         case {"anything-but": but, **rest} if not rest:
             return _anything_but(but, where)
         case {"numeric": list() | tuple() as bounds, **rest} if not rest:
@@ -113,7 +130,7 @@ def _anything_but(but: Json, where: str) -> _Test:
     if isinstance(but, Mapping):
         prefix = but.get("prefix")
         if len(but) != 1 or not isinstance(prefix, str):
-            raise BadPattern(where, 'anything-but takes a value, a list of values, or {"prefix": …}')
+            raise BadPattern(where, _BUT)
         return lambda found: isinstance(found, str) and not found.startswith(prefix)
     refused = [_exactly(each) for each in _plain_values(but, where)]
     return lambda found: found is not _MISSING and not any(is_it(found) for is_it in refused)
@@ -121,8 +138,9 @@ def _anything_but(but: Json, where: str) -> _Test:
 
 def _plain_values(but: Json, where: str) -> Sequence[Json]:
     values = but if isinstance(but, list | tuple) else [but]
-    if not values or not all(isinstance(each, str | int | float | Decimal) for each in values):
-        raise BadPattern(where, 'anything-but takes a value, a list of values, or {"prefix": …}')
+    are_texts = [isinstance(each, str) for each in values]
+    if not values or not (all(are_texts) or all(_number(each) is not None for each in values)):
+        raise BadPattern(where, _BUT)
     return values
 
 

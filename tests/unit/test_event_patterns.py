@@ -16,6 +16,7 @@ EVENT: dict[str, Json] = {
         "nothing": None,
         "empty": [],
         "tags": ["gold", "finance"],
+        "parts": [{"name": "a", "rows": 1}, [{"name": "b", "rows": 2}], "loose"],
         "detail": {"delta": 120, "share": Decimal("0.5"), "rate": 0.1, "text": "120"},
     },
 }
@@ -44,6 +45,10 @@ def does_match(pattern: Json) -> bool:
         {"detail": {"nothing": [{"exists": True}]}},
         {"detail": {"scheduleId": [{"exists": False}]}},
         {"absent": {"deeper": [{"exists": False}]}},
+        {"detail": {"detail": [{"exists": False}]}},
+        {"detail": {"parts": {"name": ["b"]}}},
+        {"detail": {"parts": {"name": ["b"], "rows": [2]}}},
+        {"detail": {"parts": {"size": [{"exists": False}]}}},
         {"detail": {"detail": {"delta": [{"numeric": [">", 100]}]}}},
         {"detail": {"detail": {"delta": [{"numeric": [">=", 120, "<", 121]}]}}},
         {"detail": {"detail": {"rate": [{"numeric": ["=", Decimal("0.1")]}]}}},
@@ -76,6 +81,12 @@ def test_a_pattern_matches_when_every_name_has_one_of_its_choices(pattern: Json)
         {"absent": [{"anything-but": "x"}]},
         {"absent": [{"exists": True}]},
         {"detail": {"pipelineId": [{"exists": False}]}},
+        {"detail": [{"exists": True}]},
+        {"detail": {"detail": [{"exists": True}]}},
+        {"detail": {"parts": {"name": ["c"]}}},
+        {"detail": {"parts": {"name": ["a"], "rows": [2]}}},
+        {"detail": {"parts": {"name": [{"exists": False}]}}},
+        {"detail": {"tags": {"name": ["gold"]}}},
         {"detail": {"detail": {"delta": [{"numeric": [">", 100, "<", 120]}]}}},
         {"detail": {"empty": ["x"]}},
     ],
@@ -98,6 +109,9 @@ BROKEN: list[tuple[Json, str]] = [
     ({"source": [{"anything-but": []}]}, "source"),
     ({"source": [{"anything-but": {"suffix": "x"}}]}, "source"),
     ({"source": [{"anything-but": [["x"]]}]}, "source"),
+    ({"source": [{"anything-but": True}]}, "source"),
+    ({"source": [{"anything-but": None}]}, "source"),
+    ({"source": [{"anything-but": ["x", 1]}]}, "source"),
     ({"n": [{"numeric": [">"]}]}, "n"),
     ({"n": [{"numeric": ["<", 1, ">", 0, "=", 5]}]}, "n"),
     ({"n": [{"numeric": ["!=", 1]}]}, "n"),
@@ -120,3 +134,11 @@ def test_nesting_without_end_is_refused_and_not_followed() -> None:
 
     with pytest.raises(BadPattern, match="nested deeper than"):
         parse_pattern(pattern)
+
+
+def test_an_event_of_lists_without_end_is_matched_all_the_same() -> None:
+    event: dict[str, Json] = {"name": "x"}
+    for _ in range(5_000):
+        event = {"deeper": [event.get("deeper", event)]}
+
+    assert parse_pattern({"deeper": {"name": ["x"]}}).matches(event)
