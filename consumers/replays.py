@@ -86,7 +86,7 @@ class Replayer:
 
     def offer(self) -> Offer:
         stream = f"{STREAM}.{self._part}" if self._part else STREAM
-        return Offer(stream=stream, holder=self, shards=frozenset({"0"}), duty=self._part)
+        return Offer(stream=stream, holder=self, shards=frozenset({"0"}))
 
     async def hold(self, held: HeldLease) -> None:
         while not held.is_stopping:

@@ -19,10 +19,10 @@ from consumers.unreadable import Stray
 from tests.embeddedcrew import Crew
 from tests.fakestreams import FakeDynamoStreams, FakeKinesis, change_record
 from worker.core.pipeline import JobType
+from worker.duties import DUTIES
 from worker.settings import GROUP
 from worker.store.sqlite import SqliteTables
 from worker.store.table import Change, TableName, Write
-from worker.wiring.reading import DUTIES
 from worker.wiring.workplace import Readers, Workplace
 
 TABLES = {table: f"test-{table}" for table in DUTIES}

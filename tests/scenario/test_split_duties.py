@@ -1,12 +1,17 @@
 """Duties split among workers: each is done by those who have it and by nobody else, and what waits is seen to wait."""
 
+from collections.abc import Callable
 from datetime import timedelta
+
+import pytest
 
 from consumers.feed import feed_name
 from consumers.feedlag import FeedLags
 from consumers.upkeep import EVERY_S
 from tests.embeddedcrew import Crew, told_of
-from tests.virtualtime import on_virtual_time
+from tests.streamedcrew import StreamedCrew, Way
+from tests.virtualtime import on_virtual_time, run
+from worker.cli.leases import look, reason
 from worker.core.runstate import State
 from worker.settings import GROUP, Duty
 from worker.store.leases import Leases
@@ -109,3 +114,32 @@ async def test_what_nobody_reads_meanwhile_is_kept_for_whoever_does_so_next() ->
 
     assert await crew.state() is State.POLLING
     assert told_of(crew.told, "DATA_LOSS_SUSPECTED") == 0
+
+
+SETTLED_S = 400.0  # long enough for every move that an even share needs
+
+
+@pytest.mark.parametrize(
+    "crew_of", [Crew, StreamedCrew, lambda: StreamedCrew(way=Way.KINESIS)], ids=["feeds", "streams", "kinesis"]
+)
+def test_what_is_said_about_the_plan_is_what_the_workers_do(crew_of: Callable[[], Crew]) -> None:
+    """Whoever asks makes the plan anew from the rows: a lease that it took for another duty's it would want to move."""
+
+    async def scenario() -> None:
+        crew = crew_of()
+        await crew.deployed()
+        for name in ("one", "two"):
+            crew.worker(name, Duty.ENGINE, Duty.SCHEDULER)
+        crew.worker("tells", Duty.RELAY)
+        await crew.clock.sleep(SETTLED_S)
+
+        view = await look(crew.store)
+
+        assert len(view.sessions) == 3
+        said = {
+            (each.stream, lease.shard): reason(lease, each) for each in view.streams for lease in each.leases.values()
+        }
+        assert len(said) > 10
+        assert set(said.values()) == {"stays"}, said
+
+    run(scenario())

@@ -1,7 +1,7 @@
 """`interlock leases`: who holds what, how far it got, and what the plan makes of it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import pytest
 from tests.commandline import TODAY, interlock, records
 from tests.manualclock import ManualClock
 from worker.core.keys import SessionId
+from worker.duties import duty_of
 from worker.settings import GROUP
 from worker.store.leases import Lease, Leases
 from worker.store.sessions import Sessions
@@ -53,6 +54,47 @@ async def two_workers(tables: Tables) -> None:
         lease = Lease(stream="active", shard=f"{number:02d}")
         await leases.create(lease)
         await leases.take_free(lease, A)
+
+
+ENGINE, RELAY = frozenset({"engine", "scheduler"}), frozenset({"relay"})
+OF_ENGINES = ("stream.control", "shards.stream.joblog", "feed.control", "kinesis.joblog", "active", "replays.engine")
+OF_RELAYS = ("stream.events", "shards.kinesis.events", "feed.events", "replays.relay")
+OF_ALL = ("replays", "upkeep", "something.new", "stream.something")
+
+
+async def two_duties(tables: Tables) -> None:
+    """A worker for each duty; one holds all there is of its own, and of the other's nothing is held."""
+    leases, sessions = Leases(tables, GROUP), Sessions(tables, GROUP)
+    await sessions.register(A, "1.0", ENGINE)
+    await sessions.register(B, "1.0", RELAY)
+    for stream in (*OF_ENGINES, "scheduler", *OF_RELAYS):
+        for number in range(4):
+            await leases.create(Lease(stream=stream, shard=f"{number:02d}"))
+    for stream in OF_ENGINES:
+        for number in range(4):
+            await leases.take_free(Lease(stream=stream, shard=f"{number:02d}"), A)
+
+
+async def nobody_relays(tables: Tables) -> None:
+    leases, sessions = Leases(tables, GROUP), Sessions(tables, GROUP)
+    await sessions.register(A, "1.0", ENGINE)
+    for stream in ("stream.events", "upkeep"):
+        lease = Lease(stream=stream, shard="0")
+        await leases.create(lease)
+        await leases.take_free(lease, B)
+
+
+async def all_have_left(tables: Tables) -> None:
+    await Leases(tables, GROUP).create(Lease(stream="upkeep", shard="0"))
+
+
+def plans() -> dict[str, set[str]]:
+    """What is said of the leases, by stream."""
+    said: dict[str, set[str]] = {}
+    for record in records(interlock("leases", "--json").stdout):
+        if record["type"] == "lease":
+            said.setdefault(record["stream"], set()).add(record["plan"])
+    return said
 
 
 @pytest.mark.usefixtures("here")
@@ -142,3 +184,39 @@ def test_a_stream_that_has_no_lease_is_refused_with_those_that_have() -> None:
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "there is no lease of 'stream.contrl'" in refused.stderr
     assert "did you mean `stream.control`? there are leases of: stream.control" in refused.stderr
+
+
+@pytest.mark.usefixtures("here")
+def test_where_workers_have_different_duties_a_lease_stays_with_those_that_have_its_own() -> None:
+    in_store(two_duties)
+
+    taken = {f"nobody holds it: {worker} carries least and takes it" for worker in (A, B)}
+    assert plans() == {
+        **{stream: {"stays"} for stream in OF_ENGINES},
+        **{stream: {said for said in taken if B in said} for stream in OF_RELAYS},
+        "scheduler": {said for said in taken if A in said},
+    }
+
+
+@pytest.mark.usefixtures("here")
+def test_a_lease_that_no_worker_has_the_duty_for_is_said_to_wait_for_one() -> None:
+    in_store(nobody_relays)
+
+    assert plans() == {
+        "stream.events": {"its holder is gone: no worker that does relay is there to take it"},
+        "upkeep": {"its holder is gone: host-a carries least and takes it"},
+    }
+
+
+@pytest.mark.usefixtures("here")
+def test_a_lease_in_a_store_without_workers_is_said_to_be_nobodys() -> None:
+    in_store(all_have_left)
+
+    assert plans() == {"upkeep": {"nobody holds it: no worker is there to take it"}}
+
+
+@pytest.mark.parametrize(
+    ("duty", "streams"), [("engine", OF_ENGINES), ("scheduler", ["scheduler"]), ("relay", OF_RELAYS), ("", OF_ALL)]
+)
+def test_the_duty_of_a_lease_follows_from_its_stream(duty: str, streams: Sequence[str]) -> None:
+    assert {duty_of(stream) for stream in streams} == {duty}

@@ -14,6 +14,7 @@ from worker.core.errors import ConfigError
 from worker.core.keys import SessionId, instant
 from worker.core.placement import Plan, plan, weight
 from worker.core.values import Json
+from worker.duties import duty_of
 from worker.loading.problems import advise
 from worker.membership.leasekeeper import Siblings, stakes
 from worker.settings import GROUP
@@ -34,6 +35,7 @@ class StreamView:
     stream: str
     leases: Siblings
     plan: Plan
+    alive: frozenset[SessionId]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,24 +69,21 @@ async def run_leases(screen: Screen, access: StoreAccess, stream: str | None, *,
 
 
 async def look(tables: Tables) -> GroupView:
-    """Read leases and sessions as a worker does, and make the plan that each of them makes."""
+    """Read leases and sessions as a worker does, and make the plan that each of those who share them makes."""
     leases, sessions = await Leases(tables, GROUP).list(), await Sessions(tables, GROUP).list()
     by_stream: dict[str, dict[str, Lease]] = defaultdict(dict)
     for lease in leases:
         by_stream[lease.stream][lease.shard] = lease
-    alive = {session.id for session in sessions if session.is_alive}
-    live = [session.id for session in sessions if session.state is SessionState.LIVE]
     return GroupView(
-        sessions=sessions,
-        streams=[
-            StreamView(
-                stream=name,
-                leases=siblings,
-                plan=plan(stakes(siblings, is_ready, lambda session: session not in alive), live),
-            )
-            for name, siblings in sorted(by_stream.items())
-        ],
+        sessions=sessions, streams=[_view(name, siblings, sessions) for name, siblings in sorted(by_stream.items())]
     )
+
+
+def _view(stream: str, leases: Siblings, sessions: Sequence[Session]) -> StreamView:
+    alive = frozenset(session.id for session in sessions if session.is_alive)
+    takers = [each.id for each in sessions if each.state is SessionState.LIVE and each.does(duty_of(stream))]
+    planned = plan(stakes(leases, is_ready, lambda session: session not in alive), takers)
+    return StreamView(stream=stream, leases=leases, plan=planned, alive=alive)
 
 
 def reason(lease: Lease, view: StreamView) -> str:
@@ -94,9 +93,10 @@ def reason(lease: Lease, view: StreamView) -> str:
     if not is_ready(lease, view.leases):
         unread = sorted(parent for parent in lease.parents if not _is_done(view.leases.get(parent)))
         return f"waits for {', '.join(unread)}"
-    if lease.shard in view.plan.takes:
+    if lease.owner not in view.alive:
         cause = "nobody holds it" if lease.owner is None else "its holder is gone"
-        return f"{cause}: {view.plan.takes[lease.shard]} carries least and takes it"
+        taker = view.plan.takes.get(lease.shard)
+        return f"{cause}: {_nobody_for(view.stream) if taker is None else f'{taker} carries least and takes it'}"
     if lease.wanted_by is not None:
         return f"is handed to {lease.wanted_by}"
     if lease.shard in view.plan.moves:
@@ -181,6 +181,11 @@ def _age(age: timedelta) -> str:
 
 def _is_done(lease: Lease | None) -> bool:
     return lease is not None and lease.status is LeaseStatus.DONE
+
+
+def _nobody_for(stream: str) -> str:
+    duty = duty_of(stream)
+    return f"no worker that does {duty} is there to take it" if duty else "no worker is there to take it"
 
 
 def _load(session: SessionId | None, view: StreamView) -> int:

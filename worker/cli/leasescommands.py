@@ -14,7 +14,7 @@ LEASES_HELP = f"""Show who works on what: every worker, every lease with its hol
 Leases are shards of streams, change feeds, groups of active runs, and duties that one worker has at a time. All \
 workers make the same plan from the same rows; `plan` says what it does about each lease, and why. "Done up to" is the \
 time of the last record that is done: while nothing comes it grows old, and that is no lag. Where workers have \
-different duties, only those that share a lease's duty plan for it; the plan shown here takes all workers for equals.
+different duties, a lease goes to those that have its duty.
 
 \b
 Examples:

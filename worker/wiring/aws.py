@@ -27,6 +27,7 @@ from scheduler.heartbeaturl import pinging
 from scheduler.service import ApschedulerTicker
 from scheduler.watchtable import Watched
 from worker.clock import Clock
+from worker.duties import DUTIES
 from worker.jobs.aws import AwsSettings as AwsJobs
 from worker.jobs.http_client import HttpClient
 from worker.membership.clockguard import ClockGuard
@@ -41,7 +42,6 @@ from worker.wiring.jobs import CommandRoot, open_targets
 from worker.wiring.kinds import Premises, sweeping
 from worker.wiring.people import Alerting, Beside, alerts_come_back, never_waiting, open_alerting, tells_people
 from worker.wiring.queues import queue_consumer
-from worker.wiring.reading import DUTIES
 from worker.wiring.streams import ChangeStreams
 from worker.wiring.workplace import Readers, Workplace
 

@@ -14,6 +14,7 @@ from consumers.source import Gap, Stream
 from consumers.stream import Beginning, Pace, StreamConsumer, Subscription
 from consumers.tries import Tries
 from worker.core import keys
+from worker.duties import DUTIES
 from worker.engine.router import Router
 from worker.membership.leasekeeper import LeaseKeeper, Offer
 from worker.settings import EVERYTHING, Duty
@@ -27,9 +28,6 @@ from worker.wiring.surprises import Handle, expecting_surprises
 from worker.wiring.workplace import Readers, Workplace
 
 T = TypeVar("T")
-
-# Whose work the changes of a table are.
-DUTIES: Final = {TableName.CONTROL: Duty.ENGINE, TableName.JOBLOG: Duty.ENGINE, TableName.EVENTS: Duty.RELAY}
 
 # Rows that only workers write. What is not listed goes to the router, which knows what it needs.
 _OURS: Final = ("TRIGGER#", "SLA#", "DRY_RUN#", "MARK#", "CONFIGVER#", keys.HELD_BACK, keys.HELD_CASCADE, keys.SHADOW)
@@ -51,7 +49,7 @@ class Reading:
         return {table: self._reader(table, subscription) for table, subscription in followed.items()}
 
     def offers(self, readers: Readers) -> list[Offer]:
-        return [replace(offer, duty=DUTIES[table]) for table in readers for offer in self._of(readers[table])]
+        return [offer for reader in readers.values() for offer in self._of(reader)]
 
     def replaying(self, readers: Readers, router: Router) -> list[Offer]:
         """The duty of handling dead letters once more, each in the way it was to be handled at first."""

@@ -10,6 +10,7 @@ from scheduler.chores import Chore
 from scheduler.cron import CronStarts
 from scheduler.duty import SchedulerDuty
 from scheduler.watchtable import make_watchdog
+from worker.duties import duty_of
 from worker.engine.configs import Configs
 from worker.engine.engine import Engine
 from worker.engine.guarding import Doing
@@ -83,7 +84,7 @@ class SessionWork:
         if Duty.ENGINE in place.does:
             offers += self._run_engine(engine, router)
         for offer in offers:
-            member.keeper.offer(offer)
+            member.keeper.offer(replace(offer, duty=duty_of(offer.stream)))
 
     def _run_engine(self, engine: Engine, router: Router) -> list[Offer]:
         adoption = Adoption(engine.adopt, self._clock, self._place.log)
@@ -92,8 +93,7 @@ class SessionWork:
             self._tasks.create_task(adoption.run(), name="adoption"),
             self._tasks.create_task(router.run(), name="pauses"),
         ]
-        offers = [self._finder(adoption).offer(), *self._scheduling(engine, router)]
-        return [replace(offer, duty=offer.duty or Duty.ENGINE) for offer in offers]
+        return [self._finder(adoption).offer(), *self._scheduling(engine, router)]
 
     async def finish(self) -> None:
         """Fire no more timers, let the leases be given up, and wait a little for answers to what was started."""
@@ -133,7 +133,7 @@ class SessionWork:
             chores = (*cron.chores(), watchdog.chore())
             return [replace(chore, run=self._guarded(chore.run)) for chore in chores]
 
-        return [replace(SchedulerDuty(chores, self._clock, ticker).offer(), duty=Duty.SCHEDULER)]
+        return [SchedulerDuty(chores, self._clock, ticker).offer()]
 
     def _guarded(self, doing: Doing) -> Doing:
         return partial(expecting_surprises(lambda _: doing(), self._place.on_surprise), None)

@@ -11,11 +11,11 @@ from consumers.source import Stream
 from consumers.streamclient import open_dynamodb_streams, open_kinesis
 from consumers.unreadable import KeepStray, Stray, Strays
 from worker.clock import Clock
+from worker.duties import DUTIES
 from worker.store.deadletters import DeadLetters
 from worker.store.dynamodb import DynamoTables
 from worker.store.fastclient import ClientSettings
 from worker.store.table import TableName
-from worker.wiring.reading import DUTIES
 
 # A shard of Kinesis allows five reads a second to all its readers together: here, one for each table.
 _READS_PER_SECOND: Final = READS_PER_SECOND / len(DUTIES)
