@@ -13,6 +13,7 @@ from worker.core.eventtypes import EventType
 from worker.core.keys import loss_mark_sk
 from worker.core.pipeline import PipelineId
 from worker.logs import logger
+from worker.settings import ON_LOSS
 from worker.store.events import told_write
 from worker.store.marks import once_write
 from worker.store.pipelines import Pipelines
@@ -32,7 +33,7 @@ class Halt(WorkerError):
     def __init__(self, gap: Gap) -> None:
         super().__init__(
             f"reading of {gap.source} has halted: records after {gap.asked} are gone; make sure that what they said is "
-            "known, then set the policy to resync and restart"
+            f"known, then let {ON_LOSS} say resync and restart"
         )
 
 

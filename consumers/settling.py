@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import StrEnum
 
 from consumers.parking import ParkedLanes
 from consumers.source import Record
@@ -15,12 +15,12 @@ from worker.store.table import Change
 _log = logger()
 
 
-class OnFailure(Enum):
+class OnFailure(StrEnum):
     """What becomes of a record that cannot be handled, and of those that come after it."""
 
-    PARK_KEY = auto()  # it is kept as a dead letter, and later ones of its key follow it, in order, until released
-    SKIP = auto()  # it is kept as a dead letter, and later ones are handled
-    BLOCK = auto()  # it is tried for ever: no checkpoint passes it, and in the end nothing more is read
+    PARK_KEY = "park-key"  # it is kept as a dead letter, and later ones of its key follow it, in order, until released
+    SKIP = "skip"  # it is kept as a dead letter, and later ones are handled
+    BLOCK = "block"  # it is tried for ever: no checkpoint passes it, and in the end nothing more is read
 
 
 @dataclass(slots=True)

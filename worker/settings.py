@@ -22,6 +22,11 @@ JOB_ENVIRONMENT: Final = "INTERLOCK_JOB_ENVIRONMENT"  # variables, by name, that
 HTTP_ALLOW: Final = "INTERLOCK_HTTP_ALLOW"  # hosts and networks that jobs over HTTP may reach beside public ones
 TARGET_RATES: Final = "INTERLOCK_TARGET_RATES"  # calls per second to targets of a kind: glue=2,step-function=5
 
+# --- reading changes
+ON_FAILURE: Final = "INTERLOCK_ON_FAILURE"  # of a record: park-key, skip or block; or by table, as in events=skip
+ON_LOSS: Final = "INTERLOCK_ON_LOSS"  # of records that are gone: resync or halt; or by table
+POLLS: Final = "INTERLOCK_POLLS"  # eco: a shard at rest is asked more rarely
+
 # --- on AWS: where events go, and where they and other news come from
 BUS: Final = "INTERLOCK_BUS"  # the event bus
 ALERTS_QUEUE: Final = "INTERLOCK_ALERTS_QUEUE"  # URLs of queues
@@ -49,15 +54,20 @@ OTLP_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"  # a collector for metrics;
 
 PREFIX: Final = "INTERLOCK_"
 NAMES: Final = (
-    STORE, TIMING, DUTIES, SHADOW, JOB_ENVIRONMENT, HTTP_ALLOW, TARGET_RATES, BUS, ALERTS_QUEUE, EVENTS_QUEUE,
-    SENSORS_QUEUE, CHANGES, INBOX, SLACK_TOKEN, SLACK_CHANNEL, SLACK_API, ALERTS, REPEAT_ALERTS, HEARTBEAT_URL, SERVICE,
-    HEALTH, METRICS,
+    STORE, TIMING, DUTIES, SHADOW, JOB_ENVIRONMENT, HTTP_ALLOW, TARGET_RATES, ON_FAILURE, ON_LOSS, POLLS, BUS,
+    ALERTS_QUEUE, EVENTS_QUEUE, SENSORS_QUEUE, CHANGES, INBOX, SLACK_TOKEN, SLACK_CHANNEL, SLACK_API, ALERTS,
+    REPEAT_ALERTS, HEARTBEAT_URL, SERVICE, HEALTH, METRICS,
 )  # fmt: skip
 GROUP: Final = "interlock"  # all workers of a store are one group; their rows are found under this name
 DEFAULT_STORE: Final = "sqlite:///interlock.db"
 DEFAULT_SERVICE: Final = "interlock"
 _TIMINGS: Final = {"default": DEFAULT_TIMING, "fast": FAST_TIMING}
 _METRICS: Final = ("", "emf")
+_POLLS: Final = ("default", "eco")
+# What the changes of a table may be read with; the first is what is done without a word.
+FOLLOWED: Final = ("control", "joblog", "events")
+FAILURE_POLICIES: Final = ("park-key", "skip", "block")
+LOSS_POLICIES: Final = ("resync", "halt")
 _STREAM_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 CLOSE: Final = 0.75  # how much of two names must agree for one to be taken for the other
 RATE_MAX: Final = 10_000
@@ -76,6 +86,15 @@ class Duty(StrEnum):
 
 
 EVERYTHING: Final = frozenset(Duty)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingSettings:
+    """How changes are read. Policies are by table; one that is not named has the first of them."""
+
+    on_failure: Mapping[str, str] = field(default_factory=dict[str, str])
+    on_loss: Mapping[str, str] = field(default_factory=dict[str, str])
+    is_eco: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +136,7 @@ class Settings:
     job_environment: tuple[str, ...] = ()
     http_allow: tuple[str, ...] = ()
     target_rates: Mapping[JobType, float] = field(default_factory=dict[JobType, float])
+    reading: ReadingSettings = field(default_factory=ReadingSettings)
     aws: AwsSettings = AwsSettings()
     people: PeopleSettings = PeopleSettings()
     watched: WatchedSettings = WatchedSettings()
@@ -149,6 +169,11 @@ def read_settings(environment: Mapping[str, str], *, store: str | None = None) -
         job_environment=_listed(said.get(JOB_ENVIRONMENT, "")),
         http_allow=_listed(said.get(HTTP_ALLOW, "")),
         target_rates=dict(_rate(given) for given in _listed(said.get(TARGET_RATES, ""))),
+        reading=ReadingSettings(
+            on_failure=_policies(ON_FAILURE, said.get(ON_FAILURE, ""), FAILURE_POLICIES),
+            on_loss=_policies(ON_LOSS, said.get(ON_LOSS, ""), LOSS_POLICIES),
+            is_eco=_polls(said.get(POLLS, "default")) == "eco",
+        ),
         aws=AwsSettings(
             bus=said.get(BUS, ""),
             alerts_queue=said.get(ALERTS_QUEUE, ""),
@@ -223,6 +248,30 @@ def _rate(given: str) -> tuple[JobType, float]:
         wanted = f"a kind of target ({', '.join(JobType)}), = and calls per second up to {RATE_MAX}"
         raise ConfigError(f"{TARGET_RATES} has {given!r}; write {wanted}, such as glue=2")
     return JobType(kind), rate
+
+
+def _policies(name: str, text: str, known: tuple[str, ...]) -> dict[str, str]:
+    """One policy for all tables, or one for each that is named: the last word counts."""
+    chosen: dict[str, str] = {}
+    for given in _listed(text):
+        table, is_named, policy = given.rpartition("=")
+        if policy not in known or (is_named and table not in FOLLOWED):
+            raise ConfigError(
+                f"{name} has {given!r}; use {_or(known)}, or say for which of the tables {_or(FOLLOWED)}, as in "
+                f"events={known[-1]}"
+            )
+        chosen |= dict.fromkeys([table] if is_named else FOLLOWED, policy)
+    return chosen
+
+
+def _or(words: tuple[str, ...]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _polls(kind: str) -> str:
+    if kind not in _POLLS:
+        raise ConfigError(f"{POLLS} is {kind!r}; use {_or(_POLLS)}")
+    return kind
 
 
 def _changes_stream(text: str) -> str:

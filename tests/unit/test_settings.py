@@ -4,25 +4,33 @@ from datetime import timedelta
 
 import pytest
 
+from consumers.settling import OnFailure
 from worker.core.errors import ConfigError
 from worker.core.liveness import DEFAULT_TIMING, FAST_TIMING
 from worker.core.pipeline import JobType
+from worker.duties import DUTIES as BY_TABLE
 from worker.engine.rates import DEFAULT_RATES, Rate, with_own
 from worker.settings import (
     CHANGES,
     DEFAULT_STORE,
     DUTIES,
+    FAILURE_POLICIES,
+    FOLLOWED,
     HEARTBEAT_URL,
     HTTP_ALLOW,
     JOB_ENVIRONMENT,
     METRICS,
+    ON_FAILURE,
+    ON_LOSS,
     OTLP_ENDPOINT,
+    POLLS,
     REPEAT_ALERTS,
     SLACK_TOKEN,
     STORE,
     TARGET_RATES,
     TIMING,
     Duty,
+    ReadingSettings,
     read_settings,
 )
 
@@ -118,6 +126,33 @@ def test_changes_come_by_the_tables_own_streams_or_by_a_stream_of_kinesis() -> N
 def test_another_way_for_changes_is_refused_with_what_is_accepted(text: str) -> None:
     with pytest.raises(ConfigError, match="use kinesis:STREAM"):
         read_settings({CHANGES: text})
+
+
+def test_policies_are_for_all_tables_or_for_each_and_the_last_word_counts() -> None:
+    reading = read_settings({ON_FAILURE: "skip, control=block", ON_LOSS: "events=halt"}).reading
+
+    assert reading.on_failure == {"control": "block", "joblog": "skip", "events": "skip"}
+    assert reading.on_loss == {"events": "halt"}
+    assert read_settings({}).reading == ReadingSettings()
+
+
+def test_the_policies_that_can_be_chosen_are_those_there_are() -> None:
+    assert set(FAILURE_POLICIES) == set(OnFailure)
+    assert set(FOLLOWED) == set(BY_TABLE)
+
+
+@pytest.mark.parametrize("name", [ON_FAILURE, ON_LOSS])
+@pytest.mark.parametrize("text", ["stop", "control=", "orders=skip", "=halt", "skip,halt"])
+def test_a_policy_that_is_none_is_refused_with_those_there_are(name: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{name} has .*; use (park-key, skip or block|resync or halt), .*control"):
+        read_settings({name: text})
+
+
+def test_shards_at_rest_are_asked_more_rarely_only_if_that_is_asked_for() -> None:
+    assert not read_settings({POLLS: "default"}).reading.is_eco
+    assert read_settings({POLLS: "eco"}).reading.is_eco
+    with pytest.raises(ConfigError, match="INTERLOCK_POLLS is 'slow'; use default or eco"):
+        read_settings({POLLS: "slow"})
 
 
 def test_what_is_secret_is_not_shown_with_the_settings() -> None:

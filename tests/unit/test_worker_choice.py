@@ -1,12 +1,29 @@
 """Which worker the settings ask for, and which of them would only look as if it worked."""
 
+from contextlib import AsyncExitStack
+from pathlib import Path
+
 import pytest
 
+from tests.emulators import use_test_credentials
 from tests.manualclock import ManualClock
 from worker.core.errors import ConfigError
-from worker.settings import ALERTS_QUEUE, BUS, DUTIES, STORE, read_settings
+from worker.settings import (
+    ALERTS_QUEUE,
+    BUS,
+    DUTIES,
+    EVENTS_QUEUE,
+    ON_FAILURE,
+    ON_LOSS,
+    POLLS,
+    STORE,
+    ReadingSettings,
+    read_settings,
+)
+from worker.store.open import DynamoPlace, locate
+from worker.wiring.aws import AwsKind
 from worker.wiring.choice import make_worker
-from worker.wiring.embedded import Options
+from worker.wiring.embedded import EmbeddedKind, Options
 from worker.wiring.people import tells_people
 
 TABLES = "dynamodb://interlock?region=eu-west-1"
@@ -48,3 +65,22 @@ def test_people_are_told_by_whoever_takes_alerts_back_and_without_a_queue_by_the
 
     assert tells_people(read_settings({**bus, ALERTS_QUEUE: QUEUE})) is with_queue
     assert tells_people(read_settings(bus)) is without
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "dynamodb"])
+async def test_either_kind_of_worker_reads_changes_as_the_settings_say(tmp_path: Path, kind: str) -> None:
+    use_test_credentials()
+    said = {ON_FAILURE: "events=skip", ON_LOSS: "halt", POLLS: "eco", DUTIES: "events", EVENTS_QUEUE: QUEUE}
+    settings, clock = read_settings(said), ManualClock()
+    options = Options(settings=settings, environment={}, write_alert=lambda _, __: None)
+    tables = locate(TABLES)
+    assert isinstance(tables, DynamoPlace)
+    made = {
+        "sqlite": lambda: EmbeddedKind(options, tmp_path / "interlock.db", clock),
+        "dynamodb": lambda: AwsKind(settings, {}, tables, clock),
+    }
+    async with AsyncExitStack() as stack:
+        place = (await made[kind]().open(stack)).place
+
+    assert place.reading == settings.reading != ReadingSettings()
+    assert place.pace.poll_idle_s == (5.0 if kind == "dynamodb" else 2.0), "readers of a file are woken"

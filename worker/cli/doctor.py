@@ -25,6 +25,7 @@ from worker.settings import (
     HEALTH,
     HTTP_ALLOW,
     INBOX,
+    POLLS,
     SENSORS_QUEUE,
     SLACK_CHANNEL,
     SLACK_TOKEN,
@@ -127,6 +128,8 @@ def _idle(settings: Settings, *, is_file: bool) -> Iterator[tuple[str, str]]:
             CHANGES: aws.changes_stream,
         }
         yield from ((name, "a worker on one file has no bus and no queues") for name, said in of_aws.items() if said)
+        if settings.reading.is_eco:
+            yield POLLS, "whoever reads a file is woken"
     if not people.slack_token:
         of_slack = {SLACK_CHANNEL: people.slack_channel, ALERTS: people.alerts}
         yield from ((name, f"there is no {SLACK_TOKEN}") for name, said in of_slack.items() if said)

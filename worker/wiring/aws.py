@@ -31,7 +31,7 @@ from worker.duties import DUTIES
 from worker.jobs.aws import AwsSettings as AwsJobs
 from worker.jobs.http_client import HttpClient
 from worker.membership.clockguard import ClockGuard
-from worker.settings import GROUP, Duty, Settings
+from worker.settings import GROUP, Duty, ReadingSettings, Settings
 from worker.store.dynamodb import DynamoTables
 from worker.store.events import Events
 from worker.store.fastclient import ClientSettings
@@ -51,8 +51,9 @@ JOBS: Final = Path("interlock-jobs")  # in the directory a container is started 
 READ_S: Final = 4.0
 LONG_POLL_S: Final = 25.0  # above the 20 s that a queue may wait
 EVENT_LANES: Final = 64  # pipelines whose events are on their way at once; ten of them share a request
-# Each empty read costs money: a shard at rest is asked every two seconds.
-_PACE: Final = Pace(poll_s=0.25, poll_idle_s=2.0)
+# Each empty read costs money: so often a shard at rest is asked.
+IDLE_S: Final = 2.0
+IDLE_ECO_S: Final = 5.0
 
 
 class AwsKind:
@@ -122,7 +123,8 @@ class AwsKind:
             does=settings.duties,
             ticker=ApschedulerTicker(),
             watch=self._watch(targets.http),
-            pace=_PACE,
+            pace=pace_of(settings.reading),
+            reading=settings.reading,
             event_lanes=EVENT_LANES,
             ways={queue_letter_source(name): sent_back(queue.send) for name, queue in queues.items()},
         )
@@ -200,6 +202,10 @@ class AwsKind:
             )
             for name, handle in handles.items()
         ]
+
+
+def pace_of(reading: ReadingSettings) -> Pace:
+    return Pace(poll_s=0.25, poll_idle_s=IDLE_ECO_S if reading.is_eco else IDLE_S)
 
 
 async def _nobody_wakes(_: Readers) -> None:

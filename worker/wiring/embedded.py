@@ -107,6 +107,7 @@ class EmbeddedKind:
             limits=targets.limits,
             does=options.settings.duties,
             watch=self._watch(targets.http),
+            reading=options.settings.reading,
         )
         return Premises(
             place=place,

@@ -8,7 +8,8 @@ from typing import Final, TypeVar
 from consumers.parking import Parking
 from consumers.relay import Relay, dead_letter_source
 from consumers.replays import Replayer, Way, delivered, handled
-from consumers.resync import Resync, tell_loss
+from consumers.resync import Resync, halting, tell_loss
+from consumers.settling import OnFailure
 from consumers.shards import ShardedConsumer, ShardTree
 from consumers.source import Gap, Stream
 from consumers.stream import Beginning, Pace, StreamConsumer, Subscription
@@ -28,6 +29,8 @@ from worker.wiring.surprises import Handle, expecting_surprises
 from worker.wiring.workplace import Readers, Workplace
 
 T = TypeVar("T")
+
+HALT: Final = "halt"
 
 # Rows that only workers write. What is not listed goes to the router, which knows what it needs.
 _OURS: Final = ("TRIGGER#", "SLA#", "DRY_RUN#", "MARK#", "CONFIGVER#", keys.HELD_BACK, keys.HELD_CASCADE, keys.SHADOW)
@@ -96,7 +99,8 @@ class Reading:
         source = self._place.source_of(table)
         keys_parked = ParkedKeys(self._tables, self._place.group)
         parking = Parking(stream=source.name, letters=self._letters, keys=keys_parked, clock=self._clock)
-        watched, tries, clock = self._place.watched(table, subscription), self._tries, self._clock
+        chosen = self._by_policy(table, subscription)
+        watched, tries, clock = self._place.watched(table, chosen), self._tries, self._clock
         pace, budget = self._pace(table), self._place.budget
         if isinstance(source, Stream):
             return ShardedConsumer(
@@ -135,6 +139,16 @@ class Reading:
                 return self._facts(handle, resync.catch_up)
             case _:
                 return self._facts(handle, self._tell_loss)
+
+    def _by_policy(self, table: TableName, subscription: Subscription) -> Subscription:
+        """What the settings say about records that fail, and about those that are gone."""
+        reading, catch_up = self._place.reading, subscription.catch_up
+        halts = reading.on_loss.get(table) == HALT
+        return replace(
+            subscription,
+            on_failure=OnFailure(reading.on_failure.get(table, OnFailure.PARK_KEY)),
+            catch_up=halting(self._tables, catch_up) if halts else catch_up,
+        )
 
     def _relay(self) -> Relay:
         return Relay(

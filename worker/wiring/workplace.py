@@ -23,7 +23,7 @@ from worker.jobs.runner import Runner
 from worker.membership.buckets import LEASES, PASS_EVERY_S
 from worker.membership.leasekeeper import Offer
 from worker.randomids import random_id
-from worker.settings import EVERYTHING, Duty
+from worker.settings import EVERYTHING, Duty, ReadingSettings
 from worker.store.backoff import Backoff
 from worker.store.table import TableName, Tables
 from worker.wiring.surprises import log_surprise
@@ -72,6 +72,7 @@ class Workplace:
     pace: Pace = field(default_factory=Pace)
     event_lanes: int | None = None  # pipelines whose events are on their way at once; None: as `pace` says
     budget: Budget = field(default_factory=Budget)  # of memory, for all readers together
+    reading: ReadingSettings = field(default_factory=ReadingSettings)
     patience: Backoff = PATIENCE
     buckets: Buckets = field(default_factory=Buckets)
     new_id: NewId = random_id
