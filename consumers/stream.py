@@ -207,6 +207,7 @@ class _Reading:
             found = len(self._low) < self._pace.ahead_max and self._account.reserve() and await self._read()
             await self._save_if_due()
             if found:
+                self._poll_s = self._pace.poll_s
                 await asyncio.sleep(0)  # the lanes get a turn even if the source answers at once, and without end
             elif not self._has_ended:
                 await self._held.nap(self._pause_s())
@@ -287,8 +288,7 @@ class _Reading:
     def _pause_s(self) -> float:
         """Poll ever more rarely while nothing comes, but come back to save what is done."""
         if self._low.in_flight or self._done_since:
-            self._poll_s = self._pace.poll_s
-            return min(self._poll_s, self._pace.checkpoint_s)
+            return min(self._pace.poll_s, self._pace.checkpoint_s)
         pause_s, self._poll_s = self._poll_s, min(self._poll_s * 2, self._pace.poll_idle_s)
         return pause_s
 
