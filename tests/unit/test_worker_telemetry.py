@@ -4,18 +4,31 @@ import asyncio
 import json
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import cast
 
+import pytest
+
+from consumers.feed import TableFeed
+from consumers.progress import Backlog
 from consumers.sqs import STUCK_AFTER_S, QueueConsumer, QueuePace
 from consumers.sqs_calls import Message
 from tests.httptarget import a_web_server, answer
-from tests.manualclock import ManualClock
+from tests.manualclock import NOON, ManualClock
 from tests.queueworld import QueueWorld
+from tests.streamworld import World
 from tests.virtualtime import on_virtual_time
 from worker.clock import SystemClock
+from worker.core.events import Event
+from worker.core.eventtypes import EventType
+from worker.membership.sessions import Member
 from worker.settings import WatchedSettings
+from worker.store.table import TableName
 from worker.taskprotection import AGENT
 from worker.telemetry.meters import Metric
 from worker.web.health import Finding
+from worker.wiring.session import SessionWork
 from worker.wiring.telemetry import Telemetry
 
 
@@ -98,3 +111,42 @@ async def test_tries_to_tell_people_that_failed_are_measured() -> None:
         told = await opened(stack, [], needs_session=True, alert_failures=7)
 
         assert [each.value for each in told.meters.samples() if each.metric is Metric.ALERT_FAILURES] == [7]
+
+
+@pytest.mark.parametrize(
+    ("event_type", "counted"),
+    [
+        (EventType.JOB_TRIGGERED, {Metric.RUNS_STARTED}),
+        (EventType.RETRY_EXHAUSTED, {Metric.RUNS_FAILED}),
+        (EventType.DATA_LOSS_SUSPECTED, {Metric.DATA_LOSSES}),
+        (EventType.SLA_MET, set[Metric]()),
+    ],
+)
+async def test_events_on_their_way_out_are_measured(event_type: EventType, counted: set[Metric]) -> None:
+    told = telemetry()
+
+    await told.told(Event(id="e1", type=event_type, at=NOON))
+
+    assert {each.metric for each in told.meters.samples() if each.value} == {Metric.EVENTS_PUBLISHED, *counted}
+
+
+async def test_how_far_readers_are_behind_is_measured_for_facts_and_for_events_apart() -> None:
+    told, world = telemetry(), World()
+    readers = {table: world.consumer() for table in (TableName.CONTROL, TableName.EVENTS)}
+    for number, reader in enumerate(readers.values(), start=1):
+        reader.source = TableFeed(world.store, list(readers)[number - 1], world.clock)
+        reader.backlog = Backlog(ManualClock())
+        reader.backlog.take("1", NOON - timedelta(seconds=10 * number))
+        reader.counts.received, reader.counts.parked = 5 * number, number
+
+    with told.watching(cast("SessionWork", SimpleNamespace(readers=readers, runs_held=3)), cast("Member", None)):
+        measured = {(each.metric, each.label): each.value for each in told.meters.samples()}
+    afterwards = {(each.metric, each.label): each.value for each in told.meters.samples()}
+
+    assert measured[Metric.CONSUMER_LAG, "feed.control"] == 10
+    assert measured[Metric.RELAY_LAG, "feed.events"] == 20
+    assert (Metric.RELAY_LAG, "feed.control") not in measured
+    for seen in (measured, afterwards):
+        assert (seen[Metric.RECORDS_READ, "feed.control"], seen[Metric.RECORDS_READ, "feed.events"]) == (5, 10)
+        assert seen[Metric.DEAD_LETTERS, "feed.events"] == 2
+    assert not [metric for metric, _ in afterwards if metric in {Metric.CONSUMER_LAG, Metric.RELAY_LAG}]

@@ -48,6 +48,7 @@ class Metric(Enum):
     CONSUMER_LAG = "ConsumerLagSeconds"
     RECORDS_READ = "RecordsRead"
     RECORDS_PARKED = "RecordsParked"
+    DATA_LOSSES = "DataLossSuspected"
     RELAY_LAG = "RelayLagSeconds"
     EVENTS_PUBLISHED = "EventsPublished"
     QUEUE_MESSAGES = "QueueMessages"
@@ -72,6 +73,7 @@ MEANINGS: Mapping[Metric, Meaning] = {
     Metric.CONSUMER_LAG: _seconds("age of the oldest change that is read and not yet handled, or since the last read"),
     Metric.RECORDS_READ: _counter("changes taken from a stream, those that concern nobody left out"),
     Metric.RECORDS_PARKED: _counter("changes kept as dead letters"),
+    Metric.DATA_LOSSES: _counter("times that changes were gone before they were read, and people were told"),
     Metric.RELAY_LAG: _seconds("age of the oldest event that is decided and not yet published"),
     Metric.EVENTS_PUBLISHED: _counter("events handed to the bus or to a route"),
     Metric.QUEUE_MESSAGES: _counter("messages taken from a queue and done"),

@@ -98,6 +98,8 @@ class Telemetry:
             self.meters.add(Metric.RUNS_STARTED)
         elif event.type in ENDED_BADLY:
             self.meters.add(Metric.RUNS_FAILED)
+        elif event.type == EventType.DATA_LOSS_SUSPECTED:
+            self.meters.add(Metric.DATA_LOSSES)
 
     @contextmanager
     def watching(self, session: SessionWork, member: Member) -> Generator[None]:
