@@ -6,7 +6,7 @@ it may be late, arrive twice, or its reply may be lost. A session may stop at an
 ended by others, which is what the timing of beats is for (see `beatmodel`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -21,13 +21,10 @@ from worker.store.leases import Lease, Leases, LeaseStatus
 from worker.store.table import StaleWrite, Write
 
 STREAM: Final = "s"
-PARENT, OTHER, CHILD = "p", "q", "p-child"
-CHILDREN: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
-    PARENT: {CHILD: frozenset({PARENT})},
-    OTHER: {},
-    CHILD: {},
-}
-SHORT: Final = {PARENT: 1, OTHER: 0, CHILD: 1}  # how many records each shard has
+PARENT, OTHER, CHILD, TWIN = "p", "q", "p-child", "p-twin"
+# How many records each shard has; all but the first two are children of the first.
+SHORT: Final = {PARENT: 1, OTHER: 0, CHILD: 1}
+SPLIT: Final = {PARENT: 1, OTHER: 0, CHILD: 1, TWIN: 0}
 NOW: Final = datetime(2026, 3, 3, 12, tzinfo=UTC)
 
 
@@ -128,13 +125,14 @@ class Model:
         run(leases.create(Lease(stream=STREAM, shard=PARENT)))
         run(leases.create(Lease(stream=STREAM, shard=OTHER)))
         if self.is_audited:
-            run(leases.create(Lease(stream=STREAM, shard=CHILD, parents=frozenset({PARENT}))))
+            for child in children_in(self.records):
+                run(leases.create(Lease(stream=STREAM, shard=child, parents=frozenset({PARENT}))))
         members = tuple(Member(SessionId(name)) for name in "abcdef"[: self.sessions])
-        return World(table.rows, members, ((OTHER, 0), (PARENT, 0), (CHILD, 0)), self.luck)
+        return World(table.rows, members, tuple((shard, 0) for shard in sorted(self.records)), self.luck)
 
     def is_final(self, world: World) -> bool:
         leases = _leases(world.rows)
-        return len(leases) == len(CHILDREN) and all(lease.status is LeaseStatus.DONE for lease in leases.values())
+        return len(leases) == len(self.records) and all(lease.status is LeaseStatus.DONE for lease in leases.values())
 
     def steps(self, world: World) -> Iterator[Step[World]]:
         leases = _leases(world.rows)
@@ -255,7 +253,7 @@ class Model:
             table = ModelTable(rows, fate, self.mutate.get(request.operation, lambda writes: [writes]))
             answer, is_heard = None, True
             try:
-                answer = _perform(Leases(table, "g"), request)
+                answer = _perform(Leases(table, "g"), request, children_in(self.records))
             except RetryLater:
                 is_heard = False  # it knows nothing new, and reads the row the next time it looks
             flying = {f"{request} {writes!r}": (request, writes) for writes in table.flying}
@@ -273,7 +271,11 @@ class Model:
         )
 
 
-def _perform(leases: Leases, request: Request) -> "Lease | bool | None":
+def children_in(shards: Iterable[str]) -> list[str]:
+    return [shard for shard in shards if shard not in {PARENT, OTHER}]
+
+
+def _perform(leases: Leases, request: Request, children: Sequence[str]) -> "Lease | bool | None":
     lease, sender, position = request.lease, request.sender, str(request.done) if request.done else None
     match request.operation:
         case "take_free":
@@ -291,7 +293,8 @@ def _perform(leases: Leases, request: Request) -> "Lease | bool | None":
         case "release":
             return run(leases.release(lease, position))
         case _:
-            return run(leases.finish(lease, CHILDREN[lease.shard], NOW, whole_to=NOW))
+            born = children if lease.shard == PARENT else ()
+            return run(leases.finish(lease, dict.fromkeys(born, frozenset({PARENT})), NOW, whole_to=NOW))
 
 
 def _informed(member: Member, request: Request, answer: "Lease | bool | None") -> Member:
@@ -315,7 +318,7 @@ def broken_promise(before: World, after: World, records: Mapping[str, int]) -> s
     new, effects = _leases(after.rows), dict(after.effects)
     if _is_held_twice(after):
         return "two sessions hold one lease"
-    if effects[CHILD] > 0 and not _is_done(new.get(PARENT)):
+    if any(effects[child] for child in children_in(records)) and not _is_done(new.get(PARENT)):
         return "a child is read before its parent is done"
     unread = {name: records[name] - effects[name] for name in records}
     return "" if after.rows == before.rows else _broken_by_write(_leases(before.rows), new, effects, unread)
@@ -330,7 +333,7 @@ def _broken_by_write(
         "a checkpoint went back": any(_saved(now) < _saved(was) for was, now in moved),
         "a checkpoint covers what is not done": any(_saved(lease) > effects[name] for name, lease in new.items()),
         "a shard is done before its records": any(_is_done(lease) and unread[name] for name, lease in new.items()),
-        "a shard is done and its children are nowhere": _is_done(new.get(PARENT)) and CHILD not in new,
+        "a shard is done and its children are nowhere": _is_done(new.get(PARENT)) and not new.keys() >= unread.keys(),
         "what is done is taken up again": any(_is_done(was) and not _is_done(now) for was, now in moved),
         "a child may be read and nothing says how old it is": _is_done(new.get(PARENT)) and _is_ageless(new),
     }
@@ -358,7 +361,7 @@ def _saved(lease: Lease) -> int:
 
 
 def _is_ageless(leases: Mapping[str, Lease]) -> bool:
-    return CHILD in leases and leases[CHILD].whole_to is None
+    return any(leases[child].whole_to is None for child in children_in(leases))
 
 
 def _is_done(lease: Lease | None) -> bool:

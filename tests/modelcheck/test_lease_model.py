@@ -1,7 +1,8 @@
 """The lease protocol, every history of a small world, and the mistakes that the check must find.
 
-Three sessions share two shards, one of which is split. Sessions stop, requests come late or twice, replies are lost.
-All faults at once are too many histories for every run: each pair of them is explored here.
+Three sessions share two shards, one of which ends. Sessions stop, requests come late or twice, replies are lost. All
+faults at once are too many histories for every run: each pair of them is explored here with a shard that has one child,
+and each of them alone with one that is split.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.modelcheck.explorer import Violation, explore
-from tests.modelcheck.leasemodel import CHILD, OTHER, PARENT, SHORT, Luck, Model
+from tests.modelcheck.leasemodel import CHILD, OTHER, PARENT, SHORT, SPLIT, Luck, Model
 from tests.modelcheck.modeltable import Mutate
 from tests.modelcheck.mutations import drop, keep_epoch, split
 
@@ -34,6 +35,23 @@ MISHAP_AND_RELEASE = Luck(stops=0, mishaps=1, asks=0, releases=1)
 )
 def test_every_history_keeps_every_promise_and_can_come_to_its_end(luck: Luck, is_audited: bool) -> None:
     model = Model(luck=luck, is_audited=is_audited)
+
+    explored = explore(model.start(), model.steps, model.is_final, states_max=STATES_MAX)
+
+    assert explored.states > 1_000
+
+
+@pytest.mark.parametrize(
+    ("luck", "is_audited"),
+    [
+        pytest.param(Luck(1, 0, 0, 0), False, id="stop"),
+        pytest.param(Luck(0, 1, 0, 0), False, id="mishap"),
+        pytest.param(Luck(0, 0, 1, 0), True, id="move"),
+        pytest.param(Luck(0, 0, 0, 1), True, id="release"),
+    ],
+)
+def test_a_split_shard_keeps_every_promise_too(luck: Luck, is_audited: bool) -> None:
+    model = Model(luck=luck, is_audited=is_audited, records=SPLIT)
 
     explored = explore(model.start(), model.steps, model.is_final, states_max=STATES_MAX)
 
@@ -65,6 +83,12 @@ MISTAKES = {
     ),
     "the end of a shard and its children are two commits": Mistake(
         promise="a shard is done and its children are nowhere", luck=Luck(0, 0, 0, 0), mutate={"finish": split}
+    ),
+    "the end of a shard and its two children are three commits": Mistake(
+        promise="a shard is done and its children are nowhere",
+        luck=Luck(0, 0, 0, 0),
+        mutate={"finish": split},
+        records=SPLIT,
     ),
     "a child does not wait for its parent": Mistake(
         promise="a child is read before its parent is done",
