@@ -2,11 +2,13 @@
 
 import pytest
 
-from consumers.feed import TableFeed
+from consumers.feed import FeedPosition, TableFeed
 from consumers.stream import Pace
+from tests.faults import Operation
 from tests.streamworld import FULL_WAITS, World
-from tests.virtualtime import run
+from tests.virtualtime import on_virtual_time, run
 from worker.core.errors import RetryLater
+from worker.store.leases import Ordeal
 from worker.store.rowcodec import decode_row
 from worker.store.table import Change, TableName
 
@@ -45,3 +47,49 @@ def test_others_wait_for_one_cycle_of_retries_at_most_also_when_no_more_may_be_r
         assert all(letter.history == ("it always fails",) * 5 for letter in letters)
 
     run(scenario())
+
+
+# --- care -------------------------------------------------------------------------------------------------------------
+
+
+async def given_back(world: World, session: str, *, up_to: int | None) -> None:
+    """A worker that noted the deaths of others where it began, got so far, and left in order."""
+    held = await world.take(session)
+    await world.leases.note_try(held.lease, Ordeal(at=held.position, deaths=5))
+    position = None if up_to is None else FeedPosition(up_to, world.clock.now()).text()
+    await world.leases.release(held.lease, position)
+
+
+@pytest.mark.parametrize(("up_to", "is_careful"), [(None, True), (10, False)])
+def test_care_is_over_once_somebody_got_past_the_place_where_workers_died(
+    up_to: int | None, *, is_careful: bool
+) -> None:
+    async def scenario() -> None:
+        world = World()
+        for number in range(40):
+            await world.sensor(f"s{number}", number)
+        await given_back(world, "a", up_to=up_to)
+        before = world.tables.calls[Operation.COMMIT]
+
+        async with world.consuming("b"):
+            await world.clock.sleep(30)
+
+        assert [value for _, value in world.seen.values] == list(range(up_to or 0, 40))
+        assert (world.tables.calls[Operation.COMMIT] - before > 60) is is_careful, "two writes for each record"
+
+    run(scenario())
+
+
+@on_virtual_time
+async def test_care_is_taken_with_as_many_records_as_may_have_been_in_hand_and_no_more() -> None:
+    world = World(pace=Pace(ahead_max=10))
+    for number in range(200):
+        await world.sensor(f"s{number}", number)
+    await given_back(world, "a", up_to=None)
+    before = world.tables.calls[Operation.COMMIT]
+
+    async with world.consuming("b"):
+        await world.clock.sleep(30)
+
+    assert [value for _, value in world.seen.values] == list(range(200))
+    assert 20 <= world.tables.calls[Operation.COMMIT] - before <= 40

@@ -4,16 +4,21 @@ import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from random import Random
 
 import pytest
 
 from consumers.bus import ENTRIES_MAX, Entry, EventBus
+from consumers.feed import FeedPosition
+from consumers.relay import LOOK_BACK, SLICE
 from consumers.routes import Route
 from consumers.stream import Pace
-from tests.scenario.test_relay import EVERYTHING, RelayWorld
-from tests.virtualtime import VirtualClock, run
+from tests.scenario.test_relay import EVERYTHING, Inbox, RelayWorld, world_with
+from tests.virtualtime import VirtualClock, on_virtual_time, run
 from worker.core.errors import RetryLater
+from worker.core.events import Event
+from worker.store.events import told_write
 
 PIPELINES = 15
 EVENTS = 12  # of each
@@ -70,3 +75,79 @@ def test_what_a_bus_refuses_in_part_arrives_once_and_in_feed_order_of_each_pipel
         assert len(moody.sizes) < COUNT, "requests are shared, although some of each come back"
 
     run(scenario())
+
+
+@on_virtual_time
+async def test_while_the_bus_is_away_its_reader_does_not_pass_for_stuck_although_another_route_is_well() -> None:
+    """Every worker has such another: a route that counts."""
+    world = RelayWorld()
+    back_at = world.clock.monotonic() + 3_600
+    taken: list[str] = []
+    counted: list[str] = []
+
+    async def put(entries: Sequence[Entry]) -> Sequence[Mapping[str, str]]:
+        if world.clock.monotonic() < back_at:
+            raise RetryLater("the bus is away")
+        taken.extend(json.loads(entry["Detail"])["eventId"] for entry in entries)
+        return [{} for _ in entries]
+
+    async def count(event: Event) -> None:
+        counted.append(event.id)
+
+    bus = EventBus(put, "interlock-events", world.clock)
+    world.route(Route("bus", EVERYTHING, bus.deliver, bus.is_waiting), Route("meters", EVERYTHING, count))
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(bus.run())
+        async with world.consuming() as reader:
+            await world.tell("first")
+            await world.clock.sleep(3_500)
+            assert reader.is_well
+            assert reader.counts.returned == 0
+            await world.clock.sleep(200)
+        running.cancel()
+
+    assert taken == counted == ["first"]
+
+
+# --- from the index ---------------------------------------------------------------------------------------------------
+
+
+async def told_late(world: RelayWorld, name: str, *, ago: timedelta) -> None:
+    """An event that was decided some time before its commit came through."""
+    event = Event(id=name, type="JOB_FAILED", at=world.clock.now() - ago, pipeline="orders", message=name)
+    await world.store.commit(told_write(event))
+
+
+@on_virtual_time
+async def test_an_event_decided_shortly_before_the_relay_stopped_and_committed_after_that_is_found_again() -> None:
+    inbox = Inbox()
+    world = world_with(chat=inbox)
+    await world.tell("seen")
+    async with world.relaying():
+        await world.clock.sleep(3)
+    await told_late(world, "late", ago=timedelta(minutes=4))
+    await world.store.trim(await world.store.last_position())
+
+    async with world.relaying("b"):
+        await world.clock.sleep(3)
+
+    assert "late" in inbox.messages
+
+
+@on_virtual_time
+async def test_of_a_gap_of_days_every_event_is_sent_once_also_one_on_the_edge_of_a_stretch() -> None:
+    inbox = Inbox()
+    world = world_with(chat=inbox)
+    await world.tell("seen")
+    async with world.relaying():
+        await world.clock.sleep(3)
+    began_at = FeedPosition.parse(await world.checkpoint()).at - LOOK_BACK
+    for number in range(1, 60):
+        await world.clock.sleep((began_at + number * SLICE - world.clock.now()).total_seconds())
+        await world.tell(f"edge-{number}")
+    await world.store.trim(await world.store.last_position())
+
+    async with world.relaying("b"):
+        await world.clock.sleep(10)
+
+    assert [message for message in inbox.messages if message != "seen"] == [f"edge-{number}" for number in range(1, 60)]

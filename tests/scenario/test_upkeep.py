@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from consumers.feed import FeedPosition
+from consumers.feed import FeedPosition, trim_behind
 from consumers.resync import Resync
 from consumers.source import Gap, Position
 from consumers.tries import Tries
@@ -223,3 +223,15 @@ async def test_what_we_raise_on_purpose_is_passed_on_as_it_is() -> None:
 
     with pytest.raises(Rejected, match=r"^no$"):
         await expecting_surprises(rejecting)(a_change("PIPELINE#p", "SENSOR#s"))
+
+
+@on_virtual_time
+async def test_a_feed_is_forgotten_behind_the_slowest_of_its_readers() -> None:
+    world = World()
+    for value in range(30):
+        await world.sensor("a", value)
+    marks = [FeedPosition(number, world.clock.now()).text() for number in (25, 10, 28)]
+
+    assert await trim_behind(world.store, marks) == 10
+
+    assert [change.position for change in await world.store.changes(TableName.CONTROL, 10)] == list(range(11, 31))

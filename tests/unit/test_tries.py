@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
+from itertools import pairwise
 from random import Random
 
 from consumers.tries import Tries
@@ -101,3 +102,44 @@ async def test_what_can_never_succeed_is_tried_once() -> None:
 
     assert given_up is not None
     assert given_up.history == ("not a known event",)
+
+
+@on_virtual_time
+async def test_outages_one_after_another_are_held_against_nobody() -> None:
+    """Each time the store is away for a while when the act has failed, and back when it is tried again."""
+    clock = VirtualClock()
+    tried, pings = 0, 0
+
+    async def needs_store() -> None:
+        nonlocal tried
+        tried += 1
+        if tried <= 20:
+            raise RetryLater("no answer")
+
+    async def ping() -> None:
+        nonlocal pings
+        pings += 1
+        if pings % 3:
+            raise RetryLater("away")
+
+    assert await Tries(clock, ping, FULL_WAITS).carry_out(needs_store) is None
+    assert tried == 21
+
+
+@on_virtual_time
+async def test_what_is_insisted_on_is_tried_ever_more_rarely_until_it_is_done() -> None:
+    clock, tried_at = VirtualClock(), list[float]()
+
+    async def late() -> str:
+        tried_at.append(clock.monotonic())
+        if clock.monotonic() < 600:
+            raise RetryLater("not yet")
+        return "done"
+
+    tries = Tries(clock, SqliteTables.in_memory(clock).ping, FULL_WAITS)
+
+    assert await tries.insist(late) == "done"
+    assert len(tried_at) < 600 / FULL_WAITS.longest_s * 3
+    waits = [later - earlier for earlier, later in pairwise(tried_at)]
+    assert waits == sorted(waits)
+    assert not tries.is_waiting
