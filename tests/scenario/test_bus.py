@@ -132,6 +132,22 @@ async def test_large_events_go_in_requests_of_their_own() -> None:
     assert [len(request) for request in fake.requests] == [2, 1]
 
 
+@on_virtual_time
+async def test_an_event_whose_teller_has_ended_is_offered_no_more_and_holds_nobody_up() -> None:
+    """Its record comes again, to whoever holds the lease then."""
+    fake = FakeBus(lambda entry: THROTTLED if _message(entry) == "left" else TAKEN)
+
+    async with running(fake) as bus:
+        leaving = asyncio.create_task(bus.deliver(_event("left")))
+        await asyncio.sleep(0.03)  # the request is under way
+        leaving.cancel()
+        await asyncio.wait([leaving])
+        async with asyncio.timeout(60):
+            await bus.deliver(_event("next"))
+
+    assert fake.requests == [["left"], ["next"]]
+
+
 def test_an_entry_carries_the_id_by_which_a_repeat_is_recognised() -> None:
     entry = entry_of(_event("hello"), "bus")
 

@@ -151,3 +151,18 @@ async def test_of_a_gap_of_days_every_event_is_sent_once_also_one_on_the_edge_of
         await world.clock.sleep(10)
 
     assert [message for message in inbox.messages if message != "seen"] == [f"edge-{number}" for number in range(1, 60)]
+
+
+@on_virtual_time
+async def test_a_relay_that_begins_when_the_feed_has_forgotten_its_beginning_sends_what_was_decided_meanwhile() -> None:
+    inbox = Inbox()
+    world = world_with(chat=inbox)
+    for number in range(3):
+        await world.tell(f"early-{number}")
+        await world.clock.sleep(timedelta(hours=5).total_seconds())
+    await world.store.trim(await world.store.last_position())
+
+    async with world.relaying():
+        await world.clock.sleep(3)
+
+    assert inbox.messages == ["early-0", "early-1", "early-2"]
