@@ -121,7 +121,7 @@ def first_bad_seed(weather: Weather, is_bad: Callable[[WorkerGroup], object], se
 def test_a_group_that_judges_the_dead_too_early_is_caught() -> None:
     hasty = Unchecked(beat_s=2.0, fence_s=7.0, kill_s=4.0, look_s=2.0)
 
-    found = first_bad_seed(Weather(timing=hasty, delay_max_s=0.7), lambda group: overlaps(group.acts), seeds=40)
+    found = first_bad_seed(Weather(timing=hasty, delay_max_s=0.7), lambda group: overlaps(group.acts), seeds=120)
 
     assert found is not None
 

@@ -7,6 +7,7 @@ late request about the old one can still have an effect.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
@@ -28,6 +29,7 @@ READ_EVERY_LOOKS: Final = 15  # lease rows are read when someone changed one, an
 # One that is meant for someone who does not take it (an older version that does not know its kind, say) goes to anyone.
 PATIENCE_S: Final = 5.0
 ASK_EVERY_S: Final = 30.0  # leases move slowly: each move costs a little work twice
+AWAITED_S: Final = 0.5  # how often to look for what was asked for: once it is handed over, nobody works on it
 
 LeaseId: TypeAlias = tuple[str, str]  # stream and shard
 Siblings: TypeAlias = Mapping[str, Lease]  # all leases of a stream, by shard
@@ -77,6 +79,7 @@ class LeaseKeeper:
         self._held: dict[LeaseId, HeldLease] = {}
         self._seen: Situation | None = None  # what the rows were last read under; None: read them again
         self._read_at = self._asked_at = float("-inf")
+        self._is_asked_for = False  # something that is still another's
         self._free: dict[LeaseId, tuple[int, float]] = {}  # what nobody holds: its epoch, and when we first saw that
         self._departures = 0
         self._in_round = asyncio.Lock()
@@ -106,7 +109,7 @@ class LeaseKeeper:
                         await self._round(lives)
                 except RetryLater:
                     self._seen = None
-                await self._alarm.sleep(self._peers.next_look_s)
+                await self._alarm.sleep(min(self._peers.next_look_s, AWAITED_S if self._is_awaiting else math.inf))
 
     async def give_all_up(self) -> None:
         """Take nothing more, have what is in hand finished, and let go of everything. `run` goes on meanwhile."""
@@ -134,6 +137,7 @@ class LeaseKeeper:
             return
         situation, self._seen = self._peers.situation, None
         leases = await self._read()
+        self._is_asked_for = any(lease.wanted_by == self._me for lease in leases)
         self._settle(leases)
         if not self._is_leaving:
             await self._take_ours(leases, lives)
@@ -142,7 +146,13 @@ class LeaseKeeper:
 
     def _must_read(self) -> bool:
         is_old = self._clock.monotonic() - self._read_at >= READ_EVERY_LOOKS * self._peers.look_s
-        return is_old or bool(self._free) or self._seen is None or self._seen != self._peers.situation
+        is_moved = self._seen is None or self._seen != self._peers.situation
+        return is_old or is_moved or bool(self._free) or self._is_awaiting
+
+    @property
+    def _is_awaiting(self) -> bool:
+        """Say whether something may be handed to us any moment. Its owner has had its time after a while."""
+        return self._is_asked_for and self._clock.monotonic() - self._asked_at < ASK_EVERY_S
 
     def _tell_departures(self) -> None:
         if self._departures != self._peers.departures:
@@ -240,7 +250,9 @@ class LeaseKeeper:
         for lease in wanted:
             self._fence.check()
             self._asked_at = self._clock.monotonic()
-            self._pulse.changes += await self._leases.ask(lease, self._me)
+            is_asked = await self._leases.ask(lease, self._me)
+            self._is_asked_for |= is_asked
+            self._pulse.changes += is_asked
 
     # --- the life of a lease in our hands -----------------------------------------------------------------------------
 
