@@ -5,6 +5,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
 
+import pytest
+
 from consumers.changes import LazyRow
 from consumers.parking import Parking
 from consumers.relay import dead_letter_source
@@ -12,6 +14,7 @@ from consumers.replays import LOOK_EVERY_S, Replayer, Way, delivered, handled, s
 from consumers.routes import envelope
 from consumers.source import Position, Record
 from consumers.tries import GivenUp, Tries
+from consumers.unreadable import Stray, Strays
 from tests.builders import NOON
 from tests.streamworld import FULL_WAITS, GROUP, STREAM, UNFENCED, World
 from tests.virtualtime import on_virtual_time
@@ -19,7 +22,7 @@ from worker.core.errors import Rejected, RetryLater
 from worker.core.events import Event
 from worker.core.keys import SessionId
 from worker.membership.fence import Fence
-from worker.membership.heldlease import HeldLease
+from worker.membership.heldlease import HeldLease, LeaseLost
 from worker.store.deadletters import DeadLetter
 from worker.store.leases import Lease
 from worker.store.replays import Replays
@@ -52,7 +55,7 @@ class ReplayWorld(World):
         await self.requests.ask(letter, self.clock.now())
 
     @asynccontextmanager
-    async def replaying(self) -> AsyncGenerator[Replayer]:
+    async def replaying(self, *, is_lost: bool = False) -> AsyncGenerator[Replayer]:
         replayer = Replayer(
             self.ways,
             requests=self.requests,
@@ -67,6 +70,7 @@ class ReplayWorld(World):
         assert taken is not None
         fence = Fence(SessionId("replayer"), self.clock, UNFENCED, registered_at=self.clock.monotonic())
         held = HeldLease(taken, self.leases, fence, self.clock)
+        held.is_over = is_lost
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(replayer.hold(held))
             yield replayer
@@ -239,3 +243,36 @@ async def test_a_letter_whose_source_nobody_reads_says_so() -> None:
     [kept] = await world.letters.list("queue.old")
     assert kept.reason == "no worker reads queue.old any more; drop the letter"
     assert await world.letters.sources() == ["queue.old"]
+
+
+@on_virtual_time
+async def test_a_record_that_was_no_change_of_a_row_cannot_be_replayed_and_says_so() -> None:
+    world = ReplayWorld()
+    stray = Stray(source="shard-1", position=Position("1"), at=NOON, body=b"hello", reason="it is not JSON")
+    await Strays(world.letters, STREAM, world.clock).keep(stray)
+    [letter] = await world.letters_kept()
+    async with world.replaying():
+        await world.ask(letter)
+        await world.clock.sleep(SERVED_S)
+
+    [kept] = await world.letters_kept()
+    assert "there is nothing to handle; drop the letter" in kept.reason
+    assert world.seen.values == []
+
+
+@on_virtual_time
+async def test_whoever_has_lost_the_duty_replays_nothing_more() -> None:
+    world = ReplayWorld()
+    world.seen.before = mendable = Fixable("bad")
+    async with world.consuming():
+        await world.sensor("bad", 1)
+        await world.clock.sleep(2)
+        mendable.refused.clear()
+        [letter] = await world.letters_kept()
+        with pytest.RaisesGroup(LeaseLost):
+            async with world.replaying(is_lost=True):
+                await world.ask(letter)
+                await world.clock.sleep(SERVED_S)
+
+    assert world.seen.of("bad") == []
+    assert await world.letters_kept() == [letter]

@@ -1,14 +1,17 @@
 """Events as a bus puts them into a queue."""
 
 import json
+from datetime import timedelta
 
 import pytest
 
 from consumers.envelopes import INFRASTRUCTURE, BadEnvelope, event_in, read_envelope
 from consumers.routes import envelope
+from consumers.routes import event_in as routed_event
 from consumers.sqs_calls import Message
 from tests.alertsworld import FAILED
 from tests.manualclock import NOON
+from worker.core.errors import Rejected
 from worker.core.events import Event
 from worker.core.values import Json
 
@@ -75,3 +78,56 @@ def test_without_a_time_an_event_is_as_old_as_its_message() -> None:
 def test_what_is_no_envelope_is_refused(body: object) -> None:
     with pytest.raises(BadEnvelope, match="m1"):
         read_envelope(a_message(body))
+
+
+def test_an_event_leaves_in_the_form_that_consumers_of_the_reference_read() -> None:
+    assert envelope(FAILED) == {
+        "id": "e1",
+        "source": "interlock",
+        "detail-type": "JOB_FAILED",
+        "time": "2026-03-03T12:00:00Z",
+        "detail": {
+            "eventId": "e1",
+            "pipelineId": "orders",
+            "scheduleId": "daily",
+            "date": "2026-03-03",
+            "message": "exit code 3",
+            "timestamp": "2026-03-03T12:00:00Z",
+            "detail": {"version": 4, "actionHint": "look at the job's log"},
+        },
+    }
+
+
+def test_of_an_event_what_is_empty_is_left_out_but_the_pipeline_which_is_always_there() -> None:
+    carried = envelope(Event(id="e1", type="WATCHDOG_DEGRADED", at=NOON))
+
+    assert carried["detail"] == {"eventId": "e1", "pipelineId": "", "timestamp": "2026-03-03T12:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"), [("acme", "CloudWatch Alarm State Change"), ("aws.cloudwatch", "Something Else")]
+)
+def test_only_a_change_of_an_alarm_is_an_alarm(source: str, kind: str) -> None:
+    found = read_envelope(a_message(a_body(source=source) | {"detail-type": kind}))
+
+    assert not found.is_alarm
+    assert (event_in(found).type, event_in(found).pipeline) == (kind, "")
+
+
+def test_an_event_is_as_old_as_it_says_itself_else_as_its_bus_says() -> None:
+    later = "2026-03-03T13:00:00Z"
+    said = event_in(read_envelope(a_message(a_body(detail={"timestamp": later}))))
+    carried = event_in(read_envelope(a_message(a_body(time=later))))
+
+    assert said.at == carried.at == NOON + timedelta(hours=1)
+
+
+def test_an_event_without_an_id_of_its_bus_goes_by_its_messages() -> None:
+    assert event_in(read_envelope(a_message(a_body(id="")))).id == "m1"
+
+
+def test_an_event_of_ours_is_read_back_from_what_a_dead_letter_holds_and_nothing_else_is() -> None:
+    assert routed_event(envelope(FAILED)) == FAILED
+    for other in ({"time": "2026-03-03T12:00:00Z"}, {**envelope(FAILED), "time": "noon"}):
+        with pytest.raises(Rejected, match="drop the letter"):
+            routed_event(other)
