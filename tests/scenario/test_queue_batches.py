@@ -1,0 +1,63 @@
+"""What is said to a queue about single messages: ten in one call at once, fewer after a moment, again with patience."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+
+from consumers.sqs_calls import Refusal
+from consumers.sqs_settling import TELLING_MAX
+from tests.fakesqs import FakeQueue
+from tests.queueworld import QueueWorld
+from tests.virtualtime import VirtualClock, on_virtual_time
+
+LINGER_S = 0.2
+
+
+class Noting(FakeQueue):
+    """Remembers when it was told to delete how many, each time it was."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock)
+        self.told: list[tuple[float, int]] = []
+
+    async def delete(self, handles: Sequence[str]) -> Sequence[Refusal]:
+        self.told.append((self.clock.monotonic(), len(handles)))
+        return await super().delete(handles)
+
+
+@on_virtual_time
+async def test_ten_are_deleted_at_once_and_fewer_after_a_moment() -> None:
+    world = QueueWorld()
+    world.queue = queue = Noting(world.clock)
+    async with world.consuming():
+        for count in (10, 3):
+            await world.clock.sleep(5)
+            queue.told.clear()
+            began = world.clock.monotonic()
+            for number in range(count):
+                queue.send(str(number))
+            await world.clock.sleep(5)
+            [(at, together)] = queue.told
+            assert together == count
+            waited_s = at - began - 2 * queue.latency_s
+            assert waited_s == pytest.approx(0 if count == 10 else LINGER_S, abs=0.05)
+
+
+@on_virtual_time
+async def test_a_queue_that_refuses_to_delete_is_told_again_with_patience_and_not_for_ever() -> None:
+    world = QueueWorld()
+    world.queue = queue = Noting(world.clock)
+    queue.refuses = lambda operation, _: Refusal(0, "InternalError", is_final=False) if operation == "delete" else None
+    queue.send("stubborn")
+    async with world.consuming() as consumer:
+        await world.clock.sleep(50)
+        assert len(queue.told) == TELLING_MAX
+        waits = [later - earlier for (earlier, _), (later, _) in pairwise(queue.told)]
+        assert max(waits) > 3 * LINGER_S, "not each time as soon as the first time"
+        assert consumer.in_flight == 0
+        queue.refuses = lambda _operation, _handle: None
+        await world.clock.sleep(60)  # it is shown again, and deleted then
+
+    assert world.handled.bodies == ["stubborn"] * 2, "a repeat is recognised by its handler, if need be"
+    assert len(queue) == 0
