@@ -1,15 +1,17 @@
-"""What is said to a queue about single messages: ten in one call at once, fewer after a moment, again with patience."""
+"""What is said to a queue about single messages, ten at once if it can be, and what is kept of those given up."""
 
 from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
 
-from consumers.sqs_calls import Refusal
+from consumers.sqs_calls import Message, Refusal
 from consumers.sqs_settling import TELLING_MAX
 from tests.fakesqs import FakeQueue
 from tests.queueworld import QueueWorld
 from tests.virtualtime import VirtualClock, on_virtual_time
+from worker.core.errors import Rejected
+from worker.store.rowcodec import decode_row
 
 LINGER_S = 0.2
 
@@ -61,3 +63,21 @@ async def test_a_queue_that_refuses_to_delete_is_told_again_with_patience_and_no
 
     assert world.handled.bodies == ["stubborn"] * 2, "a repeat is recognised by its handler, if need be"
     assert len(queue) == 0
+
+
+@on_virtual_time
+async def test_a_message_of_a_group_becomes_a_dead_letter_that_knows_its_group() -> None:
+    """Or a replay would send it back outside of it."""
+    world = QueueWorld()
+
+    async def refuse(_: Message) -> None:
+        raise Rejected("not understood")
+
+    world.handled.before = refuse
+    world.queue.send("poison", group="orders")
+    async with world.consuming():
+        await world.clock.sleep(2)
+
+    [letter] = await world.letters_kept()
+    body = decode_row(await world.letters.body(letter) or b"")
+    assert (body["body"], body["group"]) == ("poison", "orders")
