@@ -102,3 +102,19 @@ async def test_whoever_asks_in_vain_looks_more_often_for_a_while_only() -> None:
     assert asker.tables.calls[Operation.QUERY] == pytest.approx(600 / 2 + 600 / 30, abs=5)
     assert asker.shards() == set()
     living.cancel()
+
+
+@on_virtual_time
+async def test_leases_move_a_tenth_at_once_and_every_half_minute() -> None:
+    group = WorkerGroup(shards=40)
+    group.start("a")
+    await asyncio.sleep(10)
+    newcomer = group.start("b")
+    moved: list[int] = []
+
+    for _ in range(6):
+        await asyncio.sleep(30)
+        moved.append(len(newcomer.shards()))
+
+    assert all(later - earlier <= 4 for earlier, later in pairwise([0, *moved]))
+    assert moved[-1] == 20

@@ -62,5 +62,13 @@ def test_a_heavy_lease_stays_where_moving_it_would_only_move_the_problem() -> No
     assert list(plan([held("heavy", A, weighing=100), held("light", A)], [A, B]).moves) == ["light"]
 
 
+def test_an_imbalance_of_a_fifth_is_mended_and_a_smaller_one_is_not_worth_a_move() -> None:
+    uneven = [held("1", A, weighing=50), held("2", A, weighing=60), held("3", B, weighing=50)]
+    nearly_even = [held("1", A, weighing=8), held("2", A, weighing=97), held("3", B, weighing=95)]
+
+    assert dict(plan(uneven, [A, B]).moves) == {"1": B}
+    assert not plan(nearly_even, [A, B]).moves
+
+
 def test_a_busy_lease_weighs_more_and_a_wobble_of_its_rate_changes_nothing() -> None:
     assert [weight(rate) for rate in (0, 9, 10, 45, 55, 160, 200, 319, 320)] == [1, 1, 2, 5, 5, 17, 17, 17, 33]
