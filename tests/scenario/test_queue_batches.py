@@ -65,6 +65,33 @@ async def test_a_queue_that_refuses_to_delete_is_told_again_with_patience_and_no
     assert len(queue) == 0
 
 
+class Overtaken(FakeQueue):
+    """Shows a message once more while it is told to delete it, so that the handle it is told by is an old one."""
+
+    refused = 0
+
+    async def delete(self, handles: Sequence[str]) -> Sequence[Refusal]:
+        if not self.refused:
+            self.show(handles[0].partition("/")[0])
+            await self.clock.sleep(1)  # a poll takes it meanwhile
+        refusals = await super().delete(handles)
+        self.refused += len(refusals)
+        return refusals
+
+
+@on_virtual_time
+async def test_a_message_whose_handle_was_overtaken_is_deleted_by_the_newest_and_handled_once() -> None:
+    world = QueueWorld()
+    world.queue = queue = Overtaken(world.clock)
+    queue.send("seen twice")
+    async with world.consuming() as consumer:
+        await world.clock.sleep(300)
+
+        assert queue.refused == 1
+        assert world.handled.bodies == ["seen twice"]
+        assert (consumer.counts.done, consumer.counts.repeated, len(queue)) == (1, 1, 0)
+
+
 @on_virtual_time
 async def test_a_message_of_a_group_becomes_a_dead_letter_that_knows_its_group() -> None:
     """Or a replay would send it back outside of it."""
