@@ -49,6 +49,7 @@ async def test_a_message_is_posted_answered_and_changed(wire: Wire) -> None:
         (Trouble(body="hello", content_type="text/plain"), ChatDown),
         (Trouble(body="{not json", content_type="application/json"), ChatDown),
         (Trouble(status=502, body="bad gateway", content_type="text/plain"), ChatDown),
+        (Trouble(status=503, error="never_heard_of"), ChatDown),
         (refusal("fatal_error"), ChatDown),
         (refusal("token_revoked"), ChatDown),
         (refusal("ratelimited"), ChatBusy),
@@ -99,6 +100,9 @@ async def test_that_slack_is_there_and_knows_us_can_be_asked_without_saying_anyt
 
     slack.tokens.clear()
     with pytest.raises(ChatDown, match="invalid_auth"):
+        await chat.reach()
+    slack.trouble = lambda _m, _p: refusal("not_allowed_token_type")
+    with pytest.raises(RetryLater, match="not_allowed_token_type"):
         await chat.reach()
 
 
