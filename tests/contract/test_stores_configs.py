@@ -181,6 +181,46 @@ async def test_a_sensor_is_read_back_exactly(tables: Tables) -> None:
     assert await Sensors(tables).get(pipeline, "orders") == Sensor("orders", data)
 
 
+@pytest.mark.parametrize("attributes", [{"data": {"rows": 1, "at": {"eu": [1]}}, "by": "x"}, {"rows": 1, "note": ""}])
+async def test_a_sensor_is_removed_as_it_was_seen_and_one_that_is_gone_is_no_trouble(
+    tables: Tables, attributes: Mapping[str, Value]
+) -> None:
+    pipeline = a_pipeline()
+    await put_control(tables, pipeline, "SENSOR#orders", attributes)
+    seen = await Sensors(tables).get(pipeline, "orders")
+    assert seen is not None
+
+    for _ in range(2):
+        await Sensors(tables).remove(pipeline, seen)
+
+    assert await Sensors(tables).get(pipeline, "orders") is None
+
+
+async def test_a_sensor_that_says_something_else_by_now_is_not_removed(tables: Tables) -> None:
+    pipeline, news = a_pipeline(), {"rows": 2}
+    await Sensors(tables).put(pipeline, "orders", news)
+
+    with pytest.raises(StaleWrite):
+        await Sensors(tables).remove(pipeline, Sensor("orders", {"rows": 1}))
+
+    assert await Sensors(tables).get(pipeline, "orders") == Sensor("orders", news)
+
+
+async def test_a_sensor_that_is_written_while_it_is_removed_stays(tables: Tables) -> None:
+    pipeline, seen, news = a_pipeline(), Sensor("orders", {"rows": 1}), {"rows": 2}
+    await Sensors(tables).put(pipeline, "orders", seen.data)
+
+    async def overtaken(*writes: Write) -> None:
+        await Sensors(tables).put(pipeline, "orders", news)
+        await tables.commit(*writes)
+
+    between = cast("Tables", SimpleNamespace(get=tables.get, commit=overtaken))
+    with pytest.raises(StaleWrite):
+        await Sensors(between).remove(pipeline, seen)
+
+    assert await Sensors(tables).get(pipeline, "orders") == Sensor("orders", news)
+
+
 async def test_a_sensor_put_again_without_a_change_has_the_same_content(tables: Tables) -> None:
     pipeline, hashes = a_pipeline(), list[str]()
     for rate in (0.5, Decimal("0.50")):

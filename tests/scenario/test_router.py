@@ -11,6 +11,7 @@ from worker.core.facts import Origin
 from worker.core.runstate import State
 from worker.store.configlog import ConfigLog
 from worker.store.pipelines import Pipelines
+from worker.store.sensors import Sensors
 from worker.store.table import Delete, Key, Put, TableName
 from worker.store.tail import Tail
 
@@ -75,6 +76,30 @@ async def test_a_sensor_that_was_taken_back_before_it_was_handled_starts_nothing
         await world.settle()
 
     assert await world.run() is None
+
+
+@on_virtual_time
+async def test_a_sensor_that_is_removed_begins_nothing_and_a_rule_that_wants_it_missing_sees_it_at_its_next_look() -> (
+    None
+):
+    world = await a_world()
+    wants_it_missing = CONFIG.replace(
+        "{key: count, check: gte, field: rows, value: 100}", "{key: count, check: missing}"
+    )
+    async with world.worker():
+        await world.deploy(wants_it_missing)
+        await world.count(100)
+        await world.ready()
+        await world.settle()
+        for sensor in [each async for each in Sensors(world.tables).list(ORDERS)]:
+            await Sensors(world.tables).remove(ORDERS, sensor)
+        await world.settle()
+        at_once = await world.state()
+        await world.wait(minutes=5)
+
+    assert (at_once, await world.state()) == (State.EVALUATING, State.POLLING)
+    assert world.dead_letters == []
+    assert len(world.runner.running) == 1
 
 
 @on_virtual_time

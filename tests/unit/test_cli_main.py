@@ -17,7 +17,7 @@ COMMANDS = ["validate", "schema", "plan"]
 GROUPS = {
     "store": ["init", "check", "migrate", "stats"],
     "pipelines": ["push", "list", "show", "remove"],
-    "sensor": ["put", "get", "list"],
+    "sensor": ["put", "get", "list", "remove"],
 }
 IN_GROUPS = [f"{group} {command}" for group, commands in GROUPS.items() for command in commands]
 
@@ -66,7 +66,8 @@ def test_each_help_page_about_the_store_gives_examples_that_work(command: str, h
     (here / "sensor.json").write_text('{"rows": 1200}')
     interlock("store", "init")
     interlock("pipelines", "push", "pipelines", "--yes")
-    interlock("sensor", "put", "orders-daily", "orders-export", "rows=1")
+    for key in ("orders-export", "orders-export#2026-03-03", "orders-exprot", "maintenance"):
+        interlock("sensor", "put", "orders-daily", key, "rows=1")
 
     page = interlock(*command.split(), "--help").stdout.partition("Examples:")[2]
 

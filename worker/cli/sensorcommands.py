@@ -4,8 +4,10 @@ from typing import Annotated
 
 import typer
 
+from worker.cli.consent import Consent
 from worker.cli.console import Screen
 from worker.cli.onstore import EXIT_CODES, AsJson, StoreAccess, StoreUrl, on_store
+from worker.cli.sensorremoval import run_remove
 from worker.cli.sensors import run_get, run_list, run_put, sensor_name
 from worker.cli.sensorvalues import sensor_data
 from worker.core.pipeline import PipelineId
@@ -47,6 +49,19 @@ Examples:
   interlock sensor list orders-daily
   interlock sensor list orders-daily --prefix orders-
   interlock sensor list orders-daily --json
+
+{EXIT_CODES}"""
+
+REMOVE_HELP = f"""Take a sensor back: one that was mistyped, or one that a rule wants missing.
+
+What goes is shown before it goes. A removal starts nothing; runs that wait for their rules notice it when they look \
+next. With --period, only a sensor of this period is removed, never the one of all periods.
+
+\b
+Examples:
+  interlock sensor remove orders-daily orders-exprot --yes
+  interlock sensor remove orders-daily orders-export --period 2026-03-03 --yes
+  interlock sensor remove orders-daily maintenance -y --json
 
 {EXIT_CODES}"""
 
@@ -107,5 +122,23 @@ def list_sensors(
 ) -> None:
     async def work(screen: Screen, at: StoreAccess) -> int:
         return await run_list(screen, at, PipelineId(pipeline), prefix=prefix, limit=limit, as_json=as_json)
+
+    on_store(context, store, work)
+
+
+@sensor_app.command(help=REMOVE_HELP)
+def remove(
+    context: typer.Context,
+    pipeline: Pipeline,
+    key: SensorKey,
+    *,
+    period: OfPeriod = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Needed where there is no terminal.")] = False,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    async def work(screen: Screen, at: StoreAccess) -> int:
+        name = sensor_name(pipeline, key, period)
+        return await run_remove(screen, at, name, consent=Consent.by_option(yes), as_json=as_json)
 
     on_store(context, store, work)

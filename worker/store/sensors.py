@@ -14,7 +14,24 @@ from worker.core.periods import Period, sensor_keys
 from worker.core.pipeline import PipelineId
 from worker.core.values import Json
 from worker.store.plain import plain_map
-from worker.store.table import COMMIT_ID, TTL, Between, Key, Prefix, Put, Row, TableName, Tables, query_all
+from worker.store.table import (
+    COMMIT_ID,
+    TTL,
+    Between,
+    Delete,
+    Equals,
+    Exists,
+    Key,
+    Prefix,
+    Put,
+    Row,
+    StaleWrite,
+    TableName,
+    Tables,
+    Value,
+    all_of,
+    query_all,
+)
 
 _NOT_DATA = frozenset({"PK", "SK", TTL, COMMIT_ID})
 
@@ -72,6 +89,24 @@ class Sensors:
         at = _key(pipeline, key)
         await self._tables.commit(Put(TableName.CONTROL, {"PK": at.pk, "SK": at.sk, "data": data}))
 
+    async def remove(self, pipeline: PipelineId, seen: Sensor) -> None:
+        """Take a sensor back if it still says what was seen; one that is gone is no trouble.
+
+        Raises `StaleWrite` if it says something else by now: that is what its producer wants.
+        """
+        at = _key(pipeline, seen.key)
+        row = await self._tables.get(TableName.CONTROL, at)
+        if row is None:
+            return
+        delete = Delete(TableName.CONTROL, at, all_of(Exists(), *(Equals(*each) for each in _attributes(row))))
+        if sensor_of(row) != seen:
+            raise StaleWrite(delete, row)
+        try:
+            await self._tables.commit(delete)
+        except StaleWrite as refused:
+            if refused.row is not None:
+                raise
+
     async def of_days(self, pipeline: PipelineId, name: str, first: date, last: date) -> AsyncIterator[Sensor]:
         """The sensors of one name whose key ends in a period of these days, in either spelling."""
         begin, end = Period(first), Period(last, 23, 59)
@@ -89,6 +124,11 @@ class Sensors:
             sensor = sensor_of(row)
             if sensor is not None:
                 yield sensor
+
+
+def _attributes(row: Row) -> list[tuple[str, Value]]:
+    """What makes a row the one that was read: all of it, so that also who writes the same again is heard."""
+    return [(name, value) for name, value in row.items() if name not in {"PK", "SK"}]
 
 
 def _key(pipeline: PipelineId, key: str) -> Key:
