@@ -102,6 +102,7 @@ async def test_a_rerun_of_a_period_older_than_what_is_kept_is_refused_once_with_
     [told] = await world.stored_events()
     assert told.event.type == "RERUN_REJECTED"
     assert "older than" in told.event.message
+    assert told.event.detail["actionHint"] == "run its job by hand if it is needed"
 
 
 @on_virtual_time

@@ -2,12 +2,13 @@
 
 import pytest
 
-from tests.builders import HOUR, NOON, a_run
+from tests.builders import BIRTH, HOUR, KEY, NOON, a_run
 from tests.runsteps import step
 from worker.core.effects import Tell
-from worker.core.facts import Drift, Fact, JobFailed, JobRefused, JobRunning, PostRunSeen, RulesNotHeld
+from worker.core.eventtypes import EventType
+from worker.core.facts import Drift, Fact, JobFailed, JobRefused, JobRunning, PostRunSeen, RerunRequested, RulesNotHeld
 from worker.core.outcomes import FailureCategory
-from worker.core.runstate import Run, StartStep, State
+from worker.core.runstate import Outcome, Run, Spent, StartStep, State
 
 NOT_YET = RulesNotHeld(attempt=1, saw={}, reason="orders.count is 5")
 FAILED = JobFailed(1, FailureCategory.TRANSIENT, "out of memory")
@@ -36,3 +37,36 @@ def test_an_alert_about_a_run_that_went_wrong_says_what_to_do(run: Run, fact: Fa
 
     *_, told = [effect for effect in effects if isinstance(effect, Tell)]
     assert told.detail["actionHint"] == hint
+
+
+@pytest.mark.parametrize(
+    ("run", "reason", "hint"),
+    [
+        (a_run(State.STOPPING), "again", "ask again when the run has ended"),
+        (
+            a_run(State.POLLING),
+            "again",
+            "wait for its end, or replace it with `interlock rerun --supersede`: its job is stopped",
+        ),
+        (
+            a_run(State.FAILED_FINAL, outcome=Outcome.CANCELLED),
+            "late-data",
+            "if it is needed all the same, `interlock rerun` reopens it",
+        ),
+        (
+            a_run(State.COMPLETED, spent=Spent(manual=1)),
+            "again",
+            "if it is needed all the same, `interlock replay` is outside the budgets",
+        ),
+        (
+            a_run(State.COMPLETED),
+            "again",
+            "if it is needed all the same, `interlock replay` asks for no newer data",
+        ),
+    ],
+)
+def test_a_rerun_that_is_refused_is_told_with_the_way_round(run: Run, reason: str, hint: str) -> None:
+    _, effects = step(run, RerunRequested(key=KEY, birth=BIRTH, identity="r1", reason=reason, is_fresh=False), NOON)
+
+    [told] = [effect for effect in effects if isinstance(effect, Tell)]
+    assert (told.type, told.detail["actionHint"]) == (EventType.RERUN_REJECTED, hint)

@@ -43,7 +43,11 @@ def future(
             a_rerun("replay", is_fresh=False),
             (ACCEPTED, "attempt 2 begins and waits for its rules"),
         ),
-        (a_run(State.POLLING), a_rerun(), (REFUSED, "the run is POLLING; wait for its end, or supersede it")),
+        (
+            a_run(State.POLLING),
+            a_rerun(),
+            (REFUSED, "the run is POLLING; wait for its end, or replace it with `interlock rerun --supersede`"),
+        ),
         (
             a_run(State.POLLING),
             a_rerun(supersede=True),

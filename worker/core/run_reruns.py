@@ -1,6 +1,7 @@
 """Rerun requests: the only way from an end to a new attempt, and the only way to replace a live one."""
 
 import hashlib
+from dataclasses import dataclass
 from datetime import datetime
 
 from worker.core.effects import (
@@ -53,7 +54,7 @@ def decide_rerun(case: Case, fact: RerunRequested) -> list[Effect]:
     if excluded := case.excluded:
         return _reject(case, fact, EventType.PIPELINE_EXCLUDED, excluded)
     if refusal := _refusal(case, fact):
-        return _reject(case, fact, EventType.RERUN_REJECTED, refusal)
+        return _reject(case, fact, EventType.RERUN_REJECTED, refusal.why, actionHint=refusal.hint)
     return _accept(case, fact)
 
 
@@ -72,20 +73,30 @@ def reopen(case: Case, reason: str, config_hash: str | None) -> list[Effect]:
     ]
 
 
-def _refusal(case: Case, fact: RerunRequested) -> str | None:
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    why: str
+    hint: str
+
+
+def _refusal(case: Case, fact: RerunRequested) -> _Refusal | None:
     run = case.run
     if run.state is State.STOPPING:
-        return "the run is being stopped; ask again when it has ended"
+        return _Refusal("the run is being stopped; ask again when it has ended", "ask again when the run has ended")
     if not run.is_ended and not fact.supersede:
-        return f"the run is {run.state}; wait for its end, or supersede it"
+        why = f"the run is {run.state}; wait for its end, or replace it with `interlock rerun --supersede`"
+        return _Refusal(why, "wait for its end, or replace it with `interlock rerun --supersede`: its job is stopped")
     if run.is_out_of_reach:
-        return "a start of its job was not answered, so the job may be running; wait for the run's end, or cancel it"
+        why = "a start of its job was not answered, so the job may be running; wait for the run's end, or cancel it"
+        return _Refusal(why, "see whether its job runs; wait for the run's end, or cancel it (`interlock cancel`)")
     if run.outcome is Outcome.CANCELLED and budget_for(fact.reason) is Budget.DRIFT:
-        return "the run was cancelled; only a person can reopen it"
+        why = "the run was cancelled; only a person can reopen it"
+        return _Refusal(why, "if it is needed all the same, `interlock rerun` reopens it")
     if over := _over_budget(case, budget_for(fact.reason)):
-        return over
+        return _Refusal(over, "if it is needed all the same, `interlock replay` is outside the budgets")
     if run.state is State.COMPLETED and not fact.is_fresh and fact.reason != REPLAY:
-        return "no sensor is newer than the success; a rerun would find the same data"
+        why = "no sensor is newer than the success; a rerun would find the same data"
+        return _Refusal(why, "if it is needed all the same, `interlock replay` asks for no newer data")
     return None
 
 
@@ -117,9 +128,10 @@ def _accept(case: Case, fact: RerunRequested) -> list[Effect]:
     return [begun[0], *accepted, *begun[1:]]
 
 
-def _reject(case: Case, fact: RerunRequested, told: EventType, why: str) -> list[Effect]:
+def _reject(case: Case, fact: RerunRequested, told: EventType, why: str, **more: str) -> list[Effect]:
+    message = f"{case.run.key} does not run again ({fact.reason}): {why}"
     return [
         NoteHandled(fact.identity),
         LogJob(event=JobEvent.RERUN_REJECTED, message=why),
-        Tell(type=told, message=f"{case.run.key} does not run again ({fact.reason}): {why}", detail={"reason": why}),
+        Tell(type=told, message=message, detail={"reason": why, **more}),
     ]

@@ -156,7 +156,12 @@ class Router:
             self._log("request.ignored", {"run": str(key), "reason": "it is older than this installation"})
             return
         if refusal := self._signals.refusal(key, schedule):
-            tell = Tell(type=EventType.RERUN_REJECTED, message=f"{key} does not run again: {refusal}", once=True)
+            tell = Tell(
+                type=EventType.RERUN_REJECTED,
+                message=f"{key} does not run again: {refusal}",
+                detail={"actionHint": "run its job by hand if it is needed"},
+                once=True,
+            )
             await self._engine.commits.tell_once(key, tell, self._clock.now())
             return
         fact = RerunRequested(
