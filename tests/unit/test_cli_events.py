@@ -211,6 +211,25 @@ def test_a_history_is_printed_with_times_and_attempts() -> None:
     assert lines[-1] == "7 records"
 
 
+def test_without_a_period_it_is_the_history_of_the_run_under_way_and_that_is_said() -> None:
+    under_way = a_stored_run(State.POLLING, "c", key=key_of("2027-03-20"))
+    in_store(lambda tables: Runs(tables).save(under_way))
+
+    shown, as_json = interlock("history", "orders"), interlock("history", "orders", "--json")
+
+    assert shown.stdout.splitlines()[0] == "orders/stream/2027-03-20"
+    assert shown.stderr.startswith("no period was named: 2027-03-20 is of the run under way")
+    assert {record["period"] for record in records(as_json.stdout)} == {"2027-03-20"}
+    assert (shown.exit_code, as_json.exit_code, as_json.stderr) == (0, 0, "")
+
+
+def test_a_schedule_that_is_gone_has_a_history_of_a_named_period_alone() -> None:
+    result = interlock("history", "orders", "--schedule", "old")
+
+    assert result.exit_code == 2
+    assert "pipeline orders has no schedule old" in result.stderr
+
+
 def test_a_job_that_runs_is_named_so_that_people_find_it() -> None:
     started = an_event(1, "JOB_TRIGGERED")
     put_events(replace(started, detail={"attempt": 1, "job": {"token": "il-1", "pid": 7}}))

@@ -1,29 +1,35 @@
 """`interlock history`: every transition and attempt of one run."""
 
+from datetime import datetime
+
 from worker.cli.asking import version_of
 from worker.cli.console import Screen, counted, shown_time
+from worker.cli.explain import Question
 from worker.cli.naming import chosen_schedule
 from worker.cli.onstore import Exit, StoreAccess
 from worker.cli.pipelines import say_unknown
 from worker.core.instants import format_rfc3339
 from worker.core.keys import RunKey
-from worker.core.periods import Period
-from worker.core.pipeline import PipelineId, ScheduleId
+from worker.core.pipeline import ScheduleId
 from worker.core.values import Json
+from worker.explaining.looking import Looking
 from worker.showing.history import Moment, Source, load, tell
 from worker.store.table import Tables
 
 STYLES = {Source.EVENT: "", Source.JOB_LOG: "dim", Source.RERUN: "yellow", Source.RUN: "bold", Source.SLA: "cyan"}
 
 
-async def run_history(
-    screen: Screen, access: StoreAccess, pipeline: PipelineId, period: Period, *, schedule: str | None, as_json: bool
-) -> int:
+async def run_history(screen: Screen, access: StoreAccess, asked: Question, *, as_json: bool) -> int:
+    now = access.clock.now()
     async with access.tables() as tables:
-        key = await _key(tables, pipeline, period, schedule)
+        key = await _key(tables, asked, now)
         if key is None:
-            return await say_unknown(screen, tables, pipeline)
-        moments = tell(await load(tables, key, access.clock.now()))
+            return await say_unknown(screen, tables, asked.pipeline)
+        moments = tell(await load(tables, key, now))
+    if asked.period is None and not as_json:
+        screen.remark(
+            f"no period was named: {key.period} is of the run under way, else the last that ran or was expected"
+        )
     if as_json:
         for moment in moments:
             screen.record(record_of(key, moment))
@@ -32,12 +38,16 @@ async def run_history(
     return Exit.DONE if moments else Exit.PROBLEMS
 
 
-async def _key(tables: Tables, pipeline: PipelineId, period: Period, schedule: str | None) -> RunKey | None:
-    """A schedule that is named need not exist any more: what happened stays."""
-    if schedule is not None:
-        return RunKey(pipeline, ScheduleId(schedule), period)
-    version = await version_of(tables, pipeline)
-    return None if version is None else RunKey(pipeline, chosen_schedule(version.pipeline, None).id, period)
+async def _key(tables: Tables, asked: Question, now: datetime) -> RunKey | None:
+    """With its period, a schedule that is named need not exist any more: what happened stays."""
+    if asked.schedule is not None and asked.period is not None:
+        return RunKey(asked.pipeline, ScheduleId(asked.schedule), asked.period)
+    version = await version_of(tables, asked.pipeline)
+    if version is None:
+        return None
+    schedule = chosen_schedule(version.pipeline, asked.schedule)
+    period = asked.period or await Looking(tables).present_period(asked.pipeline, schedule, now)
+    return RunKey(asked.pipeline, schedule.id, period)
 
 
 def show_moments(screen: Screen, key: RunKey, moments: list[Moment]) -> None:

@@ -55,17 +55,21 @@ Examples:
 
 HISTORY_HELP = f"""Show everything that was recorded about one run, in order: events, job log, reruns, state, deadline.
 
-The job log and reruns are kept 30 days, events 90, the run itself 400.
+Without PERIOD it is that of the run under way, else the last one that ran or was expected. The job log and reruns \
+are kept 30 days, events 90, the run itself 400.
 
 \b
 Examples:
-  interlock history orders-daily 2026-03-03
+  interlock history orders-daily
   interlock history orders-daily 2026-03-03 --schedule cron
   interlock history orders-daily 2026-03-03 --json | jq .what
 
 {EXIT_CODES}"""
 
 PipelineArgument = Annotated[str, typer.Argument(metavar="PIPELINE", help="The pipeline's id.")]
+MaybePeriod = Annotated[
+    str | None, typer.Argument(metavar="PERIOD", help="2026-03-03, 2026-03-03T07 or 2026-03-03T0730.")
+]
 ScheduleOption = Annotated[
     str | None, typer.Option("--schedule", metavar="ID", help="Which schedule, where there are several.")
 ]
@@ -75,18 +79,14 @@ ScheduleOption = Annotated[
 def explain(
     context: typer.Context,
     pipeline: PipelineArgument,
-    period: Annotated[
-        str | None, typer.Argument(metavar="PERIOD", help="2026-03-03, 2026-03-03T07 or 2026-03-03T0730.")
-    ] = None,
+    period: MaybePeriod = None,
     *,
     schedule: ScheduleOption = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
     async def work(screen: Screen, at: StoreAccess) -> int:
-        meant = read_period(period) if period else None
-        asked = Question(pipeline=PipelineId(pipeline), period=meant, schedule=schedule)
-        return await run_explain(screen, at, asked, as_json=as_json)
+        return await run_explain(screen, at, _question(pipeline, period, schedule), as_json=as_json)
 
     on_store(context, store, work)
 
@@ -141,17 +141,21 @@ def events(
 def history(
     context: typer.Context,
     pipeline: PipelineArgument,
-    period: Annotated[str, typer.Argument(metavar="PERIOD", help="2026-03-03, 2026-03-03T07 or 2026-03-03T0730.")],
+    period: MaybePeriod = None,
     *,
     schedule: ScheduleOption = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
     async def work(screen: Screen, at: StoreAccess) -> int:
-        name = PipelineId(pipeline)
-        return await run_history(screen, at, name, read_period(period), schedule=schedule, as_json=as_json)
+        return await run_history(screen, at, _question(pipeline, period, schedule), as_json=as_json)
 
     on_store(context, store, work)
+
+
+def _question(pipeline: str, period: str | None, schedule: str | None) -> Question:
+    meant = read_period(period) if period else None
+    return Question(pipeline=PipelineId(pipeline), period=meant, schedule=schedule)
 
 
 def _until_interrupted(
