@@ -207,6 +207,7 @@ def test_a_history_is_printed_with_times_and_attempts() -> None:
 
     assert lines[0] == f"orders/stream/{PERIOD}"
     assert lines[4].split() == ["2027-03-22T12:01:00.000Z", "job", "log", "attempt", "1", "fail", "job", "j1"]
+    assert lines[3].split()[1:4] == ["rerun", "rerun", "1"]  # its row is number 0
     assert lines[5].endswith("JOB_FAILED  number 1")
     assert lines[-1] == "7 records"
 

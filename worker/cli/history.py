@@ -64,8 +64,9 @@ def show_moments(screen: Screen, key: RunKey, moments: list[Moment]) -> None:
 def row_of(key: RunKey, moment: Moment) -> tuple[str, ...]:
     at = shown_time(moment.at) if moment.at else "time unknown"
     attempt = f"attempt {moment.attempt}" if moment.attempt else ""
+    what = moment.title or moment.what
     # Most messages name their run first; the heading has done so already.
-    return at, moment.source.value, attempt, moment.what, moment.message.removeprefix(str(key)).lstrip(": ")
+    return at, moment.source.value, attempt, what, moment.message.removeprefix(str(key)).lstrip(": ")
 
 
 def record_of(key: RunKey, moment: Moment) -> dict[str, Json]:

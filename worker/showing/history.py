@@ -32,13 +32,17 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """Something that happened. `at` None: whoever wrote it down did not say when."""
+    """Something that happened. `at` None: whoever wrote it down did not say when.
+
+    `title`: how people say it, where the rows' own word would mislead them.
+    """
 
     at: datetime | None
     source: Source
     what: str
     message: str = ""
     attempt: int | None = None
+    title: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +71,13 @@ def tell(records: Records) -> list[Moment]:
 
 def _of_rerun(record: RerunRecord) -> Moment:
     source = f" after {record.source_event}" if record.source_event else ""
-    at = parse_rfc3339(record.triggered_at)
-    return Moment(at=at, source=Source.RERUN, what=f"rerun {record.number}", message=f"{record.reason}{source}")
+    return Moment(
+        at=parse_rfc3339(record.triggered_at),
+        source=Source.RERUN,
+        what=f"rerun {record.number}",
+        message=f"{record.reason}{source}",
+        title=f"rerun {record.number + 1}",  # rows count from 0
+    )
 
 
 def _of_line(record: JobRecord) -> Moment:
