@@ -10,6 +10,7 @@ import pytest
 from typer.main import get_command
 
 from tests.commandline import interlock
+from worker.cli.helppages import PANEL_OF, PANELS
 from worker.cli.main import app
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -32,6 +33,18 @@ def test_every_command_is_listed_and_has_its_own_page() -> None:
         command.name or (command.callback and command.callback.__name__) for command in app.registered_commands
     ] == COMMANDS
     assert all(command in words(interlock("--help").stdout) for command in [*COMMANDS, *GROUPS])
+
+
+def test_commands_stand_by_what_they_are_for() -> None:
+    page = interlock("--help").stdout.partition("─ Options ")[2]
+    panels = dict.fromkeys(re.findall(r"^╭─ (.+?) ─", page, re.MULTILINE))
+    shown = {
+        panel: tuple(re.findall(r"^│ (\w+)", page.partition(f"─ {panel} ")[2].partition("╰")[0], re.MULTILINE))
+        for panel in panels
+    }
+
+    assert shown == PANELS
+    assert {command.split()[0] for command in all_commands()} == set(PANEL_OF)
 
 
 def test_every_group_lists_its_commands() -> None:

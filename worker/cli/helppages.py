@@ -1,18 +1,39 @@
-"""How help pages look: an option that takes no value shows none, and no type is named as Python names it."""
+"""How help pages look: commands stand by what they are for, an option that takes no value shows none, and no type is
+named as Python names it.
+"""
 
-from typing import Any
+from typing import Any, Final
 
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
+# What is needed first comes first. A command that is in none stands above them all.
+PANELS: Final = {
+    "Begin": ("demo",),
+    "Pipeline files": ("validate", "plan", "schema"),
+    "The store": ("store", "pipelines", "sensor"),
+    "Running": ("run", "doctor", "inbox", "migrate"),
+    "Seeing what is": ("status", "explain", "history", "events", "schedule"),
+    "Asking for something": ("rerun", "replay", "cancel", "pause", "resume"),
+    "Care": ("dlq", "leases", "watchdog"),
+}
+PANEL_OF: Final = {command: panel for panel, commands in PANELS.items() for command in commands}
+
 
 class PlainGroup(TyperGroup):
-    """Typer writes `<bool>` beside every flag, as if `--yes true` were meant, and `<list[Path]>` beside what is named
+    """Lists commands in panels, and says nothing twice.
+
+    Typer writes `<bool>` beside every flag, as if `--yes true` were meant, and `<list[Path]>` beside what is named
     already. Its own types of these are private.
     """
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401
+        order = list(PANEL_OF)
+        return sorted(super().list_commands(ctx), key=lambda name: order.index(name) if name in order else -1)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401
         found = super().get_command(ctx, cmd_name)
         _show_plainly(found, ctx)
+        _put_into_panel(found, cmd_name)
         return found
 
     def get_help_option(self, ctx: Any) -> TyperOption | None:  # noqa: ANN401
@@ -20,6 +41,11 @@ class PlainGroup(TyperGroup):
         if option is not None:
             option.metavar = ""
         return option
+
+
+def _put_into_panel(command: Any, name: str) -> None:  # noqa: ANN401
+    if command is not None and name in PANEL_OF:
+        command.rich_help_panel = PANEL_OF[name]
 
 
 def _show_plainly(command: Any, ctx: Any) -> None:  # noqa: ANN401
