@@ -1,18 +1,24 @@
 """`interlock dlq`: what is listed, shown, asked to be replayed and let go of."""
 
 import asyncio
+import io
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from rich.console import Console
 
 from consumers.parking import Parking
 from consumers.source import Position, Record
 from consumers.tries import GivenUp
 from tests.commandline import TODAY, interlock, records
 from tests.manualclock import ManualClock
+from worker.cli.console import Screen
+from worker.cli.dlq import Which, run_show, show_letter
+from worker.cli.onstore import StoreAccess
+from worker.core.values import Json
 from worker.settings import GROUP
 from worker.store.deadletters import DeadLetter, DeadLetters
 from worker.store.parked import ParkedKeys
@@ -90,6 +96,71 @@ def test_a_dead_letter_is_shown_with_the_whole_record() -> None:
 
     assert shown["reason"] == "not a known event"
     assert shown["body"]["image"]["data"] == {"rows": 7}
+
+
+@pytest.mark.usefixtures("poisoned")
+def test_a_pipe_gets_a_dead_letter_as_one_line_with_or_without_asking_for_json() -> None:
+    shown, as_json = interlock("dlq", "show", SOURCE, ID), interlock("dlq", "show", SOURCE, ID, "--json")
+
+    assert (shown.exit_code, as_json.exit_code) == (0, 0)
+    assert shown.stdout == as_json.stdout
+    assert len(shown.stdout.splitlines()) == 1
+
+
+@pytest.mark.usefixtures("poisoned")
+def test_a_terminal_gets_lines_for_people_unless_json_is_asked_for() -> None:
+    def shown(*, as_json: bool) -> list[str]:
+        out = io.StringIO()
+        screen = Screen(out=Console(file=out, force_terminal=True, width=100, color_system=None))
+        access = StoreAccess(url="sqlite:///interlock.db", clock=ManualClock(TODAY))
+        assert asyncio.run(run_show(screen, access, Which(SOURCE, ID), as_json=as_json)) == 0
+        return out.getvalue().splitlines()
+
+    assert shown(as_json=False)[0] == f"{SOURCE} {ID}"
+    [line] = shown(as_json=True)
+    assert json.loads(line)["id"] == ID
+
+
+def test_a_person_sees_one_thing_below_another_and_a_message_in_json_as_such() -> None:
+    out = io.StringIO()
+    screen = Screen(out=Console(file=out, force_terminal=True, width=100, color_system=None))
+    letter = DeadLetter(id="2f9d", source="queue.sensors", at=TODAY, reason="no rule", history=("once", "twice"))
+    content: dict[str, Json] = {"body": '{"rows": 0.10, "keys": ["a"]}', "receives": 5, "note": "[draft]", "none": []}
+
+    show_letter(screen, letter, content)
+
+    assert (
+        out.getvalue()
+        == """\
+queue.sensors 2f9d
+  at      2027-03-22T12:00:00.000Z
+  reason  no rule
+  tried   once
+          twice
+what it holds
+{
+  "body": {
+    "rows": 0.10,
+    "keys": [
+      "a"
+    ]
+  },
+  "receives": 5,
+  "note": "[draft]",
+  "none": []
+}
+"""
+    )
+
+
+def test_a_message_nested_too_deeply_is_shown_as_the_text_it_is() -> None:
+    out = io.StringIO()
+    screen = Screen(out=Console(file=out, force_terminal=True, width=100, color_system=None))
+    letter = DeadLetter(id="2f9d", source="queue.sensors", at=TODAY, reason="no rule")
+
+    show_letter(screen, letter, {"body": "[" * 5_000 + "]" * 5_000})
+
+    assert out.getvalue().splitlines()[-2].startswith('  "body": "[[[')
 
 
 @pytest.mark.usefixtures("poisoned")

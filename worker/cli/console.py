@@ -87,6 +87,21 @@ def json_text(value: object) -> str:
             return json.dumps(value, ensure_ascii=False, default=str)
 
 
+def json_lines(value: object, indent: int = 0) -> str:
+    """JSON for people: each member on a line of its own, numbers digit by digit."""
+    inner, end = " " * (indent + 2), " " * indent
+    match value:
+        case Mapping() if value:
+            members = cast("Mapping[object, object]", value).items()
+            lines = [f"{inner}{json_text(str(name))}: {json_lines(member, indent + 2)}" for name, member in members]
+            return "{\n" + ",\n".join(lines) + f"\n{end}}}"
+        case list() | tuple() if value:
+            lines = [inner + json_lines(member, indent + 2) for member in cast("Sequence[object]", value)]
+            return "[\n" + ",\n".join(lines) + f"\n{end}]"
+        case _:
+            return json_text(value)
+
+
 def visible(text: str) -> str:
     """Show control characters instead of obeying them: file names and values come from outside."""
     return "".join(char if char.isprintable() or char == "\n" else f"\\x{ord(char):02x}" for char in text)

@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
 from worker.cli.consent import Consent
-from worker.cli.console import Screen, counted, json_text, shown_time
+from worker.cli.console import Screen, counted, json_lines, shown_time
 from worker.cli.onstore import Exit, StoreAccess
+from worker.cli.sensorvalues import read_json
 from worker.cli.staffing import remark_if_nobody_works
 from worker.core.errors import ConfigError
 from worker.core.values import Json
@@ -59,15 +60,45 @@ async def run_list(screen: Screen, access: StoreAccess, which: Which, *, as_json
     return Exit.PROBLEMS if count else Exit.DONE
 
 
-async def run_show(screen: Screen, access: StoreAccess, which: Which) -> int:
+async def run_show(screen: Screen, access: StoreAccess, which: Which, *, as_json: bool) -> int:
     """Show a letter with what was tried, and the record, message or event it holds."""
     async with access.tables() as tables:
         letter = await _first(which, tables)
         body = None if letter is None else await DeadLetters(tables).body(letter)
     if letter is None or body is None:
         return _say_gone(screen, which)
-    screen.document(json_text({**_record(letter), "body": plain_map(decode_row(body))}))
+    content = plain_map(decode_row(body))
+    if as_json or not screen.out.is_terminal:
+        screen.record({**_record(letter), "body": content})
+    else:
+        show_letter(screen, letter, content)
     return Exit.DONE
+
+
+def show_letter(screen: Screen, letter: DeadLetter, content: Mapping[str, Json]) -> None:
+    """For people: one thing below another, and JSON inside a message as what it is."""
+    screen.line(f"{letter.source} {letter.id}", style="bold")
+    screen.table(
+        [
+            ("at", shown_time(letter.at)),
+            ("reason", letter.reason),
+            *([("key", letter.lane)] if letter.lane is not None else []),
+            *(("tried" if number == 0 else "", said) for number, said in enumerate(letter.history)),
+        ]
+    )
+    screen.line("what it holds", style="bold")
+    screen.line(json_lines({name: _unfolded(value) for name, value in content.items()}))
+
+
+def _unfolded(value: Json) -> Json:
+    if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
+        return value
+    try:
+        read = read_json(value)
+        json_lines(read)
+    except (ValueError, RecursionError):
+        return value  # what is no JSON, or nested beyond what anybody reads, stays text
+    return read
 
 
 async def run_replay(screen: Screen, access: StoreAccess, which: Which) -> int:

@@ -31,7 +31,7 @@ Examples:
 
 {EXIT_CODES}"""
 
-SHOW_HELP = f"""Show one dead letter as JSON: why it is here, what was tried, and all it holds.
+SHOW_HELP = f"""Show one dead letter: why it is here, what was tried, and all it holds; as a line of JSON on a pipe.
 
 \b
 Examples:
@@ -79,8 +79,10 @@ def list_letters(
 
 
 @dlq_app.command(help=SHOW_HELP)
-def show(context: typer.Context, source: Source, letter: Id, *, store: StoreUrl = None) -> None:
-    on_store(context, store, lambda screen, at: run_show(screen, at, Which(source, letter)))
+def show(
+    context: typer.Context, source: Source, letter: Id, *, store: StoreUrl = None, as_json: AsJson = False
+) -> None:
+    on_store(context, store, lambda screen, at: run_show(screen, at, Which(source, letter), as_json=as_json))
 
 
 @dlq_app.command(help=REPLAY_HELP)
