@@ -1,6 +1,7 @@
 """`interlock pipelines list|show|remove`: the configurations in the store."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 
@@ -62,9 +63,15 @@ async def run_list(screen: Screen, access: StoreAccess, *, as_json: bool) -> int
 
 async def _entries(tables: Tables, now: datetime) -> list[Entry]:
     entries = [entry_of(stored, now.date()) async for stored in Pipelines(tables).list()]
-    rows = await tables.get_many(TableName.CONTROL, [pause_key(entry.id) for entry in entries])
-    pauses = {key: pause for key, row in rows.items() if (pause := _pause(row)) and not pause.is_over(now)}
-    return [replace(entry, pause=pauses.get(pause_key(entry.id))) for entry in entries]
+    pauses = await pauses_of(tables, [entry.id for entry in entries], now)
+    return [replace(entry, pause=pauses.get(entry.id)) for entry in entries]
+
+
+async def pauses_of(tables: Tables, pipelines: Sequence[PipelineId], now: datetime) -> dict[PipelineId, Pause]:
+    """Which of the pipelines are paused, and how: by exact keys, however many there are."""
+    rows = await tables.get_many(TableName.CONTROL, [pause_key(pipeline) for pipeline in pipelines])
+    found = {pipeline: _pause(rows[key]) for pipeline in pipelines if (key := pause_key(pipeline)) in rows}
+    return {pipeline: pause for pipeline, pause in found.items() if pause is not None and not pause.is_over(now)}
 
 
 def _pause(row: Row) -> Pause | None:
