@@ -1,6 +1,5 @@
 """Reading a shard of DynamoDB Streams: each record once and in order, whatever becomes of iterators and answers."""
 
-import asyncio
 from datetime import timedelta
 
 import pytest
@@ -9,7 +8,7 @@ from consumers.source import Batch, Position
 from consumers.streamcalls import ExpiredIterator
 from tests.dynamodbstreamworld import World, read_on
 from tests.manualclock import NOON
-from tests.streamvalues import ROW, values
+from tests.streamvalues import ROW, read_beside_others, values
 from worker.core.errors import ConfigError, RetryLater
 from worker.store.table import ChangeKind, Value
 
@@ -175,19 +174,8 @@ async def test_a_service_whose_iterators_are_always_expired_is_left_alone_for_a_
 async def test_a_full_answer_is_decoded_in_slices_so_that_others_get_their_turns() -> None:
     world = World()
     world.write(*range(1_000))
-    reader = world.reader()
-    turns = 0
 
-    async def others() -> None:
-        nonlocal turns
-        while True:
-            await asyncio.sleep(0)
-            turns += 1
-
-    async with asyncio.TaskGroup() as tasks:
-        waiting = tasks.create_task(others())
-        batch = await reader.read(await reader.oldest())
-        waiting.cancel()
+    batch, turns = await read_beside_others(world.reader())
 
     assert len(batch.records) == 1_000
     assert turns >= 9

@@ -1,6 +1,5 @@
 """Reading a shard of Kinesis: every record, as often as it allows, whatever becomes of iterators and answers."""
 
-import asyncio
 from collections import Counter
 from datetime import timedelta
 from random import Random
@@ -11,7 +10,7 @@ from consumers.streamcalls import ExpiredIterator
 from tests.fakestreams import change_record
 from tests.kinesisworld import World, positions, read_all
 from tests.manualclock import NOON
-from tests.streamvalues import ROW, values
+from tests.streamvalues import ROW, read_beside_others, values
 from worker.core.errors import RetryLater
 from worker.store.table import TableName, Value
 
@@ -145,19 +144,8 @@ async def test_a_full_answer_is_decoded_in_slices_so_that_others_get_their_turns
     world = World()
     world.put(*range(500))
     world.put_aggregate(*range(500))
-    reader = world.reader()
-    turns = 0
 
-    async def others() -> None:
-        nonlocal turns
-        while True:
-            await asyncio.sleep(0)
-            turns += 1
-
-    async with asyncio.TaskGroup() as tasks:
-        waiting = tasks.create_task(others())
-        batch = await reader.read(await reader.oldest())
-        waiting.cancel()
+    batch, turns = await read_beside_others(world.reader())
 
     assert len(batch.records) == 1_000
     assert turns >= 9
