@@ -2,9 +2,12 @@
 named as Python names it.
 """
 
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from typer.core import TyperArgument, TyperGroup, TyperOption
+
+# Typer keeps its types of contexts and commands to itself.
+Private: TypeAlias = Any
 
 # What is needed first comes first. A command that is in none stands above them all.
 PANELS: Final = {
@@ -23,32 +26,32 @@ class PlainGroup(TyperGroup):
     """Lists commands in panels, and says nothing twice.
 
     Typer writes `<bool>` beside every flag, as if `--yes true` were meant, and `<list[Path]>` beside what is named
-    already. Its own types of these are private.
+    already.
     """
 
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401
+    def list_commands(self, ctx: Private) -> list[str]:
         order = list(PANEL_OF)
         return sorted(super().list_commands(ctx), key=lambda name: order.index(name) if name in order else -1)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401
+    def get_command(self, ctx: Private, cmd_name: str) -> Private:
         found = super().get_command(ctx, cmd_name)
         _show_plainly(found, ctx)
         _put_into_panel(found, cmd_name)
         return found
 
-    def get_help_option(self, ctx: Any) -> TyperOption | None:  # noqa: ANN401
+    def get_help_option(self, ctx: Private) -> TyperOption | None:
         option = super().get_help_option(ctx)
         if option is not None:
             option.metavar = ""
         return option
 
 
-def _put_into_panel(command: Any, name: str) -> None:  # noqa: ANN401
+def _put_into_panel(command: Private, name: str) -> None:
     if command is not None and name in PANEL_OF:
         command.rich_help_panel = PANEL_OF[name]
 
 
-def _show_plainly(command: Any, ctx: Any) -> None:  # noqa: ANN401
+def _show_plainly(command: Private, ctx: Private) -> None:
     """Of a group: of all its commands."""
     if command is None:
         return
@@ -66,5 +69,5 @@ def _show_plainly(command: Any, ctx: Any) -> None:  # noqa: ANN401
         _show_plainly(member, ctx)
 
 
-def _nothing(ctx: Any) -> None:  # noqa: ANN401
+def _nothing(ctx: Private) -> None:
     """What is said beside an argument whose name says what it is."""
