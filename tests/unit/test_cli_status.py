@@ -2,7 +2,7 @@
 
 import io
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -211,22 +211,6 @@ def test_an_unknown_pipeline_is_refused_with_a_suggestion() -> None:
 
     assert result.exit_code == 1
     assert "did you mean `orders`?" in result.stderr
-
-
-def test_the_board_of_all_pipelines_says_how_many_are_paused_if_any_is() -> None:
-    def remarks(*arguments: str, now: datetime = TODAY) -> list[str]:
-        said = interlock("status", *arguments, clock=ManualClock(now)).stderr.splitlines()
-        return [line for line in said if "paused" in line]
-
-    none = remarks()
-    interlock("pause", "orders", "--reason", "upgrade", "--until", "1h")
-    one = remarks()
-    interlock("pause", "sales", "--reason", "upgrade")
-
-    assert (none, one) == ([], ["1 pipeline is paused: see `interlock pipelines list`"])
-    assert remarks() == ["2 pipelines are paused: see `interlock pipelines list`"]
-    assert remarks(now=TODAY + HOUR) == ["1 pipeline is paused: see `interlock pipelines list`"]
-    assert remarks("--json") == []
 
 
 def test_a_paused_pipeline_says_so_while_it_is_paused() -> None:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from worker.cli.console import Screen, counted, shown_time
 from worker.cli.onstore import Exit, StoreAccess
-from worker.cli.pipelines import suggestion
+from worker.cli.pipelines import warn_if_unknown
 from worker.core.errors import ConfigError
 from worker.core.events import Event
 from worker.core.eventtypes import EventType
@@ -15,7 +15,6 @@ from worker.core.pipeline import PipelineId
 from worker.core.values import Json
 from worker.loading.problems import suggest
 from worker.showing.eventreader import EventReader
-from worker.store.pipelines import Pipelines
 from worker.store.table import Tables
 
 FOLLOW_S = 2.0
@@ -66,11 +65,9 @@ async def follow_events(screen: Screen, access: StoreAccess, request: EventsRequ
 
 
 async def _remark_if_unknown(screen: Screen, tables: Tables, request: EventsRequest) -> None:
-    """Events outlive their pipeline, so this is no refusal; a mistyped name must not look like silence."""
-    if request.pipeline is None or await Pipelines(tables).get(PipelineId(request.pipeline)) is not None:
-        return
-    hint = await suggestion(tables, PipelineId(request.pipeline)) or "`interlock pipelines list` shows what there is"
-    screen.remark(f"warning: there is no pipeline {request.pipeline} in the store; {hint}", style="yellow")
+    if request.pipeline is not None:
+        listed = "`interlock pipelines list` shows what there is"
+        await warn_if_unknown(screen, tables, PipelineId(request.pipeline), otherwise=listed)
 
 
 def show_past(screen: Screen, events: Sequence[Event], request: EventsRequest, *, is_following: bool = False) -> None:

@@ -1,7 +1,6 @@
 """`interlock pipelines list|show|remove`: the configurations in the store."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 
@@ -63,15 +62,9 @@ async def run_list(screen: Screen, access: StoreAccess, *, as_json: bool) -> int
 
 async def _entries(tables: Tables, now: datetime) -> list[Entry]:
     entries = [entry_of(stored, now.date()) async for stored in Pipelines(tables).list()]
-    pauses = await pauses_of(tables, [entry.id for entry in entries], now)
-    return [replace(entry, pause=pauses.get(entry.id)) for entry in entries]
-
-
-async def pauses_of(tables: Tables, pipelines: Sequence[PipelineId], now: datetime) -> dict[PipelineId, Pause]:
-    """Which of the pipelines are paused, and how: by exact keys, however many there are."""
-    rows = await tables.get_many(TableName.CONTROL, [pause_key(pipeline) for pipeline in pipelines])
-    found = {pipeline: _pause(rows[key]) for pipeline in pipelines if (key := pause_key(pipeline)) in rows}
-    return {pipeline: pause for pipeline, pause in found.items() if pause is not None and not pause.is_over(now)}
+    rows = await tables.get_many(TableName.CONTROL, [pause_key(entry.id) for entry in entries])
+    pauses = {key: pause for key, row in rows.items() if (pause := _pause(row)) and not pause.is_over(now)}
+    return [replace(entry, pause=pauses.get(pause_key(entry.id))) for entry in entries]
 
 
 def _pause(row: Row) -> Pause | None:
@@ -161,6 +154,16 @@ async def say_unknown(screen: Screen, tables: Tables, pipeline: PipelineId) -> i
     screen.remark(f"there is no pipeline {pipeline} in the store", style="red")
     screen.remark(f"    {hint}")
     return Exit.PROBLEMS
+
+
+async def warn_if_unknown(screen: Screen, tables: Tables, pipeline: PipelineId, *, otherwise: str) -> None:
+    """What is about a pipeline may come before it and outlive it; a mistyped name must not pass in silence.
+
+    `otherwise` is what to say where no pipeline has a name like it.
+    """
+    if await Pipelines(tables).get(pipeline) is None:
+        hint = await suggestion(tables, pipeline) or otherwise
+        screen.remark(f"warning: there is no pipeline {pipeline} in the store; {hint}", style="yellow")
 
 
 async def suggestion(tables: Tables, pipeline: PipelineId) -> str:

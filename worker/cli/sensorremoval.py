@@ -3,8 +3,8 @@
 from worker.cli.consent import Consent
 from worker.cli.console import Screen
 from worker.cli.onstore import Exit, StoreAccess
-from worker.cli.pipelines import entry_of
-from worker.cli.sensors import SensorName, is_heard, record_of, say_missing, show_sensor, warn_if_unknown
+from worker.cli.pipelines import entry_of, warn_if_unknown
+from worker.cli.sensors import ALONE, SensorName, is_heard, record_of, say_missing, show_sensor
 from worker.core.errors import RetryLater
 from worker.core.periods import sensor_keys
 from worker.core.pipeline import PipelineId
@@ -21,7 +21,7 @@ async def run_remove(screen: Screen, access: StoreAccess, name: SensorName, *, c
     async with access.tables() as tables:
         sensor = await find_own(tables, name)
         if sensor is None:
-            await warn_if_unknown(screen, tables, name.pipeline)
+            await warn_if_unknown(screen, tables, name.pipeline, otherwise=ALONE)
             return await say_missing(screen, tables, name)
         outlook = UNHEARD if await _is_unheard(tables, name.pipeline, sensor, access) else STARTS_NOTHING
         if not consent.is_given:

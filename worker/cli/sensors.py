@@ -7,7 +7,7 @@ from itertools import islice
 
 from worker.cli.console import Screen, counted, json_text
 from worker.cli.onstore import Exit, StoreAccess
-from worker.cli.pipelines import entry_of, suggestion
+from worker.cli.pipelines import entry_of, warn_if_unknown
 from worker.core.errors import ConfigError
 from worker.core.passes import needed, watched
 from worker.core.periods import Period, split_key
@@ -20,6 +20,7 @@ from worker.store.sensors import Sensor, Sensors
 from worker.store.table import Tables
 
 KEYS_COMPARED_MAX = 1_000
+ALONE = "a sensor without a pipeline starts nothing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,7 @@ async def run_get(screen: Screen, access: StoreAccess, name: SensorName, *, as_j
     async with access.tables() as tables:
         sensor = await find(tables, name)
         if sensor is None:
-            await warn_if_unknown(screen, tables, name.pipeline)
+            await warn_if_unknown(screen, tables, name.pipeline, otherwise=ALONE)
             return await say_missing(screen, tables, name)
     show_sensor(screen, name.pipeline, sensor, as_json=as_json)
     return Exit.DONE
@@ -86,7 +87,7 @@ async def run_list(
     async with access.tables() as tables:
         sensors = await first_sensors(tables, pipeline, prefix, limit + 1)
         if not sensors:
-            await warn_if_unknown(screen, tables, pipeline)
+            await warn_if_unknown(screen, tables, pipeline, otherwise=ALONE)
     shown = list(islice(sensors, limit))
     if as_json or not screen.out.is_terminal:
         for sensor in shown:
@@ -121,18 +122,11 @@ def record_of(pipeline: PipelineId, sensor: Sensor) -> dict[str, Json]:
     return {"type": "sensor", "pipeline": pipeline, "key": sensor.key, "data": sensor.data}
 
 
-async def warn_if_unknown(screen: Screen, tables: Tables, pipeline: PipelineId) -> None:
-    """A sensor may come before its pipeline, so this is no refusal; a mistyped name must not pass in silence."""
-    if await Pipelines(tables).get(pipeline) is None:
-        hint = await suggestion(tables, pipeline) or "a sensor without a pipeline starts nothing"
-        screen.remark(f"warning: there is no pipeline {pipeline} in the store; {hint}", style="yellow")
-
-
 async def warn_if_unheard(screen: Screen, tables: Tables, name: SensorName, today: date) -> None:
     """The same, and of a key that nothing in its pipeline names, if one like it is named there."""
     stored = await Pipelines(tables).get(name.pipeline)
     if stored is None:
-        await warn_if_unknown(screen, tables, name.pipeline)
+        await warn_if_unknown(screen, tables, name.pipeline, otherwise=ALONE)
         return
     pipeline = entry_of(stored, today).pipeline
     if pipeline is None or is_heard(pipeline, name.stored_key):

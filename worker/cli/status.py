@@ -7,14 +7,13 @@ from datetime import datetime, timedelta
 from worker.cli.asking import version_of
 from worker.cli.console import Screen, counted
 from worker.cli.onstore import Exit, StoreAccess
-from worker.cli.pipelines import pauses_of, say_unknown
+from worker.cli.pipelines import say_unknown
 from worker.cli.staffing import remark_if_nobody_works
 from worker.core.instants import format_rfc3339
 from worker.core.pipeline import PipelineId
 from worker.core.values import Json
 from worker.core.watchstate import SlaWatch, Verdict
 from worker.showing.board import Board, Boards, Line, Rank
-from worker.store.pipelines import Pipelines
 from worker.store.table import Tables
 
 REFRESH_S = 2.0
@@ -49,12 +48,9 @@ class StatusRequest:
 
 
 async def run_status(screen: Screen, access: StoreAccess, request: StatusRequest) -> int:
-    now = access.clock.now()
     async with access.tables() as tables:
-        code = await show_status(screen, tables, request, now)
+        code = await show_status(screen, tables, request, access.clock.now())
         if not request.as_json:
-            if request.pipeline is None:
-                await remark_if_paused(screen, tables, now)
             await remark_if_nobody_works(screen, tables)
         return code
 
@@ -71,14 +67,6 @@ async def watch_status(screen: Screen, access: StoreAccess, request: StatusReque
                 return await _say_unknown(screen, tables, request)
             show_board(screen, board, request, now)
             await access.clock.sleep(REFRESH_S)
-
-
-async def remark_if_paused(screen: Screen, tables: Tables, now: datetime) -> None:
-    """Not while watching: it reads the list of all pipelines, which is too much for every other second."""
-    pipelines = [stored.pipeline async for stored in Pipelines(tables).list()]
-    if paused := len(await pauses_of(tables, pipelines, now)):
-        verb = "is" if paused == 1 else "are"
-        screen.remark(f"{counted(paused, 'pipeline')} {verb} paused: see `interlock pipelines list`", style="yellow")
 
 
 async def show_status(screen: Screen, tables: Tables, request: StatusRequest, now: datetime) -> int:
