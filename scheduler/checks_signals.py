@@ -45,24 +45,45 @@ class _Arrival:
 
 
 class SignalChecks:
-    def __init__(self, tables: Tables, engine: Engine, router: Router, ledger: Ledger) -> None:
+    """`looks_once`: there is no next pass in which a signal could be found missing again."""
+
+    def __init__(
+        self, tables: Tables, engine: Engine, router: Router, ledger: Ledger, *, looks_once: bool = False
+    ) -> None:
         self._tables, self._engine, self._router, self._ledger = tables, engine, router, ledger
         self._runs, self._watches, self._sensors = Runs(tables), SlaWatches(tables), Sensors(tables)
         self._signals, self._arrivals = Rotation(), Rotation()
+        # Runs that were missing when their pipeline was last looked at. A row does not say when it was written, so its
+        # record may still be on its way: it is lost if the run is missing in the next pass too.
+        self._looks_once = looks_once
+        self._missing: dict[PipelineId, frozenset[RunKey]] = {}
 
     # --- data without a run -------------------------------------------------------------------------------------------
 
     async def reconciliation(self, now: datetime) -> Sequence[Finding]:  # noqa: ARG002  every check is told the time
         # All of them: requests and cascades wait for the end of a pause also where no data starts a run.
+        chosen = self._signals.next_slice(self._ledger.versions)
         return [
             Finding(
                 about=str(pipeline),
                 sentence=f"the signals and requests of {pipeline} are looked at again",
-                act=partial(self._router.resync, pipeline),
+                act=partial(self._reconcile, pipeline),
                 is_routine=True,
             )
-            for pipeline in self._signals.next_slice(self._ledger.versions)
+            for pipeline in dict.fromkeys([*self._missing, *chosen])
         ]
+
+    async def _reconcile(self, pipeline: PipelineId) -> None:
+        before, missing = self._missing.get(pipeline, frozenset[RunKey]()), set[RunKey]()
+
+        def was_missing(key: RunKey) -> bool:
+            missing.add(key)
+            return key in before or self._looks_once
+
+        await self._router.resync(pipeline, may_begin=was_missing)
+        self._missing.pop(pipeline, None)
+        if new := missing - before:
+            self._missing[pipeline] = frozenset(new)
 
     # --- arrivals without a watch -------------------------------------------------------------------------------------
 

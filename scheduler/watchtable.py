@@ -46,6 +46,7 @@ class Watched:
     repeat_after: timedelta | None = None
     patience: Patience = field(default_factory=lambda: DEFAULT_PATIENCE)
     late: timedelta = LATE
+    looks_once: bool = False  # one pass is all there is: what is missing in it counts as lost
 
 
 def make_watchdog(
@@ -88,7 +89,7 @@ def _checks_of_runs(
     active = ActiveChecks(tables, engine, ledger, late=watched.late)
     begin = BeginChecks(work, alerts, Pauses(tables))
     deadlines = DeadlineChecks(tables, engine, work, alerts)
-    signals = SignalChecks(tables, engine, router, ledger)
+    signals = SignalChecks(tables, engine, router, ledger, looks_once=watched.looks_once)
     orphans = OrphanCheck(tables, engine.configs, alerts, watched.poll or engine.ask)
     return [
         # Without it nothing is expected, so nothing would be missed.

@@ -136,6 +136,37 @@ async def test_reconciliation_takes_up_a_signal_once_and_none_from_long_ago() ->
 
 
 @on_virtual_time
+async def test_a_signal_on_its_way_through_the_feed_is_not_taken_for_lost() -> None:
+    world = await a_world()
+    async with world.worker("w1", reads_feed=False) as worker:
+        await world.deploy(CONFIG)
+        await world.write("ready", status="done")
+        held = watch(world, worker)
+        await held.go()
+        assert await world.state(DAY) is None
+
+        async with world.worker("w2"):
+            await world.settle()
+        await held.go()
+        assert await world.state(DAY) is State.EVALUATING
+        assert "TRIGGER_RECOVERED" not in await types_told(world)
+
+
+@on_virtual_time
+async def test_a_signal_that_gets_lost_beside_ones_on_their_way_is_taken_up_in_the_next_pass() -> None:
+    world = await a_world()
+    async with world.worker(reads_feed=False) as worker:
+        await world.deploy(CONFIG)
+        held = watch(world, worker)
+        for day in range(1, 4):
+            await world.write(f"ready#2026-03-0{day}", status="done")
+            await held.go()
+
+        states = [await world.state(f"2026-03-0{day}") for day in range(1, 4)]
+        assert states == [State.EVALUATING, State.EVALUATING, None]
+
+
+@on_virtual_time
 async def test_a_rerun_that_waits_for_the_end_of_a_pause_is_found_though_no_data_starts_its_pipeline() -> None:
     """The worker that knew when the pause ends is gone, and no record tells of that."""
     world = await a_world()

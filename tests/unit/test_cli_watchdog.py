@@ -58,6 +58,14 @@ def test_a_round_by_hand_tells_once_however_often_it_is_made() -> None:
     assert told() == ["SCHEDULE_MISSED"]
 
 
+def test_a_round_by_hand_takes_up_a_lost_signal_at_once_for_it_is_the_only_one() -> None:
+    interlock("sensor", "put", "daily", "ready", "status=done")
+    result = interlock("watchdog", "run", "--check", "sensor-trigger-reconciliation")
+
+    assert result.exit_code == 0, result.output
+    assert told() == ["TRIGGER_RECOVERED"]
+
+
 def test_only_the_checks_that_are_named_are_made() -> None:
     result = interlock("watchdog", "run", "--check", "trigger-deadlines", "--json", clock=LATER)
 

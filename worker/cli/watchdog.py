@@ -81,7 +81,7 @@ async def _watchdog(tables: Tables, clock: Clock) -> Watchdog:
     began_at = await installed_at(tables, GROUP, clock.now())
     engine = Engine(tables, {}, visitor, clock, LeftToWorkers())
     router = Router(tables, engine, clock, began_at=began_at)
-    return make_watchdog(tables, engine, router, clock, Watched(), may_act=visitor.may_act)
+    return make_watchdog(tables, engine, router, clock, Watched(looks_once=True), may_act=visitor.may_act)
 
 
 def _require_known(watchdog: Watchdog, names: Sequence[str]) -> None:

@@ -24,7 +24,7 @@ from worker.engine.configs import Version
 from worker.engine.engine import Engine
 from worker.engine.freshness import Freshness
 from worker.engine.sensing import Sensing
-from worker.engine.signals import Seen, Signals
+from worker.engine.signals import MayBegin, Seen, Signals, at_once
 from worker.engine.wakes import Log, to_nobody
 from worker.store.attributes import loose_text, texts
 from worker.store.deployments import Deployments
@@ -226,8 +226,13 @@ class Router:
 
     # --- looking again ------------------------------------------------------------------------------------------------
 
-    async def resync(self, pipeline: PipelineId, origin: Origin = Origin.RECONCILIATION) -> None:
-        """Handle what the pipeline's rows say as if it had just been written: signals, requests, waiting runs."""
+    async def resync(
+        self, pipeline: PipelineId, origin: Origin = Origin.RECONCILIATION, *, may_begin: MayBegin = at_once
+    ) -> None:
+        """Handle what the pipeline's rows say as if it had just been written: signals, requests, waiting runs.
+
+        A run that a signal wants and that is not there begins only if `may_begin` says so.
+        """
         version = await self._engine.configs.in_force(pipeline)
         if version is None:
             return
@@ -237,7 +242,7 @@ class Router:
         for row in rows:
             await self._take_up_held(version, row)
         for schedule in version.pipeline.schedules:
-            await self._resync_signals(version, schedule, origin)
+            await self._resync_signals(version, schedule, origin, may_begin)
         for named in (keys.run_row_of(str(row["PK"]), str(row["SK"])) for row in rows):
             if named is not None:
                 await self._rerun_requested(named[1], None)
@@ -252,12 +257,12 @@ class Router:
             case None:
                 return
 
-    async def _resync_signals(self, version: Version, schedule: Schedule, origin: Origin) -> None:
+    async def _resync_signals(self, version: Version, schedule: Schedule, origin: Origin, may_begin: MayBegin) -> None:
         if schedule.trigger is None or not schedule.starts_by_trigger:
             return
         now = self._clock.now()
         for sensor in await self._signals_within(version.pipeline.id, schedule, schedule.trigger, now):
-            seen = Seen(sensor=sensor, at=now, written_at=None, origin=origin)
+            seen = Seen(sensor=sensor, at=now, written_at=None, origin=origin, may_begin=may_begin)
             await self._signals.take_in(version, seen)
 
     async def _signals_within(

@@ -4,10 +4,10 @@ A change record says that a key changed and which period its image spoke of. If 
 the row decides; if it has moved on, the image decides for its own period. Order of delivery is never used.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeAlias
 
 from worker.clock import Clock
 from worker.core import keys
@@ -43,14 +43,26 @@ TOO_OLD: Final = retention.RUNS - timedelta(days=7)
 WAITING_MAX: Final = 100  # how many of a schedule's latest runs a sensor without a period wakes
 
 
+# Asked about a run that a signal wants and that is not there.
+MayBegin: TypeAlias = Callable[[RunKey], bool]
+
+
+def at_once(_: RunKey) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A sensor that was written, or is looked at again. `written_at` None: nobody knows when it was written."""
+    """A sensor that was written, or is looked at again. `written_at` None: nobody knows when it was written.
+
+    A run that is not there begins only if `may_begin` says so.
+    """
 
     sensor: Sensor
     at: datetime
     written_at: datetime | None
     origin: Origin = Origin.SENSOR
+    may_begin: MayBegin = at_once
 
 
 class Signals:
@@ -93,6 +105,8 @@ class Signals:
         key = RunKey(version.pipeline.id, schedule.id, period)
         if refusal := self.refusal(key, schedule):
             self._log("signal.refused", {"run": str(key), "sensor": said.key, "reason": refusal})
+            return set()
+        if seen.may_begin is not at_once and await self._runs.load(key) is None and not seen.may_begin(key):
             return set()
         await self._close_if_overdue(key, version, schedule, seen)
         wanted = RunWanted(
