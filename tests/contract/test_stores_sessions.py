@@ -25,10 +25,10 @@ async def seen(sessions: Sessions, member: SessionId) -> Session:
 async def test_a_session_registers_beats_and_leaves(tables: Tables) -> None:
     sessions = await sessions_with(tables, A, B)
 
-    assert await sessions.beat(A, 1, changes=4, load=70)
+    assert await sessions.beat(A, 1, changes=4, load=70, at=NOW)
 
     assert await sessions.list() == [
-        Session(id=A, beat=1, state=SessionState.LIVE, changes=4, load=70, program="0.1.0"),
+        Session(id=A, beat=1, state=SessionState.LIVE, changes=4, load=70, program="0.1.0", heard_at=NOW),
         Session(id=B, beat=0, state=SessionState.LIVE, program="0.1.0"),
     ]
     await sessions.leave(A)

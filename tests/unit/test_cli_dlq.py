@@ -212,7 +212,7 @@ def test_a_replay_is_asked_for_and_the_letter_stays_until_a_worker_has_done_it(w
     assert (asked.exit_code, asked.stdout) == (0, "asked for a replay of 1 dead letter\n")
     assert asked.stderr.splitlines() == [
         "    a worker does it within half a minute; `interlock dlq list` shows what failed again",
-        "no worker is registered, so nothing happens until one is: `interlock run`",
+        "no worker is there, so nothing happens until one comes: `interlock run`",
     ]
     assert in_store(replays_asked_for) == [ID]
     assert interlock("dlq", "list").exit_code == 1

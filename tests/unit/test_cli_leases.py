@@ -164,6 +164,22 @@ def test_workers_that_are_all_dead_are_not_there() -> None:
 
 
 @pytest.mark.usefixtures("here")
+def test_a_worker_that_was_not_heard_of_for_long_is_shown_with_that_and_not_taken_for_one() -> None:
+    async def killed(tables: Tables) -> None:
+        await Sessions(tables, GROUP).register(A, "1.0", at=TODAY - timedelta(minutes=12))
+
+    in_store(killed)
+    shown, [record] = interlock("leases"), records(interlock("leases", "--json").stdout)
+
+    assert shown.exit_code == 1
+    assert shown.stdout.splitlines() == [
+        "host-a  live, heard of 12m ago, holds 0 leases",
+        "no worker was heard of for 12m: start one with `interlock run`",
+    ]
+    assert record["heardAt"] == "2027-03-22T11:48:00Z"
+
+
+@pytest.mark.usefixtures("here")
 def test_of_one_stream_its_leases_are_shown_and_what_each_worker_holds_in_all() -> None:
     in_store(split_stream)
     in_store(lambda tables: Leases(tables, GROUP).create(Lease(stream="scheduler", shard="0")))

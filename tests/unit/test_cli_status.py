@@ -12,8 +12,8 @@ from tests.cliruns import ORDERS, PERIOD, a_store, a_stored_run, in_store, key_o
 from tests.commandline import TODAY, interlock, records
 from tests.faults import DROP_BEFORE, FaultyTables, Operation, always
 from tests.manualclock import ManualClock
-from worker.cli.console import Screen
-from worker.cli.status import REFRESH_S, StatusRequest, passed, show_board
+from worker.cli.console import Screen, passed
+from worker.cli.status import REFRESH_S, StatusRequest, show_board
 from worker.core import keys
 from worker.core.dryrun import DryRun
 from worker.core.errors import RetryLater
@@ -314,5 +314,31 @@ def test_where_nobody_works_that_is_said_once(command: list[str]) -> None:
     in_store(lambda tables: Sessions(tables, GROUP).register(SessionId("one"), "1.0"))
     staffed = interlock(*command)
 
-    assert alone.stderr.count("no worker is registered, so nothing happens until one is: `interlock run`") == 1
+    assert alone.stderr.count("no worker is there, so nothing happens until one comes: `interlock run`") == 1
     assert "no worker" not in for_programs.output + staffed.output
+
+
+@pytest.mark.parametrize(("silent", "said"), [(timedelta(seconds=59), ""), (timedelta(minutes=12), "for 12m")])
+def test_a_worker_that_was_killed_left_its_row_and_is_not_taken_for_one(silent: timedelta, said: str) -> None:
+    in_store(lambda tables: Sessions(tables, GROUP).register(SessionId("one"), "1.0", at=TODAY - silent))
+
+    remark = interlock("status").stderr
+
+    expected = f"no worker was heard of {said}, so nothing happens until one comes: `interlock run`\n" if said else ""
+    assert remark == expected
+
+
+def test_one_worker_that_is_heard_of_is_enough() -> None:
+    async def two(tables: Tables) -> None:
+        for name, silent in (("one", timedelta(hours=1)), ("two", timedelta(seconds=2))):
+            await Sessions(tables, GROUP).register(SessionId(name), "1.0", at=TODAY - silent)
+
+    in_store(two)
+
+    assert interlock("status").stderr == ""
+
+
+def test_who_watches_is_told_that_nobody_works() -> None:
+    clock = Impatient(TODAY)
+
+    assert interlock("status", "--watch", clock=clock).stderr.count("no worker is there") == 3

@@ -121,6 +121,7 @@ async def test_a_heart_beats_every_two_seconds_and_carries_what_the_loop_says() 
 
         session = await patient.row()
         assert (session.beat, session.changes, session.load) == (10, 3, 70)
+        assert session.heard_at == patient.clock.now() - timedelta(seconds=1)
         assert not patient.fence.is_down()
         beating.cancel()
 

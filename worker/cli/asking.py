@@ -94,7 +94,7 @@ async def _with_version(
             return await say_unknown(screen, tables, whom.pipeline)
         code = await ask(Asking(tables, access.clock, is_rehearsed=whom.is_dry), version)
         if not whom.as_json and not whom.is_dry:
-            await remark_if_nobody_works(screen, tables)
+            await remark_if_nobody_works(screen, tables, access.clock.now())
         return code
 
 

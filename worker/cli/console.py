@@ -5,7 +5,7 @@ Results go to standard output; progress and remarks go to standard error, so tha
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import cast
 
@@ -110,6 +110,17 @@ def visible(text: str) -> str:
 def shown_time(at: datetime) -> str:
     """A time for a column that people read: in UTC, to the millisecond, always of one width."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def passed(time: timedelta) -> str:
+    """How long, to the two digits that matter: `45s`, `12m`, `3h20m`, `4d`."""
+    seconds = max(0, int(time.total_seconds()))
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if minutes == 0:
+        return f"{seconds}s"
+    if hours == 0:
+        return f"{minutes}m"
+    return f"{hours}h{minutes % 60:02d}m" if days < 2 else f"{days}d"
 
 
 def counted(number: int, noun: str) -> str:

@@ -113,7 +113,7 @@ async def run_replay(screen: Screen, access: StoreAccess, which: Which) -> int:
         screen.line(f"asked for a replay of {counted(count, 'dead letter')}")
         if count:
             screen.remark("    a worker does it within half a minute; `interlock dlq list` shows what failed again")
-            await remark_if_nobody_works(screen, tables)
+            await remark_if_nobody_works(screen, tables, access.clock.now())
     return Exit.DONE
 
 

@@ -46,7 +46,7 @@ async def run_explain(screen: Screen, access: StoreAccess, asked: Question, *, a
         for explanation in explanations:
             show_explanation(screen, explanation, as_json=as_json)
         if not as_json:
-            await remark_if_nobody_works(screen, tables)
+            await remark_if_nobody_works(screen, tables, now)
     return code
 
 

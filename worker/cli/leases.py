@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from consumers.shardtree import is_ready
 from worker.cli.console import Screen, aligned, counted, shown_time, without_empty_columns
 from worker.cli.onstore import Exit, StoreAccess
+from worker.cli.staffing import absence_of_all
 from worker.core.durations import format_duration
 from worker.core.errors import ConfigError
 from worker.core.keys import SessionId, instant
@@ -43,9 +44,9 @@ class GroupView:
     sessions: Sequence[Session]
     streams: Sequence[StreamView]
 
-    @property
-    def is_anybody_there(self) -> bool:
-        return any(session.state is SessionState.LIVE for session in self.sessions)
+    def absence(self, now: datetime) -> str | None:
+        """Why nobody seems to be there to hold leases; None if somebody is."""
+        return absence_of_all((each for each in self.sessions if each.state is SessionState.LIVE), now)
 
     def held_by(self, session: SessionId) -> int:
         return sum(lease.owner == session for each in self.streams for lease in each.leases.values())
@@ -53,6 +54,7 @@ class GroupView:
 
 async def run_leases(screen: Screen, access: StoreAccess, stream: str | None, *, as_json: bool) -> int:
     """Exit code 1 if nobody is there to hold them."""
+    now = access.clock.now()
     async with access.tables() as tables:
         view = await look(tables)
     known = [each.stream for each in view.streams]
@@ -64,8 +66,8 @@ async def run_leases(screen: Screen, access: StoreAccess, stream: str | None, *,
         for record in records(view, shown):
             screen.record(record)
     else:
-        _show(screen, view, shown, access.clock.now())
-    return Exit.DONE if view.is_anybody_there else Exit.PROBLEMS
+        _show(screen, view, shown, now)
+    return Exit.PROBLEMS if view.absence(now) else Exit.DONE
 
 
 async def look(tables: Tables) -> GroupView:
@@ -120,6 +122,7 @@ def records(view: GroupView, shown: Sequence[StreamView]) -> list[Mapping[str, J
             "state": session.state.value,
             "beat": session.beat,
             "duties": sorted(session.duties),
+            "heardAt": optional_instant_text(session.heard_at),
         }
         for session in view.sessions
     ]
@@ -150,9 +153,10 @@ def _show(screen: Screen, view: GroupView, shown: Sequence[StreamView], now: dat
     for session in view.sessions:
         duties = f", does {', '.join(sorted(session.duties))}" if session.duties else ""
         held = counted(view.held_by(session.id), "lease")
-        screen.line(f"{session.id}  {session.state.value.lower()}, holds {held}{duties}")
-    if not view.is_anybody_there:
-        screen.line("no worker is there: start one with `interlock run`", style="red")
+        heard = f", heard of {_age(now - session.heard_at)} ago" if session.heard_at else ""
+        screen.line(f"{session.id}  {session.state.value.lower()}{heard}, holds {held}{duties}")
+    if absence := view.absence(now):
+        screen.line(f"{absence}: start one with `interlock run`", style="red")
     for each in shown:
         screen.line("")
         screen.line(each.stream, style="bold")

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from worker.cli.asking import version_of
-from worker.cli.console import Screen, counted
+from worker.cli.console import Screen, counted, passed
 from worker.cli.onstore import Exit, StoreAccess
 from worker.cli.pipelines import say_unknown
 from worker.cli.staffing import remark_if_nobody_works
@@ -51,7 +51,7 @@ async def run_status(screen: Screen, access: StoreAccess, request: StatusRequest
     async with access.tables() as tables:
         code = await show_status(screen, tables, request, access.clock.now())
         if not request.as_json:
-            await remark_if_nobody_works(screen, tables)
+            await remark_if_nobody_works(screen, tables, access.clock.now())
         return code
 
 
@@ -66,6 +66,8 @@ async def watch_status(screen: Screen, access: StoreAccess, request: StatusReque
             if board is None:
                 return await _say_unknown(screen, tables, request)
             show_board(screen, board, request, now)
+            if not request.as_json:
+                await remark_if_nobody_works(screen, tables, now)
             await access.clock.sleep(REFRESH_S)
 
 
@@ -123,17 +125,6 @@ def row_of(line: Line, now: datetime) -> tuple[str, ...]:
         deadline(line.watch, now) if line.watch else "",
         line.waits_for,
     )
-
-
-def passed(time: timedelta) -> str:
-    """How long, to the two digits that matter: `45s`, `12m`, `3h20m`, `4d`."""
-    seconds = max(0, int(time.total_seconds()))
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    if minutes == 0:
-        return f"{seconds}s"
-    if hours == 0:
-        return f"{minutes}m"
-    return f"{hours}h{minutes % 60:02d}m" if days < 2 else f"{days}d"
 
 
 def deadline(watch: SlaWatch, now: datetime) -> str:

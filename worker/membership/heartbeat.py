@@ -50,7 +50,11 @@ class Heart:
         try:
             async with asyncio.timeout(self._timing.beat_s):
                 is_alive = await sessions.beat(
-                    self._fence.session, self._number, changes=self._pulse.changes, load=self._pulse.load
+                    self._fence.session,
+                    self._number,
+                    changes=self._pulse.changes,
+                    load=self._pulse.load,
+                    at=self._clock.now(),
                 )
         except (RetryLater, TimeoutError):
             return False

@@ -99,7 +99,7 @@ class Membership:
         """Begin a session; None if the store did not say so. What it may have written anyway, others end as dead."""
         session, sent_at = self._new_session_id(), self._clock.monotonic()
         try:
-            await self._sessions.register(session, self._group.program, self._group.duties)
+            await self._sessions.register(session, self._group.program, self._group.duties, at=self._clock.now())
         except (RetryLater, StaleWrite):
             await self._clock.sleep(JOIN_PAUSE_S)
             return None

@@ -1,17 +1,19 @@
 """Sessions: which worker processes are alive. One heartbeat row each; whatever they hold points at it.
 
-No clocks are compared here. A session is ended by one conditional write on its row, and a heartbeat that comes after
-it is refused, so the two can never both be right.
+No clocks are compared here: the time of a beat is for people. A session is ended by one conditional write on its row,
+and a heartbeat that comes after it is refused, so the two can never both be right.
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 from worker.core import keys
+from worker.core.instants import parse_rfc3339
 from worker.core.keys import SessionId
 from worker.store import retention
-from worker.store.attributes import choice, expiry, loose_text, texts, whole
+from worker.store.attributes import choice, expiry, instant_text, loose_text, texts, whole
 from worker.store.table import (
     TTL,
     Absent,
@@ -32,6 +34,8 @@ from worker.store.table import (
     query_all,
 )
 
+CLOCKS_DIFFER_MAX: Final = timedelta(minutes=1)  # far more than a session is silent before others end it
+
 
 class SessionState(StrEnum):
     LIVE = "LIVE"
@@ -51,6 +55,7 @@ class Session:
     duties: frozenset[str] = frozenset()  # what it is there for; empty: everything
     program: str = ""  # the version it runs; for people, nothing is decided by it
     kept_until: int = 0  # of one that is DEAD, in seconds since 1970
+    heard_at: datetime | None = None  # its last beat, by its own clock; for people, nothing is decided by it
 
     def does(self, duty: str) -> bool:
         return not duty or not self.duties or duty in self.duties
@@ -58,6 +63,11 @@ class Session:
     @property
     def is_alive(self) -> bool:
         return self.state is not SessionState.DEAD
+
+    def silent_for(self, now: datetime) -> timedelta:
+        """How long it seems to have been silent, to whoever's clock says `now`; nothing within what clocks differ."""
+        silence = timedelta(0) if self.heard_at is None else now - self.heard_at
+        return silence if silence > CLOCKS_DIFFER_MAX else timedelta(0)
 
 
 # Any state but DEAD: a draining worker still holds its leases.
@@ -70,7 +80,14 @@ class Sessions:
     def __init__(self, tables: Tables, group: str) -> None:
         self._tables, self._pk = tables, keys.group_pk(group)
 
-    async def register(self, session: SessionId, program: str, duties: frozenset[str] = frozenset()) -> None:
+    async def register(
+        self,
+        session: SessionId,
+        program: str,
+        duties: frozenset[str] = frozenset(),
+        *,
+        at: datetime | None = None,
+    ) -> None:
         """Begin a session. Raises `StaleWrite` if the id was used before: make a new one."""
         row = {
             "PK": self._pk,
@@ -81,13 +98,17 @@ class Sessions:
             "load": 0,
             "ver": program,
             "duties": sorted(duties),
+            **_heard(at),
         }
         await self._tables.commit(Put(TableName.CONTROL, row, Absent()))
 
-    async def beat(self, session: SessionId, number: int, *, changes: int = 0, load: int = 0) -> bool:
+    async def beat(
+        self, session: SessionId, number: int, *, changes: int = 0, load: int = 0, at: datetime | None = None
+    ) -> bool:
         """Say that the session lives; False if it was ended: stop acting at once. A repeated number is harmless."""
         not_later = any_of(Less("hb", number), Equals("hb", number))
-        beat = self._update(session, {"hb": number, "chg": changes, "load": load}, all_of(not_later, _ALIVE))
+        said = {"hb": number, "chg": changes, "load": load, **_heard(at)}
+        beat = self._update(session, said, all_of(not_later, _ALIVE))
         try:
             await self._tables.commit(beat)
         except StaleWrite as error:
@@ -146,6 +167,10 @@ def _is_alive(row: Row) -> bool:
     return choice(row, "state", SessionState) is not SessionState.DEAD
 
 
+def _heard(at: datetime | None) -> dict[str, str]:
+    return {} if at is None else {"heardAt": instant_text(at)}
+
+
 def _session(row: Row) -> Session:
     return Session(
         id=SessionId(str(row["SK"]).removeprefix(keys.SESSION)),
@@ -156,4 +181,5 @@ def _session(row: Row) -> Session:
         duties=frozenset(texts(row, "duties")),
         program=loose_text(row, "ver"),
         kept_until=whole(row, TTL) if TTL in row else 0,
+        heard_at=parse_rfc3339(loose_text(row, "heardAt")),
     )
