@@ -81,8 +81,10 @@ class DueWork:
 
     async def still_missing(self, pipeline: PipelineId, group: Sequence[Expected]) -> list[Expected]:
         """Before runs are called missing: records of their signals may have got lost, and that can be made up for."""
+        due = {each.due.key for each in group}
         with suppress(Rejected):  # a damaged row of the pipeline is no reason to keep silent about the rest
-            await self._router.resync(pipeline)
+            # Records of others may well be on their way.
+            await self._router.resync(pipeline, may_begin=due.__contains__)
         begun = await self.rows([each.due for each in group])
         return [each for each in group if each.due.key not in begun]
 

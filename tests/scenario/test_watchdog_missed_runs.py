@@ -42,6 +42,21 @@ async def test_each_hour_that_is_missed_is_told_although_others_began() -> None:
 
 
 @on_virtual_time
+async def test_the_last_look_for_a_missed_run_takes_no_other_signal_for_lost() -> None:
+    world = await a_world()
+    async with world.worker(reads_feed=False) as worker:
+        held = watch(world, worker)
+        await world.deploy(HOURLY)
+        await held.until(NOON + timedelta(hours=1, minutes=4))
+        await world.wait(minutes=3)
+        await world.write("ready", date=DAY, hour="05")  # its record is on its way
+        await held.go()
+
+        assert await types_told(world) == ["SCHEDULE_MISSED"]
+        assert await world.run(f"{DAY}T05") is None
+
+
+@on_virtual_time
 async def test_a_run_that_began_in_time_is_not_missed() -> None:
     world = await a_world()
     async with on_watch(world) as held:
