@@ -7,10 +7,14 @@ ended by others, which is what the timing of beats is for (see `beatmodel`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from dataclasses import replace as replace_in_lease
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from consumers.shardtree import is_ready
 from tests.modelcheck.explorer import Step
@@ -25,6 +29,7 @@ PARENT, OTHER, CHILD, TWIN = "p", "q", "p-child", "p-twin"
 # How many records each shard has; all but the first two are children of the first.
 SHORT: Final = {PARENT: 1, OTHER: 0, CHILD: 1}
 SPLIT: Final = {PARENT: 1, OTHER: 0, CHILD: 1, TWIN: 0}
+Effects: TypeAlias = tuple[tuple[str, int], ...]  # by shard: the last record that anyone has dealt with
 NOW: Final = datetime(2026, 3, 3, 12, tzinfo=UTC)
 
 
@@ -34,8 +39,11 @@ class Status(StrEnum):
     DEAD = "dead"  # ended by another: its leases may be taken
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Part(Struct, frozen=True, cache_hash=True, gc=False):
+    """What a state is made of. No dataclass: most of the time went into replacing a field and hashing what it is in."""
+
+
+class Hold(Part, frozen=True):
     """A lease as its holder knows it."""
 
     lease: Lease
@@ -43,8 +51,7 @@ class Hold:
     saved: int  # the checkpoint
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Part, frozen=True):
     id: SessionId
     status: Status = Status.UP
     holds: tuple[Hold, ...] = ()
@@ -62,8 +69,7 @@ class Member:
         return replace(self, holds=tuple(sorted((*kept, hold), key=lambda each: each.lease.shard)))
 
 
-@dataclass(frozen=True, slots=True)
-class Luck:
+class Luck(Part, frozen=True):
     """How much may still go wrong."""
 
     stops: int
@@ -72,17 +78,23 @@ class Luck:
     releases: int
 
 
-@dataclass(frozen=True, slots=True)
-class World:
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Rows, and what they say. There is one for the same rows (`table_of`), so it is compared by what it is."""
+
     rows: Rows
+    leases: Mapping[str, Lease]
+
+
+class World(Part, frozen=True):
+    table: Table
     members: tuple[Member, ...]
-    effects: tuple[tuple[str, int], ...]  # by shard: the last record that anyone has dealt with
+    effects: Effects
     luck: Luck
     flying: tuple[str, ...] = ()  # requests that may still arrive; `Model.requests` has what they ask for
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Part, frozen=True, kw_only=True):
     sender: SessionId
     operation: str
     lease: Lease
@@ -94,9 +106,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    rows: Rows
+    name: str
+    table: Table
     flying: tuple[str, ...]
-    answer: "Lease | bool | None"
+    answer: "Hold | bool | None"
     is_heard: bool
 
 
@@ -115,9 +128,10 @@ class Model:
     requests: dict[str, tuple[Request, Sequence[Write]]] = field(
         default_factory=dict[str, tuple[Request, Sequence[Write]]]
     )
-    _outcomes: dict[tuple[Rows, Request, Fate], Outcome] = field(
-        default_factory=dict[tuple[Rows, Request, Fate], Outcome]
+    _outcomes: dict[tuple[Table, Request, Fate], Outcome] = field(
+        default_factory=dict[tuple[Table, Request, Fate], Outcome]
     )
+    _judged: dict[tuple[Table, Table, Effects], str] = field(default_factory=dict[tuple[Table, Table, Effects], str])
 
     def start(self) -> World:
         table = ModelTable(())
@@ -128,19 +142,18 @@ class Model:
             for child in children_in(self.records):
                 run(leases.create(Lease(stream=STREAM, shard=child, parents=frozenset({PARENT}))))
         members = tuple(Member(SessionId(name)) for name in "abcdef"[: self.sessions])
-        return World(table.rows, members, tuple((shard, 0) for shard in sorted(self.records)), self.luck)
+        return World(table_of(table.rows), members, tuple((shard, 0) for shard in sorted(self.records)), self.luck)
 
     def is_final(self, world: World) -> bool:
-        leases = _leases(world.rows)
+        leases = world.table.leases
         return len(leases) == len(self.records) and all(lease.status is LeaseStatus.DONE for lease in leases.values())
 
     def steps(self, world: World) -> Iterator[Step[World]]:
-        leases = _leases(world.rows)
         yield from self._arrivals(world)
         for member in _unlike(world.members):
             match member.status:
                 case Status.UP:
-                    yield from self._acts(world, member, leases)
+                    yield from self._acts(world, member, world.table.leases)
                     if world.luck.stops:
                         yield self._stopped(world, member)
                     if self.kills_the_living:
@@ -156,7 +169,7 @@ class Model:
         """A request that was on its way arrives."""
         for text in sorted(set(world.flying)):
             request, writes = self.requests[text]
-            table = ModelTable(world.rows)
+            table = ModelTable(world.table.rows)
             rest = list(world.flying)
             rest.remove(text)
             try:
@@ -164,7 +177,7 @@ class Model:
             except StaleWrite:
                 yield Step(f"{request}: refused, being late", replace(world, flying=tuple(rest)))
                 continue
-            after = replace(world, rows=table.rows, flying=tuple(rest))
+            after = replace(world, table=table_of(table.rows), flying=tuple(rest))
             yield self._checked(world, after, f"{request}: applied late", request)
 
     def _stopped(self, world: World, member: Member) -> Step[World]:
@@ -239,36 +252,47 @@ class Model:
             yield self._send(replace(world, luck=spent), request, fate)
 
     def _send(self, world: World, request: Request, fate: Fate) -> Step[World]:
-        outcome = self._outcome(world.rows, request, fate)
+        outcome = self._outcome(world.table, request, fate)
         sender = next(each for each in world.members if each.id == request.sender)
         if outcome.is_heard:
             sender = _informed(sender, request, outcome.answer)
         flying = tuple(sorted((*world.flying, *outcome.flying)))
-        after = _with(replace(world, rows=outcome.rows, flying=flying), sender)
-        return self._checked(world, after, f"{request}, {fate.name.lower()}", request)
+        after = _with(replace(world, table=outcome.table, flying=flying), sender)
+        return self._checked(world, after, outcome.name, request)
 
-    def _outcome(self, rows: Rows, request: Request, fate: Fate) -> Outcome:
+    def _outcome(self, table: Table, request: Request, fate: Fate) -> Outcome:
         """The same request to the same rows has the same outcome, whatever else is the case."""
-        if (rows, request, fate) not in self._outcomes:
-            table = ModelTable(rows, fate, self.mutate.get(request.operation, lambda writes: [writes]))
-            answer, is_heard = None, True
-            try:
-                answer = _perform(Leases(table, "g"), request, children_in(self.records))
-            except RetryLater:
-                is_heard = False  # it knows nothing new, and reads the row the next time it looks
-            flying = {f"{request} {writes!r}": (request, writes) for writes in table.flying}
-            self.requests |= flying
-            outcome = Outcome(table.rows, tuple(flying), answer, is_heard)
-            self._outcomes[rows, request, fate] = outcome
-        return self._outcomes[rows, request, fate]
+        found = self._outcomes.get((table, request, fate))
+        if found is None:
+            found = self._outcomes[table, request, fate] = self._performed(table, request, fate)
+        return found
+
+    def _performed(self, before: Table, request: Request, fate: Fate) -> Outcome:
+        table = ModelTable(before.rows, fate, self.mutate.get(request.operation, lambda writes: [writes]))
+        answer, is_heard = None, True
+        try:
+            answer = _perform(Leases(table, "g"), request, children_in(self.records))
+        except RetryLater:
+            is_heard = False  # it knows nothing new, and reads the row the next time it looks
+        flying = {f"{request} {writes!r}": (request, writes) for writes in table.flying}
+        self.requests |= flying
+        told = _held(answer) if isinstance(answer, Lease) else answer
+        return Outcome(f"{request}, {fate.name.lower()}", table_of(table.rows), tuple(flying), told, is_heard)
 
     def _checked(self, before: World, after: World, name: str, request: Request | None = None) -> Step[World]:
-        is_stolen = request is not None and before.rows != after.rows and _is_by_another(request, before)
-        return Step(
-            name,
-            after,
-            "one who does not own it changed it" if is_stolen else broken_promise(before, after, self.records),
-        )
+        if request is not None and before.table is not after.table and _is_by_another(request, before):
+            return Step(name, after, "one who does not own it changed it")
+        if _is_held_twice(after):
+            return Step(name, after, "two sessions hold one lease")
+        return Step(name, after, self._broken_promise(before.table, after.table, after.effects))
+
+    def _broken_promise(self, before: Table, after: Table, effects: Effects) -> str:
+        """The same change with the same effects breaks the same promise, whatever else is the case."""
+        found = self._judged.get((before, after, effects))
+        if found is None:
+            found = broken_promise(before, after, dict(effects), self.records)
+            self._judged[before, after, effects] = found
+        return found
 
 
 def children_in(shards: Iterable[str]) -> list[str]:
@@ -297,11 +321,15 @@ def _perform(leases: Leases, request: Request, children: Sequence[str]) -> "Leas
             return run(leases.finish(lease, dict.fromkeys(born, frozenset({PARENT})), NOW, whole_to=NOW))
 
 
-def _informed(member: Member, request: Request, answer: "Lease | bool | None") -> Member:
+def _held(taken: Lease) -> Hold:
+    saved = _saved(taken)
+    return Hold(replace_in_lease(taken, checkpoint=None, wanted_by=None), saved, saved)
+
+
+def _informed(member: Member, request: Request, answer: "Hold | bool | None") -> Member:
     """What the sender makes of the answer."""
-    if isinstance(answer, Lease):
-        saved = _saved(answer)
-        return member.having(Hold(replace(answer, checkpoint=None, wanted_by=None), saved, saved))
+    if isinstance(answer, Hold):
+        return member.having(answer)
     hold = member.hold_of(request.lease.shard)
     if hold is None or request.operation in {"ask", "take_free", "take_from_dead"}:
         return member
@@ -313,15 +341,12 @@ def _informed(member: Member, request: Request, answer: "Lease | bool | None") -
 # --- promises ---------------------------------------------------------------------------------------------------------
 
 
-def broken_promise(before: World, after: World, records: Mapping[str, int]) -> str:
-    """Name the first promise that a step breaks."""
-    new, effects = _leases(after.rows), dict(after.effects)
-    if _is_held_twice(after):
-        return "two sessions hold one lease"
-    if any(effects[child] for child in children_in(records)) and not _is_done(new.get(PARENT)):
+def broken_promise(before: Table, after: Table, effects: Mapping[str, int], records: Mapping[str, int]) -> str:
+    """Name the first promise that a step breaks by what it writes or does."""
+    if any(effects[child] for child in children_in(records)) and not _is_done(after.leases.get(PARENT)):
         return "a child is read before its parent is done"
     unread = {name: records[name] - effects[name] for name in records}
-    return "" if after.rows == before.rows else _broken_by_write(_leases(before.rows), new, effects, unread)
+    return "" if after is before else _broken_by_write(before.leases, after.leases, effects, unread)
 
 
 def _broken_by_write(
@@ -342,7 +367,7 @@ def _broken_by_write(
 
 def _is_by_another(request: Request, before: World) -> bool:
     """Only taking and asking are for those who do not own a lease."""
-    row = _leases(before.rows)[request.lease.shard]
+    row = before.table.leases[request.lease.shard]
     is_owners = request.operation in {"checkpoint", "transfer", "release", "finish"}
     return is_owners and (row.owner, row.epoch) != (request.sender, request.lease.epoch)
 
@@ -368,13 +393,16 @@ def _is_done(lease: Lease | None) -> bool:
     return lease is not None and lease.status is LeaseStatus.DONE
 
 
-def _leases(rows: Rows) -> dict[str, Lease]:
-    if rows not in _PARSED:
-        _PARSED[rows] = {lease.shard: lease for lease in run(Leases(ModelTable(rows), "g").list(STREAM))}
-    return _PARSED[rows]
+def table_of(rows: Rows) -> Table:
+    """The one table with these rows: the same rows are met in many states."""
+    found = _TABLES.get(rows)
+    if found is None:
+        leases = {lease.shard: lease for lease in run(Leases(ModelTable(rows), "g").list(STREAM))}
+        found = _TABLES[rows] = Table(rows, leases)
+    return found
 
 
-_PARSED: Final[dict[Rows, dict[str, Lease]]] = {}  # the same rows are met in many states
+_TABLES: Final[dict[Rows, Table]] = {}
 
 
 def _unlike(members: Sequence[Member]) -> list[Member]:
