@@ -11,7 +11,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -21,8 +21,9 @@ from tests.wire import WireProxy
 from worker.clock import Clock, SystemClock
 from worker.store.dynamodb import DynamoTables
 from worker.store.dynamodb_requests import TableNames
+from worker.store.dynamodb_schema import TableSchema
 from worker.store.fastclient import ClientSettings
-from worker.store.table import TTL, TableName, Tables
+from worker.store.table import TableName, Tables
 
 BIN = Path(__file__).parent.parent / ".venv" / "emulators" / "bin"
 READY_S = 30.0
@@ -111,27 +112,32 @@ async def dynamodb_tables(server: Server, clock: Clock) -> AsyncGenerator[Dynamo
     use_test_credentials()
     tables = DynamoTables(new_names(), RealWaits(clock), ClientSettings(endpoint=server.proxy.url, read_s=20.0))
     try:
-        await tables.ensure_tables()
-        _keep_expired_rows(server, tables.names.values())
+        _make_tables(server, tables.names)
+        await tables.open()
         yield tables
     finally:
         await tables.stop()
         assert_nothing_was_scanned(server.proxy)
 
 
-def _keep_expired_rows(server: Server, names: Iterable[str]) -> None:
-    """A test has a time of day of its own, by which most of its rows expire: by the emulator's they may have long ago,
-    and it would clear them away in the middle of the test."""
+def _make_tables(server: Server, names: TableNames) -> None:
+    """Make them by one request each: `ensure_tables`, which has tests of its own, takes longer than most tests do.
+
+    Their rows do not expire. A test has a time of day of its own, by which most of its rows expire: by the emulator's
+    they may have long ago, and it would clear them away in the middle of the test.
+    """
     scope = f"test/20260303/{AWS_ENVIRONMENT['AWS_DEFAULT_REGION']}/dynamodb/aws4_request"
     headers = {
         "Content-Type": "application/x-amz-json-1.0",
-        "X-Amz-Target": "DynamoDB_20120810.UpdateTimeToLive",
+        "X-Amz-Target": "DynamoDB_20120810.CreateTable",
         "Authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0",
     }
-    for name in names:
-        asked = {"TableName": name, "TimeToLiveSpecification": {"Enabled": False, "AttributeName": TTL}}
-        url = f"http://127.0.0.1:{server.port}/"
-        urllib.request.urlopen(urllib.request.Request(url, json.dumps(asked).encode(), headers), timeout=READY_S)
+    for table, name in names.items():
+        asked = json.dumps(TableSchema(table=table, name=name).creation().parameters).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{server.port}/", asked, headers)
+        with urllib.request.urlopen(request, timeout=READY_S) as answer:
+            status = json.load(answer)["TableDescription"]["TableStatus"]
+        assert status == "ACTIVE", f"{server.name} has not made {name} at once: it is {status}"
 
 
 def new_names() -> TableNames:
