@@ -86,9 +86,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         host = context.get(_HOST)
         if host is None:
             return super().call_soon(callback, *args, context=context)
-        step = _Step(host, functools.partial(callback, *args), context)
-        step.handle = super().call_soon(step, context=context)
-        return step.handle
+        step = _Step(host, callback, args, context)
+        step.handle = handle = super().call_soon(step, context=context)
+        return handle
 
     def call_at(
         self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
@@ -97,7 +97,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         host = context.get(_HOST)
         if host is None:
             return super().call_at(when, callback, *args, context=context)
-        step = _Step(host, functools.partial(callback, *args), context)
+        step = _Step(host, callback, args, context)
         step.handle = timer = super().call_at(when, step, context=context)
         return timer
 
@@ -154,22 +154,27 @@ class Host:
 class _Step:
     """A callback that waits while its host is frozen. One that is cancelled meanwhile never runs."""
 
-    __slots__ = ("_callback", "_context", "_host", "handle")
+    __slots__ = ("_args", "_callback", "_context", "_host", "handle")
 
     handle: asyncio.Handle
 
-    def __init__(self, host: Host, callback: Callable[[], object], context: Context) -> None:
-        self._host, self._callback, self._context = host, callback, context
+    def __init__(self, host: Host, callback: Callable[..., object], args: tuple[object, ...], context: Context) -> None:
+        self._host, self._callback, self._args, self._context = host, callback, args, context
 
     def __call__(self) -> None:
         if self._host.is_frozen:
             self._host.missed(self)
-        elif not self.handle.cancelled():
-            self._callback()
+        else:
+            self._callback(*self._args)
 
     def run_later(self, loop: asyncio.AbstractEventLoop) -> None:
         # By a callback outside of any host: the step itself looks again whether its host has frozen anew.
-        loop.call_soon(self._context.run, self, context=Context())
+        loop.call_soon(self._context.run, self._run_if_wanted, context=Context())
+
+    def _run_if_wanted(self) -> None:
+        # The loop itself runs nothing that was cancelled, but it has been here before and does not look again.
+        if not self.handle.cancelled():
+            self()
 
 
 _HOST: ContextVar[Host | None] = ContextVar("host", default=None)
@@ -182,11 +187,11 @@ class VirtualClock:
     """`worker.clock.Clock` on the loop's time. Each host may have its own, that is off or runs fast or slow."""
 
     def __init__(self, start: datetime = NOON, *, off_by: timedelta = timedelta(0), rate: float = 1.0) -> None:
-        self._start, self._off_by, self._rate = start, off_by, rate
+        self._began_at, self._rate = start + off_by, rate
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def now(self) -> datetime:
-        return self._start + self._off_by + timedelta(seconds=self.monotonic())
+        return self._began_at + timedelta(seconds=self.monotonic())
 
     def monotonic(self) -> float:
         # Kept, because time is asked for more often than anything else, and to ask for the loop is a system call.
@@ -206,7 +211,7 @@ class VirtualClock:
 
     def step(self, by: timedelta) -> None:
         """Set the wall clock forward or back; elapsed time knows nothing of it."""
-        self._off_by += by
+        self._began_at += by
 
 
 def run(program: Coroutine[Any, Any, T]) -> T:
