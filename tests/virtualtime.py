@@ -48,9 +48,10 @@ class _JumpingSelector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is not None and timeout <= 0 and not self.threads:
             return []  # there is more to do at this instant: the outside can wait
-        ready = super().select(0)
-        if ready or (timeout is not None and timeout <= 0):
-            return ready
+        if self.threads or self._is_open_to_others():
+            ready = super().select(0)
+            if ready or (timeout is not None and timeout <= 0):
+                return ready
         if self.threads:
             return super().select(None)  # a job in an executor takes real time
         if timeout is None:
@@ -58,6 +59,10 @@ class _JumpingSelector(selectors.DefaultSelector):
         # Rounded, so that a sum of steps does not stop a hair before the timer it was meant to reach.
         self.now_s = round(self.now_s + timeout, 9)
         return []
+
+    def _is_open_to_others(self) -> bool:
+        # One is always there: the loop's own, by which threads wake it. To ask it at each jump costs a system call.
+        return len(self.get_map()) > 1
 
     def _wait_for_outside(self) -> list[tuple[selectors.SelectorKey, int]]:
         if ready := super().select(STALL_S):
