@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cache
 from math import inf
 
 from tests.fakerunner import FakeRunner
@@ -20,7 +21,7 @@ from worker.core.errors import Rejected, RetryLater
 from worker.core.instants import format_rfc3339
 from worker.core.keys import RunKey, SessionId
 from worker.core.periods import Period
-from worker.core.pipeline import JobType, PipelineId, ScheduleId
+from worker.core.pipeline import JobType, Pipeline, PipelineId, ScheduleId
 from worker.core.runstate import Run, State
 from worker.core.values import Json
 from worker.core.watchstate import SlaWatch
@@ -227,9 +228,7 @@ class World:
     # --- what producers and people do ---------------------------------------------------------------------------------
 
     async def deploy(self, config: str = CONFIG) -> None:
-        loaded = load_text(config)
-        assert loaded.pipeline is not None, loaded.errors
-        await deploy(self.tables, loaded.pipeline, self.clock)
+        await deploy(self.tables, _loaded(config), self.clock)
 
     async def write(self, key: str, /, **data: Json) -> None:
         await Sensors(self.tables).put(ORDERS, key, data)
@@ -318,6 +317,13 @@ class World:
 
     async def reruns(self, day: str = DAY) -> list[RerunRecord]:
         return await Reruns(self.tables).list(run_key(day))
+
+
+@cache  # the same few texts are deployed in thousands of worlds
+def _loaded(config: str) -> Pipeline:
+    loaded = load_text(config)
+    assert loaded.pipeline is not None, loaded.errors
+    return loaded.pipeline
 
 
 def _stamp(stored: StoredEvent) -> tuple[datetime, str, str]:
