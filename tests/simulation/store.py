@@ -4,7 +4,7 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tests.virtualtime import VirtualClock
 from worker.store.sqlite import SqliteTables
@@ -29,6 +29,9 @@ from worker.store.table import (
 Observer: TypeAlias = Callable[[Sequence[Write]], None]
 
 
+_EMPTY: Final = Page([], None)
+
+
 class LaggingIndex:
     """The index of active rows as readers see it: some seconds ago, and never out of order."""
 
@@ -45,7 +48,9 @@ class LaggingIndex:
 
     def page(self, bucket: str) -> Page:
         self._catch_up()
-        rows = self._rows.get(bucket, {})
+        rows = self._rows.get(bucket)
+        if not rows:
+            return _EMPTY  # as nearly all buckets are, and all are read again and again
         return Page([project(ACTIVE, rows[key]) for key in sorted(rows)], None)
 
     def _note(self, key: Key, row: Row | None) -> None:
