@@ -29,7 +29,8 @@ class Writer:
             return [Failed(translated(error, self.path))] * len(jobs)
         except ConfigError as error:
             return [Failed(error)] * len(jobs)
-        truncate_wal(connection, self.path)
+        if self.path is not IN_MEMORY:
+            truncate_wal(connection, self.path)
         return outcomes
 
     def _transact(self, connection: sqlite3.Connection, jobs: Sequence[Job[object]]) -> list[object]:
