@@ -9,7 +9,7 @@ from typing import Final
 
 from worker.store.rowcodec import decode_row
 from worker.store.sqlite_commit import EPOCH
-from worker.store.sqlite_indexes import Sort, project
+from worker.store.sqlite_indexes import project
 from worker.store.sqlite_ranges import Range, write_cursor
 from worker.store.sqlite_statements import (
     CHANGE_LAST,
@@ -58,11 +58,11 @@ def query(connection: sqlite3.Connection, asked: Query, now: datetime) -> Page:
     with closing(_open(connection, asked)) as found:
         for *here, body in found:
             if place is not None and (looked_at == asked.rows_max or size > PAGE_BYTES_MAX):
-                return Page(shown, write_cursor(place))
+                return Page(shown, write_cursor(tuple(place)))
             row = decode_row(body)
             if is_visible(row, now):
                 shown.append(row if asked.index is None else project(asked.index, row))
-            looked_at, size, place = looked_at + 1, size + len(body), tuple[Sort, ...](here)
+            looked_at, size, place = looked_at + 1, size + len(body), here
     return Page(shown, None)
 
 
