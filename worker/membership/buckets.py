@@ -5,7 +5,7 @@ them, whenever a session ends, and every minute, and hands what nobody looks aft
 row's next commit names its new owner. The index lags, so the minute's pass is the guarantee, and the others the speed.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
@@ -62,17 +62,12 @@ class OrphanFinder:
 
     async def _pass(self, held: HeldLease) -> None:
         for number in buckets_of(held.lease.shard, self._leases):
-            suspects = [row async for row in self._suspects(number)]
+            # Only these are kept: a bucket may be large, and nearly all of its rows are looked after.
+            suspects = [row async for row in self._rows.in_bucket(number) if self._is_orphan(row)]
             if any(row.owner is not None and not self._peers.knows(row.owner) for row in suspects):
                 # An owner that we do not know came after our last look, or is gone: only a look after the read tells.
                 await self._peers.look()
             self._adopt_orphans(suspects, held)
-
-    async def _suspects(self, number: int) -> AsyncIterator[ActiveRow]:
-        """Only these are kept: a bucket may be large, and nearly all of its rows are looked after."""
-        async for row in self._rows.in_bucket(number):
-            if self._is_orphan(row):
-                yield row
 
     def _adopt_orphans(self, suspects: Sequence[ActiveRow], held: HeldLease) -> None:
         for row in suspects:
