@@ -8,7 +8,7 @@ late request about the old one can still have an effect.
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -164,14 +164,14 @@ class LeaseKeeper:
         """All leases of the kinds we hold, those that should be there and are not being added."""
         leases = [lease for lease in await self._leases.list() if lease.stream in self._offers]
         there = {_id(lease) for lease in leases}
-        leases += [await self._add(lease) for lease in self._expected() if _id(lease) not in there]
+        leases += [await self._add(lease) for lease in self._missing(there)]
         if any(lease.owner is not None and not self._peers.knows(lease.owner) for lease in leases):
             # An owner that we do not know came after our look, or is gone: only a look after the read can tell.
             await self._peers.look()
         return leases
 
-    def _expected(self) -> list[Lease]:
-        """What should have a row: all that is always there, and what is in our hands, as far as we got with it.
+    def _missing(self, there: Set[LeaseId]) -> list[Lease]:
+        """What should be there too: all that always is, and what is in our hands, as far as we got with it.
 
         A row that went missing under our hands, while nobody could take it from us, was deleted from outside.
         """
@@ -179,8 +179,13 @@ class LeaseKeeper:
             (offer.stream, shard): Lease(stream=offer.stream, shard=shard)
             for offer in self._offers.values()
             for shard in sorted(offer.shards)
+            if (offer.stream, shard) not in there
         }
-        ours = {id_: _lost(held) for id_, held in self._held.items() if held.may_act() and not held.is_finishing}
+        ours = {
+            id_: _lost(held)
+            for id_, held in self._held.items()
+            if id_ not in there and held.may_act() and not held.is_finishing
+        }
         return list({**always, **ours}.values())
 
     async def _add(self, lease: Lease) -> Lease:
