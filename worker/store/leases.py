@@ -329,7 +329,9 @@ def _lease(row: Row) -> Lease:
 
 
 def _shards(row: Row, attribute: str) -> frozenset[str]:
-    value = row.get(attribute, frozenset[str]())
+    if attribute not in row:
+        return frozenset()
+    value = row[attribute]
     if isinstance(value, frozenset):
         names = frozenset(name for name in value if isinstance(name, str))
         if len(names) == len(value):
