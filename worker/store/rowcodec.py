@@ -114,7 +114,7 @@ def _untagged(value: Encodable) -> Value:
                 [(tag, content)] = value.items()
                 if tag in _UNTAG:
                     return _UNTAG[tag](content)
-            return {name: _untagged(member) for name, member in value.items()}
+            return _untagged_members(value)
         case list():
             return [_untagged(member) for member in value]
         case _:
@@ -126,8 +126,12 @@ def _base64(value: bytes) -> str:
 
 
 def _unwrapped_map(content: Encodable) -> Value:
-    members = cast("dict[str, Encodable]", content)
-    return {name: _untagged(member) for name, member in members.items()}
+    return _untagged_members(cast("dict[str, Encodable]", content))
+
+
+def _untagged_members(members: Mapping[str, Encodable]) -> dict[str, Value]:
+    # Texts are told apart here, as in `_tagged_map`.
+    return {name: member if type(member) is str else _untagged(member) for name, member in members.items()}
 
 
 def _texts(content: Encodable) -> list[str]:
