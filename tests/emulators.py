@@ -97,7 +97,7 @@ class RealWaits:
     def __init__(self, clock: Clock) -> None:
         self.now = clock.now
         self._real = SystemClock()
-        self.timeout = self._real.timeout
+        self.call_later = self._real.call_later
 
     def monotonic(self) -> float:
         return self._real.monotonic()

@@ -1,6 +1,7 @@
 """A clock that stands still until a test moves it."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 NOON = datetime(2026, 3, 3, 12, 0, tzinfo=UTC)
@@ -19,8 +20,8 @@ class ManualClock:
     async def sleep(self, seconds: float) -> None:
         self.advance(timedelta(seconds=seconds))
 
-    def timeout(self, seconds: float) -> asyncio.Timeout:
-        return asyncio.timeout(seconds)
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(seconds, callback)
 
     def advance(self, by: timedelta) -> None:
         self._now += by

@@ -207,8 +207,8 @@ class VirtualClock:
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(self._of_loop(seconds))
 
-    def timeout(self, seconds: float) -> asyncio.Timeout:
-        return asyncio.timeout(self._of_loop(seconds))
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(self._of_loop(seconds), callback)
 
     def _of_loop(self, seconds: float) -> float:
         # Never less than the loop can tell apart: or who sleeps "the rest of the time" would do so for ever.

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -17,8 +18,8 @@ class Clock(Protocol):
 
     async def sleep(self, seconds: float) -> None: ...
 
-    def timeout(self, seconds: float) -> asyncio.Timeout:
-        """Bound what is awaited inside of it: beyond that it ends with `TimeoutError`."""
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
+        """Have something done after so long, unless that is cancelled."""
         ...
 
 
@@ -32,5 +33,5 @@ class SystemClock:
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    def timeout(self, seconds: float) -> asyncio.Timeout:
-        return asyncio.timeout(seconds)
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(seconds, callback)

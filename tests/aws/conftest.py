@@ -26,7 +26,7 @@ class InterruptedClock:
 
     def __init__(self) -> None:
         self._real = SystemClock()
-        self.now, self.monotonic, self.timeout = self._real.now, self._real.monotonic, self._real.timeout
+        self.now, self.monotonic, self.call_later = self._real.now, self._real.monotonic, self._real.call_later
         self.interruption: Interruption | None = None
 
     async def sleep(self, seconds: float) -> None:

@@ -5,7 +5,7 @@ confirmation is the shipped `Fence`; what the other makes of a look are the ship
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -38,7 +38,7 @@ class Instant:
     async def sleep(self, seconds: float) -> None:
         raise AssertionError
 
-    def timeout(self, seconds: float) -> asyncio.Timeout:
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
         raise AssertionError
 
 

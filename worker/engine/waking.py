@@ -1,7 +1,6 @@
 """A sleep that can be cut short."""
 
 import asyncio
-from contextlib import suppress
 
 from worker.clock import Clock
 
@@ -30,6 +29,8 @@ class Alarm:
         self._ringing.clear()
 
     async def _nap(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            async with self._clock.timeout(seconds):
-                await self._ringing.wait()
+        timer = self._clock.call_later(seconds, self.ring)
+        try:
+            await self._ringing.wait()
+        finally:
+            timer.cancel()
