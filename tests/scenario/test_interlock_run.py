@@ -15,7 +15,8 @@ from tests.manualclock import ManualClock
 from worker.clock import SystemClock
 
 # Several processes begin one after another, which on a busy machine takes its time.
-pytestmark = pytest.mark.timeout(300)
+# In one process: they mostly wait for others, and would do so on all cores at once.
+pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(300)]
 
 PIPELINE = """
 pipeline: {id: orders}

@@ -34,7 +34,8 @@ COMPLETED_WITHIN_S: Final = 100.0  # however busy the machine is: this is about 
 STOPPED_WITHIN_S: Final = 25.0
 
 # Real processes share the machine with everything else; the bounds above say what is promised.
-pytestmark = pytest.mark.timeout(300)
+# In one process: they mostly wait for others, and would do so on all cores at once.
+pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(300)]
 
 # Each job says its token: a job that ran twice, or not at all, shows.
 CONFIG: Final = """
