@@ -153,6 +153,24 @@ async def test_a_signal_on_its_way_through_the_feed_is_not_taken_for_lost() -> N
 
 
 @on_virtual_time
+async def test_a_signal_on_its_way_is_for_the_day_on_which_it_was_written_though_it_was_seen_on_the_next() -> None:
+    world = await a_world()
+    async with world.worker("w0"):
+        await world.deploy(CONFIG)
+        await world.settle()
+    async with world.worker("w1", reads_feed=False) as worker:
+        await world.wait(hours=11, minutes=59, seconds=57)
+        await world.write("ready", status="done")
+        await world.wait(seconds=5)
+        await watch(world, worker).go()
+
+        async with world.worker("w2"):
+            await world.settle()
+        assert await world.state(DAY) is State.EVALUATING
+        assert await world.state("2026-03-04") is None
+
+
+@on_virtual_time
 async def test_a_signal_that_gets_lost_beside_ones_on_their_way_is_taken_up_in_the_next_pass() -> None:
     world = await a_world()
     async with world.worker(reads_feed=False) as worker:

@@ -24,7 +24,7 @@ from worker.engine.configs import Version
 from worker.engine.engine import Engine
 from worker.engine.freshness import Freshness
 from worker.engine.sensing import Sensing
-from worker.engine.signals import MayBegin, Seen, Signals, at_once
+from worker.engine.signals import MayBegin, Seen, Signals
 from worker.engine.wakes import Log, to_nobody
 from worker.store.attributes import loose_text, texts
 from worker.store.deployments import Deployments
@@ -227,11 +227,11 @@ class Router:
     # --- looking again ------------------------------------------------------------------------------------------------
 
     async def resync(
-        self, pipeline: PipelineId, origin: Origin = Origin.RECONCILIATION, *, may_begin: MayBegin = at_once
+        self, pipeline: PipelineId, origin: Origin = Origin.RECONCILIATION, *, may_begin: MayBegin | None = None
     ) -> None:
         """Handle what the pipeline's rows say as if it had just been written: signals, requests, waiting runs.
 
-        A run that a signal wants and that is not there begins only if `may_begin` says so.
+        A run that a signal wants and that is not there begins only if `may_begin` says so; None: at once.
         """
         version = await self._engine.configs.in_force(pipeline)
         if version is None:
@@ -257,7 +257,9 @@ class Router:
             case None:
                 return
 
-    async def _resync_signals(self, version: Version, schedule: Schedule, origin: Origin, may_begin: MayBegin) -> None:
+    async def _resync_signals(
+        self, version: Version, schedule: Schedule, origin: Origin, may_begin: MayBegin | None
+    ) -> None:
         if schedule.trigger is None or not schedule.starts_by_trigger:
             return
         now = self._clock.now()

@@ -47,22 +47,18 @@ WAITING_MAX: Final = 100  # how many of a schedule's latest runs a sensor withou
 MayBegin: TypeAlias = Callable[[RunKey], bool]
 
 
-def at_once(_: RunKey) -> bool:
-    return True
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """A sensor that was written, or is looked at again. `written_at` None: nobody knows when it was written.
 
-    A run that is not there begins only if `may_begin` says so.
+    A run that is not there begins only if `may_begin` says so; None: at once.
     """
 
     sensor: Sensor
     at: datetime
     written_at: datetime | None
     origin: Origin = Origin.SENSOR
-    may_begin: MayBegin = at_once
+    may_begin: MayBegin | None = None
 
 
 class Signals:
@@ -98,15 +94,13 @@ class Signals:
     ) -> set[RunKey]:
         found = triggered(schedule, said, seen.at)
         trigger = schedule.trigger
-        if found is None or trigger is None:
+        if found is None or trigger is None or await self._must_wait(version.pipeline.id, schedule, said, seen):
             return set()
         content = content_hash(said.data)
         period = await self._bound(version.pipeline.id, found, said, seen) if found.binds_once else found.period
         key = RunKey(version.pipeline.id, schedule.id, period)
         if refusal := self.refusal(key, schedule):
             self._log("signal.refused", {"run": str(key), "sensor": said.key, "reason": refusal})
-            return set()
-        if seen.may_begin is not at_once and await self._runs.load(key) is None and not seen.may_begin(key):
             return set()
         await self._close_if_overdue(key, version, schedule, seen)
         wanted = RunWanted(
@@ -120,6 +114,14 @@ class Signals:
             held = HeldSignal(key, Sensor(said.key, said.data), seen.at, seen.written_at)
             await self._held.keep(held, self._clock.now())
         return {key}
+
+    async def _must_wait(self, pipeline: PipelineId, schedule: Schedule, said: Saying, seen: Seen) -> bool:
+        """Say whether a run is not there and may not begin yet. To ask binds a signal to no day."""
+        if seen.may_begin is None:
+            return False
+        period = await self.bound_period(pipeline, schedule, Sensor(said.key, said.data), seen.at)
+        key = RunKey(pipeline, schedule.id, period)
+        return await self._runs.load(key) is None and not seen.may_begin(key)
 
     async def _close_if_overdue(self, key: RunKey, version: Version, schedule: Schedule, seen: Seen) -> None:
         """A signal that is known to have been written too late begins nothing: first the run is given up, once."""
