@@ -1,20 +1,15 @@
 """Pipeline files that are pushed into a store in the current directory, and a look behind the command's back."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
 
+from tests.cliruns import in_store
 from tests.commandline import TODAY, interlock, records
-from tests.manualclock import ManualClock
 from worker.core.pipeline import PipelineId
 from worker.store.configlog import ConfigChange, ConfigLog
-from worker.store.open import open_tables
 from worker.store.pipelines import Pipelines
 from worker.store.table import Tables
 from worker.store.tail import Tail
 
-T = TypeVar("T")
 URL = "sqlite:///interlock.db"
 SOUND = """\
 pipeline: {id: NAME, owner: data-team}
@@ -28,20 +23,6 @@ def write(name: str, text: str = SOUND) -> Path:
     path.parent.mkdir(exist_ok=True)
     path.write_text(text.replace("NAME", name))
     return path
-
-
-def in_store(work: Callable[[Tables], Coroutine[Any, Any, T]]) -> T:
-    """Look at the store, or change it, behind the back of the command line."""
-
-    async def run() -> T:
-        tables = open_tables(URL, ManualClock(TODAY))
-        await tables.start()
-        try:
-            return await work(tables)
-        finally:
-            await tables.stop()
-
-    return asyncio.run(run())
 
 
 def config_log() -> list[tuple[str, ConfigChange, str | None]]:

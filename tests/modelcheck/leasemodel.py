@@ -6,102 +6,41 @@ it may be late, arrive twice, or its reply may be lost. A session may stop at an
 ended by others, which is what the timing of beats is for (see `beatmodel`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_in_lease
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from consumers.shardtree import is_ready
 from tests.modelcheck.explorer import Step
-from tests.modelcheck.modeltable import Fate, ModelTable, Mutate, Rows, run
+from tests.modelcheck.leasepromises import broken_promise, is_by_another, is_held_twice
+from tests.modelcheck.leaseworld import (
+    OTHER,
+    PARENT,
+    SHORT,
+    STREAM,
+    Effects,
+    Hold,
+    Luck,
+    Member,
+    Request,
+    Status,
+    Table,
+    World,
+    children_in,
+    saved_in,
+    table_of,
+)
+from tests.modelcheck.modeltable import Fate, ModelTable, Mutate, run
 from worker.core.errors import RetryLater
 from worker.core.keys import SessionId
 from worker.store.leases import Lease, Leases, LeaseStatus
 from worker.store.table import StaleWrite, Write
 
-STREAM: Final = "s"
-PARENT, OTHER, CHILD, TWIN = "p", "q", "p-child", "p-twin"
-# How many records each shard has; all but the first two are children of the first.
-SHORT: Final = {PARENT: 1, OTHER: 0, CHILD: 1}
-SPLIT: Final = {PARENT: 1, OTHER: 0, CHILD: 1, TWIN: 0}
-Effects: TypeAlias = tuple[tuple[str, int], ...]  # by shard: the last record that anyone has dealt with
 NOW: Final = datetime(2026, 3, 3, 12, tzinfo=UTC)
-
-
-class Status(StrEnum):
-    UP = "up"
-    STOPPED = "stopped"  # crashed, or frozen beyond its fence: it acts no more, and its requests may still arrive
-    DEAD = "dead"  # ended by another: its leases may be taken
-
-
-class Part(Struct, frozen=True, cache_hash=True, gc=False):
-    """What a state is made of. No dataclass: most of the time went into replacing a field and hashing what it is in."""
-
-
-class Hold(Part, frozen=True):
-    """A lease as its holder knows it."""
-
-    lease: Lease
-    done: int  # the last record whose effect is durable
-    saved: int  # the checkpoint
-
-
-class Member(Part, frozen=True):
-    id: SessionId
-    status: Status = Status.UP
-    holds: tuple[Hold, ...] = ()
-    is_ended: bool = False  # by others, although it is up, and does not know it
-    is_fresh: bool = True  # it has done nothing yet, so it is like any other that has not
-
-    def hold_of(self, shard: str) -> Hold | None:
-        return next((hold for hold in self.holds if hold.lease.shard == shard), None)
-
-    def without(self, shard: str) -> "Member":
-        return replace(self, holds=tuple(hold for hold in self.holds if hold.lease.shard != shard))
-
-    def having(self, hold: Hold) -> "Member":
-        kept = self.without(hold.lease.shard).holds
-        return replace(self, holds=tuple(sorted((*kept, hold), key=lambda each: each.lease.shard)))
-
-
-class Luck(Part, frozen=True):
-    """How much may still go wrong."""
-
-    stops: int
-    mishaps: int
-    asks: int
-    releases: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Table:
-    """Rows, and what they say. There is one for the same rows (`table_of`), so it is compared by what it is."""
-
-    rows: Rows
-    leases: Mapping[str, Lease]
-
-
-class World(Part, frozen=True):
-    table: Table
-    members: tuple[Member, ...]
-    effects: Effects
-    luck: Luck
-    flying: tuple[str, ...] = ()  # requests that may still arrive; `Model.requests` has what they ask for
-
-
-class Request(Part, frozen=True, kw_only=True):
-    sender: SessionId
-    operation: str
-    lease: Lease
-    done: int = 0  # how far the sender got
-
-    def __str__(self) -> str:
-        return f"{self.sender}: {self.operation} of {self.lease.shard}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,9 +219,9 @@ class Model:
         return Outcome(f"{request}, {fate.name.lower()}", table_of(table.rows), tuple(flying), told, is_heard)
 
     def _checked(self, before: World, after: World, name: str, request: Request | None = None) -> Step[World]:
-        if request is not None and before.table is not after.table and _is_by_another(request, before):
+        if request is not None and before.table is not after.table and is_by_another(request, before):
             return Step(name, after, "one who does not own it changed it")
-        if _is_held_twice(after):
+        if is_held_twice(after):
             return Step(name, after, "two sessions hold one lease")
         return Step(name, after, self._broken_promise(before.table, after.table, after.effects))
 
@@ -293,10 +232,6 @@ class Model:
             found = broken_promise(before, after, dict(effects), self.records)
             self._judged[before, after, effects] = found
         return found
-
-
-def children_in(shards: Iterable[str]) -> list[str]:
-    return [shard for shard in shards if shard not in {PARENT, OTHER}]
 
 
 def _perform(leases: Leases, request: Request, children: Sequence[str]) -> "Lease | bool | None":
@@ -322,7 +257,7 @@ def _perform(leases: Leases, request: Request, children: Sequence[str]) -> "Leas
 
 
 def _held(taken: Lease) -> Hold:
-    saved = _saved(taken)
+    saved = saved_in(taken)
     return Hold(replace_in_lease(taken, checkpoint=None, wanted_by=None), saved, saved)
 
 
@@ -336,73 +271,6 @@ def _informed(member: Member, request: Request, answer: "Hold | bool | None") ->
     if request.operation == "checkpoint" and answer:
         return member.having(replace(hold, saved=request.done))
     return member.without(request.lease.shard)  # finished, or refused: it is not ours any more
-
-
-# --- promises ---------------------------------------------------------------------------------------------------------
-
-
-def broken_promise(before: Table, after: Table, effects: Mapping[str, int], records: Mapping[str, int]) -> str:
-    """Name the first promise that a step breaks by what it writes or does."""
-    if any(effects[child] for child in children_in(records)) and not _is_done(after.leases.get(PARENT)):
-        return "a child is read before its parent is done"
-    unread = {name: records[name] - effects[name] for name in records}
-    return "" if after is before else _broken_by_write(before.leases, after.leases, effects, unread)
-
-
-def _broken_by_write(
-    old: Mapping[str, Lease], new: Mapping[str, Lease], effects: Mapping[str, int], unread: Mapping[str, int]
-) -> str:
-    moved = [(lease, new[name]) for name, lease in old.items() if name in new]
-    checks = {
-        "an epoch went back, or did not rise with a new owner": any(_is_epoch_wrong(*pair) for pair in moved),
-        "a checkpoint went back": any(_saved(now) < _saved(was) for was, now in moved),
-        "a checkpoint covers what is not done": any(_saved(lease) > effects[name] for name, lease in new.items()),
-        "a shard is done before its records": any(_is_done(lease) and unread[name] for name, lease in new.items()),
-        "a shard is done and its children are nowhere": _is_done(new.get(PARENT)) and not new.keys() >= unread.keys(),
-        "what is done is taken up again": any(_is_done(was) and not _is_done(now) for was, now in moved),
-        "a child may be read and nothing says how old it is": _is_done(new.get(PARENT)) and _is_ageless(new),
-    }
-    return next((promise for promise, is_broken in checks.items() if is_broken), "")
-
-
-def _is_by_another(request: Request, before: World) -> bool:
-    """Only taking and asking are for those who do not own a lease."""
-    row = before.table.leases[request.lease.shard]
-    is_owners = request.operation in {"checkpoint", "transfer", "release", "finish"}
-    return is_owners and (row.owner, row.epoch) != (request.sender, request.lease.epoch)
-
-
-def _is_held_twice(world: World) -> bool:
-    held = [hold.lease.shard for member in world.members if member.status is Status.UP for hold in member.holds]
-    return len(held) != len(set(held))
-
-
-def _is_epoch_wrong(was: Lease, now: Lease) -> bool:
-    return now.epoch < was.epoch or (now.owner not in {was.owner, None} and now.epoch == was.epoch)
-
-
-def _saved(lease: Lease) -> int:
-    return int(lease.checkpoint or 0)
-
-
-def _is_ageless(leases: Mapping[str, Lease]) -> bool:
-    return any(leases[child].whole_to is None for child in children_in(leases))
-
-
-def _is_done(lease: Lease | None) -> bool:
-    return lease is not None and lease.status is LeaseStatus.DONE
-
-
-def table_of(rows: Rows) -> Table:
-    """The one table with these rows: the same rows are met in many states."""
-    found = _TABLES.get(rows)
-    if found is None:
-        leases = {lease.shard: lease for lease in run(Leases(ModelTable(rows), "g").list(STREAM))}
-        found = _TABLES[rows] = Table(rows, leases)
-    return found
-
-
-_TABLES: Final[dict[Rows, Table]] = {}
 
 
 def _unlike(members: Sequence[Member]) -> list[Member]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.modelcheck.explorer import Violation, explore
-from tests.modelcheck.leasemodel import CHILD, OTHER, PARENT, SHORT, SPLIT, Luck, Model
+from tests.modelcheck.leasemodel import Model
+from tests.modelcheck.leaseworld import CHILD, OTHER, PARENT, SHORT, SPLIT, Luck
 from tests.modelcheck.modeltable import Mutate
 from tests.modelcheck.mutations import drop, keep_epoch, split
 

@@ -3,9 +3,7 @@
 import asyncio
 import io
 import json
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from rich.console import Console
@@ -13,6 +11,7 @@ from rich.console import Console
 from consumers.parking import Parking
 from consumers.source import Position, Record
 from consumers.tries import GivenUp
+from tests.cliruns import in_store
 from tests.commandline import TODAY, interlock, records
 from tests.manualclock import ManualClock
 from worker.cli.console import Screen
@@ -23,24 +22,10 @@ from worker.settings import GROUP
 from worker.store.deadletters import DeadLetter, DeadLetters
 from worker.store.parked import ParkedKeys
 from worker.store.replays import Replays
-from worker.store.sqlite import SqliteTables
 from worker.store.table import Change, ChangeKind, Key, TableName, Tables
 
-T = TypeVar("T")
 ID = "00000000000000000042@1772539200000"
 SOURCE = "feed.control"
-
-
-def in_store(work: Callable[[Tables], Awaitable[T]]) -> T:
-    async def run() -> T:
-        tables = SqliteTables(Path("interlock.db"), ManualClock(TODAY))
-        await tables.start()
-        try:
-            return await work(tables)
-        finally:
-            await tables.stop()
-
-    return asyncio.run(run())
 
 
 async def park(tables: Tables) -> None:

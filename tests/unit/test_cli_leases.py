@@ -1,12 +1,11 @@
 """`interlock leases`: who holds what, how far it got, and what the plan makes of it."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
+from tests import cliruns
 from tests.commandline import TODAY, interlock, records
 from tests.manualclock import ManualClock
 from worker.core.keys import SessionId
@@ -14,7 +13,6 @@ from worker.duties import duty_of
 from worker.settings import GROUP
 from worker.store.leases import Lease, Leases
 from worker.store.sessions import Sessions
-from worker.store.sqlite import SqliteTables
 from worker.store.table import Tables
 
 A, B = SessionId("host-a"), SessionId("host-b")
@@ -22,14 +20,8 @@ POSITION = f"{'7':0>40}@{int(TODAY.timestamp() - 90) * 1000:013d}"
 
 
 def in_store(work: Callable[[Tables], Awaitable[object]]) -> None:
-    async def run() -> None:
-        tables = SqliteTables(Path("interlock.db"), ManualClock(TODAY))
-        await tables.start()
-        await work(tables)
-        await tables.stop()
-
     interlock("store", "init")
-    asyncio.run(run())
+    cliruns.in_store(work)
 
 
 async def split_stream(tables: Tables) -> None:

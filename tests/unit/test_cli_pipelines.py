@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from tests.cliruns import in_store
 from tests.commandline import TODAY, interlock, records
 from tests.manualclock import ManualClock
-from tests.pushedfiles import URL, config_log, in_store, stored_text, write
+from tests.pushedfiles import URL, config_log, stored_text, write
 from worker.cli.consent import Consent
 from worker.cli.console import Screen
 from worker.cli.onstore import StoreAccess

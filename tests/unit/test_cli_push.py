@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from tests.cliruns import in_store
 from tests.commandline import TODAY, interlock, records
 from tests.manualclock import ManualClock
-from tests.pushedfiles import SOUND, URL, config_log, in_store, last_position, stored_text, write
+from tests.pushedfiles import SOUND, URL, config_log, last_position, stored_text, write
 from worker.cli.consent import Consent
 from worker.cli.console import Screen
 from worker.cli.onstore import StoreAccess
