@@ -69,7 +69,7 @@ async def test_a_job_that_runs_on_is_asked_about_told_once_and_told_when_it_has_
 
     async def poll(run: Run, _: object) -> JobRunning | JobSucceeded:
         is_over = world.clock.now() >= NOON + timedelta(hours=2)
-        answers.append(JobSucceeded(attempt=1, ended_at=None, baseline={}) if is_over else JobRunning(run.attempt))
+        answers.append(JobSucceeded(attempt=1, ended_at=None) if is_over else JobRunning(run.attempt))
         return answers[-1]
 
     async with on_watch(world, Watched(poll=poll)) as held:

@@ -1,8 +1,9 @@
-from tests.builders import NOON, a_pipeline, a_post_run, a_schedule
+from tests.builders import KEY, NOON, a_pipeline, a_post_run, a_schedule
 from worker.core.checks import Check
 from worker.core.facts import RulesHeld, RulesNotHeld
-from worker.core.passes import Reading, baseline, judge, needed, watched
+from worker.core.passes import baseline, for_start, judge, needed, watched
 from worker.core.pipeline import Pipeline, PostRun
+from worker.core.readings import Reading
 from worker.core.rules import Group, Rule
 
 
@@ -47,3 +48,19 @@ def test_a_sensor_that_is_not_there_fails_its_rule_and_was_not_seen() -> None:
 
 def test_a_pipeline_that_watches_nothing_has_no_baseline() -> None:
     assert baseline(counting(), READINGS) == {}
+
+
+def test_what_only_post_run_rules_name_is_no_input_while_it_is_for_another_period() -> None:
+    rules = Group(members=tuple(Rule(key=key, check=Check.EXISTS) for key in ("out", "audit", "plain")))
+    pipeline = counting(post_run=a_post_run(rules=rules))
+    another, own = {"date": "2026-03-09"}, {"date": "2026-03-10"}
+    readings = {
+        "orders": Reading(another, "h1", "orders"),
+        "out": Reading(another, "h2", "out"),
+        "audit": Reading(own, "h3", "audit"),
+        "plain": Reading({}, "h4", "plain"),
+    }
+
+    kept = for_start(pipeline, a_schedule(), KEY.period, readings)
+
+    assert set(kept) == {"orders", "audit", "plain"}

@@ -7,6 +7,7 @@ import pytest
 from tests.builders import HANDLE, HOUR, ME, MINUTE, NOON, OLD, a_pipeline, a_post_run, a_run, a_schedule
 from tests.runsteps import step, told
 from worker.core.calendars import Exclusion
+from worker.core.checks import Check
 from worker.core.effects import End, FindJob, Ignore, JudgeDeadline, KeepBaseline, LogJob, RecordRerun, StopJob, Tell
 from worker.core.eventtypes import EventType, JobEvent
 from worker.core.facts import (
@@ -31,6 +32,8 @@ from worker.core.facts import (
 )
 from worker.core.outcomes import FailureCategory
 from worker.core.pipeline import Overlap, Sla
+from worker.core.readings import Inputs, Reading
+from worker.core.rules import Group, Rule
 from worker.core.runstate import AfterStop, Outcome, Run, Spent, StartStep, State
 from worker.core.sla import Deadline
 
@@ -71,8 +74,10 @@ def test_a_success_that_could_not_be_checked_is_told_as_such(run: Run) -> None:
 
 
 def test_what_the_job_wrote_is_its_baseline_and_what_it_read_stays_as_it_was_at_the_start() -> None:
-    pipeline = a_pipeline(post_run=a_post_run())
-    done = JobSucceeded(attempt=1, baseline={"out": {"sensor_count": 9}, "orders": {"sensor_count": 7}})
+    rules = Group(members=tuple(Rule(key=key, check=Check.EXISTS) for key in ("out", "orders")))
+    pipeline = a_pipeline(post_run=a_post_run(rules=rules))
+    readings = {"out": Reading({"sensor_count": 9}, "h1", "out"), "orders": Reading({"sensor_count": 7}, OLD, "orders")}
+    done = JobSucceeded(attempt=1, inputs=Inputs(readings, {"orders": {"sensor_count": 7}}))
 
     _, effects = step(POLLING, done, NOON, pipeline)
 

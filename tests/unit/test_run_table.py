@@ -74,7 +74,8 @@ FACTS: tuple[Fact, ...] = (
 _ = "Ignore"
 REJECTED = "NoteHandled LogJob Tell"
 REOPENED = "Reopen NoteHandled LogJob Tell RecordRerun EvaluateNow"
-INFLIGHT = "NotePostRun Tell"
+INFLIGHT = "NotePostRun NoteChange Tell"
+CHANGED = "NoteChange"
 RETRIED = "Retry RecordRerun EvaluateNow"
 REPORTED = "Retry NoteHandled RecordRerun EvaluateNow"
 BORN = "Create RecordRerun LogJob Tell EvaluateNow"
@@ -83,7 +84,7 @@ BORN = "Create RecordRerun LogJob Tell EvaluateNow"
 # fmt: off
 TABLE: Mapping[str, tuple[str, ...]] = {
     "": ("no run", "EVALUATING", "TRIGGERING", "POLLING", "STOPPING", "COMPLETED", "FAILED_FINAL"),
-    "RunWanted": ("Create EvaluateNow", "EvaluateNow", _, _, _, "NoteSignal LogJob Tell PutRerunRequest", _),
+    "RunWanted": ("Create EvaluateNow", "EvaluateNow", *[CHANGED] * 3, "NoteSignal LogJob Tell PutRerunRequest", _),
     "SignalOverdue": ("Create Tell", _, _, _, _, _, _),
     "RerunRequested": (BORN, REJECTED, REJECTED, REJECTED, REJECTED, REOPENED, REOPENED),
     "CancelRequested": (_, "End LogJob Tell", "MoveTo", "MoveTo StopJob", "NoteAfterStop", _, _),

@@ -31,6 +31,7 @@ FULL = Run(
     started_on={"orders": OLD},
     late_reported=NEW,
     late_attempt=1,
+    changed_inputs={"orders": "h9"},
     post_run_seen={"out": NEW},
     told_at={"out": NOON},
     handled=("a", "b"),

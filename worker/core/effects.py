@@ -109,6 +109,18 @@ class NoteSignal:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteChange:
+    """Remember that a sensor changed under a running job, so that a success decided on an older read is stale.
+
+    `content_hash` "": it was found unchanged, withdrawn or gone since.
+    """
+
+    sensor_key: str
+    content_hash: str
+    written_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NotePostRun:
     """Remember a post-run sensor by its content, so that it is judged once, and when it was written."""
 
@@ -241,6 +253,11 @@ class StopJob:
 
 
 @dataclass(frozen=True, slots=True)
+class LookAgain:
+    """Once this is committed, read the run and its sensors again and decide on the same fact anew."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ignore:
     """Nothing changes, for this reason. `is_held_back`: for now only (`until` then, if that is known), and the fact
     must come again.
@@ -261,6 +278,7 @@ OfRow: TypeAlias = (
     | NoteJob
     | NoteAfterStop
     | NoteSignal
+    | NoteChange
     | NotePostRun
     | NoteHandled
 )
@@ -268,7 +286,7 @@ BesideRow: TypeAlias = (
     Tell | LogJob | RecordRerun | PutRerunRequest | KeepBaseline | WatchDeadline | JudgeDeadline | WaiveDeadline
 )
 Act: TypeAlias = EvaluateNow | StartJob | FindJob | PollNow | StopJob
-Effect: TypeAlias = OfRow | BesideRow | Act | Ignore
+Effect: TypeAlias = OfRow | BesideRow | Act | LookAgain | Ignore
 
 
 # --- the deadline's watch ---------------------------------------------------------------------------------------------

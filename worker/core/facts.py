@@ -14,6 +14,7 @@ from worker.core.drift import Drift
 from worker.core.keys import RunKey
 from worker.core.outcomes import FailureCategory
 from worker.core.pipeline import PipelineId
+from worker.core.readings import Inputs
 from worker.core.values import Json
 
 Handle: TypeAlias = Mapping[str, Json]  # what a target needs to find its job again; only its runner reads it
@@ -221,14 +222,14 @@ class JobUnseen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSucceeded:
-    """`ended_at` is the target's own word where it gives one. `baseline`: the post-run sensors as they are now.
+    """`ended_at` is the target's own word where it gives one. `inputs`: what the job was started on, as it is now.
 
     `notices`: what should have confirmed the success and could not be read.
     """
 
     attempt: int
     ended_at: datetime | None = None
-    baseline: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    inputs: Inputs | None = None
     notices: tuple[str, ...] = ()
 
 
@@ -279,7 +280,7 @@ class JobReported:
     at: datetime
     category: FailureCategory | None = None
     message: str = ""
-    baseline: Mapping[str, Json] = field(default_factory=dict[str, Json])  # as in `JobSucceeded`
+    inputs: Inputs | None = None  # as in `JobSucceeded`
 
 
 # --- time -------------------------------------------------------------------------------------------------------------

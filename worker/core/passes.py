@@ -1,21 +1,15 @@
 """One pass over a pipeline's rules: which sensors it needs, and what follows from what they say."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 from worker.core.facts import RulesHeld, RulesNotHeld
+from worker.core.periods import Period
 from worker.core.pipeline import Pipeline, Schedule
+from worker.core.readings import Reading
+from worker.core.routing import Saying, period_named
 from worker.core.rules import evaluate, keys
 from worker.core.values import Json
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A sensor as a pass found it."""
-
-    data: Mapping[str, Json]
-    content_hash: str
 
 
 def needed(pipeline: Pipeline, schedule: Schedule) -> tuple[str, ...]:
@@ -27,6 +21,21 @@ def needed(pipeline: Pipeline, schedule: Schedule) -> tuple[str, ...]:
 def watched(pipeline: Pipeline) -> tuple[str, ...]:
     """The sensors that are watched on after the job is done."""
     return tuple(keys(pipeline.post_run.rules)) if pipeline.post_run else ()
+
+
+def for_start(
+    pipeline: Pipeline, schedule: Schedule, period: Period, readings: Mapping[str, Reading]
+) -> dict[str, Reading]:
+    """Of all that was read for a start, leave out what only post-run rules name and what is for another period.
+
+    The rules themselves see a sensor whatever period it names.
+    """
+    deciding = set(needed(pipeline, schedule))
+    return {
+        name: reading
+        for name, reading in readings.items()
+        if name in deciding or period_named(Saying(reading.key or name, reading.data)) in {None, period}
+    }
 
 
 def judge(pipeline: Pipeline, readings: Mapping[str, Reading], attempt: int, now: datetime) -> RulesHeld | RulesNotHeld:

@@ -39,12 +39,15 @@ class Triggered:
 
 def period_said(saying: Saying, schedule: Schedule, at: datetime) -> tuple[Period, bool]:
     """The period a sensor speaks of, and whether that is only because of when it was written."""
-    suffix = split_key(saying.key)[1]
+    named = period_named(saying)
+    return (Period(wall_at(at, schedule.zone).date()), True) if named is None else (named, False)
+
+
+def period_named(saying: Saying) -> Period | None:
+    """The period that a sensor itself names, in its data or its key; None: it names none."""
     # No sensor can name this day, so getting it back means that the sensor named none.
-    said = period_of_sensor(saying.data, suffix, date.min)
-    if said.date != date.min:
-        return said, False
-    return Period(wall_at(at, schedule.zone).date()), True
+    said = period_of_sensor(saying.data, split_key(saying.key)[1], date.min)
+    return None if said.date == date.min else said
 
 
 def is_named(key: str, name: str, match: Match) -> bool:

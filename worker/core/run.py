@@ -3,7 +3,7 @@
 One module per state holds the rules (`run_evaluating.py` and its neighbours); `runstate.py` holds the data.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -14,6 +14,7 @@ from worker.core.effects import (
     Ignore,
     MoveTo,
     NoteAfterStop,
+    NoteChange,
     NoteHandled,
     NoteJob,
     NotePostRun,
@@ -35,7 +36,16 @@ from worker.core.run_polling import decide_polling
 from worker.core.run_reruns import decide_rerun
 from worker.core.run_stopping import decide_stopping
 from worker.core.run_triggering import decide_triggering
-from worker.core.runstate import HANDLED_MAX, POST_RUN_SEEN_MAX, Budget, Outcome, Run, Spent, State
+from worker.core.runstate import (
+    CHANGED_INPUTS_MAX,
+    HANDLED_MAX,
+    POST_RUN_SEEN_MAX,
+    Budget,
+    Outcome,
+    Run,
+    Spent,
+    State,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +157,7 @@ def _moved(run: Run, effect: MoveTo, now: datetime) -> Run:
         started_on=run.started_on if effect.started_on is None else effect.started_on,
         # A new start has a new baseline, so what was judged against the old one is forgotten.
         post_run_seen=run.post_run_seen if effect.started_on is None else {},
+        changed_inputs=run.changed_inputs if effect.started_on is None else {},
         start_step=None if is_begun else effect.start_step or run.start_step,
         start_after=None,
         # Whoever wants an unanswered start repeated wants the answer to the repeat to count for both.
@@ -219,16 +230,27 @@ def _noted(run: Run, effect: Effect) -> Run:
         case NoteAfterStop(after_stop=after_stop, reason=reason):
             return replace(run, after_stop=after_stop, rerun_reason="", reason=reason)
         case NoteSignal(content_hash=content_hash, sensor_key=key, written_at=at):
-            told_at = noted(run.told_at, key, at)
-            return replace(run, late_reported=content_hash, late_attempt=run.attempt, told_at=told_at)
+            told = _changed(run, key, content_hash, at) if key else run
+            return replace(told, late_reported=content_hash, late_attempt=run.attempt)
+        case NoteChange(sensor_key=key, content_hash=content_hash, written_at=at):
+            return _changed(run, key, content_hash, at)
         case NotePostRun(sensor_key=key, content_hash=content_hash, written_at=at):
-            others = {seen: of for seen, of in run.post_run_seen.items() if seen != key}
-            newest = [*others.items(), (key, content_hash)][-POST_RUN_SEEN_MAX:]
-            return replace(run, post_run_seen=dict(newest), told_at=noted(run.told_at, key, at))
+            seen = _with_newest(run.post_run_seen, key, content_hash, POST_RUN_SEEN_MAX)
+            return replace(run, post_run_seen=seen, told_at=noted(run.told_at, key, at))
         case NoteHandled(identity=identity):
             return replace(run, handled=(*run.handled, identity)[-HANDLED_MAX:])
         case _:
             return run
+
+
+def _changed(run: Run, sensor_key: str, content_hash: str, written_at: datetime | None) -> Run:
+    changed = _with_newest(run.changed_inputs, sensor_key, content_hash, CHANGED_INPUTS_MAX)
+    return replace(run, changed_inputs=changed, told_at=noted(run.told_at, sensor_key, written_at))
+
+
+def _with_newest(known: Mapping[str, str], key: str, content_hash: str, at_most: int) -> dict[str, str]:
+    others = [(other, of) for other, of in known.items() if other != key]
+    return dict([*others, (key, content_hash)][-at_most:])
 
 
 def _charged(spent: Spent, budget: Budget) -> Spent:

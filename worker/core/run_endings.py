@@ -2,15 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
 
 from worker.core.effects import (
     Effect,
     End,
     EvaluateNow,
     Ignore,
-    JudgeDeadline,
-    KeepBaseline,
     LogJob,
     MoveTo,
     RecordRerun,
@@ -30,23 +27,6 @@ JOB_FAIL_RETRY = "job-fail-retry"
 NOBODY_KNOWS = "nobody can tell whether it was started"
 
 
-def succeed(case: Case, ended_at: datetime | None, baseline: Mapping[str, Json]) -> list[Effect]:
-    # A target whose clock is ahead must not date a success into the future.
-    succeeded_at = min(ended_at or case.now, case.now)
-    judged: list[Effect] = [JudgeDeadline(succeeded_at)] if case.schedule.sla else []
-    return [
-        End(outcome=Outcome.SUCCEEDED),
-        LogJob(event=JobEvent.SUCCESS),
-        Tell(
-            type=EventType.JOB_COMPLETED,
-            message=f"{case.run.key} completed in attempt {case.run.attempt}",
-            detail={"attempt": case.run.attempt},
-        ),
-        *judged,
-        *_complete_baseline(case, baseline),
-    ]
-
-
 def tell_unchecked(case: Case, notices: tuple[str, ...]) -> list[Effect]:
     """A success whose check failed stands, for want of proof; but never without a word."""
     if not notices:
@@ -58,18 +38,6 @@ def tell_unchecked(case: Case, notices: tuple[str, ...]) -> list[Effect]:
             message=message,
             detail={"attempt": case.run.attempt, "notices": list(notices)},
         )
-    ]
-
-
-def _complete_baseline(case: Case, baseline: Mapping[str, Json]) -> list[Effect]:
-    """What the job read counts as it was when the job was started; what it wrote, as it is now."""
-    written = {key: data for key, data in baseline.items() if key not in case.run.started_on}
-    if not written:
-        return []
-    message = f"{case.run.key}: drift is measured from now on against {', '.join(sorted(written))}"
-    return [
-        KeepBaseline(written, is_new=False),
-        Tell(type=EventType.POST_RUN_BASELINE_CAPTURED, message=message),
     ]
 
 

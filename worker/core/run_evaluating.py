@@ -3,6 +3,7 @@
 from worker.core.effects import Effect, End, EvaluateNow, Ignore, KeepBaseline, LogJob, MoveTo, StartJob, Tell
 from worker.core.eventtypes import EventType, JobEvent
 from worker.core.facts import CancelRequested, Fact, RulesHeld, RulesNotHeld, RunWanted, SensorChanged, TimeCame
+from worker.core.passes import needed
 from worker.core.run_case import Case, misfit
 from worker.core.run_endings import cancel, time_out, waive
 from worker.core.runstate import Outcome, StartStep, State
@@ -35,9 +36,12 @@ def _trigger(case: Case, fact: RulesHeld) -> list[Effect]:
     run = case.run
     if case.pipeline.job is None:
         return _without_job(case)
-    baseline: list[Effect] = [KeepBaseline(fact.baseline, is_new=True)] if case.pipeline.post_run else []
+    outputs = _outputs(case, fact)
+    kept = {name: data for name, data in fact.baseline.items() if name not in outputs}
+    baseline: list[Effect] = [KeepBaseline(kept, is_new=True)] if case.pipeline.post_run else []
+    started_on = {name: content_hash for name, content_hash in fact.saw.items() if name not in outputs}
     return [
-        MoveTo(state=State.TRIGGERING, started_on=fact.saw, start_step=StartStep.SENT),
+        MoveTo(state=State.TRIGGERING, started_on=started_on, start_step=StartStep.SENT),
         *baseline,
         Tell(
             type=EventType.VALIDATION_PASSED,
@@ -46,6 +50,16 @@ def _trigger(case: Case, fact: RulesHeld) -> list[Effect]:
         ),
         StartJob(run.token, sending=0),
     ]
+
+
+def _outputs(case: Case, fact: RulesHeld) -> set[str]:
+    """The post-run sensors that came only after the first start: what the job or an audit of it writes, not its input.
+
+    A rerun finds them there, and would take its own result for a change of its data.
+    """
+    if case.run.attempt == 1:
+        return set()
+    return fact.saw.keys() - needed(case.pipeline, case.schedule) - case.run.started_on.keys()
 
 
 def _without_job(case: Case) -> list[Effect]:

@@ -1,7 +1,7 @@
 """POLLING: the job's id is known."""
 
 from worker.core.durations import format_duration
-from worker.core.effects import Effect, Ignore, LogJob, NoteHandled, PollNow, Tell
+from worker.core.effects import Effect, Ignore, LogJob, LookAgain, NoteHandled, PollNow, Tell
 from worker.core.eventtypes import EventType, JobEvent
 from worker.core.facts import (
     CancelRequested,
@@ -13,18 +13,21 @@ from worker.core.facts import (
     JobUnseen,
     PostRunSeen,
     Report,
+    RunWanted,
     TimeCame,
 )
 from worker.core.run_case import Case, misfit
-from worker.core.run_endings import after_failure, begin_stop, succeed, tell_unchecked, waive
+from worker.core.run_endings import after_failure, begin_stop, waive
+from worker.core.run_inputs import note_signal
 from worker.core.run_postrun import drift_in_flight
+from worker.core.run_success import succeed, succeed_as_reported
 from worker.core.runstate import AfterStop
 
 
 def decide_polling(case: Case, fact: Fact) -> list[Effect]:
     match fact:
         case JobSucceeded():
-            return [*succeed(case, fact.ended_at, fact.baseline), *tell_unchecked(case, fact.notices)]
+            return succeed(case, fact)
         case JobFailed():
             return _failed(case, fact)
         case JobRunning() | JobUnseen() if case.is_window_over:
@@ -42,6 +45,8 @@ def decide_polling(case: Case, fact: Fact) -> list[Effect]:
             return [*begin_stop(case, AfterStop.CANCEL, reason), *waive(fact)]
         case PostRunSeen():
             return drift_in_flight(case, fact)
+        case RunWanted(signal=signal) if signal is not None:
+            return note_signal(case, signal)
         case _:
             return [*misfit(case.run, fact)]
 
@@ -61,11 +66,16 @@ def report_event(report: Report) -> JobEvent:
 
 def _reported(case: Case, fact: JobReported) -> list[Effect]:
     if fact.report is Report.SUCCESS:
-        ended = succeed(case, fact.at, fact.baseline)
+        ended = succeed_as_reported(case, fact)
     else:
         message = fact.message or f"the job was reported as {fact.report}"
         ended = after_failure(case, fact.category, message, report_event(fact.report))
-    return [ended[0], NoteHandled(fact.identity), *ended[1:]]
+    return with_report_noted(fact, ended)
+
+
+def with_report_noted(fact: JobReported, ended: list[Effect]) -> list[Effect]:
+    """A report that is to be decided on again was not taken in yet."""
+    return ended if LookAgain() in ended else [ended[0], NoteHandled(fact.identity), *ended[1:]]
 
 
 def _failed(case: Case, fact: JobFailed) -> list[Effect]:

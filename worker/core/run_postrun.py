@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from worker.core.drift import Drift
-from worker.core.effects import Effect, Ignore, LogJob, NotePostRun, NoteSignal, PutRerunRequest, Tell
+from worker.core.effects import Effect, Ignore, LogJob, NoteChange, NotePostRun, NoteSignal, PutRerunRequest, Tell
 from worker.core.eventtypes import EventType, JobEvent
 from worker.core.facts import PostRunSeen, Signal
 from worker.core.images import is_old_image
@@ -11,22 +11,27 @@ from worker.core.run_case import Case
 from worker.core.run_reruns import DATA_DRIFT, LATE_DATA
 from worker.core.runstate import Outcome, State
 from worker.core.skew import SKEW_MAX
+from worker.core.values import Json
 
 
 def drift_in_flight(case: Case, fact: PostRunSeen) -> list[Effect]:
-    """Tell people that the data moved under a running job; what to do about it is up to them."""
+    """Tell people early that the data moved under a running job. What follows is decided when the job is done."""
     drift = fact.drift
     if _is_outdated(case, fact):
         return [_outdated(fact)]
     if _is_from_before(case, fact.sensor_key, fact.image_at):
         return [_from_before(fact.sensor_key)]
-    if drift is None or not drift.is_beyond:
-        return [Ignore("the post-run rules are judged when the job is done")]
     if _is_seen(case, fact):
         return [_repeat(fact)]
+    noted = NotePostRun(fact.sensor_key, fact.content_hash, fact.written_at)
+    if drift is None or not drift.is_beyond:
+        is_input = case.run.started_on.get(fact.known_as) not in {None, fact.content_hash}
+        # A success that was decided without this content must not be committed.
+        return [noted] if is_input else [Ignore("what the job writes is its baseline when it is done")]
     message = f"{case.run.key}: {drift.field} of {drift.sensor_key} moved by {drift.delta} while the job runs"
     return [
-        NotePostRun(fact.sensor_key, fact.content_hash, fact.written_at),
+        noted,
+        NoteChange(fact.sensor_key, fact.content_hash, fact.written_at),
         Tell(
             type=EventType.POST_RUN_DRIFT_INFLIGHT,
             message=message,
@@ -46,12 +51,17 @@ def judge_post_run(case: Case, fact: PostRunSeen) -> list[Effect]:
         return [_from_before(fact.sensor_key)]
     noted = NotePostRun(fact.sensor_key, fact.content_hash, fact.written_at)
     if fact.drift is not None and fact.drift.is_beyond:
-        return [noted, *_drifted(case, fact.drift, fact.content_hash)]
-    if fact.rules_held:
-        return [noted, Tell(type=EventType.POST_RUN_PASSED, message=f"{case.run.key}: the post-run rules hold")]
-    message = f"{case.run.key}: the post-run rules do not hold: {fact.reason}"
+        told = tell_drift(case, fact.drift, fact.sensor_key, "after the run")
+        return [noted, told, ask_for_rerun(case, DATA_DRIFT, fact.content_hash)]
+    return [noted, tell_post_run(case, fact.reason, held=fact.rules_held)]
+
+
+def tell_post_run(case: Case, reason: str, *, held: bool) -> Tell:
+    if held:
+        return Tell(type=EventType.POST_RUN_PASSED, message=f"{case.run.key}: the post-run rules hold")
+    message = f"{case.run.key}: the post-run rules do not hold: {reason}"
     hint = "look at the result before others use it; mend it and rerun"
-    return [noted, Tell(type=EventType.POST_RUN_FAILED, message=message, detail={"actionHint": hint})]
+    return Tell(type=EventType.POST_RUN_FAILED, message=message, detail={"actionHint": hint})
 
 
 def judge_signal(case: Case, signal: Signal) -> list[Effect]:
@@ -70,23 +80,29 @@ def judge_signal(case: Case, signal: Signal) -> list[Effect]:
     ]
     if case.run.outcome is Outcome.EXHAUSTED and not case.schedule.evaluation.reopen:
         return told
-    return [*told, _ask_for_rerun(case, LATE_DATA, signal.content_hash)]
+    return [*told, ask_for_rerun(case, LATE_DATA, signal.content_hash)]
 
 
 def _is_late(case: Case, signal: Signal) -> bool:
     run = case.run
     if run.state is not State.COMPLETED and run.outcome is not Outcome.EXHAUSTED:
         return False
-    if signal.content_hash == run.started_on.get(signal.sensor_key):
-        return False
-    if signal.content_hash == run.late_reported and not _is_back(case, signal):
-        return False
-    if _is_from_before(case, signal.said_by, signal.image_at):
+    if not is_news(case, signal) or run.changed_inputs.get(signal.said_by) == signal.content_hash:
         return False
     if run.started_on:
         return True
     # Another system's run: what it was started on is not known, so only the time can tell.
     return run.outcome is Outcome.EXHAUSTED or (signal.written_at is not None and signal.written_at > run.since)
+
+
+def is_news(case: Case, signal: Signal) -> bool:
+    """Say whether a signal is neither what the job was started on, nor the run's first, nor the last told as late."""
+    run = case.run
+    if signal.content_hash == run.started_on.get(signal.sensor_key):
+        return False
+    if signal.content_hash == run.late_reported and not _is_back(case, signal):
+        return False
+    return not _is_from_before(case, signal.said_by, signal.image_at)
 
 
 def _is_back(case: Case, signal: Signal) -> bool:
@@ -101,15 +117,17 @@ def _is_back(case: Case, signal: Signal) -> bool:
     return signal.written_at is not None and signal.written_at > run.attempt_began_at + SKEW_MAX
 
 
-def _drifted(case: Case, drift: Drift, content_hash: str) -> list[Effect]:
-    message = f"{case.run.key}: {drift.field} of {drift.sensor_key} moved by {drift.delta} after the run"
-    return [
-        Tell(type=EventType.POST_RUN_DRIFT, message=message, detail={**drift.detail(), "source": "post-run-stream"}),
-        _ask_for_rerun(case, DATA_DRIFT, content_hash),
-    ]
+def tell_drift(case: Case, drift: Drift | None, sensor_key: str, when: str) -> Tell:
+    """`drift` None: the sensor is for another period by now, so that nobody can say any more how far it moved."""
+    source: dict[str, Json] = {"sensorKey": sensor_key, "source": "post-run-stream"}
+    if drift is None:
+        message = f"{case.run.key}: {sensor_key} moved {when}, beyond the threshold"
+        return Tell(type=EventType.POST_RUN_DRIFT, message=message, detail=source)
+    message = f"{case.run.key}: {drift.field} of {drift.sensor_key} moved by {drift.delta} {when}"
+    return Tell(type=EventType.POST_RUN_DRIFT, message=message, detail={**drift.detail(), **source})
 
 
-def _ask_for_rerun(case: Case, reason: str, cause: str) -> Effect:
+def ask_for_rerun(case: Case, reason: str, cause: str) -> Effect:
     if excluded := case.excluded:
         message = f"{case.run.key} is not run again for {reason}: {excluded}"
         return Tell(type=EventType.PIPELINE_EXCLUDED, message=message)

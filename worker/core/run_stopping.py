@@ -1,7 +1,7 @@
 """STOPPING: a job that may be running was told to stop, and nothing new begins before it has."""
 
 from worker.core.durations import format_duration
-from worker.core.effects import Effect, FindJob, Ignore, NoteAfterStop, NoteHandled, NoteJob, NoteStart, StopJob
+from worker.core.effects import Effect, FindJob, Ignore, NoteAfterStop, NoteJob, NoteStart, StopJob
 from worker.core.eventtypes import JobEvent
 from worker.core.facts import (
     CancelRequested,
@@ -19,6 +19,7 @@ from worker.core.facts import (
     JobUnseen,
     PostRunSeen,
     Report,
+    RunWanted,
     StarterLost,
     StartUnanswered,
     StopPending,
@@ -32,15 +33,15 @@ from worker.core.run_endings import (
     after_failure,
     cancel,
     orphan,
-    succeed,
-    tell_unchecked,
     time_out,
     waive,
     waive_only,
 )
-from worker.core.run_polling import old_report
+from worker.core.run_inputs import note_signal
+from worker.core.run_polling import old_report, with_report_noted
 from worker.core.run_postrun import drift_in_flight
 from worker.core.run_reruns import reopen
+from worker.core.run_success import succeed, succeed_as_reported
 from worker.core.run_triggering import is_old_sending
 from worker.core.runstate import AfterStop, StartStep
 
@@ -65,6 +66,8 @@ def decide_stopping(case: Case, fact: Fact) -> list[Effect]:
             return _cancel_too(case, fact)
         case PostRunSeen():
             return drift_in_flight(case, fact)
+        case RunWanted(signal=signal) if signal is not None:
+            return note_signal(case, signal)
         case _:
             return _about_start(case, fact)
 
@@ -115,20 +118,16 @@ def _proceed(case: Case) -> list[Effect]:
             return time_out(case, run.reason)
 
 
-def _succeeded(case: Case, fact: JobSucceeded) -> list[Effect]:
+def _succeeded(case: Case, fact: JobSucceeded | JobReported) -> list[Effect]:
     """A job that got done before the stop reached it is done, unless a person no longer wants its result."""
     if case.run.after_stop in {AfterStop.SUPERSEDE, AfterStop.CANCEL}:
         return _proceed(case)
-    return [*succeed(case, fact.ended_at, fact.baseline), *tell_unchecked(case, fact.notices)]
+    return succeed(case, fact) if isinstance(fact, JobSucceeded) else succeed_as_reported(case, fact)
 
 
 def _reported(case: Case, fact: JobReported) -> list[Effect]:
-    if fact.report is Report.SUCCESS:
-        success = JobSucceeded(attempt=case.run.attempt, ended_at=fact.at, baseline=fact.baseline)
-        ended = _succeeded(case, success)
-    else:
-        ended = _proceed(case)
-    return [ended[0], NoteHandled(fact.identity), *ended[1:]]
+    ended = _succeeded(case, fact) if fact.report is Report.SUCCESS else _proceed(case)
+    return with_report_noted(fact, ended)
 
 
 def _cannot_stop(case: Case, message: str) -> list[Effect]:

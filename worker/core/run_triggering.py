@@ -18,6 +18,7 @@ from worker.core.facts import (
     JobRefused,
     JobStarted,
     PostRunSeen,
+    RunWanted,
     StarterLost,
     StartUnanswered,
     TimeCame,
@@ -26,6 +27,7 @@ from worker.core.outcomes import FailureCategory
 from worker.core.pipeline import OnUnknownStart
 from worker.core.run_case import Case, misfit
 from worker.core.run_endings import begin_stop, cancel, time_out, waive
+from worker.core.run_inputs import note_signal
 from worker.core.run_postrun import drift_in_flight
 from worker.core.runstate import AfterStop, Outcome, Run, StartStep, State
 from worker.core.values import Json
@@ -56,6 +58,8 @@ def decide_triggering(case: Case, fact: Fact) -> list[Effect]:
             return _time_came(case)
         case PostRunSeen():
             return drift_in_flight(case, fact)
+        case RunWanted(signal=signal) if signal is not None:
+            return note_signal(case, signal)
         case _:
             return [*misfit(case.run, fact)]
 

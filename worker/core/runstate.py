@@ -11,6 +11,7 @@ from worker.core.values import Json
 
 HANDLED_MAX = 16
 POST_RUN_SEEN_MAX = 32
+CHANGED_INPUTS_MAX = 32
 
 
 class State(StrEnum):
@@ -116,6 +117,7 @@ class Run:
     starts_unanswered: int = 0  # how many of those failed without an answer, and nobody can ask: the job may be running
     start_after: datetime | None = None  # a refused start is not tried again before
     started_on: Mapping[str, str] = field(default_factory=dict[str, str])  # sensor key -> content hash
+    changed_inputs: Mapping[str, str] = field(default_factory=dict[str, str])  # sensor key -> content hash since then
     late_reported: str | None = None  # content hash of the last signal known of: its first, then the last told as late
     late_attempt: int = 0  # the attempt of which that was told; 0: it is the first signal
     post_run_seen: Mapping[str, str] = field(default_factory=dict[str, str])  # sensor key -> content hash last judged

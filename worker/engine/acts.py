@@ -35,7 +35,6 @@ from worker.core.runstate import Run, State
 from worker.engine.breaker import Breaker, TargetClosed
 from worker.engine.jobtexts import context_of, filled_in
 from worker.engine.outages import Outages
-from worker.engine.sensing import Sensing
 from worker.engine.standing import Standing
 from worker.engine.statuscalls import NOT_WAITING, StatusCalls
 from worker.engine.targets import Targets, target_of
@@ -59,7 +58,6 @@ class Acts:
         runners: Mapping[JobType, Runner],
         targets: Targets,
         statuses: StatusCalls,
-        sensing: Sensing,
         standing: Standing,
         *,
         outages: Outages,
@@ -68,7 +66,7 @@ class Acts:
         clock: Clock,
     ) -> None:
         self._runners, self._targets, self._statuses = runners, targets, statuses
-        self._sensing, self._standing, self._outages = sensing, standing, outages
+        self._standing, self._outages = standing, outages
         self._runs, self._pauses, self._clock = runs, pauses, clock
 
     # --- the start ----------------------------------------------------------------------------------------------------
@@ -212,8 +210,7 @@ class Acts:
             case port.Failed(category=category, message=message):
                 return JobFailed(run.attempt, category, message)
             case port.Succeeded(ended_at=ended_at, notices=notices):
-                baseline = await self._sensing.baseline(run.key, pipeline)
-                return JobSucceeded(attempt=run.attempt, ended_at=ended_at, baseline=baseline, notices=notices)
+                return JobSucceeded(attempt=run.attempt, ended_at=ended_at, notices=notices)
 
     async def stop(self, run: Run, pipeline: Pipeline, act: StopJob) -> Fact:
         """Tell the target to stop the job; of one that takes its time, also ask how the job is."""

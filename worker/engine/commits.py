@@ -6,7 +6,7 @@ commit is stale: the caller loads and decides again.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from worker.core import keys, slawatch
@@ -60,6 +60,7 @@ class _Draft:
     after: Run | None = None
     about: Run | None = None  # whose attempt the job log speaks of: the one that was, not the one that begins
     writes: list[Write] = field(default_factory=list[Write])
+    lines: int = 0  # of the job log
     watch: SlaWatch | None = None  # as it will be, if it changes
 
 
@@ -188,9 +189,11 @@ class Commits:
         )
 
     def _line(self, draft: _Draft, log: LogJob) -> Write:
+        # Lines of one commit keep their order, which otherwise their random ids would decide.
+        at, draft.lines = draft.now + draft.lines * timedelta(milliseconds=1), draft.lines + 1
         line = joblog.JobLine(
             id=self._new_id(),
-            at=draft.now,
+            at=at,
             attempt=draft.about.attempt if draft.about else 0,
             event=log.event,
             run_id=job_id(draft.about.job if draft.about else None),

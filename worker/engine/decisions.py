@@ -8,12 +8,24 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeGuard
 
 from worker.clock import Clock
-from worker.core.effects import Act, Create, Effect, EvaluateNow, FindJob, Ignore, PollNow, Reopen, StartJob, StopJob
+from worker.core.effects import (
+    Act,
+    Create,
+    Effect,
+    EvaluateNow,
+    FindJob,
+    Ignore,
+    LookAgain,
+    PollNow,
+    Reopen,
+    StartJob,
+    StopJob,
+)
 from worker.core.errors import RetryLater
-from worker.core.facts import Birth, Fact, JobFound, JobReported, JobStarted, Report, RerunRequested
+from worker.core.facts import Birth, Fact, JobFound, JobReported, JobStarted, JobSucceeded, Report, RerunRequested
 from worker.core.foreign import respect
 from worker.core.keys import RunKey, SessionId
 from worker.core.pipeline import Pipeline, Schedule
@@ -24,6 +36,7 @@ from worker.core.watchstate import SlaWatch
 from worker.engine.commits import Commits, NewId
 from worker.engine.configs import Configs, Version
 from worker.engine.foreignruns import ForeignRuns
+from worker.engine.sensing import Sensing
 from worker.store.pauses import Pauses
 from worker.store.runs import Runs
 from worker.store.slawatches import SlaWatches
@@ -88,6 +101,7 @@ class Decisions:
     ) -> None:
         self._runs, self._pauses, self._foreign = Runs(tables), Pauses(tables), ForeignRuns(tables)
         self._watches, self._configs, self._commits = SlaWatches(tables), configs, commits
+        self._sensing = Sensing(tables)
         self._session, self._clock, self._new_id = session, clock, new_id
         # Runs of which a commit may have been applied without our knowing. Kept from one fact to the next: who gave up
         # on the first leaves an intent behind that nobody but this session may act on.
@@ -101,6 +115,9 @@ class Decisions:
         for tried in range(TRIES_MAX):
             try:
                 answer = await self._try(key, fact, None if key in self._in_doubt else held)
+                if isinstance(answer, Settled) and LookAgain() in answer.effects:
+                    held = answer.run
+                    continue
             except StaleWrite:
                 held = None
             except asyncio.CancelledError:
@@ -132,8 +149,15 @@ class Decisions:
             run=None if is_foreign else loaded,
             over=loaded if is_foreign else None,
         )
-        asked, effects = await self._decide(asked)
+        asked, effects = await self._decide(await self._with_inputs(asked))
         return await self._record(asked, effects)
+
+    async def _with_inputs(self, asked: _Question) -> _Question:
+        """Have a success decided on sensors read after the run: with each try anew, as the run is."""
+        if asked.run is None or asked.run.is_ended or not _is_success(asked.fact):
+            return asked
+        inputs = await self._sensing.inputs(asked.key, asked.version.pipeline, asked.schedule)
+        return replace(asked, fact=replace(asked.fact, inputs=inputs))
 
     async def _version_for(self, key: RunKey, loaded: Run | ForeignRun | None) -> Version | None:
         if isinstance(loaded, Run) and not loaded.is_ended:
@@ -189,6 +213,10 @@ class Decisions:
 
 def _is_active(loaded: Run | ForeignRun | None) -> bool:
     return isinstance(loaded, Run) and not loaded.is_ended
+
+
+def _is_success(fact: Fact) -> TypeGuard[JobSucceeded | JobReported]:
+    return isinstance(fact, JobSucceeded) or _is_success_report(fact)
 
 
 def _is_success_report(fact: Fact) -> bool:

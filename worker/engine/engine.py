@@ -94,7 +94,6 @@ class Engine:
             runners,
             targets,
             statuses,
-            self._sensing,
             standing,
             outages=outages,
             runs=self._runs,

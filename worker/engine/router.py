@@ -23,7 +23,6 @@ from worker.engine.configchanges import ConfigChanges
 from worker.engine.configs import Version
 from worker.engine.engine import Engine
 from worker.engine.freshness import Freshness
-from worker.engine.sensing import Sensing
 from worker.engine.signals import MayBegin, Seen, Signals
 from worker.engine.wakes import Log, to_nobody
 from worker.store.attributes import loose_text, texts
@@ -63,7 +62,7 @@ class Router:
         self._cascades = Cascades(tables, engine, self._signals, clock, log)
         self._configs = ConfigChanges(tables, engine.configs, engine.watches, clock)
         self._runs, self._freshness, self._sensors = Runs(tables), Freshness(tables), Sensors(tables)
-        self._sensing, self._requests, self._deployments = Sensing(tables), Requests(tables), Deployments(tables)
+        self._requests, self._deployments = Requests(tables), Deployments(tables)
 
     async def run(self) -> None:
         """Take pipelines up again when their pause ends by itself, until cancelled."""
@@ -206,7 +205,6 @@ class Router:
             await self._pass_on(key, report)
             return
         stamp = keys.job_stamp_of(key, change.key.sk)
-        is_success = report is Report.SUCCESS
         fact = JobReported(
             key=key,
             identity=change.key.sk,
@@ -214,7 +212,6 @@ class Router:
             at=stamp.at if stamp else change.at,
             category=_category(loose_text(image, "category")),
             message=loose_text(image, "error"),
-            baseline=await self._sensing.baseline(key, version.pipeline) if is_success else {},
         )
         await self._engine.handle(key, fact)
 

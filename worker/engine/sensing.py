@@ -1,29 +1,46 @@
-"""Reading sensors for a pass: consistently, by exact key, and only what the rules name."""
+"""Reading sensors for a pass or a success: consistently, by exact key, and only what the rules name."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from worker.core import keys
 from worker.core.keys import RunKey
-from worker.core.passes import Reading, baseline, needed, watched
+from worker.core.passes import for_start, needed, watched
 from worker.core.pipeline import Pipeline, Schedule
+from worker.core.readings import Inputs, Reading
 from worker.core.values import Json
+from worker.store.marks import Marks
 from worker.store.sensors import Sensors
 from worker.store.table import Tables
 
 
 class Sensing:
     def __init__(self, tables: Tables) -> None:
-        self._sensors = Sensors(tables)
+        self._sensors, self._marks = Sensors(tables), Marks(tables)
 
     async def for_start(self, key: RunKey, pipeline: Pipeline, schedule: Schedule) -> dict[str, Reading]:
-        """What decides whether a run may start."""
-        return await self.read(key, needed(pipeline, schedule))
+        """What decides whether a run may start, and what drift will be measured against."""
+        readings = await self.read(key, _named(pipeline, schedule))
+        return for_start(pipeline, schedule, key.period, readings)
 
-    async def baseline(self, key: RunKey, pipeline: Pipeline) -> dict[str, Json]:
-        """The post-run sensors as they are now; empty for a pipeline without."""
-        return baseline(pipeline, await self.read(key, watched(pipeline)))
+    async def inputs(self, key: RunKey, pipeline: Pipeline, schedule: Schedule) -> Inputs:
+        """What a job was started on, as it is now. The run must have been read before."""
+        readings = await self.read(key, _named(pipeline, schedule))
+        return Inputs(readings, await self.baseline(key) if pipeline.post_run else {})
+
+    async def baseline(self, key: RunKey) -> Mapping[str, Json]:
+        """What drift of a run is measured against: each post-run sensor's data, by its name."""
+        mark = await self._marks.get(key.pipeline, keys.baseline_mark_sk(key))
+        if mark is not None:
+            return mark.data
+        old = await self._sensors.get(key.pipeline, f"postrun-baseline#{key.period}")  # as the reference kept it
+        return old.data if old else dict[str, Json]()
 
     async def read(self, key: RunKey, names: Sequence[str]) -> dict[str, Reading]:
         if not names:
             return {}
         found = await self._sensors.read(key.pipeline, names, key.period)
-        return {name: Reading(sensor.data, sensor.content_hash) for name, sensor in found.items()}
+        return {name: Reading(sensor.data, sensor.content_hash, sensor.key) for name, sensor in found.items()}
+
+
+def _named(pipeline: Pipeline, schedule: Schedule) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*needed(pipeline, schedule), *watched(pipeline))))

@@ -216,15 +216,8 @@ class Signals:
         return run.post_run_seen.get(fact.sensor_key) == fact.content_hash
 
     async def _drift(self, key: RunKey, post_run: PostRun, name: str, said: Saying) -> Drift | None:
-        before = (await self._baseline(key)).get(name)
+        before = (await self._sensing.baseline(key)).get(name)
         return measure(post_run, said.key, before, said.data) if isinstance(before, Mapping) else None
-
-    async def _baseline(self, key: RunKey) -> Mapping[str, Json]:
-        mark = await self._marks.get(key.pipeline, keys.baseline_mark_sk(key))
-        if mark is not None:
-            return mark.data
-        old = await self._sensors.get(key.pipeline, f"postrun-baseline#{key.period}")  # as the reference kept it
-        return old.data if old else dict[str, Json]()
 
     # --- the rules ----------------------------------------------------------------------------------------------------
 
