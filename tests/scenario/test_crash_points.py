@@ -48,6 +48,7 @@ class Life:
     """A run that fails, is retried, ends well, drifts, and runs once more, under a deadline.
 
     `is_steered`: in place of the failure, a person cancels it, wants it after all, and then wants it anew.
+    `is_overtaken`: in place of the failure and of the later drift, its data changes while the first job runs.
     """
 
     plans: dict[int, Plan]
@@ -57,14 +58,19 @@ class Life:
     has_search: bool = True
     unanswered: int = 0
     is_steered: bool = False
+    is_overtaken: bool = False
     is_told_again: bool = True  # after each end, every record up to then is delivered again
 
     @property
     def spent(self) -> Spent:
+        if self.is_overtaken:
+            return Spent(drift=1)
         return Spent(manual=2, drift=1) if self.is_steered else Spent(transient=1, drift=1)
 
     @property
     def reruns(self) -> list[tuple[int, str]]:
+        if self.is_overtaken:
+            return [(0, "late-data")]
         reasons = ["manual", "manual"] if self.is_steered else ["job-fail-retry"]
         return list(enumerate([*reasons, "data-drift"]))
 
@@ -96,6 +102,7 @@ LIVES: Final = {
     "under the hands of a person": Life(
         plans={1: Plan(ENDLESS), 2: Plan(ENDLESS), 3: Plan(LONG), 4: Plan(SHORT)}, is_steered=True
     ),
+    "with data that changes under the job": Life(plans={1: Plan(LONG), 2: Plan(SHORT)}, is_overtaken=True),
 }
 
 
@@ -204,7 +211,11 @@ async def _play(world: World, life: Life) -> Run:
     await world.count(100)
     if life.is_steered:
         await _steer(world, life)
-    await _until(world, lambda run: run.state is State.COMPLETED)
+    if life.is_overtaken:
+        await _until(world, lambda run: run.state is State.POLLING)
+        await world.ready(note="corrected")
+    else:
+        await _until(world, lambda run: run.state is State.COMPLETED)
     await _deliver_again(world, life)
     await world.count(150)
     await _until(world, lambda run: run.state is State.COMPLETED and run.attempt == len(life.plans))

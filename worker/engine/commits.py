@@ -6,7 +6,7 @@ commit is stale: the caller loads and decides again.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TypeAlias
 
 from worker.core import keys, slawatch
@@ -60,7 +60,7 @@ class _Draft:
     after: Run | None = None
     about: Run | None = None  # whose attempt the job log speaks of: the one that was, not the one that begins
     writes: list[Write] = field(default_factory=list[Write])
-    lines: int = 0  # of the job log
+    line_ids: list[str] = field(default_factory=list[str])  # of the job log
     watch: SlaWatch | None = None  # as it will be, if it changes
 
 
@@ -189,11 +189,12 @@ class Commits:
         )
 
     def _line(self, draft: _Draft, log: LogJob) -> Write:
-        # Lines of one commit keep their order, which otherwise their random ids would decide.
-        at, draft.lines = draft.now + draft.lines * timedelta(milliseconds=1), draft.lines + 1
+        # Lines of one commit have the same time: they keep their order by their ids.
+        first = draft.line_ids[0] if draft.line_ids else None
+        draft.line_ids.append(self._new_id() if first is None else f"{first}-{len(draft.line_ids) + 1}")
         line = joblog.JobLine(
-            id=self._new_id(),
-            at=at,
+            id=draft.line_ids[-1],
+            at=draft.now,
             attempt=draft.about.attempt if draft.about else 0,
             event=log.event,
             run_id=job_id(draft.about.job if draft.about else None),
