@@ -21,6 +21,7 @@ from worker.core.run_case import Case, limits
 from worker.core.run_endings import after_failure, begin_stop
 from worker.core.runstate import AfterStop, Run
 from worker.engine.commits import Commits
+from worker.engine.decisions import Decisions
 from worker.engine.engine import Engine
 from worker.engine.watching import Watching
 from worker.membership import leasekeeper, leaselife
@@ -181,6 +182,13 @@ def adopt_by_one_index_read(patch: Patch) -> None:
     patch.setattr(OrphanFinder, "hold", hold)
 
 
+def look_at_no_inputs_of_a_success(patch: Patch) -> None:
+    async def as_asked(self: Anything, asked: Anything) -> Anything:
+        return asked
+
+    patch.setattr(Decisions, "_with_inputs", as_asked)
+
+
 # Which invariants a bug violates; the first seed that shows it depends on what it takes.
 BUGS: Final[Mapping[Bug, frozenset[Invariant]]] = {
     drop_the_version_condition: frozenset({Invariant.VERSIONS_ONLY_RISE}),
@@ -195,4 +203,5 @@ BUGS: Final[Mapping[Bug, frozenset[Invariant]]] = {
     judge_outside_of_the_runs_commit: frozenset({Invariant.ONE_VERDICT}),
     let_active_rows_expire: frozenset({Invariant.BOUNDED_LIFE}),
     adopt_by_one_index_read: frozenset({Invariant.BOUNDED_LIFE, Invariant.ONE_VERDICT}),
+    look_at_no_inputs_of_a_success: frozenset({Invariant.INPUTS_STAY_OR_SOMEBODY_KNOWS}),
 }

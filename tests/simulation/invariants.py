@@ -1,4 +1,4 @@
-"""The ten invariants, checked with every commit from what it writes, and with every job from what it really did."""
+"""The invariants, checked with every commit from what it writes, and with every job from what it really did."""
 
 import asyncio
 from collections import defaultdict

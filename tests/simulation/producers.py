@@ -24,6 +24,7 @@ from worker.store.sensors import Sensors
 from worker.store.table import Delete, Put, TableName
 
 HOUR_S: Final = 3600.0
+LOOKS_FOR_JOB_S: Final = 2400.0  # who changes data under a job waits so long for one
 # A report names no attempt: only its time tells whether it speaks of an earlier one. A worker whose clock is off by too
 # much stands aside at its next tick, which with a slowed beat is late.
 REPORTED_BEHIND_S: Final = 60.0
@@ -47,6 +48,7 @@ class Producers:
         async with asyncio.TaskGroup() as hours:
             for hour in range(self.around.plan.hours):
                 hours.create_task(self._hour(hour), name=f"producer:{self.pipeline.id}:{hour}")
+                hours.create_task(self._meddle(hour), name=f"meddler:{self.pipeline.id}:{hour}")
 
     async def _hour(self, hour: int) -> None:
         random = self.random
@@ -93,6 +95,39 @@ class Producers:
                 self._undated,
             )
             await self.random.choice(deeds)(key)
+
+    # --- while the job runs -------------------------------------------------------------------------------------------
+
+    async def _meddle(self, hour: int) -> None:
+        """Change the data of an hour while its job runs: the signal, what the rules see, what is watched afterwards.
+
+        It draws from a luck of its own, so that all else happens as it would without it.
+        """
+        key, random = self._key(hour), Random(f"{self.around.plan.seed} {self.pipeline.id} {hour}")
+        if self.pipeline.dry_run or random.random() < 0.5:
+            return
+        await asyncio.sleep(hour * HOUR_S)
+        if random.random() < 0.3:
+            await self._write(f"out#{key.period}", {"sensor_count": 0})
+        if not await self._is_job_seen(key):
+            return
+        for _ in range(random.choice([1, 1, 2])):
+            await asyncio.sleep(random.uniform(0.0, 300.0))
+            drawn = random.random()
+            if drawn < 0.6:
+                await self._signal(key, revision=random.randint(11, 13))
+            elif drawn < 0.8:
+                await self._write(f"count#{key.period}", {"rows": random.randint(100, 999)})
+            else:
+                await self._write(f"out#{key.period}", {"sensor_count": random.randint(0, 3)})
+
+    async def _is_job_seen(self, key: RunKey) -> bool:
+        for _ in range(int(LOOKS_FOR_JOB_S / 30.0)):
+            await asyncio.sleep(30.0)
+            jobs = self.around.record.by_run[key.pipeline, key.schedule, str(key.period)]
+            if any(job.is_alive(self._at()) for job in jobs):
+                return True
+        return False
 
     # --- what may come later ------------------------------------------------------------------------------------------
 

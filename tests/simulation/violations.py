@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Invariant(IntEnum):
-    """The ten of `docs/invariants.md`, and promises that need a whole history, or people in it, to show."""
+    """Those of `docs/invariants.md`, and promises that need a whole history, or people in it, to show."""
 
     ONE_START_PER_TOKEN = 1
     ONE_ATTEMPT_ALIVE = 2
@@ -18,10 +18,11 @@ class Invariant(IntEnum):
     ONE_VERDICT = 8
     BOUNDED_LIFE = 9
     WAITING_IS_FREE = 10
-    NOTHING_IS_LOST = 11
-    NO_WORKER_BREAKS = 12
-    NOTHING_BEGINS_IN_A_PAUSE = 13
-    REHEARSALS_TOUCH_NOTHING = 14
+    INPUTS_STAY_OR_SOMEBODY_KNOWS = 11
+    NOTHING_IS_LOST = 12
+    NO_WORKER_BREAKS = 13
+    NOTHING_BEGINS_IN_A_PAUSE = 14
+    REHEARSALS_TOUCH_NOTHING = 15
 
 
 class Violated(AssertionError):

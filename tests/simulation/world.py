@@ -8,9 +8,11 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from random import Random
 from typing import Final, TypeAlias
 
+from tests.simulation.inputs import InputLedger
 from tests.simulation.invariants import Inspector
 from tests.simulation.leaserows import LeaseInspector
 from tests.simulation.ledger import Bus, FeedLedger
@@ -75,6 +77,7 @@ class World:
         self._pipelines = [draw_pipeline(number, self._random) for number in range(plan.pipelines)]
         pipelines: dict[str, Pipeline] = {each.id: each for each in self._pipelines}
         self._inspector = Inspector(pipelines, self._record, self.verdicts, plan.grace)
+        self._inputs = InputLedger(self.verdicts, timedelta(seconds=plan.timing.fence_s + 60.0))
         self._feeds, self._bus = FeedLedger(self.verdicts), Bus(self.verdicts)
         self._digest, self._commits = hashlib.sha256(), 0
         targets = self._targets()
@@ -100,6 +103,7 @@ class World:
             self._bus.committed,
             self._feeds.committed,
             self._inspector.committed,
+            self._inputs.committed,
             LeaseInspector(self.verdicts).committed,
             self._wake_readers,
         ]
@@ -161,6 +165,7 @@ class World:
         self.verdicts.require(not lost, Invariant.NOTHING_IS_LOST, f"{lost} were signalled and never ran")
         unsent = [f"{event.type} {event.id}" for event in self._bus.undelivered]
         self.verdicts.require(not unsent, Invariant.NOTHING_IS_LOST, f"decided and never delivered: {unsent}")
+        self._inputs.check(self._weather.excused)
 
     # --- what happens all the time ------------------------------------------------------------------------------------
 

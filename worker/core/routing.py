@@ -50,6 +50,16 @@ def period_named(saying: Saying) -> Period | None:
     return None if said.date == date.min else said
 
 
+def is_for_later(saying: Saying, period: Period) -> bool:
+    """Say whether a sensor names a later period than this one. A day is not later than the hours in it."""
+    named = period_named(saying)
+    if named is None:
+        return False
+    if named.date != period.date or named.hour is None or period.hour is None:
+        return named.date > period.date
+    return named.begins > period.begins
+
+
 def is_named(key: str, name: str, match: Match) -> bool:
     """Say whether a sensor's key is the one a trigger or rule names: the key itself, or the key and a period."""
     if match is Match.PREFIX:

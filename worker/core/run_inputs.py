@@ -14,9 +14,9 @@ from worker.core.effects import Effect, Ignore, LogJob, NoteChange, NotePostRun,
 from worker.core.eventtypes import EventType, JobEvent
 from worker.core.facts import Signal
 from worker.core.passes import needed, watched
-from worker.core.periods import Period, sensor_keys
+from worker.core.periods import sensor_keys
 from worker.core.readings import Inputs, Reading
-from worker.core.routing import Saying, is_trigger, period_named, period_said, post_run_name
+from worker.core.routing import Saying, is_for_later, is_trigger, period_named, period_said, post_run_name
 from worker.core.rules import evaluate, evaluate_rule
 from worker.core.run_case import Case
 from worker.core.run_postrun import ask_for_rerun, is_news, tell_drift, tell_post_run
@@ -198,9 +198,8 @@ class Comparison:
         return reading.content_hash in known
 
     def _is_later(self, reading: Reading) -> bool:
-        """Say whether a rule's sensor has moved on to a later period than the run's."""
-        named = period_named(Saying(reading.key, reading.data))
-        return named is not None and _begins_after(named, self._run.key.period)
+        """Say whether a rule's sensor is for a later period than the run's by now."""
+        return is_for_later(Saying(reading.key, reading.data), self._run.key.period)
 
 
 def report_changes(case: Case, compared: Comparison) -> list[Effect]:
@@ -240,9 +239,3 @@ def _drift(case: Case, drifted: list[PostRunChange]) -> list[Effect]:
 
 def _notes(changed: list[PostRunChange]) -> list[Effect]:
     return [NotePostRun(change.key, change.content_hash) for change in changed]
-
-
-def _begins_after(named: Period, period: Period) -> bool:
-    if named.date != period.date or named.hour is None or period.hour is None:
-        return named.date > period.date
-    return named.begins > period.begins

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from worker.core.freshness import changed_at
+from worker.core.routing import Saying, is_for_later
 from worker.core.rules import GroupResult, RuleResult
 from worker.core.runstate import Run
 from worker.explaining.explanation import Condition
@@ -11,7 +12,6 @@ from worker.store.sensors import Sensor
 
 def condition_of(result: RuleResult, sensor: Sensor | None, run: Run | None) -> Condition:
     rule = result.rule
-    started_on = run.started_on.get(rule.key) if run else None
     return Condition(
         subject=f"{rule.key}.{rule.field}" if rule.field else rule.key,
         passed=result.passed,
@@ -20,8 +20,17 @@ def condition_of(result: RuleResult, sensor: Sensor | None, run: Run | None) -> 
         reason=result.reason,
         sensor=None if sensor is None else sensor.key,
         changed_at=None if sensor is None else changed_at(sensor.data),
-        is_news=None if started_on is None or sensor is None else sensor.content_hash != started_on,
+        is_news=None if run is None or sensor is None else _is_news(rule.key, sensor, run),
     )
+
+
+def _is_news(name: str, sensor: Sensor, run: Run) -> bool | None:
+    """Say whether a sensor is not what the job was started on, as a success would; None: no job was started on it."""
+    started_on = run.started_on.get(name)
+    if started_on is None:
+        return None
+    is_over = is_for_later(Saying(sensor.key, sensor.data), run.key.period)
+    return sensor.content_hash != started_on and not is_over
 
 
 def conditions_of(result: GroupResult, sensors: Mapping[str, Sensor], run: Run | None) -> Iterator[Condition]:
