@@ -1,10 +1,16 @@
 """Dry runs: everything up to the start, nothing of it."""
 
-from tests.engineworld import CONFIG, DAY, a_world, run_key
+import pytest
+
+from tests.engineworld import CONFIG, DAY, ORDERS, World, a_world, run_key
 from tests.virtualtime import on_virtual_time
+from worker.core import keys
 from worker.core.dryrun import DryState
 from worker.core.runstate import State
+from worker.core.values import Json
 from worker.store.dryruns import DryRuns
+from worker.store.reruns import Rerun, Reruns
+from worker.store.table import Put, TableName
 
 NEXT_DAY = "2026-03-04"
 REHEARSED = CONFIG + "dryRun: true\n"
@@ -119,6 +125,99 @@ async def test_a_rerun_of_a_rehearsed_pipeline_is_only_foretold() -> None:
 
     assert (await world.events())[-1] == "DRY_RUN_WOULD_RERUN"
     assert await world.run() is None
+
+
+@pytest.mark.parametrize("name", ["out", f"out#{DAY}"], ids=["plain key", "dated key"])
+@on_virtual_time
+async def test_a_sensor_that_only_post_run_rules_name_has_a_baseline_and_its_drift_is_told(name: str) -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.deploy(DRIFTING.replace("[{key: count,", "[{key: out,"))
+        await world.write(name, rows=7)
+        await world.count(100)
+        await world.ready()
+        await world.settle()
+        for rows in (9, 900, 900):
+            await world.write(name, rows=rows)
+            await world.settle()
+
+    events = await world.stored_events()
+    assert [each.event.type for each in events] == [
+        "POST_RUN_BASELINE_CAPTURED",
+        "DRY_RUN_WOULD_TRIGGER",
+        "DRY_RUN_COMPLETED",
+        "DRY_RUN_DRIFT",
+    ]
+    assert (events[-1].event.detail["previousCount"], events[-1].event.detail["currentCount"]) == (7, 900)
+
+
+async def already_rerun(world: World, *reasons: str) -> None:
+    """What whoever runs the real job has recorded."""
+    for number, reason in enumerate(reasons):
+        rerun = Rerun(id=f"rerun-{number}", reason=reason, at=world.clock.now(), attempt=number + 2)
+        await Reruns(world.tables).record(run_key(), rerun)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked", "event", "count"),
+    [
+        ([], "manual", "DRY_RUN_WOULD_RERUN", 0),
+        (["manual"], "manual", "DRY_RUN_RERUN_REJECTED", 1),
+        (["job-fail-retry", "late-data"], "manual", "DRY_RUN_WOULD_RERUN", 0),
+        (["late-data"], "data-drift", "DRY_RUN_RERUN_REJECTED", 1),
+        (["manual", "job-fail-retry"], "late-data", "DRY_RUN_WOULD_RERUN", 0),
+        (["manual", "late-data"], "replay", "DRY_RUN_WOULD_RERUN", 0),
+    ],
+)
+@on_virtual_time
+async def test_reruns_on_record_count_against_the_budget_of_a_rehearsal(
+    recorded: list[str], asked: str, event: str, count: int
+) -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.deploy(REHEARSED)
+        await already_rerun(world, *recorded)
+        await world.count(100)
+        await world.ready()
+        await world.settle()
+        await world.ask_rerun(reason=asked)
+        await world.settle()
+
+    [*_, last] = await world.stored_events()
+    assert last.event.type == event
+    assert (last.event.detail["rerunCount"], last.event.detail["budget"]) == (count, 1)
+    if event == "DRY_RUN_RERUN_REJECTED":
+        assert last.event.detail["reason"] == "limit exceeded"
+        assert "1 of 1" in last.event.message
+
+
+@pytest.mark.parametrize(
+    ("recorded", "event", "retries"),
+    [
+        (["manual"], "DRY_RUN_WOULD_RETRY", 0),
+        (["job-fail-retry"], "DRY_RUN_RETRY_EXHAUSTED", 1),
+        (["job-fail-retry", "late-data", "job-fail-retry"], "DRY_RUN_RETRY_EXHAUSTED", 2),
+    ],
+)
+@on_virtual_time
+async def test_retries_on_record_count_against_the_budget_of_a_rehearsal(
+    recorded: list[str], event: str, retries: int
+) -> None:
+    world = await a_world()
+    async with world.worker():
+        await world.deploy(REHEARSED)
+        await already_rerun(world, *recorded)
+        await world.count(100)
+        await world.ready()
+        await world.settle()
+        sk = f"{keys.job_prefix(run_key())}{keys.millis(world.clock.now())}"
+        row: dict[str, Json] = {"PK": keys.pipeline_pk(ORDERS), "SK": sk, "event": "fail"}
+        await world.tables.commit(Put(TableName.JOBLOG, row))
+        await world.settle()
+
+    [*_, last] = await world.stored_events()
+    assert last.event.type == event
+    assert (last.event.detail["retries"], last.event.detail["maxRetries"]) == (retries, 1)
 
 
 @on_virtual_time

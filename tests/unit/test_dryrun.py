@@ -1,5 +1,6 @@
 """The rehearsal: it waits like a live run, says what it would do, and can do nothing."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import get_args
 
@@ -185,6 +186,17 @@ def test_a_rerun_is_answered_with_what_would_have_become_of_it(triggered: DryRun
     for rejected in (over, excluded):
         assert [event.type for event in told(rejected)] == [EventType.DRY_RUN_RERUN_REJECTED]
     assert told(step(run, REQUEST, NOON)[1]) == []
+
+
+def test_a_rerun_that_would_find_the_same_data_would_not_be_accepted(triggered: DryRun) -> None:
+    stale = replace(REQUEST, is_fresh=False)
+
+    [rejected] = told(step(triggered, stale, NOON)[1])
+    [replayed] = told(step(triggered, replace(stale, reason="replay"), NOON)[1])
+
+    assert rejected.type is EventType.DRY_RUN_RERUN_REJECTED
+    assert "circuit breaker" in str(rejected.detail["reason"])
+    assert replayed.type is EventType.DRY_RUN_WOULD_RERUN
 
 
 def test_a_reported_failure_is_answered_with_whether_it_would_be_retried(triggered: DryRun) -> None:

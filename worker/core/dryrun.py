@@ -43,8 +43,8 @@ from worker.core.pipeline import Pipeline, Schedule
 from worker.core.rules import leaves
 from worker.core.run_case import exclusion_of, limits
 from worker.core.run_endings import budget_of
-from worker.core.run_reruns import budget_for
-from worker.core.runstate import HANDLED_MAX, POST_RUN_SEEN_MAX, Budget
+from worker.core.run_reruns import REPLAY, budget_for
+from worker.core.runstate import HANDLED_MAX, POST_RUN_SEEN_MAX, Budget, Spent
 from worker.core.sla import absolute_times
 from worker.core.values import Json
 
@@ -78,15 +78,29 @@ class DryRun:
         return 1  # a rehearsal is never repeated
 
 
-def decide(run: DryRun | None, pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime) -> list[DryEffect]:
-    """Say what must happen next. Never empty: a fact that changes nothing is an `Ignore`."""
+NOTHING_SPENT = Spent()
+
+
+def decide(
+    run: DryRun | None,
+    pipeline: Pipeline,
+    schedule: Schedule,
+    fact: Fact,
+    now: datetime,
+    *,
+    spent: Spent = NOTHING_SPENT,
+) -> list[DryEffect]:
+    """Say what must happen next. Never empty: a fact that changes nothing is an `Ignore`.
+
+    `spent` is what the record of reruns says: a rehearsal adds nothing to it, but whoever runs the real job does.
+    """
     match fact:
         case RunWanted() if run is None:
             return _begin(schedule, fact, now)
         case RerunRequested():
-            return _rerun(run, pipeline, schedule, fact)
+            return _rerun(run, pipeline, schedule, fact, spent)
         case JobReported():
-            return _reported(run, pipeline, schedule, fact)
+            return _reported(run, pipeline, schedule, fact, spent)
         case _ if run is None:
             return [Ignore(f"{type(fact).__name__}: there is no rehearsal for it")]
         case _ if run.state is DryState.EVALUATING:
@@ -233,7 +247,9 @@ def _is_from_before(run: DryRun, sensor_key: str, image_at: datetime | None) -> 
     return is_old_image(image_at, read_at=read_at, told_at=run.told_at.get(sensor_key))
 
 
-def _rerun(run: DryRun | None, pipeline: Pipeline, schedule: Schedule, fact: RerunRequested) -> list[DryEffect]:
+def _rerun(
+    run: DryRun | None, pipeline: Pipeline, schedule: Schedule, fact: RerunRequested, spent: Spent
+) -> list[DryEffect]:
     if run is not None and fact.identity in run.handled:
         return [Ignore(f"request {fact.identity} was answered already")]
     handled: list[DryEffect] = [NoteHandled(fact.identity)] if run else []
@@ -242,14 +258,18 @@ def _rerun(run: DryRun | None, pipeline: Pipeline, schedule: Schedule, fact: Rer
     job = limits(pipeline)
     budget = budget_for(fact.reason)
     limit = job.max_drift_reruns if budget is Budget.DRIFT else job.max_manual_reruns
-    counts: dict[str, Json] = {"rerunCount": 0, "budget": limit}
-    # Nothing is ever charged in a rehearsal, so only a budget of none can be exceeded.
-    if budget is not None and limit == 0:
-        return [*handled, _tell_rejected(fact, "limit exceeded", counts, once=run is None)]
+    used = 0 if budget is None else spent.of(budget)
+    counts: dict[str, Json] = {"rerunCount": used, "budget": limit}
+    if budget is not None and used >= limit:
+        why = f"limit exceeded: {used} of {limit} {budget} reruns are used"
+        return [*handled, _tell_rejected(fact, why, {"reason": "limit exceeded", **counts}, once=run is None)]
+    if not fact.is_fresh and fact.reason != REPLAY:
+        why = "circuit breaker: no sensor is newer than the success"
+        return [*handled, _tell_rejected(fact, why, counts, once=run is None)]
     told = Tell(
         type=EventType.DRY_RUN_WOULD_RERUN,
         message=f"{fact.key} would run again: {fact.reason}",
-        # The breaker guards successes, and a rehearsal has none.
+        # The breaker guards successes, and a rehearsal has none of its own.
         detail={"reason": fact.reason, "circuitBreaker": "skipped (no job history)", **counts},
         once=run is None,
     )
@@ -265,19 +285,22 @@ def _tell_rejected(fact: RerunRequested, why: str, counts: Mapping[str, Json], *
     )
 
 
-def _reported(run: DryRun | None, pipeline: Pipeline, schedule: Schedule, fact: JobReported) -> list[DryEffect]:
+def _reported(
+    run: DryRun | None, pipeline: Pipeline, schedule: Schedule, fact: JobReported, spent: Spent
+) -> list[DryEffect]:
     """Others may run the real job beside the rehearsal; say what we would have done about its failure."""
     if fact.report is Report.SUCCESS or (run is not None and fact.identity in run.handled):
         return [Ignore("a rehearsal has nothing to add to that report")]
     job = limits(pipeline)
-    limit = job.max_code_retries if budget_of(fact.category) is Budget.CODE else job.max_retries
+    budget = budget_of(fact.category)
+    limit, used = job.max_code_retries if budget is Budget.CODE else job.max_retries, spent.of(budget)
     excluded = exclusion_of(schedule, fact.key.period)
-    would = limit > 0 and excluded is None
-    why = excluded or f"0 of {limit} retries are used"
+    would = used < limit and excluded is None
+    why = excluded or f"{used} of {limit} retries are used"
     told = Tell(
         type=EventType.DRY_RUN_WOULD_RETRY if would else EventType.DRY_RUN_RETRY_EXHAUSTED,
         message=f"{fact.key} would {'' if would else 'not '}be retried: {why}",
-        detail={"retries": 0, "maxRetries": limit},
+        detail={"retries": used, "maxRetries": limit},
         once=run is None,
     )
     return [*([NoteHandled(fact.identity)] if run else []), told]

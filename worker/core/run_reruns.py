@@ -1,6 +1,7 @@
 """Rerun requests: the only way from an end to a new attempt, and the only way to replace a live one."""
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -17,8 +18,8 @@ from worker.core.effects import (
 from worker.core.eventtypes import EventType, JobEvent
 from worker.core.facts import RerunRequested
 from worker.core.run_case import Case
-from worker.core.run_endings import begin_stop
-from worker.core.runstate import AfterStop, Budget, Outcome, Run, State
+from worker.core.run_endings import JOB_FAIL_RETRY, begin_stop
+from worker.core.runstate import AfterStop, Budget, Outcome, Run, Spent, State
 
 LATE_DATA = "late-data"
 DATA_DRIFT = "data-drift"
@@ -35,6 +36,14 @@ def budget_for(reason: str) -> Budget | None:
     if reason == REPLAY:
         return None
     return Budget.DRIFT if reason in {LATE_DATA, DATA_DRIFT} else Budget.MANUAL
+
+
+def spent_by(reasons: Iterable[str]) -> Spent:
+    """What the record of reruns has used of each budget. It does not say of which kind a failure was: each may be."""
+    recorded = [*reasons]
+    retries = recorded.count(JOB_FAIL_RETRY)
+    asked = [budget_for(reason) for reason in recorded if reason != JOB_FAIL_RETRY]
+    return Spent(transient=retries, code=retries, drift=asked.count(Budget.DRIFT), manual=asked.count(Budget.MANUAL))
 
 
 def is_unanswered(run: Run, identity: str, reason: str, asked_at: datetime | None) -> bool:

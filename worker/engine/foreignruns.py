@@ -8,9 +8,8 @@ from worker.core.foreign import as_run
 from worker.core.keys import RunKey
 from worker.core.pipeline import Pipeline
 from worker.core.run_case import limits
-from worker.core.run_endings import JOB_FAIL_RETRY
-from worker.core.run_reruns import budget_for
-from worker.core.runstate import Budget, ForeignRun, Run, Spent
+from worker.core.run_reruns import spent_by
+from worker.core.runstate import ForeignRun, Run, Spent
 from worker.store.joblog import JobLog
 from worker.store.reruns import Reruns
 from worker.store.table import Tables
@@ -32,10 +31,4 @@ class ForeignRuns:
         return successes[-1] if successes else None
 
     async def _spent(self, key: RunKey) -> Spent:
-        reasons = [record.reason for record in await self._reruns.list(key)]
-        # It had one count for both kinds of failure, and did not write down which was which.
-        retries = sum(reason == JOB_FAIL_RETRY for reason in reasons)
-        asked = [budget_for(reason) for reason in reasons if reason != JOB_FAIL_RETRY]
-        return Spent(
-            transient=retries, code=retries, drift=asked.count(Budget.DRIFT), manual=asked.count(Budget.MANUAL)
-        )
+        return spent_by(record.reason for record in await self._reruns.list(key))

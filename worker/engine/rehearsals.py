@@ -4,19 +4,22 @@ from collections.abc import Callable
 from typing import Final
 
 from worker.clock import Clock
-from worker.core.dryrun import DryRun, DryState, decide, evolve
+from worker.core.dryrun import NOTHING_SPENT, DryRun, DryState, decide, evolve
 from worker.core.effects import BeginRehearsal, EvaluateNow
 from worker.core.errors import RetryLater
-from worker.core.facts import Fact, TimeCame
+from worker.core.facts import Fact, JobReported, RerunRequested, TimeCame
 from worker.core.keys import RowKind, RunKey, SessionId
 from worker.core.passes import judge
 from worker.core.pipeline import Schedule
+from worker.core.run_reruns import spent_by
+from worker.core.runstate import Spent
 from worker.engine.commits import Commits
 from worker.engine.configs import Configs, Version
 from worker.engine.sensing import Sensing
 from worker.engine.timers import Timers
 from worker.engine.wakes import ADOPTED_WITHIN, Wake, place_of
 from worker.store.dryruns import DryRuns
+from worker.store.reruns import Reruns
 from worker.store.table import StaleWrite, Tables
 
 TRIES_MAX: Final = 8
@@ -39,6 +42,7 @@ class Rehearsals:
     ) -> None:
         self._store, self._configs, self._commits, self._sensing = DryRuns(tables), configs, commits, sensing
         self._session, self._clock, self._timers, self._ask_pass = session, clock, timers, ask_pass
+        self._reruns = Reruns(tables)
 
     async def take_in(self, key: RunKey, fact: Fact, version: Version, schedule: Schedule) -> None:
         """Settle one fact. Raises `RetryLater` if others were first again and again."""
@@ -81,7 +85,7 @@ class Rehearsals:
     async def _settle(self, key: RunKey, fact: Fact, version: Version, schedule: Schedule) -> None:
         before = await self._store.load(key)
         now = self._clock.now()
-        effects = decide(before, version.pipeline, schedule, fact, now)
+        effects = decide(before, version.pipeline, schedule, fact, now, spent=await self._spent(key, fact))
         after = evolve(before, effects, now, self._session)
         if any(isinstance(effect, BeginRehearsal) for effect in effects):
             await self._configs.keep(version)
@@ -90,6 +94,12 @@ class Rehearsals:
             self._arm(run, schedule)
         if EvaluateNow() in effects:
             self._ask_pass(Wake(RowKind.DRY_RUN, key, is_pass=True))
+
+    async def _spent(self, key: RunKey, fact: Fact) -> Spent:
+        """What the reruns on record have used of the budgets, for those facts that are about one more."""
+        if not isinstance(fact, RerunRequested | JobReported):
+            return NOTHING_SPENT
+        return spent_by(record.reason for record in await self._reruns.list(key))
 
     def _arm(self, run: DryRun, schedule: Schedule) -> None:
         wake, now = Wake(RowKind.DRY_RUN, run.key), self._clock.now()
