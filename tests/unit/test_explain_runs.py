@@ -183,6 +183,16 @@ def test_a_sensor_that_changed_since_the_job_was_started_is_news(count: int, *, 
     assert condition.is_news is is_news
 
 
+def test_a_sensor_that_is_for_a_later_period_by_now_is_no_news_of_this_one() -> None:
+    started_on = {"orders": Sensor("orders", {"count": 1000}).content_hash}
+    run = a_run(State.POLLING, started_on=started_on)
+    sight = a_sight(run=run, sensors={"orders": {"count": 1200, "date": "2026-03-11"}})
+
+    [condition] = found(sight, Gate.RULES).conditions
+
+    assert condition.is_news is False
+
+
 # --- budgets ----------------------------------------------------------------------------------------------------------
 
 
