@@ -31,18 +31,32 @@ class _Field:
     name: str
     accepts: str
     words: frozenset[str] = frozenset()
+    highest: frozenset[str] = frozenset()
 
 
 _FIELDS = (
-    _Field(index=0, name="minute", accepts="0-59"),
-    _Field(index=1, name="hour", accepts="0-23"),
-    _Field(index=2, name="day of month", accepts="1-31 or L (the last day)", words=frozenset({"L"})),
-    _Field(index=3, name="month", accepts="1-12 or JAN-DEC", words=frozenset(_MONTHS.split())),
+    _Field(index=0, name="minute", accepts="0-59", highest=frozenset({"59"})),
+    _Field(index=1, name="hour", accepts="0-23", highest=frozenset({"23"})),
+    _Field(
+        index=2,
+        name="day of month",
+        accepts="1-31 or L (the last day)",
+        words=frozenset({"L"}),
+        highest=frozenset({"31"}),
+    ),
+    _Field(
+        index=3,
+        name="month",
+        accepts="1-12 or JAN-DEC",
+        words=frozenset(_MONTHS.split()),
+        highest=frozenset({"12", "DEC"}),
+    ),
     _Field(
         index=4,
         name="day of week",
         accepts="0-7 (0 and 7 are Sunday) or SUN-SAT, 5#2 (the second Friday) or L5 (the last Friday)",
         words=frozenset({*_WEEKDAYS.split(), "L"}),
+        highest=frozenset({"6", "SAT"}),
     ),
 )
 
@@ -61,6 +75,8 @@ class _Expanded:
 
 _LEGAL = re.compile(r"[0-9A-Za-z*/,#?-]+")
 _WORD = re.compile(r"[A-Za-z]+")
+_STEPS_OF_DAY = re.compile(r"(?:\*|0+-23|0+)/\d+")
+_STEPS_FROM_ONE = re.compile(r"(?<![^,])(\w+)/\d+(?![^,])")
 _RANGE_OF_ONE = re.compile(r"(?<![^,])(\w+)-\1(?:/\d+)?(?![^,])")
 
 
@@ -85,8 +101,10 @@ def parse_cron(text: str) -> Cron:
         nth_weekdays=weekdays.nth,
         last_day=days.has_last,
         must_fit_both=fields[2].startswith("*") or fields[4].startswith("*"),
-        # `0-23` is `*` in other words. A step that leaves one hour (`*/24`) is that fixed hour.
-        follows_clock=hours.numbers is None or (len(hours.numbers) > 1 and ("*" in hour_text or "/" in hour_text)),
+        # `0-23` is `*` in other words. A step that leaves one hour (`*/24`) is that fixed hour, and a step between two
+        # hours (`2-4/2`) or a list is a short way to write fixed ones.
+        follows_clock=hours.numbers is None
+        or (len(hours.numbers) > 1 and _STEPS_OF_DAY.fullmatch(hour_text) is not None),
     )
 
 
@@ -131,8 +149,11 @@ def _among_others(field: _Field, part: str) -> list[str]:
     # With a star in the other field of days, croniter would make one of `1-31`. Beside a weekday they differ: `1-31`
     # names every day, `*` leaves the choice to the weekday.
     fields = ["*", "*", "1", "*", "1"]
-    # croniter goes all the way around from 5 to 5; everyone else means 5.
-    fields[field.index] = _RANGE_OF_ONE.sub(r"\1", part)
+    # croniter goes all the way around from 5 to 5, and in steps from the highest (`23/2`); everyone else means that.
+    part = _RANGE_OF_ONE.sub(r"\1", part)
+    fields[field.index] = _STEPS_FROM_ONE.sub(
+        lambda found: found[1] if found[1].upper() in field.highest else found[0], part
+    )
     return fields
 
 

@@ -63,6 +63,7 @@ SPECS: Final = (
     Spec(cron="0 6,18 * * *", minutes=(0,), hours=(6, 18)),
     Spec(cron="0 1,2,3 * * 0", minutes=(0,), hours=(1, 2, 3), on=weekday(0)),
     Spec(cron="15,45 2 * * 0,6", minutes=(15, 45), hours=(2,), on=weekday(0, 6)),
+    Spec(cron="5 2-4/2 * * *", minutes=(5,), hours=(2, 4)),  # a step, and yet fixed hours
     Spec(cron="0 * * * 6,0", minutes=(0,), on=weekday(6, 0), follows_clock=True),
     Spec(cron="20 */4 * * *", minutes=(20,), hours=(0, 4, 8, 12, 16, 20), follows_clock=True),
     Spec(cron="*/30 */6 * * 0", minutes=(0, 30), hours=(0, 6, 12, 18), on=weekday(0), follows_clock=True),

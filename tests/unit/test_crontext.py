@@ -33,6 +33,12 @@ def test_a_range_of_one_is_that_one() -> None:
     assert (cron.minutes, cron.hours, cron.days, cron.months, cron.weekdays) == ((5,), (3, 4), {7}, {2}, {1})
 
 
+def test_steps_from_the_highest_are_that_one() -> None:
+    cron = parse_cron("59/5 1,23/2 31/2 dec/3 6/2")
+
+    assert (cron.minutes, cron.hours, cron.days, cron.months, cron.weekdays) == ((59,), (1, 23), {31}, {12}, {6})
+
+
 def test_a_range_may_go_around() -> None:
     assert parse_cron("0 22-2 * * *").hours == (0, 1, 2, 22, 23)
 
@@ -88,9 +94,24 @@ def test_the_usual_short_names_are_understood(short: str, long: str) -> None:
 
 @pytest.mark.parametrize(
     ("hours", "follows"),
-    [("*", True), ("*/2", True), ("8-20/2", True), ("0-23", True), ("2", False), ("1,2", False), ("*/24", False)],
+    [
+        ("*", True),
+        ("*/2", True),
+        ("0-23", True),
+        ("0-23/2", True),
+        ("0/2", True),
+        ("*/2,1-23/2", True),
+        ("2", False),
+        ("1,2", False),
+        ("2-4/2", False),
+        ("8-20/2", False),
+        ("2/2", False),
+        ("*/12,2", False),
+        ("2,*/12", False),
+        ("*/24", False),
+    ],
 )
-def test_stars_and_steps_of_hours_follow_the_clock(hours: str, follows: bool) -> None:
+def test_stars_and_steps_of_the_whole_day_follow_the_clock(hours: str, follows: bool) -> None:
     assert parse_cron(f"0 {hours} * * *").follows_clock is follows
 
 

@@ -48,7 +48,7 @@ class Cron:
     # One of the two fields of days is a star with a step (`*/2`): as in crontab(5) it counts as a star, leaves
     # the choice to the other field, and only thins that out.
     must_fit_both: bool = False
-    # `*` or a step in the hour field: the schedule follows the wall clock as it really passes (23 or 25 hours a day).
+    # `*` or `*/2` in the hour field: the schedule follows the wall clock as it really passes (23 or 25 hours a day).
     follows_clock: bool = False
 
     @property
