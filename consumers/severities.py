@@ -50,6 +50,8 @@ _WARNINGS: Final = frozenset(
         EventType.JOB_SUCCESS_UNCHECKED,
         EventType.LATE_DATA_ARRIVAL,
         EventType.RERUN_REJECTED,
+        EventType.TRIGGER_REJECTED,
+        EventType.GRAIN_MISMATCH,
         EventType.DRY_RUN_VALIDATION_EXHAUSTED,
         EventType.DRY_RUN_RETRY_EXHAUSTED,
     }

@@ -17,7 +17,7 @@ from worker.core.runstate import ForeignRun, Run
 from worker.engine.configs import Configs, Version
 from worker.engine.foreignruns import ForeignRuns
 from worker.engine.freshness import Freshness
-from worker.explaining.beginning import too_old
+from worker.explaining.beginning import refused
 from worker.explaining.looking import schedule_of
 from worker.explaining.sight import AnyRun
 from worker.randomids import random_id
@@ -100,8 +100,8 @@ class Asking:
     ) -> Forecast:
         version = await self._judged_by(version, run)
         pipeline, schedule = version.pipeline, schedule_of(version.pipeline, key.schedule)
-        if refusal := too_old(key.period, schedule, now):
-            return Forecast(Prospect.REFUSED, refusal)
+        if refusal := refused(key.period, schedule, now, exists=run is not None):
+            return Forecast(Prospect.REFUSED, f"{refusal.reason}; {refusal.hint}")
         fact = RerunRequested(
             key=key,
             birth=_NOT_MADE,

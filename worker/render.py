@@ -16,6 +16,7 @@ from worker.core.calendars import Calendar, Exclusion
 from worker.core.durations import format_duration
 from worker.core.pipeline import (
     CRON_SCHEDULE,
+    MAX_AHEAD,
     STREAM_SCHEDULE,
     UTC_ZONE,
     Evaluation,
@@ -122,6 +123,7 @@ def _schedule(schedule: Schedule) -> Section:
         businessDays=_business_days(schedule.exclusion),
         include={"dates": [day.isoformat() for day in schedule.include_dates]} if schedule.include_dates else None,
         time=str(schedule.expected_at) if schedule.expected_at else None,
+        maxAhead=_duration(schedule.max_ahead, MAX_AHEAD),
         evaluation=_evaluation(schedule.evaluation) or None,
         misfire=_misfire(schedule.misfire),
     )

@@ -225,6 +225,11 @@ class ScheduleSection(Section):
         examples=["last"],
     )
     time: str = Field(default="", description="Expected start, `HH:MM`; a missed run is reported no earlier.")
+    max_ahead: DurationText = Field(
+        default="48h",
+        description="How far from now a period may begin. Raise it for forecasts: `720h`.",
+        examples=["720h"],
+    )
     evaluation: EvaluationSection = Field(default=EvaluationSection(), description="How long a run waits.")
     misfire: (
         Annotated[

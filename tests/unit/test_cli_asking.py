@@ -72,7 +72,7 @@ def current_pause() -> Pause | None:
     [
         (["orders", PERIOD], False),
         (["orders", "2027-03-01"], False),
-        (["orders", "2028-03-22"], True),
+        (["orders", "2027-03-24"], True),
         (["report", "--schedule", "early", PERIOD], False),
         (["report", "--schedule", "late", PERIOD], True),
         (["report", "--schedule", "early", "2027-03-22T06"], True),
@@ -223,7 +223,14 @@ def test_a_period_whose_runs_are_no_longer_kept_is_refused() -> None:
     result = interlock("rerun", "orders", "2025-03-03")
 
     assert result.exit_code == 1
-    assert "will be refused: 2025-03-03 is before 2026-02-22, from when on runs are kept" in result.stdout
+    assert "will be refused: 2025-03-03 is before 2026-02-22; runs of earlier periods" in result.stdout
+
+
+def test_a_period_far_ahead_is_refused_unless_its_run_is_there() -> None:
+    result = interlock("rerun", "orders", "2062-03-22")
+
+    assert result.exit_code == 1
+    assert "will be refused: 2062-03-22 begins more than 48h from now; correct the date" in result.stdout
 
 
 @pytest.mark.parametrize(

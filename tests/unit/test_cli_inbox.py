@@ -11,7 +11,7 @@ from consumers.inbox_file import rules_of
 from consumers.inbox_rules import Place
 from consumers.inbox_s3 import Listed
 from consumers.inbox_seeding import Progress, Seeding
-from tests.cliruns import a_store
+from tests.cliruns import ORDERS, a_store
 from tests.commandline import interlock, records
 from tests.inboxworld import RULES, InboxWorld, an_object, message, notification
 from tests.virtualtime import on_virtual_time
@@ -123,6 +123,16 @@ def test_a_message_taken_in_by_hand_becomes_a_sensor_once(here: Path) -> None:
     assert second.stdout == "seen 1: 0 used, 1 skipped, 0 unmatched, 0 failed\n"
     [sensor] = records(interlock("sensor", "get", "orders", "export", "--period", "2026-03-03").stdout)
     assert sensor["data"] == {"event": "created", "etag": "e1"}
+
+
+def test_a_message_whose_sensor_will_begin_nothing_is_taken_in_with_a_warning(here: Path) -> None:
+    a_store(here, ORDERS.replace("key: ready, check: equals, field: status, value: done", "key: export, check: exists"))
+    file = a_message(here, notification(an_object("orders/2062-03-03/a.csv")))
+
+    result = interlock("inbox", "put", file, "--rules", "inbox.yaml")
+
+    assert result.stdout == "seen 1: 1 used, 0 skipped, 0 unmatched, 0 failed\n"
+    assert "warning: export#2062-03-03 will begin no run: 2062-03-03 begins more than 48h from now" in result.stderr
 
 
 # --- seed -------------------------------------------------------------------------------------------------------------

@@ -258,3 +258,48 @@ def test_the_empty_list_of_an_unknown_pipeline_is_explained() -> None:
 
     assert (result.exit_code, result.stdout) == (0, "")
     assert "did you mean `orders`?" in result.stderr
+
+
+# --- periods ----------------------------------------------------------------------------------------------------------
+
+
+TRIGGERED = """\
+pipeline: {id: clicks}
+schedule:
+  cron: "0 * * * *"
+  trigger: {key: export, check: exists}
+job: {type: command, config: {command: load}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "warning"),
+    [
+        (
+            ["export", "rows=9", "--period", "2062-03-03T07"],
+            "export#2062-03-03T07 will begin no run: 2062-03-03T07 begins more",
+        ),
+        (["export", "date=2062-03-03", "hour=7"], "export will begin no run: 2062-03-03T07 begins more than 48h from"),
+        (
+            ["export", "rows=9", "--period", "2020-03-03T07"],
+            "will begin no run: 2020-03-03T07 is before 2026-02-22; runs of",
+        ),
+        (
+            ["export", "rows=9", "--period", "2027-03-22"],
+            "names a day, and the schedule expects an hour; name a period like",
+        ),
+        (["export", "rows=9", "--period", "2027-03-22T07"], ""),
+        (["other", "rows=9", "--period", "2062-03-22T07"], ""),
+    ],
+)
+def test_whoever_writes_a_trigger_is_told_what_will_become_of_its_period(
+    here: Path, arguments: list[str], warning: str
+) -> None:
+    (here / "clicks.yaml").write_text(TRIGGERED)
+    assert interlock("pipelines", "push", "clicks.yaml", "--yes").exit_code == 0
+
+    result = interlock("sensor", "put", "clicks", *arguments)
+
+    assert result.exit_code == 0
+    assert result.stderr.count("warning") == (1 if warning else 0)
+    assert warning in " ".join(result.stderr.split())

@@ -71,6 +71,32 @@ def test_a_cron_time_to_come_is_waited_for() -> None:
     assert finding.changes == ("wait until 2026-03-11 06:00 CET",)
 
 
+@pytest.mark.parametrize(
+    ("period", "reason"),
+    [
+        ("2062-03-03", "2062-03-03 begins more than 48h from now"),
+        ("2020-03-03", "2020-03-03 is before 2025-02-10; runs of earlier periods are no longer kept"),
+    ],
+)
+def test_a_period_for_which_nothing_may_begin_says_why_and_what_to_do(period: str, reason: str) -> None:
+    finding = found(a_sight(key=a_key(period)), Gate.SCHEDULE)
+
+    assert (finding.passage, finding.sentence) == (Passage.CLOSED, reason)
+    assert finding.changes
+
+
+def test_a_run_that_exists_is_not_too_far_ahead() -> None:
+    finding = found(a_sight(key=a_key("2062-03-03"), run=a_run()), Gate.SCHEDULE)
+
+    assert finding.passage is Passage.OPEN
+
+
+def test_a_cron_time_far_ahead_is_waited_for() -> None:
+    sight = a_sight(rules_pipeline(cron_schedule()), key=a_key("2026-05-11"))
+
+    assert found(sight, Gate.SCHEDULE).changes == ("wait until 2026-05-11 06:00 CEST",)
+
+
 def test_a_cron_time_that_passed_without_a_run_can_be_made_up_for() -> None:
     finding = found(a_sight(rules_pipeline(cron_schedule())), Gate.SCHEDULE)
 

@@ -2,9 +2,10 @@
 
 import asyncio
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from shlex import quote
 from typing import Final
@@ -18,6 +19,7 @@ from consumers.sensors import SensorInbox
 from consumers.sqs_calls import Message
 from worker.cli.console import Screen, counted, json_text
 from worker.cli.onstore import Exit, StoreAccess
+from worker.cli.sensors import warn_of_period
 from worker.clock import Clock
 from worker.core.errors import ConfigError, Rejected, WorkerError
 from worker.core.values import Json
@@ -25,7 +27,9 @@ from worker.loading.files import Unreadable, read_text
 from worker.loading.problems import Severity
 from worker.logs import logs_kept_back
 from worker.settings import INBOX
+from worker.store.inboxledger import Report
 from worker.store.open import DynamoPlace, locate
+from worker.store.sensors import Sensor
 
 STDIN: Final = "-"
 LISTING_S: Final = 20.0
@@ -123,9 +127,12 @@ def _record(news: News, mapped: Mapped) -> dict[str, Json]:
 
 
 async def run_put(screen: Screen, access: StoreAccess, rules: Rules, message: Message, *, as_json: bool) -> int:
-    """Take a message in as the worker does."""
-    _news_in(message)
+    """Take a message in as the worker does, and warn of sensors that will begin nothing."""
+    found = _news_in(message)
     async with access.tables() as tables:
+        for report in _reports(rules, found):
+            sensor = Sensor(report.key, report.data)
+            await warn_of_period(screen, tables, report.pipeline, sensor, access.clock.now())
         inbox = SensorInbox(tables, rules, access.clock)
         try:
             with logs_kept_back():  # what they would say is shown below
@@ -133,6 +140,13 @@ async def run_put(screen: Screen, access: StoreAccess, rules: Rules, message: Me
         finally:
             _show_counts(screen, inbox.counts, as_json=as_json)
     return Exit.DONE
+
+
+def _reports(rules: Rules, found: Sequence[News]) -> Iterator[Report]:
+    for rule, news in product(rules, found):
+        with suppress(Rejected):  # it is told when the message is taken in
+            if mapped := rule.map(news):
+                yield mapped.report
 
 
 def _show_counts(screen: Screen, counts: InboxCounts, *, as_json: bool) -> None:

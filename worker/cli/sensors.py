@@ -2,20 +2,24 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from itertools import islice
 
 from worker.cli.console import Screen, counted, json_text
 from worker.cli.onstore import Exit, StoreAccess
 from worker.cli.pipelines import entry_of, warn_if_unknown
 from worker.core.errors import ConfigError
+from worker.core.keys import RunKey
 from worker.core.passes import needed, watched
+from worker.core.periodrange import wrong_grain
 from worker.core.periods import Period, split_key
 from worker.core.pipeline import Pipeline, PipelineId
-from worker.core.routing import audience, is_trigger, post_run_name
+from worker.core.routing import Saying, audience, is_trigger, period_said, post_run_name
 from worker.core.values import Json, show
+from worker.explaining.beginning import refused
 from worker.loading.problems import suggest
 from worker.store.pipelines import Pipelines
+from worker.store.runs import Runs
 from worker.store.sensors import Sensor, Sensors
 from worker.store.table import Tables
 
@@ -55,7 +59,9 @@ async def run_put(
 ) -> int:
     """Write the whole sensor, and show it as it was stored."""
     async with access.tables() as tables:
-        await warn_if_unheard(screen, tables, name, access.clock.now().date())
+        now = access.clock.now()
+        await warn_if_unheard(screen, tables, name, now.date())
+        await warn_of_period(screen, tables, name.pipeline, Sensor(name.stored_key, data), now)
         await Sensors(tables).put(name.pipeline, name.stored_key, data)
         stored = await Sensors(tables).get(name.pipeline, name.stored_key)
     # Another producer may have removed it in between; then what we wrote is what can be shown.
@@ -134,6 +140,22 @@ async def warn_if_unheard(screen: Screen, tables: Tables, name: SensorName, toda
     named = [key for schedule in pipeline.schedules for key in needed(pipeline, schedule)]
     if hint := suggest(split_key(name.stored_key)[0], [*named, *watched(pipeline)]):
         screen.remark(f"warning: nothing in {name.pipeline} looks at {name.stored_key}; {hint}", style="yellow")
+
+
+async def warn_of_period(screen: Screen, tables: Tables, pipeline: PipelineId, sensor: Sensor, now: datetime) -> None:
+    """Tell whoever writes a trigger what becomes of its period: no run at all, or one of another grain."""
+    stored = await Pipelines(tables).get(pipeline)
+    read = None if stored is None else entry_of(stored, now.date()).pipeline
+    for schedule in read.schedules if read else ():
+        if not is_trigger(schedule, sensor.key):
+            continue
+        period, _ = period_said(Saying(sensor.key, sensor.data), schedule, now)
+        exists = await Runs(tables).load(RunKey(pipeline, schedule.id, period)) is not None
+        if refusal := refused(period, schedule, now, exists=exists):
+            text = f"{sensor.key} will begin no run: {refusal.reason}; {refusal.hint}"
+            screen.remark(f"warning: {text}", style="yellow")
+        elif grain := wrong_grain(period, schedule):
+            screen.remark(f"warning: {sensor.key} {grain}; {grain.hint}", style="yellow")
 
 
 def is_heard(pipeline: Pipeline, key: str) -> bool:

@@ -65,6 +65,8 @@ class EventType(StrEnum):
     DRY_RUN_VALIDATION_EXHAUSTED = "DRY_RUN_VALIDATION_EXHAUSTED"
     SLA_WAIVED = "SLA_WAIVED"
     CONFIG_REJECTED = "CONFIG_REJECTED"
+    TRIGGER_REJECTED = "TRIGGER_REJECTED"  # a sensor or a cascade would begin a run of a period for which none may
+    GRAIN_MISMATCH = "GRAIN_MISMATCH"  # a sensor names a day where the schedule expects hours, or the reverse
     DATA_LOSS_SUSPECTED = "DATA_LOSS_SUSPECTED"
     JOB_SUCCESS_UNCHECKED = "JOB_SUCCESS_UNCHECKED"  # beside JOB_COMPLETED: what should have confirmed it is unreadable
     JOB_ORPHAN_ENDED = "JOB_ORPHAN_ENDED"

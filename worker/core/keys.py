@@ -219,6 +219,11 @@ def told_mark_sk(event_type: str, key: RunKey, about: str = "") -> str:
     return f"MARK#TOLD#{told}#{key.schedule}#{key.period}"
 
 
+def grain_mark_sk(schedule: ScheduleId, named: str) -> str:
+    """That people were told that sensors name periods of another grain than the schedule's."""
+    return f"MARK#GRAIN#{schedule}#{named}"
+
+
 def told_up_to_mark_sk(event_type: str) -> str:
     """Up to when what a pipeline missed was told in one summary."""
     return f"MARK#TOLDUPTO#{event_type}"

@@ -25,6 +25,10 @@ STREAM_SCHEDULE = ScheduleId("stream")
 
 UTC_ZONE = ZoneInfo("UTC")
 
+# How far from now a period may begin, unless its schedule says otherwise: a mistyped year must not become a run.
+# Tomorrow's data may be announced today, in any zone.
+MAX_AHEAD = timedelta(hours=48)
+
 
 class StartBy(StrEnum):
     """What creates a run of a schedule. Whatever does not start it only says what is expected."""
@@ -130,6 +134,7 @@ class Schedule:
     evaluation: Evaluation = field(default_factory=Evaluation)
     misfire: MisfirePolicy = field(default_factory=MisfirePolicy)
     sla: Sla | None = None
+    max_ahead: timedelta = MAX_AHEAD
 
     @property
     def hour_zone(self) -> ZoneInfo:

@@ -8,21 +8,20 @@ from worker.core.pipeline import PipelineId
 from worker.engine.configs import Version
 from worker.engine.engine import Engine
 from worker.engine.signals import Signals
-from worker.engine.wakes import Log
 from worker.store.heldback import HeldBacks, HeldCascade
 from worker.store.table import Tables
 
 
 class Cascades:
-    def __init__(self, tables: Tables, engine: Engine, signals: Signals, clock: Clock, log: Log) -> None:
-        self._engine, self._signals, self._clock, self._log = engine, signals, clock, log
+    def __init__(self, tables: Tables, engine: Engine, signals: Signals, clock: Clock) -> None:
+        self._engine, self._signals, self._clock = engine, signals, clock
         self._held = HeldBacks(tables)
 
     async def take_in(self, version: Version, key: RunKey, path: tuple[PipelineId, ...]) -> None:
         """Handle a marker; harmless to repeat."""
         schedule = version.pipeline.schedule(key.schedule)
-        if schedule is not None and (refusal := self._signals.refusal(key, schedule)):
-            self._log("signal.refused", {"run": str(key), "sensor": keys.marker_pk(key.pipeline), "reason": refusal})
+        if schedule is not None and (refusal := await self._signals.refusal(key, schedule)):
+            await self._signals.refuse(key, keys.marker_pk(key.pipeline), "", refusal)
             return
         if not await self._is_settled(version, key, path):
             await self._held.keep(HeldCascade(key, path), self._clock.now())

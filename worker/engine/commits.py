@@ -133,11 +133,15 @@ class Commits:
             await self._tell(draft, effect)
         return await self._watches.save(after, *draft.writes, *guards)
 
-    async def tell_once(self, key: RunKey, tell: Tell, now: datetime) -> None:
-        """Record something that no row of a run remembers."""
+    async def tell_once(self, key: RunKey, tell: Tell, now: datetime, *, mark_sk: str | None = None) -> bool:
+        """Record something that no row of a run remembers; say whether it was new.
+
+        `mark_sk` remembers it instead of a mark of this period and type.
+        """
         draft = _Draft(key, now, version=0)
-        await self._tell(draft, tell)
+        await self._tell(draft, tell, mark_sk)
         await self._write_extras(draft)
+        return bool(draft.writes)
 
     # --- the parts ----------------------------------------------------------------------------------------------------
 
@@ -165,9 +169,9 @@ class Commits:
             case _:
                 return  # about the run's own row, or an act
 
-    async def _tell(self, draft: _Draft, tell: Tell) -> None:
+    async def _tell(self, draft: _Draft, tell: Tell, mark_sk: str | None = None) -> None:
         if tell.once:
-            mark = keys.told_mark_sk(tell.type, draft.key, tell.about)
+            mark = mark_sk or keys.told_mark_sk(tell.type, draft.key, tell.about)
             if await self._marks.get(draft.key.pipeline, mark) is not None:
                 return
             draft.writes.append(once_write(draft.key.pipeline, mark, {"at": format_rfc3339(draft.now)}, draft.now))

@@ -59,7 +59,7 @@ class Router:
     ) -> None:
         self._tables, self._engine, self._clock, self._began_at, self._log = tables, engine, clock, began_at, log
         self._signals = Signals(tables, engine, clock, log)
-        self._cascades = Cascades(tables, engine, self._signals, clock, log)
+        self._cascades = Cascades(tables, engine, self._signals, clock)
         self._configs = ConfigChanges(tables, engine.configs, engine.watches, clock)
         self._runs, self._freshness, self._sensors = Runs(tables), Freshness(tables), Sensors(tables)
         self._requests, self._deployments = Requests(tables), Deployments(tables)
@@ -154,11 +154,11 @@ class Router:
         if asked_at is None or asked_at < self._began_at:
             self._log("request.ignored", {"run": str(key), "reason": "it is older than this installation"})
             return
-        if refusal := self._signals.refusal(key, schedule):
+        if refusal := await self._signals.refusal(key, schedule):
             tell = Tell(
                 type=EventType.RERUN_REJECTED,
-                message=f"{key} does not run again: {refusal}",
-                detail={"actionHint": "run its job by hand if it is needed"},
+                message=f"{key} does not run again: {refusal.reason}",
+                detail={"actionHint": refusal.hint},
                 once=True,
             )
             await self._engine.commits.tell_once(key, tell, self._clock.now())

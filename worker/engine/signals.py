@@ -6,18 +6,21 @@ the row decides; if it has moved on, the image decides for its own period. Order
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final, TypeAlias
 
 from worker.clock import Clock
 from worker.core import keys
 from worker.core.canonical import content_hash
 from worker.core.drift import Drift, measure
+from worker.core.effects import Tell
 from worker.core.errors import RetryLater
+from worker.core.eventtypes import EventType
 from worker.core.facts import Origin, PostRunSeen, RunWanted, Signal, SignalOverdue
 from worker.core.instants import format_rfc3339, parse_rfc3339
 from worker.core.keys import RunKey
 from worker.core.passes import watched
+from worker.core.periodrange import OutOfRange, out_of_range, wrong_grain
 from worker.core.periods import Period
 from worker.core.pipeline import Pipeline, PipelineId, PostRun, Schedule
 from worker.core.routing import Saying, Triggered, audience, is_trigger, period_said, post_run_name, triggered
@@ -38,8 +41,6 @@ from worker.store.runs import Runs
 from worker.store.sensors import Sensor, Sensors
 from worker.store.table import Tables
 
-# Runs of older periods may be deleted at any time, so nothing may begin or be repeated for them.
-TOO_OLD: Final = retention.RUNS - timedelta(days=7)
 WAITING_MAX: Final = 100  # how many of a schedule's latest runs a sensor without a period wakes
 
 
@@ -99,9 +100,10 @@ class Signals:
         content = content_hash(said.data)
         period = await self._bound(version.pipeline.id, found, said, seen) if found.binds_once else found.period
         key = RunKey(version.pipeline.id, schedule.id, period)
-        if refusal := self.refusal(key, schedule):
-            self._log("signal.refused", {"run": str(key), "sensor": said.key, "reason": refusal})
+        if refusal := await self.refusal(key, schedule):
+            await self.refuse(key, said.key, content, refusal)
             return set()
+        await self._warn_of_grain(key, schedule, said.key)
         await self._close_if_overdue(key, version, schedule, seen)
         wanted = RunWanted(
             key=key,
@@ -130,12 +132,44 @@ class Signals:
             birth = self._engine.birth(version)
             await self._engine.handle(key, SignalOverdue(key=key, birth=birth, deadline_at=deadline_at))
 
-    def refusal(self, key: RunKey, schedule: Schedule) -> str | None:
-        """Why nothing can begin for a period any more; None if it can."""
-        oldest = wall_at(self._clock.now() - TOO_OLD, schedule.zone).date()
-        if key.period.date >= oldest:
+    async def refusal(self, key: RunKey, schedule: Schedule) -> OutOfRange | None:
+        """Why nothing can begin for a period; None if it can, or did."""
+        found = out_of_range(key.period, schedule, self._clock.now(), kept_for=retention.RUNS_BEGIN)
+        if found is None or (found.is_ahead and await self._runs.load(key) is not None):
             return None
-        return f"{key.period} is older than {oldest}, from when on runs are kept; nothing begins for it any more"
+        return found
+
+    async def refuse(self, key: RunKey, sensor_key: str, content: str, refusal: OutOfRange) -> None:
+        """Tell people that a sensor begins nothing, once for what it says."""
+        told = Tell(
+            type=EventType.TRIGGER_REJECTED,
+            message=f"{sensor_key} begins no run: {refusal.reason}",
+            detail={"sensorKey": sensor_key, "reason": refusal.reason, "actionHint": refusal.hint},
+            once=True,
+            about=content_hash({"sensor": sensor_key, "content": content}),
+        )
+        if await self._engine.commits.tell_once(key, told, self._clock.now()):
+            self._log("signal.refused", {"run": str(key), "sensor": sensor_key, "reason": refusal.reason})
+
+    async def _warn_of_grain(self, key: RunKey, schedule: Schedule, sensor_key: str) -> None:
+        """Tell people, once for a schedule, that sensors name days where it expects hours, or the reverse."""
+        found = wrong_grain(key.period, schedule)
+        if found is None:
+            return
+        told = Tell(
+            type=EventType.GRAIN_MISMATCH,
+            message=f"{sensor_key} {found}; there is a run of {key.period} all the same",
+            detail={
+                "sensorKey": sensor_key,
+                "named": found.named,
+                "expected": found.expected,
+                "actionHint": found.hint,
+            },
+            once=True,
+        )
+        mark_sk = keys.grain_mark_sk(schedule.id, found.named)
+        if await self._engine.commits.tell_once(key, told, self._clock.now(), mark_sk=mark_sk):
+            self._log("signal.grain_mismatched", {"run": str(key), "sensor": sensor_key, "expected": found.expected})
 
     async def bound_period(self, pipeline: PipelineId, schedule: Schedule, sensor: Sensor, at: datetime) -> Period:
         """The period a sensor is for, without binding it to one."""

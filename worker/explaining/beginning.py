@@ -4,6 +4,7 @@ from datetime import date, datetime, timedelta
 
 from worker.core.calendars import local_date, reason_excluded
 from worker.core.expected import ExpectedRun, expected_runs
+from worker.core.periodrange import OutOfRange, out_of_range
 from worker.core.periods import LAST_DATE, Period, period_of_sensor
 from worker.core.pipeline import Match, Schedule, Undated
 from worker.core.rules import RuleResult, evaluate_rule
@@ -17,7 +18,6 @@ from worker.explaining.timing import why_not_begun
 from worker.store import retention
 from worker.store.sensors import Sensor
 
-OLDEST_ACCEPTED = retention.RUNS - timedelta(days=7)
 LOOK_AROUND = timedelta(days=3)  # a period's own time lies this close to it, whatever zones and offsets are involved
 LOOK_AHEAD = timedelta(days=62)  # for the next expected run: as far as a monthly one can be away
 DAYS_TRIED_MAX = 366
@@ -48,11 +48,14 @@ def config(sight: Sight) -> Finding:
 
 def schedule(sight: Sight) -> Finding:
     period, zone = sight.key.period, sight.schedule.zone
-    if refusal := too_old(period, sight.schedule, sight.now):
-        return is_closed(Gate.SCHEDULE, refusal, f"choose a period of the last {OLDEST_ACCEPTED.days} days")
+    refusal = refused(period, sight.schedule, sight.now, exists=sight.run is not None)
+    expected = None if sight.run is not None else expected_run(sight.schedule, sight)
+    # A cron comes to its time by itself.
+    is_awaited = expected is not None and not sight.schedule.starts_by_trigger
+    if refusal is not None and not (refusal.is_ahead and is_awaited):
+        return is_closed(Gate.SCHEDULE, refusal.reason, refusal.hint)
     if sight.run is not None:
         return is_open(Gate.SCHEDULE, f"{_started_by(sight.schedule)}; the run exists")
-    expected = expected_run(sight.schedule, sight)
     if sight.schedule.starts_by_trigger:
         due = f"; expected at {moment(expected.at, zone)}" if expected and expected.at else ""
         return is_open(Gate.SCHEDULE, f"{_started_by(sight.schedule)}{due}{_next(sight.schedule, sight.now)}")
@@ -61,10 +64,10 @@ def schedule(sight: Sight) -> Finding:
     return is_closed(Gate.SCHEDULE, "nothing starts it by itself: it has neither cron nor trigger", _rerun(sight))
 
 
-def too_old(period: Period, schedule: Schedule, now: datetime) -> str | None:
-    """Why nothing can begin for a period any more; None if it can."""
-    oldest = wall_at(now - OLDEST_ACCEPTED, schedule.zone).date()
-    return f"{period} is before {oldest}, from when on runs are kept" if period.date < oldest else None
+def refused(period: Period, schedule: Schedule, now: datetime, *, exists: bool) -> OutOfRange | None:
+    """Why nothing can begin for a period; None if it can, or did."""
+    found = out_of_range(period, schedule, now, kept_for=retention.RUNS_BEGIN)
+    return None if found is None or (found.is_ahead and exists) else found
 
 
 def expected_run(schedule: Schedule, sight: Sight) -> ExpectedRun | None:

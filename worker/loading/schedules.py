@@ -10,6 +10,7 @@ from worker.core.cron import Cron
 from worker.core.durations import parse_duration
 from worker.core.pipeline import (
     CRON_SCHEDULE,
+    MAX_AHEAD,
     STREAM_SCHEDULE,
     UTC_ZONE,
     Evaluation,
@@ -110,6 +111,7 @@ def _read_schedule(
         evaluation=read_evaluation(section.evaluation, (*at, "evaluation"), problems),
         misfire=_read_misfire(section, (*at, "misfire"), problems),
         sla=_read_sla(given, zone, cron, problems),
+        max_ahead=read_duration(section.max_ahead, (*at, "maxAhead"), problems, default=MAX_AHEAD, least=timedelta(0)),
     )
 
 
