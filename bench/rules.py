@@ -3,21 +3,27 @@
 `if chain` is the limit of plain Python: the eight checks written out by hand, with everything prepared, and only a
 boolean to show for it. `dict interpreter` is what one writes first: rules as dicts, one lambda for each operator, no
 exact numbers, no reasons. Run it with `python -m bench.rules`.
+
+Then the costliest evaluations that are accepted: how long each takes altogether, and for how long at most everything
+else on the loop waits, which must stay below 50 ms.
 """
 
 import operator
+import random
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any
 
-from worker.core.rules import Check, Group, Rule, evaluate
+from worker.core.patterns import TEXT_CHARS_MAX, compile_pattern
+from worker.core.rules import Check, Group, Rule, evaluate, evaluate_in_turns
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ROUNDS = 15
 EVALUATIONS_PER_ROUND = 1000
+COSTLY_ROUNDS = 3
 
 RULES: list[dict[str, Any]] = [
     {"key": "orders", "check": "exists"},
@@ -139,6 +145,29 @@ def _seconds_per_call(judge: Callable[[], bool]) -> float:
     return (perf_counter() - start) / EVALUATIONS_PER_ROUND
 
 
+# By name: a pattern for each number, so that none is compiled before, and how many rules there are.
+COSTLIEST: Mapping[str, tuple[Callable[[int], str], int]] = {
+    "many states": (lambda number: f".*a.{{1000}}.{{{900 - number}}}", 200),
+    "many branches": (lambda number: f".*a.{{900}}(b?.){{46}}.{{{300 - number}}}", 30),
+    "many parts": (lambda number: f".*a(ab){{{600 - number}}}", 200),
+}
+
+
+def longest_wait(pattern: Callable[[int], str], count: int) -> tuple[float, float]:
+    """The longest wait of the rest of the loop, and the whole evaluation, in seconds of CPU."""
+    text = "".join(random.Random(1).choice("ab") for _ in range(TEXT_CHARS_MAX))
+    rules = [Rule(key="orders", check=Check.MATCHES, field="it", value=pattern(number)) for number in range(count)]
+    compile_pattern.cache_clear()
+    waits, began = list[float](), thread_time()
+    turns = evaluate_in_turns(Group(members=tuple(rules)), {"orders": {"it": text}}, NOW)
+    while True:
+        start = thread_time()
+        is_over = next(turns, turns) is turns
+        waits.append(thread_time() - start)
+        if is_over:
+            return max(waits), thread_time() - began
+
+
 def main() -> None:
     print(f"a group of {len(RULES)} rules, best of {ROUNDS} rounds of {EVALUATIONS_PER_ROUND}")
     for row in run():
@@ -146,6 +175,11 @@ def main() -> None:
             f"{row.name:<30} {row.evaluations_per_second:>10,.0f} groups/s {row.microseconds_per_rule:>8.2f} µs/rule "
             f"{row.ratio:>6.2f} x the if chain"
         )
+    print(f"the costliest patterns that are accepted, on texts of {TEXT_CHARS_MAX} characters, best of {COSTLY_ROUNDS}")
+    for name, (pattern, count) in COSTLIEST.items():
+        rounds = [longest_wait(pattern, count) for _ in range(COSTLY_ROUNDS)]
+        wait, whole = (min(seconds) * 1000 for seconds in zip(*rounds, strict=True))
+        print(f"{name:<30} {count:>10} rules {whole:>12.0f} ms {wait:>14.1f} ms at most until others get a turn")
 
 
 if __name__ == "__main__":

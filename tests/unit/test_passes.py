@@ -4,7 +4,7 @@ from worker.core.facts import RulesHeld, RulesNotHeld
 from worker.core.passes import baseline, for_start, judge, needed, watched
 from worker.core.pipeline import Pipeline, PostRun
 from worker.core.readings import Reading
-from worker.core.rules import Group, Rule
+from worker.core.rules import Group, Rule, at_once
 
 
 def counting(*, at_least: int = 100, post_run: PostRun | None = None) -> Pipeline:
@@ -25,14 +25,14 @@ def test_rules_that_hold_come_with_what_was_seen_and_the_baseline_of_what_is_wat
     rules = Group(members=tuple(Rule(key=key, check=Check.EXISTS) for key in ("count", "out")))
     pipeline = counting(post_run=a_post_run(rules=rules))
 
-    fact = judge(pipeline, READINGS, 2, NOON)
+    fact = at_once(judge(pipeline, READINGS, 2, NOON))
 
     assert fact == RulesHeld(attempt=2, saw={"orders": "h1", "count": "h2"}, baseline={"count": {"rows": 100}})
     assert watched(pipeline) == ("count", "out")
 
 
 def test_rules_that_do_not_hold_come_with_what_was_seen_and_why() -> None:
-    fact = judge(counting(at_least=101), READINGS, 1, NOON)
+    fact = at_once(judge(counting(at_least=101), READINGS, 1, NOON))
 
     assert isinstance(fact, RulesNotHeld)
     assert fact.saw == {"orders": "h1", "count": "h2"}
@@ -40,7 +40,7 @@ def test_rules_that_do_not_hold_come_with_what_was_seen_and_why() -> None:
 
 
 def test_a_sensor_that_is_not_there_fails_its_rule_and_was_not_seen() -> None:
-    fact = judge(counting(), {}, 1, NOON)
+    fact = at_once(judge(counting(), {}, 1, NOON))
 
     assert isinstance(fact, RulesNotHeld)
     assert fact.saw == {}

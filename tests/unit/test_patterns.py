@@ -1,12 +1,13 @@
 """Patterns: the accepted part of regular expressions, held against the standard library, and what it costs."""
 
+import random
 import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.core.patterns import STATES_MAX, TEXT_CHARS_MAX, compile_pattern
+from worker.core.patterns import JUMPS_MAX, STATES_MAX, TEXT_CHARS_MAX, compile_pattern
 from worker.core.patternsyntax import GROUP_DEPTH_MAX, PATTERN_CHARS_MAX, REPEATS_MAX, BadPattern
 
 ALPHABET = "ab0_-.\n é"
@@ -176,6 +177,51 @@ def test_a_bomb_costs_at_most_states_times_characters(bomb: str) -> None:
 
     states_max = 2 * 40 + 1
     assert pattern.steps - before <= states_max * (len(text) + 1)
+
+
+# Of each, the last of many characters decides, so that no memory of moves helps.
+WIDE = [
+    ".*a.{1000}.{900}",
+    "(.*a|.*b|.*aa)*b.{500}",
+    "(a|b)*a(.?){999}(.?){900}",
+    ".*a(b?.){40}.{900}",
+    ".*a.{0,999}b.{0,900}",
+]
+
+
+@pytest.mark.parametrize("pattern", WIDE)
+@pytest.mark.parametrize("alphabet", ["ab", "".join(map(chr, range(0x61, 0x61 + 3000)))])
+def test_the_widest_patterns_cost_what_their_branches_do_and_not_what_their_states_do(
+    pattern: str, alphabet: str
+) -> None:
+    compiled, rng = compile_pattern(pattern), random.Random(pattern)
+    text = "".join(rng.choice(alphabet) for _ in range(TEXT_CHARS_MAX))
+    before = compiled.steps
+
+    compiled.matches(text)
+
+    assert compiled.steps - before <= compiled.steps_max(text) <= TEXT_CHARS_MAX * (JUMPS_MAX + 4 + 8)
+    assert compiled.compile_steps <= 50 * 250
+
+
+@pytest.mark.parametrize("pattern", [f"(a?b){{{JUMPS_MAX + 5}}}", ".*" * (JUMPS_MAX + 3), "(" + "a?b?" * 30 + "){15}"])
+def test_a_pattern_that_branches_too_often_is_refused(pattern: str) -> None:
+    with pytest.raises(BadPattern, match=f"it branches at more than {JUMPS_MAX} places; use fewer optional parts"):
+        compile_pattern(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(" + "|".join(f"table{number}" for number in range(28)) + r")-\d{4}-\d\d-\d\d\.(csv|parquet)(\.gz)?",
+        r"(\w+=[^;]*;?){0,20}",
+        r"s3://[a-z0-9.-]{3,63}/([^/]+/)*part-\d{5}(-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})?\.c000\.snappy\.parquet",
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d)",
+        "(a?){999}(b?){999}",
+    ],
+)
+def test_what_people_write_branches_little(pattern: str) -> None:
+    assert compile_pattern(pattern).steps_max("x") < 45
 
 
 def test_moves_that_no_longer_fit_the_memory_are_computed_again_with_the_same_verdict() -> None:

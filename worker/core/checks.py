@@ -105,6 +105,17 @@ def _matches(seen: Json, wanted: Json) -> Verdict:
     return _TOO_LONG if len(seen) > TEXT_CHARS_MAX else _verdict(pattern.matches(seen))
 
 
+def pattern_steps(seen: Json, wanted: Json) -> tuple[int, int]:
+    """How many steps `matches` takes at most to match the text, and to compile the pattern before."""
+    if not isinstance(seen, str) or not isinstance(wanted, str) or len(seen) > TEXT_CHARS_MAX:
+        return 0, 0
+    try:
+        pattern = compile_pattern(wanted)
+    except BadPattern:
+        return 0, 0
+    return pattern.steps_max(seen), pattern.compile_steps
+
+
 COMPARISONS: Mapping[Check, Judge] = {
     Check.EQUALS: _equals,
     Check.NOT_EQUALS: _differs,

@@ -1,6 +1,6 @@
 """One pass over a pipeline's rules: which sensors it needs, and what follows from what they say."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from datetime import datetime
 
 from worker.core.facts import RulesHeld, RulesNotHeld
@@ -8,7 +8,7 @@ from worker.core.periods import Period
 from worker.core.pipeline import Pipeline, Schedule
 from worker.core.readings import Reading
 from worker.core.routing import Saying, period_named
-from worker.core.rules import evaluate, keys
+from worker.core.rules import evaluate_in_turns, keys
 from worker.core.values import Json
 
 
@@ -38,9 +38,13 @@ def for_start(
     }
 
 
-def judge(pipeline: Pipeline, readings: Mapping[str, Reading], attempt: int, now: datetime) -> RulesHeld | RulesNotHeld:
-    """Judge the rules on what was read, all of it at the one instant `now`."""
-    result = evaluate(pipeline.rules, {name: reading.data for name, reading in readings.items()}, now)
+def judge(
+    pipeline: Pipeline, readings: Mapping[str, Reading], attempt: int, now: datetime
+) -> Generator[None, None, RulesHeld | RulesNotHeld]:
+    """Judge the rules on what was read, all of it at the one instant `now`; yield when others should get a turn."""
+    result = yield from evaluate_in_turns(
+        pipeline.rules, {name: reading.data for name, reading in readings.items()}, now
+    )
     saw = {name: reading.content_hash for name, reading in readings.items()}
     if not result.passed:
         return RulesNotHeld(attempt=attempt, saw=saw, reason=result.reason)

@@ -1,12 +1,12 @@
 """Rules: what must be true of the sensors, and a sentence for each that says why it is or is not."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
-from worker.core.checks import COMPARISONS, Check, describe_wanted, judge_age
+from worker.core.checks import COMPARISONS, Check, describe_wanted, judge_age, pattern_steps
 from worker.core.durations import format_duration
 from worker.core.instants import parse_rfc3339
 from worker.core.values import Json, show
@@ -17,6 +17,13 @@ Sensors: TypeAlias = Mapping[str, Mapping[str, Json] | None]
 _MAPS = (dict, Mapping)  # the concrete type first: asking the abstract one costs as much as a comparison
 _INDEX_DIGITS_MAX = 9
 _REASONS_SHOWN_MAX = 3
+
+# What patterns may take in one evaluation, in steps of `patterns.py`: enough for 200 rules whose patterns do not
+# branch, on the longest texts. About a third of a second, so others get a turn after some hundredths.
+STEPS_MAX = 4_000_000
+STEPS_PER_TURN = 60_000
+
+T = TypeVar("T")
 
 
 class Mode(StrEnum):
@@ -130,14 +137,66 @@ def evaluate(group: Group, sensors: Sensors, now: datetime) -> GroupResult:
 
     Every member is judged, also when the verdict is already certain: people want to see all that is still missing.
     """
-    members = tuple(
-        [
-            evaluate_rule(member, sensors.get(member.key), now)
-            if isinstance(member, Rule)
-            else evaluate(member, sensors, now)
-            for member in group.members
-        ]
-    )
+    return at_once(evaluate_in_turns(group, sensors, now))
+
+
+def evaluate_in_turns(group: Group, sensors: Sensors, now: datetime) -> Generator[None, None, GroupResult]:
+    """Judge a group as `evaluate` does, and yield whenever others should get a turn before it goes on."""
+    return _judge_group(group, sensors, now, _Effort())
+
+
+def at_once(turns: Generator[None, None, T]) -> T:
+    """The result of something that is done in turns, without a pause."""
+    while True:
+        try:
+            next(turns)
+        except StopIteration as ended:
+            return ended.value
+
+
+@dataclass(slots=True)
+class _Effort:
+    """The steps that one evaluation has taken for patterns, at most, and those since others had a turn."""
+
+    total: int = 0
+    turn: int = 0
+
+    def begin(self, rule: Rule, data: Mapping[str, Json] | None) -> str | None:
+        """Count a rule in before it is judged; a text if there is no room for it any more."""
+        seen = look_up(data, rule.field)[1] if isinstance(data, _MAPS) else None
+        steps, compile_steps = pattern_steps(seen, rule.value)
+        self.total += steps
+        self.turn += steps + compile_steps
+        if self.total <= STEPS_MAX:
+            return None
+        self.total -= steps
+        return (
+            f"{_subject(rule)} was not compared: the patterns of these rules would take more than {STEPS_MAX:,} steps; "
+            "use fewer or simpler patterns, or shorter texts"
+        )
+
+    def is_turn_over(self) -> bool:
+        if self.turn <= STEPS_PER_TURN:
+            return False
+        self.turn = 0
+        return True
+
+
+def _judge_group(group: Group, sensors: Sensors, now: datetime, effort: _Effort) -> Generator[None, None, GroupResult]:
+    members: list[RuleResult | GroupResult] = []
+    for member in group.members:
+        if not isinstance(member, Rule):
+            members.append((yield from _judge_group(member, sensors, now, effort)))
+            continue
+        data = sensors.get(member.key)
+        problem = effort.begin(member, data) if member.check is Check.MATCHES else None
+        if effort.turn and effort.is_turn_over():
+            yield
+        members.append(RuleResult(member, False, None, now, problem) if problem else evaluate_rule(member, data, now))
+    return _group_result(group, tuple(members))
+
+
+def _group_result(group: Group, members: tuple[RuleResult | GroupResult, ...]) -> GroupResult:
     held = sum([member.passed for member in members])
     match group.mode:
         case Mode.ALL:

@@ -47,6 +47,7 @@ from worker.engine.standing import Standing
 from worker.engine.statuscalls import StatusCalls
 from worker.engine.targets import Limits, Targets
 from worker.engine.timers import Timers
+from worker.engine.turns import in_turns
 from worker.engine.wakes import ADOPTED_WITHIN, TRY_AGAIN_AFTER, Log, Wake, place_of, to_nobody
 from worker.engine.watching import Watching
 from worker.jobs.runner import Runner
@@ -371,7 +372,7 @@ class Engine:
         if schedule is None:
             return
         readings = await self._sensing.for_start(key, version.pipeline, schedule)
-        fact = judge(version.pipeline, readings, run.attempt, self._clock.now())
+        fact = await in_turns(judge(version.pipeline, readings, run.attempt, self._clock.now()))
         await self._take_in(key, fact, run)
 
     # --- looks --------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from worker.engine.commits import Commits
 from worker.engine.configs import Configs, Version
 from worker.engine.sensing import Sensing
 from worker.engine.timers import Timers
+from worker.engine.turns import in_turns
 from worker.engine.wakes import ADOPTED_WITHIN, Wake, place_of
 from worker.store.dryruns import DryRuns
 from worker.store.reruns import Reruns
@@ -63,7 +64,7 @@ class Rehearsals:
         if schedule is None:
             return
         readings = await self._sensing.for_start(key, version.pipeline, schedule)
-        fact = judge(version.pipeline, readings, run.attempt, self._clock.now())
+        fact = await in_turns(judge(version.pipeline, readings, run.attempt, self._clock.now()))
         await self.take_in(key, fact, version, schedule)
 
     async def wake(self, key: RunKey) -> None:

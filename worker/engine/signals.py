@@ -4,6 +4,7 @@ A change record says that a key changed and which period its image spoke of. If 
 the row decides; if it has moved on, the image decides for its own period. Order of delivery is never used.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,7 +25,7 @@ from worker.core.periodrange import OutOfRange, out_of_range, wrong_grain
 from worker.core.periods import Period
 from worker.core.pipeline import Pipeline, PipelineId, PostRun, Schedule
 from worker.core.routing import Saying, Triggered, audience, is_trigger, period_said, post_run_name, triggered
-from worker.core.rules import evaluate
+from worker.core.rules import Check, evaluate_in_turns
 from worker.core.runstate import Run, State
 from worker.core.sla import trigger_deadline_at
 from worker.core.values import Json
@@ -32,6 +33,7 @@ from worker.core.wallclock import wall_at
 from worker.engine.configs import Version
 from worker.engine.engine import Engine
 from worker.engine.sensing import Sensing
+from worker.engine.turns import in_turns
 from worker.engine.wakes import Log
 from worker.store import retention
 from worker.store.dryruns import DryRuns
@@ -93,8 +95,10 @@ class Signals:
     async def _signal(
         self, version: Version, schedule: Schedule, said: Saying, seen: Seen, image_at: datetime | None
     ) -> set[RunKey]:
-        found = triggered(schedule, said, seen.at)
         trigger = schedule.trigger
+        if trigger is not None and trigger.rule.check is Check.MATCHES:
+            await asyncio.sleep(0)  # a pattern may take hundredths of a second, and there may be many schedules
+        found = triggered(schedule, said, seen.at)
         if found is None or trigger is None or await self._must_wait(version.pipeline.id, schedule, said, seen):
             return set()
         content = content_hash(said.data)
@@ -226,7 +230,7 @@ class Signals:
         readings = await self._sensing.read(key, watched(pipeline))
         # What is judged is what was said, whatever the row says by now about another period.
         data = {each: reading.data for each, reading in readings.items()} | {name: said.data}
-        result = evaluate(post_run.rules, data, self._clock.now())
+        result = await in_turns(evaluate_in_turns(post_run.rules, data, self._clock.now()))
         fact = PostRunSeen(
             sensor_key=said.key,
             content_hash=content_hash(said.data),

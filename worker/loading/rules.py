@@ -105,7 +105,9 @@ def _read_comparison(section: RuleSection, check: Check, path: Path, problems: P
     complaint = _complain(check, section)
     if complaint:
         problems.tolerate((*path, "value"), complaint, instead="the rule never holds")
-        return _never(section.key)
+        # A pattern that cannot be used says so itself whenever it is evaluated.
+        if check is not Check.MATCHES or not isinstance(section.value, str):
+            return _never(section.key)
     skew_at = (*path, "maxFutureSkew")
     skew = read_duration(section.max_future_skew, skew_at, problems, default=_MAX_FUTURE, least=timedelta(0))
     value = cast("Json", section.value)
