@@ -1,15 +1,20 @@
 """When schedules fire, above all on the days the clocks change."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from worker.core.cron import Fire, fires_between, next_fire, period_of_fire, previous_fire
+from worker.core.cron import Cron, Fire, fires_between, next_fire, period_of_fire, previous_fire
 from worker.crontext import parse_cron
 
 UTC_ZONE = ZoneInfo("UTC")
 NEW_YORK = ZoneInfo("America/New_York")
+
+Walk: TypeAlias = Callable[[Cron, ZoneInfo, datetime], datetime | None]
 
 
 def utc(text: str) -> datetime:
@@ -97,6 +102,28 @@ def test_a_schedule_that_never_fires_is_given_up() -> None:
 
     assert next_fire(never, NEW_YORK, utc("2026-01-01")) is None
     assert previous_fire(never, NEW_YORK, utc("2026-01-01")) is None
+
+
+class CountedLooks(frozenset[int]):
+    """The months of an expression, and how often one was asked about."""
+
+    looks = 0
+
+    def __contains__(self, month: object) -> bool:
+        self.looks += 1
+        return super().__contains__(month)
+
+
+@pytest.mark.parametrize("text", ["0 0 30 2 *", "* * 31 2,4,6,9,11 *", "0 0 * 2 1#5"])
+@pytest.mark.parametrize("walk", [next_fire, previous_fire])
+def test_months_without_a_fire_are_passed_over_and_not_walked_through(text: str, walk: Walk) -> None:
+    months = CountedLooks(parse_cron(text).months)
+    cron = replace(parse_cron(text), months=months)
+
+    walk(cron, NEW_YORK, utc("2072-06-01"))
+
+    # Each month of forty-one years, and each day of those that are named.
+    assert months.looks <= 42 * (12 + 31 * len(months))
 
 
 def test_the_ends_of_the_calendar_are_ends_and_not_errors() -> None:

@@ -70,7 +70,9 @@ class Fire:
 def next_fire(cron: Cron, zone: ZoneInfo, after: datetime) -> datetime | None:
     """The first fire later than `after`, in UTC; None if there never is one."""
     hour = _hour_of(after)
-    spans = chain([(hour, hour + _HOUR)], _days_between(hour + _HOUR, hour + min(_SILENCE_MAX, _LAST_INSTANT - hour)))
+    spans = chain(
+        [(hour, hour + _HOUR)], _days_after(cron, hour + _HOUR, hour + min(_SILENCE_MAX, _LAST_INSTANT - hour))
+    )
     fires = chain.from_iterable(_fires_within(cron, zone, *span) for span in spans)
     return next((fire.at for fire in fires if fire.at > after), None)
 
@@ -78,7 +80,7 @@ def next_fire(cron: Cron, zone: ZoneInfo, after: datetime) -> datetime | None:
 def previous_fire(cron: Cron, zone: ZoneInfo, before: datetime) -> datetime | None:
     """The last fire earlier than `before`, in UTC; None if there never was one."""
     hour = _hour_of(before)
-    spans = chain([(hour, hour + _HOUR)], _days_back(hour, hour - min(_SILENCE_MAX, hour - _FIRST_INSTANT)))
+    spans = chain([(hour, hour + _HOUR)], _days_before(cron, hour, hour - min(_SILENCE_MAX, hour - _FIRST_INSTANT)))
     fires = chain.from_iterable(reversed(_fires_within(cron, zone, *span)) for span in spans)
     return next((fire.at for fire in fires if fire.at < before), None)
 
@@ -116,12 +118,37 @@ def _days_between(start: datetime, end: datetime) -> Iterator[tuple[datetime, da
         start = stop
 
 
-def _days_back(end: datetime, start: datetime) -> Iterator[tuple[datetime, datetime]]:
-    while start < end:
-        # An hour before midnight belongs to the day that midnight ends.
-        first = max((end - _HOUR).replace(hour=0), start)
-        yield first, end
-        end = first
+def _days_after(cron: Cron, start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
+    """The days from `start` on and before `end` that may hold a fire, in order."""
+    done = start.date() - _DAY
+    for named in _named_days(cron, start.date() - _DAY, end.date() + _DAY):
+        for day in _around(named):
+            span = _part_of_day(day, start, end)
+            if day > done and span is not None:
+                yield span
+                done = day
+
+
+def _days_before(cron: Cron, end: datetime, start: datetime) -> Iterator[tuple[datetime, datetime]]:
+    """The same days from the last to the first."""
+    done = end.date() + _DAY
+    for named in _named_days(cron, start.date() - _DAY, end.date() + _DAY, is_backward=True):
+        for day in reversed(_around(named)):
+            span = _part_of_day(day, start, end)
+            if day < done and span is not None:
+                yield span
+                done = day
+
+
+def _around(local_day: date) -> tuple[date, date, date]:
+    """The days of UTC that a local day may lie on."""
+    return local_day - _DAY, local_day, local_day + _DAY
+
+
+def _part_of_day(day: date, start: datetime, end: datetime) -> tuple[datetime, datetime] | None:
+    midnight = datetime.combine(day, time(), UTC)
+    first, last = max(midnight, start), min(midnight + _DAY, end)
+    return (first, last) if first < last else None
 
 
 def _fires_within(cron: Cron, zone: ZoneInfo, start: datetime, end: datetime) -> list[Fire]:
@@ -240,6 +267,15 @@ def _walls(cron: Cron, low: datetime, high: datetime) -> list[datetime]:
 @lru_cache(maxsize=4096)
 def _times(cron: Cron) -> tuple[time, ...]:
     return tuple(time(hour, minute) for hour in cron.hours for minute in cron.minutes)
+
+
+def _named_days(cron: Cron, first: date, last: date, *, is_backward: bool = False) -> Iterator[date]:
+    """The dates that the expression names; months it does not name are passed over, however many there are."""
+    months, step = range(first.year * 12 + first.month - 1, last.year * 12 + last.month), -1 if is_backward else 1
+    for year, month in (divmod(number, 12) for number in months[::step]):
+        if month + 1 in cron.months:
+            days = [date(year, month + 1, number) for number in range(1, monthrange(year, month + 1)[1] + 1)]
+            yield from (day for day in days[::step] if first <= day <= last and _is_named(cron, day))
 
 
 def _is_named(cron: Cron, day: date) -> bool:
