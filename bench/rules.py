@@ -149,7 +149,7 @@ def _seconds_per_call(judge: Callable[[], bool]) -> float:
 COSTLIEST: Mapping[str, tuple[Callable[[int], str], int]] = {
     "many states": (lambda number: f".*a.{{1000}}.{{{900 - number}}}", 200),
     "many branches": (lambda number: f".*a.{{900}}(b?.){{46}}.{{{300 - number}}}", 30),
-    "many parts": (lambda number: f".*a(ab){{{600 - number}}}", 200),
+    "many parts": (lambda number: f".*a(ab){{{130 - number % 30}}}[^{chr(0x100 + number)}]", 200),
 }
 
 

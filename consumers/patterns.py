@@ -8,7 +8,7 @@ is understood; the rest is refused when the pattern is read, never at an event.
 """
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, TypeAlias
@@ -79,8 +79,23 @@ def _field(wanted: Json, where: str, depth: int) -> _Test:
         raise BadPattern(where, 'must be a list of what it may be, as in ["JOB_FAILED"], or an object')
     if len(wanted) > CHOICES_MAX:
         raise BadPattern(where, f"lists {len(wanted)} choices; {CHOICES_MAX} is the most")
-    choices = [_choice(each, where) for each in wanted]
-    return lambda found: any(choice(each) for choice in choices for each in _members(found))
+    # A list in an event may be long, so values are looked up, and only what is no value is tried one by one.
+    values = {_value(each) for each in wanted if not isinstance(each, Mapping | list | tuple)}
+    choices = [_choice(each, where) for each in wanted if isinstance(each, Mapping | list | tuple)]
+    return lambda found: any(
+        _is_value_of(each, values) or any(choice(each) for choice in choices) for each in _members(found)
+    )
+
+
+def _value(value: Json) -> tuple[bool, Json]:
+    """A value as it is looked up. A boolean is no number, though Python calls True equal to 1."""
+    return isinstance(value, bool), value
+
+
+def _is_value_of(found: _Found, values: Collection[tuple[bool, Json]]) -> bool:
+    if isinstance(found, Mapping | list | tuple | _Missing):
+        return False
+    return bool(values) and _value(found) in values
 
 
 def _members(found: _Found) -> Sequence[_Found]:
@@ -106,8 +121,6 @@ def _objects(found: _Found) -> Sequence[Mapping[str, Json]]:
 
 def _choice(wanted: Json, where: str) -> _Test:
     match wanted:
-        case None | bool() | str() | int() | float() | Decimal():
-            return _exactly(wanted)
         case {"prefix": str(prefix), **rest} if not rest:
             return lambda found: isinstance(found, str) and found.startswith(prefix)
         case {"exists": bool(exists), **rest} if not rest:

@@ -6,6 +6,7 @@ finds the entry moved meanwhile writes the latest sensor once more: so the last 
 order workers come.
 """
 
+import asyncio
 from typing import Final
 
 from consumers.inbox_counts import Fate, InboxCounts
@@ -55,6 +56,8 @@ class SensorInbox:
         refusals: list[Rejected] = []
         fate = Fate.SKIPPED if isinstance(news, NoNews) else Fate.UNMATCHED
         for rule in self._rules:
+            if not isinstance(news, ObjectNews):
+                await asyncio.sleep(0)  # a message may hold very long lists, and there may be many rules
             try:
                 fate = max(fate, await self._by_rule(rule, news, is_repeat=is_repeat))
             except Rejected as refusal:

@@ -1,5 +1,7 @@
 """Which version of a pipeline holds: the one deployed, the last good one, the one a run began under."""
 
+import asyncio
+
 import pytest
 
 from tests.engineworld import CONFIG, ORDERS
@@ -81,3 +83,24 @@ async def test_a_version_is_found_by_the_name_it_was_kept_under() -> None:
 async def test_a_version_that_was_deleted_is_missed_with_what_to_do() -> None:
     with pytest.raises(Rejected, match="restore the row CONFIGVER#v9"):
         await Configs(await a_store()).pinned(ORDERS, "v9")
+
+
+async def test_the_loop_goes_on_while_a_large_text_is_understood() -> None:
+    tables = await a_store()
+    rules = "".join(
+        f"    - {{key: k{number}, check: matches, field: f, value: 'a{number}*'}}\n" for number in range(190)
+    )
+    text = f"pipeline: {{id: orders}}\nvalidation:\n  rules:\n{rules}job: {{type: command, config: {{command: x}}}}\n"
+    await Pipelines(tables).put(ORDERS, text)
+    reading = asyncio.create_task(Configs(tables).in_force(ORDERS))
+    turns = 0
+
+    while not reading.done():
+        turns += 1
+        await asyncio.sleep(0)
+
+    version = await reading
+    assert version is not None
+    assert len(version.pipeline.rules.members) == 190
+    # The store takes some turns, too.
+    assert turns > 50

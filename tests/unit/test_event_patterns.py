@@ -1,6 +1,7 @@
 """Event patterns: what matches, and what is refused when a pattern is read."""
 
 from decimal import Decimal
+from typing import ClassVar
 
 import pytest
 
@@ -142,3 +143,26 @@ def test_an_event_of_lists_without_end_is_matched_all_the_same() -> None:
         event = {"deeper": [event.get("deeper", event)]}
 
     assert parse_pattern({"deeper": {"name": ["x"]}}).matches(event)
+
+
+class CountedText(str):
+    """A text of an event that counts what it is compared with."""
+
+    __slots__ = ()
+    compared: ClassVar[int] = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedText.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_a_long_list_is_not_compared_with_each_of_many_values() -> None:
+    wanted: list[Json] = [f"table-{number}" for number in range(CHOICES_MAX)]
+    pattern = parse_pattern({"tables": wanted})
+    CountedText.compared = 0
+
+    assert not pattern.matches({"tables": [CountedText(f"other-{number}") for number in range(1_000)]})
+    assert pattern.matches({"tables": [CountedText("table-7")]})
+    assert CountedText.compared < 1_000

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.core.patterns import JUMPS_MAX, STATES_MAX, TEXT_CHARS_MAX, compile_pattern
+from worker.core.patterns import JUMPS_MAX, PARTS_MAX, STATES_MAX, TEXT_CHARS_MAX, compile_pattern
 from worker.core.patternsyntax import GROUP_DEPTH_MAX, PATTERN_CHARS_MAX, REPEATS_MAX, BadPattern
 
 ALPHABET = "ab0_-.\n é"
@@ -144,10 +144,11 @@ def test_what_is_not_accepted_is_refused_with_its_place(pattern: str, position: 
 
 
 @pytest.mark.parametrize(
-    "pattern", ["(a{50}){50}", "(((){1000}){1000}){1000}", "((a?){1000}){1000}", "((|){1000}){1000}"]
+    "pattern",
+    ["(a{50}){50}", "(((){1000}){1000}){1000}", "((a?){1000}){1000}", "((|){1000}){1000}", "(.{90}){30}", "(ab){400}"],
 )
-def test_counts_that_multiply_are_refused_at_the_bound_on_states(pattern: str) -> None:
-    with pytest.raises(BadPattern, match=f"more than {STATES_MAX} states"):
+def test_counts_that_multiply_are_refused_at_the_bounds_on_states_and_parts(pattern: str) -> None:
+    with pytest.raises(BadPattern, match=f"more than ({STATES_MAX} states|{PARTS_MAX} parts)"):
         compile_pattern(pattern)
 
 
@@ -204,7 +205,7 @@ def test_the_widest_patterns_cost_what_their_branches_do_and_not_what_their_stat
     assert compiled.compile_steps <= 50 * 250
 
 
-@pytest.mark.parametrize("pattern", [f"(a?b){{{JUMPS_MAX + 5}}}", ".*" * (JUMPS_MAX + 3), "(" + "a?b?" * 30 + "){15}"])
+@pytest.mark.parametrize("pattern", [f"(a?b){{{JUMPS_MAX + 5}}}", ".*" * (JUMPS_MAX + 3), "(" + "a?b?" * 15 + "){5}"])
 def test_a_pattern_that_branches_too_often_is_refused(pattern: str) -> None:
     with pytest.raises(BadPattern, match=f"it branches at more than {JUMPS_MAX} places; use fewer optional parts"):
         compile_pattern(pattern)

@@ -109,7 +109,8 @@ job: {{type: command, config: {{command: x}}}}
     ("pattern", "problem"),
     [
         ("(a?b){60}", "it branches at more than 48 places"),
-        ("((ab){50}){50}", "it needs more than 2000 states"),
+        ("(.{90}){30}", "it needs more than 2000 states"),
+        ("(ab){400}", "it has more than 500 parts"),
         ("(a", "this group is never closed"),
     ],
 )

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from worker.core.patternsyntax import BadPattern, Characters, Choice, Node, Repeat, Sequence, Span, parse_pattern
 
 STATES_MAX = 2000
+PARTS_MAX = 500  # what takes time to compile; a repeated character is one
 JUMPS_MAX = 48
 TEXT_CHARS_MAX = 4096
 _PATTERNS_CACHED_MAX = 256
@@ -172,6 +173,9 @@ class _Automaton:
 
     def add(self, node: Node) -> _Fragment:
         self.parts += 1
+        if self.parts > PARTS_MAX:
+            problem = f"with its repetitions written out it has more than {PARTS_MAX} parts; repeat smaller groups"
+            raise BadPattern(self._text, len(self._text), problem)
         match node:
             case Characters():
                 return self._row(node, 1)

@@ -52,9 +52,12 @@ def _read_float(value: float) -> Decimal:
 
 
 def _read_numeric_text(text: str) -> Decimal | None:
-    if len(text) > _NUMERIC_TEXT_MAX or not _NUMERIC_TEXT.fullmatch(text):
-        return None
-    return _within_double_range(Decimal(text))
+    return _read_short_text(text) if len(text) <= _NUMERIC_TEXT_MAX else None
+
+
+@lru_cache(maxsize=1024)  # one text may be compared with each of many numbers
+def _read_short_text(text: str) -> Decimal | None:
+    return _within_double_range(Decimal(text)) if _NUMERIC_TEXT.fullmatch(text) else None
 
 
 def _within_double_range(number: Decimal) -> Decimal | None:

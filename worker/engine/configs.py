@@ -1,5 +1,6 @@
 """The versions of pipelines: the one in force, and those that runs began under."""
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from worker.store.pipelines import Pipelines, StoredConfig
 from worker.store.table import Tables
 
 VERSIONS_KEPT_MAX: Final = 10_000
+LARGE_TEXT_CHARS: Final = 8 * 1024  # most files are a quarter of that; these take some hundredths of a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class Configs:
     async def deployed(self, pipeline: PipelineId) -> Version | Unusable | None:
         """Read the CONFIG row itself; None if there is none."""
         stored = await self._store.get(pipeline)
-        return None if stored is None else self._understood(stored)
+        return None if stored is None else await self._understood(stored)
 
     async def in_force(self, pipeline: PipelineId) -> Version | None:
         """What new runs begin under: what is deployed, or while that cannot be used, the last that could."""
@@ -70,7 +72,7 @@ class Configs:
 
     async def in_force_of(self, stored: StoredConfig) -> Version | None:
         """The same, for a row that was read already."""
-        pipeline, deployed = stored.pipeline, self._understood(stored)
+        pipeline, deployed = stored.pipeline, await self._understood(stored)
         if not isinstance(deployed, Unusable):
             return deployed
         good = (await self.remembered(pipeline)).good
@@ -91,7 +93,7 @@ class Configs:
         if known is not None:
             return known
         text = await self._store.version(pipeline, version_hash)
-        read = None if text is None else self._read(pipeline, text)
+        read = None if text is None else await self._read_in_time(pipeline, text)
         if not isinstance(read, Version):
             return None
         # By the name it was found under: a later release may render, and so hash, the same pipeline differently.
@@ -111,17 +113,23 @@ class Configs:
         good, refused = mark.data.get("good"), mark.data.get("refused")
         return Remembered(mark, good if isinstance(good, str) else None, refused if isinstance(refused, str) else None)
 
-    def _understood(self, stored: StoredConfig) -> Version | Unusable:
+    async def _understood(self, stored: StoredConfig) -> Version | Unusable:
         text = stored.text or ""
         name = (stored.pipeline, content_hash(text))
         known = self._texts.get(name)
         if known is None:
-            known = self._texts[name] = self._read(stored.pipeline, text)
+            known = self._texts[name] = await self._read_in_time(stored.pipeline, text)
             if len(self._texts) > VERSIONS_KEPT_MAX:
                 self._texts.popitem(last=False)
             if isinstance(known, Version):
                 self._remember(known)
         return known
+
+    async def _read_in_time(self, pipeline: PipelineId, text: str) -> Version | Unusable:
+        """Understand a text; one that takes long, in a thread, so that the loop does not wait for it."""
+        if len(text) > LARGE_TEXT_CHARS:
+            return await asyncio.to_thread(self._read, pipeline, text)
+        return self._read(pipeline, text)
 
     def _read(self, pipeline: PipelineId, text: str) -> Version | Unusable:
         loaded = load_text(text, file=f"{pipeline} CONFIG", calendars=self._calendars, lenient=True)

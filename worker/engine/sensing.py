@@ -8,6 +8,7 @@ from worker.core.passes import for_start, needed, watched
 from worker.core.pipeline import Pipeline, Schedule
 from worker.core.readings import Inputs, Reading
 from worker.core.values import Json
+from worker.engine.hashing import hash_of
 from worker.store.marks import Marks
 from worker.store.sensors import Sensors
 from worker.store.table import Tables
@@ -39,7 +40,7 @@ class Sensing:
         if not names:
             return {}
         found = await self._sensors.read(key.pipeline, names, key.period)
-        return {name: Reading(sensor.data, sensor.content_hash, sensor.key) for name, sensor in found.items()}
+        return {name: Reading(sensor.data, await hash_of(sensor.data), sensor.key) for name, sensor in found.items()}
 
 
 def _named(pipeline: Pipeline, schedule: Schedule) -> tuple[str, ...]:

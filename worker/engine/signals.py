@@ -32,6 +32,7 @@ from worker.core.values import Json
 from worker.core.wallclock import wall_at
 from worker.engine.configs import Version
 from worker.engine.engine import Engine
+from worker.engine.hashing import hash_of
 from worker.engine.sensing import Sensing
 from worker.engine.turns import in_turns
 from worker.engine.wakes import Log
@@ -101,8 +102,10 @@ class Signals:
         found = triggered(schedule, said, seen.at)
         if found is None or trigger is None or await self._must_wait(version.pipeline.id, schedule, said, seen):
             return set()
-        content = content_hash(said.data)
-        period = await self._bound(version.pipeline.id, found, said, seen) if found.binds_once else found.period
+        content = await hash_of(said.data)
+        period = found.period
+        if found.binds_once:
+            period = await self._bound(version.pipeline.id, found, said.key, content, seen)
         key = RunKey(version.pipeline.id, schedule.id, period)
         if refusal := await self.refusal(key, schedule):
             await self.refuse(key, said.key, content, refusal)
@@ -182,12 +185,12 @@ class Signals:
         if not is_undated:
             return period
         mark = await self._marks.get(pipeline, keys.signal_mark_sk(sensor.key))
-        bound_at = _bound_at(mark, sensor.content_hash)
+        bound_at = _bound_at(mark, await hash_of(sensor.data))
         return period if bound_at is None else Period(wall_at(bound_at, schedule.zone).date())
 
-    async def _bound(self, pipeline: PipelineId, found: Triggered, said: Saying, seen: Seen) -> Period:
+    async def _bound(self, pipeline: PipelineId, found: Triggered, sensor_key: str, content: str, seen: Seen) -> Period:
         """The period of a signal that names none: the day on which its content was first seen, for ever."""
-        content, mark_sk = content_hash(said.data), keys.signal_mark_sk(said.key)
+        mark_sk = keys.signal_mark_sk(sensor_key)
         mark = await self._marks.get(pipeline, mark_sk)
         bound_at = _bound_at(mark, content)
         if bound_at is None:
@@ -233,7 +236,7 @@ class Signals:
         result = await in_turns(evaluate_in_turns(post_run.rules, data, self._clock.now()))
         fact = PostRunSeen(
             sensor_key=said.key,
-            content_hash=content_hash(said.data),
+            content_hash=await hash_of(said.data),
             drift=await self._drift(key, post_run, name, said),
             rules_held=result.passed,
             reason="" if result.passed else result.reason,
