@@ -1,8 +1,9 @@
 """`interlock status`: which runs, in which order, and what each waits for."""
 
 import io
+from collections import Counter
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -166,12 +167,121 @@ def test_a_row_that_cannot_be_read_is_named_and_hides_nothing() -> None:
     assert [line["kind"] for line in lines()] == ["unreadable", "active"]
 
 
-def test_more_active_runs_than_fit_are_counted() -> None:
-    put_runs(*(a_run(State.POLLING, f"2027-03-{day:02d}") for day in range(1, 6)))
+# --- what is not shown ------------------------------------------------------------------------------------------------
 
-    result = interlock("status", "--limit", 2)
 
-    assert result.stdout.splitlines()[-1] == "2 active; 3 more active runs: raise --limit"
+def days(number: int, *, first: str = "2026-06-01") -> list[str]:
+    return [str(date.fromisoformat(first) + timedelta(days=each)) for each in range(number)]
+
+
+def cuts(*arguments: object) -> list[tuple[Json, Json, Json, Json]]:
+    """What the records say is left out: of what, how many are shown, how many there are, and whether that is exact."""
+    return [
+        (line["what"], line["shown"], line["total"], line["isExact"])
+        for line in lines(*arguments)
+        if line["type"] == "truncated"
+    ]
+
+
+def last_line(*arguments: object) -> str:
+    return interlock("status", *arguments).stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(("active", "limit"), [(5, 2), (3, 1), (61, 50), (61, 60)])
+def test_more_active_runs_than_fit_are_counted_whether_or_not_a_pipeline_is_named(active: int, limit: int) -> None:
+    put_runs(*(a_run(State.POLLING, day) for day in days(active)))
+
+    assert last_line("--limit", limit) == f"{active} active ({limit} shown); raise --limit to see all"
+    assert cuts("--limit", limit) == [("active", limit, active, True)]
+    assert last_line("orders", "--limit", limit).startswith(f"{active} active")
+
+
+def test_active_runs_of_a_pipeline_are_shown_whatever_ran_after_them() -> None:
+    put_runs(*(a_run(State.POLLING, day) for day in days(11)))
+    put_runs(*(a_run(State.COMPLETED, day) for day in days(40, first="2026-09-01")))
+    put_runs(*(a_run(State.FAILED_FINAL, day) for day in days(10, first="2026-12-01")))
+
+    found = [line for line in lines("orders", "--limit", 50) if line["type"] == "run"]
+
+    assert Counter(str(line["kind"]) for line in found) == {"active": 11, "completed": 40, "failed": 10}
+    assert cuts("orders", "--limit", 50) == []
+    assert last_line("orders", "--limit", 50) == "10 failed, 11 active, 40 completed"
+
+
+def test_earlier_periods_of_a_pipeline_that_are_not_shown_are_mentioned() -> None:
+    put_runs(*(a_run(State.COMPLETED, day) for day in days(4)))
+
+    assert last_line("orders", "--limit", 3) == "3 completed; earlier periods are not shown: raise --limit"
+    assert cuts("orders", "--limit", 3) == [("periods", 3, None, False)]
+    assert cuts("orders", "--limit", 4) == []
+
+
+def test_with_more_active_runs_than_fit_ended_ones_of_earlier_periods_are_still_mentioned() -> None:
+    put_runs(a_run(State.COMPLETED, "2026-01-01"), *(a_run(State.POLLING, day) for day in days(3)))
+
+    assert cuts("orders", "--limit", 3) == [("periods", 3, None, False)]
+    assert cuts("orders", "--limit", 1) == [("active", 2, 3, True), ("periods", 1, None, False)]
+
+
+@pytest.mark.parametrize("ended", [3, 20])
+def test_ended_runs_beyond_the_limit_are_counted(ended: int) -> None:
+    put_runs(*(a_run(State.FAILED_FINAL, day, outcome=Outcome.FAILED) for day in days(ended)))
+
+    found = cuts("--limit", 2)
+
+    if ended == 3:
+        assert found == [("failed", 2, 3, True)]
+        assert last_line("--limit", 2) == "3 failed (2 shown); raise --limit to see all"
+    else:  # some of the sixteen parts of the list were not read to their end
+        [(what, shown, total, is_exact)] = found
+        assert (what, shown, is_exact) == ("failed", 2, False)
+        assert isinstance(total, int)
+        assert 2 < total <= ended
+        assert last_line("--limit", 2) == f"at least {total} failed (2 shown); raise --limit to see all"
+
+
+def test_ended_runs_of_earlier_days_are_counted_although_the_first_day_fills_the_list() -> None:
+    put_runs(*(a_run(State.COMPLETED, day) for day in days(2)))
+    put_runs(*(a_run(State.COMPLETED, day, since=TODAY - 24 * HOUR) for day in days(3, first="2026-09-01")))
+
+    assert cuts("--limit", 2) == [("completed", 2, 5, True)]
+
+
+def test_counting_ends_somewhere_and_says_so() -> None:
+    put_runs(*(a_run(State.COMPLETED, day) for day in days(2)))
+    put_runs(*(a_run(State.COMPLETED, day, since=TODAY - 24 * HOUR) for day in days(3, first="2026-09-01")))
+
+    board = in_store(lambda tables: Boards(tables, counted_max=2).of_all(TODAY, days=2, limit=1))
+
+    assert (board.totals[Rank.DONE], Rank.DONE in board.uncounted) == (2, True)
+
+
+def test_cancelled_runs_take_no_room_from_failed_ones() -> None:
+    put_runs(*(a_run(State.FAILED_FINAL, day, outcome=Outcome.CANCELLED) for day in days(4)))
+    put_runs(a_run(State.FAILED_FINAL, "2026-12-01", outcome=Outcome.FAILED, since=TODAY - HOUR))
+
+    kinds = [line["kind"] for line in lines("--limit", 2) if line["type"] == "run"]
+    assert kinds == ["failed", "cancelled", "cancelled"]
+
+
+def test_rehearsals_take_no_room_from_runs() -> None:
+    put_runs(*(a_run(State.POLLING, day) for day in days(2)))
+
+    async def rehearse(tables: Tables) -> None:
+        for day in days(3, first="2026-09-01"):
+            dry = DryRun(key=key_of(day), config_hash="c", since=TODAY - HOUR, window_ends_at=TODAY + HOUR)
+            await tables.commit(dryruns.save_write(dry))
+
+    in_store(rehearse)
+
+    assert last_line("--limit", 2) == "2 active, 3 in dry run (2 shown); raise --limit to see all"
+
+
+def test_what_fits_is_not_called_cut() -> None:
+    put_runs(*(a_run(State.POLLING, day) for day in days(2)), a_run(State.FAILED_FINAL, "2026-09-01"))
+
+    assert cuts("--limit", 2) == cuts("orders", "--limit", 3) == []
+    assert last_line("--limit", 2) == "1 failed, 2 active"
 
 
 def test_an_empty_store_has_no_runs() -> None:

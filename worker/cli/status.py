@@ -1,14 +1,15 @@
 """`interlock status`: where runs stand, in a table that fits a terminal."""
 
-from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
 from worker.cli.asking import version_of
-from worker.cli.console import Screen, counted, passed
+from worker.cli.console import Screen, passed
 from worker.cli.onstore import Exit, StoreAccess
 from worker.cli.pipelines import say_unknown
 from worker.cli.staffing import remark_if_nobody_works
+from worker.cli.truncation import Truncation
 from worker.core.instants import format_rfc3339
 from worker.core.pipeline import PipelineId
 from worker.core.values import Json
@@ -17,6 +18,7 @@ from worker.showing.board import Board, Boards, Line, Rank
 from worker.store.table import Tables
 
 REFRESH_S = 2.0
+RAISE_LIMIT = "raise --limit"
 STYLES = {
     Rank.FAILED: "red",
     Rank.UNREADABLE: "red",
@@ -99,6 +101,8 @@ def show_board(screen: Screen, board: Board, request: StatusRequest, now: dateti
     if request.as_json:
         for line in board.lines:
             screen.record(record_of(line))
+        for cut in left_out(board, request.limit):
+            screen.record(cut.record)
         return
     if board.lines:
         rows = [HEADINGS, *(row_of(line, now) for line in board.lines)]
@@ -110,10 +114,36 @@ def show_board(screen: Screen, board: Board, request: StatusRequest, now: dateti
 
 
 def totals(board: Board) -> str:
-    counts = Counter(line.rank for line in board.lines)
-    parts = [f"{counts[rank]:,} {WORDS[rank]}" for rank in Rank if counts[rank]]
-    more = f"; {counted(board.hidden, 'more active run')}: raise --limit" if board.hidden else ""
-    return f"{', '.join(parts) or 'no runs'}{more}"
+    """How many there are, and of which kinds not all are shown."""
+    parts = ", ".join(_total(board, rank) for rank in Rank if board.totals.get(rank)) or "no runs"
+    if board.is_cut:
+        return f"{parts}; earlier periods are not shown: {RAISE_LIMIT}"
+    return f"{parts}; {RAISE_LIMIT} to see all" if any(_is_cut(board, rank) for rank in Rank) else parts
+
+
+def _total(board: Board, rank: Rank) -> str:
+    total, shown = board.totals[rank], board.shown.get(rank, 0)
+    count = f"{'at least ' if rank in board.uncounted else ''}{total:,} {WORDS[rank]}"
+    return f"{count} ({shown:,} shown)" if shown < total else count
+
+
+def _is_cut(board: Board, rank: Rank) -> bool:
+    total = board.totals.get(rank, 0)
+    return board.shown.get(rank, 0) < total or (rank in board.uncounted and total > 0)
+
+
+def left_out(board: Board, limit: int) -> Iterator[Truncation]:
+    for rank in Rank:
+        if _is_cut(board, rank):
+            yield Truncation(
+                what=WORDS[rank],
+                shown=board.shown.get(rank, 0),
+                total=board.totals[rank],
+                is_exact=rank not in board.uncounted,
+                hint=RAISE_LIMIT,
+            )
+    if board.is_cut:
+        yield Truncation(what="periods", shown=limit, hint=RAISE_LIMIT)
 
 
 def row_of(line: Line, now: datetime) -> tuple[str, ...]:

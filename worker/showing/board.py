@@ -1,11 +1,12 @@
 """The board: where every run stands that is active or ended lately, failures first."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import IntEnum
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from worker.core.dryrun import DryRun, DryState
 from worker.core.keys import ACTIVE_BUCKETS, DRY_RUN, RowKind, RunKey, pipeline_pk
@@ -30,6 +31,8 @@ from worker.store.table import Key, Prefix, Row, TableName, Tables
 from worker.together import as_one, together
 
 Found: TypeAlias = Run | ForeignRun | DryRun | Unreadable
+
+COUNTED_MAX: Final = 1_000  # ended runs of one status; beyond that the board says "at least"
 
 
 class Rank(IntEnum):
@@ -59,39 +62,63 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """`hidden` is how many active runs there are beyond those shown, `pause` that of the one pipeline it shows."""
+    """`totals` counts the runs of each kind, shown or not; of the kinds in `uncounted` there may be more.
+
+    `is_cut`: of the one pipeline it shows, runs of earlier periods are left out. `pause` is that pipeline's.
+    """
 
     lines: tuple[Line, ...]
-    hidden: int = 0
+    totals: Mapping[Rank, int] = field(default_factory=dict[Rank, int])
+    uncounted: frozenset[Rank] = frozenset()
+    is_cut: bool = False
     pause: Pause | None = None
+
+    @property
+    def shown(self) -> Mapping[Rank, int]:
+        return Counter(line.rank for line in self.lines)
 
 
 class Boards:
     """Reads indexes and exact keys, never a whole table. Its methods may raise `RetryLater`."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, *, counted_max: int = COUNTED_MAX) -> None:
         self._tables, self._runs, self._configs = tables, Runs(tables), Configs(tables)
+        self._counted_max = counted_max
 
     async def of_all(self, now: datetime, *, days: int, limit: int) -> Board:
         """What is active, and what ended on the last days: at most `limit` lines of each kind."""
-        active = await self._active()
-        ended: list[Found] = []
+        active, ended, uncounted = await self._active(), list[Found](), frozenset[Rank]()
         for status in (Status.FAILED_FINAL, Status.COMPLETED):
-            ended += await self._ended(status, now, days, limit)
-        found = await self._load(active[:limit])
+            found, is_whole = await self._ended(status, now, days, limit)
+            ended += found
+            uncounted |= frozenset() if is_whole else _RANKS[status]
+        looked_at = _first_of_each_kind(active, limit)
+        loaded = await self._load(looked_at)
         # Rows read by key come last: they are as things are, an index is as they were a moment ago.
-        lines = [*(await self._lines(ended, now)), *(await self._lines(found, now))]
-        return Board(_in_order(lines), hidden=max(0, len(active) - limit))
+        lines = [*(await self._lines(_cut(ended, limit), now)), *(await self._lines(loaded, now))]
+        totals = _totals(ended, active, looked_at, loaded)
+        return Board(_in_order(lines), totals, uncounted)
 
     async def of_pipeline(self, version: Version, now: datetime, *, limit: int) -> Board:
-        """The latest periods of each schedule of one pipeline."""
-        found: list[Found] = []
-        for schedule in version.pipeline.schedules:
-            found += await self._runs.of_schedule(version.pipeline.id, schedule.id, limit)
-            found += await self._rehearsals(version.pipeline.id, schedule, limit)
-        pause = await Pauses(self._tables).load(version.pipeline.id)
+        """What is active of one pipeline, and the latest periods of each of its schedules."""
+        pipeline = version.pipeline
+        active = [row for row in await self._active() if row.key.pipeline == pipeline.id]
+        names, latest, is_cut = {_name_of(row) for row in active}, list[Found](), False
+        enough = limit + min(limit, len(active)) + 1  # rows by which it shows whether anything else is left out
+        for schedule in pipeline.schedules:
+            runs = await self._runs.of_schedule(pipeline.id, schedule.id, enough)
+            for found in (runs, await self._rehearsals(pipeline.id, schedule, enough)):
+                earlier = [run for run in found[limit:] if _name_of(run) not in names]
+                is_cut = is_cut or bool(earlier) or len(found) == enough
+                latest += found[:limit]
+        known = {_name_of(run) for run in latest}
+        looked_at = _first_of_each_kind([row for row in active if _name_of(row) not in known], limit)
+        loaded = await self._load(looked_at)
+        lines = await self._lines([*loaded, *latest], now)
+        pause = await Pauses(self._tables).load(pipeline.id)
         is_over = pause is None or pause.is_over(now)
-        return Board(_in_order(await self._lines(found, now)), pause=None if is_over else pause)
+        totals = _totals([], active, looked_at, [*loaded, *latest])
+        return Board(_in_order(lines), totals, is_cut=is_cut, pause=None if is_over else pause)
 
     # --- finding ------------------------------------------------------------------------------------------------------
 
@@ -105,13 +132,17 @@ class Boards:
         rows = [row async for row in ActiveRows(self._tables).in_bucket(number)]
         return [row for row in rows if row.kind in {RowKind.TRIGGER, RowKind.DRY_RUN}]
 
-    async def _ended(self, status: Status, now: datetime, days: int, limit: int) -> list[Found]:
+    async def _ended(self, status: Status, now: datetime, days: int, limit: int) -> tuple[list[Found], bool]:
+        """Those to show, latest first, and as many more as can be counted; False: there are yet more."""
         found: list[Found] = []
+        is_whole = True
         for day in range(days):
-            if len(found) < limit:
-                date = (now - timedelta(days=day)).date()
-                found += await as_one(self._runs.ended(status, date, limit - len(found)))
-        return found
+            if len(found) >= max(limit, self._counted_max):
+                return found, False
+            listed = await as_one(self._runs.ended(status, (now - timedelta(days=day)).date(), limit))
+            found += listed.runs
+            is_whole = is_whole and listed.is_whole
+        return found, is_whole
 
     async def _load(self, rows: Sequence[ActiveRow]) -> list[Found]:
         """The index lags: the rows themselves say where their runs stand."""
@@ -178,8 +209,8 @@ def _read(row: Row) -> Found:
 
 def _own(run: Run, waiting: str, watch: SlaWatch | None) -> Line:
     return Line(
-        rank=Rank.CANCELLED if run.outcome is Outcome.CANCELLED else _rank(run.status),
-        name=str(run.key),
+        rank=_rank_of(run),
+        name=_name_of(run),
         key=run.key,
         state=run.state,
         since=run.since,
@@ -191,8 +222,8 @@ def _own(run: Run, waiting: str, watch: SlaWatch | None) -> Line:
 
 def _of_another(run: ForeignRun, watch: SlaWatch | None) -> Line:
     return Line(
-        rank=_rank(run.status),
-        name=str(run.key),
+        rank=_rank_of(run),
+        name=_name_of(run),
         key=run.key,
         state=run.status,
         since=None,
@@ -203,8 +234,8 @@ def _of_another(run: ForeignRun, watch: SlaWatch | None) -> Line:
 
 def _rehearsed(run: DryRun, waiting: str) -> Line:
     return Line(
-        rank=Rank.REHEARSED,
-        name=f"{run.key} (dry run)",
+        rank=_rank_of(run),
+        name=_name_of(run),
         key=run.key,
         state=run.state,
         since=run.since,
@@ -214,8 +245,8 @@ def _rehearsed(run: DryRun, waiting: str) -> Line:
 
 def _unreadable(found: Unreadable) -> Line:
     return Line(
-        rank=Rank.UNREADABLE,
-        name=f"{found.key.pk} {found.key.sk}",
+        rank=_rank_of(found),
+        name=_name_of(found),
         key=None,
         state="UNREADABLE",
         since=None,
@@ -223,14 +254,64 @@ def _unreadable(found: Unreadable) -> Line:
     )
 
 
-def _rank(status: str) -> Rank:
-    match status:
-        case Status.FAILED_FINAL:
+# --- kinds and counts -------------------------------------------------------------------------------------------------
+
+# Which kinds the list of an end state holds; a row in it that cannot be read counts, too.
+_RANKS: Final = {
+    Status.FAILED_FINAL: frozenset({Rank.FAILED, Rank.CANCELLED, Rank.UNREADABLE}),
+    Status.COMPLETED: frozenset({Rank.DONE, Rank.UNREADABLE}),
+}
+
+
+def _name_of(run: Found | ActiveRow) -> str:
+    match run:
+        case Unreadable():
+            return f"{run.key.pk} {run.key.sk}"
+        case DryRun() | ActiveRow(kind=RowKind.DRY_RUN):
+            return f"{run.key} (dry run)"
+        case _:
+            return str(run.key)
+
+
+def _rank_of(run: Found | ActiveRow) -> Rank:
+    match run:
+        case Unreadable():
+            return Rank.UNREADABLE
+        case DryRun() | ActiveRow(kind=RowKind.DRY_RUN):
+            return Rank.REHEARSED
+        case Run(outcome=Outcome.CANCELLED):
+            return Rank.CANCELLED
+        case Run(status=Status.FAILED_FINAL) | ForeignRun(status=Status.FAILED_FINAL):
             return Rank.FAILED
-        case Status.COMPLETED:
+        case Run(status=Status.COMPLETED) | ForeignRun(status=Status.COMPLETED):
             return Rank.DONE
         case _:
             return Rank.ACTIVE
+
+
+def _first_of_each_kind(rows: Sequence[ActiveRow], limit: int) -> list[ActiveRow]:
+    return [row for kind in (RowKind.TRIGGER, RowKind.DRY_RUN) for row in [r for r in rows if r.kind is kind][:limit]]
+
+
+def _cut(found: Iterable[Found], limit: int) -> list[Found]:
+    """The first of each kind."""
+    kept: list[Found] = []
+    counts = Counter[Rank]()
+    for run in found:
+        counts[_rank_of(run)] += 1
+        if counts[_rank_of(run)] <= limit:
+            kept.append(run)
+    return kept
+
+
+def _totals(
+    ended: Iterable[Found], active: Iterable[ActiveRow], looked_at: Iterable[ActiveRow], loaded: Iterable[Found]
+) -> Counter[Rank]:
+    """How many there are of each kind: as their rows say, where those were read, else as the indexes do."""
+    ranks = {_name_of(run): _rank_of(run) for run in (*ended, *active)}
+    for row in looked_at:
+        ranks.pop(_name_of(row), None)
+    return Counter((ranks | {_name_of(run): _rank_of(run) for run in loaded}).values())
 
 
 def _in_order(lines: Iterable[Line]) -> tuple[Line, ...]:

@@ -42,6 +42,14 @@ class Unreadable:
     problem: str
 
 
+@dataclass(frozen=True, slots=True)
+class EndedRuns:
+    """Runs that ended on one day, latest first; not whole: there are more."""
+
+    runs: list[Run | ForeignRun | Unreadable]
+    is_whole: bool
+
+
 def run_key(key: RunKey) -> Key:
     return Key(keys.pipeline_pk(key.pipeline), keys.trigger_sk(key))
 
@@ -93,13 +101,17 @@ class Runs:
         )
         return [_listed(row) for row in rows]
 
-    async def ended(self, status: Status, day: date, limit: int = 100) -> list[Run | ForeignRun | Unreadable]:
-        """The runs of all pipelines that ended so on a day (UTC), latest first. May lag a moment behind."""
+    async def ended(self, status: Status, day: date, limit: int = 100) -> EndedRuns:
+        """The runs of all pipelines that ended so on a day (UTC), latest first. May lag a moment behind.
+
+        The latest `limit` are among them, if there are so many. So are those that were read to find them, for whoever
+        counts: without them nobody could say how many there are without reading everything.
+        """
         buckets = [keys.ended_bucket(status.value, day, number) for number in range(keys.STATUS_BUCKETS)]
-        found = await together([partial(self._newest, bucket, limit) for bucket in buckets])
+        found = await together([partial(self._newest, bucket, limit + 1) for bucket in buckets])
         rows = [row for bucket in found for row in bucket]
         rows.sort(key=lambda row: str(row[LISTS.sort]), reverse=True)
-        return [_listed(row) for row in rows[:limit]]
+        return EndedRuns([_listed(row) for row in rows], is_whole=all(len(bucket) <= limit for bucket in found))
 
     async def ended_between(self, status: Status, start: datetime, end: datetime) -> AsyncIterator[Run]:
         """The runs of all pipelines that ended so in a stretch of time, in no order; what cannot be read is left out.
