@@ -65,6 +65,14 @@ def test_what_the_shadow_said_about_a_run_is_the_reason() -> None:
     assert "interlock migrate check" in unseen.why
 
 
+def test_where_not_all_events_were_read_no_reason_is_made_up() -> None:
+    seen = Seen(ours={}, theirs={KEY: theirs("COMPLETED")}, since=SINCE, said_max=1_000)
+
+    [found] = compare(seen)
+
+    assert found.why == "the last 1,000 events of the pipeline say nothing of it, and earlier ones were not read"
+
+
 def test_rules_that_did_not_hold_here_are_named() -> None:
     [found] = compared(ours(DryState.EXHAUSTED, "count.rows is 3"), theirs("COMPLETED"))
 

@@ -1,16 +1,24 @@
 """`interlock migrate check|accept`: looking at what another system left, and taking it over."""
 
 import json
+from dataclasses import replace
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
 
-from tests.cliruns import in_store
+from tests.cliruns import a_stored_run, in_store, key_of
 from tests.commandline import TODAY, interlock, records
+from worker.core.instants import format_rfc3339
 from worker.core.pipeline import PipelineId
+from worker.core.runstate import State
+from worker.settings import GROUP
 from worker.store.configlog import ConfigLog
 from worker.store.deployments import Deployments
+from worker.store.installation import installed_at
 from worker.store.pipelines import Pipelines
+from worker.store.requests import Requests, RerunRequest
+from worker.store.runs import Runs
 from worker.store.sensors import Sensors
 from worker.store.table import Put, Row, TableName, Tables
 from worker.store.tail import Tail
@@ -154,3 +162,37 @@ async def listed(tables: Tables) -> list[str]:
 async def told(tables: Tables) -> list[str]:
     entries, _ = await ConfigLog(tables).read(Tail.starting(TODAY), TODAY)
     return [entry.pipeline for entry in entries]
+
+
+@pytest.mark.parametrize(("number", "is_cut"), [(5_000, False), (5_001, True)])
+def test_a_check_says_that_it_did_not_look_at_everything_only_if_that_is_so(number: int, is_cut: bool) -> None:
+    async def leave(tables: Tables) -> None:
+        names = [f"RERUN_REQUEST#stream#{date(2011, 1, 1) + timedelta(days=each)}" for each in range(number)]
+        for begin in range(0, number, 100):
+            rows = [{"PK": "PIPELINE#orders", "SK": name} for name in names[begin : begin + 100]]
+            await tables.commit(*(Put(TableName.CONTROL, row) for row in rows))
+
+    in_store(leave)
+
+    found = records(interlock("migrate", "check", "orders", "--json").stdout)
+
+    assert ("not-all-read" in {each.get("topic") for each in found}) == is_cut
+
+
+def test_a_check_tells_requests_that_were_answered_from_old_ones() -> None:
+    async def answer(tables: Tables) -> None:
+        await installed_at(tables, GROUP, TODAY - timedelta(days=2))
+        key, asked = key_of(), format_rfc3339(TODAY)
+        request = RerunRequest(reason="again", requested_at=asked, id="r1")
+        await Requests(tables).ask_rerun(key, request, None)
+        await Runs(tables).save(replace(a_stored_run(State.COMPLETED, "c"), handled=(request.identity,)))
+
+    in_store(answer)
+
+    [finding] = [
+        each
+        for each in records(interlock("migrate", "check", "orders", "--json").stdout)
+        if each.get("topic") == "rerun-requests"
+    ]
+
+    assert finding["what"] == "1 rerun request is answered, and changes nothing any more"

@@ -7,12 +7,20 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from worker.core.pipeline import PipelineId
+import pytest
+
+from worker.core.instants import format_rfc3339
+from worker.core.keys import RunKey
+from worker.core.periods import Period
+from worker.core.pipeline import PipelineId, ScheduleId
+from worker.core.run_reruns import request_identity
+from worker.core.runstate import Run
 from worker.core.values import Json
 from worker.migration.agreement import Result
 from worker.migration.check import check
 from worker.migration.findings import Finding, Topic, Weight
-from worker.migration.survey import ROWS_MAX, SensorRow, Surveyed
+from worker.migration.survey import SensorRow, Surveyed
+from worker.store.runrows import run_to_row
 from worker.store.sensors import Sensor
 from worker.store.table import Row
 
@@ -245,18 +253,92 @@ def test_rows_that_cannot_be_read_are_named() -> None:
     assert "the status PAUSED" in unknown.what
 
 
-def test_old_requests_start_nothing() -> None:
-    request = {"PK": "PIPELINE#orders", "SK": "RERUN_REQUEST#stream#2027-03-22"}
+def a_request(period: str = "2027-03-22", **attributes: Json) -> Row:
+    return {"PK": "PIPELINE#orders", "SK": f"RERUN_REQUEST#stream#{period}", **attributes}
 
-    [finding] = about(Topic.REQUESTS, replace(a_survey(), requests=(request,)))
+
+def our_run(period: str = "2027-03-22", *, handled: tuple[str, ...] = (), attempt_at: datetime | None = None) -> Row:
+    parsed = Period.parse(period)
+    assert parsed is not None
+    run = Run(
+        key=RunKey(PipelineId("orders"), ScheduleId("stream"), parsed),
+        run_id="run-1",
+        config_hash="c",
+        created_at=NOW - timedelta(days=5),
+        attempt_at=attempt_at or NOW - timedelta(days=5),
+        since=NOW,
+        timeout_at=NOW,
+        handled=handled,
+    )
+    return run_to_row(run)
+
+
+ASKED = format_rfc3339(NOW - timedelta(hours=1))
+IDENTITY = request_identity("again", ASKED, "r1")
+
+
+@pytest.mark.parametrize(
+    ("request_row", "triggers", "began_at", "said"),
+    [
+        (a_request(), (), None, "older than the first start"),
+        (a_request(requestedAt=ASKED), (), None, "older than the first start"),
+        (a_request(requestedAt=ASKED), (), NOW, "older than the first start"),
+        (a_request(requestedAt=ASKED), (), NOW - timedelta(days=1), "newer than the first start"),
+        (a_request(), (our_run(),), NOW - timedelta(days=1), "older than the first start"),
+        (
+            a_request(reason="again", requestedAt=ASKED, id="r1"),
+            (our_run(handled=(IDENTITY,)),),
+            NOW - timedelta(days=1),
+            "answered",
+        ),
+        (
+            a_request(reason="again", requestedAt=ASKED, id="r2"),
+            (our_run(handled=(IDENTITY,)),),
+            NOW - timedelta(days=1),
+            "newer than the first start",
+        ),
+        # The run remembers only some of those that it answered.
+        (
+            a_request(reason="again", requestedAt=ASKED),
+            (our_run(attempt_at=NOW),),
+            NOW - timedelta(days=1),
+            "answered",
+        ),
+        (
+            a_request(reason="again", requestedAt=ASKED, id="r1"),
+            (our_run("2027-03-21", handled=(IDENTITY,)),),
+            NOW - timedelta(days=1),
+            "newer than the first start",
+        ),
+    ],
+)
+def test_a_request_is_called_what_it_is(
+    request_row: Row, triggers: tuple[Row, ...], began_at: datetime | None, said: str
+) -> None:
+    survey = replace(a_survey(triggers=triggers), requests=(request_row,), began_at=began_at)
+
+    [finding] = about(Topic.REQUESTS, survey)
 
     assert finding.weight is Weight.UNDERSTOOD
+    assert finding.what.startswith(f"1 rerun request is {said}")
+
+
+def test_requests_are_counted_by_what_became_of_them() -> None:
+    asked = {"reason": "again", "requestedAt": ASKED, "id": "r1"}
+    rows = (a_request(**asked), a_request("2027-03-21"), a_request("2027-03-20"))
+    survey = replace(a_survey(triggers=(our_run(handled=(IDENTITY,)),)), requests=rows, began_at=NOW)
+
+    found = [finding.what for finding in about(Topic.REQUESTS, survey)]
+
+    assert found == [
+        "1 rerun request is answered, and changes nothing any more",
+        "2 rerun requests, each older than the first start: it is kept, and starts nothing",
+    ]
 
 
 def test_it_is_said_where_not_everything_was_read() -> None:
-    rows = tuple(a_sensor(f"ready#{number}") for number in range(ROWS_MAX))
-
-    assert len(about(Topic.TOO_MANY, a_survey(sensors=rows))) == 1
+    assert about(Topic.TOO_MANY, a_survey()) == []
+    assert len(about(Topic.TOO_MANY, replace(a_survey(), is_cut=True))) == 1
 
 
 def test_the_page_has_a_line_on_each_topic_and_each_result() -> None:

@@ -17,6 +17,8 @@ _STARTED: Final = frozenset(
 )
 _UNSEEN: Final = "no signal for it was seen here: `interlock migrate check` says which sensors mean something else"
 
+_UNREAD: Final = "the last {:,} events of the pipeline say nothing of it, and earlier ones were not read"
+
 
 class Result(StrEnum):
     AGREED = "agreed"
@@ -50,6 +52,7 @@ class Seen:
     theirs: Mapping[RunKey, TheirRun]
     since: datetime
     said: Mapping[RunKey, str] = field(default_factory=dict[RunKey, str])
+    said_max: int | None = None  # so many of the last events were read, and there are more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +70,7 @@ def compare(seen: Seen) -> Iterator[Compared]:
         ours, theirs = seen.ours.get(key), seen.theirs.get(key)
         if ours is None and theirs is not None and _is_older(theirs, seen.since):
             continue
-        result, why = _judged(ours, theirs, seen.said.get(key, ""))
+        result, why = _judged(ours, theirs, seen.said.get(key, ""), seen.said_max)
         yield Compared(
             key=key,
             result=result,
@@ -84,10 +87,11 @@ def _is_older(theirs: TheirRun, since: datetime) -> bool:
     return theirs.key.period.date <= since.date()
 
 
-def _judged(ours: DryRun | None, theirs: TheirRun | None, said: str) -> tuple[Result, str]:
+def _judged(ours: DryRun | None, theirs: TheirRun | None, said: str, said_max: int | None) -> tuple[Result, str]:
     have_they = theirs is not None and theirs.has_started
     if ours is None:
-        return (Result.THEIRS_ONLY, said or _UNSEEN) if have_they else (Result.AGREED, "neither started it")
+        unsaid = _UNSEEN if said_max is None else _UNREAD.format(said_max)
+        return (Result.THEIRS_ONLY, said or unsaid) if have_they else (Result.AGREED, "neither started it")
     match ours.state:
         case DryState.EVALUATING:
             return Result.WAITING, said or "the rules do not hold yet"

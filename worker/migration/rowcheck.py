@@ -1,14 +1,19 @@
 """What becomes of the runs and requests that another system left in the table."""
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
+from enum import StrEnum
 
-from worker.core.instants import said
+from worker.core.instants import parse_rfc3339, said
+from worker.core.keys import RunKey, run_row_of
 from worker.core.pipeline import Pipeline
 from worker.core.runstate import ForeignRun, Run, Status
 from worker.migration.findings import Finding, Topic, Weight
 from worker.migration.survey import Surveyed
 from worker.store.attributes import BadRow
+from worker.store.requests import rerun_request_of
 from worker.store.runrows import run_from_row
 from worker.store.table import Row
 
@@ -27,9 +32,43 @@ def check_rows(found: Surveyed, pipeline: Pipeline | None, now: datetime) -> Ite
         if run.status == Status.RUNNING.value:
             yield _running(found, run, now)
             yield from _timers(found, pipeline, run)
-    if found.requests:
-        what = f"{len(found.requests):,} rerun requests are kept and start nothing: they are older than the first start"
-        yield _finding(found, Topic.REQUESTS, Weight.UNDERSTOOD, what)
+    yield from _requests(found)
+
+
+class _Answer(StrEnum):
+    """What is known of the answer to a request."""
+
+    GIVEN = "answered, and changes nothing any more"
+    TOO_OLD = "older than the first start: it is kept, and starts nothing"
+    OPEN = "newer than the first start: a worker answers it, if none has refused it"
+
+
+def _requests(found: Surveyed) -> Iterator[Finding]:
+    runs = {run.key: run for run in _ours(found.triggers)}
+    answers = Counter(_answer(row, runs, found.began_at) for row in found.requests)
+    for answer in _Answer:
+        if number := answers[answer]:
+            what = f"1 rerun request is {answer}" if number == 1 else f"{number:,} rerun requests, each {answer}"
+            yield _finding(found, Topic.REQUESTS, Weight.UNDERSTOOD, what)
+
+
+def _answer(row: Row, runs: Mapping[RunKey, Run], began_at: datetime | None) -> _Answer:
+    request = rerun_request_of(row)
+    asked_at, named = parse_rfc3339(request.requested_at), run_row_of(str(row["PK"]), str(row["SK"]))
+    run = runs.get(named[1]) if named else None
+    if run is not None and request.identity in run.handled:
+        return _Answer.GIVEN
+    if asked_at is None or began_at is None or asked_at < began_at:
+        return _Answer.TOO_OLD
+    # A run remembers only the last requests that it answered; one from before its attempt was among them.
+    return _Answer.GIVEN if run is not None and asked_at < run.attempt_began_at else _Answer.OPEN
+
+
+def _ours(rows: Iterable[Row]) -> Iterator[Run]:
+    for row in rows:
+        with suppress(BadRow):
+            if isinstance(run := run_from_row(row), Run):
+                yield run
 
 
 def _foreign(rows: Iterable[Row]) -> Iterator[ForeignRun]:

@@ -47,11 +47,13 @@ class SideBySide:
         version = await self._configs.in_force(pipeline)
         if version is None:
             raise Rejected(f"pipeline {pipeline} has no configuration that can be used; see `interlock migrate check`")
+        said, said_max = await self._said(pipeline)
         return Seen(
             ours=await self._ours(version.pipeline, first, last),
             theirs=await self._theirs(version.pipeline, first, last),
             since=await self.since(),
-            said=await self._said(pipeline),
+            said=said,
+            said_max=said_max,
         )
 
     async def _ours(self, pipeline: Pipeline, first: date, last: date) -> dict[RunKey, DryRun]:
@@ -75,14 +77,15 @@ class SideBySide:
             began_at=began or (lines[0].at if lines else None),
         )
 
-    async def _said(self, pipeline: PipelineId) -> Mapping[RunKey, str]:
-        """What the shadow last told about each run; later words replace earlier ones."""
+    async def _said(self, pipeline: PipelineId) -> tuple[Mapping[RunKey, str], int | None]:
+        """What the shadow last told about each run; later words replace earlier ones. And how much was read, if cut."""
         said: dict[RunKey, str] = {}
-        for stored in reversed(await Events(self._shadow).latest(pipeline, EVENTS_MAX)):
+        latest = await Events(self._shadow).latest(pipeline, EVENTS_MAX + 1)
+        for stored in reversed(latest[:EVENTS_MAX]):
             period = Period.parse(stored.event.period)
             if period is not None:
                 said[RunKey(pipeline, ScheduleId(stored.event.schedule), period)] = stored.event.message
-        return said
+        return said, EVENTS_MAX if len(latest) > EVENTS_MAX else None
 
 
 async def _of_days(tables: Tables, pipeline: Pipeline, kind: str, first: date, last: date) -> Sequence[Row]:

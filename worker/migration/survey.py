@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from worker.core import keys
 from worker.core.pipeline import PipelineId
+from worker.settings import GROUP
+from worker.store.installation import began_at
 from worker.store.paging import first_rows
 from worker.store.pipelines import Pipelines
 from worker.store.sensors import Sensor, sensor_of
@@ -35,10 +38,8 @@ class Surveyed:
     sensors: tuple[SensorRow, ...]
     triggers: tuple[Row, ...]
     requests: tuple[Row, ...]
-
-    @property
-    def is_cut(self) -> bool:
-        return max(map(len, (self.sensors, self.triggers, self.requests))) >= ROWS_MAX
+    began_at: datetime | None = None  # when this installation first started; None: it has not yet
+    is_cut: bool = False  # of some kind there are more rows than were read
 
 
 async def survey(tables: Tables, pipeline: PipelineId) -> Surveyed:
@@ -47,19 +48,24 @@ async def survey(tables: Tables, pipeline: PipelineId) -> Surveyed:
     stored = await Pipelines(tables).get(pipeline)
     found = await tables.get_many(TableName.CONTROL, [Key(pk, keys.CONFIG), Key(pk, keys.deployed_mark_sk())])
     config_row = found.get(Key(pk, keys.CONFIG), {})
+    kinds = (keys.SENSOR, keys.TRIGGER, keys.RERUN_REQUEST)
+    sensors, triggers, requests = [await _latest(tables, pk, kind) for kind in kinds]
     return Surveyed(
         pipeline=pipeline,
         config=None if stored is None else stored.text,
         is_listed=LISTS.partition in config_row,
         is_accepted=Key(pk, keys.deployed_mark_sk()) in found,
-        sensors=tuple(_sensor_rows(await _latest(tables, pk, keys.SENSOR))),
-        triggers=tuple(await _latest(tables, pk, keys.TRIGGER)),
-        requests=tuple(await _latest(tables, pk, keys.RERUN_REQUEST)),
+        sensors=tuple(_sensor_rows(sensors[:ROWS_MAX])),
+        triggers=tuple(triggers[:ROWS_MAX]),
+        requests=tuple(requests[:ROWS_MAX]),
+        began_at=await began_at(tables, GROUP),
+        is_cut=max(map(len, (sensors, triggers, requests))) > ROWS_MAX,
     )
 
 
 async def _latest(tables: Tables, pk: str, prefix: str) -> list[Row]:
-    return await first_rows(tables, TableName.CONTROL, pk, sk=Prefix(prefix), reverse=True, limit=ROWS_MAX)
+    """One more than is looked at, if there is one: so it is known whether there is."""
+    return await first_rows(tables, TableName.CONTROL, pk, sk=Prefix(prefix), reverse=True, limit=ROWS_MAX + 1)
 
 
 def _sensor_rows(rows: list[Row]) -> list[SensorRow]:
