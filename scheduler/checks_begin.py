@@ -7,7 +7,7 @@ from typing import Final
 
 from scheduler.alerts import APART_MAX, Alert, Alerts
 from scheduler.duework import SOURCE, DueWork, Expected, alert_of
-from scheduler.findings import Finding
+from scheduler.findings import Finding, few
 from worker.core.eventtypes import EventType
 from worker.core.instants import format_rfc3339
 from worker.core.moments import Concern
@@ -36,7 +36,7 @@ class BeginChecks:
         return [
             Finding(
                 about=str(pipeline),
-                sentence="; ".join(f"{each.due.key} has not begun" for each in group[:APART_MAX]),
+                sentence=few([f"{each.due.key} has not begun" for each in group], APART_MAX),
                 act=partial(self._tell, pipeline, group, alert, now),
             )
             for pipeline, group in missing.items()

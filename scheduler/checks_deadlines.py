@@ -6,7 +6,7 @@ from functools import partial
 
 from scheduler.alerts import APART_MAX, Alert, Alerts
 from scheduler.duework import SOURCE, DueWork, Expected, alert_of
-from scheduler.findings import Finding
+from scheduler.findings import Finding, few
 from worker.core.eventtypes import EventType
 from worker.core.facts import SignalOverdue
 from worker.core.instants import format_rfc3339
@@ -34,7 +34,7 @@ class DeadlineChecks:
         return [
             Finding(
                 about=str(pipeline),
-                sentence="; ".join(f"no signal came for {each.due.key}" for each in group[:APART_MAX]),
+                sentence=few([f"no signal came for {each.due.key}" for each in group], APART_MAX),
                 act=partial(self._give_up, pipeline, group, now),
             )
             for pipeline, group in missing.items()
@@ -74,7 +74,7 @@ class DeadlineChecks:
         return [
             Finding(
                 about=str(pipeline),
-                sentence="; ".join(f"the deadline of {each.due.key} is not watched" for each in group[:APART_MAX]),
+                sentence=few([f"the deadline of {each.due.key} is not watched" for each in group], APART_MAX),
                 act=partial(self._arm_all, group, now),
             )
             for pipeline, group in self._work.left(due, unwatched).items()

@@ -33,15 +33,17 @@ class OrphanCheck:
         self._configs, self._alerts, self._poll, self._runs = configs, alerts, poll, Runs(tables)
         self._endings = Endings(self._runs, Status.FAILED_FINAL)
         self._orphans: dict[RunKey, datetime] = {}  # when to ask about each
+        self.left = 0  # how many the last look left to the next
 
     async def orphaned_jobs(self, now: datetime) -> Sequence[Finding]:
         async for run in self._endings.news(now, LOOKED_FOR):
             if run.outcome is Outcome.ORPHANED and run.job is not None:
                 self._orphans.setdefault(run.key, run.since + ASK_EVERY)
-        due = [key for key, at in self._orphans.items() if at <= now][:ASKED_MAX]
+        due = [key for key, at in self._orphans.items() if at <= now]
+        self.left = max(0, len(due) - ASKED_MAX)
         return [
             Finding(about=str(key), sentence=f"the job of {key} may still be running", act=partial(self._ask, key, now))
-            for key in due
+            for key in due[:ASKED_MAX]
         ]
 
     async def _ask(self, key: RunKey, now: datetime) -> None:

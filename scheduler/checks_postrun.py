@@ -9,7 +9,7 @@ from typing import Final
 from scheduler.alerts import APART_MAX, Alert, Alerts
 from scheduler.duework import SOURCE
 from scheduler.endings import Endings
-from scheduler.findings import Finding, unreadable
+from scheduler.findings import Finding, few, unreadable
 from scheduler.ledger import Ledger
 from worker.core import keys
 from worker.core.canonical import content_hash
@@ -88,7 +88,7 @@ class PostRunCheck:
 
     def _finding(self, pipeline: PipelineId, alerts: list[Alert]) -> Finding:
         alerts.sort(key=lambda alert: alert.due_at)
-        sentence = "; ".join(alert.tell.message for alert in alerts[:APART_MAX])
+        sentence = few([alert.tell.message for alert in alerts], APART_MAX)
         return Finding(about=str(pipeline), sentence=sentence, act=partial(self._tell, alerts))
 
     async def _alert_of(self, key: RunKey, now: datetime) -> Alert | None:

@@ -12,7 +12,7 @@ from typing import Final
 
 from scheduler.findings import Finding, unreadable
 from scheduler.ledger import Ledger
-from scheduler.rotation import Rotation
+from scheduler.rotation import ONCE, SLICE, Rotation
 from worker.core import keys
 from worker.core.errors import Rejected
 from worker.core.instants import parse_rfc3339
@@ -52,7 +52,8 @@ class SignalChecks:
     ) -> None:
         self._tables, self._engine, self._router, self._ledger = tables, engine, router, ledger
         self._runs, self._watches, self._sensors = Runs(tables), SlaWatches(tables), Sensors(tables)
-        self._signals, self._arrivals = Rotation(), Rotation()
+        size = ONCE if looks_once else SLICE
+        self.reconciled, self.watched = Rotation(size), Rotation(size)
         # Runs that were missing when their pipeline was last looked at. A row does not say when it was written, so its
         # record may still be on its way: it is lost if the run is missing in the next pass too.
         self._looks_once = looks_once
@@ -62,7 +63,7 @@ class SignalChecks:
 
     async def reconciliation(self, now: datetime) -> Sequence[Finding]:  # noqa: ARG002  every check is told the time
         # All of them: requests and cascades wait for the end of a pause also where no data starts a run.
-        chosen = self._signals.next_slice(self._ledger.versions)
+        chosen = self.reconciled.next_slice(self._ledger.versions)
         return [
             Finding(
                 about=str(pipeline),
@@ -91,7 +92,7 @@ class SignalChecks:
         limited = [each for each, version in self._ledger.versions.items() if _counts_from_arrival(version)]
         return [
             finding
-            for pipeline in self._arrivals.next_slice(limited)
+            for pipeline in self.watched.next_slice(limited)
             for finding in await self._unwatched_of(pipeline, now)
         ]
 

@@ -21,6 +21,12 @@ class Finding:
     is_routine: bool = False
 
 
+def few(sentences: Sequence[str], number: int) -> str:
+    """The first of them in one line, and how many more there are."""
+    more = f"; and {len(sentences) - number:,} more" if len(sentences) > number else ""
+    return "; ".join(sentences[:number]) + more
+
+
 def unreadable(about: str, problem: Rejected) -> Finding:
     """A row that was damaged from outside: it is told as the check's trouble, and hides nothing beside it."""
 
@@ -30,17 +36,25 @@ def unreadable(about: str, problem: Rejected) -> Finding:
     return Finding(about=about, sentence=str(problem), act=act)
 
 
+def _none() -> int:
+    return 0
+
+
 # Looks at what there is to look at by now; reads only. Whatever it raises is the check's own trouble.
 Look: TypeAlias = Callable[[datetime], Awaitable[Sequence[Finding]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One row of the watchdog's table. `is_vital`: while it fails, nobody may count on being told anything."""
+    """One row of the watchdog's table. `is_vital`: while it fails, nobody may count on being told anything.
+
+    `left` says how many pipelines the last look left to later ones.
+    """
 
     name: str
     look: Look
     is_vital: bool = False
+    left: Callable[[], int] = _none
 
 
 class Impaired(WorkerError):

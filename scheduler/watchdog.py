@@ -28,12 +28,16 @@ _log = logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What came of one check in one pass. A problem is why it, or one of its findings, could not be dealt with."""
+    """What came of one check in one pass. A problem is why it, or one of its findings, could not be dealt with.
+
+    `left` says how many findings and pipelines it leaves to later passes.
+    """
 
     check: Check
     findings: Sequence[Finding] = ()
     problems: Sequence[str] = ()
     impaired: dict[str, str] | None = None
+    left: int = 0
 
 
 class Watchdog:
@@ -90,15 +94,17 @@ class Watchdog:
     async def _look(self, check: Check, now: datetime, *, dry_run: bool) -> Report:
         impaired: Impaired | None = None
         try:
-            findings = (await check.look(now))[:FINDINGS_MAX]
+            found = await check.look(now)
         except Impaired as problem:
-            impaired, findings = problem, problem.findings
+            impaired, found = problem, problem.findings
+        findings = found[:FINDINGS_MAX]
         problems = [str(impaired)] if impaired else list[str]()
         if not dry_run:
             dealt = await together([partial(self._deal_with, check, finding) for finding in findings])
             problems += [problem for problem in dealt if problem is not None]
         parts = dict(impaired.parts) if impaired else None
-        return Report(check=check, findings=findings, problems=problems, impaired=parts)
+        left = len(found) - len(findings) + check.left()
+        return Report(check=check, findings=findings, problems=problems, impaired=parts, left=left)
 
     async def _deal_with(self, check: Check, finding: Finding) -> str | None:
         """Say what went wrong. One run in trouble must not hide what is wrong with the others."""

@@ -19,6 +19,7 @@ from scheduler.duework import DueWork
 from scheduler.findings import Check, Finding, Impaired
 from scheduler.ledger import Ledger
 from scheduler.ledgerkeeper import LedgerKeeper
+from scheduler.rotation import ONCE, SLICE, Rotation
 from scheduler.watchdog import Watchdog
 from worker.clock import Clock
 from worker.core.errors import Rejected
@@ -86,7 +87,8 @@ def _checks_of_runs(
         return ()
 
     work = DueWork(tables, ledger, router)
-    active = ActiveChecks(tables, engine, ledger, late=watched.late)
+    rotation = Rotation(ONCE if watched.looks_once else SLICE)
+    active = ActiveChecks(tables, engine, ledger, late=watched.late, rotation=rotation)
     begin = BeginChecks(work, alerts, Pauses(tables))
     deadlines = DeadlineChecks(tables, engine, work, alerts)
     signals = SignalChecks(tables, engine, router, ledger, looks_once=watched.looks_once)
@@ -94,16 +96,20 @@ def _checks_of_runs(
     return [
         # Without it nothing is expected, so nothing would be missed.
         Check(name=EXPECTED_RUNS, look=refresh, is_vital=True),
-        Check(name="stale-triggers", look=active.stale_runs),
-        Check(name="sensor-trigger-reconciliation", look=signals.reconciliation),
+        Check(name="stale-triggers", look=active.stale_runs, left=lambda: rotation.left),
+        Check(
+            name="sensor-trigger-reconciliation",
+            look=signals.reconciliation,
+            left=lambda: signals.reconciled.left,
+        ),
         Check(name="missed-schedules", look=begin.missed_schedules),
         Check(name="missed-inclusion-schedules", look=begin.missed_inclusion_dates),
         Check(name="sla-scheduling", look=deadlines.sla_watches),
         Check(name="trigger-deadlines", look=deadlines.trigger_deadlines),
         Check(name="post-run-sensors", look=PostRunCheck(tables, ledger, alerts).missing_sensors),
-        Check(name="relative-sla-breaches", look=signals.relative_deadlines),
+        Check(name="relative-sla-breaches", look=signals.relative_deadlines, left=lambda: signals.watched.left),
         Check(name="unjudged-deadlines", look=active.unjudged_deadlines),
-        Check(name="orphaned-jobs", look=orphans.orphaned_jobs),
+        Check(name="orphaned-jobs", look=orphans.orphaned_jobs, left=lambda: orphans.left),
     ]
 
 

@@ -119,9 +119,21 @@ def test_the_latest_events_are_shown_and_the_others_counted() -> None:
     assert result.stdout.splitlines() == [
         f"2027-03-22T11:54:00.000Z  JOB_FAILED  orders/stream/{PERIOD}: number 3",
         f"2027-03-22T11:55:00.000Z  JOB_FAILED  orders/stream/{PERIOD}: number 4",
-        "2 events since 2027-03-21T12:00:00Z",
+        "5 events since 2027-03-21T12:00:00Z, the latest 2 shown",
     ]
     assert "3 earlier events not shown" in result.stderr
+
+
+@pytest.mark.parametrize("chosen", [[], ["--pipeline", "orders"]])
+@pytest.mark.parametrize(("number", "limit"), [(5, 2), (3, 1), (4, 4), (2, 4)])
+def test_a_program_is_told_of_the_events_that_are_not_shown(chosen: list[str], number: int, limit: int) -> None:
+    put_events(*(an_event(each, at=TODAY - (9 - each) * MINUTE) for each in range(number)))
+
+    found = records(interlock("events", "--limit", limit, "--json", *chosen).stdout)
+
+    cut = [(each["what"], each["shown"], each["total"]) for each in found if each["type"] == "truncated"]
+    assert cut == ([("events", limit, number)] if number > limit else [])
+    assert len([each for each in found if each["type"] == "event"]) == min(number, limit)
 
 
 @pytest.mark.parametrize("pipeline", [None, "orders"])

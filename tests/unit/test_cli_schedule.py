@@ -10,9 +10,11 @@ from tests.commandline import TODAY, interlock, records
 from tests.manualclock import ManualClock
 from worker.core import keys
 from worker.core.firing import Passed, ScheduleKey
+from worker.core.keys import RunKey
+from worker.core.periods import Period
 from worker.core.pipeline import PipelineId, ScheduleId
 from worker.store.schedulemarks import ScheduleMark, ScheduleMarks
-from worker.store.table import Put, TableName
+from worker.store.table import Put, TableName, Tables
 
 DAILY = """\
 pipeline: {id: daily}
@@ -61,6 +63,23 @@ def test_the_next_time_of_every_schedule_soonest_first() -> None:
         ("daily", "2027-03-23T01:30:00Z", "2027-03-23", None),
         ("signalled", "2027-03-23T06:00:00Z", "2027-03-23", "expected then, but started by its signal"),
     ]
+
+
+@pytest.mark.parametrize(("arguments", "shown", "total"), [([], 2, 3), (["hourly", "--count", "9"], 4, 9)])
+def test_times_beyond_the_limit_are_counted(arguments: list[str], shown: int, total: int) -> None:
+    result = interlock("schedule", "next", *arguments, "--limit", shown)
+    [*listed, cut] = records(interlock("schedule", "next", *arguments, "--limit", shown, "--json").stdout)
+
+    assert len(listed) == shown
+    assert (cut["type"], cut["what"], cut["shown"], cut["total"]) == ("truncated", "times", shown, total)
+    assert f"times: {shown} of {total} shown; raise --limit" in result.stderr
+
+
+def test_times_that_fit_are_not_called_cut() -> None:
+    found = interlock("schedule", "next", "--limit", 3, "--json")
+
+    assert [each["type"] for each in records(found.stdout)] == ["next"] * 3
+    assert found.stderr == ""
 
 
 def test_a_named_pipeline_shows_more_of_its_times_with_days_off_and_clock_changes() -> None:
@@ -171,3 +190,31 @@ def test_explain_says_why_a_time_passed_without_its_run() -> None:
     result = interlock("explain", "hourly", "2027-03-22T12", clock=LATER)
 
     assert "no run was begun: nobody was there" in result.stdout
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_times_that_were_not_looked_at_are_told(is_begun: bool) -> None:
+    """Beyond a thousand times of one schedule nothing is looked for, so that nothing was missed is not known."""
+    if is_begun:
+        in_store(begin_all)
+    later = ManualClock(TODAY + timedelta(hours=1100))
+
+    result = interlock("schedule", "missed", "hourly", "--since", "9999h", clock=later)
+    found = records(interlock("schedule", "missed", "hourly", "--since", "9999h", "--json", clock=later).stdout)
+
+    listed = 0 if is_begun else 1000
+    assert result.exit_code == 1
+    assert f"at least {listed:,} runs missed since" in result.stdout
+    assert "its earliest 1,000 times were looked at: choose a later --since" in result.stderr
+    [cut] = [each for each in found if each["type"] == "truncated"]
+    assert (cut["what"], cut["shown"], cut["total"]) == ("missed runs of hourly/cron", listed, None)
+    assert len(found) == listed + 1
+
+
+async def begin_all(tables: Tables) -> None:
+    for hour in range(1100):
+        period = Period.hour_of(TODAY + timedelta(hours=hour))
+        key = RunKey(PipelineId("hourly"), ScheduleId("cron"), period)
+        await tables.commit(
+            Put(TableName.CONTROL, {"PK": "PIPELINE#hourly", "SK": keys.trigger_sk(key), "status": "COMPLETED"})
+        )

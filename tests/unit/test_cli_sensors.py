@@ -248,7 +248,15 @@ def test_a_list_that_was_cut_says_so() -> None:
 
     cut, whole = (interlock("sensor", "list", "orders", "--limit", limit) for limit in (1, 2))
 
-    assert len(records(cut.stdout)) == 1
+    assert [record["type"] for record in records(cut.stdout)] == ["sensor", "truncated"]
+    assert records(cut.stdout)[-1] == {
+        "type": "truncated",
+        "what": "sensors",
+        "shown": 1,
+        "total": None,
+        "isExact": False,
+        "hint": "narrow with --prefix, or raise --limit",
+    }
     assert "there are more than 1" in cut.stderr
     assert (len(records(whole.stdout)), whole.stderr) == (2, "")
 

@@ -1,19 +1,31 @@
 """`interlock watchdog run`: a round by hand, and one that only looks."""
 
-from datetime import timedelta
+import io
+from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from scheduler.degraded import Degraded
+from scheduler.findings import Check, Finding
+from scheduler.rotation import SLICE
+from scheduler.watchdog import Watchdog
 from tests.cliruns import a_store, in_store
 from tests.commandline import TODAY, interlock, records
 from tests.manualclock import ManualClock
+from worker.cli.console import Screen
+from worker.cli.watchdog import PassRequest, show_report
 from worker.core.instants import format_rfc3339
 from worker.core.keys import watchdog_mark_sk
 from worker.core.pipeline import PipelineId
 from worker.store.events import Events
 from worker.store.marks import Marks
+from worker.store.pipelines import Pipelines
+from worker.store.sqlite import SqliteTables
 from worker.store.table import Tables
+from worker.together import together
 
 DAILY = """\
 pipeline: {id: daily}
@@ -79,3 +91,55 @@ def test_a_check_that_does_not_exist_is_refused_with_those_that_do() -> None:
     assert result.exit_code == 2
     assert "there is no check 'missed'" in result.output
     assert "missed-schedules" in result.output
+
+
+def test_a_finding_about_many_runs_says_about_how_many(here: Path) -> None:
+    hourly = DAILY.replace("0 14", "0 *")
+    (here / "hourly.yaml").write_text(hourly.replace("daily", "hourly"))
+    assert interlock("pipelines", "push", here / "hourly.yaml", "--yes").exit_code == 0
+    later = ManualClock(TODAY + timedelta(hours=12))
+
+    shown = interlock("watchdog", "run", "--dry-run", clock=later)
+    found = records(interlock("watchdog", "run", "--dry-run", "--json", clock=later).stdout)
+
+    assert "hourly/cron/2027-03-22T14 has not begun; and 8 more" in shown.stdout
+    assert {each["leftOut"] for each in found} == {0}
+
+
+def test_a_round_by_hand_looks_at_all_pipelines_for_nobody_goes_on_where_it_stopped() -> None:
+    async def deploy(tables: Tables) -> None:
+        names = [PipelineId(f"p{number:04d}") for number in range(SLICE)]
+        await together([partial(Pipelines(tables).put, name, DAILY.replace("daily", name)) for name in names])
+
+    in_store(deploy)
+    check = ["--check", "sensor-trigger-reconciliation"]
+
+    [_, found] = records(interlock("watchdog", "run", "--dry-run", "--json", *check, clock=LATER).stdout)
+
+    assert (found["looked"], found["leftOut"]) == (SLICE + 1, 0)
+
+
+async def do_nothing() -> None:
+    """What a finding calls for here."""
+
+
+@pytest.mark.parametrize(
+    ("findings", "left_by_check", "left"), [(3, 0, 0), (1_000, 0, 0), (1_002, 0, 2), (1_002, 5, 7)]
+)
+async def test_what_a_round_leaves_to_later_ones_is_counted(findings: int, left_by_check: int, left: int) -> None:
+    async def look(now: datetime) -> list[Finding]:
+        return [Finding(about=f"{now} {number}", sentence="it is", act=do_nothing) for number in range(findings)]
+
+    async def end(_now: datetime, _is_sound: bool) -> None:
+        """Nobody waits for it."""
+
+    check = Check(name="all", look=look, left=lambda: left_by_check)
+    tables, clock = SqliteTables.in_memory(ManualClock(TODAY)), ManualClock(TODAY)
+    watchdog = Watchdog([check], Degraded(tables, clock), clock, end=end, may_act=lambda: True)
+
+    [report] = await watchdog.pass_over(TODAY, dry_run=True)
+    out = io.StringIO()
+    show_report(Screen(out=Console(file=out)), report, PassRequest(dry_run=True))
+
+    assert (len(report.findings), report.left) == (findings - max(0, findings - 1_000), left)
+    assert (f"{left} more left out: the workers get to them in turn" in out.getvalue()) == (left > 0)

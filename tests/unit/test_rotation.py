@@ -29,5 +29,13 @@ def test_one_that_goes_or_comes_keeps_no_other_from_its_turn() -> None:
     assert set(NAMES) <= set(seen)
 
 
+def test_it_is_known_how_many_were_left_to_later_passes() -> None:
+    rotation = Rotation(size=3)
+
+    left = [(len(rotation.next_slice(NAMES)), rotation.left) for _ in range(3)]
+
+    assert left == [(3, 4), (3, 4), (1, 6)]
+
+
 def test_there_may_be_none_at_all() -> None:
     assert list(Rotation().next_slice([])) == []

@@ -7,6 +7,7 @@ from datetime import datetime
 from worker.cli.console import Screen, counted, shown_time
 from worker.cli.onstore import Exit, StoreAccess
 from worker.cli.pipelines import warn_if_unknown
+from worker.cli.truncation import Truncation
 from worker.core.errors import ConfigError
 from worker.core.events import Event
 from worker.core.eventtypes import EventType
@@ -18,6 +19,7 @@ from worker.showing.eventreader import EventReader
 from worker.store.table import Tables
 
 FOLLOW_S = 2.0
+SHOW_OTHERS = "raise --limit, or choose with --type, --pipeline or --since"
 BAD_NEWS = ("FAIL", "EXHAUST", "BREACH", "MISSED", "TIMEOUT", "ORPHAN", "UNKNOWN", "REJECTED", "EXPIRED", "DEGRADED")
 
 
@@ -75,9 +77,12 @@ def show_past(screen: Screen, events: Sequence[Event], request: EventsRequest, *
     show_events(screen, shown, as_json=request.as_json)
     if len(shown) < len(events):
         left_out = counted(len(events) - len(shown), "earlier event")
-        screen.remark(f"{left_out} not shown: raise --limit, or choose with --type, --pipeline or --since", "yellow")
+        screen.remark(f"{left_out} not shown: {SHOW_OTHERS}", "yellow")
+        if request.as_json:
+            screen.record(Truncation(what="events", shown=len(shown), total=len(events), hint=SHOW_OTHERS).record)
     if not request.as_json and not is_following:
-        screen.line(f"{counted(len(shown), 'event')} since {format_rfc3339(request.since)}")
+        some = f", the latest {len(shown):,} shown" if len(shown) < len(events) else ""
+        screen.line(f"{counted(len(events), 'event')} since {format_rfc3339(request.since)}{some}")
 
 
 def show_events(screen: Screen, events: Sequence[Event], *, as_json: bool) -> None:

@@ -8,11 +8,13 @@ from worker.cli.asking import version_of
 from worker.cli.console import Screen, counted
 from worker.cli.onstore import Exit, StoreAccess
 from worker.cli.pipelines import say_unknown
+from worker.cli.truncation import Truncation, report
+from worker.core.firing import ScheduleKey
 from worker.core.instants import format_rfc3339
 from worker.core.pipeline import Pipeline, PipelineId
 from worker.core.values import Json
 from worker.engine.configs import Configs
-from worker.showing.times import Listed, Times
+from worker.showing.times import LOOKED_AT_MAX, Listed, Times
 from worker.store.pipelines import Pipelines
 from worker.store.table import Tables
 
@@ -38,11 +40,15 @@ async def run_next(screen: Screen, access: StoreAccess, request: NextRequest) ->
         pipelines = await chosen(tables, request.pipeline)
         if pipelines is None:
             return await say_unknown(screen, tables, request.pipeline or PipelineId(""))
-        listed = await Times(tables).next(
+        coming = await Times(tables).next(
             pipelines, now, each=each, limit=request.limit, with_excluded=request.pipeline is not None
         )
-    show(screen, listed, "next", as_json=request.as_json)
-    if not request.as_json and not listed:
+    show(screen, coming.listed, "next", as_json=request.as_json)
+    shown = len(coming.listed)
+    if shown < coming.total:
+        hint = "raise --limit, or name a PIPELINE"
+        report(screen, [Truncation(what="times", shown=shown, total=coming.total, hint=hint)], as_json=request.as_json)
+    if not request.as_json and not shown:
         whose = f"no schedule of {request.pipeline}" if request.pipeline else "no schedule"
         screen.line(f"{whose} has a cron: `interlock plan` shows what else is expected")
     return Exit.DONE
@@ -51,17 +57,27 @@ async def run_next(screen: Screen, access: StoreAccess, request: NextRequest) ->
 async def run_missed(
     screen: Screen, access: StoreAccess, pipeline: PipelineId | None, since: datetime, *, as_json: bool
 ) -> int:
-    """Show what should have begun and did not; exit code 1 if there is any."""
+    """Show what should have begun and did not; exit code 1 if there is any, or not everything could be looked at."""
     async with access.tables() as tables:
         pipelines = await chosen(tables, pipeline)
         if pipelines is None:
             return await say_unknown(screen, tables, pipeline or PipelineId(""))
-        listed = await Times(tables).missed(pipelines, since, access.clock.now())
+        missed = await Times(tables).missed(pipelines, since, access.clock.now())
+    listed = missed.listed
     show(screen, listed, "missed", as_json=as_json)
     if not as_json:
         hint = "; `interlock rerun PIPELINE PERIOD` begins one" if listed else ""
-        screen.line(f"{counted(len(listed), 'run')} missed since {format_rfc3339(since)}{hint}")
-    return Exit.PROBLEMS if listed else Exit.DONE
+        least = "at least " if missed.cut else ""
+        screen.line(f"{least}{counted(len(listed), 'run')} missed since {format_rfc3339(since)}{hint}")
+    cuts = [_not_looked_at(each, listed) for each in missed.cut]
+    report(screen, cuts, as_json=as_json)
+    return Exit.PROBLEMS if listed or cuts else Exit.DONE
+
+
+def _not_looked_at(schedule: ScheduleKey, listed: list[Listed]) -> Truncation:
+    shown = sum((one.pipeline.id, one.schedule.id) == (schedule.pipeline, schedule.schedule) for one in listed)
+    hint = f"its earliest {LOOKED_AT_MAX:,} times were looked at: choose a later --since"
+    return Truncation(what=f"missed runs of {schedule}", shown=shown, hint=hint)
 
 
 async def chosen(tables: Tables, pipeline: PipelineId | None) -> list[Pipeline] | None:

@@ -8,6 +8,7 @@ from itertools import islice
 from worker.cli.console import Screen, counted, json_text
 from worker.cli.onstore import Exit, StoreAccess
 from worker.cli.pipelines import entry_of, warn_if_unknown
+from worker.cli.truncation import Truncation
 from worker.core.errors import ConfigError
 from worker.core.keys import RunKey
 from worker.core.passes import needed, watched
@@ -24,6 +25,7 @@ from worker.store.sensors import Sensor, Sensors
 from worker.store.table import Tables
 
 KEYS_COMPARED_MAX = 1_000
+SHOW_OTHERS = "narrow with --prefix, or raise --limit"
 ALONE = "a sensor without a pipeline starts nothing"
 
 
@@ -94,15 +96,17 @@ async def run_list(
         sensors = await first_sensors(tables, pipeline, prefix, limit + 1)
         if not sensors:
             await warn_if_unknown(screen, tables, pipeline, otherwise=ALONE)
-    shown = list(islice(sensors, limit))
+    shown, is_cut = list(islice(sensors, limit)), len(sensors) > limit
     if as_json or not screen.out.is_terminal:
         for sensor in shown:
             screen.record(record_of(pipeline, sensor))
+        if is_cut:
+            screen.record(Truncation(what="sensors", shown=limit, hint=SHOW_OTHERS).record)
     else:
         screen.table([(sensor.key, show(sensor.data)) for sensor in shown])
-        screen.line(counted(len(shown), "sensor"))
-    if len(sensors) > limit:
-        screen.remark(f"there are more than {limit:,}: narrow with --prefix, or raise --limit", style="yellow")
+        screen.line(f"{counted(len(shown), 'sensor')}{' shown, and there are more' if is_cut else ''}")
+    if is_cut:
+        screen.remark(f"there are more than {limit:,}: {SHOW_OTHERS}", style="yellow")
     return Exit.DONE
 
 

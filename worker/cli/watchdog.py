@@ -72,7 +72,7 @@ async def run_watchdog(screen: Screen, at: StoreAccess, request: PassRequest) ->
         with logs_kept_back():  # what they would say is shown below
             reports = await watchdog.pass_over(at.clock.now(), only=only, dry_run=request.dry_run)
     for report in reports:
-        _show(screen, report, request)
+        show_report(screen, report, request)
     return Exit.PROBLEMS if any(report.problems for report in reports) else Exit.DONE
 
 
@@ -90,7 +90,7 @@ def _require_known(watchdog: Watchdog, names: Sequence[str]) -> None:
         raise ConfigError(f"there is no check {unknown[0]!r}; a check is one of {', '.join(watchdog.names)}")
 
 
-def _show(screen: Screen, report: Report, request: PassRequest) -> None:
+def show_report(screen: Screen, report: Report, request: PassRequest) -> None:
     telling = [finding for finding in report.findings if not finding.is_routine]
     if request.as_json:
         screen.record(
@@ -98,6 +98,7 @@ def _show(screen: Screen, report: Report, request: PassRequest) -> None:
                 "check": report.check.name,
                 "findings": [finding.sentence for finding in telling],
                 "looked": len(report.findings),
+                "leftOut": report.left,
                 "problems": list(report.problems),
                 "dryRun": request.dry_run,
             }
@@ -108,5 +109,7 @@ def _show(screen: Screen, report: Report, request: PassRequest) -> None:
     screen.line(f"{report.check.name}: {found}")
     for finding in telling:
         screen.line(f"    {finding.sentence}")
+    if report.left:
+        screen.line(f"    {report.left:,} more left out: the workers get to them in turn", style="yellow")
     for problem in report.problems:
         screen.line(f"    {problem}", style="red")

@@ -11,7 +11,8 @@ from worker.diagnosis.aws_calls import Refused
 from worker.diagnosis.diagnosis import Diagnosis, doubtful, fine, wrong
 from worker.diagnosis.rights import Calls, denied, granted, unanswered
 
-RULES_MAX: Final = 100
+PAGE: Final = 100
+PAGES_MAX: Final = 20  # of rules; a bus has 300 unless AWS was asked for more
 PUBLISHED: Final = "puts an event that is not JSON, which the bus refuses by itself"
 _PUT: Final = "events:PutEvents"
 
@@ -31,7 +32,7 @@ class BusLook:
             return
         yield await self._publishing()
         try:
-            rules = await self._rules()
+            rules, is_whole = await self._rules()
         except Refused as refusal:
             yield self._not_there(refusal)
             return
@@ -39,6 +40,9 @@ class BusLook:
             yield unanswered("events:DescribeEventBus", trouble)
             return
         yield fine("bus", self.bus, "it is there", proven_by="describes the bus")
+        if not is_whole:
+            finding = f"it has more than {len(rules):,} rules, and the others were not looked at"
+            yield doubtful("rules", self.bus, finding, "look at those that you know of yourself")
         if not any(_has_pattern(rule, self.told) for rule in rules):
             remedy = "deploy the module's rule again, so that people hear of every kind of event"
             yield doubtful("rules", self.bus, "no rule has the present pattern of what people are told", remedy)
@@ -58,10 +62,19 @@ class BusLook:
             return denied(_PUT, f"bus {self.bus}", refusal, PUBLISHED)
         return granted(_PUT, f"bus {self.bus}", PUBLISHED)
 
-    async def _rules(self) -> list[Mapping[str, Any]]:
+    async def _rules(self) -> tuple[list[Mapping[str, Any]], bool]:
+        """The rules of the bus; False: there are more than anybody looks at."""
         await self.calls.call("events", "DescribeEventBus", {"Name": self.bus})
-        listed = await self.calls.call("events", "ListRules", {"EventBusName": self.bus, "Limit": RULES_MAX})
-        return list(listed.body.get("Rules", []))
+        rules: list[Mapping[str, Any]] = []
+        more: dict[str, str] = {}
+        for _ in range(PAGES_MAX):
+            asked = {"EventBusName": self.bus, "Limit": PAGE, **more}
+            listed = await self.calls.call("events", "ListRules", asked)
+            rules += listed.body.get("Rules", [])
+            if not (token := listed.body.get("NextToken")):
+                return rules, True
+            more = {"NextToken": str(token)}
+        return rules, False
 
     def _not_there(self, refusal: Refused) -> Diagnosis:
         if refusal.is_for_lack_of_rights:

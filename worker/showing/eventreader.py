@@ -34,9 +34,10 @@ class EventReader:
         pipeline: str | None,
         types: Sequence[str] = (),
         read_max: int = READ_MAX,
+        advice: str = "choose a later --since",
     ) -> None:
         self._events, self._pipeline, self._types = Events(tables), pipeline, tuple(types)
-        self._tail, self._since, self._read_max = Tail.starting(since), since, read_max
+        self._tail, self._since, self._read_max, self._advice = Tail.starting(since), since, read_max, advice
         self._seen: set[tuple[datetime, str, str, str]] = set()
 
     async def news(self, now: datetime) -> list[Event]:
@@ -78,7 +79,7 @@ class EventReader:
 
     def _bound(self, number: int) -> None:
         if number > self._read_max:
-            raise Rejected(f"there are more than {self._read_max:,} events in that time; choose a later --since")
+            raise Rejected(f"there are more than {self._read_max:,} events in that time; {self._advice}")
 
 
 def in_order(events: Iterable[Event]) -> list[Event]:

@@ -133,7 +133,8 @@ async def load(tables: Tables, key: RunKey, now: datetime) -> Records:
     lines = [record async for record in JobLog(tables).list(key)]
     reruns = await Reruns(tables).list(key)
     begin = min([*_known_times(key, run, watch), *(line.at for line in lines[:1])]) - BEFORE
-    reader = EventReader(tables, begin, pipeline=key.pipeline)
+    part = f"`interlock events --pipeline {key.pipeline} --since TIME` shows a part of them"
+    reader = EventReader(tables, begin, pipeline=key.pipeline, advice=part)
     events = [event for event in await reader.news(now) if _is_about(event, key)]
     return Records(run=run, watch=watch, lines=lines, reruns=reruns, events=events)
 

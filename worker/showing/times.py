@@ -37,6 +37,22 @@ class Listed:
         return RunKey(self.pipeline.id, self.schedule.id, self.run.period)
 
 
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """The soonest of the times that come, and how many of them there are in all."""
+
+    listed: list[Listed]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """`cut`: the schedules that have more times than were looked at, of which the earliest were."""
+
+    listed: list[Listed]
+    cut: list[ScheduleKey]
+
+
 class Times:
     """Reads, and writes nothing. Everything may raise `RetryLater`, and `Rejected` for a damaged row."""
 
@@ -45,46 +61,58 @@ class Times:
 
     async def next(
         self, pipelines: Iterable[Pipeline], now: datetime, *, each: int, limit: int, with_excluded: bool
-    ) -> list[Listed]:
+    ) -> Coming:
         """The next `each` times of every schedule with a cron, soonest first; excluded ones with their reason."""
-        coming = (
-            Listed(pipeline=pipeline, schedule=schedule, run=run)
-            for pipeline in pipelines
-            for schedule in pipeline.schedules
-            for run in islice(_coming(schedule, now, with_excluded=with_excluded), each)
-        )
-        soonest = heapq.nsmallest(limit, coming, key=lambda one: (one.run.at or now, str(one.key)))
-        return [await self._told(one, now) for one in soonest]
+        total = 0
 
-    async def missed(self, pipelines: Iterable[Pipeline], since: datetime, now: datetime) -> list[Listed]:
+        def coming() -> Iterator[Listed]:
+            nonlocal total  # counted as they pass by: all of them may be more than fit in memory
+            for pipeline in pipelines:
+                for schedule in pipeline.schedules:
+                    for run in islice(_coming(schedule, now, with_excluded=with_excluded), each):
+                        total += 1
+                        yield Listed(pipeline=pipeline, schedule=schedule, run=run)
+
+        soonest = heapq.nsmallest(limit, coming(), key=lambda one: (one.run.at or now, str(one.key)))
+        return Coming([await self._told(one, now) for one in soonest], total)
+
+    async def missed(self, pipelines: Iterable[Pipeline], since: datetime, now: datetime) -> Missed:
         """The times from `since` on whose run was never begun, oldest first, with what is known of the reason."""
         found: list[Listed] = []
+        cut: list[ScheduleKey] = []
         for pipeline in pipelines:
             for schedule in pipeline.schedules:
-                found += await self._missed_of(pipeline, schedule, since, now)
-        return sorted(found, key=lambda one: (one.run.at or now, str(one.key)))
+                missed, is_whole = await self._missed_of(pipeline, schedule, since, now)
+                found += missed
+                cut += [] if is_whole else [ScheduleKey(pipeline.id, schedule.id)]
+        return Missed(sorted(found, key=lambda one: (one.run.at or now, str(one.key))), cut)
 
     async def _told(self, one: Listed, now: datetime) -> Listed:
         timing = await timing_of(self._tables, ScheduleKey(one.pipeline.id, one.schedule.id))
         pause = await self._pauses.load(one.pipeline.id)
         return replace(one, sentence="; ".join(_prospects(one, timing, pause, now)))
 
-    async def _missed_of(self, pipeline: Pipeline, schedule: Schedule, since: datetime, now: datetime) -> list[Listed]:
+    async def _missed_of(
+        self, pipeline: Pipeline, schedule: Schedule, since: datetime, now: datetime
+    ) -> tuple[list[Listed], bool]:
+        """What was missed of one schedule; False: there are more times than were looked at."""
         if pipeline.dry_run:
-            return []
+            return [], True
         timing = await timing_of(self._tables, ScheduleKey(pipeline.id, schedule.id))
         begin = since if timing.deployed is None else max(since, timing.deployed.since + timedelta.resolution)
+        times = list(islice(overdue(schedule, begin, now), LOOKED_AT_MAX + 1))
         runs = {
             RunKey(pipeline.id, schedule.id, run.period): run
-            for run in islice(overdue(schedule, begin, now), LOOKED_AT_MAX)
+            for run in times[:LOOKED_AT_MAX]
             if _counts_from(schedule, run) >= begin
         }
         there = await self._runs.which_exist(runs)
-        return [
+        missed = [
             Listed(pipeline=pipeline, schedule=schedule, run=run, sentence=_why(schedule, run, timing, now))
             for key, run in runs.items()
             if key not in there
         ]
+        return missed, len(times) <= LOOKED_AT_MAX
 
 
 def _coming(schedule: Schedule, now: datetime, *, with_excluded: bool) -> Iterator[ExpectedRun]:

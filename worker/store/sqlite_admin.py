@@ -172,9 +172,11 @@ class SqliteAdmin:
 
     def _integrity(self) -> Verdict:
         with self._opened() as connection:
-            found = [str(line) for (line,) in connection.execute(f"PRAGMA quick_check({PROBLEMS_MAX})")]
+            found = [str(line) for (line,) in connection.execute(f"PRAGMA quick_check({PROBLEMS_MAX + 1})")]
         if found != ["ok"]:
-            return Verdict("integrity", "; ".join(found), "the file is damaged: restore a backup")
+            more = ["and more"] if len(found) > PROBLEMS_MAX else []
+            damage = "; ".join([*found[:PROBLEMS_MAX], *more])
+            return Verdict("integrity", damage, "the file is damaged: restore a backup")
         return Verdict("integrity", "SQLite's quick_check finds nothing wrong")
 
     def _feed(self) -> Verdict:
