@@ -1,6 +1,6 @@
 """`interlock explain` on a store: what is loaded, which period is meant, and what is printed."""
 
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,7 @@ from tests.cliruns import ORDERS, PERIOD, a_store, a_stored_run, in_store, key_o
 from tests.commandline import TODAY, interlock, records
 from tests.faults import FaultyTables, Operation
 from worker.core import keys
-from worker.core.dryrun import DryRun
+from worker.core.dryrun import DryRun, DryState
 from worker.core.pipeline import PipelineId
 from worker.core.run import Pause
 from worker.core.runstate import State
@@ -21,7 +21,7 @@ from worker.store.pauses import Pauses
 from worker.store.pipelines import Pipelines
 from worker.store.runs import Runs
 from worker.store.sensors import Sensors
-from worker.store.table import Tables
+from worker.store.table import Key, Put, TableName, Tables, Update
 
 CRON = """\
 pipeline: {id: report}
@@ -175,6 +175,109 @@ def test_without_a_period_the_last_run_is_meant_if_it_is_later() -> None:
     in_store(fill)
 
     assert records(interlock("explain", "orders", "--json").stdout)[0]["period"] == "2027-03-23"
+
+
+def put_runs(*runs: tuple[str, State]) -> None:
+    async def fill(tables: Tables) -> None:
+        for period, state in runs:
+            await Runs(tables).save(a_stored_run(state, await version_hash(tables), key=key_of(period)))
+
+    in_store(fill)
+
+
+@pytest.mark.parametrize("command", ["explain", "history"])
+@pytest.mark.parametrize(
+    ("state", "days_after"),
+    [(State.EVALUATING, 1), (State.TRIGGERING, 2), (State.POLLING, 110), (State.STOPPING, 1)],
+)
+def test_without_a_period_the_active_run_is_meant_whatever_ended_after_it(
+    command: str, state: State, days_after: int
+) -> None:
+    first = date(2026, 9, 1)
+    later = [str(first + timedelta(days=number)) for number in range(1, days_after + 1)]
+    put_runs((str(first), state), *((period, State.COMPLETED) for period in later))
+
+    result = interlock(command, "orders")
+    found = records(interlock(command, "orders", "--json").stdout)
+
+    assert {record["period"] for record in found} == {"2026-09-01"}
+    assert "no period given; showing the active run, 2026-09-01\n" in result.stderr
+
+
+@pytest.mark.parametrize(("active", "named"), [(2, "2026-09-01"), (4, "2026-09-03, 2026-09-02, 2026-09-01")])
+def test_of_several_active_runs_the_newest_is_meant_and_the_others_are_named(active: int, named: str) -> None:
+    days = [f"2026-09-{number:02d}" for number in range(1, active + 1)]
+    put_runs(*((day, State.POLLING) for day in days), ("2026-10-01", State.FAILED_FINAL))
+
+    [record] = records(interlock("explain", "orders", "--json").stdout)
+
+    assert (record["period"], record["otherActivePeriods"]) == (days[-1], days[-2::-1])
+    said = f"no period given; showing the newest of {active} active runs, {days[-1]}; also {named}\n"
+    assert said in interlock("explain", "orders").stderr
+    assert said in interlock("history", "orders").stderr
+
+
+def test_of_very_many_active_runs_some_are_named_and_the_rest_counted() -> None:
+    put_runs(*((f"2026-09-{number:02d}", State.POLLING) for number in range(1, 9)))
+
+    assert "showing the newest of 8 active runs, 2026-09-08; also 2026-09-07, 2026-09-06, 2026-09-05, 2026-09-04, " in (
+        remark := interlock("explain", "orders").stderr
+    )
+    assert "2026-09-03 and 2 more\n" in remark
+
+
+def test_where_no_run_is_active_that_is_said() -> None:
+    put_runs(("2027-03-21", State.COMPLETED))
+
+    said = f"no period given, and no run is active; showing the last that ran or was expected, {PERIOD}\n"
+    assert said in interlock("explain", "orders").stderr
+
+
+def test_a_period_that_was_named_needs_no_words() -> None:
+    assert "period" not in interlock("explain", "orders", PERIOD).stderr
+    assert records(interlock("explain", "orders", PERIOD, "--json").stdout)[0]["otherActivePeriods"] == []
+
+
+def test_an_active_run_of_another_schedule_or_pipeline_is_not_meant() -> None:
+    put_runs(("2026-09-01", State.POLLING))
+
+    explained = records(interlock("explain", "report", "--json").stdout)
+
+    assert [each["period"] for each in explained] == [PERIOD, "2027-03-21"]
+
+
+def test_what_another_system_runs_is_active() -> None:
+    row = {"PK": "PIPELINE#orders", "SK": "TRIGGER#stream#2027-03-20", "status": "RUNNING", "ttl": 9_999_999_999}
+    in_store(lambda tables: tables.commit(Put(TableName.CONTROL, row)))
+
+    assert "showing the active run, 2027-03-20\n" in interlock("explain", "orders").stderr
+
+
+def test_a_rehearsal_that_waits_is_active() -> None:
+    Path("p0.yaml").write_text(ORDERS + "dryRun: true\n")
+    assert interlock("pipelines", "push", "p0.yaml", "--yes").exit_code == 0
+
+    async def rehearse(tables: Tables) -> None:
+        for period, state in (("2026-09-01", DryState.EVALUATING), ("2026-10-01", DryState.WOULD_TRIGGER)):
+            dry = DryRun(key=key_of(period), config_hash="c", since=TODAY, window_ends_at=TODAY, state=state)
+            await tables.commit(dryruns.save_write(dry))
+
+    in_store(rehearse)
+
+    assert records(interlock("explain", "orders", "--json").stdout)[0]["period"] == "2026-09-01"
+
+
+def test_a_run_that_the_index_still_calls_active_has_ended_if_its_row_says_so() -> None:
+    put_runs(("2026-09-01", State.COMPLETED), ("2026-08-01", State.POLLING))
+
+    async def lag(tables: Tables) -> None:
+        pk, sk = keys.pipeline_pk(key_of().pipeline), keys.trigger_sk(key_of("2026-09-01"))
+        stale = {"active": keys.active_bucket_of(pk, sk)}
+        await tables.commit(Update(table=TableName.CONTROL, key=Key(pk, sk), set=stale))
+
+    in_store(lag)
+
+    assert records(interlock("explain", "orders", "--json").stdout)[0]["period"] == "2026-08-01"
 
 
 def test_without_a_schedule_each_is_explained_for_its_own_last_time() -> None:

@@ -18,13 +18,26 @@ from worker.engine.configs import Unusable, Version
 from worker.explain import explain, explain_unusable
 from worker.explaining.explanation import Condition, Explanation, Finding, Passage
 from worker.explaining.looking import Looking
+from worker.explaining.present import Present, PresentRuns
+from worker.store.table import Tables
 
 STYLES = {Passage.OPEN: "green", Passage.CLOSED: "red", Passage.UNKNOWN: "yellow"}
 
 
+OTHERS_NAMED_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """`present` None: the period was named."""
+
+    explanation: Explanation
+    present: Present | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """`period` None: of the run under way, else the last that ran or was expected. `schedule` None: each of them."""
+    """`period` None: of the newest active run, else the last that ran or was expected. `schedule` None: each."""
 
     pipeline: PipelineId
     period: Period | None
@@ -35,28 +48,40 @@ async def run_explain(screen: Screen, access: StoreAccess, asked: Question, *, a
     """A closed gate is an answer, not a problem; a configuration that cannot be used is one."""
     now = access.clock.now()
     async with access.tables() as tables:
-        looking = Looking(tables)
-        match await looking.version(asked.pipeline):
+        match await Looking(tables).version(asked.pipeline):
             case None:
                 return await say_unknown(screen, tables, asked.pipeline)
             case Unusable(problems=problems):
-                explanations, code = [explain_unusable(_named(asked, now), problems)], Exit.PROBLEMS
+                explained, code = [Explained(explain_unusable(_named(asked, now), problems))], Exit.PROBLEMS
             case Version() as version:
-                explanations, code = await explain_each(looking, version, asked, now), Exit.DONE
-        for explanation in explanations:
-            show_explanation(screen, explanation, as_json=as_json)
+                explained, code = await explain_each(tables, version, asked, now), Exit.DONE
+        for each in explained:
+            show_explanation(screen, each, as_json=as_json)
         if not as_json:
             await remark_if_nobody_works(screen, tables, now)
     return code
 
 
-async def explain_each(looking: Looking, version: Version, asked: Question, now: datetime) -> list[Explanation]:
-    explanations: list[Explanation] = []
+async def explain_each(tables: Tables, version: Version, asked: Question, now: datetime) -> list[Explained]:
+    explained: list[Explained] = []
     for schedule in chosen_schedules(version.pipeline, asked.schedule):
-        period = asked.period or await looking.present_period(asked.pipeline, schedule, now)
-        sight = await looking.at(RunKey(asked.pipeline, schedule.id, period), version, now)
-        explanations.append(explain(sight))
-    return explanations
+        present = None if asked.period else await PresentRuns(tables).of_schedule(version.pipeline, schedule, now)
+        period = asked.period or (present.period if present else Period(now.date()))
+        sight = await Looking(tables).at(RunKey(asked.pipeline, schedule.id, period), version, now)
+        explained.append(Explained(explain(sight), present))
+    return explained
+
+
+def why_shown(present: Present) -> str:
+    """Which run is shown to a person who named no period."""
+    if not present.is_active:
+        return f"no period given, and no run is active; showing the last that ran or was expected, {present.period}"
+    if not present.others:
+        return f"no period given; showing the active run, {present.period}"
+    number = len(present.others)
+    named = ", ".join(str(period) for period in present.others[:OTHERS_NAMED_MAX])
+    more = f" and {number - OTHERS_NAMED_MAX:,} more" if number > OTHERS_NAMED_MAX else ""
+    return f"no period given; showing the newest of {number + 1:,} active runs, {present.period}; also {named}{more}"
 
 
 def _named(asked: Question, now: datetime) -> RunKey:
@@ -65,10 +90,14 @@ def _named(asked: Question, now: datetime) -> RunKey:
     return RunKey(asked.pipeline, schedule, asked.period or Period(now.date()))
 
 
-def show_explanation(screen: Screen, explanation: Explanation, *, as_json: bool) -> None:
+def show_explanation(screen: Screen, explained: Explained, *, as_json: bool) -> None:
+    explanation, present = explained.explanation, explained.present
     if as_json:
-        screen.record(record_of(explanation))
+        others: list[Json] = [str(period) for period in present.others] if present else []
+        screen.record({**record_of(explanation), "otherActivePeriods": others})
         return
+    if present is not None:
+        screen.remark(why_shown(present))
     screen.line(f"{explanation.key}", style="bold")
     screen.line(f"  {explanation.summary}\n")
     rows = [(row, style) for finding in explanation.findings for row, style in rows_of(finding)]

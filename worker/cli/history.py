@@ -4,7 +4,7 @@ from datetime import datetime
 
 from worker.cli.asking import version_of
 from worker.cli.console import Screen, counted, shown_time
-from worker.cli.explain import Question
+from worker.cli.explain import Question, why_shown
 from worker.cli.naming import chosen_schedule
 from worker.cli.onstore import Exit, StoreAccess
 from worker.cli.pipelines import say_unknown
@@ -12,7 +12,7 @@ from worker.core.instants import format_rfc3339
 from worker.core.keys import RunKey
 from worker.core.pipeline import ScheduleId
 from worker.core.values import Json
-from worker.explaining.looking import Looking
+from worker.explaining.present import Present, PresentRuns
 from worker.showing.history import Moment, Source, load, tell
 from worker.store.table import Tables
 
@@ -22,14 +22,13 @@ STYLES = {Source.EVENT: "", Source.JOB_LOG: "dim", Source.RERUN: "yellow", Sourc
 async def run_history(screen: Screen, access: StoreAccess, asked: Question, *, as_json: bool) -> int:
     now = access.clock.now()
     async with access.tables() as tables:
-        key = await _key(tables, asked, now)
-        if key is None:
+        found = await _key(tables, asked, now)
+        if found is None:
             return await say_unknown(screen, tables, asked.pipeline)
+        key, present = found
         moments = tell(await load(tables, key, now))
-    if asked.period is None and not as_json:
-        screen.remark(
-            f"no period was named: {key.period} is of the run under way, else the last that ran or was expected"
-        )
+    if present is not None and not as_json:
+        screen.remark(why_shown(present))
     if as_json:
         for moment in moments:
             screen.record(record_of(key, moment))
@@ -38,16 +37,21 @@ async def run_history(screen: Screen, access: StoreAccess, asked: Question, *, a
     return Exit.DONE if moments else Exit.PROBLEMS
 
 
-async def _key(tables: Tables, asked: Question, now: datetime) -> RunKey | None:
-    """With its period, a schedule that is named need not exist any more: what happened stays."""
+async def _key(tables: Tables, asked: Question, now: datetime) -> tuple[RunKey, Present | None] | None:
+    """The run that is meant, and how it was chosen if no period was named.
+
+    With its period, a schedule that is named need not exist any more: what happened stays.
+    """
     if asked.schedule is not None and asked.period is not None:
-        return RunKey(asked.pipeline, ScheduleId(asked.schedule), asked.period)
+        return RunKey(asked.pipeline, ScheduleId(asked.schedule), asked.period), None
     version = await version_of(tables, asked.pipeline)
     if version is None:
         return None
     schedule = chosen_schedule(version.pipeline, asked.schedule)
-    period = asked.period or await Looking(tables).present_period(asked.pipeline, schedule, now)
-    return RunKey(asked.pipeline, schedule.id, period)
+    if asked.period is not None:
+        return RunKey(asked.pipeline, schedule.id, asked.period), None
+    present = await PresentRuns(tables).of_schedule(version.pipeline, schedule, now)
+    return RunKey(asked.pipeline, schedule.id, present.period), present
 
 
 def show_moments(screen: Screen, key: RunKey, moments: list[Moment]) -> None:

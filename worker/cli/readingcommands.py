@@ -19,8 +19,8 @@ reading_app = typer.Typer()
 EXPLAIN_HELP = f"""Say why a pipeline runs or does not: every gate in order, and the smallest change that makes it run.
 
 The gates are the configuration, schedule, calendar, pause, trigger, run, rules, budgets and deadline. Each condition \
-shows the value seen and the value wanted. Without PERIOD it is that of the run under way, else \
-the last one that ran or was expected.
+shows the value seen and the value wanted. Without PERIOD it is that of the active run (of several, the newest; the \
+others are named), else the last one that ran or was expected.
 
 \b
 Examples:
@@ -55,8 +55,8 @@ Examples:
 
 HISTORY_HELP = f"""Show everything that was recorded about one run, in order: events, job log, reruns, state, deadline.
 
-Without PERIOD it is that of the run under way, else the last one that ran or was expected. The job log and reruns \
-are kept 30 days, events 90, the run itself 400.
+Without PERIOD it is that of the active run (of several, the newest; the others are named), else the last one that ran \
+or was expected. The job log and reruns are kept 30 days, events 90, the run itself 400.
 
 \b
 Examples:

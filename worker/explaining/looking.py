@@ -1,17 +1,14 @@
 """Loading what an explanation is made from: consistently, by exact keys, and only what it needs."""
 
-from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from worker.core.errors import ConfigError
-from worker.core.expected import ExpectedRun, expected_runs
 from worker.core.firing import ScheduleKey
 from worker.core.keys import RunKey, signal_mark_sk
 from worker.core.passes import needed
 from worker.core.periods import Period
 from worker.core.pipeline import Pipeline, PipelineId, Schedule, ScheduleId
 from worker.core.runstate import Run
-from worker.core.wallclock import reached_at, wall_at
 from worker.engine.configs import Configs, Unusable, Version
 from worker.explaining.sight import AnyRun, ConfigSeen, Consumed, Sight
 from worker.explaining.timing import Timing, timing_of
@@ -19,12 +16,10 @@ from worker.store.dryruns import DryRuns
 from worker.store.marks import Marks
 from worker.store.pauses import Pauses
 from worker.store.requests import Requests
-from worker.store.runs import Runs, Unreadable
+from worker.store.runs import Runs
 from worker.store.sensors import Sensors
 from worker.store.slawatches import SlaWatches
 from worker.store.table import Tables
-
-LOOK_AROUND = timedelta(days=3)
 
 
 class Looking:
@@ -65,18 +60,6 @@ class Looking:
             return await self._dry_runs.load(key) or run
         return run
 
-    async def present_period(self, pipeline: PipelineId, schedule: Schedule, now: datetime) -> Period:
-        """The period a person means who names none: of the run under way, else the last that ran or was expected.
-
-        Data of today is mostly expected tomorrow: whoever asks meanwhile means the run that waits for yesterday's.
-        """
-        latest = await self._runs.of_schedule(pipeline, schedule.id, limit=1)
-        for run in latest:
-            if isinstance(run, Run) and not run.is_ended:
-                return run.key.period
-        periods = [run.key.period for run in latest if not isinstance(run, Unreadable)]
-        return max([*periods, *_last_expected(schedule, now)], default=Period(wall_at(now, schedule.zone).date()))
-
     async def _applied(self, in_force: Version, run: AnyRun | None) -> Version:
         if isinstance(run, Run) and not run.is_ended and run.config_hash != in_force.config_hash:
             return await self.configs.pinned(run.key.pipeline, run.config_hash)
@@ -100,17 +83,6 @@ class Looking:
         if not isinstance(content, str):
             return None
         return Consumed(content, Period.parse(period) if isinstance(period, str) else None)
-
-
-def _last_expected(schedule: Schedule, now: datetime) -> Iterable[Period]:
-    """By its time where it has one; what data starts whenever it comes is meant as soon as its period has begun."""
-    around = expected_runs(schedule, now - LOOK_AROUND, now + LOOK_AROUND)
-    periods = [run.period for run in around if run.excluded is None and _begins_at(run, schedule) <= now]
-    return periods[-1:]
-
-
-def _begins_at(run: ExpectedRun, schedule: Schedule) -> datetime:
-    return run.at or reached_at(run.period.begins, schedule.hour_zone)
 
 
 def schedule_of(pipeline: Pipeline, schedule: ScheduleId) -> Schedule:

@@ -5,11 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import IntEnum
-from functools import partial
 from typing import Final, TypeAlias
 
 from worker.core.dryrun import DryRun, DryState
-from worker.core.keys import ACTIVE_BUCKETS, DRY_RUN, RowKind, RunKey, pipeline_pk
+from worker.core.keys import DRY_RUN, RowKind, RunKey, pipeline_pk
 from worker.core.passes import needed
 from worker.core.pipeline import PipelineId, Schedule
 from worker.core.rules import evaluate
@@ -28,7 +27,7 @@ from worker.store.runs import Runs, Unreadable, run_key
 from worker.store.sensors import Sensors
 from worker.store.slawatches import watch_from_row, watch_key
 from worker.store.table import Key, Prefix, Row, TableName, Tables
-from worker.together import as_one, together
+from worker.together import as_one
 
 Found: TypeAlias = Run | ForeignRun | DryRun | Unreadable
 
@@ -124,13 +123,8 @@ class Boards:
 
     async def _active(self) -> list[ActiveRow]:
         """All active runs and rehearsals, those first that stand longest."""
-        buckets = await together([partial(self._bucket, number) for number in range(ACTIVE_BUCKETS)])
-        rows = [row for bucket in buckets for row in bucket]
+        rows = await ActiveRows(self._tables).everywhere({RowKind.TRIGGER, RowKind.DRY_RUN})
         return sorted(rows, key=lambda row: (row.since, row.key))
-
-    async def _bucket(self, number: int) -> list[ActiveRow]:
-        rows = [row async for row in ActiveRows(self._tables).in_bucket(number)]
-        return [row for row in rows if row.kind in {RowKind.TRIGGER, RowKind.DRY_RUN}]
 
     async def _ended(self, status: Status, now: datetime, days: int, limit: int) -> tuple[list[Found], bool]:
         """Those to show, latest first, and as many more as can be counted; False: there are yet more."""

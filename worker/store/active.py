@@ -1,14 +1,16 @@
 """Rows with work left to do, by bucket: how a worker finds what a dead one left behind."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from worker.core import keys
 from worker.core.instants import parse_rfc3339
 from worker.core.keys import RowKind, RunKey, SessionId
 from worker.store.attributes import loose_text
 from worker.store.table import ACTIVE, Row, TableName, Tables, query_all
+from worker.together import together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,15 @@ class ActiveRow:
 class ActiveRows:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
+
+    async def everywhere(self, kinds: Collection[RowKind]) -> list[ActiveRow]:
+        """Read all of them, however many there are: it costs what is active, and not what is stored."""
+
+        async def listed(number: int) -> list[ActiveRow]:
+            return [row async for row in self.in_bucket(number) if row.kind in kinds]
+
+        buckets = await together([partial(listed, number) for number in range(keys.ACTIVE_BUCKETS)])
+        return [row for bucket in buckets for row in bucket]
 
     async def in_bucket(self, number: int) -> AsyncIterator[ActiveRow]:
         """Read one of the `ACTIVE_BUCKETS`. May lag: a row may be missing, or be here although it has ended."""

@@ -55,6 +55,13 @@ class DryRuns:
         row = await self._tables.get(TableName.CONTROL, dry_run_key(key))
         return None if row is None else dry_run_of(row)
 
+    async def latest(self, pipeline: PipelineId, schedule: ScheduleId) -> RunKey | None:
+        """The rehearsal of the latest period, whatever its row says."""
+        begin, partition = Prefix(f"{keys.DRY_RUN}{schedule}#"), keys.pipeline_pk(pipeline)
+        rows = await first_rows(self._tables, TableName.CONTROL, partition, sk=begin, reverse=True, limit=1)
+        named = [keys.run_row_of(str(row["PK"]), str(row["SK"])) for row in rows]
+        return next((each[1] for each in named if each is not None), None)
+
     async def waiting(self, pipeline: PipelineId, schedule: ScheduleId, limit: int = 100) -> list[RunKey]:
         """Which of the latest rehearsals of a schedule wait for their rules."""
         begin = Prefix(f"{keys.DRY_RUN}{schedule}#")
