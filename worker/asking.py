@@ -91,7 +91,8 @@ class Asking:
                 reason=reason, requested_at=format_rfc3339(now), id=self._new_id(), waive_sla=waive_sla
             )
             await self._requests.ask_cancel(key, request, seen)
-        return Asked(key=key, forecast=forecast, is_written=is_written, replaced=_unanswered(seen, run))
+        replaced = _unanswered(seen, run)
+        return Asked(key=key, forecast=forecast, is_written=is_written, is_first=run is None, replaced=replaced)
 
     # --- what will become of it ---------------------------------------------------------------------------------------
 

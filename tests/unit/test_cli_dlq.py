@@ -177,7 +177,7 @@ def test_a_letter_that_is_not_there_is_said_to_be_gone(command: list[str]) -> No
     name, *options = command
     missed = interlock("dlq", name, SOURCE, "none", *options)
 
-    assert missed.exit_code == 1
+    assert missed.exit_code == 2
     assert f"there is no dead letter {SOURCE} none" in missed.stderr
 
 

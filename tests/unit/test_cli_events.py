@@ -275,7 +275,7 @@ def test_what_others_wrote_is_marked() -> None:
 def test_a_run_nothing_is_known_of_is_told_so() -> None:
     result = interlock("history", "orders", "2027-03-01")
 
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert "`interlock explain orders 2027-03-01` says why" in result.stderr
 
 
@@ -290,7 +290,7 @@ def test_the_history_of_a_schedule_that_is_gone_can_still_be_read() -> None:
 def test_the_history_of_an_unknown_pipeline_is_refused_with_a_suggestion() -> None:
     result = interlock("history", "ordres", PERIOD)
 
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "did you mean `orders`?" in result.stderr
 
 
@@ -300,11 +300,11 @@ def test_a_span_is_counted_in_whole_seconds_as_people_do() -> None:
     assert result.stdout == "0 events since 2027-03-22T10:00:00Z\n"
 
 
-@pytest.mark.parametrize("pipeline", ["orders", "ordres"])
-def test_silence_about_a_pipeline_that_is_not_there_is_explained(pipeline: str) -> None:
+@pytest.mark.parametrize(("pipeline", "code"), [("orders", 0), ("ordres", 2)])
+def test_silence_about_a_pipeline_that_is_not_there_is_explained(pipeline: str, code: int) -> None:
     result = interlock("events", "--pipeline", pipeline)
 
-    assert (result.exit_code, result.stdout) == (0, "0 events since 2027-03-21T12:00:00Z\n")
+    assert (result.exit_code, result.stdout) == (code, "" if code else "0 events since 2027-03-21T12:00:00Z\n")
     assert ("did you mean `orders`?" in result.stderr) == (pipeline == "ordres")
 
 

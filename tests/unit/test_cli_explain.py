@@ -295,7 +295,7 @@ def test_one_schedule_can_be_chosen() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "hint"),
     [
-        (["ordres"], 1, "did you mean `orders`?"),
+        (["ordres"], 2, "did you mean `orders`?"),
         (["orders", "yesterday"], 2, "write 2026-03-03"),
         (["report", "--schedule", "noon"], 2, "it has early, late"),
     ],

@@ -86,7 +86,7 @@ def test_fewer_days_look_at_fewer_runs() -> None:
 def test_a_pipeline_that_cannot_be_compared_is_said_and_the_others_are_compared() -> None:
     result = interlock("migrate", "compare", "orders", "unknown", "--json")
 
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "unknown was left out" in result.stderr
     assert records(result.stdout)[-1]["leftOut"] == 1
 

@@ -143,13 +143,13 @@ def test_show_of_a_configuration_that_cannot_be_read_prints_it_and_says_why() ->
 
 
 @pytest.mark.parametrize("command", [["show"], ["remove", "--yes"]])
-def test_an_unknown_pipeline_exits_with_1_and_a_suggestion(command: list[str]) -> None:
+def test_an_unknown_pipeline_exits_with_2_and_a_suggestion(command: list[str]) -> None:
     write("orders")
     interlock("pipelines", "push", "files", "--yes")
 
     result = interlock("pipelines", *command, "ordres")
 
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stderr.splitlines() == ["there is no pipeline ordres in the store", "    did you mean `orders`?"]
 
 

@@ -115,7 +115,7 @@ def test_a_pipeline_that_does_not_exist_is_said_so_with_one_that_is_nearly_calle
 
     result = interlock("plan", tmp_path, "--pipeline", "ordres")
 
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stderr.splitlines() == [
         f"no sound pipeline in {tmp_path} is called ordres",
         "    did you mean `orders`?",

@@ -131,7 +131,7 @@ def test_a_pipeline_that_nobody_accepted_says_what_to_do() -> None:
 def test_an_unknown_pipeline_is_told_with_what_may_be_meant() -> None:
     result = interlock("schedule", "next", "hourl")
 
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "hourly" in result.stderr.splitlines()[1]
 
 

@@ -115,12 +115,12 @@ def test_a_sensor_written_while_a_person_thinks_stays() -> None:
     assert records(interlock("sensor", "get", "orders", "export").stdout)[0]["data"] == {"rows": 2}
 
 
-def test_a_mistyped_key_exits_with_1_and_a_suggestion() -> None:
+def test_a_mistyped_key_exits_with_2_and_a_suggestion() -> None:
     put("export")
 
     result = interlock("sensor", "remove", "orders", "exprot", "--yes")
 
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.splitlines() == ["there is no sensor exprot of orders", "    did you mean `export`?"]
 
 
@@ -132,5 +132,5 @@ def test_with_a_period_only_the_sensor_of_the_period_goes(spelling: str) -> None
         interlock("sensor", "remove", "orders", "export", "--period", "2026-03-03", "--yes") for _ in range(2)
     )
 
-    assert (removed.exit_code, again.exit_code) == (0, 1)
+    assert (removed.exit_code, again.exit_code) == (0, 2)
     assert keys_left() == ["export", "export#2026-03-04"]

@@ -222,12 +222,12 @@ def test_get_with_a_period_shows_what_rules_of_the_period_see() -> None:
     assert [record["key"] for record in records(dated.stdout + plain.stdout)] == ["export#20260303", "export"]
 
 
-def test_a_missing_sensor_exits_with_1_and_a_suggestion() -> None:
+def test_a_missing_sensor_exits_with_2_and_a_suggestion() -> None:
     interlock("sensor", "put", "orders", "export", "rows=1")
 
     result = interlock("sensor", "get", "orders", "exprot")
 
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.splitlines() == ["there is no sensor exprot of orders", "    did you mean `export`?"]
 
 
@@ -264,7 +264,7 @@ def test_a_list_that_was_cut_says_so() -> None:
 def test_the_empty_list_of_an_unknown_pipeline_is_explained() -> None:
     result = interlock("sensor", "list", "ordres")
 
-    assert (result.exit_code, result.stdout) == (0, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert "did you mean `orders`?" in result.stderr
 
 

@@ -319,7 +319,7 @@ def test_of_one_pipeline_its_latest_runs_are_shown_whenever_they_ended() -> None
 def test_an_unknown_pipeline_is_refused_with_a_suggestion() -> None:
     result = interlock("status", "ordres")
 
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "did you mean `orders`?" in result.stderr
 
 

@@ -58,7 +58,7 @@ async def run_cancel(
     async def ask(asking: Asking, version: Version) -> int:
         asked = await asking.cancel(_key(whom, version, period), version, reason, waive_sla=waive_sla)
         show_asked(screen, "cancel", asked, reason, as_json=whom.as_json)
-        return exit_code([asked])
+        return Exit.WRONG if asked.is_first and asked.forecast.prospect not in GOOD else exit_code([asked])
 
     return await _with_version(screen, access, whom, ask)
 

@@ -22,6 +22,7 @@ Exit codes:
   0  asked, and as things stand it will be done
   1  as things stand it will be refused, or there is nothing to do
   2  the command, the settings or the store is wrong: a person must act
+     (also if there is no such pipeline, run or dead letter)
   3  the store does not answer, or somebody else asked just now: try again
 """
 

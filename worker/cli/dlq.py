@@ -147,7 +147,7 @@ async def _release(tables: Tables, letter: DeadLetter) -> bool:
 def _say_gone(screen: Screen, which: Which) -> int:
     screen.remark(f"there is no dead letter {which}", style="red")
     screen.remark("    `interlock dlq list` shows those there are")
-    return Exit.PROBLEMS
+    return Exit.WRONG
 
 
 def _record(letter: DeadLetter) -> Mapping[str, Json]:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from worker.cli.console import Screen, counted, shown_time
 from worker.cli.onstore import Exit, StoreAccess
-from worker.cli.pipelines import warn_if_unknown
+from worker.cli.pipelines import say_unknown
 from worker.cli.truncation import Truncation
 from worker.core.errors import ConfigError
 from worker.core.events import Event
@@ -16,6 +16,7 @@ from worker.core.pipeline import PipelineId
 from worker.core.values import Json
 from worker.loading.problems import suggest
 from worker.showing.eventreader import EventReader
+from worker.store.pipelines import Pipelines
 from worker.store.table import Tables
 
 FOLLOW_S = 2.0
@@ -49,8 +50,8 @@ async def run_events(screen: Screen, access: StoreAccess, request: EventsRequest
     async with access.tables() as tables:
         reader = EventReader(tables, request.since, pipeline=request.pipeline, types=request.types)
         events = await reader.news(access.clock.now())
-        if not events:
-            await _remark_if_unknown(screen, tables, request)
+        if not events and await _is_unknown(tables, request):
+            return await say_unknown(screen, tables, PipelineId(request.pipeline or ""))
     show_past(screen, events, request)
     return Exit.DONE
 
@@ -59,17 +60,18 @@ async def follow_events(screen: Screen, access: StoreAccess, request: EventsRequ
     """Show the past, then what comes, until the person has seen enough."""
     async with access.tables() as tables:
         reader = EventReader(tables, request.since, pipeline=request.pipeline, types=request.types)
-        await _remark_if_unknown(screen, tables, request)
-        show_past(screen, await reader.news(access.clock.now()), request, is_following=True)
+        events = await reader.news(access.clock.now())
+        if not events and await _is_unknown(tables, request):
+            return await say_unknown(screen, tables, PipelineId(request.pipeline or ""))
+        show_past(screen, events, request, is_following=True)
         while True:
             await access.clock.sleep(FOLLOW_S)
             show_events(screen, await reader.news(access.clock.now()), as_json=request.as_json)
 
 
-async def _remark_if_unknown(screen: Screen, tables: Tables, request: EventsRequest) -> None:
-    if request.pipeline is not None:
-        listed = "`interlock pipelines list` shows what there is"
-        await warn_if_unknown(screen, tables, PipelineId(request.pipeline), otherwise=listed)
+async def _is_unknown(tables: Tables, request: EventsRequest) -> bool:
+    """Events outlive their pipeline; where there are none either, its name was mistyped."""
+    return request.pipeline is not None and await Pipelines(tables).get(PipelineId(request.pipeline)) is None
 
 
 def show_past(screen: Screen, events: Sequence[Event], request: EventsRequest, *, is_following: bool = False) -> None:

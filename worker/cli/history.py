@@ -29,12 +29,14 @@ async def run_history(screen: Screen, access: StoreAccess, asked: Question, *, a
         moments = tell(await load(tables, key, now))
     if present is not None and not as_json:
         screen.remark(why_shown(present))
+    if not moments:
+        return _say_nothing_is_known(screen, key)
     if as_json:
         for moment in moments:
             screen.record(record_of(key, moment))
     else:
         show_moments(screen, key, moments)
-    return Exit.DONE if moments else Exit.PROBLEMS
+    return Exit.DONE
 
 
 async def _key(tables: Tables, asked: Question, now: datetime) -> tuple[RunKey, Present | None] | None:
@@ -54,11 +56,13 @@ async def _key(tables: Tables, asked: Question, now: datetime) -> tuple[RunKey, 
     return RunKey(asked.pipeline, schedule.id, present.period), present
 
 
+def _say_nothing_is_known(screen: Screen, key: RunKey) -> int:
+    screen.remark(f"nothing is recorded about {key}", style="red")
+    screen.remark(f"    `interlock explain {key.pipeline} {key.period}` says why")
+    return Exit.WRONG
+
+
 def show_moments(screen: Screen, key: RunKey, moments: list[Moment]) -> None:
-    if not moments:
-        screen.remark(f"nothing is recorded about {key}", style="red")
-        screen.remark(f"    `interlock explain {key.pipeline} {key.period}` says why")
-        return
     screen.line(str(key), style="bold")
     rows = [row_of(key, moment) for moment in moments]
     screen.table(rows, styles=[STYLES[moment.source] for moment in moments])

@@ -113,6 +113,7 @@ Exit codes:
   0  planned; with --against: nothing changes
   1  files with problems or nothing to plan; with --against: something changes
   2  the command itself was wrong; with --against: some file has a problem
+     (also if there is no such pipeline)
 """
 
 Paths = Annotated[

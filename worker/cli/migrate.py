@@ -43,12 +43,15 @@ async def run_check(screen: Screen, access: StoreAccess, which: Which, *, quiet:
     tally: Counter[Weight] = Counter()
     async with opened_as_found(access.url, access.clock) as tables:
         pipelines = await chosen(screen, access, tables, which)
+        unknown = await unknown_names(tables, which, pipelines)
         for pipeline in pipelines:
             found = list(check(await survey(tables, pipeline), access.clock.now()))
             tally.update(finding.weight for finding in found)
             shown = [finding for finding in found if not quiet or finding.weight is not Weight.UNDERSTOOD]
             _show(screen, pipeline, shown, as_json=as_json)
     _sum_up(screen, len(pipelines), tally, as_json=as_json)
+    if unknown:
+        return Exit.WRONG
     return Exit.PROBLEMS if tally[Weight.CHANGES] or tally[Weight.REFUSED] or not pipelines else Exit.DONE
 
 
@@ -59,8 +62,7 @@ async def run_accept(
     require_said(which)
     async with access.tables() as tables:
         pipelines = await chosen(screen, access, tables, which)
-        missing = [pipeline for pipeline in pipelines if await Pipelines(tables).get(pipeline) is None]
-        if missing:
+        if missing := await _missing(tables, pipelines):
             raise ConfigError(f"there is no pipeline {', '.join(missing)}; nothing was changed: correct the names")
         for pipeline in pipelines:
             done = await _accept_one(tables, access, pipeline, keep_silent=keep_silent, dry_run=dry_run)
@@ -94,6 +96,21 @@ def require_said(which: Which) -> None:
     """Raises `ConfigError` where nothing was said: nothing is looked at by accident."""
     if not which.is_said:
         raise ConfigError(f"no pipelines were named, and tables of the reference have no list of them; {HOW_TO_NAME}")
+
+
+async def unknown_names(tables: Tables, which: Which, pipelines: Sequence[PipelineId]) -> list[PipelineId]:
+    """The names given that no pipeline has; one that a file has may be missing, which is something to find out.
+
+    Raises `ConfigError` if there is nothing else to look at.
+    """
+    unknown = await _missing(tables, which.named)
+    if unknown and len(unknown) == len(pipelines):
+        raise ConfigError(f"there is no pipeline {', '.join(unknown)}; nothing was looked at: correct the names")
+    return unknown
+
+
+async def _missing(tables: Tables, pipelines: Sequence[PipelineId]) -> list[PipelineId]:
+    return [pipeline for pipeline in dict.fromkeys(pipelines) if await Pipelines(tables).get(pipeline) is None]
 
 
 async def chosen(screen: Screen, access: StoreAccess, tables: Tables, which: Which) -> list[PipelineId]:

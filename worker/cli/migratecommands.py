@@ -38,6 +38,7 @@ Exit codes:
   0  everything means the same here
   1  something changes or is refused, or no pipeline was found
   2  the command, the settings or the store is wrong: a person must act
+     (also if there is no such pipeline, run or dead letter)
   3  the store does not answer: try again later
 """
 

@@ -6,7 +6,7 @@ from datetime import date
 from typing import Final
 
 from worker.cli.console import Screen, counted
-from worker.cli.migrate import Which, chosen, require_said
+from worker.cli.migrate import Which, chosen, require_said, unknown_names
 from worker.cli.onstore import Exit, StoreAccess
 from worker.core.errors import Rejected
 from worker.core.instants import format_rfc3339
@@ -33,9 +33,10 @@ async def run_compare(screen: Screen, access: StoreAccess, request: CompareReque
     tally: Counter[Result] = Counter()
     left_out = 0
     async with access.tables() as tables:
+        pipelines = await chosen(screen, access, tables, request.which)
+        unknown = await unknown_names(tables, request.which, pipelines)
         beside = SideBySide(tables, ShadowTables(tables, access.clock))
         since = await beside.since()
-        pipelines = await chosen(screen, access, tables, request.which)
         for pipeline in pipelines:
             try:
                 found = list(compare(await beside.read(pipeline, request.first, request.last)))
@@ -51,6 +52,8 @@ async def run_compare(screen: Screen, access: StoreAccess, request: CompareReque
     else:
         counts = ", ".join(f"{tally[result]} {result.value}" for result in Result)
         screen.line(f"{counted(len(pipelines) - left_out, 'pipeline')} since {format_rfc3339(since)}: {counts}")
+    if unknown:
+        return Exit.WRONG
     return Exit.PROBLEMS if left_out or any(tally[result] for result in _DISAGREE) else Exit.DONE
 
 

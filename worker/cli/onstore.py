@@ -25,6 +25,7 @@ Exit codes:
   0  done
   1  problems were found; the output says which
   2  the command, the settings or the store is wrong: a person must act
+     (also if there is no such pipeline, run or dead letter)
   3  the store does not answer: try again later
 """
 
@@ -41,6 +42,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON, one record a line, f
 
 
 class Exit(IntEnum):
+    """The same in every command. `WRONG` is also the answer where there is no such pipeline, run or dead letter:
+
+    1 is often an answer to the question itself, such as that a run was missed, and a slip must not pass for it.
+    """
+
     DONE = 0
     PROBLEMS = 1
     WRONG = 2

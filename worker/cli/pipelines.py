@@ -153,7 +153,7 @@ async def say_unknown(screen: Screen, tables: Tables, pipeline: PipelineId) -> i
     hint = await suggestion(tables, pipeline) or "`interlock pipelines list` shows what there is"
     screen.remark(f"there is no pipeline {pipeline} in the store", style="red")
     screen.remark(f"    {hint}")
-    return Exit.PROBLEMS
+    return Exit.WRONG
 
 
 async def warn_if_unknown(screen: Screen, tables: Tables, pipeline: PipelineId, *, otherwise: str) -> None:

@@ -7,6 +7,7 @@ from itertools import groupby
 
 from worker.cli.agenda import Block, Entry, Span, agenda, by_day, unclocked
 from worker.cli.console import Screen, counted
+from worker.cli.onstore import Exit
 from worker.cli.plandiff import Change, Kind, changes
 from worker.cli.planview import block_row, change_record, change_row, run_record
 from worker.cli.sources import Sources, read_files
@@ -33,10 +34,14 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """What could be used; `is_whole` tells whether that was everything asked for."""
+    """What could be used; `is_whole` tells whether that was everything asked for.
+
+    `is_unknown`: no file has the pipeline that was named, and none was left out that might have it.
+    """
 
     pipelines: list[Pipeline]
     is_whole: bool
+    is_unknown: bool = False
 
 
 @dataclass(slots=True)
@@ -58,8 +63,10 @@ class Totals:
 
 
 def run_plan(screen: Screen, sources: Sources, request: PlanRequest) -> int:
-    """Print the plan; the answer is the exit code: 1 if some file could not be used."""
+    """Print the plan; the answer is the exit code: 1 if some file could not be used, 2 for a name that none has."""
     sound = read_pipelines(screen, sources, request)
+    if sound.is_unknown:
+        return Exit.WRONG
     totals = Totals()
     entries = totals.watch(agenda(sound.pipelines, request.span))
     if request.as_json:
@@ -98,7 +105,8 @@ def read_pipelines(screen: Screen, sources: Sources, request: PlanRequest) -> So
         screen.remark(f"no sound pipeline in {where} is called {request.pipeline}", style="yellow")
         if hint := suggest(request.pipeline, [pipeline.id for pipeline in found.pipelines]):
             screen.remark(f"    {hint}")
-    return Sound(chosen, is_whole=bool(found.files) and not found.errors)
+    is_whole = bool(found.files) and not found.errors
+    return Sound(chosen, is_whole=is_whole, is_unknown=is_whole and not chosen and request.pipeline is not None)
 
 
 def remark_errors(screen: Screen, errors: Sequence[Problem]) -> None:

@@ -7,7 +7,7 @@ from itertools import islice
 
 from worker.cli.console import Screen, counted, json_text
 from worker.cli.onstore import Exit, StoreAccess
-from worker.cli.pipelines import entry_of, warn_if_unknown
+from worker.cli.pipelines import entry_of, say_unknown, warn_if_unknown
 from worker.cli.truncation import Truncation
 from worker.core.errors import ConfigError
 from worker.core.keys import RunKey
@@ -94,8 +94,8 @@ async def run_list(
 ) -> int:
     async with access.tables() as tables:
         sensors = await first_sensors(tables, pipeline, prefix, limit + 1)
-        if not sensors:
-            await warn_if_unknown(screen, tables, pipeline, otherwise=ALONE)
+        if not sensors and await Pipelines(tables).get(pipeline) is None:
+            return await say_unknown(screen, tables, pipeline)
     shown, is_cut = list(islice(sensors, limit)), len(sensors) > limit
     if as_json or not screen.out.is_terminal:
         for sensor in shown:
@@ -175,4 +175,4 @@ async def say_missing(screen: Screen, tables: Tables, name: SensorName) -> int:
     hint = suggest(name.stored_key, [sensor.key for sensor in known])
     screen.remark(f"there is no sensor {name.stored_key} of {name.pipeline}", style="red")
     screen.remark(f"    {hint or f'`interlock sensor list {name.pipeline}` shows what there is'}")
-    return Exit.PROBLEMS
+    return Exit.WRONG
