@@ -12,6 +12,7 @@ from worker.core.facts import SignalOverdue
 from worker.core.instants import format_rfc3339
 from worker.core.moments import Concern
 from worker.core.pipeline import PipelineId
+from worker.core.run_birth import deadline_detail
 from worker.core.runstate import Status
 from worker.core.sla import Times
 from worker.core.slawatch import RunExpected
@@ -109,13 +110,14 @@ def _breach_at(each: Expected) -> datetime:
 
 
 def _no_signal(each: Expected) -> Alert:
-    deadline_at = format_rfc3339(each.due.moment.run.trigger_deadline_at or each.due.moment.at)
+    deadline_at = each.due.moment.run.trigger_deadline_at or each.due.moment.at
     detail: dict[str, Json] = {
         "source": SOURCE,
-        "triggerDeadline": deadline_at,
+        **deadline_detail(each.schedule, deadline_at),
         "actionHint": "see why the data is late; once it is there, ask for a rerun",
     }
-    return alert_of(each, EventType.SENSOR_DEADLINE_EXPIRED, f"does not begin: no signal came by {deadline_at}", detail)
+    what = f"does not begin: no signal came by {format_rfc3339(deadline_at)}"
+    return alert_of(each, EventType.SENSOR_DEADLINE_EXPIRED, what, detail)
 
 
 def _breached(each: Expected) -> Alert:

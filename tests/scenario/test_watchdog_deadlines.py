@@ -83,12 +83,40 @@ async def test_data_that_misses_its_deadline_closes_its_run_on_the_business_date
 
         [expired] = await told(world)
         assert (expired.event.type, expired.event.period) == ("SENSOR_DEADLINE_EXPIRED", "2026-03-02")
+        detail = expired.event.detail
+        assert (detail["triggerDeadline"], detail["deadlineAt"]) == ("14:00", "2026-03-03T14:00:00Z")
         assert await world.state("2026-03-02") is State.FAILED_FINAL
         assert await world.state(DAY) is None
 
         await world.write("ready", date="2026-03-02")
         await held.until(NOON + timedelta(hours=2, minutes=40))
         assert world.runner.starts == []
+
+
+@pytest.mark.parametrize(
+    ("deadline", "hours", "configured", "at"),
+    [
+        ("9:00", 40, "09:00", "2026-03-04T09:00:00Z"),
+        (":05", 3, ":05", "2026-03-03T14:05:00Z"),
+        (":05", 12, ":05", "2026-03-03T12:05:00Z"),  # many at once are told in one word, by the first of them
+    ],
+)
+@on_virtual_time
+async def test_an_expired_deadline_is_told_as_it_is_configured_and_as_an_instant(
+    deadline: str, hours: int, configured: str, at: str
+) -> None:
+    world = await a_world()
+    async with world.worker() as worker:
+        held = watch(world, worker)
+        await world.deploy(
+            pipeline_text("orders", f'{{trigger: {{key: ready, check: exists, deadline: "{deadline}"}}}}')
+        )
+        await held.go()
+        await world.wait(hours=hours)
+        await held.go()
+
+        details = [stored.event.detail for stored in await told(world)]
+        assert (configured, at) in [(each["triggerDeadline"], each["deadlineAt"]) for each in details]
 
 
 @on_virtual_time

@@ -24,7 +24,7 @@ from worker.core.facts import (
     RunWanted,
     SignalOverdue,
 )
-from worker.core.instants import said
+from worker.core.instants import format_rfc3339, said
 from worker.core.keys import RunKey
 from worker.core.pipeline import Pipeline, Schedule
 from worker.core.run_case import exclusion_of, limits
@@ -32,6 +32,7 @@ from worker.core.run_endings import waive_only
 from worker.core.run_reruns import REPLAY
 from worker.core.runstate import Outcome, Run, State
 from worker.core.sla import absolute_times, relative_times
+from worker.core.values import Json
 
 PATH_MAX = 32
 
@@ -97,8 +98,7 @@ def _give_up(schedule: Schedule, fact: SignalOverdue, now: datetime) -> list[Eff
     """Make the row so that data cannot begin the run any more, whenever it comes. A person still can."""
     if excluded := exclusion_of(schedule, fact.key.period):
         return [Ignore(f"no signal was due: {excluded}")]
-    deadline = said(fact.deadline_at)
-    reason = f"no signal came by {deadline}"
+    reason = f"no signal came by {said(fact.deadline_at)}"
     closed = Run(
         key=fact.key,
         run_id=fact.birth.run_id,
@@ -120,9 +120,16 @@ def _give_up(schedule: Schedule, fact: SignalOverdue, now: datetime) -> list[Eff
         Tell(
             type=EventType.SENSOR_DEADLINE_EXPIRED,
             message=f"{fact.key} does not begin: {reason}",
-            detail={"source": "watchdog", "triggerDeadline": deadline, "actionHint": hint},
+            detail={"source": "watchdog", **deadline_detail(schedule, fact.deadline_at), "actionHint": hint},
         ),
     ]
+
+
+def deadline_detail(schedule: Schedule, deadline_at: datetime) -> dict[str, Json]:
+    """The deadline of a signal in an event: as it is configured, which existing consumers expect, and as an instant."""
+    at = format_rfc3339(deadline_at)
+    configured = schedule.trigger.deadline if schedule.trigger else None
+    return {"triggerDeadline": str(configured) if configured else at, "deadlineAt": at}
 
 
 def _new_run(
