@@ -11,6 +11,7 @@ from worker.lint import lint, lint_together, schedule_path
 from worker.loading.calendars import read_calendar
 from worker.loading.documents import read_document
 from worker.loading.files import Unreadable, read_text, yaml_files
+from worker.loading.leftovers import without_leftovers
 from worker.loading.pipelines import read_pipeline
 from worker.loading.problems import Problem, Problems, Severity
 from worker.loading.shape import read_shape
@@ -137,7 +138,7 @@ class _Reading:
 
 def _load(text: str, file: str, calendars: Mapping[str, Calendar], *, lenient: bool, today: date | None) -> _Reading:
     document, problems = read_document(text, file, lenient=lenient)
-    model = read_shape(PipelineFile, document.value, problems) if document else None
+    model = read_shape(PipelineFile, without_leftovers(document.value, problems), problems) if document else None
     if model is None:
         return _Reading(problems)
     reading = _Reading(problems, read_pipeline(model, calendars, problems), has_list=bool(model.schedules))

@@ -182,7 +182,7 @@ def _sla(schedule: Schedule) -> Section | None:
 def _sla_section(sla: Sla, schedule: Schedule) -> Section:
     return _given(
         deadline=str(sla.deadline) if sla.deadline else None,
-        expectedDuration=format_duration(sla.expected_duration) if sla.expected_duration else None,
+        expectedDuration=None if sla.expected_duration is None else format_duration(sla.expected_duration),
         maxDuration=format_duration(sla.max_duration) if sla.max_duration else None,
         timezone=_unless(sla.zone.key, schedule.zone.key),
         critical=sla.critical or None,

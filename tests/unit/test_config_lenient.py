@@ -12,6 +12,7 @@ from worker.config import Loaded, load_text
 from worker.core.instants import parse_rfc3339
 from worker.core.pipeline import Evaluation, Pipeline, StartBy
 from worker.core.rules import Check, Mode, Rule, evaluate
+from worker.render import to_yaml
 
 VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parent.parent / "vectors" / "config.json").read_text())
 HEAD = "pipeline: {id: orders}\n"
@@ -84,6 +85,77 @@ def test_what_the_reference_ignored_is_a_warning_that_says_what_happens_instead(
 
     assert loaded.pipeline is not None
     assert any(warning in str(problem) for problem in loaded.warnings)
+
+
+@pytest.mark.parametrize("lenient", [True, False])
+@pytest.mark.parametrize("text", ["0s", '"0"', "0h0m"])
+def test_an_expected_duration_of_zero_is_one(text: str, lenient: bool) -> None:
+    loaded = load_text(HEAD + JOB + TRIGGER + f"sla: {{deadline: '9:00', expectedDuration: {text}}}\n", lenient=lenient)
+
+    assert loaded.problems == ()
+    assert loaded.pipeline is not None
+    assert loaded.pipeline.schedules[0].sla is not None
+    assert loaded.pipeline.schedules[0].sla.expected_duration == timedelta(0)
+    assert load_text(to_yaml(loaded.pipeline)).pipeline == loaded.pipeline
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("-5m", "must not be less than zero; found -5m"),
+        ("soon", 'the text "soon" is not a duration'),
+        ("1d", 'the text "1d" is not a duration'),
+    ],
+)
+def test_an_expected_duration_that_is_none_is_left_out_with_a_warning_and_refused_in_a_file(
+    text: str, said: str
+) -> None:
+    given = HEAD + JOB + TRIGGER + f"sla: {{deadline: '9:00', expectedDuration: {text}}}\n"
+
+    [warning] = load(given).warnings
+    [error] = load_text(given).errors
+
+    sla = sound(given).schedules[0].sla
+    assert sla is not None
+    assert sla.expected_duration is None
+    assert warning.message == f"{said}; ignored"
+    assert error.message == said
+
+
+@pytest.mark.parametrize(
+    "leftover",
+    [
+        "schedules: [{id: a, cron: 0 6 * * *}]\n",
+        "schedules: [{name: nightly, at: midnight}]\n",
+        "schedules: nightly\n",
+        "schedules: {daily: {deadline: '9:00'}}\n",
+        "Schedules: [1, 2]\n",
+        "schedules: [" + "{id: a}, " * 40 + "]\n",
+    ],
+)
+def test_a_leftover_list_of_schedules_is_ignored_with_a_warning_whatever_is_in_it(leftover: str) -> None:
+    loaded = load(HEAD + JOB + TRIGGER + leftover)
+
+    [schedule] = sound(HEAD + JOB + TRIGGER + leftover).schedules
+    assert schedule.id == "stream"
+    assert schedule.trigger is not None
+    [warning] = loaded.warnings
+    assert (warning.path.lower(), warning.line) == ("schedules", 4)
+    assert warning.message == "`schedule` is given too; ignored"
+
+
+@pytest.mark.parametrize("text", ["", "schedule:\n", "schedules: []\n"])
+def test_schedules_alone_and_none_at_all_are_no_leftovers(text: str) -> None:
+    several = "" if "schedules" in text else "schedules: [{id: a, cron: 0 6 * * *}]\n"
+
+    assert len(sound(HEAD + JOB + text + several).schedules) == 1
+    assert load(HEAD + JOB + text + several).warnings == ()
+
+
+def test_in_a_file_both_kinds_of_schedules_are_an_error() -> None:
+    [error] = load_text(HEAD + JOB + TRIGGER + "schedules: [{id: a}]\n").errors
+
+    assert str(error).endswith("`schedule` and `schedules` are both given; keep one of them")
 
 
 def test_a_bad_window_and_interval_fall_back_to_the_reference() -> None:

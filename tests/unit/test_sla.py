@@ -136,6 +136,16 @@ def test_a_relative_sla_warns_earlier_or_later_if_it_knows_how_long_the_job_take
     assert relative_times(Sla(deadline=deadline("08:00")), NOON) is None
 
 
+def test_a_job_that_is_expected_to_take_no_time_is_warned_of_when_it_is_too_late() -> None:
+    none = timedelta(0)
+    absolute = absolute_times(Sla(deadline=deadline("08:00"), expected_duration=none), stream(), period("2026-03-10"))
+    relative = relative_times(Sla(max_duration=timedelta(hours=2), expected_duration=none), NOON)
+
+    assert absolute == Times(utc("2026-03-10T08:00"), utc("2026-03-10T08:00"))
+    assert relative == Times(utc("2026-03-10T14:00"), utc("2026-03-10T14:00"))
+    assert not relative.is_warning_due(utc("2026-03-10T14:00"))
+
+
 def test_the_arrival_counts_where_it_is_known_and_limited() -> None:
     both = Sla(deadline=deadline("23:00"), max_duration=timedelta(minutes=30))
     only_deadline = Sla(deadline=deadline("23:00"))

@@ -111,7 +111,7 @@ class MisfirePolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sla:
-    """At least one of `deadline` and `max_duration` is set."""
+    """At least one of `deadline` and `max_duration` is set. An expected duration of zero: no warning but the breach."""
 
     deadline: Deadline | None = None
     expected_duration: timedelta | None = None

@@ -76,7 +76,7 @@ def absolute_times(sla: "Sla", schedule: "Schedule", period: Period) -> Times | 
     breach_at = deadline_at(
         sla.deadline, period, zone=sla.zone, hour_zone=schedule.hour_zone, day_offset=sla.day_offset
     )
-    return Times(breach_at - sla.expected_duration if sla.expected_duration else None, breach_at)
+    return Times(None if sla.expected_duration is None else breach_at - sla.expected_duration, breach_at)
 
 
 def relative_times(sla: "Sla", arrived_at: datetime) -> Times | None:
@@ -84,7 +84,8 @@ def relative_times(sla: "Sla", arrived_at: datetime) -> Times | None:
     if sla.max_duration is None:
         return None
     breach_at = arrived_at + sla.max_duration
-    return Times(breach_at - (sla.expected_duration or sla.max_duration / 4), breach_at)
+    early = sla.max_duration / 4 if sla.expected_duration is None else sla.expected_duration
+    return Times(breach_at - early, breach_at)
 
 
 def times_for_run(sla: "Sla", schedule: "Schedule", period: Period, arrived_at: datetime | None) -> Times | None:

@@ -39,6 +39,20 @@ def read_duration(
     return duration
 
 
+def read_optional_duration(text: str, path: Path, problems: Problems) -> timedelta | None:
+    """A duration that may be zero; an empty text is none, and what is no duration is ignored."""
+    if not text:
+        return None
+    duration = parse_duration(text)
+    if duration is None:
+        problems.tolerate(path, f"{show(text)} is not a duration", _DURATION_HINT, instead="ignored")
+        return None
+    if duration < timedelta(0):
+        problems.tolerate(path, f"must not be less than zero; found {text}", instead="ignored")
+        return None
+    return duration
+
+
 def read_date(text: str) -> date | None:
     """`YYYY-MM-DD`, and a day that exists."""
     if not _DATE.fullmatch(text):

@@ -28,7 +28,15 @@ from worker.core.sla import Deadline
 from worker.loading.calendars import read_exclusion
 from worker.loading.problems import Problems, show
 from worker.loading.rules import read_rule
-from worker.loading.scalars import read_clock_time, read_cron, read_date, read_deadline, read_duration, read_zone
+from worker.loading.scalars import (
+    read_clock_time,
+    read_cron,
+    read_date,
+    read_deadline,
+    read_duration,
+    read_optional_duration,
+    read_zone,
+)
 from worker.schema import (
     EvaluationSection,
     MisfireSection,
@@ -184,7 +192,7 @@ def _read_sla(given: _Given, zone: ZoneInfo, cron: Cron | None, problems: Proble
     deadline = read_deadline(section.deadline, (*at, "deadline"), problems)
     limit = _read_max_duration(section, given, problems)
     own_zone = read_zone(section.timezone, (*at, "timezone"), problems, default=zone)
-    expected = _read_expected_duration(section, (*at, "expectedDuration"), problems)
+    expected = read_optional_duration(section.expected_duration, (*at, "expectedDuration"), problems)
     if not section.deadline and not section.max_duration:
         problems.tolerate(at, "needs a `deadline` or a `maxDuration`", instead="ignored", key=True)
     if deadline is None and limit is None:
@@ -202,13 +210,6 @@ def _read_sla(given: _Given, zone: ZoneInfo, cron: Cron | None, problems: Proble
 def default_day_offset(deadline: Deadline | None, cron: Cron | None) -> int:
     """A day's data is complete when the day is over; a cron says itself when its run is due."""
     return 1 if deadline is not None and deadline.hour is not None and cron is None else 0
-
-
-def _read_expected_duration(section: SlaSection, path: Path, problems: Problems) -> timedelta | None:
-    if not section.expected_duration:
-        return None
-    duration = read_duration(section.expected_duration, path, problems, default=timedelta(0))
-    return duration or None
 
 
 def _read_max_duration(section: SlaSection, given: _Given, problems: Problems) -> timedelta | None:
