@@ -1,11 +1,12 @@
 """Pauses and rehearsals as rows, on every backend."""
 
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import UTC, date, timedelta
 
 import pytest
 
 from tests.contract.storevalues import NOW, a_pipeline, a_watch, run_key_of
+from tests.manualclock import ManualClock
 from worker.core import keys
 from worker.core.dryrun import DryRun, DryState
 from worker.core.pipeline import ScheduleId
@@ -15,8 +16,9 @@ from worker.store.dryruns import DryRuns, save_write, saved
 from worker.store.marks import once_write
 from worker.store.pauses import Pauses, not_paused
 from worker.store.sensors import Sensors
+from worker.store.shadow import ShadowTables
 from worker.store.slawatches import SlaWatches
-from worker.store.table import Put, StaleWrite, TableName, Tables
+from worker.store.table import Put, Row, StaleWrite, TableName, Tables
 
 
 async def test_a_pause_is_read_back_with_its_reason_and_its_end(tables: Tables) -> None:
@@ -83,6 +85,52 @@ async def test_a_rehearsal_changed_by_another_is_not_written_over(tables: Tables
         await tables.commit(save_write(run))
     with pytest.raises(StaleWrite):
         await tables.commit(save_write(replace(run, version=7)))
+
+
+@pytest.mark.parametrize("state", [DryState.WOULD_TRIGGER, DryState.EXHAUSTED])
+@pytest.mark.parametrize(("period", "days"), [("2026-03-03", 7), ("2026-02-01", 7), ("2026-03-08T06", 12)])
+async def test_a_rehearsal_that_is_over_is_kept_for_a_week_after_it_and_its_period(
+    tables: Tables, state: DryState, period: str, days: int
+) -> None:
+    run = replace(a_rehearsal(), key=run_key_of(period=period), state=state)
+    await tables.commit(save_write(run))
+
+    [row] = (await tables.query(TableName.CONTROL, keys.pipeline_pk(run.key.pipeline))).rows
+
+    last = max(NOW + timedelta(days=7), run.key.period.begins.replace(tzinfo=UTC) + timedelta(days=7))
+    assert row["ttl"] == int(last.timestamp())
+    assert (last - NOW).days <= days
+    assert "ttl" not in await waiting_row(tables)
+
+
+async def waiting_row(tables: Tables) -> Row:
+    run = a_rehearsal()
+    await tables.commit(save_write(run))
+    [row] = (await tables.query(TableName.CONTROL, keys.pipeline_pk(run.key.pipeline))).rows
+    return row
+
+
+async def test_a_period_is_rehearsed_again_once_its_row_is_over_although_the_table_still_has_it(tables: Tables) -> None:
+    old = replace(a_rehearsal(), state=DryState.WOULD_TRIGGER, since=NOW - timedelta(days=8))
+    old = replace(old, key=run_key_of(period="2026-02-01"))
+    await tables.commit(save_write(old))
+    assert await DryRuns(tables).load(old.key) is None
+
+    again = replace(old, state=DryState.EVALUATING, since=NOW)
+    await tables.commit(save_write(again))
+
+    assert await DryRuns(tables).load(old.key) == saved(again)
+    with pytest.raises(StaleWrite):
+        await tables.commit(save_write(again))
+
+
+async def test_what_a_shadow_rehearsed_is_kept_as_long_as_it_can_be_compared(tables: Tables) -> None:
+    shadow, run = ShadowTables(tables, ManualClock(NOW)), replace(a_rehearsal(), state=DryState.WOULD_TRIGGER)
+    await shadow.commit(save_write(run))
+
+    [row] = (await tables.query(TableName.CONTROL, keys.pipeline_pk(run.key.pipeline))).rows
+
+    assert row["ttl"] == int((NOW + timedelta(days=90)).timestamp())
 
 
 async def test_a_marker_of_the_reference_is_a_rehearsal_that_would_have_triggered(tables: Tables) -> None:

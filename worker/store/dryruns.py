@@ -1,7 +1,7 @@
 """Rehearsals: one row each under `DRY_RUN#`, never beside or instead of a run's own."""
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 
 from worker.core import keys
 from worker.core.dryrun import DryRun, DryState
@@ -26,7 +26,21 @@ from worker.store.attributes import (
     without_nothing,
 )
 from worker.store.paging import first_rows
-from worker.store.table import ACTIVE, TTL, Absent, Equals, Key, Prefix, Put, Row, TableName, Tables, Value, all_of
+from worker.store.table import (
+    ACTIVE,
+    TTL,
+    Absent,
+    Equals,
+    Expired,
+    Key,
+    Prefix,
+    Put,
+    Row,
+    TableName,
+    Tables,
+    Value,
+    any_of,
+)
 
 # What a rehearsal of the reference says of itself; it kept nothing else.
 _FOREIGN_HASH = ""
@@ -41,8 +55,10 @@ def save_write(run: DryRun) -> Put:
     if run.version:
         condition = Equals("version", run.version)
     else:
-        # The reference's marker has no version: ours may replace it, a new row may not replace ours.
-        condition = all_of(Absent("version"), Absent()) if run.state is DryState.EVALUATING else Absent("version")
+        # The reference's marker has no version: ours may replace it. A new row replaces only one that is over, which
+        # may stay in the table for days after readers see it no more.
+        begins = any_of(Absent(), Expired(run.since))
+        condition = begins if run.state is DryState.EVALUATING else Absent("version")
     return Put(TableName.CONTROL, _to_row(_next(run)), condition)
 
 
@@ -113,7 +129,9 @@ def _to_row(run: DryRun) -> dict[str, Value]:
 def _lifetime(run: DryRun, key: Key) -> dict[str, Value]:
     if run.state is DryState.EVALUATING:
         return {ACTIVE.partition: keys.active_bucket_of(key.pk, key.sk)}
-    lifetime: dict[str, Value] = {TTL: expiry(run.since, retention.RUNS)}
+    # One for a period to come must outlive it: its signal is looked at again while the period is not long past.
+    begins = run.key.period.begins.replace(tzinfo=UTC)
+    lifetime: dict[str, Value] = {TTL: expiry(max(run.since, begins), retention.DRY_RUNS)}
     if run.state is DryState.WOULD_TRIGGER:
         lifetime["data"] = {"triggeredAt": instant_text(run.since)}  # what the reference's readers look for
     return lifetime

@@ -5,6 +5,7 @@ from datetime import timedelta
 RUNS = timedelta(days=400)  # runs, SLA watches and marks: a year and a month of "the same day last year"
 # Runs of older periods may be deleted at any time, so nothing may begin or be repeated for them.
 RUNS_BEGIN = RUNS - timedelta(days=7)
+DRY_RUNS = timedelta(days=7)  # as consumers of their rows know it
 JOB_LOG = timedelta(days=30)
 RERUNS = timedelta(days=30)
 INBOX = timedelta(days=400)  # what is known of objects in buckets

@@ -41,6 +41,7 @@ _THEIRS: Final = (keys.SENSOR, keys.RERUN_REQUEST, keys.CANCEL_REQUEST)
 _THEIR_ROWS: Final = frozenset({keys.CONFIG, keys.PAUSE})
 _THEIR_LOGS: Final = frozenset({TableName.JOBLOG, TableName.RERUN})
 _OUTBOX: Final = "out"
+_COMPARED: Final = keys.DRY_RUN  # what `interlock migrate compare` reads, as far back as a trial goes
 _PARTITIONS: Final = tuple(index.partition for index in INDEXES)
 
 
@@ -111,7 +112,8 @@ class ShadowTables:
         kept.pop(_OUTBOX, None)  # so that no relay takes it for an event that is to go out
         if keys.pipeline_of(at.pk) is not None:  # of the workers themselves there are few rows, and they are in use
             latest, wanted = expiry(self._clock.now(), retention.SHADOWS), put.row.get(TTL)
-            kept[TTL] = min(latest, int(wanted)) if isinstance(wanted, int | Decimal) else latest
+            is_compared = put.key.sk.startswith(_COMPARED)
+            kept[TTL] = min(latest, int(wanted)) if isinstance(wanted, int | Decimal) and not is_compared else latest
         return kept
 
 
