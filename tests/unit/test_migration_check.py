@@ -213,6 +213,48 @@ def test_fields_on_the_row_itself_begin_to_satisfy_rules() -> None:
     assert "elsewhere" not in finding.what
 
 
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"schedule": {"trigger": {"key": "k", "check": "equals", "field": "a.b", "value": 1}}},
+        {"validation": {"rules": [{"key": "k", "check": "gte", "field": "a.b", "value": 1}]}},
+        {
+            "validation": {
+                "trigger": "ANY",
+                "rules": [{"key": "k", "check": "age_lt", "field": "a.b", "value": "1h"}] * 2,
+            }
+        },
+        {"postRun": {"rules": [{"key": "k", "check": "lt", "field": "a.b", "value": 1}]}},
+    ],
+)
+def test_a_rule_on_a_field_with_dots_means_something_else(sections: dict[str, Json]) -> None:
+    [finding] = about(Topic.DOTTED, a_survey(a_config(**sections)))
+
+    assert finding.weight is Weight.CHANGES
+    assert "the rule on `k` reads `a.b` as a path" in finding.what
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"key": "a.b", "check": "gte", "field": "rows", "value": 1},
+        {"key": "k", "check": "exists", "field": "a.b"},
+        {"key": "k", "check": "equals", "field": "rows", "value": "a.b"},
+    ],
+)
+def test_dots_elsewhere_change_nothing(rule: dict[str, Json]) -> None:
+    config = a_config(validation={"rules": [rule]}, postRun={"driftField": "a.b", "rules": []})
+
+    assert about(Topic.DOTTED, a_survey(config)) == []
+
+
+def test_a_leftover_list_of_schedules_is_said_to_be_ignored_and_not_to_count() -> None:
+    survey = a_survey(a_config(schedules=[{"id": "old", "cron": "0 6 * * *"}]))
+
+    assert about(Topic.CALENDAR, survey) == []
+    assert [finding.what for finding in about(Topic.IGNORED, survey)] == ["schedules: `schedule` is given too; ignored"]
+
+
 def test_a_run_of_the_old_system_is_left_alone_until_its_lifetime_is_over() -> None:
     later, earlier = int((NOW + timedelta(hours=1)).timestamp()), int((NOW - timedelta(hours=1)).timestamp())
 

@@ -7,9 +7,11 @@ from typing import Final, cast
 
 from worker.config import Loaded, load_text
 from worker.core.calendars import Exclusion
+from worker.core.checks import Check
 from worker.core.cron import next_fire
 from worker.core.instants import said
 from worker.core.pipeline import Pipeline, Schedule
+from worker.core.rules import leaves
 from worker.migration.findings import Finding, Topic, Weight
 from worker.migration.survey import Surveyed
 from worker.yamldocument import BadYaml
@@ -59,6 +61,7 @@ def _meaning(found: Surveyed, loaded: Loaded, pipeline: Pipeline, now: datetime)
     for schedule in pipeline.schedules:
         yield from _cron(found, schedule, now)
         yield from _sla(found, schedule)
+    yield from _dotted(found, pipeline)
     ignored = {warning.path.rpartition(".")[2] for warning in loaded.warnings}
     yield from _calendars(found, pipeline, ignored)
 
@@ -88,6 +91,18 @@ def _sla(found: Surveyed, schedule: Schedule) -> Iterator[Finding]:
     days = "the day after" if sla.day_offset == 1 else f"{sla.day_offset} days after"
     what = f"the deadline of {schedule.id} is on {days} its period; the reference took the next such time of day"
     yield _finding(found, Topic.SLA, Weight.CHANGES, what, "write `sla.dayOffset` to say which day is meant")
+
+
+def _dotted(found: Surveyed, pipeline: Pipeline) -> Iterator[Finding]:
+    """The reference looked for a field of exactly that name; here the name is also a path through maps and lists."""
+    triggers = [schedule.trigger.rule for schedule in pipeline.schedules if schedule.trigger]
+    post_run = leaves(pipeline.post_run.rules) if pipeline.post_run else ()
+    rules = [*triggers, *leaves(pipeline.rules), *post_run]
+    dotted = [rule for rule in rules if rule.field and "." in rule.field and rule.check is not Check.EXISTS]
+    for key, field in dict.fromkeys((rule.key, rule.field) for rule in dotted):
+        what = f"the rule on `{key}` reads `{field}` as a path; the reference wanted a field of exactly this name"
+        remedy = "nothing, if the path is what is meant; a field of exactly this name still comes first"
+        yield _finding(found, Topic.DOTTED, Weight.CHANGES, what, remedy)
 
 
 def _calendars(found: Surveyed, pipeline: Pipeline, ignored: set[str]) -> Iterator[Finding]:

@@ -24,6 +24,7 @@ class Topic(StrEnum):
     PREFIX = "prefix-only"
     UNDATED = "undated-trigger"
     SHAPE = "sensor-shape"
+    DOTTED = "dotted-field"
     SHADOWED = "post-run-key"
     RUNNING = "running"
     TIMERS = "sla-timers"
