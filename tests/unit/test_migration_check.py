@@ -148,6 +148,28 @@ def test_the_day_of_a_deadline_is_said_where_it_is_not_the_periods_own() -> None
     assert about(Topic.SLA, a_survey(said)) == []
 
 
+@pytest.mark.parametrize(
+    ("zone", "sla", "changes"),
+    [
+        ("Europe/Berlin", {"deadline": "08:00"}, True),
+        ("Europe/Berlin", {"Deadline": "08:00", "TimeZone": "Europe/Berlin"}, False),
+        ("Europe/Berlin", {"deadline": "08:00", "timezone": "UTC"}, False),
+        ("Europe/Berlin", {"maxDuration": "2h"}, False),
+        ("UTC", {"deadline": "08:00"}, False),
+        ("", {"deadline": "08:00"}, False),
+    ],
+)
+def test_a_deadline_that_was_in_utc_and_is_in_the_schedules_zone_is_told(
+    zone: str, sla: dict[str, Json], changes: bool
+) -> None:
+    config = a_config(schedule={"trigger": TRIGGER, "timezone": zone}, sla={"dayOffset": 0, **sla})
+
+    found = [finding.what for finding in about(Topic.SLA, a_survey(config))]
+
+    said = "the deadline 08:00 of stream is in Europe/Berlin, as its schedule; before it was in UTC"
+    assert found == ([said] if changes else [])
+
+
 def test_a_pipeline_that_no_list_has_yet_is_told() -> None:
     [finding] = about(Topic.LISTED, replace(a_survey(), is_listed=False))
 

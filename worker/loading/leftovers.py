@@ -14,6 +14,6 @@ def without_leftovers(value: object, problems: Problems) -> object:
     names = {name.lower(): name for name in members}
     name = names.get("schedules")
     if name is None or not members[name] or members.get(names.get("schedule", "")) is None:
-        return value
+        return members
     problems.warning((name,), "`schedule` is given too; ignored", "remove it, or give only `schedules`", key=True)
     return {key: member for key, member in members.items() if key != name}

@@ -10,7 +10,7 @@ from worker.core.calendars import Exclusion
 from worker.core.checks import Check
 from worker.core.cron import next_fire
 from worker.core.instants import said
-from worker.core.pipeline import Pipeline, Schedule
+from worker.core.pipeline import UTC_ZONE, Pipeline, Schedule
 from worker.core.rules import leaves
 from worker.migration.findings import Finding, Topic, Weight
 from worker.migration.survey import Surveyed
@@ -61,6 +61,7 @@ def _meaning(found: Surveyed, loaded: Loaded, pipeline: Pipeline, now: datetime)
     for schedule in pipeline.schedules:
         yield from _cron(found, schedule, now)
         yield from _sla(found, schedule)
+        yield from _sla_zone(found, schedule)
     yield from _dotted(found, pipeline)
     ignored = {warning.path.rpartition(".")[2] for warning in loaded.warnings}
     yield from _calendars(found, pipeline, ignored)
@@ -93,6 +94,27 @@ def _sla(found: Surveyed, schedule: Schedule) -> Iterator[Finding]:
     yield _finding(found, Topic.SLA, Weight.CHANGES, what, "write `sla.dayOffset` to say which day is meant")
 
 
+def _sla_zone(found: Surveyed, schedule: Schedule) -> Iterator[Finding]:
+    """The reference read a deadline without a zone of its own in UTC."""
+    sla = schedule.sla
+    if sla is None or sla.deadline is None or sla.zone.key == UTC_ZONE.key:
+        return
+    given = _member(_member(_value_of(found.config or ""), "sla"), "timezone")
+    if not given:
+        what = (
+            f"the deadline {sla.deadline} of {schedule.id} is in {sla.zone.key}, as its schedule; before it was in UTC"
+        )
+        yield _finding(found, Topic.SLA, Weight.CHANGES, what, "write `sla.timezone` to say which is meant")
+
+
+def _member(value: object, name: str) -> object:
+    """A member by its name in any case, as the reference read it."""
+    if not isinstance(value, Mapping):
+        return None
+    members = cast("Mapping[str, object]", value)
+    return next((member for key, member in members.items() if key.lower() == name), None)
+
+
 def _dotted(found: Surveyed, pipeline: Pipeline) -> Iterator[Finding]:
     """The reference looked for a field of exactly that name; here the name is also a path through maps and lists."""
     triggers = [schedule.trigger.rule for schedule in pipeline.schedules if schedule.trigger]
@@ -117,12 +139,16 @@ def _calendars(found: Surveyed, pipeline: Pipeline, ignored: set[str]) -> Iterat
         yield _finding(found, Topic.CALENDAR, Weight.CHANGES, what, "`interlock plan` shows which days that are")
 
 
+def _value_of(text: str) -> object:
+    try:
+        return read_yaml(text).value
+    except BadYaml:
+        return None
+
+
 def _keys_of(text: str) -> Iterator[str]:
     """Every key of the text, however deep; the depth is bounded by the reader."""
-    try:
-        waiting: list[object] = [read_yaml(text).value]
-    except BadYaml:
-        return
+    waiting: list[object] = [_value_of(text)]
     while waiting:
         node = waiting.pop()
         if isinstance(node, Mapping):
