@@ -172,6 +172,41 @@ async def test_a_signal_without_a_date_is_for_the_day_it_came_and_not_for_the_da
 
 
 @on_virtual_time
+async def test_a_signal_without_a_date_is_for_the_day_its_record_names_though_a_look_came_first_on_the_next() -> None:
+    world = await a_world()
+    async with world.worker("w0"):
+        await world.deploy()
+        await world.settle()
+    async with world.worker("w1", reads_feed=False) as worker:
+        await world.wait(hours=11, minutes=59)
+        await world.write("ready", status="done")
+        await world.wait(minutes=5)
+        await worker.router.resync(ORDERS)
+    async with world.worker("w2") as worker:
+        await world.settle()
+        begun = await world.run("2026-03-03")
+        await worker.router.resync(ORDERS)
+        await world.settle()
+
+    assert begun is not None
+    assert await world.run("2026-03-03") == begun  # consumed: looking again changes nothing
+
+
+@on_virtual_time
+async def test_a_signal_without_a_date_whose_record_is_lost_is_for_the_day_on_which_it_was_found() -> None:
+    world = await a_world()
+    async with world.worker("w1", reads_feed=False) as worker:
+        await world.deploy()
+        await world.write("ready", status="done")
+        await world.wait(hours=13)
+        for _ in range(2):
+            await worker.router.resync(ORDERS)
+            await world.wait(hours=24)
+
+    assert [day for day in range(3, 7) if await world.run(f"2026-03-0{day}")] == [4]
+
+
+@on_virtual_time
 async def test_a_signal_without_a_date_means_every_day_again_where_that_is_wanted() -> None:
     world = await a_world()
     async with world.worker() as worker:

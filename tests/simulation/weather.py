@@ -28,6 +28,7 @@ class Weather:
     random: Random
     nodes: list[Node] = field(default_factory=list[Node])
     excused: set[RunKey] = field(default_factory=set[RunKey])  # signals that nobody can know of any more
+    day_lost: set[RunKey] = field(default_factory=set[RunKey])  # signals of which nobody can know the day any more
 
     def begin(self) -> None:
         for number in range(self.around.plan.workers):
@@ -135,6 +136,7 @@ class Weather:
         store, feeds = self.around.store, self.around.feeds
         unread = [change for change in await store.kept_changes() if not feeds.is_done(change)]
         self.excused.update(self._overwritten(unread))
+        self.day_lost.update(self._undated(unread))
         while await store.trim(await store.last_position()):
             pass
         feeds.trimmed()
@@ -147,6 +149,14 @@ class Weather:
                 pipeline = self.around.pipelines[change.key.pk.removeprefix(PIPELINE)]
                 period = Period(date.fromisoformat(str(sensor.data["date"])), int(str(sensor.data["hour"])))
                 yield RunKey(pipeline.id, pipeline.schedules[0].id, period)
+
+    def _undated(self, unread: list[Change]) -> Iterator[RunKey]:
+        """The signals whose day only their record knew: whoever finds the row takes it for that day's."""
+        for change in unread:
+            sensor = None if change.image is None else sensor_of(change.image)
+            if sensor is not None and sensor.key == "ready" and "hour" not in sensor.data:
+                pipeline = self.around.pipelines[change.key.pk.removeprefix(PIPELINE)]
+                yield RunKey(pipeline.id, pipeline.schedules[0].id, Period(change.at.date()))
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from random import Random
 from typing import Final, TypeAlias
@@ -26,6 +26,8 @@ from tests.simulation.weather import Weather
 from tests.virtualtime import OUTSIDE, VirtualClock
 from tests.virtualtime import run as on_virtual_loop
 from worker.core import keys
+from worker.core.keys import RunKey
+from worker.core.periods import Period
 from worker.core.pipeline import JobType, Pipeline
 from worker.deployment import deploy
 from worker.jobs.runner import Guarantee
@@ -157,8 +159,9 @@ class World:
 
     def _unsignalled(self) -> list[str]:
         wanted = {key for producers in self._producers for key in producers.signalled}
-        seen = self._inspector.runs.keys() | self._inspector.rehearsed | self._weather.excused
-        return sorted(str(key) for key in wanted - seen)
+        begun = self._inspector.runs.keys() | self._inspector.rehearsed
+        moved = {key for key in self._weather.day_lost if any(later in begun for later in _later_days(key))}
+        return sorted(str(key) for key in wanted - begun - self._weather.excused - moved)
 
     def _check_nothing_is_lost(self) -> None:
         lost = self._unsignalled()
@@ -226,3 +229,9 @@ class World:
     def _new_name(self, of: str) -> str:
         self._names[of] += 1
         return f"{of}.{self._names[of]}"
+
+
+def _later_days(key: RunKey) -> list[RunKey]:
+    """The days on which a signal may be found that came on the day of a run."""
+    days = [key.period.date + timedelta(days=days) for days in range(1, 4)]
+    return [replace(key, period=Period(day)) for day in days]

@@ -261,7 +261,7 @@ class Router:
             return
         now = self._clock.now()
         for sensor in await self._signals_within(version.pipeline.id, schedule, schedule.trigger, now):
-            seen = Seen(sensor=sensor, at=now, written_at=None, origin=origin, may_begin=may_begin)
+            seen = Seen(sensor=sensor, at=now, written_at=None, is_look=True, origin=origin, may_begin=may_begin)
             await self._signals.take_in(version, seen)
 
     async def _signals_within(

@@ -24,7 +24,16 @@ from worker.core.passes import watched
 from worker.core.periodrange import OutOfRange, out_of_range, wrong_grain
 from worker.core.periods import Period
 from worker.core.pipeline import Pipeline, PipelineId, PostRun, Schedule
-from worker.core.routing import Saying, Triggered, audience, is_trigger, period_said, post_run_name, triggered
+from worker.core.routing import (
+    LOOK_BACK,
+    Saying,
+    Triggered,
+    audience,
+    is_trigger,
+    period_said,
+    post_run_name,
+    triggered,
+)
 from worker.core.rules import Check, evaluate_in_turns
 from worker.core.runstate import Run, State
 from worker.core.sla import trigger_deadline_at
@@ -44,6 +53,7 @@ from worker.store.runs import Runs
 from worker.store.sensors import Sensor, Sensors
 from worker.store.table import Tables
 
+_IS_GUESS: Final = "isGuess"  # on a signal's mark: its day is that of a look at the row
 WAITING_MAX: Final = 100  # how many of a schedule's latest runs a sensor without a period wakes
 
 
@@ -55,12 +65,14 @@ MayBegin: TypeAlias = Callable[[RunKey], bool]
 class Seen:
     """A sensor that was written, or is looked at again. `written_at` None: nobody knows when it was written.
 
-    A run that is not there begins only if `may_begin` says so; None: at once.
+    A run that is not there begins only if `may_begin` says so; None: at once. `is_look`: the row was read, which does
+    not say when it was written; `at` is the time of the look.
     """
 
     sensor: Sensor
     at: datetime
     written_at: datetime | None
+    is_look: bool = False
     origin: Origin = Origin.SENSOR
     may_begin: MayBegin | None = None
 
@@ -189,16 +201,23 @@ class Signals:
         return period if bound_at is None else Period(wall_at(bound_at, schedule.zone).date())
 
     async def _bound(self, pipeline: PipelineId, found: Triggered, sensor_key: str, content: str, seen: Seen) -> Period:
-        """The period of a signal that names none: the day on which its content was first seen, for ever."""
+        """The period of a signal that names none: the day on which its content was first seen, for ever.
+
+        A row does not say when it was written, so a look at it only guesses the day; its record, if it still comes,
+        knows better.
+        """
         mark_sk = keys.signal_mark_sk(sensor_key)
         mark = await self._marks.get(pipeline, mark_sk)
         bound_at = _bound_at(mark, content)
-        if bound_at is None:
-            bound_at = seen.at
-            data: dict[str, Json] = {"hash": content, "at": format_rfc3339(bound_at), "period": str(found.period)}
-            # If another worker was first, this one comes again and sees what it wrote.
-            await self._tables.commit(move_write(pipeline, mark_sk, mark, data, self._clock.now()))
-        return Period(wall_at(bound_at, found.schedule.zone).date())
+        period = None if bound_at is None else Period(wall_at(bound_at, found.schedule.zone).date())
+        if period is not None and not _is_corrected(mark, period, found.period, seen):
+            return period
+        data: dict[str, Json] = {"hash": content, "at": format_rfc3339(seen.at), "period": str(found.period)}
+        if seen.is_look:
+            data[_IS_GUESS] = True
+        # If another worker was first, this one comes again and sees what it wrote.
+        await self._tables.commit(move_write(pipeline, mark_sk, mark, data, self._clock.now()))
+        return found.period
 
     async def _arrival(self, key: RunKey, schedule: Schedule, at: datetime) -> datetime | None:
         """When the first signal of a run came, where its deadline counts from there. Kept before the run begins."""
@@ -294,6 +313,14 @@ class Signals:
 def _decisive(schedule: Schedule, image: Sensor, row: Sensor, at: datetime) -> Saying:
     said, is_now = Saying(image.key, image.data), Saying(row.key, row.data)
     return is_now if period_said(said, schedule, at) == period_said(is_now, schedule, at) else said
+
+
+def _is_corrected(mark: Mark | None, guessed: Period, known: Period, seen: Seen) -> bool:
+    """Say whether a record shows that a look bound its signal to a later day than it was written on."""
+    if seen.is_look or mark is None or not mark.data.get(_IS_GUESS):
+        return False
+    # A record from before the look-back is an old one that comes again: another signal with the same content.
+    return guessed.date - LOOK_BACK <= known.date < guessed.date
 
 
 def _bound_at(mark: Mark | None, content: str) -> datetime | None:
