@@ -225,8 +225,7 @@ class Inspector:
         self.verdicts.require(
             len(told) == 1, Invariant.EVERY_EXIT_IS_TOLD, f"run {key} ended ({after.outcome}) and told {told}"
         )
-        now = asyncio.get_running_loop().time()
-        alive = [job.id for job in self.record.by_token[after.token] if job.is_alive(now)]
+        alive = self._alive_unsaid(after)
         self.verdicts.require(
             not alive or after.outcome not in _NOTHING_RUNS,
             Invariant.EVERY_EXIT_IS_TOLD,
@@ -237,6 +236,12 @@ class Inspector:
             self.verdicts.require(
                 watch.verdict is not None, Invariant.ONE_VERDICT, f"run {key} succeeded and its deadline is open"
             )
+
+    def _alive_unsaid(self, ended: Run) -> list[str]:
+        """The jobs of the last attempt that run on, without those beside the known one that people were told of."""
+        now, known = asyncio.get_running_loop().time(), (ended.job or {}).get("id")
+        alive = [job.id for job in self.record.by_token[ended.token] if job.is_alive(now)]
+        return [id_ for id_ in alive if ended.token not in self.given_up or id_ == known]
 
     def _check_pass(self, key: RunKey, after: Run, decision: Decision) -> None:
         self.verdicts.require(

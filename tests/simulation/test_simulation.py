@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulation.plan import small
+from tests.simulation.plan import Plan, small
 from tests.simulation.world import simulate
 
 SEEDS = 200  # `make simulate` plays as many as asked
@@ -19,6 +19,20 @@ def test_the_invariants_hold_in_every_history(first: int) -> None:
             pytest.fail(f"{violated}\nreplay it with: make simulate {plan} SEEDS=1 BEAT=slow")
 
         assert report.jobs, "a history in which nothing started shows nothing"
+
+
+# Histories that once broke an invariant. What each of them showed has a smaller test, too.
+BROKE = [
+    # An undated signal was bound to the day of a look at its row, although its record named the day before.
+    Plan(seed=700008, pipelines=6, hours=12, workers=2),
+    # A run was cancelled while a job ran that an unanswered start, later repeated, had left.
+    Plan(seed=700100, pipelines=6, hours=12, workers=2),
+]
+
+
+@pytest.mark.parametrize("plan", BROKE, ids=str)
+def test_the_invariants_hold_in_a_history_that_once_broke_one(plan: Plan) -> None:
+    assert simulate(plan).jobs
 
 
 def test_a_seed_always_gives_the_same_history() -> None:

@@ -8,15 +8,17 @@ import pytest
 from tests.builders import BIRTH, HANDLE, HOUR, KEY, ME, MINUTE, NOON, OLD, a_pipeline, a_post_run, a_run
 from tests.runsteps import PLAIN as PIPELINE
 from tests.runsteps import step, told
-from worker.core.effects import Effect, End, FindJob, Ignore, KeepBaseline, LogJob, MoveTo, StartJob
+from worker.core.effects import Effect, End, FindJob, Ignore, KeepBaseline, LogJob, MoveTo, StartJob, Tell
 from worker.core.eventtypes import EventType, JobEvent
 from worker.core.facts import (
     CancelRequested,
     Fact,
+    JobFailed,
     JobFound,
     JobNotFound,
     JobRefused,
     JobStarted,
+    JobStopped,
     JobSucceeded,
     RerunRequested,
     RulesHeld,
@@ -29,7 +31,7 @@ from worker.core.keys import SessionId
 from worker.core.outcomes import FailureCategory
 from worker.core.pipeline import OnUnknownStart
 from worker.core.run import Pause, decide, evolve
-from worker.core.runstate import Outcome, StartStep, State
+from worker.core.runstate import Outcome, Run, StartStep, State
 from worker.core.tokens import start_token
 
 SECOND = timedelta(seconds=1)
@@ -279,6 +281,55 @@ def test_the_refusal_of_a_repeat_does_not_prove_that_there_is_nothing_to_stop() 
 
     assert ended.outcome is Outcome.ORPHANED
     assert told(effects) == [EventType.JOB_ORPHANED]
+
+
+def begun_again() -> Run:
+    """The first start got no answer, the second did."""
+    waiting, _ = step(a_run(State.TRIGGERING), lost(0), NOON, RESTARTING)
+    sent, _ = step(waiting, TimeCame(1), NOON + MINUTE, RESTARTING)
+    run, _ = step(sent, JobStarted(1, HANDLE), NOON + MINUTE, RESTARTING)
+    return run
+
+
+def test_a_run_that_is_cancelled_or_times_out_tells_of_the_job_that_an_unanswered_start_may_have_left() -> None:
+    for begin, outcome, told_first in (
+        (CancelRequested(reason="not wanted"), Outcome.CANCELLED, EventType.RUN_CANCELLED),
+        (TimeCame(1), Outcome.TIMED_OUT, EventType.SFN_TIMEOUT),
+    ):
+        stopping, _ = step(begun_again(), begin, NOON + 4 * HOUR, RESTARTING)
+
+        ended, effects = step(stopping, JobStopped(1), NOON + 4 * HOUR, RESTARTING)
+
+        assert ended.outcome is outcome
+        assert told(effects) == [told_first, EventType.JOB_ORPHANED]
+        [orphan] = [each for each in effects if isinstance(each, Tell) and each.type is EventType.JOB_ORPHANED]
+        assert (orphan.detail["job"], orphan.detail["token"]) == (None, ended.token)
+
+
+def test_a_job_that_fails_after_its_run_timed_out_tells_of_the_one_that_an_unanswered_start_may_have_left() -> None:
+    failed = JobFailed(1, FailureCategory.TRANSIENT, "lost")
+    patient = a_pipeline(job={"on_unknown_start": OnUnknownStart.RESTART, "max_retries": 1})
+
+    ended, effects = step(begun_again(), failed, NOON + 4 * HOUR, patient)
+
+    assert ended.outcome is Outcome.TIMED_OUT
+    assert EventType.JOB_ORPHANED in told(effects)
+
+
+def test_a_success_and_a_new_attempt_settle_the_starts_that_got_no_answer() -> None:
+    _, of_success = step(begun_again(), JobSucceeded(attempt=1), NOON + 2 * MINUTE, RESTARTING)
+    stopping, _ = step(
+        begun_again(),
+        RerunRequested(key=KEY, birth=BIRTH, identity="request-1", supersede=True),
+        NOON + 2 * MINUTE,
+        RESTARTING,
+    )
+    again, _ = step(stopping, JobStopped(1), NOON + 3 * MINUTE, RESTARTING)
+    cancelled, of_cancel = step(again, CancelRequested(reason="not wanted"), NOON + 4 * MINUTE, RESTARTING)
+
+    assert EventType.JOB_ORPHANED not in told(of_success)
+    assert cancelled.outcome is Outcome.CANCELLED
+    assert told(of_cancel) == [EventType.RUN_CANCELLED]
 
 
 def test_a_look_that_finds_no_job_settles_every_try_before_it() -> None:

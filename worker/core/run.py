@@ -160,8 +160,6 @@ def _moved(run: Run, effect: MoveTo, now: datetime) -> Run:
         changed_inputs=run.changed_inputs if effect.started_on is None else {},
         start_step=None if is_begun else effect.start_step or run.start_step,
         start_after=None,
-        # Whoever wants an unanswered start repeated wants the answer to the repeat to count for both.
-        starts_unanswered=0 if is_begun else run.starts_unanswered,
         starter=None if is_begun else run.starter,
         job=effect.job or run.job,
         after_stop=effect.after_stop,

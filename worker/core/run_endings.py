@@ -87,6 +87,7 @@ def time_out(case: Case, so_far: str) -> list[Effect]:
         End(outcome=Outcome.TIMED_OUT, reason=reason),
         LogJob(event=JobEvent.RUN_TIMEOUT, message=reason),
         tell_timeout(case, reason),
+        *_tell_unanswered(case),
     ]
 
 
@@ -117,6 +118,7 @@ def cancel(case: Case, reason: str) -> list[Effect]:
         End(outcome=Outcome.CANCELLED, reason=reason),
         LogJob(event=JobEvent.CANCELLED, message=reason),
         Tell(type=EventType.RUN_CANCELLED, message=f"{case.run.key} was cancelled: {reason}"),
+        *_tell_unanswered(case),
     ]
 
 
@@ -139,6 +141,26 @@ def orphan(case: Case, why: str) -> list[Effect]:
         LogJob(event=JobEvent.ORPHANED, message=reason),
         tell_orphan(case, why),
         *timed_out,
+    ]
+
+
+def _tell_unanswered(case: Case) -> list[Effect]:
+    """The job that is known has ended. A start that got no answer and was repeated may have left another one.
+
+    While the run goes on, the answer to the repeat counts for both; but an end that says that nothing runs must not.
+    """
+    run = case.run
+    if not run.starts_unanswered:
+        return []
+    starts = "a start that was repeated" if run.starts_unanswered == 1 else "starts that were repeated"
+    why = f"{starts} got no answer, so another job of it may exist"
+    hint = "look for a second job with this token at its target, and end it if it runs"
+    return [
+        Tell(
+            type=EventType.JOB_ORPHANED,
+            message=f"{run.key}: a job of attempt {run.attempt} may still be running: {why}",
+            detail={"job": None, "token": run.token, "attempt": run.attempt, "actionHint": hint},
+        )
     ]
 
 
