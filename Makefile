@@ -13,7 +13,7 @@ LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --quiet --cust
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit chaos simulate test-dynamodb-local test-streams-local test-airflow deploy-check fix bench lock clean
+.PHONY: help demo test lint types unit chaos simulate simulate-campaign test-dynamodb-local test-streams-local test-airflow deploy-check fix bench lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -49,8 +49,17 @@ SEEDS ?= 1
 PIPELINES ?= 50
 HOURS ?= 72
 BEAT ?= real
-simulate: $(VENV)/.dev ## random histories of the whole worker (SEED=1 SEEDS=1 PIPELINES=50 HOURS=72)
-	$(BIN)/python -m tests.simulation --seed $(SEED) --seeds $(SEEDS) --pipelines $(PIPELINES) --hours $(HOURS) --beat $(BEAT)
+WORKERS ?=
+VARIED ?=
+simulate: $(VENV)/.dev ## random histories of the whole worker (SEED=1 SEEDS=1 PIPELINES=50 HOURS=72 WORKERS=3)
+	$(BIN)/python -m tests.simulation --seed $(SEED) --seeds $(SEEDS) --pipelines $(PIPELINES) --hours $(HOURS) --beat $(BEAT) \
+		$(if $(WORKERS),--workers $(WORKERS)) $(if $(VARIED),--varied)
+
+CAMPAIGN_SEEDS ?= 5000
+PROCESSES ?= 2
+CAMPAIGN_FILE ?= simulated.jsonl
+simulate-campaign: $(VENV)/.dev ## thousands of histories of many sizes (SEED=1 CAMPAIGN_SEEDS=5000 PROCESSES=2)
+	$(BIN)/python -m tests.simulation.campaign --seed $(SEED) --seeds $(CAMPAIGN_SEEDS) --processes $(PROCESSES) --file $(CAMPAIGN_FILE)
 
 test-dynamodb-local: $(VENV)/.dev ## the contract suite on DynamoDB Local (needs npm and Java 17)
 	$(BIN)/python -m tests.dynamodb_local

@@ -9,17 +9,15 @@ from functools import partial
 
 import structlog
 
-from tests.simulation.plan import Plan, full
+from tests.simulation.plan import Beat, Plan
+from tests.simulation.sampler import plan_of
 from tests.simulation.violations import Violated
 from tests.simulation.world import simulate
-
-SLOW = "slow"
 
 
 def main() -> int:
     asked = _arguments()
-    # Workers in trouble say so at length; here only the invariants speak.
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    be_quiet()
     began, failed, runs = time.perf_counter(), 0, Counter[str]()
     for seed in range(asked.seed, asked.seed + asked.seeds):
         plan = _plan(seed, asked)
@@ -27,13 +25,23 @@ def main() -> int:
             report = simulate(plan, partial(_tell_hour, plan))
         except Violated as violated:
             failed += 1
-            _say(f"seed {seed}: {violated}\n  replay it with: make simulate {plan} SEEDS=1 BEAT={asked.beat}")
+            _say(f"seed {seed}: {violated}\n  replay it with: {replay(plan)}")
         else:
             runs.update(report.runs)
             _say(f"seed {seed}: {report.commits} commits, {report.jobs} jobs, runs {dict(report.runs)}")
     minutes = (time.perf_counter() - began) / 60
     _say(f"{asked.seeds} seeds, {failed} failed, {asked.seeds / minutes:.1f} seeds per minute; all runs: {dict(runs)}")
     return 1 if failed else 0
+
+
+def be_quiet() -> None:
+    """Workers in trouble say so at length; here only the invariants speak."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+
+
+def replay(plan: Plan) -> str:
+    """The command that plays exactly this history again."""
+    return f"make simulate {plan} SEEDS=1"
 
 
 def _tell_hour(plan: Plan, hour: int, commits: int) -> None:
@@ -45,9 +53,14 @@ def _tell_hour(plan: Plan, hour: int, commits: int) -> None:
 
 
 def _plan(seed: int, asked: argparse.Namespace) -> Plan:
-    if asked.beat == SLOW:
-        return Plan(seed=seed, pipelines=asked.pipelines, hours=asked.hours, workers=2 + seed % 2)
-    return full(seed, pipelines=asked.pipelines, hours=asked.hours)
+    return plan_of(
+        seed,
+        pipelines=asked.pipelines,
+        hours=asked.hours,
+        workers=asked.workers,
+        beat=Beat(asked.beat),
+        is_varied=asked.varied,
+    )
 
 
 def _arguments() -> argparse.Namespace:
@@ -56,7 +69,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=1, help="how many, one after another")
     parser.add_argument("--pipelines", type=int, default=50)
     parser.add_argument("--hours", type=int, default=72, help="simulated")
-    parser.add_argument("--beat", choices=["real", SLOW], default="real", help="slow: as the tests have it")
+    parser.add_argument("--workers", type=int, help="2 to 5; without it the seed decides")
+    parser.add_argument("--beat", choices=list(Beat), default=Beat.REAL, help="slow: as most tests have it")
+    parser.add_argument("--varied", action="store_true", help="draw pace and faults from the seed, too")
     return parser.parse_args()
 
 

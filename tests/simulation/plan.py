@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import StrEnum
 from random import Random
 from typing import Final
 
@@ -17,18 +18,29 @@ from worker.membership.buckets import LEASES, PASS_EVERY_S
 SLOW_TIMING: Final = Timing(beat_s=200.0, fence_s=500.0, kill_s=660.0, look_s=240.0, stall_s=1500.0)
 
 
+class Beat(StrEnum):
+    REAL = "real"
+    SLOW = "slow"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
+    """One history. What it prints as is what `make simulate` needs to play it again."""
+
     seed: int
     pipelines: int = 5
     hours: int = 6
     workers: int = 3
+    beat: Beat = Beat.SLOW
+    is_varied: bool = False  # its pace and its faults are drawn from the seed, too
     timing: Timing = field(default=SLOW_TIMING)
     bucket_leases: int = 4
     pass_every_s: float = 600.0
     upkeep_every_s: float = 1800.0
     storms_last_s: float = 1200.0  # at most
     index_lag_s: float = 1080.0  # longer than it takes to find a worker dead, as the real one is
+    fault_every_s: float = 1500.0  # on average
+    trouble: float = 0.05  # the share of a target's calls that go wrong
 
     @property
     def grace(self) -> timedelta:
@@ -39,19 +51,22 @@ class Plan:
         return timedelta(minutes=10, seconds=seconds)
 
     def __str__(self) -> str:
-        return f"SEED={self.seed} PIPELINES={self.pipelines} HOURS={self.hours}"
+        size = f"PIPELINES={self.pipelines} HOURS={self.hours} WORKERS={self.workers}"
+        return f"SEED={self.seed} {size} BEAT={self.beat}{' VARIED=yes' if self.is_varied else ''}"
 
 
 def small(seed: int) -> Plan:
     return Plan(seed=seed, workers=3 if seed % 4 == 0 else 2)
 
 
-def full(seed: int, *, pipelines: int, hours: int) -> Plan:
+def full(seed: int, *, pipelines: int, hours: int, workers: int = 3) -> Plan:
     """The size asked for, with the beat that workers really have."""
     return Plan(
         seed=seed,
         pipelines=pipelines,
         hours=hours,
+        workers=workers,
+        beat=Beat.REAL,
         timing=DEFAULT_TIMING,
         bucket_leases=LEASES,
         pass_every_s=PASS_EVERY_S,

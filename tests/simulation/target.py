@@ -84,7 +84,7 @@ class SimulatedTarget:
     record: Record
     on_send: OnSend
     on_begin: OnBegin
-    trouble: float = 0.05
+    trouble: float
     is_out: bool = False
 
     def traits(self, config: Config, /) -> Traits:

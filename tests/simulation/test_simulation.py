@@ -1,8 +1,12 @@
 """Random histories: whatever crashes, freezes, repeats, is lost or late, the invariants hold after every commit."""
 
+from collections.abc import Callable
+
 import pytest
 
-from tests.simulation.plan import Plan, small
+from tests.simulation.__main__ import replay
+from tests.simulation.plan import Beat, Plan, small
+from tests.simulation.sampler import campaign_plan, plan_of, suite_plan
 from tests.simulation.world import simulate
 
 SEEDS = 200  # `make simulate` plays as many as asked
@@ -12,11 +16,11 @@ AT_ONCE = 4  # seeds of one test: few, so that both cores have something to do a
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, AT_ONCE))
 def test_the_invariants_hold_in_every_history(first: int) -> None:
     for seed in range(first, first + AT_ONCE):
-        plan = small(seed)
+        plan = suite_plan(seed)
         try:
             report = simulate(plan)
         except AssertionError as violated:
-            pytest.fail(f"{violated}\nreplay it with: make simulate {plan} SEEDS=1 BEAT=slow")
+            pytest.fail(f"{violated}\nreplay it with: {replay(plan)}")
 
         assert report.jobs, "a history in which nothing started shows nothing"
 
@@ -33,6 +37,30 @@ BROKE = [
 @pytest.mark.parametrize("plan", BROKE, ids=str)
 def test_the_invariants_hold_in_a_history_that_once_broke_one(plan: Plan) -> None:
     assert simulate(plan).jobs
+
+
+@pytest.mark.parametrize("draw", [suite_plan, campaign_plan])
+def test_the_command_for_a_replay_names_all_of_a_plan(draw: Callable[[int], Plan]) -> None:
+    for plan in (draw(seed) for seed in range(1, SEEDS + 1)):
+        said = dict(word.split("=") for word in replay(plan).split() if "=" in word)
+        again = plan_of(
+            int(said["SEED"]),
+            pipelines=int(said["PIPELINES"]),
+            hours=int(said["HOURS"]),
+            workers=int(said["WORKERS"]),
+            beat=Beat(said["BEAT"]),
+            is_varied="VARIED" in said,
+        )
+
+        assert again == plan
+
+
+def test_the_histories_of_the_suite_are_of_many_sizes() -> None:
+    plans = [suite_plan(seed) for seed in range(1, SEEDS + 1)]
+
+    assert {plan.workers for plan in plans} == {2, 3, 4, 5}
+    assert {plan.beat for plan in plans} == set(Beat)
+    assert len({(plan.pipelines, plan.hours) for plan in plans}) > 40
 
 
 def test_a_seed_always_gives_the_same_history() -> None:

@@ -15,7 +15,6 @@ from worker.core.periods import Period
 from worker.store.sensors import sensor_of
 from worker.store.table import Change
 
-FAULT_EVERY_S: Final = 1500.0  # on average
 PIPELINE: Final = pipeline_pk("")
 
 
@@ -48,7 +47,7 @@ class Weather:
         )
         async with asyncio.TaskGroup() as tasks:
             while True:
-                await asyncio.sleep(self.random.expovariate(1 / FAULT_EVERY_S))
+                await asyncio.sleep(self.random.expovariate(1 / self.around.plan.fault_every_s))
                 fault = self.random.choices([each for each, _ in faults], [weight for _, weight in faults])[0]
                 tasks.create_task(fault(), name=f"weather:{fault.__name__}")
 

@@ -218,6 +218,7 @@ class World:
                 record=self._record,
                 on_send=self._inspector.sent,
                 on_begin=self._inspector.begins,
+                trouble=self._plan.trouble,
             )
             for kind, (guarantee, can_stop) in kinds.items()
         }

@@ -1,0 +1,97 @@
+"""Plans drawn from a seed: of many sizes, small ones often and large ones now and then."""
+
+import math
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+from tests.simulation.plan import Beat, Plan, full
+from worker.core.liveness import Timing
+
+WORKERS: Final = (2, 5)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    pipelines: tuple[int, int]
+    hours: tuple[int, int]
+
+
+# With the real beat a worker writes a hundred times as often, so such a history costs as much as a large one.
+SUITE: Final = Sizes(pipelines=(3, 8), hours=(3, 12))
+SUITE_REAL: Final = Sizes(pipelines=(3, 6), hours=(2, 3))
+SUITE_REAL_EVERY: Final = 50
+CAMPAIGN: Final = Sizes(pipelines=(3, 20), hours=(6, 48))
+CAMPAIGN_REAL: Final = 0.04  # as a share
+
+
+def suite_plan(seed: int) -> Plan:
+    """A plan of the test suite, where all of them together have some minutes."""
+    random = Random(f"suite {seed}")
+    if seed % SUITE_REAL_EVERY == 0:
+        return full(seed, pipelines=_between(random, SUITE_REAL.pipelines), hours=_between(random, SUITE_REAL.hours))
+    return Plan(
+        seed=seed,
+        pipelines=_between(random, SUITE.pipelines),
+        hours=_between(random, SUITE.hours),
+        workers=random.randint(*WORKERS),
+    )
+
+
+def campaign_plan(seed: int) -> Plan:
+    """A plan of a campaign, which may take hours."""
+    random = Random(f"campaign {seed}")
+    pipelines, hours = _between(random, CAMPAIGN.pipelines), _between(random, CAMPAIGN.hours)
+    beat = Beat.REAL if random.random() < CAMPAIGN_REAL else Beat.SLOW
+    if beat is Beat.REAL:
+        hours = min(hours, _between(random, CAMPAIGN.hours), _between(random, CAMPAIGN.hours))
+    return plan_of(
+        seed,
+        pipelines=pipelines,
+        hours=hours,
+        workers=random.randint(*WORKERS),
+        beat=beat,
+        is_varied=random.random() < 0.5,
+    )
+
+
+def plan_of(seed: int, *, pipelines: int, hours: int, workers: int | None, beat: Beat, is_varied: bool = False) -> Plan:
+    """The plan of a size; without a number of workers, as many as the seed says."""
+    if beat is Beat.SLOW:
+        plan = Plan(seed=seed, pipelines=pipelines, hours=hours, workers=workers or 2 + seed % 2)
+    else:
+        plan = full(seed, pipelines=pipelines, hours=hours, workers=workers or 3)
+    return _varied(plan) if is_varied else plan
+
+
+def _varied(plan: Plan) -> Plan:
+    """The same size, with other proportions between beats, passes, lags and faults. The real beat stays what it is."""
+    random = Random(f"varied {plan.seed}")
+    return replace(
+        plan,
+        is_varied=True,
+        timing=_slower(plan.timing, random.choice([0.3, 0.6, 1.0, 1.5])) if plan.beat is Beat.SLOW else plan.timing,
+        bucket_leases=random.choice([1, 2, 4, 8]),
+        pass_every_s=plan.pass_every_s * random.uniform(0.5, 2.0),
+        upkeep_every_s=plan.upkeep_every_s * random.uniform(0.5, 2.0),
+        storms_last_s=plan.storms_last_s * random.uniform(0.5, 2.0),
+        index_lag_s=plan.index_lag_s * random.uniform(0.2, 2.0),
+        fault_every_s=math.exp(random.uniform(math.log(800.0), math.log(4000.0))),
+        trouble=random.uniform(0.0, 0.1),
+    )
+
+
+def _slower(timing: Timing, by: float) -> Timing:
+    return Timing(
+        beat_s=timing.beat_s * by,
+        fence_s=timing.fence_s * by,
+        kill_s=timing.kill_s * by,
+        look_s=timing.look_s * by,
+        stall_s=timing.stall_s * by,
+    )
+
+
+def _between(random: Random, bounds: tuple[int, int]) -> int:
+    """Draw by orders of magnitude: as many histories of 3 to 6 pipelines as of 6 to 12."""
+    least, most = bounds
+    return min(most, int(math.exp(random.uniform(math.log(least), math.log(most + 1)))))
