@@ -102,6 +102,7 @@ class Campaign:
 
     def play(self, seeds: range, processes: int) -> None:
         known = {line.seed for line in self.lines}
+        _end_last_line(self.file)
         todo = iter([seed for seed in seeds if seed not in known])
         told_at = began_at = time.monotonic()
         before = len(self.lines)
@@ -152,7 +153,7 @@ def main() -> int:
     be_quiet()
     signal.signal(signal.SIGTERM, _stop)
     seeds = range(asked.seed, asked.seed + asked.seeds)
-    campaign = Campaign(asked.file, asked.seconds, [line for line in _read(asked.file) if line.seed in seeds])
+    campaign = Campaign(asked.file, asked.seconds, [line for line in read_lines(asked.file) if line.seed in seeds])
     if campaign.lines:
         _say(f"{len(campaign.lines)} of {len(seeds)} histories are in {asked.file} already")
     try:
@@ -223,11 +224,18 @@ def _class(number: int, *bounds: int) -> str:
 # --- what is told -----------------------------------------------------------------------------------------------------
 
 
-def _read(file: Path) -> Iterator[Line]:
+def read_lines(file: Path) -> Iterator[Line]:
     """The histories of a file; a line that a kill left unfinished is played again."""
     for text in file.read_bytes().splitlines() if file.exists() else []:
         with suppress(msgspec.DecodeError):
             yield msgspec.json.decode(text, type=Line)
+
+
+def _end_last_line(file: Path) -> None:
+    """Let the next line begin on its own, also after one that a kill left unfinished."""
+    if file.exists() and not file.read_bytes().endswith(b"\n"):
+        with file.open("ab") as lines:
+            lines.write(b"\n")
 
 
 def _tell_bad(line: Line) -> None:
