@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import pairwise
 from multiprocessing.connection import Connection, Pipe, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -57,7 +58,8 @@ class Line:
 
     @property
     def size_class(self) -> str:
-        return f"{_class(self.pipelines, 5, 10)} pipelines, {_class(self.hours, 12, 24)} h, {self.beat} beat"
+        pipelines, hours = _class(self.pipelines, 3, 6, 11, 21), _class(self.hours, 6, 13, 25, 49)
+        return f"{pipelines:>5} pipelines, {hours:>5} h, {self.beat} beat"
 
 
 class _Answer(Protocol):
@@ -212,13 +214,10 @@ def _line(
     )
 
 
-def _class(number: int, *bounds: int) -> str:
-    least = 0
-    for bound in bounds:
-        if number <= bound:
-            return f"{least}-{bound}"
-        least = bound + 1
-    return f"{least}+"
+def _class(number: int, *ends: int) -> str:
+    """Name the range of a number by its ends, as in 6-10."""
+    least, most = next(((least, most) for least, most in pairwise(ends) if number < most), (0, ends[-1]))
+    return f"{least}-{most - 1}"
 
 
 # --- what is told -----------------------------------------------------------------------------------------------------

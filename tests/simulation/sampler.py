@@ -18,7 +18,7 @@ class Sizes:
 
 
 # With the real beat a worker writes a hundred times as often, so such a history costs as much as a large one.
-SUITE: Final = Sizes(pipelines=(3, 8), hours=(3, 12))
+SUITE: Final = Sizes(pipelines=(3, 9), hours=(3, 14))
 SUITE_REAL: Final = Sizes(pipelines=(3, 6), hours=(2, 3))
 SUITE_REAL_EVERY: Final = 50
 CAMPAIGN: Final = Sizes(pipelines=(3, 20), hours=(6, 48))
@@ -92,6 +92,6 @@ def _slower(timing: Timing, by: float) -> Timing:
 
 
 def _between(random: Random, bounds: tuple[int, int]) -> int:
-    """Draw by orders of magnitude: as many histories of 3 to 6 pipelines as of 6 to 12."""
+    """Draw by orders of magnitude, and rather a small one: what goes wrong is easier to see there, and cheaper."""
     least, most = bounds
-    return min(most, int(math.exp(random.uniform(math.log(least), math.log(most + 1)))))
+    return min(most, int(least * ((most + 1) / least) ** (random.random() ** 1.3)))

@@ -8,7 +8,7 @@ from tests.simulation.campaign import Verdict, read_lines
 from tests.simulation.sampler import campaign_plan
 
 ROOT = Path(__file__).parents[2]
-SEED = 423  # a small one
+SEED = 312  # a small one
 
 
 def campaign(file: Path, *more: str) -> subprocess.CompletedProcess[str]:
