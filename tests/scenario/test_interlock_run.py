@@ -154,6 +154,7 @@ def test_files_with_an_error_are_refused_and_nothing_runs(tmp_path: Path) -> Non
     assert refused.returncode == 1
     assert "schedul" in refused.stdout
     assert "worker.started" not in refused.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["job.sh", "pipelines"]  # no new store
 
 
 def test_a_store_that_cannot_be_reached_is_said_and_makes_nothing(tmp_path: Path) -> None:

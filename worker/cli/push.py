@@ -59,14 +59,25 @@ class Change:
 
 async def run_push(screen: Screen, access: StoreAccess, request: PushRequest) -> int:
     """Check the files, compare, show, ask, write. Nothing is written if any file has an error."""
+    found = read_sound_files(screen, request)
+    return Exit.PROBLEMS if found is None else await push_files(screen, access, request, found)
+
+
+def read_sound_files(screen: Screen, request: PushRequest) -> Directory | None:
+    """Read the files; None, and their problems are shown, if they cannot be pushed. Raises `Rejected`."""
     found = read_files(screen, request.sources)
     if found.errors or not found.files:
         show_found(screen, found, as_json=request.as_json)
         screen.remark("nothing was written: mend the files and push again", style="red")
-        return Exit.PROBLEMS
+        return None
     if found.warnings:
         screen.remark(f"{counted(len(found.warnings), 'warning')}: `interlock validate` shows them", style="yellow")
     refuse_oversized(found.pipelines)
+    return found
+
+
+async def push_files(screen: Screen, access: StoreAccess, request: PushRequest, found: Directory) -> int:
+    """Compare files without errors with the store, show, ask, write."""
     async with access.tables() as tables:
         changes = await compare(tables, found, request.sources.today)
         show_changes(screen, changes, as_json=request.as_json)

@@ -15,7 +15,7 @@ from consumers.severities import Severity
 from worker.cli.consent import Consent
 from worker.cli.console import Screen, counted
 from worker.cli.onstore import Exit, StoreAccess
-from worker.cli.push import PushRequest, run_push
+from worker.cli.push import PushRequest, push_files, read_sound_files
 from worker.cli.sources import Sources
 from worker.core.errors import ConfigError, RetryLater, WorkerError
 from worker.logs import configure_logs, logger
@@ -76,10 +76,17 @@ async def run_worker(screen: Screen, access: StoreAccess, request: RunRequest) -
 
 
 async def _push(screen: Screen, access: StoreAccess, sources: Sources) -> int:
-    """Bring the store to what the files say. Only here is it made: a mistyped path must not become an empty store."""
+    """Bring the store to what the files say. Only here is it made: a mistyped path must not become an empty store.
+
+    It is made once the files are known to be sound: a bad file must not leave a store behind.
+    """
+    request = PushRequest(sources=sources, consent=Consent(True, None))
+    found = read_sound_files(screen, request)
+    if found is None:
+        return Exit.PROBLEMS
     if await access.admin.init(may_create=False):
         screen.remark(f"made {access.admin.place}")
-    return await run_push(screen, access, PushRequest(sources=sources, consent=Consent(True, None)))
+    return await push_files(screen, access, request, found)
 
 
 async def _introduce(screen: Screen, access: StoreAccess, settings: Settings) -> None:
