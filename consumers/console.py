@@ -1,11 +1,14 @@
 """Alerts on the console: a line for each, and successes gathered into one line now and then."""
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final, TypeAlias
 
 from consumers.repeats import Repeats
+from consumers.retryingwriter import RetryingWriter
 from consumers.severities import Severity, severity_of
 from worker.clock import Clock
 from worker.core.events import Event
@@ -13,18 +16,22 @@ from worker.core.events import Event
 LINE_MAX: Final = 500
 DIGEST_EVERY: Final = timedelta(minutes=15)
 NAMED_MAX: Final = 5
+LAST_DIGEST_S: Final = 1.0  # for the digest at the end: a console that is not read must not keep the worker
 
-WriteLine: TypeAlias = Callable[[Severity, str], None]
+# Returns once the line is written. Raises `OSError`.
+WriteLine: TypeAlias = Callable[[Severity, str], Awaitable[None]]
 
 
 class ConsoleAlerts:
     """Writes each event once. `digest_every` None: successes get lines of their own, like everything else.
 
+    While the console cannot be written, alerts wait for it, however long that takes; `line` knows whether they do.
     A success is delivered when it is counted: the digest it is in is lost with the process, the event is not.
     """
 
     def __init__(self, write: WriteLine, clock: Clock, digest_every: timedelta | None = DIGEST_EVERY) -> None:
         self._write, self._clock, self._digest_every = write, clock, digest_every
+        self.line = RetryingWriter("standard output", clock)
         self._told = Repeats()
         self._successes: Counter[str] = Counter()
         self._pipelines: Counter[str] = Counter()
@@ -37,8 +44,8 @@ class ConsoleAlerts:
             self._successes[event.type] += 1
             self._pipelines[event.pipeline] += 1
         else:
-            self._write(severity, alert_line(event))
-        self._told.add(event.id)  # last: a line that could not be written is tried again
+            await self._say(severity, alert_line(event))
+        self._told.add(event.id)  # last: what was cancelled while it waited is said when it comes again
 
     async def run(self) -> None:
         """Write digests until cancelled, and a last one then."""
@@ -47,11 +54,13 @@ class ConsoleAlerts:
         try:
             while True:
                 await self._clock.sleep(self._digest_every.total_seconds())
-                self.write_digest()
+                await self.write_digest()
         finally:
-            self.write_digest()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAST_DIGEST_S):
+                    await self.write_digest()
 
-    def write_digest(self) -> None:
+    async def write_digest(self) -> None:
         """Say what went well since the last digest; nothing if nothing did."""
         if not self._successes:
             return
@@ -60,9 +69,13 @@ class ConsoleAlerts:
         more = len(self._pipelines) - len(names)
         where = ", ".join(names) + (f" and {more} more" if more else "")
         at = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        self._write(Severity.SUCCESS, _cut(f"{at}  {Severity.SUCCESS:<7}  digest  {counts}  ({where})"))
-        self._successes.clear()
-        self._pipelines.clear()
+        told = self._successes.copy(), self._pipelines.copy()
+        await self._say(Severity.SUCCESS, _cut(f"{at}  {Severity.SUCCESS:<7}  digest  {counts}  ({where})"))
+        # Those that came while it was written are of the next one.
+        self._successes, self._pipelines = self._successes - told[0], self._pipelines - told[1]
+
+    async def _say(self, severity: Severity, line: str) -> None:
+        await self.line.write(lambda: self._write(severity, line))
 
 
 def alert_line(event: Event) -> str:

@@ -59,6 +59,11 @@ class Worker:
         self._stopping.set()
         self._membership.stop()
 
+    def stop_once(self) -> None:
+        """Stop in order, unless that is under way."""
+        if not self._stopping.is_set():
+            self.stop()
+
     async def run(self) -> None:
         """Work until stopped. Raises `ConfigError` and `RetryLater` if the store cannot be opened."""
         async with AsyncExitStack() as stack:

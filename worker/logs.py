@@ -4,11 +4,13 @@ An event's name is a constant `noun.past_verb`. Bodies, tokens and addresses wit
 redaction here is the last line of defence, not the first.
 """
 
+import io
+import json
 import logging
 import re
 from collections.abc import Generator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, TextIO, TypeAlias, cast
 
 import structlog
@@ -16,6 +18,7 @@ from structlog.typing import FilteringBoundLogger, Processor
 
 from worker.clock import Clock
 from worker.jsontext import to_json
+from worker.linewriter import LineWriter
 
 Logger: TypeAlias = FilteringBoundLogger
 Facts: TypeAlias = MutableMapping[str, Any]  # structlog's own type of a line on its way
@@ -37,14 +40,28 @@ _SECRET_TEXT: Final = re.compile(
 )
 
 
-def configure_logs(stream: TextIO, clock: Clock, *, level: int = logging.INFO) -> None:
-    """Send all logs to `stream`, those of libraries too (their warnings and errors). Call it once, at the edge."""
+def configure_logs(stream: TextIO | LineWriter, clock: Clock, *, level: int = logging.INFO) -> None:
+    """Send all logs to `stream`, those of libraries too (their warnings and errors). Call it once, at the edge.
+
+    A `LineWriter` reports the lines it lost as `log.lost`, whatever the level.
+    """
+    processors = [*_common(clock), *_rendering(is_terminal=stream.isatty())]
     structlog.configure(
-        processors=[*_common(clock), *_rendering(is_terminal=stream.isatty())],
+        processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(stream),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", stream)),
     )
+    if isinstance(stream, LineWriter):
+        stream.describe_loss = partial(_loss_line, processors)
     logging.basicConfig(handlers=[_FromLibraries()], level=logging.WARNING, force=True)
+
+
+def _loss_line(processors: Sequence[Processor], lost: int, reason: str) -> str:
+    line = io.StringIO()
+    at_every_level = structlog.make_filtering_bound_logger(logging.NOTSET)
+    _log = structlog.wrap_logger(structlog.WriteLogger(line), list(processors), wrapper_class=at_every_level)
+    _log.error("log.lost", lines=lost, reason=reason)
+    return line.getvalue().rstrip("\n")
 
 
 def logger() -> Logger:
@@ -90,7 +107,10 @@ def _rendering(*, is_terminal: bool) -> list[Processor]:
 
 
 def _as_line(facts: Facts, **_: object) -> str:
-    return to_json(facts).decode()
+    try:
+        return to_json(facts).decode()
+    except ValueError:  # half a character, as in a file name that is no text
+        return json.dumps(facts, default=repr)
 
 
 @lru_cache(maxsize=1_000)
@@ -114,7 +134,14 @@ def _redacted(name: str, value: object, depth: int) -> object:
             listed = cast("Sequence[object]", value)
             return [_redacted("", member, depth - 1) for member in listed[:MEMBERS_MAX]]
         case _:
-            return _redacted_text(str(value))
+            return _redacted_text(_text_of(value))
+
+
+def _text_of(value: object) -> str:
+    try:
+        return str(value)
+    except Exception as error:  # noqa: BLE001  a line about trouble must not make more of it
+        return f"a {type(value).__name__} that cannot be shown ({type(error).__name__})"
 
 
 def _redacted_text(text: str) -> str:

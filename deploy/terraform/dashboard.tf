@@ -7,7 +7,7 @@ locals {
     { title = "Runs", metrics = ["RunsStarted", "RunsFailed"], stat = "Sum" },
     { title = "Runs looked after", metrics = ["RunsHeld"], stat = "Maximum" },
     { title = "Records and events", metrics = ["RecordsRead", "EventsPublished", "QueueMessages"], stat = "Sum" },
-    { title = "Given up", metrics = ["DeadLetters", "AlertFailures", "DataLossSuspected"], stat = "Sum" },
+    { title = "Given up", metrics = ["DeadLetters", "AlertFailures", "DataLossSuspected", "LogLinesLost"], stat = "Sum" },
     { title = "Event loop late by (seconds)", metrics = ["LoopLagSeconds"], stat = "Maximum" },
     { title = "Sessions lost, peers ended", metrics = ["SessionsLost", "PeersEnded"], stat = "Sum" },
   ]

@@ -2,7 +2,9 @@
 
 import json
 import signal
+import sqlite3
 import time
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 from tests import commandline
 from tests.emulators import AWS_ENVIRONMENT
-from tests.liveworker import LiveWorker, interlock, live_worker, until
+from tests.liveworker import PATIENCE_S, LiveWorker, interlock, live_worker, until
 from tests.manualclock import ManualClock
 from worker.clock import SystemClock
 
@@ -172,6 +174,22 @@ def test_a_mistyped_store_is_refused_and_not_made(tmp_path: Path) -> None:
     assert refused.returncode == 2
     assert "interlok.db" in refused.stderr
     assert list(tmp_path.glob("*.db")) == []
+
+
+def test_a_mistake_of_ours_is_named_in_the_log_before_it_is_shown(tmp_path: Path) -> None:
+    with live_worker(tmp_path, "--pipelines", pipelines(tmp_path)) as worker:
+        with closing(sqlite3.connect(tmp_path / "interlock.db")) as connection:
+            connection.execute("DROP TABLE change")  # every heartbeat writes to it
+
+        assert worker.process.wait(PATIENCE_S) == 2
+
+    log = worker.log.read_text().splitlines()
+    [at] = [number for number, line in enumerate(log) if '"worker.crashed"' in line]
+    crashed = json.loads(log[at])
+    assert crashed["reason"] == "OperationalError: no such table: change"
+    assert "Traceback" in crashed["exception"]
+    shown = [line for line in log[at + 1 :] if not line.startswith("{")]
+    assert shown[0].startswith("something unexpected went wrong: OperationalError: no such table: change (")
 
 
 def _owner(*workers: LiveWorker) -> LiveWorker | None:

@@ -13,6 +13,7 @@ import pytest
 from tests.commandline import interlock, records
 from worker.cli.console import Screen
 from worker.cli.onstore import told
+from worker.core.errors import ConfigError, Rejected, RetryLater
 from worker.settings import STORE
 from worker.store.sqlite_schema import VERSION
 from worker.store.sqlite_statements import CHANGE_OLDEST, ENTRIES_COUNT, ROWS_COUNT, ROWS_EXPIRED_COUNT
@@ -354,6 +355,34 @@ def test_a_reader_that_has_read_enough_is_no_mistake_of_ours() -> None:
 
     with pytest.raises(BrokenPipeError):  # Typer knows it, and ends without a word
         told(Screen(), show)
+
+
+@pytest.mark.parametrize(
+    ("errors", "code", "shown"),
+    [
+        ([RetryLater("no answer; wait")], 3, ["no answer", "    wait"]),
+        ([RetryLater("no answer; wait"), ConfigError("wrong key; correct it")], 2, ["no answer", "wrong key"]),
+        ([Rejected("never; drop it"), RetryLater("no answer; wait")], 1, ["never", "no answer"]),
+        ([KeyError("x"), RetryLater("no answer; wait")], 2, ["no answer", "something unexpected went wrong: KeyError"]),
+        ([ValueError("a"), ValueError("a"), ValueError("b")], 2, ["wrong: ValueError: a", "wrong: ValueError: b"]),
+    ],
+)
+@pytest.mark.parametrize("depth", [0, 1, 3])
+def test_of_groups_of_errors_the_causes_are_shown(
+    errors: list[Exception], code: int, shown: list[str], depth: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raised: Exception = ExceptionGroup("unhandled errors in a TaskGroup", errors)
+    for _ in range(depth):
+        raised = ExceptionGroup("unhandled errors in a TaskGroup", [raised])
+
+    async def fail() -> int:
+        raise raised
+
+    assert told(Screen(), fail) == code
+    said = capsys.readouterr().err
+    assert "TaskGroup" not in said
+    assert [text for text in shown if text not in said] == []
+    assert said.count("ValueError: a") <= 1
 
 
 def test_the_installed_command_asks_on_a_terminal(here: Path) -> None:

@@ -1,16 +1,21 @@
 """Alerts on the console: what a line says, and what becomes of successes."""
 
 import asyncio
+import errno
+import os
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
 from consumers.console import LINE_MAX, ConsoleAlerts, alert_line
 from consumers.routes import envelope
 from consumers.severities import Severity, severity_of, told_to_people
 from tests.manualclock import NOON, ManualClock
 from tests.virtualtime import VirtualClock, on_virtual_time
+from worker.clock import Clock
+from worker.core.errors import RetryLater
 from worker.core.events import Event
 from worker.core.eventtypes import EventType
 
@@ -32,7 +37,7 @@ class Console:
         self.lines: list[str] = []
         self.severities: list[Severity] = []
 
-    def __call__(self, severity: Severity, line: str) -> None:
+    async def __call__(self, severity: Severity, line: str) -> None:
         self.severities.append(severity)
         self.lines.append(line)
 
@@ -76,8 +81,8 @@ async def test_successes_are_gathered_into_one_line() -> None:
     await alerts.deliver(replace(COMPLETED, id="m", type=EventType.SLA_MET, pipeline="p0"))
     assert console.lines == []
 
-    alerts.write_digest()
-    alerts.write_digest()
+    await alerts.write_digest()
+    await alerts.write_digest()
 
     assert console.lines == [
         "2026-03-03T12:00:00Z  OK       digest  7 JOB_COMPLETED, 1 SLA_MET  (p0 2, p1 1, p2 1, p3 1, p4 1 and 2 more)"
@@ -135,18 +140,95 @@ def test_each_event_has_a_severity(event_type: str, severity: Severity) -> None:
     assert severity_of(event_type) is severity
 
 
-async def test_a_line_that_could_not_be_written_is_written_with_the_next_try() -> None:
-    console, troubles = Console(), [OSError("broken pipe")]
+class Disk(Console):
+    """A console on a disk that is full for a while."""
 
-    def write(severity: Severity, line: str) -> None:
-        if troubles:
-            raise troubles.pop()
-        console(severity, line)
+    def __init__(self, clock: Clock, until: float) -> None:
+        super().__init__()
+        self._clock, self._until = clock, until
+        self.tries = 0
 
-    alerts = ConsoleAlerts(write, ManualClock())
-    with pytest.raises(OSError, match="broken pipe"):
-        await alerts.deliver(FAILED)
+    async def __call__(self, severity: Severity, line: str) -> None:
+        self.tries += 1
+        if self._clock.monotonic() < self._until:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        await super().__call__(severity, line)
 
+
+@pytest.mark.parametrize("full_for_s", [1, 20, 3_600, 8 * 3_600])
+@on_virtual_time
+async def test_alerts_wait_for_as_long_as_the_console_is_full_and_none_is_lost(full_for_s: float) -> None:
+    clock = VirtualClock()
+    disk = Disk(clock, clock.monotonic() + full_for_s)
+    alerts = ConsoleAlerts(disk, clock)
+
+    with capture_logs() as lines:
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(5):
+                tasks.create_task(alerts.deliver(replace(FAILED, id=str(number))))
+            await clock.sleep(0.5)
+            assert alerts.line.is_down()
+            with pytest.raises(RetryLater, match="No space left"):
+                await alerts.line.reach()
+
+    assert disk.severities == [Severity.ALERT] * 5
+    assert disk.tries < 40 + full_for_s / 5  # one at a time, less and less often
+    assert alerts.line.failed_tries == disk.tries - 5
+    assert not alerts.line.is_down()
+    await alerts.line.reach()
+    down, back = lines
+    assert (down["event"], down["log_level"], down["reason"]) == ("console.down", "error", "No space left on device")
+    assert (back["event"], back["log_level"]) == ("console.back", "info")
+    assert full_for_s <= back["after_s"] + 1 <= full_for_s + 32
+
+
+@on_virtual_time
+async def test_an_alert_that_is_not_read_counts_as_waiting_until_it_is() -> None:
+    clock, read = VirtualClock(), asyncio.Event()
+
+    async def write(_: Severity, __: str) -> None:
+        await read.wait()
+
+    alerts = ConsoleAlerts(write, clock)
+    with capture_logs() as lines:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(alerts.deliver(FAILED))
+            await clock.sleep(1)
+            assert not alerts.line.is_down()
+            await clock.sleep(10)
+            assert alerts.line.is_down()
+            read.set()
+
+    assert [line["event"] for line in lines] == ["console.down", "console.back"]
+    assert not alerts.line.is_down()
+
+
+@on_virtual_time
+async def test_an_alert_that_was_cancelled_while_it_waited_is_told_when_it_comes_again() -> None:
+    clock = VirtualClock()
+    disk = Disk(clock, clock.monotonic() + 100)
+    alerts = ConsoleAlerts(disk, clock)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(50):
+            await alerts.deliver(FAILED)
+
+    await clock.sleep(60)
     await alerts.deliver(FAILED)
 
-    assert len(console.lines) == 1
+    assert len(disk.lines) == 1
+
+
+@on_virtual_time
+async def test_the_last_digest_does_not_keep_a_worker_whose_console_is_full() -> None:
+    clock = VirtualClock()
+    alerts = ConsoleAlerts(Disk(clock, clock.monotonic() + 1e6), clock)
+    running = asyncio.create_task(alerts.run())
+    await alerts.deliver(COMPLETED)
+    await clock.sleep(1)
+
+    running.cancel()
+    began_at = clock.monotonic()
+    await asyncio.wait([running])
+
+    assert clock.monotonic() - began_at < 5
+    assert running.cancelled()

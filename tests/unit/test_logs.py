@@ -1,8 +1,10 @@
 """What a log line looks like, and what never reaches one."""
 
+import errno
 import io
 import json
 import logging
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 import structlog
 
 from tests.manualclock import ManualClock
+from worker.linewriter import LineWriter
 from worker.logs import REDACTED, TEXT_MAX, configure_logs, logger
 
 
@@ -126,3 +129,41 @@ def test_warnings_of_libraries_come_in_the_same_form(written: io.StringIO) -> No
     [line] = facts(written)
     assert (line["event"], line["level"], line["library"]) == ("library.spoke", "warning", "asyncio")
     assert "abc.def" not in line["said"]
+
+
+class Unshowable:
+    def __str__(self) -> str:
+        raise RuntimeError("not now")
+
+
+def test_what_cannot_be_shown_at_all_raises_nothing_into_whoever_logs(written: io.StringIO) -> None:
+    logger().info("job.failed", reason=Unshowable(), file="half \ud800 of a name")
+
+    [line] = facts(written)
+    assert line["reason"] == "a Unshowable that cannot be shown (RuntimeError)"
+    assert line["file"] == "half \ud800 of a name"
+
+
+@pytest.mark.usefixtures("written")
+@pytest.mark.parametrize("level", [logging.INFO, logging.CRITICAL])
+async def test_lines_that_were_lost_are_reported_in_the_log_whatever_its_level(level: int) -> None:
+    content, is_full = bytearray(), True
+
+    def write(some: bytes) -> int:
+        if is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        content.extend(some)
+        return len(some)
+
+    stream = LineWriter(write)
+    configure_logs(stream, ManualClock(), level=level)
+    for _ in range(3):
+        logger().critical("worker.stopped")
+    with pytest.raises(OSError, match="No space left"):
+        await stream.deliver("")  # all of them have been tried
+    is_full = False
+    stream.close()
+
+    [line] = [json.loads(line) for line in content.decode().splitlines()]
+    assert (line["event"], line["level"], line["lines"]) == ("log.lost", "error", 3)
+    assert line["reason"] == "No space left on device"

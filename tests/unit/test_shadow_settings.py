@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from consumers.severities import Severity
 from tests.commandline import interlock
 from tests.manualclock import ManualClock
 from worker.core.errors import ConfigError
@@ -25,6 +26,10 @@ from worker.wiring.shadow import shadow_settings
 TABLES = "dynamodb://interlock?region=eu-west-1"
 
 
+async def to_nobody(_: Severity, __: str) -> None:
+    """Where alerts go in these tests."""
+
+
 def test_a_shadow_has_no_bus_no_queue_and_nobody_to_tell() -> None:
     given = {STORE: TABLES, SHADOW: "1", BUS: "interlock", ALERTS_QUEUE: "https://queue", SLACK_TOKEN: "xoxb-1"}
 
@@ -37,9 +42,7 @@ def test_a_shadow_has_no_bus_no_queue_and_nobody_to_tell() -> None:
 
 @pytest.mark.parametrize("store", [TABLES, "sqlite:///interlock.db"])
 def test_a_shadow_is_made_for_either_kind_of_store(store: str) -> None:
-    options = Options(
-        settings=read_settings({STORE: store, SHADOW: "1"}), environment={}, write_alert=lambda _, __: None
-    )
+    options = Options(settings=read_settings({STORE: store, SHADOW: "1"}), environment={}, write_alert=to_nobody)
 
     make_worker(options, ManualClock())
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from consumers.severities import Severity
 from tests.emulators import use_test_credentials
 from tests.manualclock import ManualClock
 from worker.core.errors import ConfigError
@@ -30,9 +31,13 @@ TABLES = "dynamodb://interlock?region=eu-west-1"
 QUEUE = "https://sqs.eu-west-1.amazonaws.com/111122223333/alerts"
 
 
+async def to_nobody(_: Severity, __: str) -> None:
+    """Where alerts go in these tests."""
+
+
 def make(**environment: str) -> None:
     settings = read_settings({STORE: "sqlite:///interlock.db", **environment})
-    make_worker(Options(settings=settings, environment={}, write_alert=lambda _, __: None), ManualClock())
+    make_worker(Options(settings=settings, environment={}, write_alert=to_nobody), ManualClock())
 
 
 @pytest.mark.parametrize("duties", ["alerts", "events,sensors"])
@@ -72,7 +77,7 @@ async def test_either_kind_of_worker_reads_changes_as_the_settings_say(tmp_path:
     use_test_credentials()
     said = {ON_FAILURE: "events=skip", ON_LOSS: "halt", POLLS: "eco", DUTIES: "events", EVENTS_QUEUE: QUEUE}
     settings, clock = read_settings(said), ManualClock()
-    options = Options(settings=settings, environment={}, write_alert=lambda _, __: None)
+    options = Options(settings=settings, environment={}, write_alert=to_nobody)
     tables = locate(TABLES)
     assert isinstance(tables, DynamoPlace)
     made = {

@@ -1,38 +1,89 @@
 """Where the command line writes: colour and tables on a terminal, plain lines on a pipe, JSON on request.
 
-Results go to standard output; progress and remarks go to standard error, so that a pipe carries results alone.
+Results go to standard output; progress and remarks go to standard error, so that a pipe carries results alone. Results
+that nobody reads any more end the command, quietly, as other tools do; results that cannot be written are an error. A
+remark that cannot be written is left out.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import cast
+from typing import TextIO, cast
 
 from rich.console import Console
 from rich.text import Text
 
+from worker.core.errors import ConfigError
 from worker.core.rules import Json
 
 Row = Sequence[str]
 
 SENTENCE_WIDTH_MIN = 40
+READER_GONE = 141  # what a shell shows of a tool that SIGPIPE ended: 128 + 13
+
+
+class OutputFailed(ConfigError):
+    """Results could not be written; a person makes room for them, or sends them elsewhere."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(
+            f"standard output cannot be written: {error.strerror or error}; "
+            "make room where it goes, or send it elsewhere, and run the command again"
+        )
+
+
+class PlainConsole(Console):
+    """A console on which text is never markup: a message with [brackets] must come out as it went in."""
+
+    def __init__(self, *, file: TextIO | None = None, stderr: bool = False) -> None:
+        super().__init__(file=file, stderr=stderr, highlight=False, markup=False, emoji=False)
+
+    def on_broken_pipe(self) -> None:
+        raise  # noqa: PLE0704  called while the error is handled; `Screen` knows what it means
 
 
 class Screen:
     """One command's output. Nothing is wrapped or cut on a pipe, and no control character reaches it."""
 
     def __init__(self, *, out: Console | None = None, err: Console | None = None) -> None:
-        # Text from files is never markup: a message with [brackets] must come out as it went in.
-        self.out = out or Console(highlight=False, markup=False, emoji=False)
-        self.err = err or Console(highlight=False, markup=False, emoji=False, stderr=True)
+        self.out = out or PlainConsole()
+        self.err = err or PlainConsole(stderr=True)
 
     def line(self, text: str = "", style: str = "") -> None:
-        self.out.print(Text(visible(text), style=style), soft_wrap=True)
+        with self._writing():
+            self.out.print(Text(visible(text), style=style), soft_wrap=True)
+
+    def rendered(self, text: str, style: str = "") -> str:
+        """Give what `line` would write, for somebody else to write."""
+        with self.out.capture() as captured:
+            self.line(text, style)
+        return captured.get()
 
     def remark(self, text: str, style: str = "dim") -> None:
         """Say something about the work, not part of its result."""
-        self.err.print(Text(visible(text), style=style), soft_wrap=True)
+        try:
+            self.err.print(Text(visible(text), style=style), soft_wrap=True)
+        except OSError:
+            silence(self.err.file)
+
+    def flush(self) -> None:
+        """Write what waits to be written: whether that can be done is known only then."""
+        with self._writing():
+            self.out.file.flush()
+
+    @contextmanager
+    def _writing(self) -> Generator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            silence(self.out.file)
+            raise SystemExit(READER_GONE) from None
+        except OSError as error:
+            silence(self.out.file)
+            raise OutputFailed(error) from error
 
     def table(self, rows: Sequence[Row], *, styles: Sequence[str] = (), indent: int = 2) -> None:
         """Show rows in aligned columns; `styles` colours each row. Empty columns take no room.
@@ -61,16 +112,28 @@ class Screen:
             return
         begin, rest = visible(text[:indent]), visible(text[indent:])
         for line in Text(rest, style=style).wrap(self.out, max(SENTENCE_WIDTH_MIN // 2, self.out.width - indent)):
-            self.out.print(Text.assemble((begin, style), line), soft_wrap=True)
+            with self._writing():
+                self.out.print(Text.assemble((begin, style), line), soft_wrap=True)
             begin = " " * indent
 
     def record(self, record: Mapping[str, Json]) -> None:
         """Write one record of a stream as a line of JSON."""
-        self.out.file.write(json_text(record) + "\n")
+        self.document(json_text(record))
 
     def document(self, text: str) -> None:
         """Write text exactly as it is."""
-        self.out.file.write(text if text.endswith("\n") else text + "\n")
+        with self._writing():
+            self.out.file.write(text if text.endswith("\n") else text + "\n")
+
+
+def silence(stream: object) -> None:
+    """Send a stream that failed nowhere: or Python would try again as it ends, and give an exit code of its own."""
+    with suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nowhere, cast("TextIO", stream).fileno())
+        finally:
+            os.close(nowhere)
 
 
 def json_text(value: object) -> str:

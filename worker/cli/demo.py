@@ -11,6 +11,8 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import TextIO, cast
 
+from consumers.console import WriteLine
+from consumers.severities import Severity
 from worker.cli.consent import Consent
 from worker.cli.console import Screen
 from worker.cli.demoacts import BRONZE, GOLD, PIPELINES, Play
@@ -108,7 +110,7 @@ async def _working(access: StoreAccess, alerts: TextIO) -> AsyncGenerator[None]:
     options = Options(
         settings=read_settings({}, store=access.url),  # the demo is the same whatever the environment says
         environment={**os.environ, "PATH": jobs_path()},
-        write_alert=lambda _, line: print(line, file=alerts, flush=True),
+        write_alert=_writing(alerts),
         digest_every=None,
     )
     worker = make_worker(options, access.clock)
@@ -119,6 +121,13 @@ async def _working(access: StoreAccess, alerts: TextIO) -> AsyncGenerator[None]:
             worker.stop()
     except BaseExceptionGroup as ended:
         raise first_of(cast("BaseException", ended)) from None
+
+
+def _writing(alerts: TextIO) -> WriteLine:
+    async def write(_: Severity, line: str) -> None:
+        print(line, file=alerts, flush=True)
+
+    return write
 
 
 def first_of(ended: BaseException) -> BaseException:

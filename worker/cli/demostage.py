@@ -10,7 +10,7 @@ from consumers.severities import Severity, severity_of
 from worker.cli.console import Screen
 from worker.cli.naming import read_period
 from worker.cli.onstore import StoreAccess
-from worker.cli.run import STYLES
+from worker.cli.runstreams import STYLES
 from worker.core.events import Event
 from worker.core.eventtypes import EventType
 from worker.core.keys import RunKey

@@ -10,7 +10,7 @@ import typer
 
 from worker.cli.agenda import Span
 from worker.cli.askingcommands import asking_app
-from worker.cli.console import Screen
+from worker.cli.console import OutputFailed, Screen
 from worker.cli.democommand import demo_app
 from worker.cli.dlqcommands import dlq_app
 from worker.cli.doctorcommand import doctor_app
@@ -18,6 +18,7 @@ from worker.cli.helppages import PlainGroup
 from worker.cli.inboxcommands import inbox_app
 from worker.cli.leasescommands import leases_app
 from worker.cli.migratecommands import migrate_app
+from worker.cli.onstore import exit_code, show_error
 from worker.cli.pipelinescommands import pipelines_app
 from worker.cli.plan import PlanRequest, run_diff, run_plan
 from worker.cli.readingcommands import reading_app
@@ -211,4 +212,12 @@ def _today(context: typer.Context) -> date:
 
 
 def main() -> None:
-    app(obj=SystemClock())
+    screen = Screen()
+    try:
+        try:
+            app(obj=SystemClock())
+        finally:
+            screen.flush()  # results have arrived before the exit code says so
+    except OutputFailed as failed:
+        show_error(screen, failed)
+        raise SystemExit(exit_code(failed)) from None

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import traceback
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import IntEnum
@@ -15,6 +15,7 @@ import typer
 from worker.cli.console import Screen
 from worker.clock import Clock
 from worker.core.errors import ConfigError, Rejected, WorkerError
+from worker.rootcauses import root_causes
 from worker.settings import read_settings
 from worker.store.admin import StoreAdmin
 from worker.store.open import open_admin, open_tables
@@ -27,6 +28,8 @@ Exit codes:
   2  the command, the settings or the store is wrong: a person must act
      (also if there is no such pipeline, run or dead letter)
   3  the store does not answer: try again later
+"""
+RUN_EXIT_CODES = f"""{EXIT_CODES}  4  nobody reads its output or its log any more: it stopped in order
 """
 
 StoreUrl = Annotated[
@@ -51,6 +54,7 @@ class Exit(IntEnum):
     PROBLEMS = 1
     WRONG = 2
     LATER = 3
+    UNREAD = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +104,7 @@ def told(screen: Screen, run: Callable[[], Awaitable[int]]) -> int:
         except BrokenPipeError:
             raise  # who reads us has read enough, as `head` does: that is an end, and no mistake
         except Exception as error:  # noqa: BLE001  the edge: a person gets words, and enough to report it
-            show_surprise(screen, error)
-            return Exit.WRONG
+            return show_causes(screen, error)
 
     return asyncio.run(guarded())
 
@@ -114,11 +117,37 @@ def show_error(screen: Screen, error: WorkerError) -> None:
         screen.remark(f"    {remedy}")
 
 
-def show_surprise(screen: Screen, error: Exception) -> None:
-    *_, innermost = traceback.extract_tb(error.__traceback__)
-    place = f"{Path(innermost.filename).name}:{innermost.lineno}"
-    screen.remark(f"something unexpected went wrong: {type(error).__name__}: {error} ({place})", style="red")
+def show_causes(screen: Screen, error: Exception) -> int:
+    """Show what is behind an error, out of however many groups it comes in, and give the exit code."""
+    causes = root_causes(error)
+    if broken := next((cause for cause in causes if isinstance(cause, BrokenPipeError)), None):
+        raise broken
+    expected = [cause for cause in causes if isinstance(cause, WorkerError)]
+    mistakes = [cause for cause in causes if cause not in expected]
+    for cause in expected:
+        show_error(screen, cause)
+    if mistakes:
+        show_surprise(screen, mistakes)
+        return Exit.WRONG
+    return exit_code_of(expected)
+
+
+def show_surprise(screen: Screen, mistakes: Sequence[BaseException]) -> None:
+    for mistake in mistakes:
+        what = f"{type(mistake).__name__}: {mistake}{_place(mistake)}"
+        screen.remark(f"something unexpected went wrong: {what}", style="red")
     screen.remark("    run `interlock store check`; if the store is sound, this is a mistake in Interlock: report it")
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+
+
+def exit_code_of(errors: Sequence[WorkerError]) -> Exit:
+    """Give the code for several errors: a person must act if one of them says so."""
+    codes = {exit_code(error) for error in errors}
+    return next(code for code in (Exit.WRONG, Exit.PROBLEMS, Exit.LATER) if code in codes)
 
 
 def exit_code(error: WorkerError) -> Exit:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from worker.cli.onstore import EXIT_CODES, StoreUrl, on_store
+from worker.cli.onstore import RUN_EXIT_CODES, StoreUrl, on_store
 from worker.cli.run import LogLevel, RunRequest, run_worker
 from worker.cli.sources import Sources
 from worker.clock import Clock
@@ -39,9 +39,9 @@ Examples:
   interlock run --store dynamodb://interlock?region=eu-west-1
 
 SIGTERM and Ctrl-C end it in order within 25 seconds; a second one has nothing finished any more, and a
-third ends it at once, which costs nothing but a repeat.
+third ends it at once, which costs nothing but a repeat. A full disk under the log or the alerts does not end it.
 
-{EXIT_CODES}"""
+{RUN_EXIT_CODES}"""
 
 
 @run_app.command("run", help=RUN_HELP)

@@ -53,6 +53,7 @@ class Metric(Enum):
     EVENTS_PUBLISHED = "EventsPublished"
     QUEUE_MESSAGES = "QueueMessages"
     ALERT_FAILURES = "AlertFailures"
+    LOG_LINES_LOST = "LogLinesLost"
     LOOP_LAG = "LoopLagSeconds"
     SESSIONS_LOST = "SessionsLost"
     SESSION_AGE = "SessionAgeSeconds"
@@ -78,6 +79,7 @@ MEANINGS: Mapping[Metric, Meaning] = {
     Metric.EVENTS_PUBLISHED: _counter("events handed to the bus or to a route"),
     Metric.QUEUE_MESSAGES: _counter("messages taken from a queue and done"),
     Metric.ALERT_FAILURES: _counter("tries to alert people that failed"),
+    Metric.LOG_LINES_LOST: _counter("log lines that could not be written: the disk was full, or nobody read them"),
     Metric.LOOP_LAG: _seconds("how late the event loop was, at worst, since the last report"),
     Metric.SESSIONS_LOST: _counter("sessions of this worker that ended against its will"),
     Metric.SESSION_AGE: _seconds("since when this worker has been at work without a break; 0: it is not"),

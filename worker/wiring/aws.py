@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
-from consumers.alerts_log import LoggedAlerts
+from consumers.alerts_log import ConfirmLogged, LoggedAlerts, unconfirmed
 from consumers.alerts_queue import AlertMessages
 from consumers.bus import EventBus
 from consumers.bus_aws import open_bus
@@ -40,7 +40,15 @@ from worker.store.table import TableName
 from worker.store.watched import watched
 from worker.wiring.jobs import CommandRoot, open_targets
 from worker.wiring.kinds import Premises, sweeping
-from worker.wiring.people import Alerting, Beside, alerts_come_back, never_waiting, open_alerting, tells_people
+from worker.wiring.people import (
+    Alerting,
+    Beside,
+    alerts_by_line,
+    alerts_come_back,
+    never_waiting,
+    open_alerting,
+    tells_people,
+)
 from worker.wiring.queues import queue_consumer
 from worker.wiring.streams import ChangeStreams
 from worker.wiring.workplace import Readers, Workplace
@@ -61,8 +69,16 @@ class AwsKind:
 
     group = GROUP
 
-    def __init__(self, settings: Settings, environment: Mapping[str, str], place: DynamoPlace, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        environment: Mapping[str, str],
+        place: DynamoPlace,
+        clock: Clock,
+        confirm_logged: ConfirmLogged = unconfirmed,
+    ) -> None:
         self._settings, self._environment, self._place, self._clock = settings, environment, place, clock
+        self._confirm_logged = confirm_logged
         self._guard = ClockGuard()
         self._tables = self._open_tables()
         self._watched = watched(self._tables)  # for all that is done with rows, so that they count failures together
@@ -99,13 +115,14 @@ class AwsKind:
             command=CommandRoot(path=JOBS.absolute(), is_shared=False),
             aws=AwsJobs(region=self._place.region, endpoint=self._place.endpoint),
         )
+        logged = LoggedAlerts(clock, self._confirm_logged)
         alerting = await open_alerting(
             stack,
             settings.people,
             tables=tables,
             secrets=targets.secrets,
             clock=clock,
-            otherwise=Alerting(deliver=LoggedAlerts().deliver),
+            otherwise=alerts_by_line(logged.deliver, logged.line),
         )
         beside: dict[str, Beside] = {"sweep-jobs": sweeping(targets.command, clock)}
         if tells_people(settings):

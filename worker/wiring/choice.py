@@ -23,7 +23,13 @@ def make_worker(options: Options, clock: Clock) -> Worker:
         options = replace(options, settings=shadow_settings(options.settings))
     settings = options.settings
     _check_duties(settings, locate(settings.store))
-    telemetry = Telemetry(settings.watched, options.environment, clock, options.write_metrics)
+    telemetry = Telemetry(
+        settings.watched,
+        options.environment,
+        clock,
+        options.write_metrics,
+        log_lines_lost=options.log_lines_lost,
+    )
     kind = _kind(options, clock)
     return Worker(ShadowKind(kind, clock) if settings.shadow else kind, settings, clock, telemetry)
 
@@ -33,7 +39,7 @@ def _kind(options: Options, clock: Clock) -> Kind:
         case SqlitePlace(path):
             return EmbeddedKind(options, path, clock)
         case DynamoPlace() as place:
-            return AwsKind(options.settings, options.environment, place, clock)
+            return AwsKind(options.settings, options.environment, place, clock, options.confirm_logged)
 
 
 def _check_duties(settings: Settings, place: Place) -> None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, Protocol
 
+from consumers.alerts_log import ConfirmLogged, unconfirmed
 from consumers.console import DIGEST_EVERY, ConsoleAlerts, WriteLine
 from consumers.feed import FeedWatcher, TableFeed, feed_name
 from consumers.feedlag import FeedLags
@@ -31,7 +32,7 @@ from worker.store.table import ChangeFeed, TableName, Tables
 from worker.store.watched import watched
 from worker.wiring.jobs import CommandRoot, open_targets
 from worker.wiring.kinds import Premises, sweeping
-from worker.wiring.people import Alerting, open_alerting
+from worker.wiring.people import alerts_by_line, open_alerting
 from worker.wiring.workplace import Readers, Workplace
 
 CONSOLE: Final = "console"
@@ -54,6 +55,8 @@ class Options:
     write_alert: WriteLine
     digest_every: timedelta | None = DIGEST_EVERY  # None: every success gets its own line
     write_metrics: Callable[[str], None] = lambda _: None  # for metrics as lines, if they are asked for
+    confirm_logged: ConfirmLogged = unconfirmed  # for alerts as lines of the log
+    log_lines_lost: Callable[[], int] = lambda: 0
 
 
 class EmbeddedKind:
@@ -97,7 +100,7 @@ class EmbeddedKind:
             tables=counted,
             secrets=targets.secrets,
             clock=clock,
-            otherwise=Alerting(deliver=console.deliver, beside={"digests": console.run}),
+            otherwise=alerts_by_line(console.deliver, console.line, {"digests": console.run}),
         )
         place = embedded_workplace(tables, alerting.deliver, targets.runners, clock, ApschedulerTicker())
         place = replace(

@@ -2,16 +2,17 @@
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from consumers.alertpath import answering_probes
+from consumers.alertpath import Reach, always_reached, answering_probes
 from consumers.alerts import ChatAlerts, Telling
 from consumers.alerts_digest import Digests
 from consumers.alerts_line import ChatLine
 from consumers.alerts_routing import Routing, nobody, one_channel, owners_of, read_routing, routing_of
 from consumers.alerts_slack import API, SlackChat, session_for_slack
+from consumers.retryingwriter import RetryingWriter
 from consumers.routes import Deliver
 from consumers.tries import Tries
 from worker.clock import Clock
@@ -38,12 +39,16 @@ def never_waiting() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alerting:
-    """How people are told: a route's end, what must run for it, how many tries have failed, whether it waits."""
+    """How people are told: a route's end, what must run for it, how many tries have failed, whether it waits.
+
+    `reach` proves that an alert would be seen.
+    """
 
     deliver: Deliver
     beside: Mapping[str, Beside] = field(default_factory=dict[str, Beside])
     failures: Callable[[], int] = never_failed
     is_waiting: Callable[[], bool] = never_waiting
+    reach: Reach = always_reached
 
 
 async def open_alerting(
@@ -58,7 +63,7 @@ async def open_alerting(
     """Give alerts over Slack, or `otherwise` where there is no token. Raises `ConfigError` for wrong settings."""
     path = AlertPath(tables)
     if not settings.slack_token:
-        return Alerting(deliver=answering_probes(otherwise.deliver, path, clock), beside=otherwise.beside)
+        return replace(otherwise, deliver=answering_probes(otherwise.deliver, path, clock, otherwise.reach))
     routing = routing_from(settings)
     session = await stack.enter_async_context(session_for_slack())
     chat = SlackChat(token_source(settings.slack_token, secrets), session, api=settings.slack_api or API)
@@ -77,6 +82,17 @@ async def open_alerting(
         beside={"digests": Digests(telling).run},
         failures=lambda: line.failed_tries,
         is_waiting=line.is_waiting,
+    )
+
+
+def alerts_by_line(deliver: Deliver, line: RetryingWriter, beside: Mapping[str, Beside] | None = None) -> Alerting:
+    """Alerts as lines of a stream, for a worker without a chat."""
+    return Alerting(
+        deliver=deliver,
+        beside=beside or {},
+        failures=lambda: line.failed_tries,
+        is_waiting=line.is_down,
+        reach=line.reach,
     )
 
 

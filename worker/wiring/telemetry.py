@@ -56,6 +56,8 @@ class Telemetry:
         environment: Mapping[str, str],
         clock: Clock,
         write_line: Callable[[str], None],
+        *,
+        log_lines_lost: Callable[[], int] = lambda: 0,
     ) -> None:
         self._settings, self._environment, self._clock, self._write = settings, environment, clock, write_line
         self.meters = Meters()
@@ -69,6 +71,7 @@ class Telemetry:
         self._reporting: Reporting | None = None
         self._protection: TaskProtection | None = None
         self._watch()
+        self.meters.watch(Metric.LOG_LINES_LOST, lambda: {"": log_lines_lost()})
 
     # --- what happens -------------------------------------------------------------------------------------------------
 

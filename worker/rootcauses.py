@@ -1,0 +1,22 @@
+"""The causes behind an exception group, for a message that names them."""
+
+from collections.abc import Iterator
+from typing import Final, cast
+
+CAUSES_MAX: Final = 5  # a message must fit in a line; the traceback has the rest
+
+
+def root_causes(error: BaseException) -> list[BaseException]:
+    """List the exceptions inside groups of groups, the first first, each kind and text once; never empty."""
+    found: dict[tuple[type[BaseException], str], BaseException] = {}
+    for leaf in _leaves(error):
+        found.setdefault((type(leaf), str(leaf)), leaf)
+    return list(found.values())[:CAUSES_MAX]
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if not isinstance(error, BaseExceptionGroup):
+        yield error
+        return
+    for member in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+        yield from _leaves(member)
