@@ -90,7 +90,7 @@ def test_check_looks_at_everything_and_finds_a_new_store_sound() -> None:
 
     assert result.exit_code == 0
     assert [line.split()[:2] for line in result.stdout.splitlines()[:-1]] == [
-        ["ok", subject] for subject in ("file", "version", "layout", "durability", "integrity", "feed")
+        ["ok", subject] for subject in ("file", "version", "layout", "durability", "integrity", "feed", "changes")
     ]
     assert result.stdout.endswith("the store is sound\n")
 

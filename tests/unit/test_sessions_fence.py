@@ -11,6 +11,7 @@ import pytest
 from tests.faults import DROP_AFTER, DROP_BEFORE, NO_FAULT, Fault, FaultyTables, Operation, always, late, no_faults
 from tests.manualclock import ManualClock
 from tests.virtualtime import VirtualClock, on_virtual_time, run
+from worker.core.errors import ConfigError
 from worker.core.keys import SessionId
 from worker.core.liveness import DEFAULT_TIMING
 from worker.membership.beaters import ThreadBeater
@@ -18,7 +19,7 @@ from worker.membership.fence import ENDED_BY_ANOTHER, Fence, SessionLost
 from worker.membership.heartbeat import Heart, Pulse
 from worker.store.sessions import Session, Sessions
 from worker.store.sqlite import SqliteTables
-from worker.store.table import Tables
+from worker.store.table import Tables, Write
 
 ME = SessionId("me")
 GROUP = "g"
@@ -248,3 +249,21 @@ async def test_what_goes_wrong_in_the_thread_is_told_to_the_caller() -> None:
         await a_thread_beater([]).run(beat)
 
     assert raised.group_contains(ZeroDivisionError)
+
+
+@on_virtual_time
+async def test_a_store_that_cannot_be_used_ends_the_session_before_anybody_else_knows() -> None:
+    clock = VirtualClock()
+    fence = a_fence(clock)
+    heart = Heart(GROUP, fence, Pulse(clock, DEFAULT_TIMING), clock, DEFAULT_TIMING)
+
+    class Replaced(FaultyTables):
+        async def commit(self, *_: Write) -> None:
+            raise ConfigError("the file is another one now; stop")
+
+    with pytest.raises(ConfigError):
+        await heart.beat(Replaced(SqliteTables.in_memory(clock)))
+
+    assert fence.is_down()
+    with pytest.raises(SessionLost, match="the file is another one now"):
+        fence.check()

@@ -3,7 +3,7 @@
 import asyncio
 
 from worker.clock import Clock
-from worker.core.errors import RetryLater
+from worker.core.errors import RetryLater, WorkerError
 from worker.core.liveness import Timing
 from worker.membership.fence import ENDED_BY_ANOTHER, Fence
 from worker.store.sessions import Sessions
@@ -58,6 +58,10 @@ class Heart:
                 )
         except (RetryLater, TimeoutError):
             return False
+        except WorkerError as error:
+            # Before it reaches the loop, which may be about to start something.
+            self._fence.drop(f"the store cannot be used: {error}")
+            raise
         if is_alive:
             self._fence.confirm(sent_at)
         else:

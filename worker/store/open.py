@@ -33,7 +33,10 @@ TABLE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 
 @dataclass(frozen=True, slots=True)
 class SqlitePlace:
+    """`path` is without links, so that all who name one file agree on what is beside it; `named` is as it was given."""
+
     path: Path
+    named: Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +59,8 @@ def locate(url: str) -> Place:
         raise ConfigError(f"the store {url!r} is not a URL: {error}; {EXAMPLES}") from error
     match parts.scheme:
         case "sqlite":
-            return SqlitePlace(_path(url, parts))
+            named = _path(url, parts)
+            return SqlitePlace(_without_links(named), named)
         case "dynamodb":
             options = _options(url, parts)
             names = _table_names(url, parts.netloc, options)
@@ -146,6 +150,17 @@ def _path(url: str, parts: SplitResult) -> Path:
     if parts.query or parts.fragment:
         raise ConfigError(f"the store {url!r} has options, but sqlite:/// takes only a path")
     return Path(unquote(parts.path[1:]))
+
+
+def _without_links(named: Path) -> Path:
+    """Resolve links once, here. A path without any stays as it was written, for the messages it is in."""
+    try:
+        resolved = named.resolve()
+        return named if resolved == named.absolute() else resolved
+    except RuntimeError as error:
+        raise ConfigError(f"the store {named} is a link that leads back to itself; name the file") from error
+    except (OSError, ValueError):
+        return named  # whoever opens it says what is wrong
 
 
 def _options(url: str, parts: SplitResult) -> Mapping[str, str]:

@@ -5,6 +5,7 @@ so that one wait for the disk serves them all, and none is acknowledged before t
 share the file; SQLite's write lock puts their transactions in order.
 """
 
+import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,6 +17,7 @@ from worker.randomids import random_long_id
 from worker.store import sqlite_commit, sqlite_reads, sqlite_upkeep
 from worker.store.limits import check_commit
 from worker.store.sqlite_file import BUSY_TIMEOUT, IN_MEMORY, connect, connect_in_memory, connect_to_read
+from worker.store.sqlite_identity import StoreFile
 from worker.store.sqlite_lanes import InlineLane, Lane, ThreadLane
 from worker.store.sqlite_ranges import range_of, read_cursor
 from worker.store.sqlite_reads import PAGE_ROWS_MAX, Query
@@ -34,10 +36,20 @@ class Lanes:
     reads: Lane
 
 
-def lanes_on_file(path: Path, busy_timeout: timedelta = BUSY_TIMEOUT) -> Lanes:
+def lanes_on_file(path: Path, busy_timeout: timedelta = BUSY_TIMEOUT, file: StoreFile | None = None) -> Lanes:
+    """Give lanes on one file; `file` is shared by all of a process that must be on the same one."""
+    checked = file or StoreFile(path)
+
+    def opened(opening: Callable[[Path, timedelta], sqlite3.Connection]) -> sqlite3.Connection:
+        checked.check_again()
+        connection = opening(path, busy_timeout)
+        checked.check()
+        return connection
+
+    # Closing the last connection to a file that was replaced would write to, and delete, what belongs to the new one.
     return Lanes(
-        ThreadLane("store-writer", lambda: connect(path, busy_timeout), Writer(path)),
-        ThreadLane("store-reader", lambda: connect_to_read(path, busy_timeout), Reader(path)),
+        ThreadLane("store-writer", lambda: opened(connect), Writer(path, checked), checked.is_replaced),
+        ThreadLane("store-reader", lambda: opened(connect_to_read), Reader(path, checked), checked.is_replaced),
     )
 
 
@@ -48,6 +60,8 @@ def lanes_in_memory() -> Lanes:
 
 class SqliteTables:
     """`Tables` and `ChangeFeed` on SQLite. Use an instance from one event loop.
+
+    With `file`, which a worker has, it refuses to start on a file that lacks committed changes.
 
     A caller that is cancelled while its commit waits does not take it back: it may still be applied. Reload before
     acting on it, as after `RetryLater`.
@@ -60,9 +74,11 @@ class SqliteTables:
         *,
         new_commit_id: Callable[[], str] = random_long_id,
         lanes: Lanes | None = None,
+        file: StoreFile | None = None,
     ) -> None:
         self._clock, self._new_commit_id = clock, new_commit_id
-        self._lanes = lanes or lanes_on_file(path)
+        self._file = file
+        self._lanes = lanes or lanes_on_file(path, file=file)
 
     @classmethod
     def in_memory(cls, clock: Clock, new_commit_id: Callable[[], str] = random_long_id) -> "SqliteTables":
@@ -73,13 +89,20 @@ class SqliteTables:
         await self._lanes.writes.start()  # first: it makes or migrates the file
         try:
             await self._lanes.reads.start()
+            await self._require_whole()
         except BaseException:
-            await self._lanes.writes.stop()
+            await self.stop()
             raise
 
     async def stop(self) -> None:
         await self._lanes.writes.stop()
         await self._lanes.reads.stop()
+
+    async def _require_whole(self) -> None:
+        """Raise `ChangesLost` if the file lacks changes that were committed to it: a worker would decide them again."""
+        if self._file is not None:
+            noted = self._file.noted()
+            self._file.require_whole(noted, await self.last_position())
 
     async def ping(self) -> None:
         await self._lanes.reads.run(sqlite_reads.last_position)

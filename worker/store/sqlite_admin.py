@@ -16,6 +16,7 @@ from worker.store.admin import Figure, Migration, Verdict
 from worker.store.sqlite_commit import EPOCH
 from worker.store.sqlite_errors import unusable
 from worker.store.sqlite_file import BUSY_TIMEOUT, connect, connect_in_memory
+from worker.store.sqlite_identity import describe_loss, lost_changes, noted_position, remedy_of_loss
 from worker.store.sqlite_reads import last_position
 from worker.store.sqlite_schema import APPLICATION_ID, VERSION
 from worker.store.sqlite_statements import (
@@ -150,7 +151,7 @@ class SqliteAdmin:
         try:
             yield (layout := self._layout())
             if layout.is_sound:
-                yield from (self._durability(), self._integrity(), self._feed())
+                yield from (self._durability(), self._integrity(), self._feed(), self._changes())
         except ConfigError as error:
             yield _refused("content", error)
 
@@ -186,6 +187,15 @@ class SqliteAdmin:
         if last < trimmed:
             return Verdict("feed", f"ends at {last}, before its own start {trimmed}", "restore a backup")
         return Verdict("feed", f"{last - trimmed:,} changes kept, the newest is {last:,}")
+
+    def _changes(self) -> Verdict:
+        path = str(self._path)
+        noted = noted_position(path)  # first: a worker may go on meanwhile
+        with self._opened() as connection:
+            lost = lost_changes(noted, last_position(connection))
+        if lost:
+            return Verdict("changes", describe_loss(path, lost), remedy_of_loss(path))
+        return Verdict("changes", "all that were committed are there")
 
     # --- measuring ----------------------------------------------------------------------------------------------------
 

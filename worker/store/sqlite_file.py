@@ -10,6 +10,7 @@ from typing import Final
 
 from worker.core.errors import ConfigError
 from worker.store.sqlite_errors import unusable
+from worker.store.sqlite_identity import forget_position
 from worker.store.sqlite_schema import prepare
 
 # Below the 5 s after which a worker that cannot write stops acting by itself.
@@ -33,7 +34,8 @@ def connect(path: Path, busy_timeout: timedelta = BUSY_TIMEOUT) -> sqlite3.Conne
         with ExitStack() as on_failure:
             on_failure.callback(connection.close)
             _configure(connection)
-            prepare(connection, str(path))
+            if prepare(connection, str(path)):
+                forget_position(str(path))
             on_failure.pop_all()
     except sqlite3.Error as error:
         raise unusable(error, path) from error
@@ -93,12 +95,33 @@ def _check_place(path: Path) -> None:
         raise ConfigError(f"the folder {folder} of the store {path} does not exist; create it, or name another path")
     if path.is_dir():
         raise ConfigError(f"the store {path} is a folder; name a file in it")
-    kind = file_system_of(path, MOUNTS.read_text()) if MOUNTS.exists() else ""
+    _check_names(path)
+    kind = file_system_of(path, _mounts())
     if NETWORK_FILE_SYSTEMS.fullmatch(kind):
         raise ConfigError(
             f"the store {path} is on a network file system ({kind}), where SQLite cannot keep its promises; "
             "put the file on a local disk, or use dynamodb:// to share a store between hosts"
         )
+
+
+def _check_names(path: Path) -> None:
+    """Refuse a file that others may open under a name, and with a write-ahead log, that is not beside ours."""
+    mounted = {_unescaped(fields[1]) for line in _mounts().splitlines() if len(fields := line.split()) > 2}
+    if os.fspath(path.resolve()) in mounted:
+        raise ConfigError(
+            f"the store {path} is mounted as a single file, so its write-ahead log would be left behind; "
+            "mount the folder that it is in"
+        )
+    links = path.stat().st_nlink if path.exists() else 1
+    if links > 1:
+        raise ConfigError(
+            f"the store {path} has {links} names (hard links), and each would get a write-ahead log of its own, which "
+            "damages the file; remove the other names, or copy the file while nobody uses it"
+        )
+
+
+def _mounts() -> str:
+    return MOUNTS.read_text() if MOUNTS.exists() else ""
 
 
 def _open(path: str, busy_timeout: timedelta) -> sqlite3.Connection:

@@ -62,8 +62,14 @@ class InlineLane:
 class ThreadLane:
     """One thread, one connection. Used from one event loop."""
 
-    def __init__(self, name: str, connect: Callable[[], sqlite3.Connection], run_batch: RunBatch) -> None:
-        self._name, self._connect, self._run_batch = name, connect, run_batch
+    def __init__(
+        self,
+        name: str,
+        connect: Callable[[], sqlite3.Connection],
+        run_batch: RunBatch,
+        must_stay_open: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._name, self._connect, self._run_batch, self._must_stay_open = name, connect, run_batch, must_stay_open
         self._room = asyncio.Semaphore(WAITING_MAX)
         self._is_open = False
         self._gathered: list[_Waiting] = []  # what this turn of the loop asked for
@@ -90,8 +96,8 @@ class ThreadLane:
             self._is_open = False
             self._hand_over()
             self._queue.put(None)
-            await self._ended
-            self._thread.join()  # its last act was to tell us
+            if await self._ended:
+                self._thread.join()  # its last act was to tell us
 
     async def run(self, job: Job[T]) -> T:
         await self._room.acquire()
@@ -126,8 +132,12 @@ class ThreadLane:
         self._tell(_settle, opened, None)
         while batch := self._next_batch():
             self._tell(self._deliver, batch, self._outcomes(connection, batch))
+        if self._must_stay_open():
+            threading.current_thread().name = f"abandoned {self._name}"
+            self._tell(_settle, self._ended, False)
+            threading.Event().wait()  # for good: a thread that ended would let its connection be closed
         connection.close()
-        self._tell(_settle, self._ended, None)
+        self._tell(_settle, self._ended, True)
 
     def _outcomes(self, connection: sqlite3.Connection, batch: list["_Waiting"]) -> Sequence[object]:
         try:

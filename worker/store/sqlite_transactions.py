@@ -8,7 +8,9 @@ from pathlib import Path
 from worker.core.errors import ConfigError
 from worker.store.sqlite_errors import translated
 from worker.store.sqlite_file import IN_MEMORY, truncate_wal
+from worker.store.sqlite_identity import StoreFile, StoreReplaced
 from worker.store.sqlite_lanes import Failed, Job, attempt
+from worker.store.sqlite_reads import last_position
 from worker.store.sqlite_schema import check_version
 
 
@@ -21,12 +23,13 @@ class Writer:
     """
 
     path: Path = IN_MEMORY
+    file: StoreFile | None = None  # that must still be there when a batch is committed
 
     def __call__(self, connection: sqlite3.Connection, jobs: Sequence[Job[object]]) -> Sequence[object]:
         try:
             outcomes = self._transact(connection, jobs)
         except sqlite3.Error as error:
-            return [Failed(translated(error, self.path))] * len(jobs)
+            return [Failed(explained(error, self.path, self.file))] * len(jobs)
         except ConfigError as error:
             return [Failed(error)] * len(jobs)
         if self.path is not IN_MEMORY:
@@ -38,12 +41,22 @@ class Writer:
         try:
             check_version(connection, str(self.path))
             outcomes = [attempt(connection, job) for job in jobs]
-            connection.execute("COMMIT")
+            if self.file is None:
+                connection.execute("COMMIT")
+            else:
+                self._commit(connection, self.file)
         finally:
             # Some errors have made SQLite roll back by itself; the others leave it to us.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
         return outcomes
+
+    def _commit(self, connection: sqlite3.Connection, file: StoreFile) -> None:
+        """Commit to the file that everybody else has open too. Raises `StoreReplaced`."""
+        file.check()
+        position = last_position(connection)
+        connection.execute("COMMIT")
+        file.note(position)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +64,7 @@ class Reader:
     """Runs each read by itself: one that fails does not concern the others."""
 
     path: Path = IN_MEMORY
+    file: StoreFile | None = None
 
     def __call__(self, connection: sqlite3.Connection, jobs: Sequence[Job[object]]) -> Sequence[object]:
         return [self._read(connection, job) for job in jobs]
@@ -59,4 +73,14 @@ class Reader:
         try:
             return attempt(connection, job)
         except sqlite3.Error as error:
-            return Failed(translated(error, self.path))
+            return Failed(explained(error, self.path, self.file))
+
+
+def explained(error: sqlite3.Error, path: Path, file: StoreFile | None) -> Exception:
+    """What the caller should see: a file that was replaced under SQLite makes errors of many kinds."""
+    try:
+        if file is not None:
+            file.check_again()
+    except StoreReplaced as replaced:
+        return replaced
+    return translated(error, path)

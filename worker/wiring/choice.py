@@ -36,8 +36,8 @@ def make_worker(options: Options, clock: Clock) -> Worker:
 
 def _kind(options: Options, clock: Clock) -> Kind:
     match locate(options.settings.store):
-        case SqlitePlace(path):
-            return EmbeddedKind(options, path, clock)
+        case SqlitePlace(path, named):
+            return EmbeddedKind(options, path, clock, named)
         case DynamoPlace() as place:
             return AwsKind(options.settings, options.environment, place, clock, options.confirm_logged)
 

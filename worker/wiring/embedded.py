@@ -27,7 +27,8 @@ from worker.membership.clockguard import ClockGuard
 from worker.membership.leasekeeper import Offer
 from worker.settings import GROUP, Settings
 from worker.store.leases import Leases
-from worker.store.sqlite import SqliteTables
+from worker.store.sqlite import SqliteTables, lanes_on_file
+from worker.store.sqlite_identity import StoreFile
 from worker.store.table import ChangeFeed, TableName, Tables
 from worker.store.watched import watched
 from worker.wiring.jobs import CommandRoot, open_targets
@@ -36,6 +37,7 @@ from worker.wiring.people import alerts_by_line, open_alerting
 from worker.wiring.workplace import Readers, Workplace
 
 CONSOLE: Final = "console"
+BUSY_SHARE: Final = 0.75  # of a beat
 FOLLOWED: Final = (TableName.CONTROL, TableName.JOBLOG, TableName.EVENTS)
 
 # A woken reader need not poll: this is for when waking fails.
@@ -65,9 +67,10 @@ class EmbeddedKind:
     group = GROUP
     guard = ClockGuard()  # a file has no clock of its own, so ours is never found wrong
 
-    def __init__(self, options: Options, path: Path, clock: Clock) -> None:
+    def __init__(self, options: Options, path: Path, clock: Clock, named: Path | None = None) -> None:
         self._options, self._path, self._clock = options, path, clock
-        self._tables = SqliteTables(path, clock)
+        self._file = StoreFile(path, named)  # one for all connections of the process
+        self._tables = SqliteTables(path, clock, file=self._file)
 
     @property
     def where(self) -> str:
@@ -79,7 +82,9 @@ class EmbeddedKind:
 
     def beater_tables(self) -> SqliteTables:
         """Another connection, for the heart's own thread."""
-        return SqliteTables(self._path, self._clock)
+        # It gives up waiting for a lock before the beat does: then it can say what was waited for.
+        busy_timeout = timedelta(seconds=BUSY_SHARE * self._options.settings.timing.beat_s)
+        return SqliteTables(self._path, self._clock, lanes=lanes_on_file(self._path, busy_timeout, self._file))
 
     async def open(self, stack: AsyncExitStack) -> Premises:
         options, tables, clock = self._options, self._tables, self._clock
