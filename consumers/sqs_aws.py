@@ -11,6 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from consumers.sqs_calls import Message, Refusal, Visibility
 from worker.core.errors import ConfigError, RetryLater, WorkerError
 from worker.core.keys import instant
+from worker.net.aws_credentials import CREDENTIAL_CODES
 from worker.store.dynamodb_errors import CALL_ERRORS, PASSING
 from worker.store.fastclient import ClientSettings, open_service
 
@@ -27,10 +28,7 @@ _UNUSABLE: Final = (
     "NonExistentQueue",
     "AccessDenied",
     "InvalidAddress",
-    "InvalidClientTokenId",
     "InvalidSecurity",
-    "SignatureDoesNotMatch",
-    "UnrecognizedClient",
     "UnsupportedOperation",
     "KmsAccessDenied",
     "KmsDisabled",
@@ -98,7 +96,7 @@ class AwsQueue:
         what = f"SQS {operation} on {self._url}: {type(error).__name__}: {error}"
         if isinstance(error, ClientError):
             code = str(error.response.get("Error", {}).get("Code", ""))
-            if any(name in code for name in _UNUSABLE):
+            if code not in CREDENTIAL_CODES and any(name in code for name in _UNUSABLE):
                 return ConfigError(f"{what}; check the queue's address, and that the worker may use it and its key")
             return RetryLater(f"{what}; it is tried again")
         if isinstance(error, BotoCoreError) and not isinstance(error, PASSING):

@@ -15,6 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from consumers.kinesis_items import decode_answer
 from consumers.streamcalls import Answer, Calls, ExpiredIterator, NotFound, Throttled, TrimmedData
 from worker.core.errors import ConfigError, Rejected, RetryLater, WorkerError
+from worker.net.aws_credentials import CREDENTIAL_CODES
 from worker.store.dynamodb_errors import CALL_ERRORS, NOT_ALLOWED, PASSING, THROTTLED
 from worker.store.fastclient import ClientSettings, open_service
 
@@ -78,6 +79,8 @@ def _answered(response: Mapping[str, Any], asked: str) -> WorkerError:
             return Throttled(f"{what}; it is asked again, later")
         case _ if response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500 or code == "InternalServerError":
             return RetryLater(f"{what}; it is asked again")
+        case _ if code in CREDENTIAL_CODES:
+            return RetryLater(f"{what}; it is asked again with new credentials")
         case _ if code in NOT_ALLOWED or code.startswith("KMS"):
             return ConfigError(f"{what}; give the worker valid credentials that are allowed to read this stream")
         case _:

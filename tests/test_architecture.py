@@ -27,15 +27,23 @@ AROUND = ("consumers", "scheduler")
 
 # A library that only some files may know.
 KNOWN_ONLY_TO = {
-    "aiobotocore": ("worker.store.dynamodb", "worker.store.fastclient", "worker.jobs", "consumers", "worker.wiring"),
+    "aiobotocore": (
+        "worker.net.aws",
+        "worker.store.dynamodb",
+        "worker.store.fastclient",
+        "worker.jobs",
+        "consumers",
+        "worker.wiring",
+    ),
     "botocore": (
+        "worker.net.aws",
         "worker.store.dynamodb",
         "worker.store.fastclient",
         "worker.jobs",
         "worker.diagnosis.aws",
         "consumers",
     ),
-    "aiohttp": ("worker.jobs", "worker.store.dynamodb", "worker.web", "worker.wiring", "consumers"),
+    "aiohttp": ("worker.jobs", "worker.net", "worker.store.dynamodb", "worker.web", "worker.wiring", "consumers"),
     "msgspec": (
         "worker.jsontext",
         "worker.store.table",

@@ -12,7 +12,7 @@ from tests.emulators import ministack
 from tests.installation import Installation, client, endpoint_of, install
 from worker.clock import SystemClock
 from worker.core.errors import RetryLater
-from worker.diagnosis.aws_calls import Answer, Refused
+from worker.diagnosis.aws_calls import Answer, Refused, Unauthenticated
 from worker.diagnosis.bus import PUBLISHED
 from worker.diagnosis.cloud import Cloud
 from worker.diagnosis.diagnosis import Diagnosis, Health
@@ -152,6 +152,17 @@ def test_no_answer_is_no_right() -> None:
     found = looked(Answers(GetItem=RetryLater("nobody there")), Duty.EVENTS)
 
     assert {each.subject for each in found if each.health is Health.FAIL} == {"dynamodb:GetItem"}
+
+
+def test_without_credentials_nothing_else_is_asked() -> None:
+    answers = Answers(GetCallerIdentity=Unauthenticated("Unable to locate credentials"))
+
+    [found] = looked(answers, *Duty)
+
+    assert (found.area, found.health) == ("credentials", Health.FAIL)
+    assert found.finding == "no usable credentials: Unable to locate credentials"
+    assert "AWS_PROFILE" in found.remedy
+    assert answers.asked == ["GetCallerIdentity"]
 
 
 def test_a_service_that_only_relays_needs_its_groups_rows_and_the_list_of_events() -> None:

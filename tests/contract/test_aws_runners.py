@@ -39,7 +39,8 @@ PERMANENT, TRANSIENT = FailureCategory.PERMANENT, FailureCategory.TRANSIENT
 # Status and code of an answer, and what it makes of a start; None: the job may exist.
 ANSWERS: list[tuple[int, str, FailureCategory | None]] = [
     (400, "InvalidInputException", PERMANENT),
-    (401, "UnrecognizedClientException", PERMANENT),
+    (401, "UnrecognizedClientException", TRANSIENT),
+    (403, "InvalidSignatureException", TRANSIENT),
     (403, "AccessDeniedException", PERMANENT),
     (404, "ResourceNotFoundException", PERMANENT),
     (409, "ConflictException", PERMANENT),

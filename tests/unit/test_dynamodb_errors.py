@@ -11,12 +11,22 @@ from botocore.exceptions import (
     CredentialRetrievalError,
     EndpointConnectionError,
     NoCredentialsError,
+    NoRegionError,
+    PartialCredentialsError,
     ReadTimeoutError,
 )
 from botocore.parsers import ResponseParserError
 
 from worker.core.errors import ConfigError, Rejected, RetryLater, WorkerError
-from worker.store.dynamodb_errors import ConditionFailed, InDoubt, MissingTable, NotApplied, TableBusy, translate
+from worker.store.dynamodb_errors import (
+    ConditionFailed,
+    InDoubt,
+    MissingTable,
+    NoCredentials,
+    NotApplied,
+    TableBusy,
+    translate,
+)
 from worker.store.table import TooLarge
 
 URL = "http://127.0.0.1:1"
@@ -45,8 +55,9 @@ def cancelled(*reasons: dict[str, Any]) -> WorkerError:
         ("TransactionInProgressException", InDoubt),
         ("InternalServerError", InDoubt),
         ("AccessDeniedException", ConfigError),
-        ("UnrecognizedClientException", ConfigError),
-        ("ExpiredTokenException", ConfigError),
+        ("UnrecognizedClientException", NoCredentials),
+        ("ExpiredTokenException", NoCredentials),
+        ("InvalidSignatureException", NoCredentials),
         ("ResourceNotFoundException", MissingTable),
         ("ResourceInUseException", TableBusy),
         ("ValidationException", Rejected),
@@ -117,6 +128,8 @@ def test_a_transaction_that_can_never_be_valid_is_rejected() -> None:
             error=aiohttp.ClientConnectorError(connection_key=cast("Any", None), os_error=OSError()),
         ),
         CredentialRetrievalError(provider="container-role", error_msg="no answer"),
+        PartialCredentialsError(provider="env", cred_var="AWS_SECRET_ACCESS_KEY"),
+        NoCredentialsError(),
     ],
 )
 def test_a_request_that_never_left_is_known_not_to_be_applied(error: Exception) -> None:
@@ -143,8 +156,8 @@ def test_a_request_without_an_answer_leaves_the_outcome_open(error: Exception) -
     assert isinstance(translated, RetryLater)
 
 
-def test_missing_credentials_are_for_a_person_to_mend() -> None:
-    error = translate(NoCredentialsError(), "PutItem")
+def test_a_client_that_cannot_work_is_for_a_person_to_mend() -> None:
+    error = translate(NoRegionError(), "PutItem")
 
     assert isinstance(error, ConfigError)
-    assert "credentials" in str(error)
+    assert "region" in str(error)

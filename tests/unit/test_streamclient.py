@@ -7,6 +7,7 @@ from botocore.exceptions import (
     ConnectTimeoutError,
     CredentialRetrievalError,
     NoCredentialsError,
+    PartialCredentialsError,
     ReadTimeoutError,
 )
 from botocore.parsers import ResponseParserError
@@ -36,10 +37,12 @@ def said(code: str, status: int = 400) -> ClientError:
         (said("ServiceUnavailable", 503), RetryLater),
         (said("AccessDeniedException"), ConfigError),
         (said("KMSAccessDeniedException"), ConfigError),
-        (said("ExpiredTokenException"), ConfigError),
+        (said("ExpiredTokenException"), RetryLater),
+        (said("UnrecognizedClientException"), RetryLater),
         (said("InvalidArgumentException"), Rejected),
         (said("ValidationException"), Rejected),
-        (NoCredentialsError(), ConfigError),
+        (NoCredentialsError(), RetryLater),
+        (PartialCredentialsError(provider="env", cred_var="AWS_SECRET_ACCESS_KEY"), RetryLater),
         (CredentialRetrievalError(provider="container-role", error_msg="no answer"), RetryLater),
         (ReadTimeoutError(endpoint_url="there"), RetryLater),
         (ConnectTimeoutError(endpoint_url="there"), RetryLater),

@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 from worker.clock import Clock
 from worker.core.errors import RetryLater
 from worker.core.skew import skew
+from worker.net.aws_credentials import CREDENTIAL_CODES, CREDENTIAL_ERRORS
 from worker.store.dynamodb_errors import CALL_ERRORS, NOT_ALLOWED
 from worker.store.fastclient import ClientSettings, open_service
 
@@ -35,6 +36,10 @@ class Refused(Exception):
         return self.code in NOT_ALLOWED or _DENIED.search(self.code) is not None
 
 
+class Unauthenticated(RetryLater):
+    """There are no usable credentials: no call to any service can succeed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """`ahead_s`: how far our clock is ahead of the service's, by this answer; None if it did not say."""
@@ -51,7 +56,7 @@ class AwsCalls:
         self._clients: dict[str, Any] = {}
 
     async def call(self, service: str, operation: str, parameters: Mapping[str, Any]) -> Answer:
-        """Raises `Refused`, and `RetryLater` where nothing answered."""
+        """Raises `Refused`, `RetryLater` where nothing answered, and `Unauthenticated` without usable credentials."""
         client = await self._client(service)
         method = getattr(client, _CAPITAL.sub("_", operation).lower())
         sent = self._clock.now()
@@ -60,7 +65,12 @@ class AwsCalls:
                 body: Mapping[str, Any] = await method(**parameters)
         except ClientError as error:
             said = cast("Mapping[str, Any]", error.response).get("Error", {})
-            raise Refused(str(said.get("Code", "?")), str(said.get("Message", ""))) from error
+            refusal = Refused(str(said.get("Code", "?")), str(said.get("Message", "")))
+            if refusal.code in CREDENTIAL_CODES:
+                raise Unauthenticated(str(refusal)) from error
+            raise refusal from error
+        except CREDENTIAL_ERRORS as error:
+            raise Unauthenticated(str(error)) from error
         except CALL_ERRORS as error:
             raise RetryLater(f"{service} {operation}: {type(error).__name__}: {error}") from error
         return Answer(body, self._ahead_s(body, sent))

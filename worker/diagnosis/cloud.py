@@ -7,7 +7,7 @@ from typing import Final
 from worker.core.errors import WorkerError
 from worker.core.skew import SKEW_MAX
 from worker.core.values import Json
-from worker.diagnosis.aws_calls import Refused
+from worker.diagnosis.aws_calls import Refused, Unauthenticated
 from worker.diagnosis.bus import BusLook
 from worker.diagnosis.diagnosis import Diagnosis, doubtful, fine, wrong
 from worker.diagnosis.probes import followed_tables, queues, secret_probe, table_probes
@@ -28,10 +28,14 @@ class Cloud:
     told: Mapping[str, Json]  # the pattern of events that people must hear of
 
     async def look(self) -> AsyncIterator[Diagnosis]:
-        """One thing after the other; what fails keeps nothing else from being looked at."""
+        """One thing after the other; what fails keeps nothing else from being looked at, unless nobody knows us."""
         duties, aws = self.settings.duties, self.settings.aws
-        async for found in self._identity():
-            yield found
+        try:
+            async for found in self._identity():
+                yield found
+        except Unauthenticated as trouble:
+            yield _nobody(trouble)
+            return
         for probe in table_probes(self.names, duties):
             yield await ask(self.calls, probe)
         for table in followed_tables(duties):
@@ -49,12 +53,18 @@ class Cloud:
     async def _identity(self) -> AsyncIterator[Diagnosis]:
         try:
             answer = await self.calls.call("sts", "GetCallerIdentity", {})
+        except Unauthenticated:
+            raise
         except (Refused, WorkerError) as trouble:
-            remedy = "set AWS_PROFILE or the task's role, and the region; an endpoint must be one that answers"
-            yield wrong("credentials", "who we are", f"no usable credentials: {trouble}", remedy)
+            yield _nobody(trouble)
             return
         yield fine("credentials", "who we are", f"{answer.body.get('Arn')} in account {answer.body.get('Account')}")
         yield _clock(answer.ahead_s)
+
+
+def _nobody(trouble: Exception) -> Diagnosis:
+    remedy = "set AWS_PROFILE or the task's role, and the region; an endpoint must be one that answers"
+    return wrong("credentials", "who we are", f"no usable credentials: {trouble}", remedy)
 
 
 def _clock(ahead_s: float | None) -> Diagnosis:

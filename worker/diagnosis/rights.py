@@ -13,7 +13,7 @@ AREA = "permissions"
 
 class Calls(Protocol):
     async def call(self, service: str, operation: str, parameters: Mapping[str, Any]) -> Answer:
-        """Raises `Refused`, and `RetryLater` where nothing answered."""
+        """Raises `Refused`, `RetryLater` where nothing answered, and `Unauthenticated` without usable credentials."""
         ...
 
 

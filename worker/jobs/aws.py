@@ -9,13 +9,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias, cast
 
 import aiobotocore
 from aiobotocore.config import AioConfig
-from aiobotocore.session import AioSession
 from botocore import xform_name
 
 from worker.core.outcomes import FailureCategory
@@ -24,6 +22,7 @@ from worker.jobs.aws_errors import ANSWER_ERRORS, CALL_ERRORS, AwsTrouble, troub
 from worker.jobs.aws_session import PASSAGE, Passage, WatchedSession
 from worker.jobs.runner import always
 from worker.jobs.sockets import open_socket
+from worker.net.aws_sessions import session_of_loop
 
 Service: TypeAlias = Literal["glue", "emr", "emr-serverless", "stepfunctions", "lambda", "logs", "secretsmanager"]
 
@@ -144,7 +143,7 @@ class Aws:
         return cast("Callable[..., Awaitable[Answer]]", getattr(client, xform_name(operation)))
 
     async def _open(self, key: "_ClientKey") -> object:
-        opening = _session().create_client(
+        opening = session_of_loop().create_client(
             key.service,
             region_name=self._settings.region,
             endpoint_url=self._settings.endpoint,
@@ -165,12 +164,6 @@ class Aws:
 class _ClientKey:
     service: Service
     keeps_connections: bool
-
-
-@cache
-def _session() -> AioSession:
-    # It keeps the descriptions of the services, which take longer to read than a client takes to make.
-    return AioSession()
 
 
 def _config(settings: AwsSettings, *, keeps_connections: bool) -> AioConfig:

@@ -4,7 +4,7 @@
 | --- | --- |
 | nothing was sent: no connection, no credentials, a parameter that is none | refused |
 | throttled; too many runs at once | refused, TRANSIENT |
-| expired credentials | refused, TRANSIENT: the next request is signed anew |
+| credentials that have expired or are not accepted | refused, TRANSIENT: the next request is signed anew |
 | any other 4xx; a function that cannot be set up | refused, PERMANENT |
 | 408, 5xx, an internal error under any status, no answer, half an answer | unknown: the job may exist |
 """
@@ -20,6 +20,7 @@ from worker.core.errors import Rejected, RetryLater
 from worker.core.outcomes import FailureCategory
 from worker.jobs.messages import tidy
 from worker.jobs.runner import Refused, TargetDown, Unknown
+from worker.net.aws_credentials import CREDENTIAL_CODES
 
 # Everything a call may raise; whatever else comes out of it is a mistake of ours and must be seen.
 CALL_ERRORS: Final = (ClientError, BotoCoreError, ResponseParserError, aiohttp.ClientError, OSError, TimeoutError)
@@ -41,7 +42,7 @@ TURNED_AWAY: Final = THROTTLED | frozenset(
         "SubnetIPAddressLimitReachedException", "SnapStartNotReadyException", "SnapStartTimeoutException",
         "EC2UnexpectedException", "EFSMountConnectivityException", "EFSMountTimeoutException",
         "S3FilesMountConnectivityException", "S3FilesMountTimeoutException",
-        "ExpiredToken", "ExpiredTokenException", "RequestExpired",
+        *CREDENTIAL_CODES,
     }
 )  # fmt: skip
 # Not carried out, and the same tomorrow, although their status is that of a failed service: Lambda could not set up the

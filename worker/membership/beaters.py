@@ -6,9 +6,11 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final, Protocol, TypeAlias
 
+from worker.core.errors import RetryLater
 from worker.store.table import Tables
 
 STOP_MAX_S: Final = 2.0
+START_PAUSE_S: Final = 0.5  # between two tries to open the store
 
 Beat: TypeAlias = Callable[[Tables], Coroutine[Any, Any, None]]
 
@@ -45,7 +47,7 @@ class ThreadBeater:
                 inner.run_until_complete(self._serve(beat, stop))
             except Exception as raised:  # noqa: BLE001  whatever it is belongs to the caller, in another thread
                 error = raised
-            inner.close()
+            _close(inner)
             with suppress(RuntimeError):  # the outer loop is closed: nobody is left to be told
                 outer.call_soon_threadsafe(_settle, ended, error)
 
@@ -56,16 +58,39 @@ class ThreadBeater:
             await _stop(inner, stop, ended)
 
     async def _serve(self, beat: Beat, stop: asyncio.Event) -> None:
-        tables = self._open_tables()
-        await tables.start()
+        async with asyncio.TaskGroup() as tasks:
+            beating = tasks.create_task(self._beat(beat), name="heart")
+            beating.add_done_callback(lambda _: stop.set())
+            await stop.wait()
+            beating.cancel()
+
+    async def _beat(self, beat: Beat) -> None:
+        tables = await self._started_tables()
         try:
-            async with asyncio.TaskGroup() as tasks:
-                beating = tasks.create_task(beat(tables), name="heart")
-                beating.add_done_callback(lambda _: stop.set())
-                await stop.wait()
-                beating.cancel()
+            await beat(tables)
         finally:
             await tables.stop()
+
+    async def _started_tables(self) -> Tables:
+        """Open the store. One that does not answer is a beat that is missed: the fence says for how long."""
+        while True:
+            tables = self._open_tables()
+            try:
+                await tables.start()
+            except RetryLater:
+                await asyncio.sleep(START_PAUSE_S)
+            else:
+                return tables
+
+
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    """Close a loop that runs no more. What is left on it, as credentials on their way, ends with it."""
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:
+        loop.run_until_complete(asyncio.wait(left))
+    loop.close()
 
 
 async def _stop(inner: asyncio.AbstractEventLoop, stop: asyncio.Event, ended: "asyncio.Future[None]") -> None:

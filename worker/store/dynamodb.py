@@ -7,7 +7,7 @@ from uuid import uuid4
 from worker.clock import Clock
 from worker.core.errors import ConfigError, RetryLater
 from worker.store.backoff import Backoff
-from worker.store.dynamodb_calls import DynamoCalls
+from worker.store.dynamodb_calls import DynamoCalls, credentials_required
 from worker.store.dynamodb_cursors import cursor_from_key, key_from_cursor
 from worker.store.dynamodb_errors import ConditionFailed, InDoubt
 from worker.store.dynamodb_expressions import Expressions
@@ -55,8 +55,10 @@ class DynamoTables:
         backoff: Backoff | None = None,
         new_commit_id: Callable[[], str] = new_commit_id,
         observe_time: Observe | None = None,
+        are_checked: bool = False,
     ) -> None:
-        self.names, self.settings = names, settings or ClientSettings()
+        """`are_checked`: the tables were looked at before, by another store of this process."""
+        self.names, self.settings, self._are_checked = names, settings or ClientSettings(), are_checked
         self._clock, self._new_commit_id = clock, new_commit_id
         store_time = None if observe_time is None else StoreTime(clock, observe_time)
         self._calls = DynamoCalls(self.settings, clock, backoff or Backoff(), store_time=store_time)
@@ -67,8 +69,11 @@ class DynamoTables:
 
     async def start(self) -> None:
         await self.open()
+        if self._are_checked:
+            return
         try:
-            await check_tables(self._calls, self.names)
+            with credentials_required():
+                await check_tables(self._calls, self.names)
         except BaseException:
             await self._calls.close()
             raise

@@ -9,7 +9,7 @@ from worker.clock import Clock
 from worker.core.errors import ConfigError
 from worker.store.admin import Figure, Migration, Verdict
 from worker.store.backoff import Backoff
-from worker.store.dynamodb_calls import DynamoCalls
+from worker.store.dynamodb_calls import DynamoCalls, credentials_required
 from worker.store.dynamodb_errors import MissingTable
 from worker.store.dynamodb_requests import TableNames
 from worker.store.dynamodb_schema import Description, SchemaMismatch, TableSchema, ensure_tables
@@ -67,7 +67,8 @@ class DynamoAdmin:
         calls = DynamoCalls(self._settings, self._clock, Backoff())
         await calls.open()
         try:
-            yield calls
+            with credentials_required():
+                yield calls
         finally:
             await calls.close()
 

@@ -1,19 +1,33 @@
 """Calls to DynamoDB: sent once, or patiently; in either case only our own errors come out."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from typing import Any, Final, TypeAlias
 
 from worker.clock import Clock
 from worker.core.errors import ConfigError, RetryLater
 from worker.store.backoff import Backoff, Patience
-from worker.store.dynamodb_errors import CALL_ERRORS, translate
+from worker.store.dynamodb_errors import CALL_ERRORS, NoCredentials, translate
 from worker.store.fastclient import ClientSettings, open_client
 from worker.store.storetime import StoreTime
 
 Answer: TypeAlias = Mapping[str, Any]
 SLACK_S: Final = 1.0  # above the library's own limits, which do not bound a slow trickle
+
+
+@contextmanager
+def credentials_required() -> Generator[None]:
+    """Raise `ConfigError` if patience ran out for want of credentials: before anything worked, a person must act."""
+    try:
+        yield
+    except RetryLater as trouble:
+        if not isinstance(trouble.__cause__, NoCredentials):
+            raise
+        raise ConfigError(
+            f"no usable AWS credentials: {trouble.__cause__.__cause__}; "
+            "set AWS_PROFILE, the access keys, or the role of the task"
+        ) from trouble
 
 
 class DynamoCalls:

@@ -8,21 +8,20 @@ from botocore.exceptions import (
     BotoCoreError,
     ClientError,
     ConnectTimeoutError,
-    CredentialRetrievalError,
     HTTPClientError,
 )
 from botocore.exceptions import ConnectionError as NoConnection
 from botocore.parsers import ResponseParserError
 
 from worker.core.errors import ConfigError, Rejected, RetryLater, WorkerError
+from worker.net.aws_credentials import CREDENTIAL_CODES, CREDENTIAL_ERRORS, are_missing
 from worker.store.dynamodb_values import Item, decode_row
 from worker.store.table import Row, TooLarge
 
 # Everything a call may raise; whatever else comes out of it is a mistake of ours and must be seen.
 CALL_ERRORS: Final = (ClientError, BotoCoreError, ResponseParserError, aiohttp.ClientError, OSError, TimeoutError)
-# Of the library's own errors those that heal by themselves. Whoever gives out credentials may be away for a moment;
-# that nobody does is another error.
-PASSING: Final = (HTTPClientError, NoConnection, CredentialRetrievalError)
+# Of the library's own errors those that heal by themselves: whoever gives out credentials may be away for a moment.
+PASSING: Final = (HTTPClientError, NoConnection, *CREDENTIAL_ERRORS)
 
 THROTTLED: Final = {
     "ProvisionedThroughputExceededException",
@@ -39,20 +38,15 @@ THROTTLED: Final = {
 }
 # The other attempt may end either way.
 UNDECIDED: Final = {"TransactionInProgressException", "InternalServerError", "ServiceUnavailable", "RequestTimeout"}
-NOT_ALLOWED: Final = {
-    "AccessDeniedException",
-    "UnrecognizedClientException",
-    "InvalidSignatureException",
-    "MissingAuthenticationTokenException",
-    "MissingAuthenticationToken",
-    "IncompleteSignatureException",
-    "InvalidClientTokenId",
-    "ExpiredTokenException",
-}
+NOT_ALLOWED: Final = {"AccessDeniedException"}
 
 
 class NotApplied(RetryLater):
     """The request was certainly not carried out: sending it again is safe."""
+
+
+class NoCredentials(NotApplied):
+    """There are no credentials, or the service does not accept them: at the start for a person, later for patience."""
 
 
 class InDoubt(RetryLater):
@@ -80,6 +74,8 @@ def translate(error: Exception, operation: str) -> WorkerError:
     if isinstance(error, ClientError):
         return _answered(cast("Mapping[str, Any]", error.response), operation)
     what = f"DynamoDB {operation}: {type(error).__name__}: {error}"
+    if are_missing(error):
+        return NoCredentials(f"{what}; the request never left, it is tried again")
     if _was_never_sent(error):
         return NotApplied(f"{what}; the request never left, it is tried again")
     if isinstance(error, BotoCoreError) and not isinstance(error, PASSING):
@@ -90,7 +86,7 @@ def translate(error: Exception, operation: str) -> WorkerError:
 def _was_never_sent(error: Exception) -> bool:
     # The library calls a reset after sending "could not connect" too: only its own cause tells them apart.
     cause = error.kwargs.get("error") if isinstance(error, BotoCoreError) else None
-    is_before_sending = isinstance(error, ConnectTimeoutError | CredentialRetrievalError)
+    is_before_sending = isinstance(error, (ConnectTimeoutError, *CREDENTIAL_ERRORS))
     return is_before_sending or isinstance(cause, aiohttp.ClientConnectorError)
 
 
@@ -109,6 +105,8 @@ def _answered(response: Mapping[str, Any], operation: str) -> WorkerError:
         return MissingTable(f"{what}; create the tables with `interlock store init`, or correct their names or region")
     if code == "ResourceInUseException":
         return TableBusy(f"{what}; wait until that is done")
+    if code in CREDENTIAL_CODES:
+        return NoCredentials(f"{what}; it is tried again with new credentials")
     if code in NOT_ALLOWED:
         return ConfigError(f"{what}; give the worker valid credentials that are allowed to do this")
     return _impossible(message, what)

@@ -8,17 +8,16 @@ a schema, on every call. None of that is needed here. What is not public is touc
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import aiobotocore
 from aiobotocore.config import AioConfig
-from aiobotocore.session import AioSession
 from botocore.exceptions import BotoCoreError
 from botocore.parsers import ResponseParserError
 
 from worker.core.errors import ConfigError, Rejected
 from worker.jsontext import from_json, to_json
+from worker.net.aws_sessions import session_of_loop
 
 if TYPE_CHECKING:
     from types_aiobotocore_dynamodb.client import DynamoDBClient
@@ -66,7 +65,7 @@ async def open_service(
     Their answers are read by their decoders, or as plain JSON.
     """
     async with AsyncExitStack() as resources:
-        create: Any = _session().create_client  # its types know each service by its own name
+        create: Any = session_of_loop().create_client  # its types know each service by its own name
         opening = create(service, region_name=settings.region, endpoint_url=settings.endpoint, config=_config(settings))
         try:
             client = await resources.enter_async_context(opening)
@@ -77,12 +76,6 @@ async def open_service(
             ) from error
         _speed_up(client, hot, decoders)
         yield client
-
-
-@cache
-def _session() -> AioSession:
-    # It keeps the description of the service, which takes longer to read than a client takes to make.
-    return AioSession()
 
 
 def _config(settings: ClientSettings) -> AioConfig:

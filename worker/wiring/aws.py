@@ -96,10 +96,17 @@ class AwsKind:
         return self._guard
 
     def beater_tables(self) -> DynamoTables:
-        return self._open_tables()
+        # A look at the tables would only delay the first beats, and fail a session that could be kept.
+        return self._open_tables(are_checked=True)
 
-    def _open_tables(self) -> DynamoTables:
-        return DynamoTables(self._place.names, self._clock, self._client(), observe_time=self._guard.observe)
+    def _open_tables(self, *, are_checked: bool = False) -> DynamoTables:
+        return DynamoTables(
+            self._place.names,
+            self._clock,
+            self._client(),
+            observe_time=self._guard.observe,
+            are_checked=are_checked,
+        )
 
     def _client(self, read_s: float = READ_S) -> ClientSettings:
         return ClientSettings(region=self._place.region, endpoint=self._place.endpoint, read_s=read_s)
