@@ -5,14 +5,14 @@ Each read gives the next iterator. One that is old is renewed before the service
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from consumers.shardposition import Place
 from consumers.source import Position
-from consumers.streamcalls import Answer, Calls, ExpiredIterator, NotFound, TrimmedData
+from consumers.streamcalls import Answer, BadArgument, Calls, ExpiredIterator, NotFound, TrimmedData
 from worker.clock import Clock
-from worker.core.errors import Rejected, RetryLater
+from worker.core.errors import RetryLater
 
 RENEW_AFTER_S: Final = 600.0  # the service refuses one after 15 minutes
 TRIES_MAX: Final = 2
@@ -57,6 +57,9 @@ class IteratorChain:
                 return await self._read(link.iterator)
             except ExpiredIterator:
                 await self._begin(after, link.fetched)
+            except BadArgument:
+                self._link = replace(link, given_at=float("-inf"))  # the next read asks for another iterator
+                raise
         raise RetryLater(f"{TRIES_MAX} iterators had expired when they were used; reading is tried again")
 
     def advance(self, answer: Answer, *, after: Position, fetched: Place) -> bool:
@@ -91,7 +94,7 @@ async def ask_after(place: Place, *, after: Ask, oldest: Ask) -> str:
     """
     try:
         return await after()
-    except (TrimmedData, NotFound, Rejected) as error:
+    except (TrimmedData, NotFound, BadArgument) as error:
         if not place.is_bridged:
             raise TrimmedData(str(error)) from error
         return await oldest()

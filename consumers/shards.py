@@ -17,6 +17,7 @@ from consumers.shardposition import time_of
 from consumers.shardtree import audit, is_ready, leaves
 from consumers.source import Position, Shard, Stream
 from consumers.stream import Beginning, Pace, StreamConsumer, Subscription
+from consumers.streamcalls import RefusedCall
 from consumers.tries import Tries
 from worker.clock import Clock
 from worker.core.errors import RetryLater
@@ -28,6 +29,7 @@ from worker.store.leases import Lease, Leases, LeaseStatus
 
 AUDIT_EVERY_S: Final = 300.0
 AUDIT_FAILED_S: Final = 10.0
+AUDIT_REFUSED_S: Final = 60.0  # a person has to put it right
 FORGOTTEN_MAX: Final = 2_000  # leases cleared away by one audit
 NOT_FORGOTTEN_MAX: Final = 10  # failures until it is the store that has a trouble, not one write
 BEGUN: Final = "begun"  # the checkpoint of the duty: the first start is over
@@ -158,6 +160,9 @@ class ShardTree:
             pause_s = AUDIT_EVERY_S * (0.5 + self.jitter())
             try:
                 await self._audit(held)
+            except RefusedCall as error:
+                _log.error("source.refused", source=self.stream.name, reason=str(error))
+                pause_s = AUDIT_REFUSED_S
             except RetryLater as error:
                 _log.warning("stream.not_audited", stream=self.stream.name, reason=str(error))
                 pause_s = AUDIT_FAILED_S

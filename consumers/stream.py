@@ -19,6 +19,7 @@ from consumers.progress import STUCK_AFTER_S, Backlog, Progress, Stuck
 from consumers.resync import Halt
 from consumers.settling import Counts, OnFailure, Settling
 from consumers.source import Batch, Gap, Position, Record, Source
+from consumers.streamcalls import RefusedCall
 from consumers.tries import Tries
 from worker.clock import Clock
 from worker.core.errors import Rejected, RetryLater
@@ -179,7 +180,7 @@ class _Reading:
         )
         self._saved_at, self._done_since = self._clock.monotonic(), 0
         self._poll_s = self._pace.poll_s
-        self._has_ended = False
+        self._has_ended = self._is_refusal_told = False
 
     @property
     def mark(self) -> Position:
@@ -223,7 +224,7 @@ class _Reading:
             with self._progress.reading():
                 batch = await self._consumer.source.read(self._read_to)
         except RetryLater as error:
-            _log.warning("source.failed", source=self._consumer.source.name, reason=str(error))
+            self._failed(error)
             return False
         except Gap as gap:
             await self._bridge(gap)
@@ -231,8 +232,18 @@ class _Reading:
         finally:
             self._account.settle()
         self._backlog.answered()
+        self._is_refusal_told = False
         taken = await self._take(batch)
         return taken > 0 or len(batch.records) > FEW
+
+    def _failed(self, error: RetryLater) -> None:
+        """Say so each time; once, as long as nothing is read, that a person must look."""
+        source = self._consumer.source.name
+        if isinstance(error, RefusedCall) and not self._is_refusal_told:
+            self._is_refusal_told = True
+            _log.error("source.refused", source=source, reason=str(error))
+        else:
+            _log.warning("source.failed", source=source, reason=str(error))
 
     async def _take(self, batch: Batch) -> int:
         """Give what is wanted to its lanes; say how much that was."""

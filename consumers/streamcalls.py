@@ -15,12 +15,23 @@ Answer: TypeAlias = Mapping[str, Any]
 
 class Calls(Protocol):
     async def call(self, operation: str, **parameters: object) -> Answer:
-        """Send one request, one time. Raises the errors below, `RetryLater`, `ConfigError` or `Rejected`."""
+        """Send one request, one time. Raises the errors below, `RetryLater` or `ConfigError`."""
         ...
 
 
 class Throttled(RetryLater):
     """We ask too often: slow down."""
+
+
+class RefusedCall(RetryLater):
+    """The service does not take a call that it took before, or says so in a way nobody knows: a person must look.
+
+    It is asked again, because whatever is wrong may be put right, and the rest of the worker does not depend on it.
+    """
+
+
+class BadArgument(RefusedCall):
+    """The service says that what was asked for makes no sense: a place of another stream, or a broken iterator."""
 
 
 class ExpiredIterator(WorkerError):

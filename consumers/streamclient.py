@@ -13,8 +13,17 @@ from typing import Any, Final, cast
 from botocore.exceptions import BotoCoreError, ClientError
 
 from consumers.kinesis_items import decode_answer
-from consumers.streamcalls import Answer, Calls, ExpiredIterator, NotFound, Throttled, TrimmedData
-from worker.core.errors import ConfigError, Rejected, RetryLater, WorkerError
+from consumers.streamcalls import (
+    Answer,
+    BadArgument,
+    Calls,
+    ExpiredIterator,
+    NotFound,
+    RefusedCall,
+    Throttled,
+    TrimmedData,
+)
+from worker.core.errors import ConfigError, RetryLater, WorkerError
 from worker.net.aws_credentials import CREDENTIAL_CODES
 from worker.store.dynamodb_errors import CALL_ERRORS, NOT_ALLOWED, PASSING, THROTTLED
 from worker.store.fastclient import ClientSettings, open_service
@@ -40,19 +49,29 @@ async def open_kinesis(settings: ClientSettings) -> AsyncGenerator[Calls]:
 
 
 class StreamClient:
-    """`Calls` over the wire."""
+    """`Calls` over the wire.
+
+    Wrong settings are for a person to see at once, so an operation that is not allowed from the start is a
+    `ConfigError`. One that was allowed before is waited for: a right that was taken away comes back some day.
+    """
 
     def __init__(self, service: str, client: Any, operations: frozenset[str], settings: ClientSettings) -> None:  # noqa: ANN401 - the library makes its methods at run time
         self._service = service
         self._call_s = settings.connect_s + settings.read_s + SLACK_S
         self._methods = {name: getattr(client, _CAPITAL.sub("_", name).lower()) for name in operations}
+        self._proven: set[str] = set()  # operations that were answered once
 
     async def call(self, operation: str, **parameters: object) -> Answer:
         try:
             async with asyncio.timeout(self._call_s):
-                return await self._methods[operation](**parameters)
+                answer = await self._methods[operation](**parameters)
         except CALL_ERRORS as error:
-            raise translate(error, f"{self._service} {operation}") from error
+            what = translate(error, f"{self._service} {operation}")
+            if operation in self._proven and isinstance(what, ConfigError) and not isinstance(what, NotFound):
+                what = RefusedCall(str(what))
+            raise what from error
+        self._proven.add(operation)
+        return answer
 
 
 def translate(error: Exception, asked: str) -> WorkerError:
@@ -83,5 +102,7 @@ def _answered(response: Mapping[str, Any], asked: str) -> WorkerError:
             return RetryLater(f"{what}; it is asked again with new credentials")
         case _ if code in NOT_ALLOWED or code.startswith("KMS"):
             return ConfigError(f"{what}; give the worker valid credentials that are allowed to read this stream")
+        case "InvalidArgumentException" | "ValidationException":
+            return BadArgument(f"{what}; it is asked again")
         case _:
-            return Rejected(f"{what}; the request can never succeed as it is")
+            return RefusedCall(f"{what}; it is asked again")

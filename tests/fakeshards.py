@@ -5,7 +5,7 @@ Everything happens on the injected clock and at once: no sockets, no threads. Wh
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
@@ -91,6 +91,9 @@ class FakeShards:
     empty_pages: int = 0  # so many reads give nothing although there is something
     sequence: int = 0
     _errors: dict[str, deque[WorkerError]] = field(default_factory=dict[str, deque[WorkerError]])
+    _refusals: dict[str, Callable[[], WorkerError] | None] = field(
+        default_factory=dict[str, Callable[[], WorkerError] | None]
+    )
     _recent: dict[str, deque[datetime]] = field(default_factory=dict[str, deque[datetime]])
     _shards_made: int = 0
     _trimmed_before: datetime | None = None
@@ -100,6 +103,10 @@ class FakeShards:
     def fail_next(self, operation: str, *errors: WorkerError) -> None:
         """Answer the next calls of this operation with these errors, one each."""
         self._errors.setdefault(operation, deque()).extend(errors)
+
+    def refuse(self, operation: str, why: Callable[[], WorkerError] | None) -> None:
+        """Answer every call of this operation with such an error, until there is none."""
+        self._refusals[operation] = why
 
     def throttle_next(self, operation: str, times: int = 1) -> None:
         self.fail_next(operation, *(Throttled(f"{operation}: made by the test") for _ in range(times)))
@@ -142,6 +149,8 @@ class FakeShards:
         self._trim()
         if errors := self._errors.get(operation):
             raise errors.popleft()
+        if refusal := self._refusals.get(operation):
+            raise refusal()
 
     def limit(self, what: str, per_second: int) -> None:
         """Refuse what is asked more often than the service allows, in any second."""

@@ -15,7 +15,7 @@ from random import Random
 from typing import ClassVar, Final, Literal
 
 from consumers.kinesis_items import decode_answer
-from consumers.streamcalls import Answer, NotFound
+from consumers.streamcalls import Answer, BadArgument, NotFound
 from tests.fakeshards import Entry, FakeShard, FakeShards, Wire, halves, page_of
 from worker.core.errors import Rejected
 from worker.store.dynamodb_values import encode_key, encode_row
@@ -228,7 +228,7 @@ class FakeKinesis(FakeShards):
 
     def _iterator(self, parameters: Mapping[str, object]) -> str:
         if int(str(parameters.get("StartingSequenceNumber", 0))) > self.sequence:
-            raise Rejected("InvalidArgumentException: the number did not come from this stream")
+            raise BadArgument("InvalidArgumentException: the number did not come from this stream")
         if parameters["ShardIteratorType"] != "AT_TIMESTAMP":
             # What is trimmed is passed over without a word, as the service does.
             return self.iterator(parameters)

@@ -61,7 +61,9 @@ def cancelled(*reasons: dict[str, Any]) -> WorkerError:
         ("ResourceNotFoundException", MissingTable),
         ("ResourceInUseException", TableBusy),
         ("ValidationException", Rejected),
-        ("SomethingNew", Rejected),
+        ("ItemCollectionSizeLimitExceededException", Rejected),
+        ("SomethingNew", NotApplied),
+        ("403", NotApplied),
     ],
 )
 def test_an_error_code_says_what_the_caller_should_do(code: str, kind: type[WorkerError]) -> None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from consumers.source import Batch, Position
-from consumers.streamcalls import ExpiredIterator
+from consumers.streamcalls import BadArgument, ExpiredIterator, RefusedCall
 from tests.dynamodbstreamworld import World, read_on
 from tests.manualclock import NOON
 from tests.streamvalues import ROW, read_beside_others, values
@@ -166,6 +166,21 @@ async def test_a_service_whose_iterators_are_always_expired_is_left_alone_for_a_
 
     with pytest.raises(RetryLater, match="expired"):
         await reader.read(await reader.oldest())
+
+
+async def test_a_broken_iterator_is_replaced_by_the_next_read_which_misses_nothing() -> None:
+    world = World()
+    world.write(1)
+    reader = world.reader()
+    _, position = await read_on(reader, await reader.oldest())
+    world.fake.fail_next("GetRecords", BadArgument("ValidationException: invalid iterator"))
+    world.write(2)
+
+    with pytest.raises(RefusedCall):
+        await reader.read(position)
+
+    assert (await read_on(reader, position))[0] == [2]
+    assert world.fake.calls["GetShardIterator"] == 2
 
 
 # --- sharing the loop -------------------------------------------------------------------------------------------------

@@ -12,9 +12,17 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
-from consumers.streamcalls import ExpiredIterator, NotFound, Throttled, TrimmedData
-from consumers.streamclient import translate
-from worker.core.errors import ConfigError, Rejected, RetryLater
+from consumers.streamcalls import (
+    BadArgument,
+    ExpiredIterator,
+    NotFound,
+    RefusedCall,
+    Throttled,
+    TrimmedData,
+)
+from consumers.streamclient import StreamClient, translate
+from worker.core.errors import ConfigError, RetryLater
+from worker.store.fastclient import ClientSettings
 
 
 def said(code: str, status: int = 400) -> ClientError:
@@ -39,8 +47,10 @@ def said(code: str, status: int = 400) -> ClientError:
         (said("KMSAccessDeniedException"), ConfigError),
         (said("ExpiredTokenException"), RetryLater),
         (said("UnrecognizedClientException"), RetryLater),
-        (said("InvalidArgumentException"), Rejected),
-        (said("ValidationException"), Rejected),
+        (said("InvalidArgumentException"), BadArgument),
+        (said("ValidationException"), BadArgument),
+        (said("SomethingNew"), RefusedCall),
+        (said("403", 403), RefusedCall),
         (NoCredentialsError(), RetryLater),
         (PartialCredentialsError(provider="env", cred_var="AWS_SECRET_ACCESS_KEY"), RetryLater),
         (CredentialRetrievalError(provider="container-role", error_msg="no answer"), RetryLater),
@@ -56,3 +66,44 @@ def test_an_error_says_what_the_reader_should_do(error: Exception, meaning: type
 
     assert type(translated) is meaning
     assert str(translated).startswith("Kinesis GetRecords: ")
+
+
+class OneOperation:
+    """A client whose GetRecords does as told: gives an answer, or raises."""
+
+    def __init__(self, *told: Exception | None) -> None:
+        self._told = list(told)
+
+    async def get_records(self, **_: object) -> dict[str, object]:
+        error = self._told.pop(0)
+        if error is not None:
+            raise error
+        return {}
+
+
+async def outcomes(*told: Exception | None) -> list[type[Exception] | None]:
+    """What became of calls of GetRecords, one after the other."""
+    client = StreamClient("Kinesis", OneOperation(*told), frozenset({"GetRecords"}), ClientSettings())
+    found: list[type[Exception] | None] = []
+    for _ in told:
+        try:
+            await client.call("GetRecords")
+        except (RetryLater, ConfigError) as error:
+            found.append(type(error))
+        else:
+            found.append(None)
+    return found
+
+
+async def test_a_right_that_is_missing_from_the_start_is_a_matter_of_configuration() -> None:
+    assert await outcomes(said("AccessDeniedException")) == [ConfigError]
+
+
+async def test_a_right_that_was_there_before_is_waited_for() -> None:
+    told = [None, said("AccessDeniedException"), said("KMSDisabledException"), None, said("AccessDeniedException")]
+
+    assert await outcomes(*told) == [None, RefusedCall, RefusedCall, None, RefusedCall]
+
+
+async def test_a_shard_that_is_gone_is_gone_although_it_was_there_before() -> None:
+    assert await outcomes(None, said("ResourceNotFoundException")) == [None, NotFound]

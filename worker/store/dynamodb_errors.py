@@ -39,6 +39,15 @@ THROTTLED: Final = {
 # The other attempt may end either way.
 UNDECIDED: Final = {"TransactionInProgressException", "InternalServerError", "ServiceUnavailable", "RequestTimeout"}
 NOT_ALLOWED: Final = {"AccessDeniedException"}
+# The request itself is wrong. Of any other 4xx it is not known who is to blame, and a proxy on the way may be.
+IMPOSSIBLE: Final = {
+    "ValidationException",
+    "SerializationException",
+    "ItemCollectionSizeLimitExceededException",
+    "IdempotentParameterMismatchException",
+    "UnknownOperationException",
+    "RequestEntityTooLarge",
+}
 
 
 class NotApplied(RetryLater):
@@ -109,7 +118,9 @@ def _answered(response: Mapping[str, Any], operation: str) -> WorkerError:
         return NoCredentials(f"{what}; it is tried again with new credentials")
     if code in NOT_ALLOWED:
         return ConfigError(f"{what}; give the worker valid credentials that are allowed to do this")
-    return _impossible(message, what)
+    if code in IMPOSSIBLE:
+        return _impossible(message, what)
+    return NotApplied(f"{what}; it is tried again")
 
 
 def _cancelled(reasons: list[Mapping[str, Any]], what: str) -> WorkerError:
