@@ -111,12 +111,13 @@ class WorkerGroup:
         work: Work | None = None,
         make_beater: Callable[[FaultyTables], Beater] = TaskBeater,
         finishing_s: float = 0.0,
+        timing: Timing | None = None,
     ) -> Station:
         host, clock = Host(name), VirtualClock(off_by=timedelta(seconds=self._ids), rate=rate)
         tables, guard = FaultyTables(self.store, choose), ClockGuard()
         notices: list[Notice] = []
         membership = Membership(
-            Group(name=GROUP, program="test", timing=self.timing),
+            Group(name=GROUP, program="test", timing=timing or self.timing),
             tables=tables,
             beater=make_beater(tables),
             clock=clock,

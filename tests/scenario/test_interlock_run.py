@@ -201,3 +201,16 @@ def test_a_worker_without_the_engine_says_what_it_is_there_for_and_lists_no_pipe
 
     with live_worker(tmp_path, INTERLOCK_DUTIES="relay") as worker:
         assert worker.has_logged("for relay alone") or worker.has_said("for relay alone")
+
+
+def test_a_second_worker_with_another_timing_refuses_to_start_and_names_both(tmp_path: Path) -> None:
+    with live_worker(tmp_path, "--pipelines", pipelines(tmp_path), timing="fast") as worker:
+        refused = interlock("run", at=tmp_path, INTERLOCK_TIMING="default")
+
+        assert refused.returncode == 2
+        assert "INTERLOCK_TIMING is default here and fast for worker" in refused.stderr
+        assert worker.stop() == 0
+
+    # Once all are stopped it can be changed.
+    with live_worker(tmp_path, timing="default"):
+        pass

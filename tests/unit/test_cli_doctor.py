@@ -1,5 +1,6 @@
 """`interlock doctor` on a file, and what it makes of what it finds."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from tests.cliruns import in_store
 from tests.commandline import interlock, records
 from tests.manualclock import ManualClock
 from worker.core.keys import SessionId
+from worker.core.liveness import DEFAULT_TIMING, FAST_TIMING
 from worker.diagnosis.diagnosis import Health
 from worker.diagnosis.group import Staff, look_at_workers, watch_workers
 from worker.diagnosis.machine import FREE_LOW, FREE_MIN, look_at_disk
@@ -115,6 +117,18 @@ async def test_dead_workers_do_not_count() -> None:
     [found] = look_at_workers(await watch_workers(look, ManualClock(), patience_s=7), "1.0")
 
     assert (found.health, found.finding) == (Health.WARN, "no worker is registered")
+
+
+def test_workers_of_another_timing_would_keep_a_worker_with_these_settings_out() -> None:
+    old, fast = a_session("1.0"), replace(a_session("1.0"), pace=FAST_TIMING.pace)
+
+    assert [
+        each for each in look_at_workers(Staff([old, fast]), "1.0", FAST_TIMING) if each.health is Health.FAIL
+    ] == []
+    [*_, found] = look_at_workers(Staff([old, fast]), "1.0", DEFAULT_TIMING)
+
+    assert (found.subject, found.health) == ("INTERLOCK_TIMING", Health.FAIL)
+    assert found.finding.startswith("they have fast, and a worker with these settings would have default")
 
 
 def test_workers_of_one_version_are_fine() -> None:

@@ -95,7 +95,7 @@ async def diagnose(access: StoreAccess, settings: Settings) -> AsyncGenerator[Di
     except WorkerError as trouble:
         yield _in_trouble("workers", "sessions", trouble)
         return
-    for found in look_at_workers(staff, version("interlock")):
+    for found in look_at_workers(staff, version("interlock"), settings.timing):
         yield found
 
 

@@ -40,9 +40,28 @@ class Timing:
                 f"{least_s:g} s, or the self-fence of {self.fence_s} s shorter"
             )
 
+    @property
+    def pace(self) -> str:
+        """What the others must have as well: how fast it beats, stops acting, and takes another for dead."""
+        return f"{self.beat_s:g}/{self.fence_s:g}/{self.kill_s:g}"
+
 
 DEFAULT_TIMING: Final = Timing()
 FAST_TIMING: Final = Timing(beat_s=1.0, fence_s=3.0, kill_s=4.0, look_s=1.0)
+_NAMES: Final = {DEFAULT_TIMING.pace: "default", FAST_TIMING.pace: "fast"}
+
+
+def name_of_pace(pace: str) -> str:
+    """Return what a person sets to get this pace, or the pace itself."""
+    return _NAMES.get(pace, pace)
+
+
+def kill_s_of(pace: str) -> float:
+    """Return after how long workers of this pace take another for dead; 0 if it is no pace."""
+    try:
+        return float(pace.split("/")[2])
+    except (IndexError, ValueError):
+        return 0.0
 
 
 @dataclass(frozen=True, slots=True)

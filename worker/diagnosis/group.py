@@ -6,7 +6,8 @@ from typing import Final
 
 from worker.clock import Clock
 from worker.core.keys import SessionId
-from worker.diagnosis.diagnosis import Diagnosis, doubtful, fine
+from worker.core.liveness import DEFAULT_TIMING, Timing, name_of_pace
+from worker.diagnosis.diagnosis import Diagnosis, doubtful, fine, wrong
 from worker.store.sessions import Session
 
 LOOK_EVERY_S: Final = 0.5
@@ -32,7 +33,7 @@ async def watch_workers(look: Callable[[], Awaitable[list[Session]]], clock: Clo
     return Staff(registered, silent)
 
 
-def look_at_workers(staff: Staff, program: str) -> Iterator[Diagnosis]:
+def look_at_workers(staff: Staff, program: str, timing: Timing = DEFAULT_TIMING) -> Iterator[Diagnosis]:
     count = len(staff.registered)
     number = "1 worker is registered" if count == 1 else f"{count} workers are registered"
     if not count:
@@ -52,3 +53,9 @@ def look_at_workers(staff: Staff, program: str) -> Iterator[Diagnosis]:
     else:
         finding = f"they run {', '.join(versions)}, and this command is {program}"
         yield doubtful("workers", "versions", finding, "fine during a deployment; otherwise bring them to one version")
+    others = sorted({session.pace for session in staff.registered} - {"", timing.pace})
+    if others:
+        names = ", ".join(name_of_pace(pace) for pace in others)
+        finding = f"they have {names}, and a worker with these settings would have {name_of_pace(timing.pace)}"
+        remedy = "set the same everywhere; to change it, stop all workers first"
+        yield wrong("workers", "INTERLOCK_TIMING", f"{finding}: it would refuse to start", remedy)

@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
+from random import random
 from typing import Any, Final, TypeAlias
 
 from worker.clock import Clock
@@ -22,6 +23,7 @@ from worker.membership.heartbeat import Heart, Pulse
 from worker.membership.leasekeeper import LeaseKeeper
 from worker.membership.notices import ClockWrong, Notify, SessionBegan, SessionOver, to_nobody
 from worker.membership.peers import Peers
+from worker.membership.timing_check import TimingCheck
 from worker.store.leases import Leases
 from worker.store.sessions import Sessions
 from worker.store.table import StaleWrite, Tables
@@ -74,10 +76,12 @@ class Membership:
         new_session_id: Callable[[], SessionId],
         guard: ClockGuard | None = None,
         notify: Notify = to_nobody,
+        jitter: Callable[[], float] = random,
     ) -> None:
         self._group, self._tables, self._beater, self._clock = group, tables, beater, clock
         self._new_session_id, self._guard, self._notify = new_session_id, guard or ClockGuard(), notify
-        self._sessions = Sessions(tables, group.name)
+        self._sessions, self._jitter = Sessions(tables, group.name), jitter
+        self._timings = TimingCheck(self._sessions, group.timing, clock)
         self._stop_asked = asyncio.Event()
         self._keeper: LeaseKeeper | None = None
 
@@ -88,7 +92,10 @@ class Membership:
         self._stop_asked.set()
 
     async def serve(self, work: Work) -> None:
-        """Run `work` in one session after another until stopped. Raises what `work`, a holder or the beater raises."""
+        """Run `work` in one session after another until stopped. Raises what `work`, a holder or the beater raises.
+
+        Raises `TimingConflict` if a worker of another timing is at work in the group.
+        """
         while not self._stop_asked.is_set():
             if not self._guard.is_trusted:
                 await self._wait_for_clock()
@@ -97,14 +104,23 @@ class Membership:
 
     async def _register(self) -> Fence | None:
         """Begin a session; None if the store did not say so. What it may have written anyway, others end as dead."""
-        session, sent_at = self._new_session_id(), self._clock.monotonic()
+        group, session, sent_at = self._group, self._new_session_id(), self._clock.monotonic()
         try:
-            await self._sessions.register(session, self._group.program, self._group.duties, at=self._clock.now())
+            await self._sessions.register(
+                session, group.program, group.duties, pace=group.timing.pace, at=self._clock.now()
+            )
+            if not await self._timings.is_agreed(session):
+                # Not there while we wait: nobody shares work with us, and nobody ends us by another timing.
+                await self._sessions.leave(session)
+                await self._timings.watch()
+                # Another that joins at this moment has seen us, too: do not meet it again.
+                await self._clock.sleep(JOIN_PAUSE_S * self._jitter())
+                return None
         except (RetryLater, StaleWrite):
             await self._clock.sleep(JOIN_PAUSE_S)
             return None
         self._notify(SessionBegan(session))
-        return Fence(session, self._clock, self._group.timing, registered_at=sent_at)
+        return Fence(session, self._clock, group.timing, registered_at=sent_at)
 
     async def _live(self, fence: Fence, work: Work) -> None:
         reason = LEFT_IN_ORDER

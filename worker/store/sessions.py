@@ -54,6 +54,7 @@ class Session:
     load: int = 0
     duties: frozenset[str] = frozenset()  # what it is there for; empty: everything
     program: str = ""  # the version it runs; for people, nothing is decided by it
+    pace: str = ""  # its timing, in which all must agree; empty: of a version that did not say so
     kept_until: int = 0  # of one that is DEAD, in seconds since 1970
     heard_at: datetime | None = None  # its last beat, by its own clock; for people, nothing is decided by it
 
@@ -86,6 +87,7 @@ class Sessions:
         program: str,
         duties: frozenset[str] = frozenset(),
         *,
+        pace: str = "",
         at: datetime | None = None,
     ) -> None:
         """Begin a session. Raises `StaleWrite` if the id was used before: make a new one."""
@@ -98,6 +100,7 @@ class Sessions:
             "load": 0,
             "ver": program,
             "duties": sorted(duties),
+            **({"pace": pace} if pace else {}),
             **_heard(at),
         }
         await self._tables.commit(Put(TableName.CONTROL, row, Absent()))
@@ -180,6 +183,7 @@ def _session(row: Row) -> Session:
         load=whole(row, "load"),
         duties=frozenset(texts(row, "duties")),
         program=loose_text(row, "ver"),
+        pace=loose_text(row, "pace"),
         kept_until=whole(row, TTL) if TTL in row else 0,
         heard_at=parse_rfc3339(loose_text(row, "heardAt")),
     )
