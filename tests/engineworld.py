@@ -90,11 +90,15 @@ class FakeStanding:
     group: dict[SessionId, bool]
     is_alive: bool = True
     asked_more: float = inf
+    is_clock_right: bool = True
 
     def may_act(self) -> bool:
         self.asked_more -= 1
         assert self.asked_more >= 0, "the worker goes round in circles"
         return self.is_alive
+
+    def may_judge_time(self) -> bool:
+        return self.is_clock_right
 
     async def is_over(self, session: SessionId) -> bool:
         return not self.group.get(session, False)

@@ -114,7 +114,7 @@ class WorkerGroup:
         timing: Timing | None = None,
     ) -> Station:
         host, clock = Host(name), VirtualClock(off_by=timedelta(seconds=self._ids), rate=rate)
-        tables, guard = FaultyTables(self.store, choose), ClockGuard()
+        tables, guard = FaultyTables(self.store, choose), ClockGuard(clock)
         notices: list[Notice] = []
         membership = Membership(
             Group(name=GROUP, program="test", timing=timing or self.timing),

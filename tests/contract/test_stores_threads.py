@@ -153,3 +153,13 @@ async def test_a_thread_the_reference_opened_goes_on(tables: Tables) -> None:
     assert answer == Open(channel="C0", timestamp="17.0", routed_to="C0")
     assert isinstance(answer, Open)
     assert await Threads(tables).note(thread, answer, told="e1", face=Face(version=3))
+
+
+async def test_a_claim_of_a_clock_that_was_ahead_is_not_waited_for_until_that_time_comes(tables: Tables) -> None:
+    thread = a_thread()
+    assert await claim(tables, thread, "a", NOW + timedelta(hours=1)) == Claimed()
+
+    assert await claim(tables, thread, "b") == Claimed()
+    assert await claim(tables, thread, "c") == Busy(), "what was claimed by the right clock stands"
+    assert not await opened(tables, thread, "a")
+    assert await opened(tables, thread, "b")

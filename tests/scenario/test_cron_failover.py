@@ -142,7 +142,7 @@ class CronGroup(WorkerGroup):
 
     async def _work(self, member: Member) -> None:
         async with asyncio.TaskGroup() as tasks:
-            standing = MemberStanding(member.fence, member.peers)
+            standing = MemberStanding(member.fence, member.peers, member.guard)
             engine = Engine(self.store, {JobType.COMMAND: FakeRunner()}, standing, self.clock, tasks)
 
             def chores(held: HeldLease) -> Sequence[Chore]:

@@ -6,6 +6,7 @@ from tests.streamworld import GROUP
 from tests.virtualtime import VirtualClock, on_virtual_time
 from worker.core.keys import SessionId
 from worker.core.liveness import DEFAULT_TIMING
+from worker.membership.clockguard import ClockGuard
 from worker.membership.fence import Fence, SessionLost
 from worker.membership.memberstanding import MemberStanding
 from worker.membership.notices import to_nobody
@@ -22,7 +23,7 @@ async def a_group_of_two(clock: VirtualClock) -> tuple[MemberStanding, Sessions]
     await sessions.register(OTHER, "test")
     fence = Fence(ME, clock, DEFAULT_TIMING, registered_at=clock.monotonic())
     peers = Peers(sessions, fence, clock, DEFAULT_TIMING, to_nobody)
-    return MemberStanding(fence, peers), sessions
+    return MemberStanding(fence, peers, ClockGuard(clock)), sessions
 
 
 @on_virtual_time

@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 
@@ -35,7 +35,10 @@ class OneQueue:
     world: QueueWorld
     group: str = "test"
     where: str = "memory"
-    guard: ClockGuard = field(default_factory=ClockGuard)
+
+    @property
+    def guard(self) -> ClockGuard:
+        return ClockGuard(self.world.clock)
 
     @property
     def tables(self) -> Tables:

@@ -66,19 +66,20 @@ class Node:
     around: Surroundings
     name: str
     off_by: timedelta = timedelta(0)
-    guard: ClockGuard = field(default_factory=ClockGuard)
     readers: Readers = field(default_factory=dict[TableName, StreamConsumer | ShardedConsumer])
     session: SessionWork | None = None
     is_gone: bool = False
     is_leaving: bool = False
     host: Host = field(init=False)
     clock: VirtualClock = field(init=False)
+    guard: ClockGuard = field(init=False)
     tables: FaultyTables = field(init=False)
     _membership: Membership = field(init=False)
 
     def __post_init__(self) -> None:
         around = self.around
         self.host, self.clock = Host(self.name), VirtualClock(off_by=self.off_by)
+        self.guard = ClockGuard(self.clock)
         self.tables = FaultyTables(around.store)
         self._membership = Membership(
             Group(name=GROUP, program="simulated", timing=around.plan.timing),

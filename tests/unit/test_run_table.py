@@ -11,6 +11,7 @@ from worker.core.drift import Drift
 from worker.core.effects import Effect, End, JudgeDeadline
 from worker.core.facts import (
     CancelRequested,
+    ClockStepped,
     Fact,
     JobFailed,
     JobFound,
@@ -69,6 +70,7 @@ FACTS: tuple[Fact, ...] = (
     StopRefused(1, "it has no stop"),
     JobReported(key=KEY, identity="row-1", report=Report.FAIL, at=NOON + MINUTE),
     TimeCame(1),
+    ClockStepped(NOON, HOUR),
 )
 
 _ = "Ignore"
@@ -107,6 +109,7 @@ TABLE: Mapping[str, tuple[str, ...]] = {
     "StopRefused": (_, _, _, _, "End LogJob Tell", _, _),
     "JobReported": (_, _, _, REPORTED, REPORTED, _, _),
     "TimeCame": (_, "EvaluateNow", _, "PollNow", "StopJob", _, _),
+    "ClockStepped": (_, "ShiftTimes", "ShiftTimes", "ShiftTimes", "ShiftTimes", _, _),
 }
 # fmt: on
 

@@ -7,8 +7,9 @@ import pytest
 
 from tests.builders import HOUR, MINUTE, NOON, a_run
 from tests.runsteps import PLAIN
+from worker.core.run_triggering import START_PAUSE_MAX
 from worker.core.runstate import Run, StartStep, State
-from worker.core.runtiming import POLL_SPREAD, SPARSE_MAX, SPARSE_PART, next_due
+from worker.core.runtiming import FIND_INTERVAL, POLL_SPREAD, SPARSE_MAX, SPARSE_PART, STOP_INTERVAL, next_due
 
 SECOND = timedelta(seconds=1)
 
@@ -129,3 +130,34 @@ def test_a_run_out_of_patience_is_due_at_once_and_never_later(state: State) -> N
 @pytest.mark.parametrize("state", [State.COMPLETED, State.FAILED_FINAL])
 def test_an_ended_run_is_never_due(state: State) -> None:
     assert due(a_run(state), NOON) is None
+
+
+@pytest.mark.parametrize("ahead", [SECOND, HOUR, timedelta(days=400)])
+@pytest.mark.parametrize("jitter", [0, 0.999])
+@pytest.mark.parametrize(
+    ("run", "at_most"),
+    [
+        (a_run(State.EVALUATING), 5 * MINUTE),
+        (a_run(State.POLLING), MINUTE),
+        (a_run(State.STOPPING), STOP_INTERVAL),
+        (a_run(State.TRIGGERING, start_step=StartStep.UNANSWERED), FIND_INTERVAL),
+        (a_run(State.TRIGGERING, start_step=StartStep.ABANDONED), FIND_INTERVAL),
+        (a_run(State.TRIGGERING, start_step=StartStep.REFUSED, start_after=NOON + MINUTE), START_PAUSE_MAX),
+    ],
+    ids=lambda value: f"{value.state}" if isinstance(value, Run) else "",
+)
+def test_no_row_of_a_time_that_has_not_come_is_looked_at_later_than_one_of_now(
+    run: Run, at_most: timedelta, ahead: timedelta, jitter: float
+) -> None:
+    now = NOON - ahead
+
+    assert now < (due(run, now, jitter) or now) <= now + at_most
+
+
+@pytest.mark.parametrize("expected", [MINUTE, HOUR, 20 * HOUR])
+def test_a_job_that_is_expected_to_be_long_is_polled_within_its_bound_after_a_clock_was_set_back(
+    expected: timedelta,
+) -> None:
+    now = NOON - timedelta(days=1)
+
+    assert now < (due(a_run(State.POLLING), now, 0, expected) or now) <= now + SPARSE_MAX

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.virtualtime import on_virtual_time
+from tests.manualclock import ManualClock
+from tests.virtualtime import VirtualClock, on_virtual_time
 from tests.workergroup import WorkerGroup
 from worker.core.skew import skew
 from worker.membership.clockguard import ClockGuard
@@ -42,7 +43,7 @@ def test_a_time_cut_down_to_whole_seconds_is_no_skew() -> None:
 
 @pytest.mark.parametrize(("ahead_s", "is_trusted"), [(0, True), (6, True), (6.1, False), (-5, True), (-5.1, False)])
 def test_a_clock_is_wrong_beyond_five_seconds(ahead_s: float, *, is_trusted: bool) -> None:
-    guard, ours = ClockGuard(), NOON + ahead_s * SECOND
+    guard, ours = ClockGuard(ManualClock()), NOON + ahead_s * SECOND
 
     guard.observe(NOON, sent=ours, received=ours)
 
@@ -50,7 +51,7 @@ def test_a_clock_is_wrong_beyond_five_seconds(ahead_s: float, *, is_trusted: boo
 
 
 def test_a_store_without_a_clock_leaves_ours_trusted() -> None:
-    assert ClockGuard().is_trusted
+    assert ClockGuard(ManualClock()).is_trusted
 
 
 @on_virtual_time
@@ -86,3 +87,70 @@ async def test_a_worker_that_waits_for_its_clock_can_be_stopped() -> None:
 
     assert a.task is not None
     assert a.task.done()
+
+
+@pytest.mark.parametrize("step_s", [-3600, -6, 6, 86400])
+@on_virtual_time
+async def test_a_clock_that_is_set_after_it_was_compared_is_wrong_at_once(step_s: float) -> None:
+    clock = VirtualClock()
+    guard = ClockGuard(clock)
+    guard.observe(clock.now(), sent=clock.now(), received=clock.now())
+    await asyncio.sleep(100)
+    assert guard.is_trusted
+
+    clock.step(step_s * SECOND)
+
+    assert not guard.is_trusted
+    assert guard.skew == step_s * SECOND
+    clock.step(-step_s * SECOND)
+    assert guard.is_trusted
+
+
+@on_virtual_time
+async def test_a_clock_that_is_set_during_a_call_is_not_taken_for_a_slow_answer() -> None:
+    clock = VirtualClock()
+    guard = ClockGuard(clock)
+    guard.observe(clock.now(), sent=clock.now(), received=clock.now())
+    sent = said = clock.now()
+
+    clock.step(3600 * SECOND)
+    guard.observe(said, sent=sent, received=clock.now())
+
+    assert not guard.is_trusted
+
+
+@on_virtual_time
+async def test_a_slow_answer_is_not_taken_for_a_clock_that_was_set() -> None:
+    clock = VirtualClock()
+    guard = ClockGuard(clock)
+    guard.observe(clock.now(), sent=clock.now(), received=clock.now())
+    sent = said = clock.now()
+
+    await asyncio.sleep(3600)
+    guard.observe(said, sent=sent, received=clock.now())
+
+    assert guard.is_trusted
+
+
+@on_virtual_time
+async def test_without_a_store_that_tells_the_time_a_clock_that_is_set_is_trusted() -> None:
+    clock = VirtualClock()
+    guard = ClockGuard(clock)
+
+    clock.step(3600 * SECOND)
+
+    assert guard.is_trusted
+
+
+@on_virtual_time
+async def test_a_worker_whose_clock_was_set_leaves_before_the_store_says_anything() -> None:
+    group = WorkerGroup()
+    a, b = group.start("a"), group.start("b")
+    await asyncio.sleep(100)
+    a.guard.observe(NOON, sent=NOON, received=NOON)
+
+    a.clock.step(3600 * SECOND)
+    await asyncio.sleep(5)
+
+    assert b.shards() == group.shards
+    assert a.notices[-1] == ClockWrong(3600.0)

@@ -21,7 +21,8 @@ def an_answer(date: str | None) -> Mapping[str, Any]:
 def test_a_clock_that_differs_from_the_date_of_an_answer_is_trusted_no_more(
     ahead: timedelta, *, is_trusted: bool
 ) -> None:
-    guard, clock = ClockGuard(), ManualClock(NOON + ahead)
+    clock = ManualClock(NOON + ahead)
+    guard = ClockGuard(clock)
 
     StoreTime(clock, guard.observe).hear(an_answer(AT_NOON), sent=clock.now())
 
@@ -30,7 +31,8 @@ def test_a_clock_that_differs_from_the_date_of_an_answer_is_trusted_no_more(
 
 @pytest.mark.parametrize("answer", [{}, an_answer(None), an_answer("soon")])
 def test_an_answer_without_a_date_says_nothing(answer: Mapping[str, Any]) -> None:
-    guard, clock = ClockGuard(), ManualClock(NOON + timedelta(days=1))
+    clock = ManualClock(NOON + timedelta(days=1))
+    guard = ClockGuard(clock)
 
     StoreTime(clock, guard.observe).hear(answer, sent=clock.now())
 

@@ -6,9 +6,11 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
+import pytest
+
 from tests.manualclock import NOON
 from tests.virtualtime import VirtualClock, on_virtual_time
-from worker.engine.timers import FIRED_IN_A_ROW_MAX, NAP_MAX_S, Timers
+from worker.engine.timers import FIRED_IN_A_ROW_MAX, NAP_MAX_S, REFIRED_PER_S, Timers
 
 
 def after(seconds: float) -> timedelta:
@@ -182,3 +184,57 @@ async def test_cancelled_timers_give_their_room_back() -> None:
             timers.cancel(number)
 
     assert memory_of(set_and_cancel) < 100_000
+
+
+@pytest.mark.parametrize("step_s", [-86400, -60, -2, 2, 60])
+@on_virtual_time
+async def test_all_timers_fire_once_after_the_wall_clock_was_set_in_their_order(step_s: float) -> None:
+    clock = VirtualClock()
+    timers, fired = Timers[str](clock), Fired()
+    for key, seconds in [("c", 4000), ("a", 20), ("b", 2000)]:
+        timers.set(key, NOON + after(seconds))
+
+    async with running(timers, fired):
+        await asyncio.sleep(1)
+        clock.step(after(step_s))
+        await asyncio.sleep(NAP_MAX_S)
+        assert [key for _, key in fired] == ["a", "b", "c"]
+        assert len(timers) == 0
+
+        timers.set("d", clock.now() + after(3))
+        await asyncio.sleep(5)
+
+    assert [key for _, key in fired] == ["a", "b", "c", "d"]
+
+
+@on_virtual_time
+async def test_timers_that_fire_because_the_clock_was_set_are_spread() -> None:
+    clock = VirtualClock()
+    timers, fired = Timers[str](clock), Fired()
+    for number in range(4000):
+        timers.set(str(number), NOON + after(3600))
+
+    async with running(timers, fired):
+        await asyncio.sleep(1)
+        clock.step(after(-3600))
+        await asyncio.sleep(NAP_MAX_S + 4000 / REFIRED_PER_S)
+
+    times = [at for at, _ in fired]
+    assert len(times) == 4000
+    assert times[-1] - times[0] == pytest.approx(3999 / REFIRED_PER_S, abs=0.01)
+
+
+@on_virtual_time
+async def test_a_clock_that_is_kept_right_in_small_steps_fires_nothing_early() -> None:
+    clock = VirtualClock()
+    timers, fired = Timers[str](clock), Fired()
+    timers.set("a", NOON + after(100))
+
+    async with running(timers, fired):
+        await asyncio.sleep(1)
+        clock.step(after(-0.9))
+        await asyncio.sleep(98)
+        assert fired == []
+        await asyncio.sleep(5)
+
+    assert [key for _, key in fired] == ["a"]

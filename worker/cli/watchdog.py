@@ -60,6 +60,9 @@ class _Visitor:
     def may_act(self) -> bool:
         return True
 
+    def may_judge_time(self) -> bool:
+        return True
+
     async def is_over(self, session: SessionId) -> bool:  # noqa: ARG002  it has nobody to outlive
         return False
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from worker.core.clockshift import decide_step, realign
 from worker.core.durations import format_duration
 from worker.core.effects import (
     BeginRehearsal,
@@ -19,11 +20,13 @@ from worker.core.effects import (
     NoteHandled,
     NotePostRun,
     NoteSignal,
+    ShiftTimes,
     Tell,
     WouldTrigger,
 )
 from worker.core.eventtypes import EventType
 from worker.core.facts import (
+    ClockStepped,
     Fact,
     JobReported,
     PostRunSeen,
@@ -103,6 +106,10 @@ def decide(
             return _reported(run, pipeline, schedule, fact, spent)
         case _ if run is None:
             return [Ignore(f"{type(fact).__name__}: there is no rehearsal for it")]
+        case ClockStepped() if run.state is DryState.EVALUATING:
+            return [*decide_step(run.since, fact)]
+        case TimeCame() if run.state is DryState.EVALUATING and (shift := realign(run.since, now)):
+            return [shift]
         case _ if run.state is DryState.EVALUATING:
             return _evaluating(run, pipeline, schedule, fact, now)
         case RunWanted(signal=signal) if signal is not None and run.state is DryState.WOULD_TRIGGER:
@@ -343,6 +350,8 @@ def _applied(run: DryRun | None, effect: DryEffect, now: datetime) -> DryRun | N
             others = [(seen, of) for seen, of in run.post_run_seen.items() if seen != key]
             newest = dict([*others, (key, content_hash)][-POST_RUN_SEEN_MAX:])
             return replace(run, post_run_seen=newest, told_at=noted(run.told_at, key, at))
+        case ShiftTimes(by=by):
+            return replace(run, since=run.since + by, window_ends_at=run.window_ends_at + by)
         case NoteHandled(identity=identity):
             return replace(run, handled=(*run.handled, identity)[-HANDLED_MAX:])
         case _:

@@ -5,7 +5,7 @@ There is no order to set a timer: when a run is next due follows from its row (`
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from worker.core.eventtypes import EventType, JobEvent
@@ -127,6 +127,13 @@ class NotePostRun:
     sensor_key: str
     content_hash: str
     written_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftTimes:
+    """Move the row's times along with a wall clock that was set: what they bound are durations."""
+
+    by: timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +288,7 @@ OfRow: TypeAlias = (
     | NoteChange
     | NotePostRun
     | NoteHandled
+    | ShiftTimes
 )
 BesideRow: TypeAlias = (
     Tell | LogJob | RecordRerun | PutRerunRequest | KeepBaseline | WatchDeadline | JudgeDeadline | WaiveDeadline
@@ -348,6 +356,7 @@ DryEffect: TypeAlias = (
     | NoteSignal
     | NotePostRun
     | NoteHandled
+    | ShiftTimes
     | KeepBaseline
     | EvaluateNow
     | Tell

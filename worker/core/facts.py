@@ -293,6 +293,14 @@ class TimeCame:
     attempt: int
 
 
+@dataclass(frozen=True, slots=True)
+class ClockStepped:
+    """The wall clock was set by so much since the run entered its state, at `since`: its times are on the old one."""
+
+    since: datetime
+    by: timedelta
+
+
 AboutAttempt: TypeAlias = (
     RulesHeld
     | RulesNotHeld
@@ -320,4 +328,5 @@ Fact: TypeAlias = (
     | SensorChanged
     | PostRunSeen
     | JobReported
+    | ClockStepped
 )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from worker.core.clockshift import decide_step, realign, shifted
 from worker.core.effects import (
     Create,
     Effect,
@@ -22,9 +23,10 @@ from worker.core.effects import (
     NoteStart,
     Reopen,
     Retry,
+    ShiftTimes,
     StartJob,
 )
-from worker.core.facts import AboutAttempt, CancelRequested, Fact, RerunRequested
+from worker.core.facts import AboutAttempt, CancelRequested, ClockStepped, Fact, RerunRequested, TimeCame
 from worker.core.images import noted
 from worker.core.keys import SessionId
 from worker.core.pipeline import Pipeline, Schedule
@@ -86,6 +88,10 @@ def _held_back(pause: Pause) -> Ignore:
 def _decide(run: Run, pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime) -> list[Effect]:
     if isinstance(fact, AboutAttempt) and fact.attempt != run.attempt:
         return [Ignore(f"speaks of attempt {fact.attempt}, not of {run.attempt}")]
+    if isinstance(fact, ClockStepped):
+        return [Ignore("it has ended")] if run.is_ended else [*decide_step(run.since, fact)]
+    if isinstance(fact, TimeCame) and not run.is_ended and (shift := realign(run.since, now)):
+        return [shift]
     case = Case(run, pipeline, schedule, now)
     if isinstance(fact, RerunRequested):
         return decide_rerun(case, fact)
@@ -235,6 +241,8 @@ def _noted(run: Run, effect: Effect) -> Run:
         case NotePostRun(sensor_key=key, content_hash=content_hash, written_at=at):
             seen = _with_newest(run.post_run_seen, key, content_hash, POST_RUN_SEEN_MAX)
             return replace(run, post_run_seen=seen, told_at=noted(run.told_at, key, at))
+        case ShiftTimes(by=by):
+            return shifted(run, by)
         case NoteHandled(identity=identity):
             return replace(run, handled=(*run.handled, identity)[-HANDLED_MAX:])
         case _:

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 
 from worker.core.pipeline import Pipeline, Schedule
 from worker.core.run_case import limits
+from worker.core.run_triggering import START_PAUSE_MAX
 from worker.core.runstate import Run, StartStep, State
 
 FIND_INTERVAL = timedelta(seconds=30)
@@ -47,19 +48,19 @@ def _next_poll(
         return None
     every = limits(pipeline).poll_interval
     since = run.since - jitter * POLL_SPREAD * every
-    next_one = _beat(since, every, now)
+    next_one = next_beat(since, every, now)
     if expected is None:
         return next_one
     sparse = max(every, min(SPARSE_PART * expected, SPARSE_MAX))
-    return min(_beat(since, sparse, now), max(next_one, since + NEAR_PART * expected))
+    return min(next_beat(since, sparse, now), max(next_one, since + NEAR_PART * expected))
 
 
 def _next_beat(run: Run, schedule: Schedule, now: datetime) -> datetime | None:
     match run.state:
         case State.EVALUATING:
-            return _beat(run.since, schedule.evaluation.interval, now)
+            return next_beat(run.since, schedule.evaluation.interval, now)
         case State.STOPPING:
-            return _beat(run.since, STOP_INTERVAL, now)
+            return next_beat(run.since, STOP_INTERVAL, now)
         case _:
             return _next_start(run, now)
 
@@ -67,14 +68,19 @@ def _next_beat(run: Run, schedule: Schedule, now: datetime) -> datetime | None:
 def _next_start(run: Run, now: datetime) -> datetime | None:
     match run.start_step:
         case StartStep.REFUSED if run.start_after is not None:
-            return run.start_after if run.start_after > now else _beat(run.start_after, RESEND_INTERVAL, now)
+            if run.start_after > now:
+                return min(run.start_after, now + START_PAUSE_MAX)
+            return next_beat(run.start_after, RESEND_INTERVAL, now)
         case StartStep.UNANSWERED | StartStep.ABANDONED:
-            return _beat(run.since, FIND_INTERVAL, now)
+            return next_beat(run.since, FIND_INTERVAL, now)
         case _:
             return None  # with its starter, whose answer or death is the next news
 
 
-def _beat(since: datetime, every: timedelta, now: datetime) -> datetime:
-    """The first instant after now that is a whole number of intervals, at least one, after `since`."""
+def next_beat(since: datetime, every: timedelta, now: datetime) -> datetime:
+    """The first instant after now that is a whole number of intervals, at least one, after `since`.
+
+    Never further away than one interval: the clock by which `since` was written may have been ahead of ours.
+    """
     passed = max((now - since) // every, 0)
-    return since + (passed + 1) * every
+    return min(since + (passed + 1) * every, now + every)

@@ -14,7 +14,17 @@ from weakref import WeakValueDictionary
 from worker.clock import Clock
 from worker.core.effects import EvaluateNow, PollNow
 from worker.core.errors import Rejected, RetryLater, WorkerError
-from worker.core.facts import Birth, Fact, JobSucceeded, TimeCame
+from worker.core.facts import (
+    Birth,
+    Fact,
+    JobRunning,
+    JobSucceeded,
+    JobUnseen,
+    RulesHeld,
+    RulesNotHeld,
+    StopPending,
+    TimeCame,
+)
 from worker.core.keys import RowKind, RunKey
 from worker.core.passes import judge
 from worker.core.pipeline import JobType, Pipeline, Schedule
@@ -23,12 +33,14 @@ from worker.core.run_case import limits
 from worker.core.runstate import Run, StartStep, State
 from worker.core.runtiming import next_due
 from worker.engine.acts import Acts
+from worker.engine.clockshifts import ClockShifts
 from worker.engine.commits import Commits, NewId
 from worker.engine.configs import Configs, Version
 from worker.engine.damage import LOOK_AGAIN_AFTER, Damage
 from worker.engine.decisions import (
     Answer,
     Decisions,
+    NotOurs,
     OfRehearsal,
     Settled,
     held_back_until,
@@ -62,6 +74,8 @@ LOOK_PATIENCE: Final = timedelta(seconds=10)
 STARTER_LOOK: Final = timedelta(seconds=10)
 # How long a decision may take before its run is woken for the same reason again.
 SETTLED_WITHIN: Final = timedelta(seconds=1)
+# Facts that change something only if a time has come, or that are about what a rule made of the time.
+TIMED: Final = (TimeCame, JobRunning, JobUnseen, RulesHeld, RulesNotHeld, StopPending)
 
 
 class Engine:
@@ -107,7 +121,14 @@ class Engine:
         self._damage = Damage(self.commits, clock, log)
         self._passes: Folding[Wake] = Folding(clock, self._begin_pass, self._pass_later)
         self.watches = Watching(
-            tables, self.configs, self.commits, session=session, clock=clock, timers=self._timers, look=self._look
+            tables,
+            self.configs,
+            self.commits,
+            session=session,
+            clock=clock,
+            timers=self._timers,
+            look=self._look,
+            standing=standing,
         )
         self._rehearsals = Rehearsals(
             tables,
@@ -118,6 +139,7 @@ class Engine:
             clock=clock,
             timers=self._timers,
             ask_pass=self._passes.ask,
+            standing=standing,
         )
         self._held: dict[RunKey, Run] = {}  # the runs whose timers are here, as last seen
         self._errands = Errands(
@@ -131,6 +153,7 @@ class Engine:
             log=log,
         )
         self._locks: WeakValueDictionary[RunKey, asyncio.Lock] = WeakValueDictionary()
+        self._shifts = ClockShifts(clock, standing, lambda: {key: run.since for key, run in self._held.items()}, log)
 
     async def run(self) -> None:
         """Fire timers until cancelled."""
@@ -187,8 +210,12 @@ class Engine:
                 return  # nothing waits for it: it is answered when it is written
 
     async def _take_in(self, key: RunKey, fact: Fact, held: Run | None) -> Answer:
+        if isinstance(fact, TIMED) and not self._standing.may_judge_time():
+            # Nothing is lost: whoever has the run when its clock is right asks again.
+            return NotOurs("the wall clock is known to be wrong, so nothing is decided by it")
         async with self._locks.setdefault(key, asyncio.Lock()):
             try:
+                held = await self._shifted(key, held)
                 answer = await self._decisions.settle(key, fact, self._newest(held))
             except asyncio.CancelledError:
                 # Who brought it, such as a reader that lost its shard, is sent away, but this session goes on: if it
@@ -203,6 +230,18 @@ class Engine:
         else:
             self._log("fact.ignored", {"run": str(key), "fact": type(fact).__name__, "reason": answer.reason})
         return answer
+
+    async def _shifted(self, key: RunKey, held: Run | None) -> Run | None:
+        """Let the run's times follow a wall clock that was set, before anything is decided by them."""
+        step = self._shifts.pending(key)
+        if step is None:
+            return held
+        answer = await self._decisions.settle(key, step, self._newest(held))
+        self._shifts.settled(key, step)
+        if not isinstance(answer, Settled):
+            return held
+        self._follow(key, step, answer)
+        return answer.run
 
     def _follow(self, key: RunKey, fact: Fact, settled: Settled) -> None:
         """The commit is proven: hold the next timer, and act."""
@@ -262,12 +301,17 @@ class Engine:
 
     def _let_go(self, key: RunKey) -> None:
         self._held.pop(key, None)
+        self._shifts.forget(key)
         self._errands.forget_doubt(key)
         self._timers.cancel(Wake(RowKind.TRIGGER, key))
 
     async def _fire(self, wake: Wake) -> None:
         if not self._standing.may_act():
             return  # what was held here is another's by now
+        if not self._standing.may_judge_time():
+            self._timers.set(wake, self._clock.now() + TRY_AGAIN_AFTER)
+            return
+        self._shifts.look()
         if wake.is_pass:
             self._passes.ask(wake)
             return

@@ -1,6 +1,7 @@
 """Dry runs: load, decide, commit, as for a run, but nothing here can reach a job."""
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Final
 
 from worker.clock import Clock
@@ -13,9 +14,12 @@ from worker.core.passes import judge
 from worker.core.pipeline import Schedule
 from worker.core.run_reruns import spent_by
 from worker.core.runstate import Spent
+from worker.core.runtiming import next_beat
+from worker.engine.clockshifts import ClockShifts
 from worker.engine.commits import Commits
 from worker.engine.configs import Configs, Version
 from worker.engine.sensing import Sensing
+from worker.engine.standing import Standing
 from worker.engine.timers import Timers
 from worker.engine.turns import in_turns
 from worker.engine.wakes import ADOPTED_WITHIN, Wake, place_of
@@ -40,15 +44,21 @@ class Rehearsals:
         clock: Clock,
         timers: Timers[Wake],
         ask_pass: Callable[[Wake], None],
+        standing: Standing,
     ) -> None:
         self._store, self._configs, self._commits, self._sensing = DryRuns(tables), configs, commits, sensing
         self._session, self._clock, self._timers, self._ask_pass = session, clock, timers, ask_pass
         self._reruns = Reruns(tables)
+        self._held: dict[RunKey, datetime] = {}  # those whose timers are here, and since when they wait
+        self._shifts = ClockShifts(clock, standing, lambda: self._held)
 
     async def take_in(self, key: RunKey, fact: Fact, version: Version, schedule: Schedule) -> None:
         """Settle one fact. Raises `RetryLater` if others were first again and again."""
         for _ in range(TRIES_MAX):
             try:
+                if step := self._shifts.pending(key):
+                    await self._settle(key, step, version, schedule)
+                    self._shifts.settled(key, step)
                 return await self._settle(key, fact, version, schedule)
             except StaleWrite:
                 continue
@@ -106,7 +116,9 @@ class Rehearsals:
         wake, now = Wake(RowKind.DRY_RUN, run.key), self._clock.now()
         if run.state is not DryState.EVALUATING:
             self._timers.cancel(wake)
+            self._held.pop(run.key, None)
+            self._shifts.forget(run.key)
             return
-        every = schedule.evaluation.interval
-        beat = run.since + (max((now - run.since) // every, 0) + 1) * every
+        self._held[run.key] = run.since
+        beat = next_beat(run.since, schedule.evaluation.interval, now)
         self._timers.set(wake, min(beat, run.window_ends_at) if run.window_ends_at > now else beat)

@@ -17,6 +17,7 @@ from worker.core.periods import Period
 from worker.core.pipeline import Match, PipelineId, Schedule, ScheduleId, Trigger
 from worker.core.routing import LOOK_BACK
 from worker.core.run_reruns import DATA_DRIFT, LATE_DATA
+from worker.core.skew import was_set_back
 from worker.core.wallclock import wall_at
 from worker.engine.cascades import Cascades
 from worker.engine.configchanges import ConfigChanges
@@ -108,7 +109,7 @@ class Router:
         sensor = sensor_of(image)
         if version is None or sensor is None:
             return
-        is_news = change.at >= self._began_at
+        is_news = self._is_news(change.at)
         seen = Seen(sensor=sensor, at=change.at, written_at=change.at if is_news else None)
         await self._signals.take_in(version, seen)
 
@@ -117,7 +118,7 @@ class Router:
     async def _config_deployed(self, change: Change) -> None:
         pipeline = _pipeline_of(change)
         text = loose_text(change.image or {}, "config")
-        is_new = change.kind is ChangeKind.INSERT and change.at >= self._began_at
+        is_new = change.kind is ChangeKind.INSERT and self._is_news(change.at)
         await self._deployments.note(pipeline, content_hash(text), change.at, is_new=is_new)
         new = await self._configs.take_in(pipeline)
         if new is None:
@@ -151,7 +152,7 @@ class Router:
         if request is None or version is None or schedule is None:
             return
         asked_at = at or parse_rfc3339(request.requested_at)
-        if asked_at is None or asked_at < self._began_at:
+        if asked_at is None or not self._is_news(asked_at):
             self._log("request.ignored", {"run": str(key), "reason": "it is older than this installation"})
             return
         if refusal := await self._signals.refusal(key, schedule):
@@ -282,6 +283,10 @@ class Router:
             found = [*([plain] if plain else []), *dated]
         periods = [await self._signals.bound_period(pipeline, schedule, sensor, now) for sensor in found]
         return [sensor for sensor, period in zip(found, periods, strict=True) if period.date >= first]
+
+    def _is_news(self, at: datetime) -> bool:
+        """Say whether it was written since the first start. By a clock set back to before that, all of it was."""
+        return at >= self._began_at or was_set_back(self._began_at, self._clock.now())
 
     def _key_of(self, change: Change) -> RunKey:
         _pipeline_of(change)

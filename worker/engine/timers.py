@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from worker.clock import Clock
+from worker.clocksteps import ClockSteps
 from worker.engine.waking import Alarm
 
 K = TypeVar("K", bound=Hashable)
@@ -21,6 +22,7 @@ _Entry: TypeAlias = tuple[float, int, K]
 # Deadlines are on the wall clock, which may be set while we sleep: look again at least this often.
 NAP_MAX_S: Final = 30.0
 FIRED_IN_A_ROW_MAX: Final = 100  # then others get a turn, whatever is due
+REFIRED_PER_S: Final = 2000.0  # after the clock was set: ten thousand timers are spread over five seconds
 _REMOVED_MIN: Final = 64  # fewer dead entries than this are not worth clearing away
 
 
@@ -33,6 +35,7 @@ class Timers(Generic[K]):
         self._entries: dict[K, _Entry[K]] = {}
         self._set_count = 0
         self._alarm = Alarm(clock)
+        self._steps = ClockSteps(clock)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -74,12 +77,28 @@ class Timers(Generic[K]):
 
     def pop_due(self) -> K | None:
         """Take a key whose time has come, for who looks by itself instead of calling `run`; None if there is none."""
+        if self._steps.look():
+            self._fire_all()
         first = self._first()
         if first is None or first[0] > self._clock.now().timestamp():
             return None
         heapq.heappop(self._heap)
         del self._entries[first[2]]
         return first[2]
+
+    def _fire_all(self) -> None:
+        """Make every timer due, in order and one shortly after the other: the wall clock was set.
+
+        Nobody knows whether a time meant a moment or a duration. Whoever is woken too early sets its timer again.
+        """
+        now = self._clock.now().timestamp()
+        due = sorted(self._entries.values())
+        self._entries = {
+            entry[2]: (min(entry[0], now + place / REFIRED_PER_S), entry[1], entry[2])
+            for place, entry in enumerate(due)
+        }
+        self._heap = list(self._entries.values())
+        heapq.heapify(self._heap)
 
     def _first(self) -> _Entry[K] | None:
         """The next timer that still stands."""

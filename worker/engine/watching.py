@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from worker.clock import Clock
 from worker.core import slawatch
-from worker.core.errors import Rejected
+from worker.core.errors import Rejected, RetryLater
 from worker.core.keys import RowKind, RunKey, SessionId
 from worker.core.pipeline import Sla
 from worker.core.runstate import ForeignRun, Run, State, Status
@@ -13,6 +13,7 @@ from worker.core.watchstate import SlaWatch
 from worker.engine.commits import Commits
 from worker.engine.configs import Configs
 from worker.engine.foreignruns import ForeignRuns
+from worker.engine.standing import Standing
 from worker.engine.timers import Timers
 from worker.engine.wakes import ADOPTED_WITHIN, Wake, place_of
 from worker.store.runs import Runs, run_key, still_at
@@ -36,10 +37,11 @@ class Watching:
         clock: Clock,
         timers: Timers[Wake],
         look: Callable[[Run], Awaitable[None]],
+        standing: Standing,
     ) -> None:
         self._runs, self._watches, self._foreign = Runs(tables), SlaWatches(tables), ForeignRuns(tables)
         self._configs, self._commits, self._session = configs, commits, session
-        self._clock, self._timers, self._look = clock, timers, look
+        self._clock, self._timers, self._look, self._standing = clock, timers, look, standing
 
     def arm(self, watch: SlaWatch) -> None:
         """Wake when the watch has something to say; a closed one has nothing any more."""
@@ -77,8 +79,10 @@ class Watching:
 
     async def _settle(self, key: RunKey, fact: WatchFact | None) -> None:
         watch, run = await self._watches.load(key), await self._runs.load(key)
-        now = self._clock.now()
         settled = fact or await self._instant(watch, run)
+        now = self._clock.now()
+        if fact is None and not self._standing.may_judge_time():
+            raise RetryLater(f"{key}: the wall clock is known to be wrong, so no deadline is judged by it")
         effects = slawatch.decide(watch, await self._sla(key, watch), settled, now)
         after = slawatch.evolve(watch, key, effects, now, self._session)
         version = run.version if isinstance(run, Run) else 0

@@ -22,6 +22,7 @@ LOUD: Final = frozenset(
         "schedule.unreadable",
         "schedule.passed",
         "target.closed",
+        "clock.stepped",
     }
 )
 

@@ -46,7 +46,7 @@ class OrphanFinder:
     ) -> None:
         self._rows, self._peers, self._clock, self._adopt = rows, peers, clock, adopt
         self._leases, self._pass_every_s = leases, pass_every_s
-        self._next_slot = clock.now()
+        self._next_slot_s = clock.monotonic()
 
     def offer(self) -> Offer:
         return Offer(stream=STREAM, holder=self, shards=frozenset(map(_shard, range(self._leases))))
@@ -83,9 +83,10 @@ class OrphanFinder:
 
     def _slot(self) -> datetime:
         """When the next one is to be taken up: at once, or after those before it."""
-        slot = max(self._clock.now(), self._next_slot)
-        self._next_slot = slot + timedelta(seconds=1 / ADOPTED_PER_S_MAX)
-        return slot
+        now_s = self._clock.monotonic()  # the wall clock may be set back, and the line would wait for it
+        slot_s = max(now_s, self._next_slot_s)
+        self._next_slot_s = slot_s + 1 / ADOPTED_PER_S_MAX
+        return self._clock.now() + timedelta(seconds=slot_s - now_s)
 
 
 def buckets_of(shard: str, leases: int = LEASES) -> range:

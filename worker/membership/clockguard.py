@@ -2,18 +2,30 @@
 
 from datetime import datetime, timedelta
 
+from worker.clock import Clock
+from worker.clocksteps import Reading, read
 from worker.core.skew import NO_SKEW, SKEW_MAX, skew
 
 
 class ClockGuard:
-    """Remembers the last comparison with the store's clock.
+    """Knows how far our wall clock is off, from the last comparison with the store's clock and what passed since.
 
-    The adapter of a store that tells the time calls `observe` with each answer. A store on this very machine has no
-    clock of its own: then there is nothing to compare, and the clock counts as right.
+    The adapter of a store that tells the time calls `observe` with each answer. A clock that is set between two answers
+    is found wrong at once, by the time that passed. A store on this very machine has no clock of its own: then there is
+    nothing to compare with, and the clock counts as right.
     """
 
-    def __init__(self) -> None:
-        self.skew = NO_SKEW
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._compared: tuple[timedelta, Reading] | None = None
+
+    @property
+    def skew(self) -> timedelta:
+        """How far our clock is ahead of the store's (behind: negative)."""
+        if self._compared is None:
+            return NO_SKEW
+        found, then = self._compared
+        return found + read(self._clock).stepped_since(then)
 
     @property
     def is_trusted(self) -> bool:
@@ -23,4 +35,5 @@ class ClockGuard:
     def observe(
         self, said: datetime, *, sent: datetime, received: datetime, resolution: timedelta = timedelta(seconds=1)
     ) -> None:
-        self.skew = skew(said, sent=sent, received=received, resolution=resolution)
+        found = skew(said, sent=sent, received=received, resolution=resolution, expected=self.skew)
+        self._compared = found, read(self._clock)

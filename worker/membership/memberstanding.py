@@ -3,6 +3,7 @@
 from typing import Final
 
 from worker.core.keys import SessionId
+from worker.membership.clockguard import ClockGuard
 from worker.membership.fence import Fence
 from worker.membership.peers import Peers
 
@@ -12,8 +13,8 @@ OVER_MAX: Final = 1000  # sessions remembered to be over; forgetting one costs a
 class MemberStanding:
     """`Standing` by our own fence and by what we see of our peers."""
 
-    def __init__(self, fence: Fence, peers: Peers) -> None:
-        self._fence, self._peers = fence, peers
+    def __init__(self, fence: Fence, peers: Peers, guard: ClockGuard) -> None:
+        self._fence, self._peers, self._guard = fence, peers, guard
         self._over: set[SessionId] = set()
 
     @property
@@ -22,6 +23,9 @@ class MemberStanding:
 
     def may_act(self) -> bool:
         return not self._fence.is_down()
+
+    def may_judge_time(self) -> bool:
+        return self._guard.is_trusted
 
     async def is_over(self, session: SessionId) -> bool:
         """What is over stays so: the ten thousand runs of one dead session cost one look, not ten thousand."""

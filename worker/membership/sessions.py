@@ -44,6 +44,7 @@ class Member:
     peers: Peers
     keeper: LeaseKeeper
     stopping: asyncio.Event  # finish what is in hand and return
+    guard: ClockGuard
 
     @property
     def id(self) -> SessionId:
@@ -79,7 +80,7 @@ class Membership:
         jitter: Callable[[], float] = random,
     ) -> None:
         self._group, self._tables, self._beater, self._clock = group, tables, beater, clock
-        self._new_session_id, self._guard, self._notify = new_session_id, guard or ClockGuard(), notify
+        self._new_session_id, self._guard, self._notify = new_session_id, guard or ClockGuard(clock), notify
         self._sessions, self._jitter = Sessions(tables, group.name), jitter
         self._timings = TimingCheck(self._sessions, group.timing, clock)
         self._stop_asked = asyncio.Event()
@@ -140,7 +141,7 @@ class Membership:
         keeper = LeaseKeeper(leases, peers=peers, fence=fence, pulse=pulse, clock=self._clock, notify=self._notify)
         self._keeper = keeper
         heart = Heart(group.name, fence, pulse, self._clock, group.timing)
-        member = Member(fence=fence, peers=peers, keeper=keeper, stopping=stopping)
+        member = Member(fence=fence, peers=peers, keeper=keeper, stopping=stopping, guard=self._guard)
         async with asyncio.TaskGroup() as tasks:
             running = [
                 tasks.create_task(self._beater.run(heart.beat), name="heartbeat"),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from worker.core import keys
+from worker.core.skew import SET_BACK_MIN
 from worker.store import retention
 from worker.store.attributes import expiry, instant_text, loose_text, optional_whole, texts
 from worker.store.table import (
@@ -91,11 +92,20 @@ class Threads:
         found = await self.find(thread)
         if found is not None:
             return found
-        try:
-            await self._tables.commit(_claim_write(thread, channel, claimant, now))
-        except StaleWrite as error:
-            return _meanwhile(error.row, claimant)
-        return Claimed()
+        row, is_given_up = _claim_row(thread, channel, claimant, now), Less("opening", keys.millis(now))
+        may_claim = any_of(Absent(), Expired(now), is_given_up, Equals("claimant", claimant))
+        for _ in range(2):
+            try:
+                await self._tables.commit(Put(TableName.EVENTS, row, may_claim))
+            except StaleWrite as error:
+                until = optional_whole(error.row, "opening") if error.row else None
+                if until is None or until <= keys.millis(now + CLAIM + SET_BACK_MIN):
+                    return _meanwhile(error.row, claimant)
+                # No claim lasts so long: it was made by a clock that was ahead of ours, or ours was set back since.
+                may_claim = Equals("opening", until)
+            else:
+                return Claimed()
+        return Busy()
 
     async def opened(
         self, thread: ThreadKey, *, claimant: str, channel: str, timestamp: str, face: Face, told: str
@@ -146,9 +156,9 @@ def _key(thread: ThreadKey) -> Key:
     return Key(keys.pipeline_pk(thread.pipeline), keys.thread_sk(thread.schedule, thread.period))
 
 
-def _claim_write(thread: ThreadKey, channel: str, claimant: str, now: datetime) -> Put:
+def _claim_row(thread: ThreadKey, channel: str, claimant: str, now: datetime) -> Row:
     key = _key(thread)
-    row = {
+    return {
         "PK": key.pk,
         "SK": key.sk,
         "channelId": channel,
@@ -158,8 +168,6 @@ def _claim_write(thread: ThreadKey, channel: str, claimant: str, now: datetime) 
         "createdAt": instant_text(now),
         TTL: expiry(now, retention.EVENTS),
     }
-    given_up = Less("opening", keys.millis(now))  # an open thread has no such attribute
-    return Put(TableName.EVENTS, row, any_of(Absent(), Expired(now), given_up, Equals("claimant", claimant)))
 
 
 def _meanwhile(row: Row | None, claimant: str) -> Open | Claimed | Busy:

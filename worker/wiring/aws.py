@@ -79,7 +79,7 @@ class AwsKind:
     ) -> None:
         self._settings, self._environment, self._place, self._clock = settings, environment, place, clock
         self._confirm_logged = confirm_logged
-        self._guard = ClockGuard()
+        self._guard = ClockGuard(clock)
         self._tables = self._open_tables()
         self._watched = watched(self._tables)  # for all that is done with rows, so that they count failures together
 

@@ -65,12 +65,12 @@ class EmbeddedKind:
     """A worker on a SQLite file: alerts go to its console, or to a chat."""
 
     group = GROUP
-    guard = ClockGuard()  # a file has no clock of its own, so ours is never found wrong
 
     def __init__(self, options: Options, path: Path, clock: Clock, named: Path | None = None) -> None:
         self._options, self._path, self._clock = options, path, clock
         self._file = StoreFile(path, named)  # one for all connections of the process
         self._tables = SqliteTables(path, clock, file=self._file)
+        self.guard = ClockGuard(clock)  # a file has no clock of its own, so ours is never found wrong
 
     @property
     def where(self) -> str:

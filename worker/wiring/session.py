@@ -68,7 +68,7 @@ class SessionWork:
         engine = self._engine = Engine(
             self._tables,
             {kind: careful(runner, place.on_surprise) for kind, runner in place.runners.items()},
-            MemberStanding(member.fence, member.peers),
+            MemberStanding(member.fence, member.peers, member.guard),
             self._clock,
             self._tasks,
             configs=Configs(self._tables, rehearses=place.rehearses),
@@ -121,15 +121,19 @@ class SessionWork:
             return []
 
         def chores(held: HeldLease) -> list[Chore]:
+            def may_act() -> bool:
+                # All that the scheduler does is decided by the time.
+                return held.may_act() and self._member.guard.is_trusted
+
             cron = CronStarts(
                 self._tables,
                 engine,
                 self._clock,
-                may_act=held.may_act,
+                may_act=may_act,
                 log=self._place.log,
                 guard=lambda settle: expecting_surprises(settle, self._place.on_surprise),
             )
-            watchdog = make_watchdog(self._tables, engine, router, self._clock, self._place.watch, may_act=held.may_act)
+            watchdog = make_watchdog(self._tables, engine, router, self._clock, self._place.watch, may_act=may_act)
             chores = (*cron.chores(), watchdog.chore())
             return [replace(chore, run=self._guarded(chore.run)) for chore in chores]
 
