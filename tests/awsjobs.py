@@ -22,6 +22,8 @@ class Job:
     state: str
     message: str = ""
     created_at: datetime = NOW
+    retry_of: str = ""  # the run that the service tried again by itself
+    attempt: int = 0
 
 
 @dataclass(slots=True)
@@ -60,6 +62,7 @@ class JobService:
 class Glue(JobService):
     name = "etl"
     log_group = "/aws-glue/jobs/logs-v2"
+    max_retries = 0
 
     def open(self) -> Self:
         self.fake.serve(
@@ -68,8 +71,22 @@ class Glue(JobService):
             GetJobRun=lambda asked: {"JobRun": self._shown(self.find(asked["RunId"], "EntityNotFoundException"))},
             GetJobRuns=self._list,
             BatchStopJobRun=self._stop,
+            GetJob=self._describe,
         )
         return self
+
+    def retry(self, state: str = "RUNNING") -> Job:
+        """Try the last run again, as Glue does by itself: another run, with the same arguments."""
+        last = self.jobs[-1]
+        root = last.id.partition("_attempt_")[0]
+        retried = self.add(f"{root}_attempt_{last.attempt + 1}", last.given)
+        retried.state, retried.retry_of, retried.attempt = state, last.id, last.attempt + 1
+        return retried
+
+    def _describe(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        if asked["JobName"] != self.name:
+            raise AwsError("EntityNotFoundException", f"Entity not found: {asked['JobName']}")
+        return {"Job": {"Name": self.name, "MaxRetries": self.max_retries}}
 
     def _start(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
         self._check_name(asked)
@@ -87,6 +104,8 @@ class Glue(JobService):
             "Arguments": job.given["Arguments"],
             "StartedOn": job.created_at,
             "LogGroupName": self.log_group,
+            "Attempt": job.attempt,
+            **({"PreviousRunId": job.retry_of} if job.retry_of else {}),
             **({"ErrorMessage": job.message} if job.message else {}),
             **({"CompletedOn": ENDED} if job.state not in {"RUNNING", "STARTING", "STOPPING", "WAITING"} else {}),
         }

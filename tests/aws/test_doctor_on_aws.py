@@ -192,3 +192,31 @@ def test_the_page_says_how_each_right_is_tried() -> None:
     rows = [line for line in page.splitlines() if line.startswith("| `")]
     missing = [(action, proof) for action, proof in tried if not any(action in row and proof in row for row in rows)]
     assert missing == []
+
+
+# --- jobs -------------------------------------------------------------------------------------------------------------
+
+GLUE = """
+pipeline: {{id: doctor-{name}}}
+schedule: {{trigger: {{key: landed, check: exists}}}}
+job: {{type: glue, config: {{jobName: {name}}}}}
+"""
+
+
+def test_a_glue_job_that_glue_tries_again_by_itself_is_worth_a_look(place: Installation, tmp_path: Path) -> None:
+    async def make(name: str, retries: int) -> None:
+        async with client("glue", place.endpoint) as glue:
+            command = {"Name": "glueetl", "ScriptLocation": "s3://scripts/etl.py"}
+            await glue.create_job(Name=name, Role="arn:aws:iam::0:role/x", Command=command, MaxRetries=retries)
+
+    for name, retries in (("steady", 0), ("stubborn", 2)):
+        asyncio.run(make(name, retries))
+        (tmp_path / f"{name}.yaml").write_text(GLUE.format(name=name))
+    (tmp_path / "missing.yaml").write_text(GLUE.format(name="missing"))
+    pushed = interlock("pipelines", "push", str(tmp_path), "--yes", clock=SystemClock())
+    assert pushed.exit_code == 0, pushed.output
+
+    found = {each["subject"]: each["health"] for each in diagnosed() if each["area"] == "jobs"}
+
+    interlock("pipelines", "remove", "doctor-missing", "--yes", clock=SystemClock())
+    assert found == {"Glue job missing": "fail", "Glue job steady": "ok", "Glue job stubborn": "warn"}

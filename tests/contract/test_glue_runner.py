@@ -17,7 +17,18 @@ from worker.core.values import Json
 from worker.jobs.aws_errors import AwsTrouble
 from worker.jobs.glue import GlueRunner
 from worker.jobs.glue_logs import GlueLogs, Signs
-from worker.jobs.runner import Config, Failed, JobStatus, Stopped, Succeeded
+from worker.jobs.glue_retries import RETRIED_WITHIN
+from worker.jobs.runner import (
+    Config,
+    Failed,
+    Handle,
+    JobStatus,
+    Question,
+    Running,
+    Stopped,
+    StopPending,
+    Succeeded,
+)
 
 CONFIG: dict[str, Json] = {"jobName": "etl"}
 RUN = "jr_1"
@@ -31,6 +42,7 @@ class Place:
     glue: Glue
     logs: Logs
     runner: GlueRunner
+    clock: ManualClock
 
     async def finished(self, config: Config = CONFIG) -> JobStatus:
         """The status of a run that Glue reports as succeeded."""
@@ -41,7 +53,8 @@ class Place:
 @pytest.fixture
 async def place() -> AsyncGenerator[Place]:
     async with an_aws_fake() as fake, aws_at(fake.url) as aws:
-        yield Place(fake, Glue(fake, "RUNNING").open(), Logs(fake), GlueRunner(aws, ManualClock(NOW)))
+        clock = ManualClock(NOW)
+        yield Place(fake, Glue(fake, "RUNNING").open(), Logs(fake), GlueRunner(aws, clock), clock)
 
 
 # --- the start --------------------------------------------------------------------------------------------------------
@@ -129,6 +142,153 @@ async def test_a_stop_of_a_run_that_is_over_needs_nothing(place: Place) -> None:
     place.glue.begins_as = "FAILED"
 
     assert await place.runner.stop(await started(place.runner, CONFIG), CONFIG) == Stopped()
+
+
+# --- Glue's own retries -----------------------------------------------------------------------------------------------
+
+
+async def a_failed_run(place: Place, max_retries: int = 1) -> Handle:
+    place.glue.max_retries = max_retries
+    handle = await started(place.runner, CONFIG)
+    place.glue.jobs[-1].state = "FAILED"
+    place.clock.advance(ENDED - NOW)
+    return handle
+
+
+@pytest.mark.parametrize("state", ["FAILED", "ERROR"])
+async def test_a_run_that_glue_tries_again_is_still_running(place: Place, state: str) -> None:
+    handle = await a_failed_run(place)
+    place.glue.jobs[-1].state = state
+    place.glue.retry()
+    place.clock.advance(timedelta(hours=3))
+
+    assert isinstance(await place.runner.status(handle, CONFIG), Running)
+
+
+async def test_a_run_that_glue_is_about_to_try_again_is_still_running(place: Place) -> None:
+    handle = await a_failed_run(place)
+
+    assert isinstance(await place.runner.status(handle, CONFIG), Running)
+
+
+async def test_a_retry_that_does_not_come_is_not_waited_for_for_ever(place: Place) -> None:
+    handle = await a_failed_run(place)
+    place.clock.advance(RETRIED_WITHIN)
+
+    assert isinstance(await place.runner.status(handle, CONFIG), Failed)
+
+
+@pytest.mark.parametrize("retries", [1, 3])
+async def test_the_last_retry_decides(place: Place, retries: int) -> None:
+    handle = await a_failed_run(place, retries)
+    for _ in range(retries):
+        place.glue.retry().state = "FAILED"
+
+    assert isinstance(await place.runner.status(handle, CONFIG), Failed)
+    assert place.fake.counted["GetJobRuns"] == 1
+
+    place.glue.jobs[-1].state = "SUCCEEDED"
+    assert await place.runner.status(handle, CONFIG) == Succeeded(ENDED)
+
+
+async def test_the_success_of_a_retry_is_checked_by_its_own_log(place: Place) -> None:
+    handle = await a_failed_run(place)
+    place.glue.retry("SUCCEEDED")
+    place.logs.streams[f"{RUN}_attempt_1-job-insights-rca-driver"] = [ANALYSED]
+
+    assert isinstance(await place.runner.status(handle, CONFIG), Failed)
+
+
+@pytest.mark.parametrize("state", ["STOPPED", "TIMEOUT", "EXPIRED"])
+async def test_what_glue_does_not_try_again_is_final_at_once(place: Place, state: str) -> None:
+    handle = await a_failed_run(place)
+    place.glue.jobs[-1].state = state
+
+    assert isinstance(await place.runner.status(handle, CONFIG), Failed)
+    assert place.fake.counted["GetJob"] == 0
+
+
+async def test_without_retries_of_its_own_a_failure_is_final_at_once(place: Place) -> None:
+    handle = await a_failed_run(place, 0)
+
+    assert isinstance(await place.runner.status(handle, CONFIG), Failed)
+    assert place.fake.counted["GetJobRuns"] == 0
+
+
+async def test_where_the_number_of_retries_may_not_be_read_one_is_waited_for(place: Place) -> None:
+    handle = await a_failed_run(place, 0)
+    for _ in range(2):
+        place.fake.decline_next("GetJob", "AccessDeniedException", "not authorized")
+
+    assert isinstance(await place.runner.status(handle, CONFIG), Running)
+    place.clock.advance(RETRIED_WITHIN)
+    status = await place.runner.status(handle, CONFIG)
+    assert isinstance(status, Failed)
+    assert "glue:GetJob" in status.message
+
+
+async def test_a_job_that_was_deleted_is_not_tried_again(place: Place) -> None:
+    handle = await a_failed_run(place)
+    place.fake.decline_next("GetJob", "EntityNotFoundException", "no such job")
+
+    assert isinstance(await place.runner.status(handle, CONFIG), Failed)
+
+
+async def test_a_service_that_does_not_answer_makes_no_failure_final(place: Place) -> None:
+    handle = await a_failed_run(place)
+    place.fake.break_next("GetJob", raw_answer(500))
+
+    with pytest.raises(AwsTrouble):
+        await place.runner.status(handle, CONFIG)
+
+
+async def test_a_run_of_another_start_is_no_retry(place: Place) -> None:
+    handle = await a_failed_run(place)
+    await started(place.runner, CONFIG, token="il-other")
+    place.clock.advance(RETRIED_WITHIN)
+
+    assert isinstance(await place.runner.status(handle, CONFIG), Failed)
+
+
+async def test_a_stop_reaches_the_retry_that_runs(place: Place) -> None:
+    handle = await a_failed_run(place)
+    retried = place.glue.retry()
+
+    assert await place.runner.stop(handle, CONFIG) == StopPending()
+
+    assert retried.state == "STOPPED"
+    assert await place.runner.stop(handle, CONFIG) == Stopped()
+
+
+async def test_a_stop_before_the_retry_has_come_waits_for_it(place: Place) -> None:
+    handle = await a_failed_run(place)
+    assert await place.runner.stop(handle, CONFIG) == StopPending()
+
+    retried = place.glue.retry()
+    assert await place.runner.stop(handle, CONFIG) == StopPending()
+
+    assert retried.state == "STOPPED"
+
+
+async def test_a_look_at_many_runs_makes_no_failure_final_that_glue_may_try_again(place: Place) -> None:
+    handle = await a_failed_run(place)
+    question = Question(handle, CONFIG)
+
+    assert (await place.runner.look([question])).seen == {}
+    place.glue.retry()
+    assert (await place.runner.look([question])).seen == {0: Running("RUNNING")}
+    place.glue.jobs[-1].state = "SUCCEEDED"
+    assert (await place.runner.look([question])).seen == {}
+
+
+async def test_a_lost_start_whose_run_glue_tried_again_is_followed_from_any_of_them(place: Place) -> None:
+    await a_failed_run(place)
+    place.glue.retry()
+
+    found = await place.runner.find(TOKEN, CONFIG)
+
+    assert found is not None
+    assert isinstance(await place.runner.status(found, CONFIG), Running)
 
 
 # --- false successes --------------------------------------------------------------------------------------------------

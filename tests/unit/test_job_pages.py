@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from worker.core.pipeline import JobType
-from worker.jobs import emr, emr_serverless, glue, step_functions
+from worker.jobs import emr, emr_serverless, glue_runs, step_functions
 from worker.jobs.aws_states import States
 from worker.jobs.runner import Guarantee
 
@@ -24,7 +24,7 @@ IAM_SERVICES = {"emr": "elasticmapreduce", "stepfunctions": "states"}
 IAM_NAMES = {"lambda:Invoke": "lambda:InvokeFunction"}
 BESIDES = {"emr-serverless": {"iam:PassRole"}}
 TABLES = {
-    "glue": glue.STATES,
+    "glue": glue_runs.STATES,
     "emr": emr.STATES,
     "emr-serverless": emr_serverless.STATES,
     "step-function": step_functions.STATES,

@@ -8,13 +8,13 @@ import pytest
 
 from worker.core.pipeline import JobType
 from worker.engine.rates import DEFAULT_RATES
-from worker.jobs import airflow, databricks, emr_serverless, glue, step_functions
+from worker.jobs import airflow, databricks, emr_serverless, glue_runs, step_functions
 
 PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text(encoding="utf-8")
 JOBS, EVERY_S = 10_000, 30
 # What one call lists, as the requests ask for it. EMR's 50 is the service's own.
 LISTED = {
-    JobType.GLUE: glue.PAGE,
+    JobType.GLUE: glue_runs.PAGE,
     JobType.EMR: 50,
     JobType.EMR_SERVERLESS: emr_serverless.PAGE,
     JobType.STEP_FUNCTION: step_functions.PAGE,

@@ -30,7 +30,8 @@ from worker.jobs.command_results import judge
 from worker.jobs.databricks import DatabricksRunner
 from worker.jobs.emr import EmrRunner
 from worker.jobs.emr_serverless import EmrServerlessRunner
-from worker.jobs.glue import TOKEN_ARGUMENT, GlueRunner
+from worker.jobs.glue import GlueRunner
+from worker.jobs.glue_runs import TOKEN_ARGUMENT
 from worker.jobs.http import HttpRunner
 from worker.jobs.http_client import Answer, HttpClient, NotSent, Reply, Request
 from worker.jobs.runner import Failed, Handle, JobStatus, Runner, Running, StartAnswer, Started, StartRequest, Unknown

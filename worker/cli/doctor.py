@@ -12,9 +12,11 @@ from consumers.severities import told_pattern
 from worker.cli.console import Screen
 from worker.cli.onstore import Exit, StoreAccess
 from worker.core.errors import WorkerError
+from worker.core.pipeline import Pipeline
 from worker.diagnosis.diagnosis import Diagnosis, Health, doubtful, fine, of_verdicts, wrong
 from worker.diagnosis.group import Staff, look_at_workers, watch_workers
 from worker.diagnosis.machine import look_at_disk, look_at_program
+from worker.engine.configs import Configs
 from worker.settings import (
     ALERTS,
     ALERTS_QUEUE,
@@ -35,7 +37,9 @@ from worker.settings import (
     read_settings,
 )
 from worker.store.open import DynamoPlace, SqlitePlace, locate, opened_as_found
+from worker.store.pipelines import Pipelines
 from worker.store.sessions import Sessions
+from worker.store.table import Tables
 
 AREA_WIDTH: Final = len("permissions")
 STYLES: Final = {Health.OK: "green", Health.WARN: "yellow", Health.FAIL: "red"}
@@ -87,9 +91,19 @@ async def diagnose(access: StoreAccess, settings: Settings) -> AsyncGenerator[Di
             yield found
         if isinstance(place, SqlitePlace) and not all(verdict.is_sound for verdict in verdicts):
             return  # what else there is to say about a file is in the same file
+    async for found in _at_work(access, settings, place):
+        yield found
+
+
+async def _at_work(
+    access: StoreAccess, settings: Settings, place: SqlitePlace | DynamoPlace
+) -> AsyncIterator[Diagnosis]:
+    """What a worker deals with: what is around the store on AWS, the jobs that it starts, and the other workers."""
     if isinstance(place, DynamoPlace):
         async for found in _cloud(access, settings, place):
             yield found
+    async for found in _jobs(access, place):
+        yield found
     try:
         staff = await _staff(access, settings.timing.kill_s)
     except WorkerError as trouble:
@@ -166,6 +180,37 @@ async def _cloud(access: StoreAccess, settings: Settings, place: DynamoPlace) ->
         calls = AwsCalls(stack, client, access.clock)
         async for found in Cloud(calls=calls, settings=settings, names=place.names, told=told_pattern()).look():
             yield found
+
+
+async def _jobs(access: StoreAccess, place: SqlitePlace | DynamoPlace) -> AsyncIterator[Diagnosis]:
+    """What the pipelines of the store start. Without a Glue job among them, nothing is asked of AWS."""
+    from worker.diagnosis.glue import glue_jobs, look_at_glue  # noqa: PLC0415
+
+    try:
+        async with opened_as_found(access.url, access.clock) as tables:
+            names = glue_jobs([pipeline async for pipeline in _pipelines(tables)])
+    except WorkerError:
+        return  # what is said of the store and its workers tells why
+    if not names:
+        return
+    from worker.diagnosis.aws_calls import AwsCalls  # noqa: PLC0415
+    from worker.store.fastclient import PERSON, ClientSettings  # noqa: PLC0415
+
+    is_cloud = isinstance(place, DynamoPlace)
+    client = ClientSettings(
+        region=place.region if is_cloud else None, endpoint=place.endpoint if is_cloud else None, agent=PERSON
+    )
+    async with AsyncExitStack() as stack:
+        async for found in look_at_glue(AwsCalls(stack, client, access.clock), names):
+            yield found
+
+
+async def _pipelines(tables: Tables) -> AsyncIterator[Pipeline]:
+    configs = Configs(tables)
+    async for stored in Pipelines(tables).list():
+        version = await configs.in_force_of(stored)
+        if version is not None:
+            yield version.pipeline
 
 
 async def _staff(access: StoreAccess, patience_s: float) -> Staff:

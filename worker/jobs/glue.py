@@ -4,31 +4,35 @@ Glue has no way to recognise a repeated start, so each run carries the token as 
 was lost is looked for among the newest runs of the job.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from datetime import timedelta
 from typing import Final
 
 from worker.clock import Clock
 from worker.core.errors import Rejected
-from worker.core.outcomes import FailureCategory
 from worker.jobs.aws import LOOK_BACK, Aws
-from worker.jobs.aws_answers import Answer, by_id, part, parts, text, time
+from worker.jobs.aws_answers import part, parts, text
 from worker.jobs.aws_errors import AwsTrouble, declined, start_answer
-from worker.jobs.aws_states import States, refused_stop
+from worker.jobs.aws_states import refused_stop
 from worker.jobs.glue_logs import GlueLogs, Signs
+from worker.jobs.glue_retries import Current, GlueRetries
+from worker.jobs.glue_runs import PAGE, TOKEN_ARGUMENT, judge, may_be_retried, newest_runs, root_of
 from worker.jobs.parsing import parse_config
 from worker.jobs.runner import (
     Config,
+    Failed,
     Guarantee,
     Handle,
     JobStatus,
     Question,
+    Running,
     Sightings,
     StartAnswer,
     Started,
     StartRequest,
     StopAnswer,
+    Stopped,
     StopPending,
     Succeeded,
     Traits,
@@ -36,29 +40,14 @@ from worker.jobs.runner import (
 )
 from worker.jobs.specs import GlueConfig
 
-TOKEN_ARGUMENT: Final = "--interlock_token"  # noqa: S105 - the name of an argument
-STATES: Final = States(
-    running=frozenset({"STARTING", "RUNNING", "STOPPING", "WAITING"}),
-    succeeded="SUCCEEDED",
-    failed={
-        "FAILED": FailureCategory.TRANSIENT,
-        "ERROR": FailureCategory.TRANSIENT,
-        "STOPPED": FailureCategory.TRANSIENT,
-        "TIMEOUT": FailureCategory.TIMEOUT,
-        "EXPIRED": FailureCategory.TIMEOUT,  # it waited longer for capacity than Glue lets a run wait
-    },
-)
-
 _LIST_LAG: Final = timedelta(seconds=60)
-PAGE: Final = 200
-_PAGES_MAX: Final = 10
 
 
 class GlueRunner:
     """Runs Glue jobs."""
 
     def __init__(self, aws: Aws, clock: Clock) -> None:
-        self._aws, self._clock, self._logs = aws, clock, GlueLogs(aws)
+        self._aws, self._clock, self._logs, self._retries = aws, clock, GlueLogs(aws), GlueRetries(aws, clock)
 
     def traits(self, config: Config) -> Traits:
         parse_config(GlueConfig, config)
@@ -81,18 +70,24 @@ class GlueRunner:
 
     async def status(self, handle: Handle, config: Config) -> JobStatus:
         parsed = parse_config(GlueConfig, config)
-        run = await self._run(handle)
-        status = _judge(run)
-        if not isinstance(status, Succeeded) or not parsed.success_check:
-            return status
-        signs = Signs(run_id=str(handle["runId"]), log_group=text(run, "LogGroupName"), signals=parsed.failure_signals)
-        return await self._logs.confirm(status, signs)
+        current = await self._current(handle)
+        if not isinstance(current.status, Succeeded) or not parsed.success_check:
+            return current.status
+        signs = Signs(
+            run_id=text(current.run, "Id") or str(handle["runId"]),
+            log_group=text(current.run, "LogGroupName"),
+            signals=parsed.failure_signals,
+        )
+        return await self._logs.confirm(current.status, signs)
 
     def group(self, question: Question) -> str:
         return str(question.handle["jobName"])
 
     async def look(self, questions: Sequence[Question], more: str = "") -> Sightings:
-        """Read the newest runs of one job. One that succeeded is left to `status`, which checks that."""
+        """Read the newest runs of one job.
+
+        One that succeeded is left to `status`, which checks that, and so is one that Glue may try again by itself.
+        """
         places = {str(question.handle["runId"]): place for place, question in enumerate(questions)}
         asked = {
             "JobName": questions[0].handle["jobName"],
@@ -100,14 +95,21 @@ class GlueRunner:
             **({"NextToken": more} if more else {}),
         }
         answer = await self._aws.call("glue", "GetJobRuns", asked)
-        seen = {places[run_id]: _judge(run) for run_id, run in by_id(answer, "JobRuns", "Id", places)}
-        settled = {place: status for place, status in seen.items() if not isinstance(status, Succeeded)}
-        return Sightings(settled, text(answer, "NextToken"))
+        seen: dict[int, JobStatus] = {}
+        for run in parts(answer, "JobRuns"):
+            status, place = judge(run), places.get(text(run, "Id"))
+            is_final = place is not None and isinstance(status, Failed) and not may_be_retried(run)
+            # A retry that runs tells of the run it is of; one that ended may be followed by another.
+            of = place if is_final else places.get(root_of(run), place) if isinstance(status, Running) else None
+            if of is not None:
+                seen[of] = status
+        return Sightings(seen, text(answer, "NextToken"))
 
     async def find(self, token: str, config: Config) -> Handle | None:
         parsed = parse_config(GlueConfig, config)
         try:
-            async with aclosing(self._newest_runs(parsed.job_name)) as runs:
+            since = self._clock.now() - LOOK_BACK
+            async with aclosing(newest_runs(self._aws, parsed.job_name, since)) as runs:
                 async for run in runs:
                     if part(run, "Arguments").get(TOKEN_ARGUMENT) == token and (run_id := text(run, "Id")):
                         return _handle(parsed, run_id)
@@ -116,20 +118,14 @@ class GlueRunner:
                 raise
         return None
 
-    async def _newest_runs(self, job_name: str) -> AsyncGenerator[Answer]:
-        """The runs of a job, newest first, as far back as a start that was lost may lie."""
-        since = self._clock.now() - LOOK_BACK
-        asked = {"JobName": job_name, "MaxResults": PAGE}
-        async for page in self._aws.pages(
-            "glue", "GetJobRuns", asked, cursor="NextToken", pages_max=_PAGES_MAX, to_the_end=True
-        ):
-            for run in parts(page, "JobRuns"):
-                if (time(run, "StartedOn") or since) < since:
-                    return
-                yield run
-
     async def stop(self, handle: Handle, _config: Config) -> StopAnswer:
-        asked = {"JobName": handle["jobName"], "JobRunIds": [handle["runId"]]}
+        """Stop the run, or the retry that Glue made of it; before that has come, there is nothing to stop yet."""
+        current = await self._current(handle)
+        if not isinstance(current.status, Running):
+            return Stopped()
+        if may_be_retried(current.run):
+            return StopPending()
+        asked = {"JobName": handle["jobName"], "JobRunIds": [text(current.run, "Id") or handle["runId"]]}
         try:
             answer = await self._aws.call("glue", "BatchStopJobRun", asked)
             for error in parts(answer, "Errors"):
@@ -140,16 +136,13 @@ class GlueRunner:
         return StopPending()
 
     async def _look(self, handle: Handle) -> JobStatus:
-        return _judge(await self._run(handle))
+        return (await self._current(handle)).status
 
-    async def _run(self, handle: Handle) -> Answer:
-        asked = {"JobName": handle["jobName"], "RunId": handle["runId"]}
-        return part(await self._aws.call("glue", "GetJobRun", asked), "JobRun")
-
-
-def _judge(run: Answer) -> JobStatus:
-    message = text(run, "ErrorMessage") or text(run, "StateDetail")
-    return STATES.judge(text(run, "JobRunState"), message, time(run, "CompletedOn"))
+    async def _current(self, handle: Handle) -> Current:
+        job_name = str(handle["jobName"])
+        asked = {"JobName": job_name, "RunId": handle["runId"]}
+        run = part(await self._aws.call("glue", "GetJobRun", asked), "JobRun")
+        return await self._retries.current(job_name, run)
 
 
 def start_parameters(config: GlueConfig, request: StartRequest) -> dict[str, object]:
