@@ -1,6 +1,7 @@
 # syntax=docker/dockerfile:1
 # The base is an argument, so that you can pin it: --build-arg BASE=python:3.12-slim-bookworm@sha256:<digest of the day>.
-# Any image with Python 3.11 or newer and its venv module will do.
+# Any image with Python 3.11 or newer and its venv module will do. Build for the architecture of the tasks, as the module's
+# cpu_architecture says it: --platform linux/arm64 (ARM64, the default there) or linux/amd64 (X86_64).
 ARG BASE=python:3.12-slim-bookworm
 
 # --- build: everything that is needed only to install ------------------------------------------------------------------

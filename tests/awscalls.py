@@ -32,6 +32,20 @@ TRANSACTED: Final = {
     "Delete": "dynamodb:DeleteItem",
     "ConditionCheck": "dynamodb:ConditionCheckItem",
 }
+# What a job's call is about, in the words of the policies: who asks about an execution needs a right on executions.
+JOB_RESOURCES: Final = {
+    "glue": "glue/job",
+    "emr": "emr/cluster",
+    "emr-serverless": "emr-serverless/application",
+    "stepfunctions": "states/machine",
+    "lambda": "lambda/function",
+}
+PARTS_OF_JOBS: Final = {
+    "emr-serverless:GetJobRun": "emr-serverless/run",
+    "emr-serverless:CancelJobRun": "emr-serverless/run",
+    "states:DescribeExecution": "states/execution",
+    "states:StopExecution": "states/execution",
+}
 TABLES: Final = frozenset({"control", "joblog", "rerun", "events"})
 QUEUES: Final = frozenset({"alerts", "events", "sensors"})
 
@@ -87,8 +101,9 @@ class Recorder:
 
     def record(self, service: str, operation: str, parameters: Mapping[str, Any]) -> None:
         for made in calls_of(service, operation, parameters):
-            # Tests write any row of any table, so of their own calls the action alone says something.
-            call = made if self._who else Call(made.action)
+            # Tests write any row of any table, so of their own calls the action alone says something. But what is about
+            # a job is chosen by the program, whoever has it called.
+            call = made if self._who or service in JOB_RESOURCES or service == "logs" else Call(made.action)
             if call not in self._seen:
                 self._seen.add(call)
                 with self._path.open("a") as file:
@@ -130,6 +145,10 @@ def calls_of(service: str, operation: str, parameters: Mapping[str, Any]) -> Ite
             yield Call(action, queue and f"queue/{queue}")
         case "events":
             yield Call(action, "bus")
+        case "logs":
+            yield Call(action, f"logs:{parameters.get('logGroupName', '')}")
+        case _ if service in JOB_RESOURCES:
+            yield Call(action, PARTS_OF_JOBS.get(action, JOB_RESOURCES[service]))
         case _:
             yield Call(action)
 

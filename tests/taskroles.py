@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, Final
 
 from tests.awscalls import Call, Heard
-from tests.terraformfiles import MODULE, local
+from tests.terraformfiles import default_of, local
 
 # What a person does with `interlock store init`, or with an inbox before its first day: by rights of their own.
 BY_PEOPLE: Final = frozenset(
@@ -28,7 +28,7 @@ READS: Final = re.compile(r":(Get|BatchGet|Describe|List|Query|ConditionCheck|Fi
 # Allowed beside calls: a role that a job is given is passed, which no client of ours calls by this name; protection
 # from scale-in is asked of the agent beside the task.
 NO_CALLS: Final = frozenset({"iam:PassRole", "ecs:UpdateTaskProtection"})
-_ACTION: Final = re.compile(r'"([a-z-]+:[A-Za-z*]+)"')
+_LOGS: Final = tuple(f"logs:{group}" for group in default_of("glue_log_groups"))
 _REFERENCE: Final = re.compile(r"^\$\{local\.(\w+)\}$")
 
 
@@ -43,7 +43,7 @@ class Statement:
 
     def allows(self, call: Call) -> bool:
         """What is not known of a call is not held against it."""
-        is_meant = not call.on or not self.on or call.on in self.on
+        is_meant = not call.on or not self.on or any(fnmatchcase(call.on, each) for each in self.on)
         is_within = not call.partition or any(fnmatchcase(call.partition, each) for each in self.partitions or ("*",))
         return call.action in self.actions and is_meant and is_within
 
@@ -52,7 +52,10 @@ class Statement:
 def statements(duty: str) -> tuple[Statement, ...]:
     """What a duty adds; `everyone` is what any worker has, and `jobs` what the engine has for those that were named."""
     if duty == "jobs":
-        return (Statement(sid="Jobs", actions=frozenset(_ACTION.findall((MODULE / "jobs.tf").read_text()))),)
+        return tuple(
+            Statement(sid=each["sid"], actions=frozenset(each["actions"]), on=frozenset(_patterns(each["on"])))
+            for each in local("job_rights")
+        )
     return tuple(
         Statement(
             sid=each["sid"],
@@ -62,6 +65,11 @@ def statements(duty: str) -> tuple[Statement, ...]:
         )
         for each in local("duty_statements")[duty]
     )
+
+
+def _patterns(names: list[str]) -> list[str]:
+    """What a right on jobs is about; of logs, the groups themselves, which the module names."""
+    return [each for name in names for each in (_LOGS if name == "glue/logs" else (name,))]
 
 
 def _listed(said: Any) -> list[str]:  # noqa: ANN401 - a list, or the name of one
@@ -95,7 +103,10 @@ def not_allowed(heard: Iterable[Heard]) -> list[str]:
 
 def _is_allowed(heard: Heard) -> bool:
     if heard.duties is None:
-        return heard.call.action in allowed() | BY_PEOPLE | OTHER_SOURCES
+        of_jobs = [each for each in statements("jobs") if heard.call.action in each.actions]
+        is_of_others = heard.call.action in allowed() | BY_PEOPLE | OTHER_SOURCES
+        # Of a job's call it is known what it is about, too.
+        return any(each.allows(heard.call) for each in of_jobs) if of_jobs and heard.call.on else is_of_others
     return any(each.allows(heard.call) for each in statements_of(heard.duties))
 
 

@@ -38,3 +38,13 @@ def local(name: str) -> Any:  # noqa: ANN401
                 if bare(key) == name:
                     return bare(value)
     raise KeyError(name)
+
+
+@cache
+def default_of(variable: str) -> Any:  # noqa: ANN401
+    for path in FILES:
+        for block in parsed(path).get("variable", []):
+            for name, said in block.items():
+                if bare(name) == variable:
+                    return bare(said["default"])
+    raise KeyError(variable)

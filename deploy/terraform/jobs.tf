@@ -1,29 +1,44 @@
 # What jobs may be started: nothing, unless it is named.
 
 locals {
-  job_statements = concat(
-    length(var.glue_job_arns) == 0 ? [] : [
-      { sid = "Glue", actions = ["glue:StartJobRun", "glue:GetJobRun", "glue:GetJobRuns", "glue:BatchStopJobRun"], resources = var.glue_job_arns, partition = [] },
-      { sid = "GlueLogs", actions = ["logs:FilterLogEvents"], resources = [for group in ["output", "error"] : "arn:${data.aws_partition.this.partition}:logs:${data.aws_region.this.name}:${data.aws_caller_identity.this.account_id}:log-group:/aws-glue/jobs/${group}:*"], partition = [] },
-    ],
-    length(var.emr_cluster_arns) == 0 ? [] : [
-      { sid = "Emr", actions = ["elasticmapreduce:AddJobFlowSteps", "elasticmapreduce:DescribeStep", "elasticmapreduce:ListSteps", "elasticmapreduce:CancelSteps"], resources = var.emr_cluster_arns, partition = [] },
-    ],
-    length(var.emr_serverless_application_arns) == 0 ? [] : [
-      { sid = "EmrServerless", actions = ["emr-serverless:StartJobRun", "emr-serverless:GetJobRun", "emr-serverless:ListJobRuns", "emr-serverless:CancelJobRun"], resources = flatten([for arn in var.emr_serverless_application_arns : [arn, "${arn}/jobruns/*"]]), partition = [] },
-    ],
-    length(var.emr_serverless_role_arns) == 0 ? [] : [
-      { sid = "EmrServerlessRole", actions = ["iam:PassRole"], resources = var.emr_serverless_role_arns, partition = [] },
-    ],
-    length(var.state_machine_arns) == 0 ? [] : [
-      { sid = "StepFunctions", actions = ["states:StartExecution", "states:ListExecutions"], resources = var.state_machine_arns, partition = [] },
-      { sid = "StepFunctionsExecutions", actions = ["states:DescribeExecution", "states:StopExecution"], resources = [for arn in var.state_machine_arns : "${replace(arn, ":stateMachine:", ":execution:")}:*"], partition = [] },
-    ],
-    length(var.lambda_function_arns) == 0 ? [] : [
-      { sid = "Lambda", actions = ["lambda:InvokeFunction"], resources = flatten([for arn in var.lambda_function_arns : [arn, "${arn}:*"]]), partition = [] },
-    ],
-    length(var.job_secret_arns) == 0 ? [] : [
-      { sid = "JobSecrets", actions = ["secretsmanager:GetSecretValue"], resources = var.job_secret_arns, partition = [] },
-    ],
-  )
+  # What is done with jobs, and on what. The tests read this as it is, and hold every call of the program against it:
+  # keep it plain.
+  job_rights = [
+    { sid = "Glue", actions = ["glue:StartJobRun", "glue:GetJob", "glue:GetJobRun", "glue:GetJobRuns", "glue:BatchStopJobRun"], on = ["glue/job"] },
+    # Whether a run that Glue calls succeeded really did.
+    { sid = "GlueLogs", actions = ["logs:FilterLogEvents"], on = ["glue/logs"] },
+    { sid = "Emr", actions = ["elasticmapreduce:AddJobFlowSteps", "elasticmapreduce:DescribeStep", "elasticmapreduce:ListSteps", "elasticmapreduce:CancelSteps"], on = ["emr/cluster"] },
+    { sid = "EmrServerless", actions = ["emr-serverless:StartJobRun", "emr-serverless:ListJobRuns"], on = ["emr-serverless/application"] },
+    { sid = "EmrServerlessRuns", actions = ["emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"], on = ["emr-serverless/run"] },
+    { sid = "EmrServerlessRole", actions = ["iam:PassRole"], on = ["emr-serverless/role"] },
+    { sid = "StepFunctions", actions = ["states:StartExecution", "states:ListExecutions"], on = ["states/machine"] },
+    { sid = "StepFunctionsExecutions", actions = ["states:DescribeExecution", "states:StopExecution"], on = ["states/execution"] },
+    { sid = "Lambda", actions = ["lambda:InvokeFunction"], on = ["lambda/function"] },
+    { sid = "JobSecrets", actions = ["secretsmanager:GetSecretValue"], on = ["secret/jobs"] },
+  ]
+
+  log_groups = "arn:${data.aws_partition.this.partition}:logs:${data.aws_region.this.name}:${data.aws_caller_identity.this.account_id}:log-group"
+
+  job_arns = {
+    "glue/job" = var.glue_job_arns
+    # By its name, and as AWS writes it for what is in it.
+    "glue/logs"                  = length(var.glue_job_arns) == 0 ? [] : flatten([for group in var.glue_log_groups : ["${local.log_groups}:${group}", "${local.log_groups}:${group}:*"]])
+    "emr/cluster"                = var.emr_cluster_arns
+    "emr-serverless/application" = var.emr_serverless_application_arns
+    "emr-serverless/run"         = [for arn in var.emr_serverless_application_arns : "${arn}/jobruns/*"]
+    "emr-serverless/role"        = var.emr_serverless_role_arns
+    "states/machine"             = var.state_machine_arns
+    "states/execution"           = [for arn in var.state_machine_arns : "${replace(arn, ":stateMachine:", ":execution:")}:*"]
+    "lambda/function"            = flatten([for arn in var.lambda_function_arns : [arn, "${arn}:*"]])
+    "secret/jobs"                = var.job_secret_arns
+  }
+
+  job_statements = [
+    for right in local.job_rights : {
+      sid       = right.sid
+      actions   = right.actions
+      resources = flatten([for name in right.on : local.job_arns[name]])
+      partition = []
+    } if length(flatten([for name in right.on : local.job_arns[name]])) > 0
+  ]
 }

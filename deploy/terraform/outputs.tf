@@ -31,7 +31,7 @@ output "cluster_arn" {
 
 output "services" {
   description = "The ECS services and the roles of their tasks."
-  value       = { for name in keys(var.services) : name => { name = aws_ecs_service.this[name].name, task_role_arn = aws_iam_role.task[name].arn } }
+  value       = { for name in keys(var.services) : name => { name = local.services[name].name, task_role_arn = aws_iam_role.task[name].arn } }
 }
 
 output "log_group" {

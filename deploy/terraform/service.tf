@@ -124,8 +124,15 @@ resource "aws_ecs_task_definition" "this" {
   }])
 }
 
+locals {
+  scaled_services = { for name, service in var.services : name => service if service.max_count > service.desired_count }
+  fixed_services  = { for name, service in var.services : name => service if service.max_count <= service.desired_count }
+  services        = merge(aws_ecs_service.this, aws_ecs_service.fixed)
+}
+
+# Of these, autoscaling sets the number of tasks.
 resource "aws_ecs_service" "this" {
-  for_each = var.services
+  for_each = local.scaled_services
 
   name                               = "${var.name}-${each.key}"
   cluster                            = local.cluster_arn
@@ -157,10 +164,40 @@ resource "aws_ecs_service" "this" {
   depends_on = [aws_iam_role_policy.task, aws_iam_role_policy.execution]
 }
 
+# Of these, nobody but this module does. (What is ignored cannot depend on a value, so these are a resource of their own.)
+resource "aws_ecs_service" "fixed" {
+  for_each = local.fixed_services
+
+  name                               = "${var.name}-${each.key}"
+  cluster                            = local.cluster_arn
+  task_definition                    = aws_ecs_task_definition.this[each.key].arn
+  desired_count                      = each.value.desired_count
+  launch_type                        = "FARGATE"
+  platform_version                   = "LATEST"
+  deployment_minimum_healthy_percent = 100
+  deployment_maximum_percent         = 200
+  enable_ecs_managed_tags            = true
+  propagate_tags                     = "SERVICE"
+  tags                               = var.tags
+
+  deployment_circuit_breaker {
+    enable   = true
+    rollback = true
+  }
+
+  network_configuration {
+    subnets          = var.subnet_ids
+    security_groups  = var.security_group_ids
+    assign_public_ip = var.assign_public_ip
+  }
+
+  depends_on = [aws_iam_role_policy.task, aws_iam_role_policy.execution]
+}
+
 # --- more tasks when they fall behind ---------------------------------------------------------------------------------
 
 resource "aws_appautoscaling_target" "this" {
-  for_each = { for name, service in var.services : name => service if service.max_count > service.desired_count }
+  for_each = local.scaled_services
 
   service_namespace  = "ecs"
   resource_id        = "service/${local.cluster_name}/${aws_ecs_service.this[each.key].name}"

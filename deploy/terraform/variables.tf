@@ -60,7 +60,9 @@ variable "services" {
   description = <<-TEXT
     The ECS services, by name. Without a word there is one that does everything. Splitting the duties splits the task
     roles too: a service that only sends alerts cannot start jobs. `scheduler` goes with `engine`, because whoever
-    creates a run also starts its job.
+    creates a run also starts its job. A service with max_count above desired_count grows and shrinks between the two
+    by itself; desired_count is then the least. Without that, desired_count is what runs. A service that begins to grow,
+    or ceases to, is replaced.
   TEXT
   type = map(object({
     duties        = optional(set(string), ["engine", "scheduler", "relay", "alerts", "events", "sensors"])
@@ -105,7 +107,7 @@ variable "services" {
 }
 
 variable "cpu_architecture" {
-  description = "ARM64 or X86_64; the image must be built for it."
+  description = "ARM64 or X86_64. The image must be built for it: docker build --platform linux/arm64, or linux/amd64."
   type        = string
   default     = "ARM64"
 
@@ -248,6 +250,17 @@ variable "glue_job_arns" {
   description = "Glue jobs that may be started, followed and stopped."
   type        = list(string)
   default     = []
+}
+
+variable "glue_log_groups" {
+  description = "Log groups that Glue jobs write to: a success is believed only after a look there. Name those of jobs with `--custom-logGroup-prefix` too."
+  type        = list(string)
+  default     = ["/aws-glue/*"]
+
+  validation {
+    condition     = alltrue([for group in var.glue_log_groups : can(regex("^[A-Za-z0-9/_.#-][A-Za-z0-9/_.#*-]*$", group))])
+    error_message = "a log group is named as CloudWatch has it, such as /aws-glue/jobs/logs-v2; * stands for anything, but not for all groups."
+  }
 }
 
 variable "emr_cluster_arns" {

@@ -156,12 +156,32 @@ def _named(arn: str) -> str:
     service, name = arn.split(":")[2], arn.split(":", 5)[5]
     table, _, part = name.removeprefix("table/").partition("/")
     match service:
+        case "logs":
+            return f"logs:{name.removeprefix('log-group:').removesuffix(':*')}"
+        case "glue" | "elasticmapreduce" | "emr-serverless" | "states" | "lambda" | "iam":
+            return _named_of_job(service, name)
         case "dynamodb":
             return "/".join((table.rpartition("-")[2], *part.split("/")[:1])).rstrip("/")
         case "sqs":
             return f"queue/{name.rpartition('-')[2]}"
         case _:
-            return {"events": "bus", "ecs": "task", "secretsmanager": "secret/slack"}.get(service, "")
+            secret = "secret/slack" if "slack" in name else "secret/jobs"
+            return {"events": "bus", "ecs": "task", "secretsmanager": secret}.get(service, "")
+
+
+def _named_of_job(service: str, name: str) -> str:
+    match service:
+        case "emr-serverless":
+            return f"{service}/{'run' if name.endswith('/jobruns/*') else 'application'}"
+        case "states":
+            return f"{service}/{'execution' if name.startswith('execution:') else 'machine'}"
+        case _:
+            return {
+                "glue": "glue/job",
+                "elasticmapreduce": "emr/cluster",
+                "lambda": "lambda/function",
+                "iam": "emr-serverless/role",
+            }[service]
 
 
 def _work_on(place: Path, endpoint: str, store: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from tests import awscalls, taskroles
 from tests.awscalls import Call, Heard
 from worker.diagnosis.probes import table_probes
+from worker.jobs.glue_logs import DEFAULT_LOG_GROUP
 from worker.settings import Duty
 from worker.store.table import TableName
 
@@ -66,8 +67,17 @@ STREAM = "arn:aws:dynamodb:eu-west-1:000000000000:table/t-events/stream/2027-01-
             {Call("sqs:DeleteMessage", "queue/alerts")},
         ),
         ("events", "PutEvents", {}, {Call("events:PutEvents", "bus")}),
-        ("stepfunctions", "StartExecution", {}, {Call("states:StartExecution")}),
-        ("lambda", "Invoke", {}, {Call("lambda:InvokeFunction")}),
+        ("stepfunctions", "StartExecution", {}, {Call("states:StartExecution", "states/machine")}),
+        ("stepfunctions", "DescribeExecution", {}, {Call("states:DescribeExecution", "states/execution")}),
+        ("emr-serverless", "CancelJobRun", {}, {Call("emr-serverless:CancelJobRun", "emr-serverless/run")}),
+        ("glue", "GetJob", {}, {Call("glue:GetJob", "glue/job")}),
+        ("lambda", "Invoke", {}, {Call("lambda:InvokeFunction", "lambda/function")}),
+        (
+            "logs",
+            "FilterLogEvents",
+            {"logGroupName": DEFAULT_LOG_GROUP},
+            {Call("logs:FilterLogEvents", f"logs:{DEFAULT_LOG_GROUP}")},
+        ),
     ],
 )
 def test_a_request_is_known_by_the_action_a_policy_names_and_by_what_it_is_about(
@@ -94,6 +104,31 @@ def test_a_call_that_no_role_allows_is_found() -> None:
     heard = {Heard(Call("dynamodb:Scan", "control")), Heard(Call("dynamodb:GetItem"))}
 
     assert taskroles.not_allowed(heard) == ["dynamodb:Scan on control"]
+
+
+@pytest.mark.parametrize("duties", [None, frozenset({"engine"})])
+@pytest.mark.parametrize("group", [DEFAULT_LOG_GROUP, "/aws-glue/jobs/own", "/aws-glue/jobs-role-secured/logs-v2"])
+def test_the_logs_that_say_whether_a_glue_run_really_succeeded_may_be_read(
+    group: str, duties: frozenset[str] | None
+) -> None:
+    """Otherwise every success would be called unchecked."""
+    heard = {Heard(call, duties) for call in awscalls.calls_of("logs", "FilterLogEvents", {"logGroupName": group})}
+
+    assert taskroles.not_allowed(heard) == []
+
+
+@pytest.mark.parametrize("duties", [None, frozenset({"engine"})])
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call("logs:FilterLogEvents", "logs:/prod/worker"),
+        Call("states:DescribeExecution", "states/machine"),
+        Call("emr-serverless:GetJobRun", "emr-serverless/application"),
+        Call("glue:GetJob", "glue/crawler"),
+    ],
+)
+def test_a_jobs_call_on_what_no_role_names_is_found(call: Call, duties: frozenset[str] | None) -> None:
+    assert len(taskroles.not_allowed([Heard(call, duties)])) == 1
 
 
 @pytest.mark.parametrize(

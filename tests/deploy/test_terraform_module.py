@@ -3,11 +3,12 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from consumers.severities import told_pattern
-from tests.terraformfiles import FILES, MODULE, local, parsed
+from tests.terraformfiles import FILES, MODULE, bare, default_of, local, parsed
 from worker import settings
 from worker.store.dynamodb_schema import STREAMED, TableSchema
 from worker.store.table import TTL, TableName
@@ -110,3 +111,38 @@ def test_a_container_has_no_rights_and_can_write_one_directory_only() -> None:
     assert re.search(r'user\s*= "10001:10001"', task)
     assert 'capabilities = { drop = ["ALL"] }' in task
     assert re.findall(r'containerPath = "([^"]+)"', task) == ["/var/lib/interlock"]
+
+
+def test_a_count_of_tasks_that_nothing_scales_is_followed() -> None:
+    services = {
+        bare(name): block for each in parsed(MODULE / "service.tf")["resource"] for name, block in _services(each)
+    }
+
+    ignoring = {name for name, block in services.items() if "ignore_changes" in str(block.get("lifecycle", ""))}
+    assert ignoring == {"this"}, "autoscaling sets the count of these"
+    assert set(services) == {"this", "fixed"}
+    assert {name: str(block["for_each"]) for name, block in services.items()} == {
+        "this": "${local.scaled_services}",
+        "fixed": "${local.fixed_services}",
+    }
+    [target] = re.findall(r'resource "aws_appautoscaling_target" "this" \{\n  for_each = (.+)', _text("service.tf"))
+    assert target == "local.scaled_services"
+
+
+def _services(resource: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [pair for kind, named in resource.items() if bare(kind) == "aws_ecs_service" for pair in named.items()]
+
+
+def _text(name: str) -> str:
+    return (MODULE / name).read_text()
+
+
+def test_the_documented_build_is_for_the_architecture_that_tasks_run_on() -> None:
+    platforms = {"ARM64": "linux/arm64", "X86_64": "linux/amd64"}
+    page = (ROOT / "docs/deploy.md").read_text()
+    builds = re.findall(r"^docker build .*$", page, re.MULTILINE)
+
+    assert builds
+    assert all(f"--platform {platforms[default_of('cpu_architecture')]} " in build for build in builds)
+    for architecture, platform in platforms.items():
+        assert f"`{architecture}` | `{platform}`" in page
