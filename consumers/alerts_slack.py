@@ -16,6 +16,9 @@ RETRY_AFTER_S: Final = 30.0  # when Slack does not say
 
 TokenSource: TypeAlias = Callable[[], Awaitable[str]]
 
+# Slack looks for no addresses and names in a text to make links of.
+_AS_IT_IS: Final[Mapping[str, Any]] = {"parse": "none", "link_names": False}
+
 # What passes by itself.
 _PASSING: Final = frozenset(
     {"internal_error", "fatal_error", "service_unavailable", "request_timeout", "team_access_not_granted"}
@@ -55,6 +58,7 @@ class SlackChat:
             blocks=_blocks(saying.blocks),
             unfurl_links=False,
             unfurl_media=False,
+            **_AS_IT_IS,
             **({"thread_ts": thread} if thread else {}),
         )
         return Posted(channel=str(answer.get("channel") or channel), timestamp=str(answer["ts"]))
@@ -66,6 +70,7 @@ class SlackChat:
             ts=message.timestamp,
             text=saying.text,
             blocks=_blocks(saying.blocks),
+            **_AS_IT_IS,
         )
 
     async def reach(self) -> None:

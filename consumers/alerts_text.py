@@ -1,5 +1,6 @@
 """What an alert looks like in the chat: short, the most important first, and nothing in it that calls everyone."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
@@ -23,6 +24,12 @@ EMOJI: Final[Mapping[Severity, str]] = {
     Severity.SUCCESS: ":white_check_mark:",
     Severity.NOTE: ":information_source:",
 }
+_MARKUP: Final = str.maketrans(dict.fromkeys("*~`"))
+# Control characters, marks that turn the writing round, and characters without width.
+_UNSEEN: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+    "|[\U000e0000-\U000e007f]"
+)
 # Of an event's detail, what people read, in this order.
 _SHOWN: Final = (
     ("deadline", "Deadline"),
@@ -41,11 +48,11 @@ def thread_of(event: Event) -> ThreadKey:
 
 def alert(event: Event) -> Saying:
     """One event, for itself."""
-    emoji = EMOJI[severity_of(event.type)]
-    about = " | ".join(escaped(part) for part in (event.pipeline, event.schedule, event.period) if part)
-    head = f"{emoji} *{escaped(event.type)}*" + (f" | {about}" if about else "")
-    body = "\n".join([head, *_lines(event)])
-    return Saying(_cut(summary(event), FACE_MAX), [_section(body)])
+    head = f"{EMOJI[severity_of(event.type)]} *{_name(event.type)}*"
+    about = " | ".join(_name(part) for part in (event.pipeline, event.schedule, event.period) if part)
+    return Saying(
+        _notice(summary(event)), [_heading(f"{head} | {about}" if about else head), *_body("\n".join(_lines(event)))]
+    )
 
 
 def summary(event: Event) -> str:
@@ -58,32 +65,32 @@ def first_message(thread: ThreadKey, face: Face) -> Saying:
     """The head of a thread: what it is about, how that stands now, how it began and what came last."""
     standing = standing_of(face.standing)
     emoji = EMOJI[_severity(standing, face)]
-    about = " | ".join(escaped(part) for part in (thread.pipeline, thread.schedule, thread.period) if part)
+    parts = [part for part in (thread.pipeline, thread.schedule, thread.period) if part]
     shown = "" if standing is Standing.NOTED else f": *{standing}*"
-    lines = [f"{emoji} *{about or 'interlock'}*{shown}", *([escaped(face.first)] if face.first else [])]
-    blocks = [_section("\n".join(lines))]
+    blocks = [
+        _heading(f"{emoji} *{' | '.join(map(_name, parts)) or 'interlock'}*{shown}"),
+        *_body(face.first),
+    ]
     if face.latest and face.latest != face.first:
-        blocks.append({"type": "context", "elements": [_markdown(f"now: {escaped(face.latest)}")]})
-    plain = " ".join(part for part in (thread.pipeline, thread.schedule, thread.period) if part) or "interlock"
-    return Saying(_cut(f"{plain}: {standing}: {face.latest or face.first}", FACE_MAX), blocks)
+        blocks.append(_context(f"now: {face.latest}"))
+    return Saying(_notice(f"{' '.join(parts) or 'interlock'}: {standing}: {face.latest or face.first}"), blocks)
 
 
 def elsewhere(event: Event) -> Saying:
     """An alert told beside its thread, because those who must act look into another channel."""
     told = alert(event)
-    note: Block = {"type": "context", "elements": [_markdown("its thread is in another channel")]}
-    return Saying(told.text, [*told.blocks, note])
+    return Saying(told.text, [*told.blocks, _context("its thread is in another channel")])
 
 
 def digest(since: datetime, until: datetime, types: Counter[str], pipelines: Counter[str]) -> Saying:
     """What went well in a stretch of time."""
-    counts = ", ".join(f"{number} {escaped(name)}" for name, number in sorted(types.items()))
+    counts = ", ".join(f"{number} {_name(name)}" for name, number in sorted(types.items()))
     span = f"{since:%Y-%m-%d %H:%M} to {until:%H:%M} UTC"
-    named = [f"{escaped(name)} {number}" for name, number in pipelines.most_common(NAMED_MAX)]
+    named = [f"{name} {number}" for name, number in pipelines.most_common(NAMED_MAX)]
     more = len(pipelines) - len(named)
     where = ", ".join(named) + (f" and {more} more" if more else "")
     text = f"{span}: {counts}"
-    return Saying(_cut(text, FACE_MAX), [_section(f"{EMOJI[Severity.SUCCESS]} *Digest* | {text}\n{where}")])
+    return Saying(_notice(text), [_heading(f"{EMOJI[Severity.SUCCESS]} *Digest* | {text}"), *_body(where)])
 
 
 def _severity(standing: Standing, face: Face) -> Severity:
@@ -97,21 +104,62 @@ def escaped(text: str) -> str:
 
 
 def _lines(event: Event) -> list[str]:
-    parts = [f"{name}: {escaped(str(event.detail[key]))}" for key, name in _SHOWN if event.detail.get(key)]
+    parts = [f"{name}: {event.detail[key]}" for key, name in _SHOWN if event.detail.get(key)]
     hint = event.detail.get("actionHint")
     return [
-        *([escaped(_cut(event.message, MESSAGE_MAX))] if event.message else []),
+        *([_cut(event.message, MESSAGE_MAX)] if event.message else []),
         *([" · ".join(parts)] if parts else []),
-        *([f"→ {escaped(hint)}"] if isinstance(hint, str) and hint else []),
+        *([f"→ {hint}"] if isinstance(hint, str) and hint else []),
     ]
 
 
-def _section(text: str) -> Block:
-    return {"type": "section", "text": _markdown(text)}
+def _heading(markup: str) -> Block:
+    """Our own words and names. Verbatim: what looks like an address or a channel in them does not become a link."""
+    return {"type": "section", "text": {"type": "mrkdwn", "text": _cut(markup, SECTION_MAX), "verbatim": True}}
 
 
-def _markdown(text: str) -> dict[str, Json]:
-    return {"type": "mrkdwn", "text": _cut(text, SECTION_MAX)}
+def _body(text: str) -> list[Block]:
+    """What others wrote: as plain text, in which nothing is bold, a link, a mention or an emoji."""
+    return [{"type": "section", "text": _plain(text)}] if text else []
+
+
+def _context(text: str) -> Block:
+    return {"type": "context", "elements": [_plain(text)]}
+
+
+def _plain(text: str) -> dict[str, Json]:
+    return {"type": "plain_text", "text": _fitted(text, SECTION_MAX), "emoji": False}
+
+
+def _notice(text: str) -> str:
+    """What a notification shows, in one line."""
+    return _fitted(" ".join(text.split()), FACE_MAX)
+
+
+def _name(text: str) -> str:
+    """A name inside markup: one line, and nothing in it that ends the markup."""
+    return escaped(_printable(" ".join(text.translate(_MARKUP).split())))
+
+
+def _fitted(text: str, most: int) -> str:
+    """Escape a text, and cut it between two of its characters so that it fits."""
+    clean = _printable(text)
+    whole = escaped(clean[: most + 1])
+    if len(clean) <= most and len(whole) <= most:
+        return whole
+    parts, left = list[str](), most - 1
+    for character in clean:
+        part = escaped(character)
+        left -= len(part)
+        if left < 0:
+            break
+        parts.append(part)
+    return "".join(parts) + "…"
+
+
+def _printable(text: str) -> str:
+    """Without what turns the writing round or cannot be seen; lines stay lines."""
+    return _UNSEEN.sub("", text)
 
 
 def _cut(text: str, most: int) -> str:

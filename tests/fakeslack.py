@@ -50,6 +50,7 @@ class Said:
     thread_ts: str
     texts: list[str]
     at: float
+    payload: Mapping[str, Any] = field(default_factory=dict[str, Any])  # as it was first posted
 
     @property
     def text(self) -> str:
@@ -113,7 +114,7 @@ class FakeSlack:
             return Answer(429, {"Retry-After": "2"}, "application/json", {"ok": False, "error": "ratelimited"})
         self._last_at[channel] = now
         ts = f"{1_700_000_000 + len(self.messages)}.000100"
-        self.messages.append(Said(channel, ts, payload.get("thread_ts", ""), [_shown(payload)], now))
+        self.messages.append(Said(channel, ts, payload.get("thread_ts", ""), [_shown(payload)], now, payload))
         return _yes({"channel": channel, "ts": ts})
 
     def _update(self, channel: str, payload: Mapping[str, Any]) -> Answer:

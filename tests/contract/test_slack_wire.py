@@ -38,6 +38,17 @@ async def test_a_message_is_posted_answered_and_changed(wire: Wire) -> None:
     assert slack.messages[1].thread_ts == posted.timestamp
 
 
+async def test_slack_is_told_to_make_no_links_of_what_it_finds_in_a_text(wire: Wire) -> None:
+    slack, chat = wire
+    payloads: list[Any] = []
+    slack.trouble = lambda _m, payload: payloads.append(payload)
+
+    await chat.update(await chat.post("#alerts", SAYING), SAYING)
+
+    assert [(payload["parse"], payload["link_names"]) for payload in payloads] == [("none", False)] * 2
+    assert (payloads[0]["unfurl_links"], payloads[0]["unfurl_media"]) == (False, False)
+
+
 @pytest.mark.parametrize(
     ("trouble", "kind"),
     [
