@@ -27,6 +27,7 @@ from worker.store.requests import CancelRequest, Requests, RerunRequest
 from worker.store.runs import Runs
 from worker.store.table import Tables
 
+_ANSWERED_WELL = frozenset({Prospect.ACCEPTED, Prospect.WAITS})
 _NOT_MADE = Birth(run_id="", config_hash="")  # a forecast makes no row
 
 
@@ -63,7 +64,7 @@ class Asking:
         self._configs, self._runs, self._requests = Configs(tables), Runs(tables), Requests(tables)
 
     async def rerun(self, key: RunKey, version: Version, wish: Wish) -> Asked:
-        """Ask for a rerun. A request that will be refused is made all the same: its refusal goes on record."""
+        """Ask for a rerun. One that will be refused is not made: whoever asks learns why, and nobody is alerted."""
         now, run = self._clock.now(), await self._runs.load(key)
         seen = await self._requests.rerun_of(key)
         forecast = await self._foresee_rerun(key, version, run, wish, now)
@@ -74,7 +75,7 @@ class Asking:
             supersede=wish.supersede,
             note=wish.note,
         )
-        is_written = forecast.prospect is not Prospect.NOTHING and not self._is_rehearsed
+        is_written = forecast.prospect in _ANSWERED_WELL and not self._is_rehearsed
         if is_written:
             await self._requests.ask_rerun(key, request, seen)
         replaced = _unanswered(seen, run)

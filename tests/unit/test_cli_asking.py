@@ -16,6 +16,7 @@ from worker.core.run import Pause
 from worker.core.runstate import Spent, State
 from worker.core.values import Json
 from worker.engine.configs import Configs
+from worker.store.events import Events
 from worker.store.pauses import Pauses
 from worker.store.requests import CancelRequest, Requests, RerunRequest
 from worker.store.runs import Runs
@@ -125,14 +126,39 @@ def test_two_requests_are_never_the_same() -> None:
     assert first.identity != second.identity
 
 
-def test_a_refusal_is_foretold_and_goes_on_record_all_the_same() -> None:
+def test_a_rerun_that_would_be_refused_is_not_written_and_its_reason_and_remedy_are_told() -> None:
     put_run(State.COMPLETED, spent=Spent(manual=1))
 
     result = interlock("rerun", "orders", PERIOD)
 
     assert result.exit_code == 1
-    assert "will be refused: 1 of 1 manual reruns are used" in result.stdout
-    assert asked_rerun() is not None
+    assert result.stdout.splitlines() == [
+        f"no rerun of orders/stream/{PERIOD} was asked for",
+        "  would be refused: 1 of 1 manual reruns are used",
+        "  → if it is needed all the same, `interlock replay` is outside the budgets",
+    ]
+    assert asked_rerun() is None
+    assert in_store(lambda tables: Events(tables).latest(PipelineId("orders"), 10)) == []
+
+
+def test_a_rerun_that_would_be_refused_does_not_replace_one_that_waits_for_its_answer() -> None:
+    interlock("rerun", "orders", PERIOD, "--reason", "first")
+    put_run(State.POLLING)
+
+    assert interlock("rerun", "orders", PERIOD, "--reason", "second").exit_code == 1
+
+    request = asked_rerun()
+    assert request is not None
+    assert request.reason == "first"
+
+
+def test_json_tells_what_helps_against_a_refusal() -> None:
+    put_run(State.COMPLETED, spent=Spent(manual=1))
+
+    [record] = records(interlock("rerun", "orders", PERIOD, "--json").stdout)
+
+    assert (record["asked"], record["prospect"]) == (False, "refused")
+    assert record["remedy"] == "if it is needed all the same, `interlock replay` is outside the budgets"
 
 
 def test_a_run_under_way_is_refused_unless_superseded() -> None:
@@ -205,6 +231,7 @@ def test_json_tells_what_was_asked_and_what_becomes_of_it() -> None:
         "asked": True,
         "prospect": "accepted",
         "sentence": "the run begins and waits for its rules",
+        "remedy": None,
         "reason": "manual",
     }
 
@@ -223,14 +250,14 @@ def test_a_period_whose_runs_are_no_longer_kept_is_refused() -> None:
     result = interlock("rerun", "orders", "2025-03-03")
 
     assert result.exit_code == 1
-    assert "will be refused: 2025-03-03 is before 2026-02-22; runs of earlier periods" in result.stdout
+    assert "would be refused: 2025-03-03 is before 2026-02-22; runs of earlier periods" in result.stdout
 
 
 def test_a_period_far_ahead_is_refused_unless_its_run_is_there() -> None:
     result = interlock("rerun", "orders", "2062-03-22")
 
     assert result.exit_code == 1
-    assert "will be refused: 2062-03-22 begins more than 48h from now; correct the date" in result.stdout
+    assert "would be refused: 2062-03-22 begins more than 48h from now; correct the date" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -345,6 +372,8 @@ def test_a_replay_names_the_periods_that_will_be_refused() -> None:
 
     assert result.exit_code == 1
     assert [record["prospect"] for record in records(result.stdout)] == ["accepted", "refused"]
+    assert [record["asked"] for record in records(result.stdout)] == [True, False]
+    assert (asked_rerun("2027-03-21") is None, asked_rerun() is None) == (False, True)
 
 
 def test_a_replay_can_be_looked_at_first_without_being_asked() -> None:

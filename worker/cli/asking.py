@@ -134,6 +134,8 @@ def show_asked(screen: Screen, what: str, asked: Asked, reason: str, *, as_json:
     made = f"asked for a {what} of {asked.key}" if asked.is_written else f"no {what} of {asked.key} was asked for"
     screen.line(f"{made}: {reason}" if asked.is_written else made)
     screen.line(f"  {_future(asked)}", STYLES[asked.forecast.prospect])
+    if remedy := _remedy(asked):
+        screen.line(f"  → {remedy}")
     if asked.replaced is not None and asked.is_written:
         before = asked.replaced
         screen.remark(f"it replaces one of {before.requested_at} ({before.reason}), which was not answered yet")
@@ -151,6 +153,12 @@ def _future(asked: Asked) -> str:
             return f"{verb} refused: {sentence}"
         case Prospect.NOTHING:
             return f"there is nothing to do: {sentence}"
+
+
+def _remedy(asked: Asked) -> str:
+    """What helps, unless the sentence said so already."""
+    remedy = asked.forecast.remedy
+    return "" if remedy in asked.forecast.sentence else remedy
 
 
 def show_replay(screen: Screen, asked: list[Asked], *, as_json: bool) -> None:
@@ -172,4 +180,5 @@ def record_of(asked: Asked) -> dict[str, Json]:
         "asked": asked.is_written,
         "prospect": asked.forecast.prospect.value,
         "sentence": asked.forecast.sentence,
+        "remedy": asked.forecast.remedy or None,
     }

@@ -20,7 +20,7 @@ asking_app = typer.Typer()
 ASKING_EXIT_CODES = """\b
 Exit codes:
   0  asked, and as things stand it will be done
-  1  as things stand it will be refused, or there is nothing to do
+  1  as things stand it would be refused, or there is nothing to do: it was not asked for
   2  the command, the settings or the store is wrong: a person must act
      (also if there is no such pipeline, run or dead letter)
   3  the store does not answer, or somebody else asked just now: try again
@@ -29,8 +29,8 @@ Exit codes:
 RERUN_HELP = f"""Ask for another attempt of a run that has ended, or for a run that never began.
 
 The request is a row that a worker answers: by the manual budget, the calendar, and whether any sensor is newer than \
-the last success. What will become of it is told at once; a refusal is recorded with its reason. A run under way is \
-refused unless --supersede, which stops its job first.
+the last success. What will become of it is told at once; one that would be refused is not written, and nobody is \
+alerted. A run under way is refused unless --supersede, which stops its job first.
 
 \b
 Examples:

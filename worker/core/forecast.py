@@ -30,16 +30,20 @@ from worker.core.runstate import Run
 class Prospect(StrEnum):
     ACCEPTED = "accepted"
     WAITS = "waits"  # for the end of a pause
-    REFUSED = "refused"  # and the refusal is recorded
+    REFUSED = "refused"
     NOTHING = "nothing"  # it would be ignored
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """As things stand. Whoever answers the request decides anew, so it may come otherwise."""
+    """As things stand. Whoever answers the request decides anew, so it may come otherwise.
+
+    `remedy` is what helps against a refusal, if anything does.
+    """
 
     prospect: Prospect
     sentence: str
+    remedy: str = ""
 
 
 def foresee(
@@ -77,7 +81,7 @@ def _told(effects: Sequence[Effect], run: Run | None) -> Forecast:
     rejected = (each for each in effects if isinstance(each, LogJob) and each.event is JobEvent.RERUN_REJECTED)
     refusal = next(rejected, None)
     if refusal is not None:
-        return Forecast(Prospect.REFUSED, refusal.message)
+        return Forecast(Prospect.REFUSED, refusal.message, _remedy(effects))
     return Forecast(Prospect.NOTHING, _reason(effects))
 
 
@@ -100,6 +104,11 @@ def _sentence(effect: Effect, run: Run | None) -> str | None:
             return "there is no run to cancel; its deadline is waived"
         case _:
             return None
+
+
+def _remedy(effects: Sequence[Effect]) -> str:
+    hints = (effect.detail.get("actionHint") for effect in effects if isinstance(effect, Tell))
+    return next((hint for hint in hints if isinstance(hint, str)), "")
 
 
 def _reason(effects: Sequence[Effect] | Sequence[DryEffect]) -> str:
