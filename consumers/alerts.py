@@ -16,7 +16,7 @@ from consumers.alerts_line import ChatLine
 from consumers.alerts_routing import OwnerOf, Routing
 from consumers.alerts_standing import standing_after
 from consumers.repeats import Repeats
-from consumers.severities import Severity, severity_of
+from consumers.severities import Severity, is_told_by_its_end, severity_of
 from consumers.tries import Tries
 from worker.clock import Clock
 from worker.core.events import Event
@@ -55,13 +55,13 @@ class ChatAlerts:
 
     async def deliver(self, event: Event) -> None:
         """Tell people, and return once they are told. Raises `RetryLater` of the store, and `ChatRefused`."""
-        if event.id in self._told:
+        if event.id in self._told or is_told_by_its_end(event.type, event.detail):
             return
         thread = alerts_text.thread_of(event)
         found = await self._with.threads.find(thread)
         if found is None and self._is_for_digest(event):
             return  # nobody waits to hear of it: the digest counts it
-        severity = severity_of(event.type)
+        severity = severity_of(event.type, event.detail)
         channel = self._with.routing.channel(severity, await self._owner(event))
         told = await self._tell(event, thread, channel, lane=found.routed_to if found else channel)
         if told.told == (event.id,):
@@ -73,7 +73,7 @@ class ChatAlerts:
         self._told.add(event.id)
 
     def _is_for_digest(self, event: Event) -> bool:
-        return self._with.routing.digest_every is not None and severity_of(event.type) is Severity.SUCCESS
+        return self._with.routing.digest_every is not None and severity_of(event.type, event.detail) is Severity.SUCCESS
 
     async def _tell_what_the_digest_took(self, first: Event) -> None:
         """Tell in a thread just opened that its run has succeeded since.
@@ -200,7 +200,7 @@ def _face(before: Face, event: Event) -> Face:
     """What the first message shows after an event. Of an older version nothing changes: that is the store's to see."""
     return Face(
         version=_version(event),
-        standing=standing_after(before.standing, event.type),
+        standing=standing_after(before.standing, event),
         first=before.first,
         latest=alerts_text.summary(event),
     )

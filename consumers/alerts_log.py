@@ -38,7 +38,7 @@ class LoggedAlerts:
 
 
 def _log_alert(event: Event) -> None:
-    severity = severity_of(event.type)
+    severity = severity_of(event.type, event.detail)
     write = {Severity.ALERT: _log.error, Severity.WARNING: _log.warning}.get(severity, _log.info)
     write(
         "alert.told",

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 from consumers.severities import Severity
+from worker.core.events import Event
 from worker.core.eventtypes import EventType
 
 
@@ -35,7 +36,6 @@ _BREACHES: Final = frozenset(
 _FAILURES: Final = frozenset(
     {
         EventType.VALIDATION_EXHAUSTED,
-        EventType.JOB_POLL_EXHAUSTED,
         EventType.JOB_START_UNKNOWN,
         EventType.JOB_ORPHANED,
         EventType.RETRY_EXHAUSTED,
@@ -44,7 +44,7 @@ _FAILURES: Final = frozenset(
     }
 )
 _GOING_ON: Final = frozenset({EventType.SLA_WARNING, EventType.RELATIVE_SLA_WARNING, EventType.TRIGGER_RECOVERED})
-_BEGINNING_AGAIN: Final = frozenset({EventType.RERUN_ACCEPTED, EventType.JOB_FAILED})
+_BEGINNING_AGAIN: Final = frozenset({EventType.RERUN_ACCEPTED, EventType.JOB_FAILED, EventType.JOB_POLL_EXHAUSTED})
 _SUCCESSES: Final = frozenset({EventType.JOB_COMPLETED, EventType.SLA_MET})
 
 SEVERITIES: Final[Mapping[Standing, Severity]] = {
@@ -64,13 +64,13 @@ def standing_of(text: str) -> Standing:
     return _BY_NAME.get(text, Standing.NOTED)
 
 
-def standing_after(before: str, event_type: str) -> Standing:
+def standing_after(before: str, event: Event) -> Standing:
     """How the run stands after an event; `before` is what the first message shows, or nothing."""
-    was = standing_of(before)
+    was, event_type = standing_of(before), event.type
     if event_type in _BREACHES:
         # The verdict of a run that ended too late comes with its end, in whichever order.
         return Standing.RECOVERED if was in _ENDED_WELL else Standing.BREACHED
-    if event_type in _FAILURES:
+    if event_type in _FAILURES or (event_type == EventType.PIPELINE_EXCLUDED and event.detail.get("final") is True):
         return Standing.FAILED
     if event_type == EventType.RUN_CANCELLED:
         return Standing.CANCELLED

@@ -48,7 +48,7 @@ def thread_of(event: Event) -> ThreadKey:
 
 def alert(event: Event) -> Saying:
     """One event, for itself."""
-    head = f"{EMOJI[severity_of(event.type)]} *{_name(event.type)}*"
+    head = f"{EMOJI[severity_of(event.type, event.detail)]} *{_name(event.type)}*"
     about = " | ".join(_name(part) for part in (event.pipeline, event.schedule, event.period) if part)
     return Saying(
         _notice(summary(event)), [_heading(f"{head} | {about}" if about else head), *_body("\n".join(_lines(event)))]

@@ -39,7 +39,7 @@ class ConsoleAlerts:
     async def deliver(self, event: Event) -> None:
         if event.id in self._told:
             return
-        severity = severity_of(event.type)
+        severity = severity_of(event.type, event.detail)
         if severity is Severity.SUCCESS and self._digest_every is not None:
             self._successes[event.type] += 1
             self._pipelines[event.pipeline] += 1
@@ -86,7 +86,7 @@ def alert_line(event: Event) -> str:
     thread = "/".join(part for part in (event.pipeline, event.schedule, event.period) if part) or "interlock"
     at = event.at.strftime("%Y-%m-%dT%H:%M:%SZ")
     hint = event.detail.get("actionHint")
-    parts = [f"{at}  {severity_of(event.type):<7}  {thread}  {event.type}"]
+    parts = [f"{at}  {severity_of(event.type, event.detail):<7}  {thread}  {event.type}"]
     parts.extend([_without_thread(event.message, thread)] if event.message else [])
     parts.extend([f"-> {hint}"] if isinstance(hint, str) and hint else [])
     return _cut("  ".join(parts))

@@ -1,5 +1,6 @@
 """How much an event asks of people, and which ones reach them at all."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -20,7 +21,6 @@ _ALERTS: Final = frozenset(
     {
         EventType.VALIDATION_EXHAUSTED,
         EventType.JOB_FAILED,
-        EventType.JOB_POLL_EXHAUSTED,
         EventType.JOB_START_UNKNOWN,
         EventType.JOB_ORPHANED,
         EventType.RETRY_EXHAUSTED,
@@ -41,6 +41,7 @@ _WARNINGS: Final = frozenset(
         EventType.SLA_WARNING,
         EventType.RELATIVE_SLA_WARNING,
         EventType.IRREGULAR_SCHEDULE_MISSED,
+        EventType.JOB_POLL_EXHAUSTED,  # the job is stopped: what follows, a retry or the end, is told by itself
         EventType.SENSOR_DEADLINE_EXPIRED,
         EventType.POST_RUN_SENSOR_MISSING,
         EventType.POST_RUN_FAILED,
@@ -69,12 +70,31 @@ _UNTOLD: Final = frozenset(
 )
 
 
-def severity_of(event_type: str) -> Severity:
+_NO_DETAIL: Final[Mapping[str, Json]] = {}
+
+
+def severity_of(event_type: str, detail: Mapping[str, Json] = _NO_DETAIL) -> Severity:
+    """Say how much an event asks of people: of all that is told of a final failure, one event is an alert.
+
+    A failed attempt that is retried asks nothing of anybody. One that is not ends the run, and that is an event of its
+    own. Where nothing says whether it will be retried, as in events of others, it alerts.
+    """
+    if event_type == EventType.JOB_FAILED and "willRetry" in detail:
+        return Severity.NOTE
+    if event_type == EventType.SFN_TIMEOUT and detail.get("orphaned") is True:
+        return Severity.NOTE  # beside JOB_ORPHANED
+    if event_type == EventType.PIPELINE_EXCLUDED and detail.get("final") is True:
+        return Severity.ALERT  # the run has failed, and the calendar does not let it be retried
     if event_type in _ALERTS:
         return Severity.ALERT
     if event_type in _WARNINGS:
         return Severity.WARNING
     return Severity.SUCCESS if event_type in _SUCCESSES else Severity.NOTE
+
+
+def is_told_by_its_end(event_type: str, detail: Mapping[str, Json]) -> bool:
+    """Say whether the event that ends the run says all that this one does: a chat would tell it twice."""
+    return event_type == EventType.JOB_FAILED and detail.get("willRetry") is False
 
 
 def told_to_people() -> Pattern:

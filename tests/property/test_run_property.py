@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from consumers.severities import Severity, severity_of
 from tests.builders import BIRTH, KEY, ME, MINUTE, NOON, a_pipeline, a_post_run
 from worker.core.drift import Drift
 from worker.core.effects import (
@@ -111,8 +112,12 @@ class World:
         run = self.run
         if run is None:
             return
-        if any(isinstance(effect, End) for effect in effects):
-            assert any(isinstance(effect, Tell) for effect in effects), "an end nobody is told about"
+        told = [effect for effect in effects if isinstance(effect, Tell)]
+        alerts = [tell.type.value for tell in told if severity_of(tell.type, tell.detail) is Severity.ALERT]
+        ends = [effect.outcome for effect in effects if isinstance(effect, End)]
+        assert told or not ends, "an end nobody is told about"
+        is_failure = ends and ends[0] not in {Outcome.SUCCEEDED, Outcome.CANCELLED}
+        assert len(alerts) == (1 if is_failure else 0), "a final failure alerts once, and nothing else does"
         if run.outcome in {Outcome.ORPHANED, Outcome.START_UNKNOWN}:
             self.given_up.add(run.token)
         if run.outcome in NOTHING_RUNS:

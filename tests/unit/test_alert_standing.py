@@ -1,8 +1,11 @@
 """How a run stands after each event, as the first message of its thread shows it."""
 
+from dataclasses import replace
+
 import pytest
 
 from consumers.alerts_standing import SEVERITIES, Standing, standing_after, standing_of
+from tests.alertsworld import FAILED
 from worker.core.eventtypes import EventType
 
 E, S = EventType, Standing
@@ -15,6 +18,8 @@ E, S = EventType, Standing
         ([E.JOB_FAILED], S.RETRYING),
         ([E.JOB_FAILED, E.JOB_COMPLETED], S.RECOVERED),
         ([E.JOB_FAILED, E.RETRY_EXHAUSTED], S.FAILED),
+        ([E.JOB_POLL_EXHAUSTED], S.RETRYING),
+        ([E.JOB_POLL_EXHAUSTED, E.RETRY_EXHAUSTED], S.FAILED),
         ([E.RETRY_EXHAUSTED, E.RERUN_ACCEPTED], S.RETRYING),
         ([E.RETRY_EXHAUSTED, E.RERUN_ACCEPTED, E.JOB_COMPLETED], S.RECOVERED),
         ([E.SLA_BREACH], S.BREACHED),
@@ -37,9 +42,16 @@ E, S = EventType, Standing
 def test_what_events_make_of_a_run(events: list[str], expected: Standing) -> None:
     standing = ""
     for event in events:
-        standing = standing_after(standing, event)
+        standing = standing_after(standing, replace(FAILED, type=event))
 
     assert standing == expected
+
+
+def test_a_failure_that_the_calendar_does_not_let_be_retried_is_final() -> None:
+    excluded = replace(FAILED, type=E.PIPELINE_EXCLUDED)
+
+    assert standing_after(S.RETRYING, excluded) is S.RETRYING
+    assert standing_after(S.RETRYING, replace(excluded, detail={"final": True})) is S.FAILED
 
 
 def test_a_word_that_no_version_of_ours_wrote_is_nothing_known() -> None:

@@ -123,7 +123,7 @@ class Stage:
             self._show(event)
 
     def _show(self, event: Event) -> None:
-        severity = severity_of(event.type)
+        severity = severity_of(event.type, event.detail)
         run = f"{event.pipeline}/{event.schedule}/{event.period}"
         message = event.message.removeprefix(run).lstrip(": ")
         style = STYLES[severity] if severity is not Severity.NOTE else "dim"

@@ -24,6 +24,7 @@ from worker.core.runstate import AfterStop, Budget, Outcome, State
 from worker.core.values import Json
 
 JOB_FAIL_RETRY = "job-fail-retry"
+_MEND = "mend the job or its data, then rerun it; `interlock history` names the job of each attempt"
 NOBODY_KNOWS = "nobody can tell whether it was started"
 
 
@@ -57,7 +58,11 @@ def after_failure(case: Case, category: FailureCategory | None, message: str, so
     if reason := case.excluded:
         return [
             End(outcome=Outcome.FAILED, reason=f"{message}; not retried: {reason}"),
-            Tell(type=EventType.PIPELINE_EXCLUDED, message=f"{run.key} is not retried: {reason}"),
+            Tell(
+                type=EventType.PIPELINE_EXCLUDED,
+                message=f"{run.key} is not retried: {reason}; attempt {run.attempt} failed: {message}",
+                detail={"attempt": run.attempt, "final": True, "actionHint": _MEND},
+            ),
         ]
     if case.is_timed_out:
         return time_out(case, message)
@@ -68,14 +73,18 @@ def after_failure(case: Case, category: FailureCategory | None, message: str, so
     ]
 
 
+def is_retry(effects: list[Effect]) -> bool:
+    """Say whether what follows a failure is another attempt."""
+    return isinstance(effects[0], Retry)
+
+
 def _exhausted(case: Case, reason: str) -> list[Effect]:
-    hint = "mend the job or its data, then rerun it; `interlock history` names the job of each attempt"
     return [
         End(outcome=Outcome.FAILED, reason=reason),
         Tell(
             type=EventType.RETRY_EXHAUSTED,
             message=f"{case.run.key} failed for good in attempt {case.run.attempt}: {reason}",
-            detail={"attempt": case.run.attempt, "actionHint": hint},
+            detail={"attempt": case.run.attempt, "actionHint": _MEND},
         ),
     ]
 
@@ -91,12 +100,17 @@ def time_out(case: Case, so_far: str) -> list[Effect]:
     ]
 
 
-def tell_timeout(case: Case, reason: str) -> Tell:
+def tell_timeout(case: Case, reason: str, *, is_orphaned: bool = False) -> Tell:
     hint = "find out what it waited for, then rerun it; raise job.runTimeoutSeconds if it needs longer"
     return Tell(
         type=EventType.SFN_TIMEOUT,
         message=f"{case.run.key} timed out: {reason}",
-        detail={"source": "watchdog", "ttlExpired": format_rfc3339(case.run.timeout_at), "actionHint": hint},
+        detail={
+            "source": "watchdog",
+            "ttlExpired": format_rfc3339(case.run.timeout_at),
+            **({"orphaned": True} if is_orphaned else {}),  # beside JOB_ORPHANED, which alerts
+            "actionHint": hint,
+        },
     )
 
 
@@ -135,7 +149,7 @@ def orphan(case: Case, why: str) -> list[Effect]:
     """Give up on a job that may be running on; nothing new starts beside it, and a person is told what to look for."""
     run = case.run
     reason = f"{run.reason}; {why}" if run.reason else why
-    timed_out: list[Effect] = [tell_timeout(case, reason)] if run.after_stop is AfterStop.END else []
+    timed_out: list[Effect] = [tell_timeout(case, reason, is_orphaned=True)] if run.after_stop is AfterStop.END else []
     return [
         End(outcome=Outcome.ORPHANED, reason=reason),
         LogJob(event=JobEvent.ORPHANED, message=reason),

@@ -17,7 +17,7 @@ from worker.core.facts import (
     TimeCame,
 )
 from worker.core.run_case import Case, misfit
-from worker.core.run_endings import after_failure, begin_stop, waive
+from worker.core.run_endings import after_failure, begin_stop, is_retry, waive
 from worker.core.run_inputs import note_signal
 from worker.core.run_postrun import drift_in_flight
 from worker.core.run_success import succeed, succeed_as_reported
@@ -86,7 +86,8 @@ def _failed(case: Case, fact: JobFailed) -> list[Effect]:
         Tell(
             type=EventType.JOB_FAILED,
             message=f"{run.key}: the job of attempt {run.attempt} failed: {fact.message}",
-            detail={"attempt": run.attempt, "category": fact.category.value},
+            # What ends the run is an event of its own, in the same commit: that one alerts.
+            detail={"attempt": run.attempt, "category": fact.category.value, "willRetry": is_retry(after)},
         ),
     ]
     return [after[0], *told, *after[1:]]
@@ -101,7 +102,11 @@ def _poll_exhausted(case: Case) -> list[Effect]:
         Tell(
             type=EventType.JOB_POLL_EXHAUSTED,
             message=f"{run.key}: {reason}; it is stopped",
-            detail={"attempt": run.attempt, "actionHint": "raise job.jobPollWindowSeconds if it needs longer"},
+            detail={
+                "attempt": run.attempt,
+                "willRetry": is_retry(after_failure(case, None, reason, JobEvent.JOB_POLL_EXHAUSTED)),
+                "actionHint": "raise job.jobPollWindowSeconds if it needs longer",
+            },
         ),
     ]
     return [stopping[0], *told, *stopping[1:]]
