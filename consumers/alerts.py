@@ -1,4 +1,4 @@
-"""Alerts: telling people what happened, in one thread for each run, whose first message shows how it stands now.
+"""Alerts: telling people what happened, in one thread for each run or incident, whose first message is kept up to date.
 
 An event is told once the chat has it and the thread's row says so. The row is shared by all workers: one of them opens
 the thread, a repeat is recognised by the event's id, and the first message never goes back to an older version. A chat
@@ -6,7 +6,8 @@ that is down or busy is waited for, however long; only what it can never take is
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from secrets import token_hex
 from typing import Final
 
@@ -14,12 +15,14 @@ from consumers import alerts_text
 from consumers.alerts_chat import ChatRefused, Posted, Saying
 from consumers.alerts_line import ChatLine
 from consumers.alerts_routing import OwnerOf, Routing
-from consumers.alerts_standing import standing_after
+from consumers.alerts_standing import Standing, standing_after
+from consumers.incidents import QUIET, incident_of
 from consumers.repeats import Repeats
-from consumers.severities import Severity, is_told_by_its_end, severity_of
+from consumers.severities import Severity, graver_of, is_graver, is_told_by_its_end, severity_of
 from consumers.tries import Tries
 from worker.clock import Clock
 from worker.core.events import Event
+from worker.core.keys import millis
 from worker.logs import logger
 from worker.store.events import Events
 from worker.store.threads import Busy, Claimed, Face, Open, ThreadKey, Threads
@@ -28,6 +31,8 @@ BUSY_S: Final = 2.0  # while another opens the thread
 LATEST_MAX: Final = 100  # of a pipeline's events, among which its run's success is looked for
 SHOWS_MAX: Final = 5  # looks at what the first message should show, before the next event brings it up to date
 _NO_SUCH_CHANNEL: Final = frozenset({"channel_not_found", "not_in_channel", "is_archived", "restricted_action"})
+
+_PER_MS: Final = 2  # versions of an incident
 
 _log = logger()
 
@@ -58,19 +63,36 @@ class ChatAlerts:
         if event.id in self._told or is_told_by_its_end(event.type, event.detail):
             return
         thread = alerts_text.thread_of(event)
-        found = await self._with.threads.find(thread)
-        if found is None and self._is_for_digest(event):
+        seen = await self._with.threads.look(thread)
+        if self._is_for_digest(event) and not (seen and seen.is_open):
             return  # nobody waits to hear of it: the digest counts it
+        if not await self._is_settled(event, thread, seen):
+            await self._deliver(event, thread, seen)
+        self._told.add(event.id)
+
+    async def _is_settled(self, event: Event, thread: ThreadKey, seen: Open | None) -> bool:
+        """Say whether there is nothing to tell: it was told, or it ends what nobody was told of."""
+        if seen is not None and seen.is_open:
+            return False
+        if seen is not None and event.id in seen.told:
+            return True
+        incident = incident_of(event)
+        was_told = seen is not None and seen.face.standing == Standing.ONGOING
+        if incident is None or not incident.is_silent_alone or was_told:
+            return False
+        await self._remember(event, thread)  # the alarm itself may come later: then it is shown as over
+        return True
+
+    async def _deliver(self, event: Event, thread: ThreadKey, seen: Open | None) -> None:
         severity = severity_of(event.type, event.detail)
         channel = self._with.routing.channel(severity, await self._owner(event))
-        told = await self._tell(event, thread, channel, lane=found.routed_to if found else channel)
-        if told.told == (event.id,):
+        told, is_first = await self._tell(event, thread, channel, lane=seen.routed_to if seen else channel)
+        if is_first:
             await self._tell_what_the_digest_took(event)
         elif told.face.latest == alerts_text.summary(event):
             await self._show(thread, told)
         if severity is Severity.ALERT and told.routed_to != channel:
             await self._tell_elsewhere(event, thread, channel)
-        self._told.add(event.id)
 
     def _is_for_digest(self, event: Event) -> bool:
         return self._with.routing.digest_every is not None and severity_of(event.type, event.detail) is Severity.SUCCESS
@@ -81,6 +103,8 @@ class ChatAlerts:
         Events come in any order: a success that came before the alert found no thread. Looked for once the thread is
         open, so that none falls in between.
         """
+        if incident_of(first) is not None:
+            return
         for stored in reversed(await self._with.events.latest(first.pipeline, LATEST_MAX)):
             event = stored.event
             is_of_run = (event.schedule, event.period) == (first.schedule, first.period)
@@ -92,48 +116,56 @@ class ChatAlerts:
 
     # --- in its thread ------------------------------------------------------------------------------------------------
 
-    async def _tell(self, event: Event, thread: ThreadKey, channel: str, *, lane: str) -> Open:
-        """Tell the event in its thread, or open the thread with it; say what the thread is then."""
+    async def _tell(self, event: Event, thread: ThreadKey, channel: str, *, lane: str) -> tuple[Open, bool]:
+        """Tell the event in its thread, or open the thread with it; give the thread, and whether it was opened."""
         claimant = self._with.new_claimant()
 
-        async def once() -> Open | None:
+        async def once() -> tuple[Open, bool] | None:
             claim = await self._with.threads.claim(
-                thread, channel=channel, claimant=claimant, now=self._with.clock.now()
+                thread,
+                channel=channel,
+                claimant=claimant,
+                now=self._with.clock.now(),
+                is_past=lambda seen: _is_past(seen, event),
             )
             match claim:
                 case Busy():
                     return None
                 case Claimed():
-                    return await self._open(event, thread, channel, claimant)
+                    return await self._open(event, thread, channel, claimant, claim), True
                 case Open() as seen:
-                    return await self._answer(event, thread, seen)
+                    return await self._answer(event, thread, seen), False
 
         # A try claims anew: the claim would not outlast an outage, and another may have opened the thread meanwhile.
-        while (told := await self._with.line.say(lane, once)) is None:
+        while (told := await self._with.line.say(lane or channel, once)) is None:
             await self._with.clock.sleep(BUSY_S)
         return told
 
-    async def _open(self, event: Event, thread: ThreadKey, channel: str, claimant: str) -> Open:
-        face = _face(Face(first=alerts_text.summary(event)), event)
+    async def _open(self, event: Event, thread: ThreadKey, channel: str, claimant: str, claimed: Claimed) -> Open:
+        face = _first_face(event, claimed.before)
         posted = await self._post_or_fall_back(channel, alerts_text.first_message(thread, face))
         is_ours = await self._with.tries.insist(
             lambda: self._with.threads.opened(
                 thread,
+                claimed,
                 claimant=claimant,
                 channel=posted.channel,
                 timestamp=posted.timestamp,
                 face=face,
                 told=event.id,
+                worst=severity_of(event.type, event.detail),
             )
         )
         if not is_ours:
             _log.warning("thread.opened_twice", pipeline=thread.pipeline, period=thread.period)
         return await self._noted(event, thread)
 
-    async def _post_or_fall_back(self, channel: str, saying: Saying, *, thread: str = "") -> Posted:
+    async def _post_or_fall_back(
+        self, channel: str, saying: Saying, *, thread: str = "", is_broadcast: bool = False
+    ) -> Posted:
         """Post, if need be to the usual channel: a channel that is gone must not hide what happened."""
         try:
-            return await self._with.line.post(channel, saying, thread=thread)
+            return await self._with.line.post(channel, saying, thread=thread, is_broadcast=is_broadcast)
         except ChatRefused as refused:
             usual = self._with.routing.usual
             if refused.code not in _NO_SUCH_CHANNEL or channel == usual:
@@ -142,8 +174,12 @@ class ChatAlerts:
             return await self._with.line.post(usual, saying)
 
     async def _answer(self, event: Event, thread: ThreadKey, seen: Open) -> Open:
+        """Answer in the thread; what is graver than all that was told there is shown in the channel as well."""
         if event.id not in seen.told:
-            await self._post_or_fall_back(seen.channel, alerts_text.alert(event), thread=seen.timestamp)
+            is_broadcast = is_graver(severity_of(event.type, event.detail), seen.worst)
+            await self._post_or_fall_back(
+                seen.channel, alerts_text.alert(event), thread=seen.timestamp, is_broadcast=is_broadcast
+            )
         return await self._noted(event, thread)
 
     async def _noted(self, event: Event, thread: ThreadKey, *, told_id: str = "") -> Open:
@@ -156,11 +192,23 @@ class ChatAlerts:
             if told_id in seen.told:
                 return seen
             face, noting = (_face(seen.face, event) if told_id == event.id else seen.face), seen
+            worst = graver_of(severity_of(event.type, event.detail), seen.worst)
             noted = await self._with.tries.insist(
-                lambda: self._with.threads.note(thread, noting, told=told_id, face=face)  # noqa: B023 - awaited here
+                lambda: self._with.threads.note(thread, noting, told=told_id, face=face, worst=worst)  # noqa: B023 - awaited here
             )
             if noted is not None:
                 return noted
+
+    async def _remember(self, event: Event, thread: ThreadKey) -> None:
+        """Note an event for which no message is posted in its thread."""
+        while not await self._with.threads.remember(
+            thread,
+            told=event.id,
+            face=_face(Face(first=alerts_text.summary(event)), event),
+            worst=severity_of(event.type, event.detail),
+            now=self._with.clock.now(),
+        ):
+            await self._with.clock.sleep(BUSY_S)
 
     # --- the first message --------------------------------------------------------------------------------------------
 
@@ -206,7 +254,25 @@ def _face(before: Face, event: Event) -> Face:
     )
 
 
+def _first_face(event: Event, before: Open) -> Face:
+    """What the first message shows when it is posted: if the end came before the beginning, that it is over."""
+    face = _face(Face(first=alerts_text.summary(event)), event)
+    is_over = not before.is_open and before.face.version > face.version
+    return replace(before.face, first=face.first) if is_over else face
+
+
+def _is_past(seen: Open, event: Event) -> bool:
+    """Say whether an event begins a new incident: that of its thread is over, or nobody spoke of it for long."""
+    incident = incident_of(event)
+    after_ms = (_version(event) - seen.face.version) / _PER_MS
+    if incident is None or incident.is_over or after_ms <= 0:
+        return False
+    return seen.face.standing == Standing.RECOVERED or after_ms > QUIET / timedelta(milliseconds=1)
+
+
 def _version(event: Event) -> int:
-    """Of the run when the event was decided; 0 if it is about none."""
+    """Of the run when the event was decided; of an incident, when it was told."""
+    if (incident := incident_of(event)) is not None:
+        return millis(event.at) * _PER_MS + incident.is_over  # of what is told in one millisecond, the end comes last
     version = event.detail.get("version")
     return version if isinstance(version, int) else 0

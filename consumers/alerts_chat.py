@@ -53,6 +53,8 @@ class ChatRefused(Rejected):
 class Chat(Protocol):
     """All of it raises `ChatTrouble` and `ChatRefused`, and sends once: who repeats it, knows what it may double."""
 
-    async def post(self, channel: str, saying: Saying, *, thread: str = "") -> Posted: ...
+    async def post(self, channel: str, saying: Saying, *, thread: str = "", is_broadcast: bool = False) -> Posted:
+        """Say something, in a thread if one is named; `is_broadcast` shows it in the channel as well."""
+        ...
 
     async def update(self, message: Posted, saying: Saying) -> None: ...

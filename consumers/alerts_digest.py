@@ -100,6 +100,7 @@ class Digests:
                 await self._with.tries.insist(
                     lambda: self._with.threads.opened(
                         window,
+                        claim,
                         claimant=claimant,
                         channel=posted.channel,
                         timestamp=posted.timestamp,

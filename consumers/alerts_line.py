@@ -52,9 +52,9 @@ class ChatLine:
         turn = self._clock.monotonic() + self._between_s
         return self.is_down or any(lane.free_at > turn for lane in self._channels.values())
 
-    async def post(self, channel: str, saying: Saying, *, thread: str = "") -> Posted:
+    async def post(self, channel: str, saying: Saying, *, thread: str = "", is_broadcast: bool = False) -> Posted:
         try:
-            posted = await self._chat.post(channel, saying, thread=thread)
+            posted = await self._chat.post(channel, saying, thread=thread, is_broadcast=is_broadcast)
         except ChatRefused:
             self.failed_tries += 1
             raise

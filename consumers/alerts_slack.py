@@ -50,7 +50,7 @@ class SlackChat:
         self._token, self._session, self._api = token, session, api
         self._client: Any = None  # an AsyncWebClient, whose types are incomplete
 
-    async def post(self, channel: str, saying: Saying, *, thread: str = "") -> Posted:
+    async def post(self, channel: str, saying: Saying, *, thread: str = "", is_broadcast: bool = False) -> Posted:
         answer = await self._say(
             "chat.postMessage",
             channel=channel,
@@ -59,7 +59,7 @@ class SlackChat:
             unfurl_links=False,
             unfurl_media=False,
             **_AS_IT_IS,
-            **({"thread_ts": thread} if thread else {}),
+            **({"thread_ts": thread, "reply_broadcast": is_broadcast} if thread else {}),
         )
         return Posted(channel=str(answer.get("channel") or channel), timestamp=str(answer["ts"]))
 

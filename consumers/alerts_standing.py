@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
+from consumers.incidents import incident_of
 from consumers.severities import Severity
 from worker.core.events import Event
 from worker.core.eventtypes import EventType
@@ -17,6 +18,7 @@ class Standing(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     RECOVERED = "recovered"
+    ONGOING = "ongoing"  # an incident that is about no run
     DONE = "done"
 
 
@@ -55,6 +57,7 @@ SEVERITIES: Final[Mapping[Standing, Severity]] = {
     Standing.FAILED: Severity.ALERT,
     Standing.CANCELLED: Severity.NOTE,
     Standing.RECOVERED: Severity.SUCCESS,
+    Standing.ONGOING: Severity.ALERT,
     Standing.DONE: Severity.SUCCESS,
 }
 
@@ -67,6 +70,8 @@ def standing_of(text: str) -> Standing:
 def standing_after(before: str, event: Event) -> Standing:
     """How the run stands after an event; `before` is what the first message shows, or nothing."""
     was, event_type = standing_of(before), event.type
+    if (incident := incident_of(event)) is not None and incident.has_recovery:
+        return Standing.RECOVERED if incident.is_over else Standing.ONGOING
     if event_type in _BREACHES:
         # The verdict of a run that ended too late comes with its end, in whichever order.
         return Standing.RECOVERED if was in _ENDED_WELL else Standing.BREACHED

@@ -8,6 +8,7 @@ from typing import Final
 
 from consumers.alerts_chat import Block, Saying
 from consumers.alerts_standing import SEVERITIES, Standing, standing_of
+from consumers.incidents import incident_of, is_recovery
 from consumers.severities import Severity, severity_of
 from worker.core.events import Event
 from worker.core.values import Json
@@ -43,12 +44,16 @@ _SHOWN: Final = (
 
 
 def thread_of(event: Event) -> ThreadKey:
-    return ThreadKey(event.pipeline, event.schedule, event.period)
+    incident = incident_of(event)
+    if incident is None:
+        return ThreadKey(event.pipeline, event.schedule, event.period)
+    return ThreadKey(event.pipeline, incident=incident.key)
 
 
 def alert(event: Event) -> Saying:
     """One event, for itself."""
-    head = f"{EMOJI[severity_of(event.type, event.detail)]} *{_name(event.type)}*"
+    severity = Severity.SUCCESS if is_recovery(event) else severity_of(event.type, event.detail)
+    head = f"{EMOJI[severity]} *{_name(event.type)}*"
     about = " | ".join(_name(part) for part in (event.pipeline, event.schedule, event.period) if part)
     return Saying(
         _notice(summary(event)), [_heading(f"{head} | {about}" if about else head), *_body("\n".join(_lines(event)))]
@@ -65,15 +70,15 @@ def first_message(thread: ThreadKey, face: Face) -> Saying:
     """The head of a thread: what it is about, how that stands now, how it began and what came last."""
     standing = standing_of(face.standing)
     emoji = EMOJI[_severity(standing, face)]
-    parts = [part for part in (thread.pipeline, thread.schedule, thread.period) if part]
+    parts = _parts(thread)
     shown = "" if standing is Standing.NOTED else f": *{standing}*"
     blocks = [
-        _heading(f"{emoji} *{' | '.join(map(_name, parts)) or 'interlock'}*{shown}"),
+        _heading(f"{emoji} *{' | '.join(map(_name, parts))}*{shown}"),
         *_body(face.first),
     ]
     if face.latest and face.latest != face.first:
         blocks.append(_context(f"now: {face.latest}"))
-    return Saying(_notice(f"{' '.join(parts) or 'interlock'}: {standing}: {face.latest or face.first}"), blocks)
+    return Saying(_notice(f"{' '.join(parts)}: {standing}: {face.latest or face.first}"), blocks)
 
 
 def elsewhere(event: Event) -> Saying:
@@ -95,7 +100,15 @@ def digest(since: datetime, until: datetime, types: Counter[str], pipelines: Cou
 
 def _severity(standing: Standing, face: Face) -> Severity:
     """Where no run is known, the latest event says how bad it is; its line begins with its type."""
-    return severity_of(face.latest.partition(":")[0]) if standing is Standing.NOTED else SEVERITIES[standing]
+    is_told_by_event = standing in {Standing.NOTED, Standing.ONGOING}
+    return severity_of(face.latest.partition(":")[0]) if is_told_by_event else SEVERITIES[standing]
+
+
+def _parts(thread: ThreadKey) -> list[str]:
+    """What a thread is about, to be read."""
+    if not thread.incident:
+        return [part for part in (thread.pipeline, thread.schedule, thread.period) if part] or ["interlock"]
+    return [thread.pipeline or "interlock", thread.incident.partition("#")[2]]
 
 
 def escaped(text: str) -> str:

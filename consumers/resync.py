@@ -3,10 +3,12 @@
 import hashlib
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import datetime
 from typing import Final, TypeAlias
 
 from consumers.source import Gap
 from consumers.tries import Tries
+from worker.clock import Clock
 from worker.core.errors import WorkerError
 from worker.core.events import Event
 from worker.core.eventtypes import EventType
@@ -52,8 +54,8 @@ def halting(tables: Tables, catch_up: CatchUp) -> CatchUp:
 class Resync:
     """What a consumer of our own tables does about records it will never see."""
 
-    def __init__(self, tables: Tables, resync: ResyncPipeline, tries: Tries) -> None:
-        self._tables, self._resync, self._tries = tables, resync, tries
+    def __init__(self, tables: Tables, resync: ResyncPipeline, tries: Tries, clock: Clock) -> None:
+        self._tables, self._resync, self._tries, self._clock = tables, resync, tries, clock
 
     async def catch_up(self, gap: Gap | None) -> None:
         """Tell people if something was lost, then look at everything. May be repeated. Raises `RetryLater`."""
@@ -64,6 +66,8 @@ class Resync:
             await self._look_at(stored.pipeline)
             count += 1
         _log.info("pipelines.resynced", count=count)
+        if gap is not None:
+            await tell_resync(self._tables, gap, count, self._clock.now())
 
     async def _look_at(self, pipeline: PipelineId) -> None:
         given_up = await self._tries.carry_out(lambda: self._resync(pipeline))
@@ -75,12 +79,32 @@ class Resync:
 async def tell_loss(tables: Tables, gap: Gap) -> None:
     """Tell people, once for each gap, however often and whenever it is noticed."""
     event = Event(
-        id=hashlib.sha256(f"{gap.source} {gap.asked}".encode()).hexdigest()[:32],
+        id=_gap_id(gap),
         type=EventType.DATA_LOSS_SUSPECTED,
         at=gap.noticed_at,
         message=str(gap),
         detail={"source": gap.source, "from": gap.asked, "to": gap.resume_at},
     )
+    await _tell_once(tables, event, gap)
+
+
+async def tell_resync(tables: Tables, gap: Gap, count: int, now: datetime) -> None:
+    """Tell people, once for each gap, that everything was looked at again."""
+    event = Event(
+        id=_gap_id(gap, "resynced"),
+        type=EventType.DATA_RESYNCED,
+        at=now,
+        message=f"everything was looked at again after the gap in {gap.source} ({count} pipelines); reading goes on",
+        detail={"source": gap.source, "from": gap.asked, "to": gap.resume_at, "pipelines": count},
+    )
+    await _tell_once(tables, event, gap)
+
+
+def _gap_id(gap: Gap, *more: str) -> str:
+    return hashlib.sha256(" ".join((gap.source, gap.asked, *more)).encode()).hexdigest()[:32]
+
+
+async def _tell_once(tables: Tables, event: Event, gap: Gap) -> None:
     told = once_write(_NO_PIPELINE, loss_mark_sk(event.id), {"source": gap.source}, gap.noticed_at)
     with suppress(StaleWrite):  # told before, by us or by whoever read here then
         await tables.commit(told, told_write(event))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
+from consumers.incidents import is_over_alarm
 from consumers.patterns import Pattern, parse_pattern
 from consumers.routes import SOURCE
 from worker.core.eventtypes import EventType
@@ -70,6 +71,12 @@ _UNTOLD: Final = frozenset(
 )
 
 
+_GRAVITY: Final[Mapping[str, int]] = {
+    Severity.NOTE: 0,
+    Severity.SUCCESS: 0,
+    Severity.WARNING: 1,
+    Severity.ALERT: 2,
+}
 _NO_DETAIL: Final[Mapping[str, Json]] = {}
 
 
@@ -85,11 +92,22 @@ def severity_of(event_type: str, detail: Mapping[str, Json] = _NO_DETAIL) -> Sev
         return Severity.NOTE  # beside JOB_ORPHANED
     if event_type == EventType.PIPELINE_EXCLUDED and detail.get("final") is True:
         return Severity.ALERT  # the run has failed, and the calendar does not let it be retried
+    if event_type == EventType.INFRA_ALARM and is_over_alarm(detail):
+        return Severity.NOTE
     if event_type in _ALERTS:
         return Severity.ALERT
     if event_type in _WARNINGS:
         return Severity.WARNING
     return Severity.SUCCESS if event_type in _SUCCESSES else Severity.NOTE
+
+
+def is_graver(severity: Severity, than: str) -> bool:
+    """Say whether a severity calls people who were not called by the other; not if that one is not known."""
+    return than in _GRAVITY and _GRAVITY[severity] > _GRAVITY[Severity(than)]
+
+
+def graver_of(severity: Severity, other: str) -> Severity:
+    return Severity(other) if other in _GRAVITY and _GRAVITY[Severity(other)] > _GRAVITY[severity] else severity
 
 
 def is_told_by_its_end(event_type: str, detail: Mapping[str, Json]) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeVar
 
 from scheduler.ledgerkeeper import OURSELVES
 from worker.clock import Clock
@@ -20,6 +20,9 @@ from worker.store.table import StaleWrite, Tables, Write
 
 _MARK: Final = watchdog_mark_sk("degraded")
 PROBLEM_MAX: Final = 500
+AT_ONCE_MAX: Final = 20  # parts that begin, and as many that end, in one commit
+
+T = TypeVar("T")
 
 _log = logger()
 
@@ -43,17 +46,18 @@ class Degraded:
         """Tell what is new among the troubles, and what is over. Raises `RetryLater`."""
         now, mark = self._clock.now(), await self._marks.get(OURSELVES, _MARK)
         known = dict(mark.data) if mark else {}
-        begun = {name: trouble for name, trouble in troubles.items() if trouble.is_certain and name not in known}
-        over = {name: since for name, since in known.items() if name not in troubles}
+        begun = _some({name: each for name, each in troubles.items() if each.is_certain and name not in known})
+        over = _some({name: since for name, since in known.items() if name not in troubles})
         if not begun and not over:
             return
         noted = {name: since for name, since in known.items() if name not in over}
         noted |= dict.fromkeys(begun, format_rfc3339(now))
-        writes: list[Write] = [move_write(OURSELVES, _MARK, mark, noted, now)]
-        if begun:
-            writes.append(told_write(self._begun(begun, now)))
-        if over:
-            writes.append(told_write(self._over(over, now)))
+        writes: list[Write] = [
+            move_write(OURSELVES, _MARK, mark, noted, now),
+            # One event for each: each is an incident of its own, which ends by itself.
+            *(told_write(self._begun(name, trouble, now)) for name, trouble in begun.items()),
+            *(told_write(self._over(name, since, now)) for name, since in over.items()),
+        ]
         try:
             await self._tables.commit(*writes)
         except StaleWrite:
@@ -64,26 +68,31 @@ class Degraded:
         for name in over:
             _log.info("watchdog.recovered", check=name)
 
-    def _begun(self, begun: Mapping[str, Trouble], now: datetime) -> Event:
-        problems: dict[str, Json] = {name: trouble.problem[:PROBLEM_MAX] for name, trouble in begun.items()}
+    def _begun(self, name: str, trouble: Trouble, now: datetime) -> Event:
+        problem = trouble.problem[:PROBLEM_MAX]
         return Event(
             id=self._new_id(),
             type=EventType.WATCHDOG_DEGRADED,
             at=now,
-            message=f"not everything is watched: {'; '.join(f'{name}: {text}' for name, text in problems.items())}",
+            message=f"not everything is watched: {name}: {problem}",
             detail={
                 "source": "watchdog",
-                "checks": sorted(begun),
-                "problems": problems,
+                "checks": [name],
+                "problems": {name: problem},
                 "actionHint": "see the log of the worker that holds the scheduler's duty; `interlock watchdog run`",
             },
         )
 
-    def _over(self, over: Mapping[str, Json], now: datetime) -> Event:
+    def _over(self, name: str, since: Json, now: datetime) -> Event:
         return Event(
             id=self._new_id(),
             type=EventType.WATCHDOG_RECOVERED,
             at=now,
-            message=f"watched again: {', '.join(sorted(over))}",
-            detail={"source": "watchdog", "checks": sorted(over), "degradedSince": over},
+            message=f"watched again: {name}",
+            detail={"source": "watchdog", "checks": [name], "degradedSince": {name: since}},
         )
+
+
+def _some(parts: Mapping[str, T]) -> dict[str, T]:
+    """As many as one commit holds; the next pass tells of the others."""
+    return dict(sorted(parts.items())[:AT_ONCE_MAX])

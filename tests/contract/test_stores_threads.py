@@ -21,7 +21,7 @@ async def claim(tables: Tables, thread: ThreadKey, claimant: str, now: datetime 
 async def opened(tables: Tables, thread: ThreadKey, claimant: str, timestamp: str = "17.1", version: int = 1) -> bool:
     face = Face(version=version, standing="failed", first="JOB_FAILED", latest="JOB_FAILED")
     return await Threads(tables).opened(
-        thread, claimant=claimant, channel="C1", timestamp=timestamp, face=face, told="e1"
+        thread, Claimed(), claimant=claimant, channel="C1", timestamp=timestamp, face=face, told="e1"
     )
 
 
@@ -163,3 +163,88 @@ async def test_a_claim_of_a_clock_that_was_ahead_is_not_waited_for_until_that_ti
     assert await claim(tables, thread, "c") == Busy(), "what was claimed by the right clock stands"
     assert not await opened(tables, thread, "a")
     assert await opened(tables, thread, "b")
+
+
+# --- incidents --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_thread_of_the_past_is_replaced_by_one_of_many_and_what_was_told_is_remembered(
+    tables: Tables, backend: str
+) -> None:
+    thread, threads = ThreadKey(a_pipeline(), incident="ALARM#lag"), Threads(tables)
+    await claim(tables, thread, "a")
+    await opened(tables, thread, "a")
+
+    async def claim_anew(claimant: str) -> Open | Claimed | Busy:
+        return await threads.claim(
+            thread, channel="C1", claimant=claimant, now=NOW, is_past=lambda seen: seen.timestamp == "17.1"
+        )
+
+    answers = await race(backend, *(claim_anew(f"alert-{number}") for number in range(5)))
+
+    [claimed] = [answer for answer in answers if isinstance(answer, Claimed)]
+    winner = next(f"alert-{number}" for number, answer in enumerate(answers) if answer is claimed)
+    assert claimed.before.told == ("e1",)
+    assert await threads.find(thread) is None
+    assert await threads.opened(
+        thread, claimed, claimant=winner, channel="C1", timestamp="18.1", face=Face(version=9), told="e2", worst="ALERT"
+    )
+    seen = await found(tables, thread)
+    assert (seen.timestamp, seen.told, seen.revision, seen.worst) == ("18.1", ("e1", "e2"), 2, "ALERT")
+
+
+async def test_one_who_notes_in_a_thread_that_was_replaced_meanwhile_looks_again(tables: Tables) -> None:
+    thread, threads = ThreadKey(a_pipeline(), incident="ALARM#lag"), Threads(tables)
+    await claim(tables, thread, "a")
+    await opened(tables, thread, "a")
+    old = await found(tables, thread)
+    claimed = await threads.claim(thread, channel="C1", claimant="b", now=NOW, is_past=lambda _: True)
+    assert isinstance(claimed, Claimed)
+    assert await threads.note(thread, old, told="late", face=old.face) is None
+    await threads.opened(thread, claimed, claimant="b", channel="C1", timestamp="18.1", face=Face(), told="e2")
+
+    assert await threads.note(thread, old, told="late", face=old.face) is None
+    assert (await found(tables, thread)).told == ("e1", "e2")
+
+
+async def test_an_event_is_remembered_without_a_thread_and_the_thread_that_is_opened_later_knows_of_it(
+    tables: Tables,
+) -> None:
+    thread, threads = a_thread(), Threads(tables)
+    face = Face(version=4, standing="recovered", latest="OK")
+
+    for told in ("e1", "e2", "e1"):
+        assert await threads.remember(thread, told=told, face=face, worst="NOTE", now=NOW)
+
+    assert await threads.find(thread) is None
+    seen = await threads.look(thread)
+    assert seen is not None
+    assert (seen.told, seen.face, seen.is_open) == (("e1", "e2"), face, False)
+    claimed = await claim(tables, thread, "a")
+    assert isinstance(claimed, Claimed)
+    assert (claimed.before.told, claimed.before.face) == (("e1", "e2"), face)
+    assert not await threads.remember(thread, told="e3", face=face, worst="NOTE", now=NOW), "it is being opened"
+
+
+async def test_an_event_is_remembered_in_a_thread_that_is_open(tables: Tables) -> None:
+    thread, threads = a_thread(), Threads(tables)
+    await claim(tables, thread, "a")
+    await opened(tables, thread, "a", version=2)
+
+    assert await threads.remember(thread, told="e2", face=Face(version=5, standing="done"), worst="ALERT", now=NOW)
+
+    seen = await found(tables, thread)
+    assert (seen.told, seen.face.standing, seen.timestamp, seen.worst) == (("e1", "e2"), "done", "17.1", "ALERT")
+
+
+async def test_threads_of_a_run_and_of_an_incident_do_not_meet(tables: Tables) -> None:
+    pipeline = a_pipeline()
+    keys_of_threads = [
+        ThreadKey(pipeline),
+        ThreadKey(pipeline, incident="CONFIG#configuration"),
+        ThreadKey(pipeline, "a", "b"),
+    ]
+
+    answers = [await claim(tables, thread, f"c{number}") for number, thread in enumerate(keys_of_threads)]
+
+    assert [type(answer) for answer in answers] == [Claimed] * 3

@@ -1,6 +1,7 @@
 """Alerts in a chat: one thread for each run, its first message up to date, in the right channel and told once."""
 
 import asyncio
+from dataclasses import replace
 
 from consumers.alerts import ChatAlerts
 from consumers.alerts_chat import Chat, Posted, Saying
@@ -149,13 +150,13 @@ async def test_a_thread_that_its_opener_did_not_live_to_save_is_opened_by_anothe
 
 
 @on_virtual_time
-async def test_an_event_about_no_run_goes_to_the_common_thread() -> None:
+async def test_an_event_about_no_run_goes_to_the_thread_of_its_incident() -> None:
     world = AlertsWorld()
     event = an_event("w1", EventType.WATCHDOG_DEGRADED, pipeline="", schedule="", period="")
 
-    await world.worker().deliver(event)
+    await world.worker().deliver(replace(event, detail={"checks": ["relay-lag"]}))
 
-    assert world.slack.threads[0].text.startswith(":red_circle: *interlock*\nWATCHDOG_DEGRADED")
+    assert world.slack.threads[0].text.startswith(":red_circle: *interlock | relay-lag*: *ongoing*\nWATCHDOG_DEGRADED")
 
 
 # --- repeats ----------------------------------------------------------------------------------------------------------

@@ -251,6 +251,29 @@ async def test_a_configuration_that_cannot_be_understood_is_told_once_and_the_la
     assert [entry.change for entry in log][-1] == "rejected"
 
 
+@pytest.mark.parametrize("text", [CONFIG, CONFIG + "\n# mended\n"], ids=["as it was", "another"])
+def test_people_who_heard_of_a_broken_configuration_hear_once_that_it_is_understood_again(text: str) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = await a_world()
+        async with world.worker():
+            await world.deploy()
+            await world.settle()
+            assert "CONFIG_ACCEPTED" not in await world.events(), "nothing was wrong before"
+            for config in ("pipeline: [broken", text, text):
+                await Pipelines(world.tables).put(ORDERS, config)
+                await world.settle()
+            world.read_to[TableName.CONTROL] = 0
+            await world.settle()
+
+        assert [each for each in await world.events() if each.startswith("CONFIG_")] == [
+            "CONFIG_REJECTED",
+            "CONFIG_ACCEPTED",
+        ]
+
+    scenario()
+
+
 @on_virtual_time
 async def test_a_configuration_deployed_by_others_appears_in_lists_and_starts_what_was_waiting_for_it() -> None:
     world = await a_world()

@@ -112,14 +112,16 @@ async def test_a_loss_is_told_once_however_often_catching_up_is_tried() -> None:
     async def resync(pipeline: PipelineId) -> None:
         seen.append(pipeline)
 
-    catching_up = Resync(world.store, resync, Tries(world.clock, world.store.ping))
+    catching_up = Resync(world.store, resync, Tries(world.clock, world.store.ping), world.clock)
     await catching_up.catch_up(gap)
     await world.clock.sleep(60)
     await catching_up.catch_up(gap)
 
-    [told] = await Events(world.store).latest("")
+    told, over = sorted(await Events(world.store).latest(""), key=lambda stored: stored.event.type)
     assert (told.event.type, told.out) == ("DATA_LOSS_SUSPECTED", True)
     assert told.event.detail == {"source": "feed.control", "from": "1", "to": "9"}
+    assert (over.event.type, over.out) == ("DATA_RESYNCED", True)
+    assert over.event.detail == {"source": "feed.control", "from": "1", "to": "9", "pipelines": 1}
     assert seen == ["orders", "orders"]
 
 
@@ -135,7 +137,7 @@ async def test_the_first_start_looks_at_every_pipeline_and_one_in_trouble_holds_
             raise failures.pop()
         seen.append(pipeline)
 
-    await Resync(world.store, resync, Tries(world.clock, world.store.ping)).catch_up(None)
+    await Resync(world.store, resync, Tries(world.clock, world.store.ping), world.clock).catch_up(None)
 
     assert seen == ["a", "c"]
     assert await Events(world.store).latest("") == []

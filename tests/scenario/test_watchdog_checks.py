@@ -7,7 +7,7 @@ import pytest
 
 from consumers.routes import envelope
 from consumers.severities import Severity, severity_of, told_to_people
-from scheduler.degraded import Degraded
+from scheduler.degraded import AT_ONCE_MAX, Degraded, Trouble
 from scheduler.findings import Check, Finding, Impaired
 from scheduler.watchdog import Watchdog
 from tests.engineworld import World, a_world
@@ -131,6 +131,25 @@ async def test_a_part_that_is_impaired_is_told_at_once_and_each_part_by_its_name
         ["WATCHDOG_DEGRADED", "['queue b']"],
         ["WATCHDOG_RECOVERED", "['queue a']"],
     ]
+
+
+@on_virtual_time
+async def test_parts_that_fail_at_once_are_told_one_by_one_so_that_each_can_end_by_itself() -> None:
+    world = await a_world()
+    degraded = Degraded(world.tables, world.clock)
+    count = AT_ONCE_MAX + 5
+    troubles = {f"part {number:02}": Trouble("stuck") for number in range(count)}
+
+    for _ in range(3):
+        await degraded.note(troubles)
+    begun = [detail["checks"] for _, detail in await told_of_ourselves(world)]
+    for _ in range(3):
+        await degraded.note({"part 07": Trouble("stuck")})
+
+    told = [(event_type, detail["checks"]) for event_type, detail in await told_of_ourselves(world)]
+    assert sorted(map(str, begun)) == sorted(str([name]) for name in troubles)
+    over = [checks for event_type, checks in told if event_type == "WATCHDOG_RECOVERED"]
+    assert sorted(map(str, over)) == sorted(str([name]) for name in troubles if name != "part 07")
 
 
 @on_virtual_time

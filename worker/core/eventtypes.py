@@ -67,7 +67,9 @@ class EventType(StrEnum):
     CONFIG_REJECTED = "CONFIG_REJECTED"
     TRIGGER_REJECTED = "TRIGGER_REJECTED"  # a sensor or a cascade would begin a run of a period for which none may
     GRAIN_MISMATCH = "GRAIN_MISMATCH"  # a sensor names a day where the schedule expects hours, or the reverse
+    CONFIG_ACCEPTED = "CONFIG_ACCEPTED"  # after CONFIG_REJECTED only
     DATA_LOSS_SUSPECTED = "DATA_LOSS_SUSPECTED"
+    DATA_RESYNCED = "DATA_RESYNCED"  # after DATA_LOSS_SUSPECTED: everything was looked at again
     JOB_SUCCESS_UNCHECKED = "JOB_SUCCESS_UNCHECKED"  # beside JOB_COMPLETED: what should have confirmed it is unreadable
     JOB_ORPHAN_ENDED = "JOB_ORPHAN_ENDED"
     WATCHDOG_RECOVERED = "WATCHDOG_RECOVERED"

@@ -311,6 +311,11 @@ def thread_sk(schedule: str, period: str) -> str:
     return f"THREAD#{schedule}#{period}"
 
 
+def incident_thread_sk(incident: str) -> str:
+    """The thread of what is about no run. No schedule has this name beside such a period."""
+    return f"THREAD#INCIDENT#{incident}"
+
+
 DEAD_LETTER_SOURCES = "DEADLETTERSOURCES"
 
 

@@ -69,8 +69,10 @@ class ConfigChanges:
 
     async def accept(self, new: NewVersion) -> None:
         """Remember the version, and tell the workers of it. Raises `StaleWrite` if another was put in force since."""
-        version = new.version
-        await self._note(version.pipeline.id, new.known, {"good": version.config_hash}, ConfigChange.CHANGED)
+        version, told = new.version, list[Write]()
+        if new.known.refused is not None:
+            told.append(told_write(self._acceptance(version)))
+        await self._note(version.pipeline.id, new.known, {"good": version.config_hash}, ConfigChange.CHANGED, *told)
 
     async def taken_back(self, pipeline: PipelineId) -> None:
         """A configuration was deleted: its times are forgotten, and the workers are told. Harmless to repeat."""
@@ -113,6 +115,18 @@ class ConfigChanges:
                 "inForce": known.good,
                 "actionHint": "run `interlock validate` on the file, mend it, and deploy it again",
             },
+        )
+
+    def _acceptance(self, version: Version) -> Event:
+        """People who were told of a configuration that cannot be understood hear that the trouble is over."""
+        pipeline = version.pipeline.id
+        return Event(
+            id=self._new_id(),
+            type=EventType.CONFIG_ACCEPTED,
+            at=self._clock.now(),
+            pipeline=pipeline,
+            message=f"the configuration of {pipeline} is understood again; version {version.config_hash} is in force",
+            detail={"inForce": version.config_hash},
         )
 
     # --- deadlines that moved -----------------------------------------------------------------------------------------

@@ -135,7 +135,7 @@ class Reading:
                 relay = self._relay()
                 return replace(relay.subscription(), handle=self._expecting_surprises(relay.handle))
             case TableName.CONTROL:
-                resync = Resync(self._tables, self._expecting_surprises(router.resync), self._tries)
+                resync = Resync(self._tables, self._expecting_surprises(router.resync), self._tries, self._clock)
                 return self._facts(handle, resync.catch_up)
             case _:
                 return self._facts(handle, self._tell_loss)
