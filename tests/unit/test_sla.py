@@ -143,6 +143,7 @@ def test_a_job_that_is_expected_to_take_no_time_is_warned_of_when_it_is_too_late
 
     assert absolute == Times(utc("2026-03-10T08:00"), utc("2026-03-10T08:00"))
     assert relative == Times(utc("2026-03-10T14:00"), utc("2026-03-10T14:00"))
+    assert relative is not None
     assert not relative.is_warning_due(utc("2026-03-10T14:00"))
 
 
