@@ -122,10 +122,12 @@ def _no_signal(each: Expected) -> Alert:
 
 def _breached(each: Expected) -> Alert:
     breach_at = format_rfc3339(_breach_at(each))
+    sla = each.schedule.sla
     detail: dict[str, Json] = {
         "status": "not started",
-        "source": SOURCE,
+        "source": "schedule",  # as of every deadline that follows the clock, whoever noticed
         "breachAt": breach_at,
+        **({"deadline": str(sla.deadline)} if sla and sla.deadline else {}),
         "actionHint": "tell whoever waits for the data; see why nothing began",
     }
     return alert_of(each, EventType.SLA_BREACH, f"missed its deadline of {breach_at} without having begun", detail)

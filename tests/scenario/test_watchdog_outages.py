@@ -57,3 +57,7 @@ async def test_deadlines_that_passed_during_a_long_outage_are_one_word_too() -> 
         types = await types_told(world)
         assert types.count("SENSOR_DEADLINE_EXPIRED") == 1
         assert types.count("SLA_BREACH") == 1
+        details = {each.event.type: each.event.detail for each in await told(world)}
+        assert details["SENSOR_DEADLINE_EXPIRED"]["triggerDeadline"] == ":30"
+        breach = details["SLA_BREACH"]
+        assert (breach["source"], breach["deadline"], breach["status"]) == ("schedule", ":45", "not started")
