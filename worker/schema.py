@@ -247,7 +247,9 @@ class SlaSection(Section):
     deadline: str = Field(
         default="", description="`HH:MM`, or `:MM` of the hour after the period's.", examples=["08:00"]
     )
-    expected_duration: DurationText = Field(default="", description="The warning comes this long before the deadline.")
+    expected_duration: DurationText = Field(
+        default="", description="The warning comes this long before the deadline; with 0s there is only the breach."
+    )
     max_duration: DurationText = Field(
         default="", description="At most this long after the first sensor arrived; up to 24h."
     )
