@@ -14,6 +14,7 @@ from worker.core.durations import format_duration
 from worker.core.expected import expected_runs
 from worker.core.pipeline import Evaluation, Job, JobType, Match, Pipeline, Schedule
 from worker.core.rules import Group, Mode, Rule
+from worker.core.templates import RUN_VARIABLES
 from worker.core.values import Json
 from worker.jobs.secrets import secrets_named
 from worker.yamldocument import Path
@@ -22,6 +23,7 @@ from worker.yamldocument import Path
 _FOR_A_SHELL = re.compile(r"""["'`|;<>]|&&|\$\(|(?<!\S)&(?!\S)|(?<!\S)~""")
 # Whoever may look at a job of these reads what it was told: no secret is ever filled in.
 _SHOWN_TO_MANY = (JobType.GLUE, JobType.EMR, JobType.EMR_SERVERLESS, JobType.STEP_FUNCTION)
+_NAME = re.compile(r"[A-Z_]+")
 _YEAR = timedelta(days=366)
 _DAY = timedelta(days=1)
 
@@ -98,7 +100,15 @@ def _lint_secrets(job: Job) -> Iterator[Finding]:
         return
     for path, text in _texts(shown, ("job", "config")):
         for reference in secrets_named(text):
+            if job.type is JobType.COMMAND and _is_of_run(reference):
+                continue
             yield Finding(path, f"`{reference}` is not filled in here: {reason}", hint)
+
+
+def _is_of_run(reference: str) -> bool:
+    """Say whether a program is told this about its run; a shell may do more with it: `${INTERLOCK_PERIOD%T*}`."""
+    name = _NAME.search(reference)
+    return name is not None and name[0] in RUN_VARIABLES
 
 
 def _texts(value: Json, at: Path) -> Iterator[tuple[Path, str]]:

@@ -13,7 +13,7 @@ from worker.jobs.runner import Guarantee
 
 ROOT = Path(__file__).parents[2]
 SOURCES = {
-    "glue": ("glue.py", "glue_logs.py"),
+    "glue": ("glue.py", "glue_logs.py", "glue_retries.py", "glue_runs.py"),
     "emr": ("emr.py",),
     "emr-serverless": ("emr_serverless.py",),
     "step-function": ("step_functions.py",),

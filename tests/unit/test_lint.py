@@ -2,10 +2,14 @@
 
 import json
 from datetime import date
+from pathlib import Path
 
 import pytest
 
+from tests.runners import TOKEN, a_request
 from worker.config import load_text
+from worker.core.templates import RUN_VARIABLES
+from worker.jobs.command import context_environment
 from worker.lint import lint_together
 
 TODAY = date(2026, 1, 5)
@@ -78,6 +82,29 @@ def test_a_secret_where_none_is_filled_in(job: str, path: str, reference: str) -
 )
 def test_a_secret_where_it_is_filled_in_or_not_meant_gets_no_warning(job: str) -> None:
     assert warnings(f"{HEAD}{TRIGGER}job: {{type: {job}}}\n") == []
+
+
+@pytest.mark.parametrize("name", RUN_VARIABLES)
+@pytest.mark.parametrize("form", ["${}", "${{{}}}", "${{{}:-none}}"])
+def test_what_a_program_is_told_about_its_run_is_no_secret_in_its_command(name: str, form: str) -> None:
+    for command in (f"load {form.format(name)}", ["sh", "-c", f"load {form.format(name)}"]):
+        config = {"command": command, "arguments": [form.format(name)], "environment": {"X": form.format(name)}}
+        text = HEAD + TRIGGER + f"job: {{type: command, config: {json.dumps(config)}}}\n"
+
+        assert warnings(text) == []
+
+
+def test_the_page_of_commands_names_what_a_program_is_told_about_its_run() -> None:
+    page = (Path(__file__).parents[2] / "docs/jobs/command.md").read_text()
+    told = context_environment(TOKEN, a_request({}).context)
+
+    assert tuple(told) == RUN_VARIABLES
+    assert ", ".join(f"`{name}`" for name in RUN_VARIABLES) in " ".join(page.split())
+
+
+@pytest.mark.parametrize("job", ["glue, config: {jobName: e, arguments: {--p: $INTERLOCK_PERIOD}}"])
+def test_to_other_jobs_such_a_name_means_nothing(job: str) -> None:
+    assert len(warnings(f"{HEAD}{TRIGGER}job: {{type: {job}}}\n")) == 1
 
 
 @pytest.mark.parametrize(

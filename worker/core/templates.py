@@ -10,6 +10,17 @@ from collections.abc import Iterator, Mapping
 
 VARIABLES = ("DATE", "HOUR", "PIPELINE", "SCHEDULE", "RUN_ID", "ATTEMPT", "PAR_DAY", "PAR_HOUR")
 SECRET_PREFIX = "INTERLOCK_"  # noqa: S105 - the prefix of names, not a secret
+# What a program is told about its run: named like secrets, and none.
+RUN_VARIABLES = (
+    "INTERLOCK_TOKEN",
+    "INTERLOCK_PIPELINE",
+    "INTERLOCK_SCHEDULE",
+    "INTERLOCK_PERIOD",
+    "INTERLOCK_RUN_ID",
+    "INTERLOCK_ATTEMPT",
+    "INTERLOCK_PAR_DAY",
+    "INTERLOCK_PAR_HOUR",
+)
 
 _REFERENCE = re.compile(
     rf"(?P<secret>\$?\$\{{{SECRET_PREFIX}[^{{}}]*\}}|\$\$?{SECRET_PREFIX}\w+)|(?P<escape>\$\$\{{)|\$\{{(?P<name>[^{{}}]*)\}}"

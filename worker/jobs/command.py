@@ -22,6 +22,7 @@ import worker
 from worker.clock import Clock
 from worker.core.errors import Rejected, RetryLater
 from worker.core.outcomes import FailureCategory
+from worker.core.templates import RUN_VARIABLES
 from worker.jobs.command_files import JobDirectory, Result, discard_ended_before
 from worker.jobs.command_processes import ProcessId, is_alive, send_signal, send_signal_to_group, this_place
 from worker.jobs.command_results import judge
@@ -47,7 +48,7 @@ from worker.jobs.runner import (
     Traits,
     Unknown,
 )
-from worker.jobs.secrets import Filling, SecretSource
+from worker.jobs.secrets import Filling, SecretSource, fill_known
 from worker.jobs.specs import CommandConfig
 
 # Without these most programs do not even start; none of them is a secret.
@@ -87,6 +88,10 @@ def context_environment(token: str, context: RunContext) -> dict[str, str]:
     }
 
 
+def _known(texts: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:
+    return {name: fill_known(text, values) for name, text in texts.items()}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRunner:
     """Runs programs on this machine; `root` is where its jobs' directories live, on a local disk."""
@@ -123,7 +128,8 @@ class CommandRunner:
     async def status(self, handle: Handle, config: Config) -> JobStatus:
         filling = Filling(self.secrets)
         with suppress(Rejected):
-            await filling.texts(parse_config(CommandConfig, config).environment)
+            environment = parse_config(CommandConfig, config).environment
+            await filling.texts(_known(environment, dict.fromkeys(RUN_VARIABLES, "")))
         return await asyncio.to_thread(self._inspect, _Job.read(handle), filling.secrets)
 
     async def find(self, token: str, _config: Config) -> Handle | None:
@@ -156,11 +162,13 @@ class CommandRunner:
         config = parse_config(CommandConfig, request.config)
         directory = self._directory(request.token)
         await asyncio.to_thread(self.root.mkdir, mode=0o700, parents=True, exist_ok=True)
-        own = await Filling(self.secrets).texts(config.environment)
+        told = context_environment(request.token, request.context)
+        own = await Filling(self.secrets).texts(_known(config.environment, told))
         return Order(
             directory=str(directory.path.absolute()),
-            arguments=_argument_list(config),
-            environment={**self.environment, **own, **context_environment(request.token, request.context)},
+            # Program by program it differs who reads an argument: where a shell does, it finds the same.
+            arguments=[fill_known(argument, told) for argument in _argument_list(config)],
+            environment={**self.environment, **own, **told},
             working_directory=config.working_directory,
             timeout_s=config.timeout or 0,
             grace_s=self.limits.grace.total_seconds(),

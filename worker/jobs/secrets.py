@@ -87,6 +87,15 @@ def secrets_named(template: str) -> list[str]:
     return [match[0] for match in _REFERENCE.finditer(template) if not match["escape"]]
 
 
+def fill_known(template: str, values: Mapping[str, str]) -> str:
+    """Fill in names that are written like secrets and are none; all else stays as it is, escapes included."""
+
+    def fill(match: re.Match[str]) -> str:
+        return match[0] if match["escape"] else values.get(_name(match), match[0])
+
+    return _REFERENCE.sub(fill, template)
+
+
 class Filling:
     """Fills in the secrets of one request and remembers them, so that no message repeats them."""
 

@@ -54,6 +54,44 @@ async def test_a_secret_reaches_the_program_but_neither_the_disk_nor_a_message(r
     assert "correct horse" not in json.dumps(dict(handle))
 
 
+@pytest.mark.parametrize("form", ["$INTERLOCK_PERIOD", "${INTERLOCK_PERIOD}"])
+async def test_what_a_program_is_told_about_its_run_may_stand_in_its_command_and_environment(
+    runner: CommandRunner, tmp_path: Path, form: str
+) -> None:
+    script = f'printf "%s|" "{form}" "$1" "$2" "$DAY" "$PASSWORD" > seen'
+    config: Config = {
+        "command": ["sh", "-c", script, "sh", form],
+        "arguments": [f"at-{form}"],
+        "environment": {"DAY": form, "PASSWORD": "${INTERLOCK_PASSWORD}"},
+        "workingDirectory": str(tmp_path),
+    }
+
+    handle = await started(runner, config)
+    assert isinstance(await ended(runner, handle, config), Succeeded)
+
+    day = "2026-03-03"
+    assert (tmp_path / "seen").read_text().split("|")[:4] == [day, day, f"at-{day}", day]
+
+
+async def test_a_plain_command_without_a_shell_gets_its_period(runner: CommandRunner, tmp_path: Path) -> None:
+    config: Config = {"command": "mkdir $INTERLOCK_PERIOD ${INTERLOCK_PAR_DAY}", "workingDirectory": str(tmp_path)}
+
+    assert isinstance(await ended(runner, await started(runner, config), config), Succeeded)
+
+    assert (tmp_path / "2026-03-03").is_dir()
+    assert (tmp_path / "20260303").is_dir()
+
+
+async def test_a_secret_is_hidden_also_beside_what_is_none(runner: CommandRunner) -> None:
+    environment = {"DAY": "$INTERLOCK_PERIOD", "PASSWORD": "${INTERLOCK_PASSWORD}"}
+    config = shell('echo "no: $PASSWORD on $DAY" >&2; exit 3', environment=environment)
+
+    status = await ended(runner, await started(runner, config), config)
+
+    assert isinstance(status, Failed)
+    assert status.message == "exit code 3: no: *** on 2026-03-03"
+
+
 async def test_a_secret_that_is_not_set_is_said_before_anything_runs(runner: CommandRunner) -> None:
     answer = await runner.start(a_request(shell("true", environment={"KEY": "${INTERLOCK_NOBODY_SET_IT}"})))
 
