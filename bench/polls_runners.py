@@ -18,7 +18,7 @@ from tests.runners import started
 from worker.clock import SystemClock
 from worker.core.values import Json
 from worker.jobs import airflow, databricks, emr_serverless, glue, step_functions
-from worker.jobs.addresses import AddressPolicy
+from worker.jobs.address_policy import AddressPolicy
 from worker.jobs.airflow import AirflowRunner
 from worker.jobs.command import CommandRunner
 from worker.jobs.databricks import DatabricksRunner

@@ -13,7 +13,7 @@ from tests.httptarget import Received, WebServer, a_web_server, answer
 from tests.jobtargets import NO_SECRETS, Plot, Target
 from tests.publishedschemas import Violation, check
 from worker.clock import SystemClock
-from worker.jobs.addresses import AddressPolicy
+from worker.jobs.address_policy import AddressPolicy
 from worker.jobs.databricks import DatabricksRunner
 from worker.jobs.http_client import HttpClient
 from worker.jobs.runner import Config, Runner

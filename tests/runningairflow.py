@@ -16,7 +16,7 @@ from tests.airflowfake import DAGS, Version
 from tests.jobtargets import NO_SECRETS, OpenTarget, Plot, Target
 from tests.runners import TOKEN
 from worker.clock import SystemClock
-from worker.jobs.addresses import AddressPolicy
+from worker.jobs.address_policy import AddressPolicy
 from worker.jobs.airflow import AirflowRunner
 from worker.jobs.http_client import HttpClient
 from worker.jobs.runner import Config, Handle, JobStatus, Runner

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from worker.core.calendars import Calendar
 from worker.core.pipeline import Pipeline
+from worker.jobs.targeturls import hosts_of
 from worker.lint import lint, lint_together, schedule_path
 from worker.loading.calendars import read_calendar
 from worker.loading.documents import read_document
@@ -23,6 +24,8 @@ CALENDARS_DIRECTORY = "calendars"
 __all__ = ["Directory", "Loaded", "Problem", "Severity", "load_calendar_text", "load_directory", "load_text"]
 
 OnFile = Callable[[Path, int, int], None]
+# Says why a worker would not connect to a host; None if it would, or only a look at its addresses can tell.
+Forbids = Callable[[str], str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,11 +106,13 @@ def load_directory(
     lenient: bool = False,
     on_file: OnFile | None = None,
     today: date | None = None,
+    forbids: Forbids | None = None,
 ) -> Directory:
     """Load the files given, and the `*.yaml` and `*.yml` of the directories given, sorted by name.
 
     A bad file never hides the others. Calendars come from `calendars_dir`, else from the directory `calendars` beside
-    the files. `on_file(path, done, total)` is called after each file. `today` is as in `load_text`.
+    the files. `on_file(path, done, total)` is called after each file. `today` is as in `load_text`. With `forbids`, an
+    address of a job that no worker would connect to is an error.
     """
     roots = [Path(path) for path in paths]
     found = _Calendars.load(roots, calendars_dir, lenient=lenient)
@@ -115,6 +120,8 @@ def load_directory(
     readings: list[_Reading] = []
     for done, path in enumerate(files, start=1):
         readings.append(_load_file(path, found.calendars, lenient=lenient, today=today))
+        if forbids:
+            _check_addresses(readings[-1], forbids)
         if on_file:
             on_file(path, done, len(files))
     _check_together(readings)
@@ -160,6 +167,14 @@ def _load_file(path: Path, calendars: Mapping[str, Calendar], *, lenient: bool, 
         message = f"the file is called `{path.stem}`, and the pipeline `{reading.pipeline.id}`"
         reading.problems.warning(("pipeline", "id"), message, "give both the same name, so that people find it")
     return reading
+
+
+def _check_addresses(reading: _Reading, forbids: Forbids) -> None:
+    job = reading.pipeline.job if reading.pipeline else None
+    for below, host in hosts_of(job) if job else ():
+        if reason := forbids(host):
+            what, _, remedy = reason.partition("; ")
+            reading.problems.error(("job", "config", *below), f"no worker connects to it: {what}", remedy)
 
 
 def _list_files(roots: Iterable[Path]) -> tuple[list[Path], list[Problem]]:

@@ -13,7 +13,7 @@ from tests.runners import TOKEN, a_request, started
 from worker.core.errors import RetryLater
 from worker.core.outcomes import FailureCategory
 from worker.core.values import Json
-from worker.jobs.addresses import AddressPolicy
+from worker.jobs.address_policy import AddressPolicy
 from worker.jobs.airflow import AirflowRunner
 from worker.jobs.airflow_versions import KEPT_FOR
 from worker.jobs.http_client import HttpClient

@@ -16,7 +16,7 @@ from tests.httptarget import Received, a_web_server, answer
 from tests.jobtargets import Plot
 from tests.runners import started
 from worker.core.errors import RetryLater
-from worker.jobs.addresses import AddressPolicy
+from worker.jobs.address_policy import AddressPolicy
 from worker.jobs.http_client import HttpClient
 from worker.jobs.runner import BatchRunner, Config, Failed, Question, Runner, Running, TargetDown
 

@@ -11,7 +11,7 @@ from tests.manualclock import NOON, ManualClock
 from tests.runners import TOKEN, a_request, started
 from worker.core.outcomes import FailureCategory
 from worker.core.values import Json
-from worker.jobs.addresses import AddressPolicy
+from worker.jobs.address_policy import AddressPolicy
 from worker.jobs.databricks import DatabricksRunner
 from worker.jobs.http_client import HttpClient
 from worker.jobs.runner import CannotStop, Config, Guarantee, Refused, Started, Stopped, Succeeded

@@ -9,7 +9,7 @@ from tests.awsfake import aws_at, raw_answer
 from tests.httptarget import Received, a_web_server, answer
 from tests.manualclock import ManualClock
 from tests.runners import a_request
-from worker.jobs.addresses import AddressPolicy
+from worker.jobs.address_policy import AddressPolicy
 from worker.jobs.http import HttpRunner
 from worker.jobs.http_client import HttpClient
 from worker.jobs.secrets import EnvironmentSecrets

@@ -25,7 +25,7 @@ from tests.manualclock import ManualClock
 from tests.runners import TOKEN, a_request, started
 from worker.core.errors import RetryLater, WorkerError
 from worker.core.outcomes import FailureCategory
-from worker.jobs.addresses import AddressPolicy
+from worker.jobs.address_policy import AddressPolicy
 from worker.jobs.airflow import AirflowRunner
 from worker.jobs.databricks import DatabricksRunner
 from worker.jobs.http_client import HttpClient

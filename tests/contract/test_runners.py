@@ -23,7 +23,7 @@ from worker.clock import SystemClock
 from worker.core.errors import Rejected, RetryLater
 from worker.core.outcomes import FailureCategory
 from worker.core.pipeline import JobType
-from worker.jobs.addresses import AddressPolicy
+from worker.jobs.address_policy import AddressPolicy
 from worker.jobs.command import CommandRunner
 from worker.jobs.http import HttpRunner
 from worker.jobs.http_client import HttpClient

@@ -15,7 +15,7 @@ from worker.core.errors import RetryLater
 from worker.core.events import Event
 from worker.core.eventtypes import EventType
 from worker.core.keys import SessionId
-from worker.jobs.addresses import AddressPolicy
+from worker.jobs.address_policy import AddressPolicy
 from worker.jobs.http_client import HttpClient
 from worker.store.alertpath import AlertPath, Probe, sent_write
 from worker.store.leases import Lease, Leases

@@ -164,3 +164,81 @@ def test_a_terminal_gets_a_bar_that_leaves_nothing_behind_on_the_output(tmp_path
     assert code == 0
     assert "1/1" in err.getvalue()
     assert out.getvalue().startswith("1 file checked")
+
+
+# --- addresses that no worker would connect to ------------------------------------------------------------------------
+
+HTTP = """\
+pipeline: {{{{id: {{name}}}}}}
+schedule: {{{{cron: "0 6 * * *"}}}}
+job: {{{{type: {kind}, config: {config}}}}}
+"""
+METADATA = "169.254.169.254"
+
+
+def a_target(directory: Path, kind: str, config: str) -> Path:
+    return write(directory, "a", HTTP.format(kind=kind, config=config.replace("{", "{{").replace("}", "}}")))
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "path"),
+    [
+        ("http", "{url: 'http://127.0.0.1:8080/run'}", "url"),
+        ("http", "{url: 'https://10.1.2.3/run'}", "url"),
+        ("http", f"{{url: 'http://{METADATA}/latest/meta-data'}}", "url"),
+        ("http", "{url: 'http://[::1]/run'}", "url"),
+        ("http", "{url: 'http://[::ffff:10.0.0.1]/run'}", "url"),
+        ("http", "{url: 'http://user@localhost/run'}", "url"),
+        ("http", "{url: 'http://db.localhost./run'}", "url"),
+        ("http", "{url: 'https://example.com/run', statusUrl: 'http://192.168.0.9/${RUN_ID}'}", "statusUrl"),
+        ("http", "{url: 'https://example.com/run', stopUrl: 'http://192.168.0.9/stop'}", "stopUrl"),
+        (
+            "http",
+            "{url: 'https://e.com', auth: {type: oauth, tokenUrl: 'http://10.0.0.1', clientId: a, clientSecret: b}}",
+            "auth.tokenUrl",
+        ),
+        ("airflow", "{url: 'http://172.16.0.1:8080', dagId: d}", "url"),
+        ("databricks", "{workspaceUrl: 'https://100.64.0.1', jobId: 1}", "workspaceUrl"),
+    ],
+)
+def test_an_address_that_a_worker_would_refuse_is_an_error_with_its_place(
+    tmp_path: Path, kind: str, config: str, path: str
+) -> None:
+    file = a_target(tmp_path, kind, config)
+
+    result = interlock("validate", file, "--json")
+
+    assert result.exit_code == 1
+    [problem] = [each for each in records(result.stdout) if each.get("severity") == "error"]
+    assert (problem["path"], problem["line"]) == (f"job.config.{path}", 3)
+    assert "INTERLOCK_HTTP_ALLOW" in str(problem["hint"])
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://example.com/run",
+        "https://93.184.215.14/run",
+        "https://10.example.com/run",
+        "http://${INTERLOCK_HOST}/run",
+        "${INTERLOCK_URL}",
+    ],
+)
+def test_an_address_that_is_public_or_not_known_yet_is_none(tmp_path: Path, url: str) -> None:
+    assert interlock("validate", a_target(tmp_path, "http", f"{{url: '{url}'}}")).exit_code == 0
+
+
+@pytest.mark.parametrize("allowed", ["10.0.0.0/8", "10.1.2.3", " 192.168.0.0/16 , 10.1.2.3"])
+def test_what_the_worker_is_allowed_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: str) -> None:
+    monkeypatch.setenv("INTERLOCK_HTTP_ALLOW", allowed)
+
+    assert interlock("validate", a_target(tmp_path, "http", "{url: 'http://10.1.2.3/run'}")).exit_code == 0
+
+
+def test_an_allow_list_that_cannot_be_understood_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INTERLOCK_HTTP_ALLOW", "10.0.0.1/8")
+
+    result = interlock("validate", a_target(tmp_path, "http", "{url: 'http://10.1.2.3/run'}"))
+
+    assert result.exit_code == 2
+    assert "INTERLOCK_HTTP_ALLOW" in result.output

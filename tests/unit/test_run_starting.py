@@ -382,3 +382,21 @@ def test_a_start_that_may_be_on_its_way_when_patience_ends_is_stopped_not_forgot
     assert run.state is State.STOPPING
     assert isinstance(effects[0], MoveTo)
     assert not any(isinstance(effect, End) for effect in effects)
+
+
+def test_a_start_that_is_forbidden_for_good_is_not_tried_again() -> None:
+    forbidden = JobRefused(1, 0, FailureCategory.PERMANENT, "10.0.0.5 is private", is_final=True)
+
+    run, effects = step(a_run(State.TRIGGERING), forbidden, NOON)
+
+    assert (run.state, run.outcome) == (State.FAILED_FINAL, Outcome.NOT_STARTED)
+    assert "10.0.0.5 is private" in run.reason
+    assert told(effects) == [EventType.RETRY_EXHAUSTED]
+
+
+def test_a_start_that_is_forbidden_for_good_after_one_that_may_have_arrived_stays_unknown() -> None:
+    forbidden = JobRefused(1, 1, FailureCategory.PERMANENT, "10.0.0.5 is private", is_final=True)
+
+    run, _ = step(a_run(State.TRIGGERING, start_failures=1, starts_unanswered=1), forbidden, NOON)
+
+    assert run.outcome is Outcome.START_UNKNOWN

@@ -18,7 +18,7 @@ from worker.core.errors import RetryLater
 from worker.core.outcomes import FailureCategory
 from worker.core.periods import Period
 from worker.core.values import Json
-from worker.jobs.addresses import AddressPolicy, AddressRefused
+from worker.jobs.address_policy import AddressPolicy, AddressRefused
 from worker.jobs.airflow import AirflowRunner
 from worker.jobs.aws import Aws
 from worker.jobs.aws_errors import declined

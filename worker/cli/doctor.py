@@ -152,7 +152,7 @@ def _idle(settings: Settings, *, is_file: bool) -> Iterator[tuple[str, str]]:
 def _readings(settings: Settings) -> Iterator[tuple[str, Callable[[], object]]]:
     """What a worker reads of its settings only when it needs it; each is loaded here only if it is set."""
     if settings.http_allow:
-        from worker.jobs.addresses import AddressPolicy  # noqa: PLC0415
+        from worker.jobs.address_policy import AddressPolicy  # noqa: PLC0415
 
         yield HTTP_ALLOW, lambda: AddressPolicy.parse(settings.http_allow)
     if settings.watched.health:

@@ -1,5 +1,6 @@
 """The `interlock` command: what can be asked, in words that teach. Each command parses here and works elsewhere."""
 
+import os
 from dataclasses import replace
 from datetime import date
 from importlib.metadata import version
@@ -28,9 +29,10 @@ from worker.cli.schema import FileKind, run_schema
 from worker.cli.sensorcommands import sensor_app
 from worker.cli.sources import Sources
 from worker.cli.storecommands import store_app
-from worker.cli.validate import run_validate
+from worker.cli.validate import address_check, run_validate
 from worker.cli.watchdogcommands import watchdog_app
 from worker.clock import Clock, SystemClock
+from worker.core.errors import ConfigError
 from worker.loading.scalars import read_date
 
 DAYS_MAX = 366
@@ -157,8 +159,14 @@ def validate(
     strict_warnings: Annotated[bool, typer.Option("--strict-warnings", help="Warnings too give exit code 1.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    sources = Sources(paths=paths, calendars=calendars, lenient=lenient, today=_today(context))
-    raise typer.Exit(run_validate(Screen(), sources, strict_warnings=strict_warnings, as_json=as_json))
+    screen = Screen()
+    try:
+        forbids = address_check(os.environ)
+    except ConfigError as problem:
+        show_error(screen, problem)
+        raise typer.Exit(exit_code(problem)) from None
+    sources = Sources(paths=paths, calendars=calendars, lenient=lenient, today=_today(context), forbids=forbids)
+    raise typer.Exit(run_validate(screen, sources, strict_warnings=strict_warnings, as_json=as_json))
 
 
 @app.command(help=SCHEMA_HELP)

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from worker.cli.console import Screen
-from worker.config import Directory, OnFile, load_directory
+from worker.config import Directory, Forbids, OnFile, load_directory
 
 REMARK_EVERY = 250  # files between two lines of progress where there is no terminal to draw on
 
@@ -22,6 +22,7 @@ class Sources:
     today: date
     calendars: Path | None = None
     lenient: bool = False
+    forbids: Forbids | None = None  # which targets are none; None: whoever reads the files cannot know
 
 
 def read_files(screen: Screen, sources: Sources) -> Directory:
@@ -32,6 +33,7 @@ def read_files(screen: Screen, sources: Sources) -> Directory:
             lenient=sources.lenient,
             on_file=on_file,
             today=sources.today,
+            forbids=sources.forbids,
         )
     if not found.files:
         where = ", ".join(map(str, sources.paths))

@@ -1,13 +1,15 @@
 """`interlock validate`: every problem of every file, each with its place and what to do."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import groupby
 
 from worker.cli.console import Screen, counted
 from worker.cli.sources import Sources, read_files
-from worker.config import Directory
+from worker.config import Directory, Forbids
+from worker.jobs.address_policy import AddressPolicy, AddressRefused
 from worker.loading.problems import Problem, Severity
+from worker.settings import HTTP_ALLOW
 
 STYLES = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
 
@@ -31,6 +33,20 @@ def tally(found: Directory) -> Tally:
         errors=len(found.errors),
         warnings=len(found.warnings),
     )
+
+
+def address_check(environment: Mapping[str, str]) -> Forbids:
+    """Judge hosts as a worker with this environment does. Raises `ConfigError` for an allow list that is none."""
+    policy = AddressPolicy.parse(environment.get(HTTP_ALLOW, "").split(","))
+
+    def forbids(host: str) -> str | None:
+        try:
+            policy.check_host(host)
+        except AddressRefused as refused:
+            return f"{refused}, and here"  # whoever checks files need not have the worker's settings
+        return None
+
+    return forbids
 
 
 def run_validate(screen: Screen, sources: Sources, *, strict_warnings: bool = False, as_json: bool = False) -> int:

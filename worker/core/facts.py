@@ -160,13 +160,17 @@ class JobStarted:
 
 @dataclass(frozen=True, slots=True)
 class JobRefused:
-    """The target certainly did not start the job; `retry_after`, if it says so, is how long it wants to be spared."""
+    """The target certainly did not start the job; `retry_after`, if it says so, is how long it wants to be spared.
+
+    `is_final`: another try would be refused as well.
+    """
 
     attempt: int
     sending: int
     category: FailureCategory
     message: str
     retry_after: timedelta | None = None
+    is_final: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,8 @@ def decide_triggering(case: Case, fact: Fact) -> list[Effect]:
             return _started(case, job)
         case JobRefused() | StartUnanswered() | StarterLost() | JobNotFound() if is_old_sending(case.run, fact):
             return [Ignore(f"speaks of sending {fact.sending}; {case.run.start_failures} is the last, or is settled")]
+        case JobRefused(category=category, message=message, is_final=True):
+            return _give_up(case, message, category, case.run.starts_unanswered)
         case JobRefused(category=category, message=message, retry_after=retry_after):
             return _failed(case, message, category, retry_after, unanswered=case.run.starts_unanswered)
         case StartUnanswered(message=message):
@@ -118,11 +120,12 @@ def _failed(
 
 
 def _give_up(case: Case, message: str, category: FailureCategory | None, unanswered: int) -> list[Effect]:
-    tries = len(START_BACKOFF) + 1
+    tries = case.run.start_failures + 1
     if unanswered:
         # That the last try was refused says nothing about the others: one of them may have started the job.
         return _unknown(case, f"{unanswered} of {tries} tries got no answer; the last: {message}")
-    reason = f"the target did not start the job in {tries} tries; the last: {message}"
+    number = "1 try" if tries == 1 else f"{tries} tries"
+    reason = f"the target did not start the job in {number}; the last: {message}"
     detail: dict[str, Json] = {"attempt": case.run.attempt, "actionHint": "mend what the target refuses, then rerun it"}
     return [
         End(outcome=Outcome.NOT_STARTED, reason=reason),

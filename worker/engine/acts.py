@@ -84,8 +84,8 @@ class Acts:
         match await self._send(runner, target_of(job), request, traits, objection):
             case port.Started(handle=handle):
                 return JobStarted(run.attempt, handle)
-            case port.Refused(category=category, message=message, retry_after=retry_after):
-                return JobRefused(run.attempt, act.sending, category, message, retry_after)
+            case port.Refused(category=category, message=message, retry_after=retry_after, is_final=is_final):
+                return JobRefused(run.attempt, act.sending, category, message, retry_after, is_final)
             case port.Unknown(message=message):
                 return StartUnanswered(run.attempt, act.sending, message, can_find(traits))
 

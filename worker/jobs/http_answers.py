@@ -47,8 +47,8 @@ _RETRY_AFTER_MAX = timedelta(days=1)
 def judge_start(reply: Reply, address_key: str) -> Answer | Refused | Unknown:
     """Give back the answer of a target that took the job. Messages quote the target and are not tidied yet."""
     match reply:
-        case NotSent(category, message):
-            return Refused(category, message)
+        case NotSent(category, message, is_final):
+            return Refused(category, message, is_final=is_final)
         case Unanswered(message):
             return Unknown(message)
         case Answer():

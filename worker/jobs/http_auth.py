@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 from worker.clock import Clock
 from worker.core.errors import Rejected, RetryLater
 from worker.jobs.http_answers import read_object
-from worker.jobs.http_client import Answer, HttpClient, Request
+from worker.jobs.http_client import Answer, ForbiddenAddress, HttpClient, NotSent, Request
 from worker.jobs.http_requests import address
 from worker.jobs.messages import tidy
 from worker.jobs.secrets import Filling
@@ -99,6 +99,8 @@ class Authenticator:
         reply = await self._client.send(request)
         if isinstance(reply, Answer) and reply.status in {400, 401, 403} and filling.forget():
             reply = await self._client.send(await _token_request(access, auth, filling))
+        if isinstance(reply, NotSent) and reply.is_final:
+            raise ForbiddenAddress(tidy(f"no access token: {reply.message}", filling.secrets))
         if not isinstance(reply, Answer):
             raise RetryLater(tidy(f"no access token: {reply.message}", filling.secrets))
         if 400 <= reply.status < 500 and reply.status not in {408, 429}:

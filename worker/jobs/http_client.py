@@ -16,8 +16,10 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 from yarl import URL
 
+from worker.core.errors import Rejected
 from worker.core.outcomes import FailureCategory
-from worker.jobs.addresses import AddressGuard, AddressPolicy, AddressRefused, guarded_connector
+from worker.jobs.address_policy import AddressPolicy, AddressRefused
+from worker.jobs.addresses import AddressGuard, guarded_connector
 from worker.jobs.runner import always
 
 ANSWER_BYTES_MAX = 65_536
@@ -79,10 +81,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class NotSent:
-    """Nothing left this machine, or what left was turned away before it could have any effect."""
+    """Nothing left this machine, or what left was turned away before it could have any effect.
+
+    `is_final`: the policy forbids the address, so that another try would bring the same.
+    """
 
     category: FailureCategory
     message: str
+    is_final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +99,10 @@ class Unanswered:
 
 
 Reply: TypeAlias = Answer | NotSent | Unanswered
+
+
+class ForbiddenAddress(Rejected):
+    """What has to be asked first may not be connected to."""
 
 
 class _Forbidden(Exception):
@@ -205,7 +215,7 @@ def _account(request: Request, passage: _Passage, error: Exception) -> NotSent |
     message = f"{request.target}: {_reason(error)}"
     if passage.has_left:
         return Unanswered(message)
-    return NotSent(_category(error), message)
+    return NotSent(_category(error), message, is_final=_refusal(error) is not None)
 
 
 def _reason(error: BaseException) -> str:

@@ -13,7 +13,7 @@ from worker.clock import Clock
 from worker.core.errors import Rejected, RetryLater
 from worker.core.outcomes import FailureCategory
 from worker.jobs.http_auth import TOKEN_TIMEOUT, Access, Authenticator
-from worker.jobs.http_client import Answer, HttpClient, NotSent, Reply, Request
+from worker.jobs.http_client import Answer, ForbiddenAddress, HttpClient, NotSent, Reply, Request
 from worker.jobs.messages import tidy
 from worker.jobs.runner import Refused, StartAnswer, Started, TargetDown
 from worker.jobs.secrets import Filling
@@ -81,7 +81,8 @@ async def answered(attempt: Awaitable[StartAnswer], filling: Filling) -> StartAn
     try:
         answer = await attempt
     except Rejected as problem:
-        answer = Refused(FailureCategory.PERMANENT, str(problem))
+        is_final = isinstance(problem, ForbiddenAddress)
+        answer = Refused(FailureCategory.PERMANENT, str(problem), is_final=is_final)
     except RetryLater as problem:
         answer = Refused(FailureCategory.TRANSIENT, str(problem))
     if isinstance(answer, Started):

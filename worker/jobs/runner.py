@@ -92,11 +92,15 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The job certainly does not exist; the same token may be sent again, at the earliest when the target says."""
+    """The job certainly does not exist; the same token may be sent again, at the earliest when the target says.
+
+    `is_final`: it need not be, because the worker itself would forbid it again.
+    """
 
     category: FailureCategory
     message: str
     retry_after: timedelta | None = None
+    is_final: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from worker.clock import Clock
 from worker.core.pipeline import JobType
 from worker.engine.rates import with_own
 from worker.engine.targets import Limits
-from worker.jobs.addresses import AddressPolicy
+from worker.jobs.address_policy import AddressPolicy
 from worker.jobs.airflow import AirflowRunner
 from worker.jobs.aws import Aws, AwsSettings
 from worker.jobs.aws_runners import aws_runners

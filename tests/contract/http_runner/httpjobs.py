@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from tests.httptarget import WebServer
 from worker.core.outcomes import FailureCategory
 from worker.core.values import Json
-from worker.jobs.addresses import AddressPolicy
+from worker.jobs.address_policy import AddressPolicy
 from worker.jobs.runner import Config
 from worker.jobs.secrets import EnvironmentSecrets
 

@@ -151,4 +151,5 @@ async def test_a_token_is_not_fetched_from_a_forbidden_place(server: WebServer, 
 
     assert isinstance(result, Refused)
     assert "INTERLOCK_HTTP_ALLOW" in result.message
+    assert (result.category, result.is_final) == (FailureCategory.PERMANENT, True)
     assert server.received == []

@@ -11,7 +11,7 @@ from tests.httptarget import Names, WebServer, a_web_server, answer, by_path
 from tests.manualclock import ManualClock
 from tests.runners import TOKEN, a_request
 from worker.core.values import Json
-from worker.jobs.addresses import AddressPolicy
+from worker.jobs.address_policy import AddressPolicy
 from worker.jobs.http import HttpRunner
 from worker.jobs.http_client import HttpClient, NotSent, Request, onward
 from worker.jobs.runner import Config, Refused, Started
@@ -117,6 +117,7 @@ async def test_a_forbidden_address_is_never_connected_to(host: str, server: WebS
     assert isinstance(result, Refused)
     assert result.category is PERMANENT
     assert "INTERLOCK_HTTP_ALLOW" in result.message or "not a canonical IPv4 address" in result.message
+    assert result.is_final is ("INTERLOCK_HTTP_ALLOW" in result.message)
     assert server.connections == 0
 
 

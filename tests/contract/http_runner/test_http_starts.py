@@ -10,7 +10,7 @@ from tests.manualclock import NOON, ManualClock
 from tests.runners import a_request, started
 from worker.core.outcomes import FailureCategory
 from worker.core.values import Json
-from worker.jobs.addresses import AddressPolicy
+from worker.jobs.address_policy import AddressPolicy
 from worker.jobs.http import HttpRunner
 from worker.jobs.http_client import HttpClient
 from worker.jobs.messages import MESSAGE_BYTES_MAX
