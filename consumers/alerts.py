@@ -2,53 +2,35 @@
 
 An event is told once the chat has it and the thread's row says so. The row is shared by all workers: one of them opens
 the thread, a repeat is recognised by the event's id, and the first message never goes back to an older version. A chat
-that is down or busy is waited for, however long; only what it can never take is refused.
+that is down or busy is waited for, however long; only what it can never take is refused. What comes too fast to be read
+one by one waits in the store to be told together (`consumers.alerts_groups`), and is done with that.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
-from secrets import token_hex
 from typing import Final
 
 from consumers import alerts_text
-from consumers.alerts_chat import ChatRefused, Posted, Saying
-from consumers.alerts_line import ChatLine
-from consumers.alerts_routing import OwnerOf, Routing
+from consumers.alerts_chat import ChatRefused, Posted
 from consumers.alerts_standing import Standing, standing_after
+from consumers.alerts_telling import Telling
 from consumers.incidents import QUIET, incident_of
 from consumers.repeats import Repeats
 from consumers.severities import Severity, graver_of, is_graver, is_told_by_its_end, severity_of
-from consumers.tries import Tries
-from worker.clock import Clock
 from worker.core.events import Event
 from worker.core.keys import millis
 from worker.logs import logger
-from worker.store.events import Events
-from worker.store.threads import Busy, Claimed, Face, Open, ThreadKey, Threads
+from worker.store.groupedalerts import waiting_write
+from worker.store.table import Write
+from worker.store.threads import Busy, Claimed, Face, Open, ThreadKey
 
 BUSY_S: Final = 2.0  # while another opens the thread
 LATEST_MAX: Final = 100  # of a pipeline's events, among which its run's success is looked for
 SHOWS_MAX: Final = 5  # looks at what the first message should show, before the next event brings it up to date
-_NO_SUCH_CHANNEL: Final = frozenset({"channel_not_found", "not_in_channel", "is_archived", "restricted_action"})
 
 _PER_MS: Final = 2  # versions of an incident
 
 _log = logger()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Telling:
-    """What alerts are told with."""
-
-    line: ChatLine
-    threads: Threads
-    events: Events
-    routing: Routing
-    owner_of: OwnerOf
-    tries: Tries
-    clock: Clock
-    new_claimant: Callable[[], str] = lambda: token_hex(8)
 
 
 class ChatAlerts:
@@ -59,7 +41,7 @@ class ChatAlerts:
         self._told = Repeats()
 
     async def deliver(self, event: Event) -> None:
-        """Tell people, and return once they are told. Raises `RetryLater` of the store, and `ChatRefused`."""
+        """Tell people, or leave it to a group; return once it is done. Raises `RetryLater`, and `ChatRefused`."""
         if event.id in self._told or is_told_by_its_end(event.type, event.detail):
             return
         thread = alerts_text.thread_of(event)
@@ -86,6 +68,11 @@ class ChatAlerts:
     async def _deliver(self, event: Event, thread: ThreadKey, seen: Open | None) -> None:
         severity = severity_of(event.type, event.detail)
         channel = self._with.routing.channel(severity, await self._owner(event))
+        is_repeat, is_answer = seen is not None and event.id in seen.told, seen is not None and seen.is_open
+        if not is_repeat and not await self._is_told_apart(event, channel, is_answer=is_answer):
+            await self._remember(event, thread, waiting_write(channel, event, severity, self._with.clock.now()))
+            self._with.has_grouped.set()
+            return
         told, is_first = await self._tell(event, thread, channel, lane=seen.routed_to if seen else channel)
         if is_first:
             await self._tell_what_the_digest_took(event)
@@ -143,7 +130,7 @@ class ChatAlerts:
 
     async def _open(self, event: Event, thread: ThreadKey, channel: str, claimant: str, claimed: Claimed) -> Open:
         face = _first_face(event, claimed.before)
-        posted = await self._post_or_fall_back(channel, alerts_text.first_message(thread, face))
+        posted = await self._with.post(channel, alerts_text.first_message(thread, face))
         is_ours = await self._with.tries.insist(
             lambda: self._with.threads.opened(
                 thread,
@@ -160,25 +147,16 @@ class ChatAlerts:
             _log.warning("thread.opened_twice", pipeline=thread.pipeline, period=thread.period)
         return await self._noted(event, thread)
 
-    async def _post_or_fall_back(
-        self, channel: str, saying: Saying, *, thread: str = "", is_broadcast: bool = False
-    ) -> Posted:
-        """Post, if need be to the usual channel: a channel that is gone must not hide what happened."""
-        try:
-            return await self._with.line.post(channel, saying, thread=thread, is_broadcast=is_broadcast)
-        except ChatRefused as refused:
-            usual = self._with.routing.usual
-            if refused.code not in _NO_SUCH_CHANNEL or channel == usual:
-                raise
-            _log.error("alert.channel_wrong", channel=channel, instead=usual, reason=str(refused))
-            return await self._with.line.post(usual, saying)
-
     async def _answer(self, event: Event, thread: ThreadKey, seen: Open) -> Open:
         """Answer in the thread; what is graver than all that was told there is shown in the channel as well."""
         if event.id not in seen.told:
             is_broadcast = is_graver(severity_of(event.type, event.detail), seen.worst)
-            await self._post_or_fall_back(
-                seen.channel, alerts_text.alert(event), thread=seen.timestamp, is_broadcast=is_broadcast
+            await self._with.post(
+                seen.channel,
+                alerts_text.alert(event),
+                lane=seen.routed_to,
+                thread=seen.timestamp,
+                is_broadcast=is_broadcast,
             )
         return await self._noted(event, thread)
 
@@ -199,15 +177,23 @@ class ChatAlerts:
             if noted is not None:
                 return noted
 
-    async def _remember(self, event: Event, thread: ThreadKey) -> None:
-        """Note an event for which no message is posted in its thread."""
-        while not await self._with.threads.remember(
-            thread,
-            told=event.id,
-            face=_face(Face(first=alerts_text.summary(event)), event),
-            worst=severity_of(event.type, event.detail),
-            now=self._with.clock.now(),
-        ):
+    async def _is_told_apart(self, event: Event, channel: str, *, is_answer: bool) -> bool:
+        return await self._with.admission.is_told_apart(channel, event.type, is_answer=is_answer)
+
+    async def _remember(self, event: Event, thread: ThreadKey, *also: Write) -> None:
+        """Note an event for which no message is posted in its thread, and what else is to be done about it."""
+        while True:
+            seen = await self._with.threads.look(thread)
+            before = seen.face if seen is not None and seen.is_open else Face(first=alerts_text.summary(event))
+            if await self._with.threads.remember(
+                thread,
+                told=event.id,
+                face=_face(before, event),
+                worst=graver_of(severity_of(event.type, event.detail), seen.worst if seen else ""),
+                now=self._with.clock.now(),
+                also=also,
+            ):
+                return
             await self._with.clock.sleep(BUSY_S)
 
     # --- the first message --------------------------------------------------------------------------------------------
@@ -225,7 +211,9 @@ class ChatAlerts:
         message = Posted(seen.channel, seen.timestamp)
         saying = alerts_text.first_message(thread, seen.face)
         try:
-            await self._with.line.say(seen.routed_to, lambda: self._with.line.update(message, saying))
+            await self._with.line.say(
+                seen.routed_to, lambda: self._with.line.update(message, saying, lane=seen.routed_to)
+            )
         except ChatRefused as refused:  # somebody deleted it, or it is too old to be changed: the answers tell
             _log.warning("thread.not_shown", pipeline=thread.pipeline, period=thread.period, reason=str(refused))
 
@@ -238,7 +226,7 @@ class ChatAlerts:
         async def once() -> None:
             seen = await self._with.threads.find(thread)
             if seen is not None and told_id not in seen.told:
-                await self._post_or_fall_back(channel, alerts_text.elsewhere(event))
+                await self._with.post(channel, alerts_text.elsewhere(event))
                 await self._noted(event, thread, told_id=told_id)
 
         await self._with.line.say(channel, once)

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from consumers import alerts_text
-from consumers.alerts import Telling
 from consumers.alerts_chat import ChatRefused
+from consumers.alerts_telling import Telling
 from consumers.severities import Severity, severity_of
 from worker.core.events import Event
 from worker.core.eventtypes import EventType

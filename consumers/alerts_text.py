@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -18,6 +18,8 @@ SECTION_MAX: Final = 2_900  # Slack takes 3,000
 MESSAGE_MAX: Final = 1_500
 FACE_MAX: Final = 400
 NAMED_MAX: Final = 20
+CAUSES_MAX: Final = 3
+CAUSE_MAX: Final = 120
 
 EMOJI: Final[Mapping[Severity, str]] = {
     Severity.ALERT: ":red_circle:",
@@ -96,6 +98,52 @@ def digest(since: datetime, until: datetime, types: Counter[str], pipelines: Cou
     where = ", ".join(named) + (f" and {more} more" if more else "")
     text = f"{span}: {counts}"
     return Saying(_notice(text), [_heading(f"{EMOJI[Severity.SUCCESS]} *Digest* | {text}"), *_body(where)])
+
+
+def group(severity: Severity, events: Sequence[Event]) -> Saying:
+    """Events of one type that came too fast to be told one by one; the oldest comes first."""
+    event_type, first = events[0].type, events[0].at
+    counted = f"{len(events)} more since {first:%Y-%m-%d %H:%M:%S} UTC"
+    lines = [f"{_about(event)}: {_cause(event)}" for event in events[:NAMED_MAX]]
+    if len(events) > NAMED_MAX:
+        lines = [*_causes(events), *_named(events)]
+    rest = f"`interlock events --type {event_type} --since {first:%Y-%m-%dT%H:%M:%SZ}` lists them all"
+    return Saying(
+        _notice(f"{event_type}: {counted}"),
+        [
+            _heading(f"{EMOJI[severity]} *{_name(event_type)}* | {counted}"),
+            *_body("\n".join(lines)),
+            _context(f"told together, because there were many; no thread was opened for them. {rest}"),
+        ],
+    )
+
+
+def _causes(events: Sequence[Event]) -> list[str]:
+    causes = Counter(_cause(event) for event in events)
+    lines = [f"{number} times: {cause}" for cause, number in causes.most_common(CAUSES_MAX)]
+    more = len(causes) - len(lines)
+    return [*lines, *([f"and {more} other messages"] if more else [])]
+
+
+def _named(events: Sequence[Event]) -> list[str]:
+    pipelines = Counter(event.pipeline or "interlock" for event in events)
+    counts = [f"{name} {number}" for name, number in pipelines.most_common(NAMED_MAX)]
+    more = len(pipelines) - len(counts)
+    first = ", ".join(_about(event) for event in events[:NAMED_MAX])
+    return [
+        "by pipeline: " + ", ".join(counts) + (f" and {more} more" if more else ""),
+        f"the first: {first} and {len(events) - NAMED_MAX} more",
+    ]
+
+
+def _about(event: Event) -> str:
+    return "/".join(part for part in (event.pipeline, event.schedule, event.period) if part) or "interlock"
+
+
+def _cause(event: Event) -> str:
+    """What happened, without which run it happened to: so that the same is counted as the same."""
+    said = event.message.replace(_about(event), "").strip(" :;,") if event.message else event.type
+    return _cut(" ".join(said.split()), CAUSE_MAX)
 
 
 def _severity(standing: Standing, face: Face) -> Severity:

@@ -1,6 +1,6 @@
 """How much an event asks of people, and which ones reach them at all."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -108,6 +108,13 @@ def is_graver(severity: Severity, than: str) -> bool:
 
 def graver_of(severity: Severity, other: str) -> Severity:
     return Severity(other) if other in _GRAVITY and _GRAVITY[Severity(other)] > _GRAVITY[severity] else severity
+
+
+def gravest(severities: Iterable[str]) -> Severity:
+    found = Severity.NOTE
+    for each in severities:
+        found = graver_of(found, each)
+    return found
 
 
 def is_told_by_its_end(event_type: str, detail: Mapping[str, Json]) -> bool:

@@ -1,12 +1,15 @@
 """Alerts on virtual time: workers that share a store and post to one fake Slack through the real SDK."""
 
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
-from consumers.alerts import ChatAlerts, Telling
+from consumers.alerts import ChatAlerts
 from consumers.alerts_chat import Chat
 from consumers.alerts_line import ChatLine
+from consumers.alerts_pace import Admission, SharedPace
 from consumers.alerts_routing import OwnerOf, Routing, nobody, one_channel
 from consumers.alerts_slack import SlackChat
+from consumers.alerts_telling import Telling
 from consumers.tries import Tries
 from tests.fakeslack import TOKEN, FakeSlack
 from tests.faults import FaultyTables
@@ -17,6 +20,8 @@ from worker.core.events import Event
 from worker.core.eventtypes import EventType
 from worker.store.backoff import Backoff
 from worker.store.events import Events
+from worker.store.groupedalerts import GroupedAlerts
+from worker.store.rates import Rates
 from worker.store.sqlite import SqliteTables
 from worker.store.threads import Threads
 
@@ -51,19 +56,24 @@ class AlertsWorld:
         self.slack = FakeSlack(self.clock)
         self.tables = FaultyTables(SqliteTables.in_memory(self.clock))
         self.threads = Threads(self.tables)
+        self.rates = Rates(self.tables)
 
     def chat(self) -> Chat:
         return SlackChat(self._token, self.slack.session())
 
-    def telling(self, chat: Chat | None = None) -> Telling:
+    def telling(self, chat: Chat | None = None, *, off_by_s: float = 0.0) -> Telling:
+        """What a worker tells with, whose clock may be wrong."""
+        clock = VirtualClock(off_by=timedelta(seconds=off_by_s)) if off_by_s else self.clock
         return Telling(
-            line=ChatLine(chat or self.chat(), self.clock, while_down=WHILE_DOWN),
+            line=ChatLine(chat or self.chat(), clock, SharedPace(self.rates, clock), while_down=WHILE_DOWN),
             threads=self.threads,
             events=Events(self.tables),
+            grouped=GroupedAlerts(self.tables),
+            admission=Admission(self.rates, clock),
             routing=self.routing,
             owner_of=self.owner_of,
             tries=Tries(self.clock, self.tables.ping, FULL_WAITS),
-            clock=self.clock,
+            clock=clock,
         )
 
     def worker(self) -> ChatAlerts:

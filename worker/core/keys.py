@@ -316,6 +316,23 @@ def incident_thread_sk(incident: str) -> str:
     return f"THREAD#INCIDENT#{incident}"
 
 
+def rate_pk(name: str) -> str:
+    return f"RATE#{name}"
+
+
+RATE = "RATE"
+GROUPED_ALERTS = "GROUPEDALERTS"
+
+
+def grouped_alert_prefix(channel: str, event_type: str = "") -> str:
+    return f"{channel}|{event_type}|" if event_type else f"{channel}|"
+
+
+def grouped_alert_sk(channel: str, event_type: str, at: datetime, event_id: str) -> str:
+    """An event that waits to be told with others of its type, in order of time."""
+    return f"{grouped_alert_prefix(channel, event_type)}{millis_text(at)}|{event_id}"
+
+
 DEAD_LETTER_SOURCES = "DEADLETTERSOURCES"
 
 

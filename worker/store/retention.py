@@ -10,6 +10,7 @@ JOB_LOG = timedelta(days=30)
 RERUNS = timedelta(days=30)
 INBOX = timedelta(days=400)  # what is known of objects in buckets
 EVENTS = timedelta(days=90)  # and chat threads
+RATES = timedelta(days=1)  # what a channel was told lately
 CONFIG_LOG = timedelta(days=7)
 DEAD_LETTERS = timedelta(days=90)
 FAILED_MESSAGES = timedelta(days=15)  # a queue keeps a message for at most 14

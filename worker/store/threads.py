@@ -5,7 +5,8 @@ latest again, and recognise a repeat. A row without a first message is only that
 or there was nothing to tell.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TypeAlias
@@ -18,6 +19,7 @@ from worker.store.table import (
     TTL,
     Absent,
     Condition,
+    Delete,
     Equals,
     Exists,
     Expired,
@@ -30,6 +32,7 @@ from worker.store.table import (
     Tables,
     Update,
     Value,
+    Write,
     all_of,
     any_of,
 )
@@ -167,7 +170,14 @@ class Threads:
             return error.row is not None and error.row.get("threadTs") == timestamp
         return True
 
-    async def note(self, thread: ThreadKey, seen: Open, *, told: str, face: Face, worst: str = "") -> Open | None:
+    async def give_up(self, thread: ThreadKey, *, claimant: str) -> None:
+        """Let go of a claim. May be repeated. Raises `RetryLater`."""
+        with suppress(StaleWrite):  # it ran out, and is another's
+            await self._tables.commit(Delete(TableName.EVENTS, _key(thread), Equals("claimant", claimant)))
+
+    async def note(
+        self, thread: ThreadKey, seen: Open, *, told: str, face: Face, worst: str = "", also: Sequence[Write] = ()
+    ) -> Open | None:
         """Remember that an event was told, and what the first message is to show; None if `seen` is outdated.
 
         The first message never goes back: a face of a lower version than the one shown is left out.
@@ -180,18 +190,23 @@ class Threads:
             condition=all_of(Exists("threadTs"), _is_unchanged(seen)),
         )
         try:
-            await self._tables.commit(write)
+            await self._tables.commit(write, *also)
         except StaleWrite:
             return None
         return noted
 
-    async def remember(self, thread: ThreadKey, *, told: str, face: Face, worst: str, now: datetime) -> bool:
-        """Note an event without a message in its thread; False while another opens or changes the thread."""
+    async def remember(
+        self, thread: ThreadKey, *, told: str, face: Face, worst: str, now: datetime, also: Sequence[Write] = ()
+    ) -> bool:
+        """Note an event without a message in its thread; False while another opens or changes the thread.
+
+        `also` is written in the same commit, and only if the event was not noted before.
+        """
         seen = await self.look(thread)
         if seen is not None and told in seen.told:
             return True
         if seen is not None and seen.is_open:
-            return await self.note(thread, seen, told=told, face=face, worst=worst) is not None
+            return await self.note(thread, seen, told=told, face=face, worst=worst, also=also) is not None
         before = seen or _NOTHING
         noted = _after(before, told, face, worst)
         row = {
@@ -201,13 +216,20 @@ class Threads:
             "worst": noted.worst,
             **_face_values(noted.face),
         }
-        nobody_opens = any_of(Absent("opening"), Less("opening", keys.millis(now)))
-        is_free = any_of(Absent(), Expired(now), all_of(Absent("threadTs"), nobody_opens, _is_unchanged(before)))
-        try:
-            await self._tables.commit(Put(TableName.EVENTS, row, is_free))
-        except StaleWrite as error:
-            return error.row is not None and told in _open(error.row).told
-        return True
+        given_up: list[Condition] = [Less("opening", keys.millis(now))]
+        for _ in range(2):
+            nobody_opens = any_of(Absent("opening"), *given_up)
+            is_free = any_of(Absent(), Expired(now), all_of(Absent("threadTs"), nobody_opens, _is_unchanged(before)))
+            try:
+                await self._tables.commit(Put(TableName.EVENTS, row, is_free), *also)
+            except StaleWrite as error:
+                impossible = _impossible_claim(error.row, now)
+                if impossible is None:
+                    return error.row is not None and told in _open(error.row).told
+                given_up = [Equals("opening", impossible)]
+            else:
+                return True
+        return False
 
 
 def _after(seen: Open, told: str, face: Face, worst: str) -> Open:

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from consumers.alertpath import Reach, always_reached, answering_probes
-from consumers.alerts import ChatAlerts, Telling
+from consumers.alerts import ChatAlerts
 from consumers.alerts_digest import Digests
+from consumers.alerts_groups import Groups
 from consumers.alerts_line import ChatLine
+from consumers.alerts_pace import Admission, SharedPace
 from consumers.alerts_routing import Routing, nobody, one_channel, owners_of, read_routing, routing_of
 from consumers.alerts_slack import API, SlackChat, session_for_slack
+from consumers.alerts_telling import Telling
 from consumers.retryingwriter import RetryingWriter
 from consumers.routes import Deliver
 from consumers.tries import Tries
@@ -22,6 +25,8 @@ from worker.jobs.secrets import MANAGED, SecretSource
 from worker.settings import ALERTS, SLACK_CHANNEL, SLACK_TOKEN, AwsSettings, Duty, PeopleSettings, Settings
 from worker.store.alertpath import AlertPath
 from worker.store.events import Events
+from worker.store.groupedalerts import GroupedAlerts
+from worker.store.rates import Rates
 from worker.store.table import Tables
 from worker.store.threads import Threads
 
@@ -67,11 +72,14 @@ async def open_alerting(
     routing = routing_from(settings)
     session = await stack.enter_async_context(session_for_slack())
     chat = SlackChat(token_source(settings.slack_token, secrets), session, api=settings.slack_api or API)
-    line = ChatLine(chat, clock)
+    rates = Rates(tables)
+    line = ChatLine(chat, clock, SharedPace(rates, clock))
     telling = Telling(
         line=line,
         threads=Threads(tables),
         events=Events(tables),
+        grouped=GroupedAlerts(tables),
+        admission=Admission(rates, clock),
         routing=routing,
         owner_of=owners_of(Configs(tables)) if routing.owners else nobody,
         tries=Tries(clock, tables.ping),
@@ -79,7 +87,7 @@ async def open_alerting(
     )
     return Alerting(
         deliver=answering_probes(ChatAlerts(telling).deliver, path, clock, chat.reach),
-        beside={"digests": Digests(telling).run},
+        beside={"digests": Digests(telling).run, "groups": Groups(telling).run},
         failures=lambda: line.failed_tries,
         is_waiting=line.is_waiting,
     )
