@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.builders import BIRTH, HOUR, KEY, ME, NEW, NOON, OLD, a_key, a_pipeli
 from tests.runsteps import step, told
 from worker.core.calendars import Exclusion
 from worker.core.checks import Check
-from worker.core.effects import End, Ignore, LookAgain, MoveTo, NoteChange, NoteHandled, PutRerunRequest
+from worker.core.effects import End, Ignore, LookAgain, MoveTo, NoteChange, NoteHandled, PutRerunRequest, Tell
 from worker.core.eventtypes import EventType
 from worker.core.facts import JobReported, JobSucceeded, Origin, Report, RunWanted, Signal
 from worker.core.pipeline import Trigger
@@ -18,6 +18,7 @@ from worker.core.readings import Inputs, Reading
 from worker.core.routing import Saying, is_for_later
 from worker.core.rules import Group, Rule
 from worker.core.run import evolve
+from worker.core.run_inputs import DRIFT_TOLD_MAX
 from worker.core.runstate import CHANGED_INPUTS_MAX, Run, State
 from worker.core.values import Json
 
@@ -151,6 +152,38 @@ def test_an_image_from_before_the_attempt_is_not_noted() -> None:
     _, effects = step(a_run(State.POLLING), wanted, NOON + HOUR, PIPELINE)
 
     assert [type(effect) for effect in effects] == [Ignore]
+
+
+@pytest.mark.parametrize(
+    ("written_at", "is_noted"),
+    [(None, False), (NOON - HOUR, False), (WRITTEN, True)],
+    ids=["unknown", "before", "since"],
+)
+def test_a_signal_that_no_evaluation_reads_is_noted_if_it_came_with_the_attempt(
+    written_at: datetime | None, *, is_noted: bool
+) -> None:
+    run = a_run(State.POLLING, started_on={"count": OLD})
+    signal = Signal("orders", NEW, written_at, None, "orders-us")
+    wanted = RunWanted(key=KEY, birth=BIRTH, origin=Origin.SENSOR, signal=signal)
+
+    _, effects = step(run, wanted, NOON + HOUR, PIPELINE)
+
+    assert any(isinstance(effect, NoteChange) for effect in effects) is is_noted
+
+
+def test_many_sensors_that_drift_at_once_fit_into_one_commit() -> None:
+    names = [f"out-{number}" for number in range(DRIFT_TOLD_MAX + 5)]
+    rules = Group(members=tuple(Rule(key=name, check=Check.EXISTS) for name in names))
+    pipeline = replace(PIPELINE, post_run=a_post_run(rules=rules, drift_field="rows"))
+    run = a_run(State.POLLING, started_on={"orders": OLD, "count": OLD, **dict.fromkeys(names, OLD)})
+    readings = {name: a_reading(NEW, name, rows=9) for name in names}
+    inputs = {"orders": a_reading(), "count": a_reading(key="count"), **readings}
+
+    _, effects = step(run, succeeded(inputs, {name: {"rows": 1} for name in names}), NOON + HOUR, pipeline)
+
+    told_of = [each for each in effects if isinstance(each, Tell) and each.type is EventType.POST_RUN_DRIFT]
+    assert len(told_of) == DRIFT_TOLD_MAX
+    assert "5 other sensors" in told_of[0].message
 
 
 def test_notes_are_bounded_and_a_new_start_forgets_them() -> None:
