@@ -13,10 +13,11 @@ from worker.core.checks import Check
 from worker.core.effects import End, Ignore, LookAgain, MoveTo, NoteChange, NoteHandled, PutRerunRequest, Tell
 from worker.core.eventtypes import EventType
 from worker.core.facts import JobReported, JobSucceeded, Origin, Report, RunWanted, Signal
+from worker.core.passes import judge_post_run
 from worker.core.pipeline import Trigger
 from worker.core.readings import Inputs, Reading
 from worker.core.routing import Saying, is_for_later
-from worker.core.rules import Group, Rule
+from worker.core.rules import Group, Rule, at_once
 from worker.core.run import evolve
 from worker.core.run_inputs import DRIFT_TOLD_MAX
 from worker.core.runstate import CHANGED_INPUTS_MAX, Run, State
@@ -207,7 +208,9 @@ def test_a_number_within_its_threshold_is_no_late_data_though_a_rule_names_its_s
 
     for rows, verdict in verdicts.items():
         readings = {"orders": a_reading(), "count": a_reading(NEW, "count", rows=rows)}
-        _, effects = step(POLLING, succeeded(readings, {"count": {"rows": 100}}), NOON + HOUR, pipeline)
+        judged = at_once(judge_post_run(pipeline, POLLING.started_on, readings, NOON + HOUR))
+        fact = JobSucceeded(attempt=1, inputs=Inputs(readings, {"count": {"rows": 100}}, judged))
+        _, effects = step(POLLING, fact, NOON + HOUR, pipeline)
         assert isinstance(effects[0], End)
         assert told(effects)[1] is verdict
 

@@ -8,7 +8,7 @@ from worker.core.periods import Period
 from worker.core.pipeline import Pipeline, Schedule
 from worker.core.readings import Reading
 from worker.core.routing import Saying, period_named
-from worker.core.rules import evaluate_in_turns, keys
+from worker.core.rules import GroupResult, evaluate_in_turns, keys
 from worker.core.values import Json
 
 
@@ -54,3 +54,14 @@ def judge(
 def baseline(pipeline: Pipeline, readings: Mapping[str, Reading]) -> dict[str, Json]:
     """The data of those sensors that drift is measured against."""
     return {name: readings[name].data for name in watched(pipeline) if name in readings}
+
+
+def judge_post_run(
+    pipeline: Pipeline, started_on: Mapping[str, str], readings: Mapping[str, Reading], now: datetime
+) -> Generator[None, None, GroupResult | None]:
+    """Judge the post-run rules on what was read, if a sensor of theirs is not what the job was started on any more."""
+    inputs = [name for name in watched(pipeline) if name in readings and name in started_on]
+    if pipeline.post_run is None or all(readings[name].content_hash == started_on[name] for name in inputs):
+        return None
+    data = {name: reading.data for name, reading in readings.items()}
+    return (yield from evaluate_in_turns(pipeline.post_run.rules, data, now))

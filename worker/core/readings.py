@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from worker.core.rules import GroupResult
 from worker.core.values import Json
 
 
@@ -20,7 +21,9 @@ class Inputs:
     """A run's sensors as they are now, by the names its rules use, and what drift is measured against.
 
     They must be read after the run was: only then does the run's version prove that no change was missed in between.
+    `post_run`: how the post-run rules judge them; None where no sensor of theirs changed since the start.
     """
 
     readings: Mapping[str, Reading]
     baseline: Mapping[str, Json]
+    post_run: GroupResult | None = None

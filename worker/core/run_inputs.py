@@ -17,7 +17,7 @@ from worker.core.passes import needed, watched
 from worker.core.periods import sensor_keys
 from worker.core.readings import Inputs, Reading
 from worker.core.routing import Saying, is_for_later, is_trigger, period_named, period_said, post_run_name
-from worker.core.rules import evaluate, evaluate_rule
+from worker.core.rules import evaluate_rule
 from worker.core.run_case import Case
 from worker.core.run_postrun import ask_for_rerun, is_news, tell_drift, tell_post_run
 from worker.core.run_reruns import DATA_DRIFT, LATE_DATA
@@ -184,11 +184,9 @@ class Comparison:
 
     def post_run_verdict(self) -> list[Effect]:
         """How the post-run rules judge what changed; nothing if nothing did."""
-        post_run = self._case.pipeline.post_run
-        if post_run is None or not self.post_run:
+        result = self._inputs.post_run
+        if result is None or not self.post_run:
             return []
-        data = {name: reading.data for name, reading in self._inputs.readings.items()}
-        result = evaluate(post_run.rules, data, self._case.now)
         return [tell_post_run(self._case, "" if result.passed else result.reason, held=result.passed)]
 
     # --- periods ------------------------------------------------------------------------------------------------------

@@ -156,7 +156,7 @@ class Decisions:
         """Have a success decided on sensors read after the run: with each try anew, as the run is."""
         if asked.run is None or asked.run.is_ended or not _is_success(asked.fact):
             return asked
-        inputs = await self._sensing.inputs(asked.key, asked.version.pipeline, asked.schedule)
+        inputs = await self._sensing.inputs(asked.run, asked.version.pipeline, asked.schedule, asked.now)
         return replace(asked, fact=replace(asked.fact, inputs=inputs))
 
     async def _version_for(self, key: RunKey, loaded: Run | ForeignRun | None) -> Version | None:

@@ -1,14 +1,17 @@
 """Reading sensors for a pass or a success: consistently, by exact key, and only what the rules name."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from worker.core import keys
 from worker.core.keys import RunKey
-from worker.core.passes import for_start, needed, watched
+from worker.core.passes import for_start, judge_post_run, needed, watched
 from worker.core.pipeline import Pipeline, Schedule
 from worker.core.readings import Inputs, Reading
+from worker.core.runstate import Run
 from worker.core.values import Json
 from worker.engine.hashing import hash_of
+from worker.engine.turns import in_turns
 from worker.store.marks import Marks
 from worker.store.sensors import Sensors
 from worker.store.table import Tables
@@ -23,10 +26,11 @@ class Sensing:
         readings = await self.read(key, _named(pipeline, schedule))
         return for_start(pipeline, schedule, key.period, readings)
 
-    async def inputs(self, key: RunKey, pipeline: Pipeline, schedule: Schedule) -> Inputs:
-        """What a job was started on, as it is now. The run must have been read before."""
-        readings = await self.read(key, _named(pipeline, schedule))
-        return Inputs(readings, await self.baseline(key) if pipeline.post_run else {})
+    async def inputs(self, run: Run, pipeline: Pipeline, schedule: Schedule, now: datetime) -> Inputs:
+        """What the job of a run was started on, as it is now. The run must have been read before."""
+        readings = await self.read(run.key, _named(pipeline, schedule))
+        baseline = await self.baseline(run.key) if pipeline.post_run else dict[str, Json]()
+        return Inputs(readings, baseline, await in_turns(judge_post_run(pipeline, run.started_on, readings, now)))
 
     async def baseline(self, key: RunKey) -> Mapping[str, Json]:
         """What drift of a run is measured against: each post-run sensor's data, by its name."""
