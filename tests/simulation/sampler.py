@@ -18,8 +18,8 @@ class Sizes:
 
 
 # With the real beat a worker writes a hundred times as often, so such a history costs as much as a large one.
-SUITE: Final = Sizes(pipelines=(3, 9), hours=(3, 14))
-SUITE_REAL: Final = Sizes(pipelines=(3, 6), hours=(2, 4))
+SUITE: Final = Sizes(pipelines=(3, 8), hours=(3, 13))
+SUITE_REAL: Final = Sizes(pipelines=(3, 6), hours=(1, 2))
 SUITE_REAL_EVERY: Final = 50
 CAMPAIGN: Final = Sizes(pipelines=(3, 20), hours=(6, 48))
 CAMPAIGN_REAL: Final = 0.04  # as a share
