@@ -17,6 +17,7 @@ from worker.logs import logger
 from worker.membership.beaters import ThreadBeater
 from worker.membership.sessions import Group, Member, Membership, session_ids
 from worker.settings import Duty, Settings
+from worker.store.watched import WatchedTables, watched
 from worker.undertakings import Undertakings
 from worker.wiring.kinds import Kind, Premises
 from worker.wiring.session import SessionWork
@@ -41,12 +42,13 @@ class Worker:
                 timing=settings.timing,
                 duties=frozenset(settings.duties & LEASED),
             ),
-            tables=kind.tables,
-            beater=ThreadBeater(kind.beater_tables),
+            tables=WatchedTables(kind.tables).report_to(telemetry.store, clock),
+            beater=ThreadBeater(lambda: WatchedTables(kind.beater_tables()).report_to(telemetry.store, clock)),
             clock=clock,
             new_session_id=session_ids(socket.gethostname()),
             guard=kind.guard,
             notify=telemetry.notice,
+            availability=telemetry.store,
         )
 
     def stop(self) -> None:
@@ -70,7 +72,9 @@ class Worker:
             await self._kind.tables.start()
             stack.push_async_callback(self._kind.tables.stop)
             premises = await self._kind.open(stack)
-            place = replace(premises.place, routes=[*premises.place.routes, counting(self._telemetry.told)])
+            tables = watched(premises.place.tables).report_to(self._telemetry.store, self._clock)
+            routes = [*premises.place.routes, counting(self._telemetry.told)]
+            place = replace(premises.place, tables=tables, routes=routes)
             premises = replace(premises, place=place)
             await self._telemetry.open(
                 stack,

@@ -122,7 +122,7 @@ def _redacted(name: str, value: object, depth: int) -> object:
     if _is_secret(name):
         return REDACTED
     if type(value) is str:  # most are, and lines are many
-        return _redacted_text(value)
+        return redacted_text(value)
     match value:
         case None | bool() | int() | float():
             return value
@@ -134,7 +134,7 @@ def _redacted(name: str, value: object, depth: int) -> object:
             listed = cast("Sequence[object]", value)
             return [_redacted("", member, depth - 1) for member in listed[:MEMBERS_MAX]]
         case _:
-            return _redacted_text(_text_of(value))
+            return redacted_text(_text_of(value))
 
 
 def _text_of(value: object) -> str:
@@ -144,7 +144,8 @@ def _text_of(value: object) -> str:
         return f"a {type(value).__name__} that cannot be shown ({type(error).__name__})"
 
 
-def _redacted_text(text: str) -> str:
+def redacted_text(text: str) -> str:
+    """Hide what looks like a secret in a text, and cut it if it is too long to be a fact."""
     shown = _SECRET_TEXT.sub(REDACTED, text)
     return shown if len(shown) <= TEXT_MAX else f"{shown[:TEXT_MAX]}… ({len(shown)} characters)"
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
@@ -20,12 +21,16 @@ class Patient:
 
     ill: list[Finding] = field(default_factory=list[Finding])
     idle: list[Finding] = field(default_factory=list[Finding])
+    outage: Finding | None = None
 
     def ailments(self) -> Sequence[Finding]:
         return self.ill
 
     def hindrances(self) -> Sequence[Finding]:
         return self.idle
+
+    def store_outage(self) -> Finding | None:
+        return self.outage
 
 
 @pytest.fixture
@@ -55,6 +60,18 @@ async def test_a_worker_that_cannot_work_is_healthy_and_says_why_it_is_not_ready
 
     assert (await _get(address, "/healthz"))[0] == 200
     assert await _get(address, "/readyz") == (503, '{"ok": false, "why": ["it has no session"]}')
+
+
+async def test_an_outage_of_the_store_is_on_both_pages_and_no_reason_to_replace_the_worker(
+    address: str, patient: Patient
+) -> None:
+    patient.outage = Finding("the store cannot be written for 12 s: its disk is full")
+    patient.idle.append(patient.outage)
+
+    status, text = await _get(address, "/healthz")
+    assert (status, json.loads(text)) == (200, {"ok": True, "why": [], "store": patient.outage.text})
+    status, text = await _get(address, "/readyz")
+    assert (status, json.loads(text)["why"]) == (503, [patient.outage.text])
 
 
 async def test_the_probe_tells_the_healthy_from_the_ill(address: str, patient: Patient) -> None:

@@ -54,7 +54,8 @@ async def run_status(screen: Screen, access: StoreAccess, request: StatusRequest
         code = await show_status(screen, tables, request, access.clock.now())
         if not request.as_json:
             await remark_if_nobody_works(screen, tables, access.clock.now())
-        return code
+    await access.admin.require_writable()  # last: a store that takes no writes still shows how it stands
+    return code
 
 
 async def watch_status(screen: Screen, access: StoreAccess, request: StatusRequest) -> int:

@@ -6,6 +6,7 @@ from typing import Final
 
 from worker.logs import logger
 from worker.membership.notices import ClockWrong, LeaseGone, LeaseTaken, Notice, PeerEnded, SessionBegan, SessionOver
+from worker.store.availability import StoreBack, StoreDown
 
 _log = logger()
 
@@ -48,3 +49,7 @@ def log_notice(notice: Notice) -> None:
             _log.debug("lease.gone", stream=stream, shard=shard)
         case ClockWrong(ahead_s):
             _log.error("clock.distrusted", ahead_s=ahead_s)
+        case StoreDown(reason):
+            _log.error("store.down", reason=reason)
+        case StoreBack(after_s):
+            _log.info("store.back", after_s=round(after_s))

@@ -6,6 +6,7 @@ from worker.clock import Clock
 from worker.core.errors import RetryLater, WorkerError
 from worker.core.liveness import Timing
 from worker.membership.fence import ENDED_BY_ANOTHER, Fence
+from worker.store.availability import Access, StoreAvailability
 from worker.store.sessions import Sessions
 from worker.store.table import Tables
 
@@ -30,9 +31,18 @@ class Pulse:
 class Heart:
     """Raises a session's counter until the session is over."""
 
-    def __init__(self, group: str, fence: Fence, pulse: Pulse, clock: Clock, timing: Timing) -> None:
+    def __init__(
+        self,
+        group: str,
+        fence: Fence,
+        pulse: Pulse,
+        clock: Clock,
+        timing: Timing,
+        *,
+        availability: StoreAvailability | None = None,
+    ) -> None:
         self._group, self._fence, self._pulse = group, fence, pulse
-        self._clock, self._timing = clock, timing
+        self._clock, self._timing, self._availability = clock, timing, availability
         self._number = 0
 
     async def beat(self, tables: Tables) -> None:
@@ -56,7 +66,10 @@ class Heart:
                     load=self._pulse.load,
                     at=self._clock.now(),
                 )
-        except (RetryLater, TimeoutError):
+        except RetryLater:
+            return False
+        except TimeoutError as error:
+            self._report_silence(sent_at, error)
             return False
         except WorkerError as error:
             # Before it reaches the loop, which may be about to start something.
@@ -67,3 +80,16 @@ class Heart:
         else:
             self._fence.drop(ENDED_BY_ANOTHER)
         return is_alive
+
+    def _report_silence(self, sent_at: float, error: TimeoutError) -> None:
+        if self._availability is not None:
+            reason = _last_trouble(error) or f"no answer to a heartbeat within {self._timing.beat_s:g} s"
+            self._availability.failed(Access.WRITE, began_at=sent_at, reason=reason)
+
+
+def _last_trouble(error: BaseException) -> str:
+    """What a call that was cut short had met so far: its retries are behind the error, if it made any."""
+    behind = error.__cause__ or error.__context__
+    while behind is not None and not isinstance(behind, RetryLater):
+        behind = behind.__cause__ or behind.__context__
+    return "" if behind is None else str(behind)

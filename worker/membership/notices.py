@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from worker.core.keys import SessionId
+from worker.store.availability import StoreNotice
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class ClockWrong:
     ahead_s: float
 
 
-Notice: TypeAlias = SessionBegan | SessionOver | PeerEnded | LeaseTaken | LeaseGone | ClockWrong
+Notice: TypeAlias = SessionBegan | SessionOver | PeerEnded | LeaseTaken | LeaseGone | ClockWrong | StoreNotice
 Notify: TypeAlias = Callable[[Notice], None]
 
 

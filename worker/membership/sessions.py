@@ -24,6 +24,7 @@ from worker.membership.leasekeeper import LeaseKeeper
 from worker.membership.notices import ClockWrong, Notify, SessionBegan, SessionOver, to_nobody
 from worker.membership.peers import Peers
 from worker.membership.timing_check import TimingCheck
+from worker.store.availability import StoreAvailability
 from worker.store.leases import Leases
 from worker.store.sessions import Sessions
 from worker.store.table import StaleWrite, Tables
@@ -77,10 +78,12 @@ class Membership:
         new_session_id: Callable[[], SessionId],
         guard: ClockGuard | None = None,
         notify: Notify = to_nobody,
+        availability: StoreAvailability | None = None,
         jitter: Callable[[], float] = random,
     ) -> None:
         self._group, self._tables, self._beater, self._clock = group, tables, beater, clock
         self._new_session_id, self._guard, self._notify = new_session_id, guard or ClockGuard(clock), notify
+        self._availability = availability
         self._sessions, self._jitter = Sessions(tables, group.name), jitter
         self._timings = TimingCheck(self._sessions, group.timing, clock)
         self._stop_asked = asyncio.Event()
@@ -140,7 +143,7 @@ class Membership:
         leases = Leases(self._tables, group.name)
         keeper = LeaseKeeper(leases, peers=peers, fence=fence, pulse=pulse, clock=self._clock, notify=self._notify)
         self._keeper = keeper
-        heart = Heart(group.name, fence, pulse, self._clock, group.timing)
+        heart = Heart(group.name, fence, pulse, self._clock, group.timing, availability=self._availability)
         member = Member(fence=fence, peers=peers, keeper=keeper, stopping=stopping, guard=self._guard)
         async with asyncio.TaskGroup() as tasks:
             running = [

@@ -49,6 +49,10 @@ class StoreAdmin(Protocol):
         """Raise `ConfigError` if the store must be made or migrated before it is used, saying how."""
         ...
 
+    async def require_writable(self) -> None:
+        """Raise `RetryLater` if the store answers reads and takes no writes, such as one that is locked or full."""
+        ...
+
     async def init(self, *, may_create: bool) -> bool:
         """Make what is missing of the store; say whether anything was. `may_create` allows what costs money."""
         ...

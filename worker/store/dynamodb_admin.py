@@ -33,6 +33,9 @@ class DynamoAdmin:
     async def require_ready(self) -> None:
         return  # the store looks at its tables itself when it starts
 
+    async def require_writable(self) -> None:
+        """A table that answers reads takes writes, or is throttled, which its callers wait out."""
+
     async def init(self, *, may_create: bool) -> bool:
         """Make the tables, and what tables that are there lack. On this machine that costs nothing and may be done."""
         async with self._opened() as calls:

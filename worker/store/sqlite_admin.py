@@ -1,6 +1,7 @@
 """Making, checking, migrating and measuring the SQLite file."""
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -11,10 +12,10 @@ from typing import Final
 from urllib.parse import quote
 
 from worker.clock import Clock
-from worker.core.errors import ConfigError
+from worker.core.errors import ConfigError, RetryLater, WorkerError
 from worker.store.admin import Figure, Migration, Verdict
 from worker.store.sqlite_commit import EPOCH
-from worker.store.sqlite_errors import unusable
+from worker.store.sqlite_errors import TROUBLES, translated, unusable
 from worker.store.sqlite_file import BUSY_TIMEOUT, connect, connect_in_memory
 from worker.store.sqlite_identity import describe_loss, lost_changes, noted_position, remedy_of_loss
 from worker.store.sqlite_reads import last_position
@@ -29,6 +30,7 @@ from worker.store.sqlite_statements import (
 from worker.store.table import ACTIVE, LISTS, Index, TableName
 
 PROBLEMS_MAX: Final = 10
+ROOM_BYTES_MIN: Final = 100_000  # some commits of a few rows
 WAL, FULL = "wal", 2
 
 # Kinds of rows that an index can count: a name, and how their partitions in it begin.
@@ -62,6 +64,9 @@ class SqliteAdmin:
     async def require_ready(self) -> None:
         await asyncio.to_thread(self._require_ready)
 
+    async def require_writable(self) -> None:
+        await asyncio.to_thread(self._require_writable)
+
     async def init(self, *, may_create: bool) -> bool:  # noqa: ARG002  the port's; a file costs nothing
         return await asyncio.to_thread(self._init)
 
@@ -87,6 +92,17 @@ class SqliteAdmin:
                 f"the store {self._path} has version {found.version} and this program uses {VERSION}; "
                 "bring it up with `interlock store migrate`, which keeps a copy of it"
             )
+
+    def _require_writable(self) -> None:
+        """Take the lock that a commit takes, and look at the room on the disk; nothing is written."""
+        try:
+            with closing(connect(self._path)) as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            raise translated(error, self._path) from error
+        disk = os.statvfs(self._path)
+        require_room(self._path, disk.f_bavail * disk.f_frsize)
 
     def _init(self) -> bool:
         if _is_there(self._path):
@@ -143,7 +159,8 @@ class SqliteAdmin:
         try:
             self._require_ready()
             connect(self._path).close()  # as the worker does: the place, the rights, whose file, which version
-        except ConfigError as error:
+            self._require_writable()
+        except (ConfigError, RetryLater) as error:
             yield _refused("file", error)
             return
         yield Verdict("file", f"{self._path} can be opened and written")
@@ -222,6 +239,13 @@ class SqliteAdmin:
         return Figure("expired rows", count, "no longer visible, and deleted a day after they expired")
 
 
+def require_room(path: Path, bytes_left: int) -> None:
+    """Raise `RetryLater` if the disk has no room for some more commits."""
+    if bytes_left < ROOM_BYTES_MIN:
+        what, remedy = TROUBLES[sqlite3.SQLITE_FULL]
+        raise RetryLater(f"the store {path} {what} ({bytes_left:,} bytes); {remedy}")
+
+
 def _is_there(path: Path) -> bool:
     """An empty file is none: SQLite makes one by merely opening a path."""
     try:
@@ -232,7 +256,7 @@ def _is_there(path: Path) -> bool:
         raise ConfigError(f"the store {path} cannot be looked at: {error}; name another path") from error
 
 
-def _refused(subject: str, error: ConfigError) -> Verdict:
+def _refused(subject: str, error: WorkerError) -> Verdict:
     finding, _, remedy = str(error).rpartition("; ")
     return Verdict(subject, finding or remedy, remedy)
 

@@ -9,6 +9,14 @@ from worker.core.errors import ConfigError, RetryLater
 LOCKED: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 PASSING: Final = LOCKED | {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT}
 
+# What is wrong with a file that may get better, and what a person can do until it does.
+TROUBLES: Final = {
+    sqlite3.SQLITE_FULL: ("has no room left on its disk", "make room there, and everything goes on by itself"),
+    sqlite3.SQLITE_IOERR: ("cannot be read or written by its disk", "see what the system's log says about the disk"),
+    **dict.fromkeys(
+        LOCKED, ("is locked by another process", "if it stays so, find who has it open with `fuser` and end that")
+    ),
+}
 # What a person can do about a file that will not get better by itself.
 REMEDIES: Final = {
     sqlite3.SQLITE_CORRUPT: "the file is damaged: restore a backup, or move it away to begin with an empty store",
@@ -24,9 +32,8 @@ def translated(error: sqlite3.Error, path: Path | str) -> Exception:
     """What the caller of a running store should see; an error that can only be our bug stays what it is."""
     code = primary_code(error)
     if code in PASSING:
-        return RetryLater(
-            f"the store {path} does not answer now ({error}); try again: nothing of this batch is known to be applied"
-        )
+        what, remedy = TROUBLES.get(code, ("does not answer now", "it is tried again"))
+        return RetryLater(f"the store {path} {what} ({error}); {remedy}")
     if code in REMEDIES:
         return ConfigError(f"the store {path} cannot be used ({error}); {REMEDIES[code]}")
     return error

@@ -1,7 +1,8 @@
 """Whether this worker is healthy and ready, and what it measures, over HTTP for probes and collectors.
 
 Health is about this process: an unhealthy one is replaced. An outage of the store is no reason for that: whoever
-replaces it would find the same. So a worker without a session is healthy, and not ready.
+replaces it would find the same. So a worker without a session is healthy, and not ready. Both pages say what is wrong
+with the store.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -34,6 +35,10 @@ class Standing(Protocol):
 
     def hindrances(self) -> Sequence[Finding]:
         """Why this process does no work just now."""
+        ...
+
+    def store_outage(self) -> Finding | None:
+        """Why the store does not answer; None if it does."""
         ...
 
 
@@ -93,8 +98,9 @@ class HealthServer:
 
     def _answering(self, findings: Findings) -> Callable[[web.Request], Answer]:
         async def answer(_: web.Request) -> web.Response:
-            found = [finding.text for finding in findings()]
-            return web.json_response({"ok": not found, "why": found}, status=503 if found else 200)
+            found, outage = [finding.text for finding in findings()], self._standing.store_outage()
+            store = {} if outage is None else {"store": outage.text}
+            return web.json_response({"ok": not found, "why": found, **store}, status=503 if found else 200)
 
         return answer
 

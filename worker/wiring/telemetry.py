@@ -18,10 +18,11 @@ from worker.core.errors import RetryLater
 from worker.core.events import Event
 from worker.core.eventtypes import EventType
 from worker.engine.worklog import log_notice
-from worker.logs import logger
+from worker.logs import logger, redacted_text
 from worker.membership.notices import Notice, PeerEnded, SessionBegan, SessionOver
 from worker.membership.sessions import LEFT_IN_ORDER, Member
 from worker.settings import WatchedSettings
+from worker.store.availability import StoreAvailability
 from worker.store.table import TableName
 from worker.taskprotection import AGENT, PATH, TaskProtection
 from worker.telemetry.emf import EmbeddedMetrics
@@ -61,6 +62,7 @@ class Telemetry:
     ) -> None:
         self._settings, self._environment, self._clock, self._write = settings, environment, clock, write_line
         self.meters = Meters()
+        self.store = StoreAvailability(clock, self.notice)
         self.is_stopping = False
         self._session: SessionWork | None = None
         self._member: Member | None = None
@@ -178,9 +180,16 @@ class Telemetry:
         """Why this process does no work just now."""
         if self.is_stopping:
             return [Finding("it is stopping")]
+        if (outage := self.store_outage()) is not None:
+            return [outage, *self.ailments()]
         if self._member is None and self._needs_session:
             return [Finding("it has no session: the store does not answer, or it has only just begun")]
         return self.ailments()
+
+    def store_outage(self) -> Finding | None:
+        """Why the store does not answer; None if it does. No reason to replace the process: the next finds the same."""
+        outage = self.store.outage()
+        return None if outage is None else Finding(redacted_text(outage))
 
     def _ailing(self) -> list[str]:
         names: list[str] = []
