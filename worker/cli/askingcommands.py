@@ -20,7 +20,7 @@ asking_app = typer.Typer()
 ASKING_EXIT_CODES = """\b
 Exit codes:
   0  asked, and as things stand it will be done
-  1  as things stand it would be refused, or there is nothing to do: it was not asked for
+  1  rejected, or there is nothing to do; no request was written
   2  the command, the settings or the store is wrong: a person must act
      (also if there is no such pipeline, run or dead letter)
   3  the store does not answer, or somebody else asked just now: try again
