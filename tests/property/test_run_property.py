@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from consumers.severities import Severity, severity_of
@@ -34,6 +34,7 @@ from worker.core.facts import (
     JobFailed,
     JobFound,
     JobNotFound,
+    JobNotSeen,
     JobRefused,
     JobReported,
     JobRunning,
@@ -76,15 +77,19 @@ NOTHING_RUNS = {Outcome.NOT_STARTED, Outcome.CANCELLED, Outcome.TIMED_OUT, Outco
 LEAPS = (timedelta(0), MINUTE, 15 * MINUTE, 60 * MINUTE, 300 * MINUTE)
 REASONS = ("manual", "data-drift", "late-data", "replay", "because")
 DRAIN_MAX = 80
-START_LUCK = (0, 0, 0, 0, 1, 1, 2, 3, 4, 5)  # most starts go well, or no history would get far
-LOST_UNSENT, LOST_SENT = 8, 9  # places in START_LUCK
+START_LUCK = (0, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7)  # most starts go well, or no history would get far
+LOST_UNSENT, LOST_SENT, LOST_ON_ITS_WAY = 8, 9, 10  # places in START_LUCK
 
 
 class World:
-    """`can_find`: its target can be asked by the token. One that cannot may start a job twice, if that is wanted."""
+    """`can_find`: its target can be asked by the token. One that cannot may start a job twice, if that is wanted.
 
-    def __init__(self, pipeline: Pipeline, *, can_find: bool) -> None:
-        self.pipeline, self.can_find = pipeline, can_find
+    `recognises`: the target knows a repeated token by itself, and is looked at before a start must have arrived.
+    """
+
+    def __init__(self, pipeline: Pipeline, *, can_find: bool, recognises: bool = False) -> None:
+        self.pipeline, self.can_find, self.recognises = pipeline, can_find, recognises
+        self.on_the_way: set[str] = set()  # starts that arrive before a look must see them, whatever is decided
         self.run: Run | None = None
         self.now = NOON
         self.orders: list[Act] = []
@@ -139,6 +144,8 @@ class World:
     # --- jobs ---
 
     def _start(self, named: str) -> None:
+        if self.recognises and named in self.jobs:
+            return  # the same job, whichever start is answered with it
         assert named not in self.jobs or self.pipeline is RESTARTING, "an attempt was started twice"
         others = {each: state for each, state in self.jobs.items() if each != named}
         alive = [each for each, state in others.items() if state == "running" and each not in self.given_up]
@@ -153,7 +160,7 @@ class World:
             case StartJob():
                 self._answer_start(order, luck)
             case FindJob():
-                self._answer_find(order)
+                self._answer_find(order, luck)
             case PollNow(job=job):
                 self._answer_poll(str(job["token"]), luck)
             case StopJob(job=job):
@@ -167,8 +174,23 @@ class World:
             attempt for attempt in range(1, self.run.attempt + 1) if start_token(BIRTH.run_id, attempt) == named
         )
 
-    def _answer_find(self, order: FindJob) -> None:
+    def arrive(self, luck: int) -> None:
+        """What is on its way arrives, late."""
+        while self.on_the_way:
+            token = self.on_the_way.pop()
+            run = self.run
+            assert run is not None
+            is_over = run.outcome in NOTHING_RUNS and run.token == token and token not in self.jobs
+            assert not is_over or token in self.given_up, f"a start arrives after the run was called {run.outcome}"
+            self._start(token)
+
+    def _answer_find(self, order: FindJob, luck: int) -> None:
         attempt = self._attempt_of(order.token)
+        if self.recognises and luck % 3 and order.token not in self.jobs:
+            self.feed(JobNotSeen(attempt, order.sending))
+            self.orders += [order]  # it is looked for once more when it must have arrived, if that is still wanted
+            return
+        self.arrive(luck)
         is_there = order.token in self.jobs
         self.feed(JobFound(attempt, {"token": order.token}) if is_there else JobNotFound(attempt, order.sending))
 
@@ -177,15 +199,19 @@ class World:
         assert self.sent[order.token, order.sending] == 1, "one sending was sent twice"
         attempt = self._attempt_of(order.token)
         outcome = START_LUCK[luck % len(START_LUCK)]
-        if outcome in {0, 2, 5}:
+        if outcome in {0, 2, 5} or (outcome in {6, 7} and not self.can_find):
             self._start(order.token)
+        elif outcome in {6, 7} and order.token not in self.jobs:
+            self.on_the_way.add(order.token)
         answers: dict[int, Fact] = {
             0: JobStarted(attempt, {"token": order.token}),
-            1: JobRefused(attempt, order.sending, FailureCategory.TRANSIENT, "throttled"),
+            1: JobRefused(attempt, order.sending, FailureCategory.TRANSIENT, "throttled", can_find=self.can_find),
             2: StartUnanswered(attempt, order.sending, "the reply was lost", can_find=self.can_find),
             3: StartUnanswered(attempt, order.sending, "the request was lost", can_find=self.can_find),
             4: StarterLost(attempt, order.sending, can_find=self.can_find),
             5: StarterLost(attempt, order.sending, can_find=self.can_find),
+            6: StarterLost(attempt, order.sending, can_find=self.can_find),
+            7: StartUnanswered(attempt, order.sending, "it is late", can_find=self.can_find),
         }
         self.feed(answers[outcome])
 
@@ -238,6 +264,7 @@ class World:
     def leap(self, luck: int) -> None:
         if luck % len(LEAPS):
             self._settle_starts(luck)
+            self.arrive(luck)
         self.now += LEAPS[luck % len(LEAPS)]
         if self.run is not None:
             self.feed(TimeCame(self.run.attempt))
@@ -246,7 +273,7 @@ class World:
         """A start is sent within seconds or not at all: the fence sees to that."""
         while pending := next((order for order in self.orders if isinstance(order, StartJob)), None):
             self.orders.remove(pending)
-            self._answer_start(pending, LOST_SENT if luck % 2 else LOST_UNSENT)
+            self._answer_start(pending, (LOST_UNSENT, LOST_SENT, LOST_ON_ITS_WAY)[luck % 3])
 
     def rerun(self, luck: int) -> None:
         reason = REASONS[luck % len(REASONS)]
@@ -303,24 +330,34 @@ ACTIONS: dict[str, Callable[[World, int], None]] = {
     "report": World.report,
     "post-run": World.post_run,
     "repeat": World.repeat,
+    "arrive": World.arrive,
 }
 actions = st.one_of(st.just("go on"), st.just("repeat"), st.sampled_from(sorted(ACTIONS)))
 steps = st.lists(st.tuples(actions, st.integers(0, 59)), min_size=10, max_size=80)
 
+# The starter is lost with its start on the way; the start that is sent in its place is refused; and before the first
+# one arrives, somebody wants the run to end, or another attempt in its place.
+TAKEN_OVER = [("answer", 0), ("answer", 10), ("answer", 1), ("answer", 4)]
+TAKEN_OVER_AND_CANCELLED = [*TAKEN_OVER, ("cancel", 0), ("arrive", 0)]
+TAKEN_OVER_AND_SUPERSEDED = [*TAKEN_OVER, ("rerun", 0), ("answer", 0), ("arrive", 0)]
+
 
 @pytest.mark.parametrize(
-    ("pipeline", "can_find"),
-    [(PIPELINE, True), (PIPELINE, False), (RESTARTING, False)],
-    ids=["found", "held", "restarted"],
+    ("pipeline", "can_find", "recognises"),
+    [(PIPELINE, True, False), (PIPELINE, True, True), (PIPELINE, False, False), (RESTARTING, False, False)],
+    ids=["found", "recognised", "held", "restarted"],
 )
 @settings(max_examples=400, deadline=None)
 @given(history=steps)
+@example(history=TAKEN_OVER_AND_CANCELLED)
+@example(history=TAKEN_OVER_AND_SUPERSEDED)
 def test_no_history_starts_a_job_twice_overspends_a_budget_or_leaves_a_run_hanging(
     pipeline: Pipeline,
     can_find: bool,
+    recognises: bool,
     history: list[tuple[str, int]],
 ) -> None:
-    world = World(pipeline, can_find=can_find)
+    world = World(pipeline, can_find=can_find, recognises=recognises)
     world.signal(0)
 
     for action, luck in history:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.engineworld import CONFIG, ORDERS, World, a_world, begin, run_key
-from tests.fakerunner import refuse
+from tests.fakerunner import lose, refuse
 from tests.faults import DROP_AFTER, DROP_BEFORE, NO_FAULT, Fault, FaultyTables, Operation, late
 from tests.virtualtime import on_virtual_time
 from worker.core.facts import CancelRequested
@@ -16,6 +16,7 @@ from worker.core.run import Pause
 from worker.core.runstate import Outcome, State
 from worker.engine.rates import Rate
 from worker.engine.targets import Limits
+from worker.jobs.runner import Guarantee
 from worker.store.pauses import Pauses
 
 NEXT_DAY = "2026-03-04"
@@ -142,6 +143,82 @@ async def test_a_start_left_by_a_dead_starter_is_looked_for_and_then_sent_by_ano
     assert world.runner.calls["find"] == 1
     assert len(world.runner.starts) == 1
     assert await world.state() is State.POLLING
+
+
+@on_virtual_time
+async def test_a_start_left_by_a_dead_starter_is_sent_at_once_where_the_target_recognises_the_token() -> None:
+    world = await a_world()
+    world.runner.guarantee = Guarantee.EXACTLY_ONCE
+    async with world.worker("w1"):
+        await world.until(State.TRIGGERING)
+    world.runner.hangs = None
+    async with world.worker("w2") as worker:
+        await world.adopt_orphans(worker)
+        await world.wait(seconds=10)
+
+        assert await world.state() is State.POLLING
+    assert (len(world.runner.starts), len(world.runner.jobs)) == (1, 1)
+
+
+@pytest.mark.parametrize("late_s", [0.5, 5.0, 19.0])
+@pytest.mark.parametrize("answer", ["started", "refused", "lost"])
+@pytest.mark.parametrize("then", ["nothing", "cancel", "supersede"])
+def test_a_start_that_arrives_after_it_was_sent_by_another_is_the_same_job(
+    late_s: float, answer: str, then: str
+) -> None:
+    """The target recognises the token. What arrives late has been sent by a worker that is dead since."""
+
+    @on_virtual_time
+    async def scenario() -> None:
+        world = await a_world()
+        world.runner.guarantee = Guarantee.EXACTLY_ONCE
+        async with world.worker("w1"):
+            await world.until(State.TRIGGERING)
+        world.runner.hangs = None
+        run = await world.run()
+        assert run is not None
+        scripts = {"started": [], "refused": [refuse("denied", FailureCategory.PERMANENT)], "lost": [lose]}
+        world.runner.scripts.extend(scripts[answer])
+        async with world.worker("w2") as worker:
+            await world.adopt_orphans(worker)
+            for _ in range(100):
+                if not world.runner.starts:
+                    await world.wait(milliseconds=100)
+            assert len(world.runner.starts) == 1, "another sends it before it must have arrived"
+            if then == "cancel":
+                await world.ask_cancel()
+            elif then == "supersede":
+                await world.ask_rerun(supersede=True)
+            await world.wait(milliseconds=int(late_s * 1000))
+            world.runner.jobs.setdefault(run.token, world.runner.at_once)  # here it arrives
+            await world.wait(minutes=10)
+            ended = await world.run()
+            alive, tokens = world.runner.running, set(world.runner.tokens)
+
+        assert ended is not None
+        # Whatever runs is known, and belongs to the attempt that is under way.
+        assert alive == ([] if then == "cancel" else [ended.token])
+        assert (ended.outcome is Outcome.CANCELLED) is (then == "cancel")
+        assert ended.attempt == (2 if then == "supersede" else 1)
+        assert len(tokens | {run.token}) == ended.attempt
+
+    scenario()
+
+
+@on_virtual_time
+async def test_a_paused_pipeline_sends_nothing_in_the_place_of_a_dead_starter() -> None:
+    world = await a_world()
+    world.runner.guarantee = Guarantee.EXACTLY_ONCE
+    async with world.worker("w1"):
+        await world.until(State.TRIGGERING)
+    world.runner.hangs = None
+    await Pauses(world.tables).put(ORDERS, Pause("maintenance"))
+    async with world.worker("w2") as worker:
+        await world.adopt_orphans(worker)
+        await world.wait(minutes=2)
+
+    assert world.runner.starts == []
+    assert await world.state() is State.TRIGGERING
 
 
 @on_virtual_time

@@ -16,6 +16,7 @@ from worker.core.facts import (
     JobFailed,
     JobFound,
     JobNotFound,
+    JobNotSeen,
     JobRefused,
     JobStarted,
     JobStopped,
@@ -201,6 +202,68 @@ def test_the_start_of_a_lost_starter_is_sent_by_another_only_once_it_was_not_fou
     assert effects[-1] == StartJob(run.token, 1)
     assert after is not None
     assert (after.starter, after.start_step) == (other, StartStep.SENT)
+
+
+# --- a target that recognises the token itself ------------------------------------------------------------------------
+
+
+def taken_over() -> Run:
+    """A run whose starter was lost and whose start was sent again, before the first one must have arrived."""
+    run, _ = step(a_run(State.TRIGGERING), StarterLost(1, 0, can_find=True), NOON)
+    run, effects = step(run, JobNotSeen(1, 0), NOON)
+    assert effects[-1] == StartJob(run.token, 1)
+    return run
+
+
+def test_the_start_of_a_lost_starter_is_sent_again_at_once_where_the_target_recognises_the_token() -> None:
+    run = taken_over()
+
+    assert (run.start_step, run.start_failures, run.is_idle) == (StartStep.SENT, 1, False)
+
+    started, _ = step(run, JobStarted(1, HANDLE), NOON)
+
+    assert (started.state, started.starts_unanswered) == (State.POLLING, 0)
+
+
+def test_a_refusal_says_nothing_about_the_start_of_the_lost_starter() -> None:
+    denied = JobRefused(1, 1, FailureCategory.PERMANENT, "denied", can_find=True)
+    run, effects = step(taken_over(), denied, NOON)
+
+    assert effects[-1] == FindJob(run.token, 1)
+    assert (run.start_step, run.is_idle) == (StartStep.UNANSWERED, False)
+    stopping, _ = step(run, CancelRequested(reason="why"), NOON)
+    assert stopping.state is State.STOPPING
+
+    missing, _ = step(run, JobNotFound(1, 1), NOON + MINUTE)
+    assert (missing.start_step, missing.is_idle) == (StartStep.REFUSED, True)
+
+
+def test_a_stop_waits_for_the_start_of_the_lost_starter_though_the_second_was_refused() -> None:
+    stopping, _ = step(taken_over(), CancelRequested(reason="why"), NOON)
+    assert stopping.state is State.STOPPING
+
+    stopping, effects = step(stopping, replace(refused(1), can_find=True), NOON)
+    assert effects[-1] == FindJob(stopping.token, 1)
+
+    ended, _ = step(stopping, JobNotFound(1, 1), NOON + MINUTE)
+    assert ended.outcome is Outcome.CANCELLED
+
+
+def test_a_start_that_was_answered_badly_is_not_sent_again_at_once() -> None:
+    run, _ = step(a_run(State.TRIGGERING), StartUnanswered(1, 0, "reset", can_find=True), NOON)
+
+    _, effects = step(run, JobNotSeen(1, 0), NOON)
+
+    assert [type(effect) for effect in effects] == [Ignore]
+
+
+@pytest.mark.parametrize("failures", [0, 1, 2, 3, 4])
+def test_a_start_is_sent_in_the_place_of_lost_starters_a_few_times_only(failures: int) -> None:
+    run, _ = step(a_run(State.TRIGGERING, start_failures=failures), StarterLost(1, failures, can_find=True), NOON)
+
+    _, effects = step(run, JobNotSeen(1, failures), NOON)
+
+    assert any(isinstance(effect, StartJob) for effect in effects) == (failures < 3)
 
 
 def test_a_start_that_kills_every_starter_is_given_up() -> None:

@@ -16,6 +16,7 @@ from worker.core.facts import (
     JobFailed,
     JobFound,
     JobNotFound,
+    JobNotSeen,
     JobRefused,
     JobReported,
     JobRunning,
@@ -60,6 +61,7 @@ FACTS: tuple[Fact, ...] = (
     StartUnanswered(1, 0, "timed out", can_find=True),
     StarterLost(1, 0, can_find=True),
     JobFound(1, HANDLE),
+    JobNotSeen(1, 0),
     JobNotFound(1, 0),
     JobRunning(1),
     JobUnseen(1, "timed out"),
@@ -99,6 +101,7 @@ TABLE: Mapping[str, tuple[str, ...]] = {
     "StartUnanswered": (_, _, "NoteStart LogJob FindJob", _, _, _, _),
     "StarterLost": (_, _, "NoteStart LogJob FindJob", _, _, _, _),
     "JobFound": (_, _, "MoveTo Tell", _, _, _, _),
+    "JobNotSeen": (_, _, _, _, _, _, _),  # as below
     "JobNotFound": (_, _, _, _, _, _, _),  # in doubt is only a start that was reported so
     "JobRunning": (_, _, _, _, _, _, _),
     "JobUnseen": (_, _, _, _, _, _, _),

@@ -163,6 +163,7 @@ class JobRefused:
     """The target certainly did not start the job; `retry_after`, if it says so, is how long it wants to be spared.
 
     `is_final`: another try would be refused as well.
+    That is said of this sending alone. `can_find`: of an earlier one, the target can be asked by the token.
     """
 
     attempt: int
@@ -171,6 +172,7 @@ class JobRefused:
     message: str
     retry_after: timedelta | None = None
     is_final: bool = False
+    can_find: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +205,17 @@ class JobFound:
 @dataclass(frozen=True, slots=True)
 class JobNotFound:
     """The target, asked by the token once every start must have become visible, does not have the job."""
+
+    attempt: int
+    sending: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobNotSeen:
+    """A target that recognises the token itself does not have the job yet; a start of its lost starter may still come.
+
+    Then it is the same job as that of a start sent now, because both have the same token.
+    """
 
     attempt: int
     sending: int
@@ -313,6 +326,7 @@ AboutAttempt: TypeAlias = (
     | StartUnanswered
     | StarterLost
     | JobFound
+    | JobNotSeen
     | JobNotFound
     | JobRunning
     | JobUnseen

@@ -81,6 +81,8 @@ def _about_start(case: Case, fact: Fact) -> list[Effect]:
             return [Ignore("the job is known: its start is settled")]
         case JobRefused() | JobNotFound() | StartUnanswered() | StarterLost() if is_old_sending(case.run, fact):
             return [Ignore(f"speaks of sending {fact.sending}, which is settled or still under way")]
+        case JobRefused(can_find=True) if case.run.starts_unanswered:
+            return _doubt(case, StartStep.UNANSWERED, can_find=True)
         case JobRefused() if case.run.starts_unanswered:
             return orphan(case, NOBODY_KNOWS)
         case JobRefused() | JobNotFound():

@@ -1,8 +1,9 @@
 """TRIGGERING: intent and token are saved; the job may or may not exist yet.
 
 A start is sent again only when it is certain that the last sending started nothing, when the target itself would
-recognise the second one, or when the pipeline's owner wants it all the same (`onUnknownStart: restart`). Of the last it
-is remembered that the job may be running: such a run is never called idle, nor its job not started.
+recognise the second one (after a lost starter), or when the pipeline's owner wants it all the same (`onUnknownStart:
+restart`). Of the last two it is remembered that the job may be running: such a run is never called idle, nor its job
+not started.
 """
 
 from datetime import timedelta
@@ -15,6 +16,7 @@ from worker.core.facts import (
     Handle,
     JobFound,
     JobNotFound,
+    JobNotSeen,
     JobRefused,
     JobStarted,
     PostRunSeen,
@@ -43,6 +45,9 @@ def decide_triggering(case: Case, fact: Fact) -> list[Effect]:
             return _started(case, job)
         case JobRefused() | StartUnanswered() | StarterLost() | JobNotFound() if is_old_sending(case.run, fact):
             return [Ignore(f"speaks of sending {fact.sending}; {case.run.start_failures} is the last, or is settled")]
+        case JobRefused(message=message, can_find=True) if case.run.starts_unanswered:
+            # Said of the last sending alone. The one before may still be on its way, and is looked for.
+            return _doubt(case, StartStep.UNANSWERED, message, can_find=True)
         case JobRefused(category=category, message=message, is_final=True):
             return _give_up(case, message, category, case.run.starts_unanswered)
         case JobRefused(category=category, message=message, retry_after=retry_after):
@@ -51,6 +56,8 @@ def decide_triggering(case: Case, fact: Fact) -> list[Effect]:
             return _doubt(case, StartStep.UNANSWERED, message, can_find=fact.can_find)
         case StarterLost():
             return _doubt(case, StartStep.ABANDONED, "its starter was lost", can_find=fact.can_find)
+        case JobNotSeen(sending=sending):
+            return _not_seen(case.run, sending)
         case JobNotFound():
             return _not_found(case)
         case CancelRequested(reason=reason):
@@ -71,6 +78,8 @@ def is_old_sending(run: Run, fact: JobRefused | StartUnanswered | StarterLost | 
     if fact.sending != run.start_failures:
         return True
     match fact:
+        case JobRefused(can_find=True) if run.starts_unanswered:
+            return run.start_step is not StartStep.SENT  # in doubt already, because of the one before
         case JobRefused():
             return run.start_step is StartStep.REFUSED
         case StartUnanswered() | StarterLost():
@@ -159,6 +168,18 @@ def _unknown(case: Case, why: str) -> list[Effect]:
             detail={"token": case.run.token, "attempt": case.run.attempt, "actionHint": hint},
         ),
     ]
+
+
+def _not_seen(run: Run, sending: int) -> list[Effect]:
+    """Send again what a lost starter may have sent: whichever arrives first, the other is the same job.
+
+    The one before stays in doubt: only a started job settles it, or a look once it must have arrived.
+    """
+    if run.start_step is not StartStep.ABANDONED or sending != run.start_failures:
+        return [Ignore("the start is not with a lost starter any more")]
+    if run.start_failures >= len(START_BACKOFF):
+        return [Ignore("the start was sent as often as is allowed; it is looked for until it must have arrived")]
+    return _send(run, run.start_failures + 1, unanswered=run.starts_unanswered + 1)
 
 
 def _not_found(case: Case) -> list[Effect]:

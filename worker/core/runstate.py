@@ -114,7 +114,7 @@ class Run:
     starter: SessionId | None = None  # who alone may send the start of this attempt
     start_step: StartStep | None = None  # None: the start of this attempt is not pending
     start_failures: int = 0  # of this attempt; on the row, so that a restart does not forgive them
-    starts_unanswered: int = 0  # how many of those failed without an answer, and nobody can ask: the job may be running
+    starts_unanswered: int = 0  # how many of those may have started the job although another was sent since
     start_after: datetime | None = None  # a refused start is not tried again before
     started_on: Mapping[str, str] = field(default_factory=dict[str, str])  # sensor key -> content hash
     changed_inputs: Mapping[str, str] = field(default_factory=dict[str, str])  # sensor key -> content hash since then

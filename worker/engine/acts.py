@@ -18,6 +18,7 @@ from worker.core.facts import (
     JobFailed,
     JobFound,
     JobNotFound,
+    JobNotSeen,
     JobRefused,
     JobRunning,
     JobStarted,
@@ -31,7 +32,7 @@ from worker.core.facts import (
 )
 from worker.core.outcomes import FailureCategory
 from worker.core.pipeline import Job, JobType, Pipeline
-from worker.core.runstate import Run, State
+from worker.core.runstate import Run, StartStep, State
 from worker.engine.breaker import Breaker, TargetClosed
 from worker.engine.jobtexts import context_of, filled_in
 from worker.engine.outages import Outages
@@ -85,7 +86,15 @@ class Acts:
             case port.Started(handle=handle):
                 return JobStarted(run.attempt, handle)
             case port.Refused(category=category, message=message, retry_after=retry_after, is_final=is_final):
-                return JobRefused(run.attempt, act.sending, category, message, retry_after, is_final)
+                return JobRefused(
+                    run.attempt,
+                    act.sending,
+                    category,
+                    message,
+                    retry_after=retry_after,
+                    is_final=is_final,
+                    can_find=can_find(traits),
+                )
             case port.Unknown(message=message):
                 return StartUnanswered(run.attempt, act.sending, message, can_find(traits))
 
@@ -145,10 +154,12 @@ class Acts:
         return traits.send_timeout + traits.list_lag
 
     async def find_early(self, run: Run, pipeline: Pipeline, act: FindJob) -> Fact | None:
-        """Look for a job that may not be visible yet; None if that told nothing, or only that it was not seen.
+        """Look for a job that may not be visible yet; None if that told nothing.
 
         A target that recognises the token itself may be asked, and even sent to, at any time. But a start that is still
         on its way would be forgotten if this look were believed: the next one may have another token, or none follow.
+        So it is only said that the job was not seen, and only where its starter was lost: any other start was answered
+        badly, and its target is to be spared.
         """
         try:
             if self._target(run, pipeline)[3].guarantee is not Guarantee.EXACTLY_ONCE:
@@ -156,7 +167,10 @@ class Acts:
         except Rejected:
             return None
         fact = await self.find(run, pipeline, act)
-        return fact if isinstance(fact, JobFound) else None
+        if not isinstance(fact, JobNotFound):
+            return fact
+        is_left_behind = run.state is State.TRIGGERING and run.start_step is StartStep.ABANDONED
+        return JobNotSeen(run.attempt, act.sending) if is_left_behind else None
 
     async def find(self, run: Run, pipeline: Pipeline, act: FindJob) -> Fact | None:
         """Look for the job; None if that told nothing."""

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 from worker.clock import Clock
 from worker.core.effects import Act, EvaluateNow, FindJob, PollNow, StartJob, StopJob
 from worker.core.errors import RetryLater
-from worker.core.facts import Fact
+from worker.core.facts import Fact, JobNotSeen
 from worker.core.keys import RunKey
 from worker.core.pipeline import Pipeline
 from worker.core.runstate import Run
@@ -86,14 +86,24 @@ class Errands:
         fact: Fact | None = None
         if self._clock.monotonic() < seen_at:
             fact = await self._acts.find_early(run, pipeline, act)
-        if fact is None:
+        if isinstance(fact, JobNotSeen):
+            await self._tell_self(run.key, fact)
+            fact = None
+        if fact is None and self._is_wanted(run, act):
             await self._clock.sleep(max(0.0, seen_at - self._clock.monotonic()))
-            held = self._held(run.key)
-            if held is None or (held.token, held.start_step) != (act.token, run.start_step):
-                return  # it was settled meanwhile: to look by sending could start what nobody waits for
-            fact = await self._acts.find(held, pipeline, act)
+            held = self._is_wanted(run, act)
+            fact = await self._acts.find(held, pipeline, act) if held else None
         if fact is not None:
             await self._tell_self(run.key, fact)
+
+    def _is_wanted(self, run: Run, act: FindJob) -> Run | None:
+        """The run as it is now, unless its start was settled meanwhile, or sent again.
+
+        To look by sending could start what nobody waits for.
+        """
+        held = self._held(run.key)
+        is_same = held is not None and (held.token, held.start_step) == (act.token, run.start_step)
+        return held if is_same else None
 
     async def _report(self, key: RunKey, work: Callable[[], Awaitable[Fact]]) -> None:
         await self._tell_self(key, await work())
