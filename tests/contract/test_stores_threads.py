@@ -248,3 +248,14 @@ async def test_threads_of_a_run_and_of_an_incident_do_not_meet(tables: Tables) -
     answers = [await claim(tables, thread, f"c{number}") for number, thread in enumerate(keys_of_threads)]
 
     assert [type(answer) for answer in answers] == [Claimed] * 3
+
+
+async def test_an_event_is_remembered_although_a_clock_that_was_ahead_claimed_its_thread(tables: Tables) -> None:
+    thread, threads = a_thread(), Threads(tables)
+    await claim(tables, thread, "a", NOW + timedelta(days=1))
+
+    assert await threads.remember(thread, told="e1", face=Face(version=1), worst="NOTE", now=NOW)
+
+    seen = await threads.look(thread)
+    assert seen is not None
+    assert seen.told == ("e1",)

@@ -79,6 +79,13 @@ def test_nothing_alerts_about_an_attempt_that_is_tried_again(run: Run, fact: Fac
             1,
             "RETRY_EXHAUSTED",
         ),
+        (
+            a_run(State.STOPPING, after_stop=AfterStop.END, starts_unanswered=1),
+            RETRYING,
+            JobStopped(1),
+            1,
+            "JOB_ORPHANED",
+        ),
         (a_run(State.TRIGGERING), RETRYING, StartUnanswered(1, 0, "reset", can_find=False), 1, "JOB_START_UNKNOWN"),
     ],
 )

@@ -92,11 +92,12 @@ def _exhausted(case: Case, reason: str) -> list[Effect]:
 def time_out(case: Case, so_far: str) -> list[Effect]:
     run = case.run
     reason = f"not done by {said(run.timeout_at)}, when its patience ended; {so_far}"
+    unanswered = _tell_unanswered(case)
     return [
         End(outcome=Outcome.TIMED_OUT, reason=reason),
         LogJob(event=JobEvent.RUN_TIMEOUT, message=reason),
-        tell_timeout(case, reason),
-        *_tell_unanswered(case),
+        tell_timeout(case, reason, is_orphaned=bool(unanswered)),
+        *unanswered,
     ]
 
 
