@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from worker.jobs.addresses import AddressGuard, AddressPolicy, AddressRefused
+from worker.jobs.address_policy import AddressPolicy, AddressRefused
+from worker.jobs.addresses import AddressGuard
 from worker.jobs.resolving import OwnThreadsResolver
 
 PUBLIC = "93.184.216.34"

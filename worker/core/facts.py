@@ -162,8 +162,8 @@ class JobStarted:
 class JobRefused:
     """The target certainly did not start the job; `retry_after`, if it says so, is how long it wants to be spared.
 
-    `is_final`: another try would be refused as well.
-    That is said of this sending alone. `can_find`: of an earlier one, the target can be asked by the token.
+    The refusal is about this sending alone. `is_final`: another try would be refused as well. `can_find`: the target
+    can be asked by the token about an earlier sending.
     """
 
     attempt: int

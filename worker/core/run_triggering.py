@@ -45,13 +45,8 @@ def decide_triggering(case: Case, fact: Fact) -> list[Effect]:
             return _started(case, job)
         case JobRefused() | StartUnanswered() | StarterLost() | JobNotFound() if is_old_sending(case.run, fact):
             return [Ignore(f"speaks of sending {fact.sending}; {case.run.start_failures} is the last, or is settled")]
-        case JobRefused(message=message, can_find=True) if case.run.starts_unanswered:
-            # Said of the last sending alone. The one before may still be on its way, and is looked for.
-            return _doubt(case, StartStep.UNANSWERED, message, can_find=True)
-        case JobRefused(category=category, message=message, is_final=True):
-            return _give_up(case, message, category, case.run.starts_unanswered)
-        case JobRefused(category=category, message=message, retry_after=retry_after):
-            return _failed(case, message, category, retry_after, unanswered=case.run.starts_unanswered)
+        case JobRefused():
+            return _refused(case, fact)
         case StartUnanswered(message=message):
             return _doubt(case, StartStep.UNANSWERED, message, can_find=fact.can_find)
         case StarterLost():
@@ -71,6 +66,16 @@ def decide_triggering(case: Case, fact: Fact) -> list[Effect]:
             return note_signal(case, signal)
         case _:
             return [*misfit(case.run, fact)]
+
+
+def _refused(case: Case, fact: JobRefused) -> list[Effect]:
+    unanswered = case.run.starts_unanswered
+    if unanswered and fact.can_find:
+        # The refusal is about the last sending alone. The one before may still be on its way, so look for its job.
+        return _doubt(case, StartStep.UNANSWERED, fact.message, can_find=True)
+    if fact.is_final:
+        return _give_up(case, fact.message, fact.category, unanswered)
+    return _failed(case, fact.message, fact.category, fact.retry_after, unanswered=unanswered)
 
 
 def is_old_sending(run: Run, fact: JobRefused | StartUnanswered | StarterLost | JobNotFound) -> bool:
