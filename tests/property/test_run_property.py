@@ -210,7 +210,7 @@ class World:
         elif outcome in {6, 7} and order.token not in self.jobs:
             self.on_the_way.add(order.token)
         answers: dict[int, Fact] = {
-            0: JobStarted(attempt, {"token": order.token}),
+            0: JobStarted(attempt, {"token": order.token}, can_find=self.can_find),
             1: JobRefused(attempt, order.sending, FailureCategory.TRANSIENT, "throttled", can_find=self.can_find),
             2: StartUnanswered(attempt, order.sending, "the reply was lost", can_find=self.can_find),
             3: StartUnanswered(attempt, order.sending, "the request was lost", can_find=self.can_find),

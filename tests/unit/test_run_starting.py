@@ -220,9 +220,22 @@ def test_the_start_of_a_lost_starter_is_sent_again_at_once_where_the_target_reco
 
     assert (run.start_step, run.start_failures, run.is_idle) == (StartStep.SENT, 1, False)
 
-    started, _ = step(run, JobStarted(1, HANDLE), NOON)
+    for fact in (JobStarted(1, HANDLE, can_find=True), JobFound(1, HANDLE)):
+        started, _ = step(run, fact, NOON)
 
-    assert (started.state, started.starts_unanswered) == (State.POLLING, 0)
+        assert (started.state, started.starts_unanswered) == (State.POLLING, 0)
+
+
+def test_the_job_of_a_start_that_was_taken_over_is_the_only_one_and_no_other_is_told_of() -> None:
+    running, _ = step(taken_over(), JobStarted(1, HANDLE, can_find=True), NOON)
+    stopping, _ = step(running, CancelRequested(reason="why"), NOON)
+    ended, effects = step(stopping, JobStopped(1), NOON)
+    assert (ended.outcome, told(effects)) == (Outcome.CANCELLED, [EventType.RUN_CANCELLED])
+
+    stopping, _ = step(taken_over(), CancelRequested(reason="why"), NOON)
+    stopping, _ = step(stopping, JobStarted(1, HANDLE, can_find=True), NOON)
+    ended, effects = step(stopping, JobStopped(1), NOON)
+    assert (ended.outcome, told(effects)) == (Outcome.CANCELLED, [EventType.RUN_CANCELLED])
 
 
 def test_a_refusal_says_nothing_about_the_start_of_the_lost_starter() -> None:

@@ -39,6 +39,7 @@ class MoveTo:
     after_stop: AfterStop | None = None
     rerun_reason: str = ""
     reason: str = ""
+    is_only_job: bool = False  # no start without an answer can have left another one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +90,7 @@ class NoteJob:
     """Remember the job's handle without a change of state."""
 
     job: Handle
+    is_only_job: bool = False  # as in `MoveTo`
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,8 +154,11 @@ class PostRunSeen:
 
 @dataclass(frozen=True, slots=True)
 class JobStarted:
+    """The target has the job. `can_find`: it has one for the token, whichever of several starts brought it."""
+
     attempt: int
     job: Handle
+    can_find: bool = False
 
 
 @dataclass(frozen=True, slots=True)

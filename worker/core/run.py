@@ -158,6 +158,7 @@ def _moved(run: Run, effect: MoveTo, now: datetime) -> Run:
     return replace(
         run,
         state=effect.state,
+        starts_unanswered=0 if effect.is_only_job else run.starts_unanswered,
         since=now,
         window_ends_at=effect.window_ends_at,
         started_on=run.started_on if effect.started_on is None else effect.started_on,
@@ -229,8 +230,8 @@ def _noted(run: Run, effect: Effect) -> Run:
                 start_after=effect.after,
                 reason=effect.reason or run.reason,
             )
-        case NoteJob(job=job):
-            return replace(run, job=job, start_step=None)
+        case NoteJob(job=job, is_only_job=is_only):
+            return replace(run, job=job, start_step=None, starts_unanswered=0 if is_only else run.starts_unanswered)
         case NoteAfterStop(after_stop=after_stop, reason=reason):
             return replace(run, after_stop=after_stop, rerun_reason="", reason=reason)
         case NoteSignal(content_hash=content_hash, sensor_key=key, written_at=at):

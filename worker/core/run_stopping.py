@@ -6,7 +6,6 @@ from worker.core.eventtypes import JobEvent
 from worker.core.facts import (
     CancelRequested,
     Fact,
-    Handle,
     JobFailed,
     JobFound,
     JobNotFound,
@@ -42,7 +41,7 @@ from worker.core.run_polling import old_report, with_report_noted
 from worker.core.run_postrun import drift_in_flight
 from worker.core.run_reruns import reopen
 from worker.core.run_success import succeed, succeed_as_reported
-from worker.core.run_triggering import is_old_sending
+from worker.core.run_triggering import is_old_sending, is_only_job
 from worker.core.runstate import AfterStop, StartStep
 
 
@@ -75,8 +74,8 @@ def decide_stopping(case: Case, fact: Fact) -> list[Effect]:
 def _about_start(case: Case, fact: Fact) -> list[Effect]:
     """The start may still have been on its way when the stop was decided."""
     match fact:
-        case JobStarted(job=job) | JobFound(job=job) if case.run.job is None:
-            return _found(job)
+        case JobStarted() | JobFound() if case.run.job is None:
+            return [NoteJob(fact.job, is_only_job(fact)), StopJob(fact.job)]
         case JobRefused() | JobNotFound() | StartUnanswered() | StarterLost() if case.run.job is not None:
             return [Ignore("the job is known: its start is settled")]
         case JobRefused() | JobNotFound() | StartUnanswered() | StarterLost() if is_old_sending(case.run, fact):
@@ -93,10 +92,6 @@ def _about_start(case: Case, fact: Fact) -> list[Effect]:
             return _doubt(case, StartStep.ABANDONED, can_find=fact.can_find)
         case _:
             return [*misfit(case.run, fact)]
-
-
-def _found(job: Handle) -> list[Effect]:
-    return [NoteJob(job), StopJob(job)]
 
 
 def _doubt(case: Case, step: StartStep, *, can_find: bool) -> list[Effect]:

@@ -13,7 +13,6 @@ from worker.core.eventtypes import EventType, JobEvent
 from worker.core.facts import (
     CancelRequested,
     Fact,
-    Handle,
     JobFound,
     JobNotFound,
     JobNotSeen,
@@ -41,8 +40,8 @@ START_PAUSE_MAX = timedelta(minutes=15)
 
 def decide_triggering(case: Case, fact: Fact) -> list[Effect]:
     match fact:
-        case JobStarted(job=job) | JobFound(job=job):
-            return _started(case, job)
+        case JobStarted() | JobFound():
+            return _started(case, fact)
         case JobRefused() | StartUnanswered() | StarterLost() | JobNotFound() if is_old_sending(case.run, fact):
             return [Ignore(f"speaks of sending {fact.sending}; {case.run.start_failures} is the last, or is settled")]
         case JobRefused():
@@ -93,10 +92,30 @@ def is_old_sending(run: Run, fact: JobRefused | StartUnanswered | StarterLost | 
             return run.start_step not in {StartStep.UNANSWERED, StartStep.ABANDONED}
 
 
-def _started(case: Case, job: Handle) -> list[Effect]:
-    run = case.run
+def _refused(case: Case, fact: JobRefused) -> list[Effect]:
+    unanswered = case.run.starts_unanswered
+    if unanswered and fact.can_find:
+        # Said of the last sending alone. The one before may still be on its way, and is looked for.
+        return _doubt(case, StartStep.UNANSWERED, fact.message, can_find=True)
+    if fact.is_final:
+        return _give_up(case, fact.message, fact.category, unanswered)
+    return _failed(case, fact.message, fact.category, fact.retry_after, unanswered=unanswered)
+
+
+def is_only_job(fact: JobStarted | JobFound) -> bool:
+    """Say whether the job is that of every start of the attempt, those without an answer included."""
+    return isinstance(fact, JobFound) or fact.can_find
+
+
+def _started(case: Case, fact: JobStarted | JobFound) -> list[Effect]:
+    run, job = case.run, fact.job
     return [
-        MoveTo(state=State.POLLING, job=job, window_ends_at=case.now + case.job.poll_window),
+        MoveTo(
+            state=State.POLLING,
+            job=job,
+            window_ends_at=case.now + case.job.poll_window,
+            is_only_job=is_only_job(fact),
+        ),
         Tell(
             type=EventType.JOB_TRIGGERED,
             message=f"{run.key}: the job of attempt {run.attempt} was started",

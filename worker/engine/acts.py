@@ -84,7 +84,7 @@ class Acts:
         objection = partial(self._objection, run, act)
         match await self._send(runner, target_of(job), request, traits, objection):
             case port.Started(handle=handle):
-                return JobStarted(run.attempt, handle)
+                return JobStarted(run.attempt, handle, can_find(traits))
             case port.Refused(category=category, message=message, retry_after=retry_after, is_final=is_final):
                 return JobRefused(
                     run.attempt,
