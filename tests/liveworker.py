@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +33,11 @@ _PATH: Final = os.pathsep.join((str(_ROOT), str(_ROOT / "tests/recorded")))  # t
 def environment(**more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")}
     return {**kept, "PYTHONPATH": _PATH, "INTERLOCK_TIMING": "fast", **more}
+
+
+def today() -> str:
+    """A period that a real worker, on the real clock, does not reject as too far ahead or too old."""
+    return str(datetime.now(UTC).date())
 
 
 def interlock(*arguments: str, at: Path, **variables: str) -> "subprocess.CompletedProcess[str]":

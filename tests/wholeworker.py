@@ -21,7 +21,7 @@ from tests.installation import (
     slack_on_loopback,
     write_pipeline,
 )
-from tests.liveworker import LiveWorker, interlock
+from tests.liveworker import LiveWorker, interlock, today
 from worker.core.eventtypes import EventType
 
 PATIENCE_S = 90.0
@@ -89,7 +89,7 @@ async def _push(at: Path, variables: Mapping[str, str], machine: str) -> None:
 
 
 async def _say_landed(at: Path, variables: Mapping[str, str]) -> None:
-    await _command(at, variables, "sensor", "put", "orders", "landed", "rows=12", "--period", "2027-03-22")
+    await _command(at, variables, "sensor", "put", "orders", "landed", "rows=12", "--period", today())
 
 
 async def _send_to_people(place: Installation, *bodies: str) -> None:

@@ -11,7 +11,7 @@ import yaml
 
 from tests.emulators import AWS_ENVIRONMENT, ministack
 from tests.installation import endpoint_of
-from tests.liveworker import BUSY, LiveWorker, environment, interlock, until
+from tests.liveworker import BUSY, LiveWorker, environment, interlock, today, until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 FAILING = BUSY.replace('[sleep, "30"]', '["false"]') + "  maxRetries: 0\n"
@@ -50,7 +50,7 @@ async def test_two_workers_of_the_local_stack_run_a_job_and_its_alert_comes_back
     workers = [LiveWorker(tmp_path, name, **variables(services[name])) for name in ("worker-1", "worker-2")]
     try:
         await asyncio.to_thread(until, lambda: any(w.has_logged('"pipelines.resynced"') for w in workers), *workers)
-        said = ("sensor", "put", "busy", "landed", "rows=12", "--period", "2027-03-22")
+        said = ("sensor", "put", "busy", "landed", "rows=12", "--period", today())
         await asyncio.to_thread(lambda: interlock(*said, at=tmp_path, **variables(setup)))
         await asyncio.to_thread(until, lambda: any(_has_told(worker) for worker in workers), *workers)
     finally:

@@ -22,7 +22,10 @@ SUITE: Final = Sizes(pipelines=(3, 8), hours=(3, 13))
 SUITE_REAL: Final = Sizes(pipelines=(3, 6), hours=(1, 2))
 SUITE_REAL_EVERY: Final = 50
 CAMPAIGN: Final = Sizes(pipelines=(3, 20), hours=(6, 48))
-CAMPAIGN_REAL: Final = 0.04  # as a share
+CAMPAIGN_REAL: Final = 0.02  # as a share
+# How strongly small ones are preferred. At 4, half of a campaign's histories have at most 4 pipelines and 8 hours.
+SUITE_SKEW: Final = 1.3
+CAMPAIGN_SKEW: Final = 4.0
 
 
 def suite_plan(seed: int) -> Plan:
@@ -41,10 +44,13 @@ def suite_plan(seed: int) -> Plan:
 def campaign_plan(seed: int) -> Plan:
     """A plan of a campaign, which may take hours."""
     random = Random(f"campaign {seed}")
-    pipelines, hours = _between(random, CAMPAIGN.pipelines), _between(random, CAMPAIGN.hours)
+    pipelines, hours = (
+        _between(random, CAMPAIGN.pipelines, CAMPAIGN_SKEW),
+        _between(random, CAMPAIGN.hours, CAMPAIGN_SKEW),
+    )
     beat = Beat.REAL if random.random() < CAMPAIGN_REAL else Beat.SLOW
     if beat is Beat.REAL:
-        hours = min(hours, _between(random, CAMPAIGN.hours), _between(random, CAMPAIGN.hours))
+        hours = min(hours, _between(random, CAMPAIGN.hours, CAMPAIGN_SKEW))
     return plan_of(
         seed,
         pipelines=pipelines,
@@ -91,7 +97,7 @@ def _slower(timing: Timing, by: float) -> Timing:
     )
 
 
-def _between(random: Random, bounds: tuple[int, int]) -> int:
+def _between(random: Random, bounds: tuple[int, int], skew: float = SUITE_SKEW) -> int:
     """Draw by orders of magnitude, and rather a small one: what goes wrong is easier to see there, and cheaper."""
     least, most = bounds
-    return min(most, int(least * ((most + 1) / least) ** (random.random() ** 1.3)))
+    return min(most, int(least * ((most + 1) / least) ** (random.random() ** skew)))
