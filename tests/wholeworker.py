@@ -47,7 +47,7 @@ async def live_through_a_kill(place: Installation, at: Path) -> None:
 
             holder.kill()
 
-            await _until(lambda: _has_told(slack, "JOB_FAILED"), survivor)
+            await _until(lambda: _has_told(slack, "RETRY_EXHAUSTED"), survivor)
             assert len(await executions_of(place.endpoint, machine)) == 1
             assert len(slack.threads) == 1
             await _stops_in_time(survivor)
@@ -63,7 +63,7 @@ async def live_apart(place: Installation, at: Path, duties: Sequence[str]) -> No
         async with _at_work(apart) as workers:
             await _until(lambda: any(_has_begun(worker) for worker in workers), *workers)
             await _say_landed(at, variables)
-            await _until(lambda: _has_told(slack, "JOB_FAILED"), *workers)
+            await _until(lambda: _has_told(slack, "RETRY_EXHAUSTED"), *workers)
             probe = an_event("probe", EventType.ALERT_PATH_CHECK, pipeline="")
             await _send_to_people(place, json.dumps(envelope(probe)), "no envelope at all")
             await _until(lambda: any(worker.has_logged('"message.parked"') for worker in workers), *workers)
