@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -35,9 +35,9 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": _PATH, "INTERLOCK_TIMING": "fast", **more}
 
 
-def today() -> str:
+def today(*, days_ago: int = 0) -> str:
     """A period that a real worker, on the real clock, does not reject as too far ahead or too old."""
-    return str(datetime.now(UTC).date())
+    return str(datetime.now(UTC).date() - timedelta(days=days_ago))
 
 
 def interlock(*arguments: str, at: Path, **variables: str) -> "subprocess.CompletedProcess[str]":

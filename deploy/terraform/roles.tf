@@ -60,7 +60,10 @@ locals {
     alerts = [
       { sid = "AlertsQueue", actions = local.take, on = ["queue/alerts"], partition = [] },
       # Threads of the chat, beside the events that they tell of.
-      { sid = "Threads", actions = ["dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:UpdateItem"], on = ["events"], partition = ["PIPELINE#*"] },
+      { sid = "Threads", actions = ["dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"], on = ["events"], partition = ["PIPELINE#*"] },
+      # The pace that all workers keep in a channel, and the alerts that wait for a message that tells them together.
+      { sid = "AlertRates", actions = ["dynamodb:GetItem", "dynamodb:PutItem"], on = ["events"], partition = ["RATE#*"] },
+      { sid = "GroupedAlerts", actions = ["dynamodb:Query", "dynamodb:PutItem", "dynamodb:DeleteItem"], on = ["events"], partition = ["GROUPEDALERTS"] },
       { sid = "Digests", actions = ["dynamodb:Query"], on = ["events/index"], partition = [] },
       { sid = "Owners", actions = ["dynamodb:GetItem"], on = ["control"], partition = ["PIPELINE#*"] },
       # That a probe of the way of alerts arrived: in the partition of no pipeline.

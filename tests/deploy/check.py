@@ -24,7 +24,7 @@ from typing import Any
 from tests import taskroles
 from tests.emulators import AWS_ENVIRONMENT, ministack
 from tests.installation import Installation
-from tests.liveworker import BUSY, PATIENCE_S
+from tests.liveworker import BUSY, PATIENCE_S, today
 from tests.wholeworker import live_through_a_kill
 from worker.store.table import TableName
 
@@ -343,7 +343,7 @@ def _live_and_end(container: Container) -> float:
         probe = container.inside("python", "-m", "worker.web.probe")
         _until(lambda: subprocess.run(probe, capture_output=True, check=False, timeout=30).returncode == 0, worker, log)
         for day in range(1, 4):
-            container.interlock("sensor", "put", "busy", "landed", "ok=true", "--period", f"2027-03-{day:02}")
+            container.interlock("sensor", "put", "busy", "landed", "ok=true", "--period", today(days_ago=day))
         _until(lambda: '"JobStarted"' in log.read_text(), worker, log)
         began = time.monotonic()
         worker.send_signal(signal.SIGTERM)

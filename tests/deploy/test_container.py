@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.liveworker import BUSY, LiveWorker, interlock, live_worker, until
+from tests.liveworker import BUSY, LiveWorker, interlock, live_worker, today, until
 from worker.web.probe import probe
 
 EXIT_S = 25.0
@@ -62,8 +62,8 @@ def test_a_worker_is_ready_once_it_has_a_session_and_not_while_it_leaves(worker:
 
 
 def test_sigterm_under_load_ends_it_in_order_and_in_time(worker: LiveWorker, tmp_path: Path) -> None:
-    for day in range(1, 6):
-        said = ("sensor", "put", "busy", "landed", "ok=true", "--period", f"2027-03-{day:02}")
+    for day in range(5):
+        said = ("sensor", "put", "busy", "landed", "ok=true", "--period", today(days_ago=day))
         assert interlock(*said, at=tmp_path).returncode == 0
     until(lambda: worker.has_logged('"JobStarted"'), worker)
 

@@ -37,7 +37,7 @@ _ROWS: Final[Mapping[Duty, Mapping[TableName, tuple[str, ...]]]] = {
     },
     Duty.ALERTS: {
         TableName.CONTROL: ("GetItem", "PutItem"),
-        TableName.EVENTS: ("GetItem", "Query", "PutItem", "UpdateItem"),
+        TableName.EVENTS: ("GetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
     },
     Duty.EVENTS: {TableName.EVENTS: ("GetItem", "PutItem")},
     Duty.SENSORS: {TableName.CONTROL: ("GetItem", "PutItem")},
