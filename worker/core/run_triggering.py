@@ -92,16 +92,6 @@ def is_old_sending(run: Run, fact: JobRefused | StartUnanswered | StarterLost | 
             return run.start_step not in {StartStep.UNANSWERED, StartStep.ABANDONED}
 
 
-def _refused(case: Case, fact: JobRefused) -> list[Effect]:
-    unanswered = case.run.starts_unanswered
-    if unanswered and fact.can_find:
-        # Said of the last sending alone. The one before may still be on its way, and is looked for.
-        return _doubt(case, StartStep.UNANSWERED, fact.message, can_find=True)
-    if fact.is_final:
-        return _give_up(case, fact.message, fact.category, unanswered)
-    return _failed(case, fact.message, fact.category, fact.retry_after, unanswered=unanswered)
-
-
 def is_only_job(fact: JobStarted | JobFound) -> bool:
     """Say whether the job is that of every start of the attempt, those without an answer included."""
     return isinstance(fact, JobFound) or fact.can_find
