@@ -532,3 +532,27 @@ async def test_an_answer_on_its_way_when_the_clock_went_wrong_stops_no_job() -> 
         await world.wait(minutes=1)
 
     assert await world.state() is State.POLLING
+
+
+# --- a clock that the store shows to be wrong for a while -------------------------------------------------------------
+
+
+@any_step
+@on_virtual_time
+async def test_a_clock_that_was_wrong_for_a_while_and_is_right_again_moves_no_time(step: timedelta) -> None:
+    world = await a_world()
+    async with world.worker() as worker:
+        await world.until(State.POLLING)
+        assert (before := await world.run())
+
+        worker.standing.is_clock_right = False
+        world.clock.step(step)
+        await world.ready()  # a fact that is taken in by whatever clock
+        await world.wait(minutes=2)
+        worker.standing.is_clock_right = True
+        world.clock.step(-step)
+        await world.wait(minutes=2)
+
+        assert (after := await world.run())
+
+    assert after == before

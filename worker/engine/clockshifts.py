@@ -32,9 +32,11 @@ class ClockShifts:
         return self._pending.get(key)
 
     def look(self) -> None:
-        by = self._steps.look()
-        # If the store's clock shows that ours is wrong now, the rows are right as they are.
-        if by and self._standing.may_judge_time():
+        if not self._standing.may_judge_time():
+            # The store's clock shows that ours is wrong now, so the rows are right as they are. They still are once
+            # ours is right again: then what counts is how far it was set in all, and that is nothing.
+            return
+        if by := self._steps.look():
             held = self._held()
             self._log("clock.stepped", {"by_s": round(by.total_seconds(), 3), "runs": len(held)})
             for key, since in held.items():
