@@ -7,10 +7,11 @@ from datetime import timedelta
 import pytest
 
 from tests.cronworld import a_timed_config, cron_on, periods_of
-from tests.engineworld import CONFIG, DAY, World, a_world, begin
+from tests.engineworld import CONFIG, DAY, World, a_world, begin, run_key
 from tests.fakerunner import refuse
 from tests.manualclock import NOON
 from tests.virtualtime import on_virtual_time
+from worker.core.facts import SensorChanged
 from worker.core.keys import SessionId
 from worker.core.runstate import Outcome, StartStep, State
 from worker.core.watchstate import Verdict
@@ -556,3 +557,26 @@ async def test_a_clock_that_was_wrong_for_a_while_and_is_right_again_moves_no_ti
         assert (after := await world.run())
 
     assert after == before
+
+
+# --- a worker that had nothing to do when the clock was set -----------------------------------------------------------
+
+
+@any_step
+@on_virtual_time
+async def test_times_that_one_worker_moved_are_not_moved_again_by_the_one_that_takes_over(step: timedelta) -> None:
+    world = await a_world()
+    async with world.worker("w2", reads_feed=False) as idle:
+        async with world.worker():
+            await world.until(State.POLLING)
+            await idle.engine.handle(run_key(), SensorChanged("count"))  # the last that it hears of any run
+            world.clock.step(step)
+            await world.wait(minutes=2)
+            assert (moved := await world.run())
+            assert moved.owner == "w1"
+
+        await world.adopt_orphans(idle)
+        await world.wait(minutes=2)
+        assert (after := await world.run())
+
+    assert (after.state, after.since, after.timeout_at) == (State.POLLING, moved.since, moved.timeout_at)

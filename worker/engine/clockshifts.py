@@ -16,7 +16,8 @@ class ClockShifts:
     """Notices steps of the wall clock and keeps, for each row held at that time, the step that it has to be told of.
 
     `held` gives every row that is held here, and since when each is in its state. Ask for `pending` before anything
-    else is decided about a row: what is decided after the step has times by the new clock.
+    else is decided about a row: what is decided after the step has times by the new clock. `look` before another
+    worker's row is held: its times have followed the steps until then.
     """
 
     def __init__(

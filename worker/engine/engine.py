@@ -383,6 +383,7 @@ class Engine:
         if run.state is State.POLLING:
             version = await self.configs.pinned(key.pipeline, run.config_hash)
             spread = limits(version.pipeline).poll_interval
+        self._shifts.look()  # whoever held it before has let its times follow what was set until now
         self._held[key] = run
         self._timers.set(Wake(RowKind.TRIGGER, key), self._clock.now() + place_of(key) * spread)
 

@@ -119,6 +119,7 @@ class Rehearsals:
             self._held.pop(run.key, None)
             self._shifts.forget(run.key)
             return
+        self._shifts.look()  # before this one counts as held: it may have followed already
         self._held[run.key] = run.since
         beat = next_beat(run.since, schedule.evaluation.interval, now)
         self._timers.set(wake, min(beat, run.window_ends_at) if run.window_ends_at > now else beat)
