@@ -329,6 +329,33 @@ async def test_another_sensor_of_a_prefix_that_comes_under_the_job_is_late_data_
     assert (await world.events())[2:7] == LATE_AND_AGAIN
 
 
+@pytest.mark.parametrize("second", ["before the start", "under the job", "after the end"])
+@on_virtual_time
+async def test_sensors_of_a_prefix_that_a_resync_finds_again_and_again_are_late_data_once_at_most(second: str) -> None:
+    world = await a_world()
+    async with world.worker() as worker:
+        await world.deploy(TWO_RERUNS.replace("key: ready,", "key: ready, match: prefix,"))
+        await world.write(f"ready-eu#{DAY}", status="done")
+        await world.settle()
+        for moment in ("before the start", "under the job", "after the end"):
+            if moment == second:
+                await world.write(f"ready-us#{DAY}", status="done", part=2)
+                await world.settle()
+            if moment == "before the start":
+                await world.count(100)
+                await world.settle()
+            else:
+                await ended(world)
+        await ended(world)
+        before = await world.events()
+        for _ in range(3):
+            await worker.router.resync(ORDERS)
+            await ended(world)
+
+    assert await world.events() == before
+    assert before.count("LATE_DATA_ARRIVAL") == (second != "before the start")
+
+
 @on_virtual_time
 async def test_a_polling_run_is_written_once_for_each_content_and_never_for_a_record_that_says_nothing_new() -> None:
     world = await a_world()

@@ -19,9 +19,8 @@ from worker.core.readings import Inputs, Reading
 from worker.core.routing import Saying, is_for_later, is_trigger, period_named, period_said, post_run_name
 from worker.core.rules import evaluate_rule
 from worker.core.run_case import Case
-from worker.core.run_postrun import ask_for_rerun, is_news, tell_drift, tell_post_run
+from worker.core.run_postrun import ask_for_rerun, is_news, is_since_start, tell_drift, tell_post_run
 from worker.core.run_reruns import DATA_DRIFT, LATE_DATA
-from worker.core.runstate import Run
 from worker.core.values import Json
 
 DRIFT_TOLD_MAX = 20  # events of one commit, which holds no more than 100 rows
@@ -31,17 +30,9 @@ def note_signal(case: Case, signal: Signal) -> list[Effect]:
     """Remember a trigger sensor that changed under a running job: at most once for each content."""
     run = case.run
     is_known = run.changed_inputs.get(signal.said_by) == signal.content_hash
-    if is_known or not is_news(case, signal) or not (signal.sensor_key in run.started_on or _is_since(run, signal)):
+    if is_known or not is_news(case, signal) or not is_since_start(run, signal):
         return [Ignore(f"{signal.sensor_key} says nothing that the run did not know")]
     return [NoteChange(signal.said_by, signal.content_hash, signal.written_at)]
-
-
-def _is_since(run: Run, signal: Signal) -> bool:
-    """Say whether a signal that no evaluation reads, such as one of a prefix, is known to have come with this attempt.
-
-    Without that it may have been there all the time: a resync finds it again and again.
-    """
-    return signal.written_at is not None and signal.written_at > run.attempt_began_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,10 @@ from worker.core.effects import Effect, Ignore, LogJob, NoteChange, NotePostRun,
 from worker.core.eventtypes import EventType, JobEvent
 from worker.core.facts import PostRunSeen, Signal
 from worker.core.images import is_old_image
+from worker.core.periods import sensor_keys
 from worker.core.run_case import Case
 from worker.core.run_reruns import DATA_DRIFT, LATE_DATA
-from worker.core.runstate import Outcome, State
+from worker.core.runstate import Outcome, Run, State
 from worker.core.skew import SKEW_MAX
 from worker.core.values import Json
 
@@ -90,7 +91,7 @@ def _is_late(case: Case, signal: Signal) -> bool:
     if not is_news(case, signal) or run.changed_inputs.get(signal.said_by) == signal.content_hash:
         return False
     if run.started_on:
-        return True
+        return is_since_start(run, signal)
     # Another system's run: what it was started on is not known, so only the time can tell.
     return run.outcome is Outcome.EXHAUSTED or (signal.written_at is not None and signal.written_at > run.since)
 
@@ -103,6 +104,17 @@ def is_news(case: Case, signal: Signal) -> bool:
     if signal.content_hash == run.late_reported and not _is_back(case, signal):
         return False
     return not _is_from_before(case, signal.said_by, signal.image_at)
+
+
+def is_since_start(run: Run, signal: Signal) -> bool:
+    """Say whether a signal that is not what the job was started on came since.
+
+    One that an evaluation reads did. One that it does not read, such as another of a prefix, may have been there all
+    the time, and a resync finds it again and again: only when it was written can tell.
+    """
+    if signal.said_by in {"", *sensor_keys(signal.sensor_key, run.key.period)}:
+        return True
+    return signal.written_at is not None and signal.written_at > run.attempt_began_at
 
 
 def _is_back(case: Case, signal: Signal) -> bool:
