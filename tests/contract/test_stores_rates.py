@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from tests.contract.storevalues import NOW, SECOND, a_pipeline, race
 from worker.core.events import Event
+from worker.core.skew import SKEW_MAX
 from worker.store.groupedalerts import DELETED_AT_ONCE, GroupedAlerts, waiting_write
 from worker.store.rates import AHEAD_MAX, HELD_MAX, SLACK, Rates
 from worker.store.table import Tables
@@ -91,6 +92,25 @@ async def test_tokens_come_back_one_after_another_up_to_all_of_them(tables: Tabl
     assert not await taken(tables, name, after=EVERY - SLACK - SECOND)
     assert [await taken(tables, name, after=EVERY) for _ in range(2)] == [True, False]
     assert [await taken(tables, name, after=MINUTE * 60) for _ in range(6)] == [True] * 5 + [False]
+
+
+async def test_tokens_that_come_back_soon_are_lent_once_and_not_all_of_them(tables: Tables) -> None:
+    """The slack for clocks must not make the row look like that of a wrong clock, which is not believed."""
+    name, rates = a_pipeline(), Rates(tables)
+
+    answers = [await rates.take(name, every=SLACK, burst=20, now=NOW) for _ in range(60)]
+    assert sum(not answer for answer in answers) == 21
+
+    assert [await taken(tables, f"{name} slow") for _ in range(6)] == [True] * 5 + [False]
+    assert [await taken(tables, f"{name} slow", after=EVERY - SLACK) for _ in range(6)] == [True] + [False] * 5
+
+
+async def test_a_clock_that_is_a_little_behind_finds_no_tokens_that_another_took(tables: Tables) -> None:
+    name = a_pipeline()
+    for _ in range(5):
+        await taken(tables, name, after=SKEW_MAX)
+
+    assert not await taken(tables, name)
 
 
 async def test_tokens_that_a_clock_ahead_took_are_there_for_the_others(tables: Tables) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 
 from worker.core import keys
 from worker.core.errors import RetryLater
+from worker.core.skew import SKEW_MAX
 from worker.store import retention
 from worker.store.attributes import expiry, optional_whole
 from worker.store.table import (
@@ -63,8 +64,9 @@ class Rates:
         Raises `RetryLater`.
         """
         row = await self._load(name)
+        ahead_max = every * burst + SLACK + SKEW_MAX  # as far as one who is off may write it
         for _ in range(TRIES_MAX):
-            full_at = max(now, _believed(row, "nextAt", now, every * burst))
+            full_at = max(now, _believed(row, "nextAt", now, ahead_max))
             empty_for = full_at + every - every * burst - now
             if empty_for > SLACK:
                 return empty_for
