@@ -48,22 +48,12 @@ class ChatAlerts:
         seen = await self._with.threads.look(thread)
         if self._is_for_digest(event) and not (seen and seen.is_open):
             return  # nobody waits to hear of it: the digest counts it
-        if not await self._is_settled(event, thread, seen):
+        while (is_settled := _is_settled(event, seen)) and not await self._is_noted(event, thread, seen):
+            await self._with.clock.sleep(BUSY_S)  # another opens the thread: then there is somebody to tell
+            seen = await self._with.threads.look(thread)
+        if not is_settled:
             await self._deliver(event, thread, seen)
         self._told.add(event.id)
-
-    async def _is_settled(self, event: Event, thread: ThreadKey, seen: Open | None) -> bool:
-        """Say whether there is nothing to tell: it was told, or it ends what nobody was told of."""
-        if seen is not None and seen.is_open:
-            return False
-        if seen is not None and event.id in seen.told:
-            return True
-        incident = incident_of(event)
-        was_told = seen is not None and seen.face.standing == Standing.ONGOING
-        if incident is None or not incident.is_silent_alone or was_told:
-            return False
-        await self._remember(event, thread)  # the alarm itself may come later: then it is shown as over
-        return True
 
     async def _deliver(self, event: Event, thread: ThreadKey, seen: Open | None) -> None:
         severity = severity_of(event.type, event.detail)
@@ -182,19 +172,21 @@ class ChatAlerts:
 
     async def _remember(self, event: Event, thread: ThreadKey, *also: Write) -> None:
         """Note an event for which no message is posted in its thread, and what else is to be done about it."""
-        while True:
-            seen = await self._with.threads.look(thread)
-            before = seen.face if seen is not None and seen.is_open else Face(first=alerts_text.summary(event))
-            if await self._with.threads.remember(
-                thread,
-                told=event.id,
-                face=_face(before, event),
-                worst=graver_of(severity_of(event.type, event.detail), seen.worst if seen else ""),
-                now=self._with.clock.now(),
-                also=also,
-            ):
-                return
+        while not await self._is_noted(event, thread, await self._with.threads.look(thread), *also):
             await self._with.clock.sleep(BUSY_S)
+
+    async def _is_noted(self, event: Event, thread: ThreadKey, seen: Open | None, *also: Write) -> bool:
+        """Note it; False while another opens or changes the thread."""
+        before = seen.face if seen is not None and seen.is_open else Face(first=alerts_text.summary(event))
+        return await self._with.threads.remember(
+            thread,
+            seen,
+            told=event.id,
+            face=_face(before, event),
+            worst=graver_of(severity_of(event.type, event.detail), seen.worst if seen else ""),
+            now=self._with.clock.now(),
+            also=also,
+        )
 
     # --- the first message --------------------------------------------------------------------------------------------
 
@@ -230,6 +222,18 @@ class ChatAlerts:
                 await self._noted(event, thread, told_id=told_id)
 
         await self._with.line.say(channel, once)
+
+
+def _is_settled(event: Event, seen: Open | None) -> bool:
+    """Say whether there is nothing to tell: it was told, or it ends what nobody was told of.
+
+    Such an end is noted all the same: the alarm itself may come later, and is then shown as over.
+    """
+    if seen is not None and (seen.is_open or event.id in seen.told):
+        return not seen.is_open
+    incident = incident_of(event)
+    was_told = seen is not None and seen.face.standing == Standing.ONGOING
+    return incident is not None and incident.is_silent_alone and not was_told
 
 
 def _face(before: Face, event: Event) -> Face:

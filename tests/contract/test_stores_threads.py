@@ -214,7 +214,7 @@ async def test_an_event_is_remembered_without_a_thread_and_the_thread_that_is_op
     face = Face(version=4, standing="recovered", latest="OK")
 
     for told in ("e1", "e2", "e1"):
-        assert await threads.remember(thread, told=told, face=face, worst="NOTE", now=NOW)
+        assert await threads.remember(thread, await threads.look(thread), told=told, face=face, worst="NOTE", now=NOW)
 
     assert await threads.find(thread) is None
     seen = await threads.look(thread)
@@ -223,7 +223,9 @@ async def test_an_event_is_remembered_without_a_thread_and_the_thread_that_is_op
     claimed = await claim(tables, thread, "a")
     assert isinstance(claimed, Claimed)
     assert (claimed.before.told, claimed.before.face) == (("e1", "e2"), face)
-    assert not await threads.remember(thread, told="e3", face=face, worst="NOTE", now=NOW), "it is being opened"
+    assert not await threads.remember(
+        thread, await threads.look(thread), told="e3", face=face, worst="NOTE", now=NOW
+    ), "it is being opened"
 
 
 async def test_an_event_is_remembered_in_a_thread_that_is_open(tables: Tables) -> None:
@@ -231,7 +233,9 @@ async def test_an_event_is_remembered_in_a_thread_that_is_open(tables: Tables) -
     await claim(tables, thread, "a")
     await opened(tables, thread, "a", version=2)
 
-    assert await threads.remember(thread, told="e2", face=Face(version=5, standing="done"), worst="ALERT", now=NOW)
+    assert await threads.remember(
+        thread, await threads.look(thread), told="e2", face=Face(version=5, standing="done"), worst="ALERT", now=NOW
+    )
 
     seen = await found(tables, thread)
     assert (seen.told, seen.face.standing, seen.timestamp, seen.worst) == (("e1", "e2"), "done", "17.1", "ALERT")
@@ -254,7 +258,9 @@ async def test_an_event_is_remembered_although_a_clock_that_was_ahead_claimed_it
     thread, threads = a_thread(), Threads(tables)
     await claim(tables, thread, "a", NOW + timedelta(days=1))
 
-    assert await threads.remember(thread, told="e1", face=Face(version=1), worst="NOTE", now=NOW)
+    assert await threads.remember(
+        thread, await threads.look(thread), told="e1", face=Face(version=1), worst="NOTE", now=NOW
+    )
 
     seen = await threads.look(thread)
     assert seen is not None

@@ -192,6 +192,26 @@ async def test_an_alarm_that_is_well_from_the_beginning_says_nothing() -> None:
 
 
 @each_kind
+def test_an_end_that_comes_while_the_thread_is_being_opened_closes_it(kind: Kind) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = AlertsWorld()
+        await deliver(world, an_event("e1", EventType.RETRY_EXHAUSTED, version=1))  # the next has to wait for its turn
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(world.worker().deliver(kind.event("d1")))
+            await world.clock.sleep(0.1)
+            tasks.create_task(world.worker().deliver(kind.event("r1", after=MINUTE, is_over=True)))
+
+        _other, thread = world.slack.threads
+        assert "*recovered*" in thread.text
+        [answer] = world.slack.answers_in(thread)
+        assert "is well again" in answer
+
+    scenario()
+
+
+@each_kind
 @pytest.mark.parametrize("seed", range(10))
 def test_in_whatever_order_events_come_each_is_told_once_and_the_last_to_happen_is_shown(kind: Kind, seed: int) -> None:
     async def scenario() -> None:

@@ -196,13 +196,20 @@ class Threads:
         return noted
 
     async def remember(
-        self, thread: ThreadKey, *, told: str, face: Face, worst: str, now: datetime, also: Sequence[Write] = ()
+        self,
+        thread: ThreadKey,
+        seen: Open | None,
+        *,
+        told: str,
+        face: Face,
+        worst: str,
+        now: datetime,
+        also: Sequence[Write] = (),
     ) -> bool:
-        """Note an event without a message in its thread; False while another opens or changes the thread.
+        """Note an event without a message in its thread; False if `seen` is outdated, or another opens the thread.
 
         `also` is written in the same commit, and only if the event was not noted before.
         """
-        seen = await self.look(thread)
         if seen is not None and told in seen.told:
             return True
         if seen is not None and seen.is_open:
