@@ -181,7 +181,8 @@ def _heading(markup: str) -> Block:
 
 def _body(text: str) -> list[Block]:
     """What others wrote: as plain text, in which nothing is bold, a link, a mention or an emoji."""
-    return [{"type": "section", "text": _plain(text)}] if text else []
+    # A block in which nothing can be seen would have the whole message refused.
+    return [{"type": "section", "text": _plain(text)}] if _printable(text).strip() else []
 
 
 def _context(text: str) -> Block:

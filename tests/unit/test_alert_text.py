@@ -122,6 +122,14 @@ def test_a_message_of_any_length_fits() -> None:
     assert len(summary(event)) <= FACE_MAX
 
 
+@pytest.mark.parametrize("text", ["", " \n", "\u200b", "\x1b", "\u202e \x00"])
+def test_what_cannot_be_seen_makes_no_block(text: str) -> None:
+    """Slack refuses a message with an empty block as a whole."""
+    for saying in sayings_about(text):
+        assert all(each["text"].strip() for each in objects_in(saying) if each["type"] == "plain_text")
+    assert len(alert(replace(FAILED, message=text, detail={})).blocks) == 1
+
+
 def test_a_summary_is_one_line() -> None:
     assert summary(replace(FAILED, message="a\nb\t c")) == "JOB_FAILED: a b c"
     assert summary(replace(FAILED, message="")) == "JOB_FAILED"
