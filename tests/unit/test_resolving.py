@@ -145,3 +145,17 @@ async def _outcome(resolver: OwnThreadsResolver) -> object:
         return await found(resolver, "hangs.example")
     except OSError as error:
         return error
+
+
+async def test_a_name_is_looked_up_again_after_no_thread_could_be_had(
+    resolver: OwnThreadsResolver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(OSError, match="can't start new thread"):
+            await found(resolver, "some.example")
+
+    assert await found(resolver, "some.example") == [PUBLIC]

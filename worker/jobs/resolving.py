@@ -76,7 +76,10 @@ class _Threads:
             with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
                 loop.call_soon_threadsafe(self._end, asked, settle)
 
-        threading.Thread(target=serve, name="resolver", daemon=True).start()
+        try:
+            threading.Thread(target=serve, name="resolver", daemon=True).start()
+        except RuntimeError as error:  # there are no more threads; there may be some at the next try
+            self._end(asked, partial(_fail, answer, OSError(str(error))))
         return answer
 
     def _end(self, asked: Hashable, settle: Callable[[], None]) -> None:
