@@ -29,12 +29,14 @@ IN_MEMORY: Final = Path(":memory:")
 def connect(path: Path, busy_timeout: timedelta = BUSY_TIMEOUT) -> sqlite3.Connection:
     """Open a connection that waits for the disk at every commit. Raises `ConfigError`, saying what to do."""
     _check_place(path)
+    is_new = _is_new(path)
     try:
         connection = _open(str(path), busy_timeout)
         with ExitStack() as on_failure:
             on_failure.callback(connection.close)
             _configure(connection)
-            if prepare(connection, str(path)):
+            prepare(connection, str(path))
+            if is_new:
                 forget_position(str(path))
             on_failure.pop_all()
     except sqlite3.Error as error:
@@ -84,6 +86,14 @@ def file_system_of(path: Path, mounts: str) -> str:
 
 def _unescaped(text: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
+
+
+def _is_new(path: Path) -> bool:
+    """Say whether the file is yet to be made. One without tables is not: they may be lost with its write-ahead log."""
+    try:
+        return not path.stat().st_size
+    except OSError:
+        return True
 
 
 def _check_place(path: Path) -> None:

@@ -39,22 +39,17 @@ _META_TRIMMED = "INSERT INTO meta (name, value) VALUES ('trimmed', 0)"
 LAYOUT: Final = (_ROW, _ROW_BY_TTL, _INDEX_ENTRY, _CHANGE, _CHANGE_BY_TABLE, _META, _META_TRIMMED)
 
 
-def prepare(connection: sqlite3.Connection, path: str) -> bool:
-    """Bring the file to the present layout, in one transaction; say whether it was empty.
-
-    Raises `ConfigError` for a file that is not ours.
-    """
+def prepare(connection: sqlite3.Connection, path: str) -> None:
+    """Bring the file to the present layout, in one transaction. Raises `ConfigError` for a file that is not ours."""
     if _pragma(connection, "user_version") == VERSION and _pragma(connection, "application_id") == APPLICATION_ID:
-        return False  # the usual case, without taking the write lock
+        return  # the usual case, without taking the write lock
     connection.execute("BEGIN IMMEDIATE")
     try:
-        was_empty = _is_empty(connection)
         _bring_up(connection, path)
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-    return was_empty
 
 
 def check_version(connection: sqlite3.Connection, path: str) -> None:
