@@ -19,7 +19,7 @@ from worker.store.open import SqlitePlace, locate
 from worker.store.sqlite import SqliteTables
 from worker.store.sqlite_file import connect
 from worker.store.sqlite_identity import ChangesLost, StoreFile, StoreReplaced
-from worker.store.table import Put
+from worker.store.table import Key, Put
 
 
 def beside(path: Path, suffix: str) -> Path:
@@ -126,7 +126,22 @@ async def test_all_connections_of_a_process_are_to_one_file(path: Path, fault: C
             await SqliteTables(path, ManualClock(), file=file).start()
 
 
-@pytest.mark.parametrize("fault", [delete_log, delete_index, delete_log_and_index, replace_with_a_new_store])
+def delete_log_and_index_and_accept_it(path: Path) -> None:
+    delete_log_and_index(path)
+    beside(path, "-position").unlink()
+
+
+# With the log gone and its index in use, SQLite itself refuses to open the file.
+CODES = {
+    delete_log: 3,
+    delete_index: 0,
+    delete_log_and_index: 2,
+    delete_log_and_index_and_accept_it: 0,
+    replace_with_a_new_store: 0,
+}
+
+
+@pytest.mark.parametrize("fault", CODES)
 async def test_what_another_process_was_told_is_stored_outlives_the_one_that_lost_its_file(
     path: Path, fault: Callable[[Path], None]
 ) -> None:
@@ -137,8 +152,7 @@ async def test_what_another_process_was_told_is_stored_outlives_the_one_that_los
         with pytest.raises(StoreReplaced):
             await tables.commit(Put(CONTROL, a_row("p", "unseen")))
 
-    # With the log gone and its index in use, SQLite itself refuses to open the file.
-    assert put.returncode == (3 if fault is delete_log else 0), put.stderr
+    assert put.returncode == CODES[fault], put.stderr
     found = on_store(path, "sensor", "get", "p", "acknowledged")
     assert found.returncode == put.returncode, found.stderr
 
@@ -281,6 +295,31 @@ async def test_an_older_copy_is_not_whole_until_that_is_accepted(path: Path) -> 
     assert await is_whole(path)
 
 
+async def test_nothing_is_written_to_a_file_that_is_not_whole(path: Path) -> None:
+    """A command's writes would count as the lost ones, and the worker that comes after it would find all in order."""
+    await crashed(path, 1)
+    assert await is_whole(path)
+    await crashed(path, 2)
+    beside(path, "-wal").unlink()
+
+    async with started(path) as tables:
+        for number in range(3):
+            with pytest.raises(ChangesLost):
+                await tables.commit(Put(CONTROL, a_row("p", f"sensor{number}")))
+        assert await tables.get(CONTROL, Key("p", "0")) is not None
+
+    assert not await is_whole(path)
+
+
+async def test_a_store_that_lost_all_it_had_is_not_taken_for_a_new_one(path: Path) -> None:
+    """In its first session, its tables too are in the write-ahead log alone."""
+    await crashed(path, 5)
+    beside(path, "-wal").unlink()
+
+    assert not await is_whole(path)
+    assert not await is_whole(path)
+
+
 async def test_a_store_that_is_made_anew_is_whole(path: Path) -> None:
     async with started(path) as tables:
         await tables.commit(Put(CONTROL, a_row("p", "1")))
@@ -297,8 +336,11 @@ def test_store_check_reports_changes_that_are_missing(here: Path) -> None:
     interlock("sensor", "put", "orders", "ready", "status=done")
     shutil.copy("backup.db", "interlock.db")
 
+    written = interlock("sensor", "put", "orders", "other", "status=done")
     checked = interlock("store", "check")
 
+    assert written.exit_code == 2
+    assert "lacks the last 1 changes" in written.stderr
     assert checked.exit_code == 1
     assert "lacks the last 1 changes that were committed to it" in checked.stdout
     assert str(here / "interlock.db-position").endswith("interlock.db-position")

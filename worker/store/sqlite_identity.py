@@ -7,6 +7,7 @@ index (`-wal`, `-shm`) before and after one of them was removed; and whoever clo
 
 import os
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -39,6 +40,7 @@ class StoreFile:
         self._opened: dict[str, Inode] = {}
         self._lock = threading.Lock()
         self._noted = -1
+        self._is_whole = False
 
     def check(self) -> None:
         """Remember the files at the first call, and compare them at each further one. Raises `StoreReplaced`."""
@@ -95,6 +97,15 @@ class StoreFile:
     def noted(self) -> int:
         """Say how far the file was committed, at least. Ask before reading the file itself, which may go on."""
         return noted_position(self._path)
+
+    def require_whole_to_write(self, position: Callable[[], int]) -> None:
+        """Raise `ChangesLost` before the first write to a file that lacks changes; `position` says where it ends.
+
+        What is written to it would count as what it lacks, and nobody would see the loss any more.
+        """
+        if not self._is_whole:
+            self.require_whole(self.noted(), position())
+            self._is_whole = True
 
     def require_whole(self, noted: int, position: int) -> None:
         """Raise `ChangesLost` if a file that ends at `position` was committed as far as `noted`."""

@@ -40,6 +40,8 @@ class Writer:
         connection.execute("BEGIN IMMEDIATE")
         try:
             check_version(connection, str(self.path))
+            if self.file is not None:
+                self.file.require_whole_to_write(lambda: last_position(connection))
             outcomes = [attempt(connection, job) for job in jobs]
             if self.file is None:
                 connection.execute("COMMIT")
