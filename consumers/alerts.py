@@ -58,7 +58,8 @@ class ChatAlerts:
     async def _deliver(self, event: Event, thread: ThreadKey, seen: Open | None) -> None:
         severity = severity_of(event.type, event.detail)
         channel = self._with.routing.channel(severity, await self._owner(event))
-        is_repeat, is_answer = seen is not None and event.id in seen.told, seen is not None and seen.is_open
+        is_repeat = seen is not None and event.id in seen.told
+        is_answer = seen is not None and seen.is_open and not _is_past(seen, event)
         if not is_repeat and not await self._is_told_apart(event, channel, is_answer=is_answer):
             await self._remember(event, thread, waiting_write(channel, event, severity, self._with.clock.now()))
             self._with.has_grouped.set()

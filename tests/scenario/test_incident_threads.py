@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from consumers.alerts_pace import APART_MAX
 from consumers.alerts_text import thread_of
 from consumers.incidents import QUIET
 from tests.alertsworld import AlertsWorld, an_event
@@ -251,6 +252,21 @@ async def test_two_workers_that_meet_a_new_incident_open_one_thread_for_it() -> 
 
     _past, thread = world.slack.threads
     assert len(world.slack.answers_in(thread)) == 3
+
+
+@on_virtual_time
+async def test_many_incidents_that_begin_anew_at_once_open_no_more_threads_than_others() -> None:
+    world, kind, many = AlertsWorld(), KINDS["alarm"], range(15)
+    for number in many:
+        await deliver(world, kind.event(f"d{number}", name=f"n{number}"))
+        await deliver(world, kind.event(f"r{number}", name=f"n{number}", after=MINUTE, is_over=True))
+        await world.clock.sleep(30)
+    opened = len(world.slack.threads)
+
+    await deliver(world, *(kind.event(f"again{number}", name=f"n{number}", after=2 * MINUTE) for number in many))
+
+    assert opened == len(many)
+    assert len(world.slack.threads) - opened <= APART_MAX + 1
 
 
 # --- what is graver -------------------------------------------------------------------------------------------------
