@@ -132,7 +132,7 @@ def delete_log_and_index_and_accept_it(path: Path) -> None:
 
 
 # With the log gone and its index in use, SQLite itself refuses to open the file.
-CODES = {
+CODES: dict[Callable[[Path], None], int] = {
     delete_log: 3,
     delete_index: 0,
     delete_log_and_index: 2,
