@@ -238,3 +238,19 @@ async def test_a_clock_that_is_kept_right_in_small_steps_fires_nothing_early() -
         await asyncio.sleep(5)
 
     assert [key for _, key in fired] == ["a"]
+
+
+@on_virtual_time
+async def test_a_timer_set_while_the_clock_was_ahead_for_a_moment_is_not_waited_for() -> None:
+    clock = VirtualClock()
+    timers, fired = Timers[str](clock), Fired()
+    timers.set("a", NOON + after(60))
+
+    async with running(timers, fired):
+        await asyncio.sleep(1)
+        clock.step(after(3600))
+        timers.set("a", clock.now() + after(60))
+        clock.step(after(-3600))
+        await asyncio.sleep(NAP_MAX_S)
+
+    assert [key for _, key in fired] == ["a"]

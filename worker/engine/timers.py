@@ -42,6 +42,8 @@ class Timers(Generic[K]):
 
     def set(self, key: K, at: datetime, *, jitter: timedelta = timedelta(0)) -> None:
         """Fire `key` at that time plus `jitter`, and at no other: an earlier setting is replaced."""
+        # Not only when something is due: this time is by the clock as it is now, which may be set back before that.
+        self._look_for_step()
         self._set_count += 1
         entry = ((at + jitter).timestamp(), self._set_count, key)
         self._entries[key] = entry
@@ -77,14 +79,18 @@ class Timers(Generic[K]):
 
     def pop_due(self) -> K | None:
         """Take a key whose time has come, for who looks by itself instead of calling `run`; None if there is none."""
-        if self._steps.look():
-            self._fire_all()
+        self._look_for_step()
         first = self._first()
         if first is None or first[0] > self._clock.now().timestamp():
             return None
         heapq.heappop(self._heap)
         del self._entries[first[2]]
         return first[2]
+
+    def _look_for_step(self) -> None:
+        if self._steps.look():
+            self._fire_all()
+            self._alarm.ring()
 
     def _fire_all(self) -> None:
         """Make every timer due, in order and one shortly after the other: the wall clock was set.
