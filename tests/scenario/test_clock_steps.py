@@ -559,6 +559,30 @@ async def test_a_clock_that_was_wrong_for_a_while_and_is_right_again_moves_no_ti
     assert after == before
 
 
+@set_ahead
+@on_virtual_time
+async def test_a_job_that_was_started_while_the_clock_was_ahead_keeps_the_patience_of_its_run(step: timedelta) -> None:
+    world = await a_world()
+    async with world.worker() as worker:
+        await world.until(State.TRIGGERING)
+        assert (before := await world.run())
+        assert world.runner.hangs is not None
+
+        worker.standing.is_clock_right = False
+        world.clock.step(step)
+        world.runner.hangs.set()
+        await world.settle()
+        assert await world.state() is State.POLLING
+        worker.standing.is_clock_right = True
+        world.clock.step(-step)
+        await world.wait(minutes=5)
+
+        assert (after := await world.run())
+
+    assert (after.state, after.timeout_at) == (State.POLLING, before.timeout_at)
+    assert (after.attempt_began_at, after.since <= world.clock.now()) == (before.attempt_began_at, True)
+
+
 # --- a worker that had nothing to do when the clock was set -----------------------------------------------------------
 
 

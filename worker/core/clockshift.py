@@ -20,16 +20,23 @@ def decide_step(since: datetime, fact: ClockStepped) -> Sequence[ShiftTimes | Ig
     return [ShiftTimes(fact.by)]
 
 
-def realign(since: datetime, now: datetime) -> ShiftTimes | None:
-    """Return the least shift for a row of a time that has not come: the clock was set back while nobody watched it."""
-    return ShiftTimes(now - since) if was_set_back(since, now) else None
+def realign(since: datetime, now: datetime, patience: timedelta | None = None) -> ShiftTimes | None:
+    """Return the least shift for a row of a time that has not come: the clock was set back while nobody watched it.
+
+    Or the row entered its state by a clock that was ahead for a while, and what is older on it is right.
+    """
+    return ShiftTimes(now - since, patience) if was_set_back(since, now) else None
 
 
-def shifted(run: Run, by: timedelta) -> Run:
+def shifted(run: Run, by: timedelta, patience: timedelta | None = None) -> Run:
     """Move the times that bound durations.
 
     After a clock was set back, the attempt also began before whatever is written about it from now on.
     """
+    if patience is not None:
+        now, moved = run.since + by, shifted(run, by)
+        timeout_at = min(run.timeout_at, now + patience)
+        return replace(moved, timeout_at=timeout_at, attempt_at=min(run.attempt_began_at, now))
     return replace(
         run,
         since=run.since + by,

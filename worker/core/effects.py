@@ -133,9 +133,14 @@ class NotePostRun:
 
 @dataclass(frozen=True, slots=True)
 class ShiftTimes:
-    """Move the row's times along with a wall clock that was set: what they bound are durations."""
+    """Move the row's times along with a wall clock that was set: what they bound are durations.
+
+    `patience`: only the times of the row's state are known to be by the clock as it was. The others stay, but no
+    further away than they may be, which is so much for the end of the run's patience.
+    """
 
     by: timedelta
+    patience: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)

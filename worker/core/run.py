@@ -31,7 +31,7 @@ from worker.core.images import noted
 from worker.core.keys import SessionId
 from worker.core.pipeline import Pipeline, Schedule
 from worker.core.run_birth import decide_birth
-from worker.core.run_case import Case
+from worker.core.run_case import Case, limits
 from worker.core.run_ended import decide_ended
 from worker.core.run_evaluating import decide_evaluating
 from worker.core.run_polling import decide_polling
@@ -90,7 +90,8 @@ def _decide(run: Run, pipeline: Pipeline, schedule: Schedule, fact: Fact, now: d
         return [Ignore(f"speaks of attempt {fact.attempt}, not of {run.attempt}")]
     if isinstance(fact, ClockStepped):
         return [Ignore("it has ended")] if run.is_ended else [*decide_step(run.since, fact)]
-    if isinstance(fact, TimeCame) and not run.is_ended and (shift := realign(run.since, now)):
+    patience = limits(pipeline).run_timeout
+    if isinstance(fact, TimeCame) and not run.is_ended and (shift := realign(run.since, now, patience)):
         return [shift]
     case = Case(run, pipeline, schedule, now)
     if isinstance(fact, RerunRequested):
@@ -242,8 +243,8 @@ def _noted(run: Run, effect: Effect) -> Run:
         case NotePostRun(sensor_key=key, content_hash=content_hash, written_at=at):
             seen = _with_newest(run.post_run_seen, key, content_hash, POST_RUN_SEEN_MAX)
             return replace(run, post_run_seen=seen, told_at=noted(run.told_at, key, at))
-        case ShiftTimes(by=by):
-            return shifted(run, by)
+        case ShiftTimes(by=by, patience=patience):
+            return shifted(run, by, patience)
         case NoteHandled(identity=identity):
             return replace(run, handled=(*run.handled, identity)[-HANDLED_MAX:])
         case _:
