@@ -329,6 +329,28 @@ async def test_another_sensor_of_a_prefix_that_comes_under_the_job_is_late_data_
     assert (await world.events())[2:7] == LATE_AND_AGAIN
 
 
+@pytest.mark.parametrize("is_heard", ["at once", "after the end"])
+@on_virtual_time
+async def test_another_sensor_of_a_prefix_is_late_data_also_where_no_rule_reads_any(is_heard: str) -> None:
+    world = await a_world()
+    rules = CONFIG[CONFIG.index("validation:") : CONFIG.index("job:")]
+    async with world.worker(reads_feed=False) as worker:
+        await world.deploy(CONFIG.replace("key: ready,", "key: ready, match: prefix,").replace(rules, ""))
+        await world.write(f"ready-eu#{DAY}", status="done")
+        await world.drain(worker)
+        await world.settle()
+        await world.write(f"ready-us#{DAY}", status="done", part=2)
+        if is_heard == "at once":
+            await world.drain(worker)
+        await ended(world)
+        await world.drain(worker)
+        await world.drain(worker)  # the request for the rerun, too
+        await world.settle()
+
+    assert (await the_run(world)).started_on == {}
+    assert (await world.events())[2:7] == LATE_AND_AGAIN
+
+
 @pytest.mark.parametrize("second", ["before the start", "under the job", "after the end"])
 @on_virtual_time
 async def test_sensors_of_a_prefix_that_a_resync_finds_again_and_again_are_late_data_once_at_most(second: str) -> None:

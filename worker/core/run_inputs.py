@@ -107,8 +107,7 @@ class Comparison:
     # --- the trigger and the rules ------------------------------------------------------------------------------------
 
     def _late(self) -> Iterator[Change]:
-        if not self._run.started_on:
-            return  # what it was started on is not known
+        is_known = bool(self._run.started_on)  # what it was started on; if it is not, what was noted came since
         signal = self._trigger.rule.key if self._trigger else None
         # Of these the post-run threshold says whether a change matters.
         measured = {change.key for change in self.post_run if change.drift is not None}
@@ -118,8 +117,11 @@ class Comparison:
                 if name in self._run.started_on:
                     yield Change(name=name, key=name, content_hash="", objection=f"{name} is gone")
             elif name == signal:
-                yield from self._late_signal(name, reading)
-            elif reading.key not in measured and not self._is_later(reading) and self._differs(name, reading):
+                is_noted = bool(self._run.changed_inputs.get(reading.key))
+                yield from self._late_signal(name, reading) if is_known or is_noted else ()
+            elif not is_known or reading.key in measured or self._is_later(reading):
+                continue
+            elif self._differs(name, reading):
                 yield Change(name=name, key=reading.key, content_hash=reading.content_hash)
         yield from self._noted_signals()
 

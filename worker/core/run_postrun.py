@@ -90,10 +90,12 @@ def _is_late(case: Case, signal: Signal) -> bool:
         return False
     if not is_news(case, signal) or run.changed_inputs.get(signal.said_by) == signal.content_hash:
         return False
-    if run.started_on:
+    if run.started_on or run.outcome is Outcome.EXHAUSTED:
         return is_since_start(run, signal)
-    # Another system's run: what it was started on is not known, so only the time can tell.
-    return run.outcome is Outcome.EXHAUSTED or (signal.written_at is not None and signal.written_at > run.since)
+    # What it was started on is not known, as of another system's run, or was nothing that an evaluation reads: only
+    # the time can tell.
+    known_at = run.since if run.outcome is None else run.attempt_began_at
+    return signal.written_at is not None and signal.written_at > known_at
 
 
 def is_news(case: Case, signal: Signal) -> bool:
