@@ -8,7 +8,7 @@ import pytest
 from tests.builders import BIRTH, HANDLE, HOUR, KEY, ME, MINUTE, NOON, OLD, a_pipeline, a_post_run, a_run
 from tests.runsteps import PLAIN as PIPELINE
 from tests.runsteps import step, told
-from worker.core.effects import Effect, End, FindJob, Ignore, KeepBaseline, LogJob, MoveTo, StartJob, Tell
+from worker.core.effects import Effect, End, FindJob, Ignore, KeepBaseline, LogJob, MoveTo, StartJob, StopJob, Tell
 from worker.core.eventtypes import EventType, JobEvent
 from worker.core.facts import (
     CancelRequested,
@@ -18,9 +18,11 @@ from worker.core.facts import (
     JobNotFound,
     JobNotSeen,
     JobRefused,
+    JobReported,
     JobStarted,
     JobStopped,
     JobSucceeded,
+    Report,
     RerunRequested,
     RulesHeld,
     RulesNotHeld,
@@ -365,6 +367,21 @@ def begun_again() -> Run:
     sent, _ = step(waiting, TimeCame(1), NOON + MINUTE, RESTARTING)
     run, _ = step(sent, JobStarted(1, HANDLE), NOON + MINUTE, RESTARTING)
     return run
+
+
+@pytest.mark.parametrize("report", [Report.FAIL, Report.TIMEOUT])
+def test_a_failure_that_another_job_of_the_attempt_may_have_reported_stops_the_known_job_before_a_retry(
+    report: Report,
+) -> None:
+    patient = a_pipeline(job={"on_unknown_start": OnUnknownStart.RESTART, "max_retries": 1})
+    failed = JobReported(key=KEY, identity="row-1", report=report, at=NOON + 2 * MINUTE)
+
+    stopping, effects = step(begun_again(), failed, NOON + 2 * MINUTE, patient)
+    again, _ = step(stopping, JobStopped(1), NOON + 3 * MINUTE, patient)
+
+    assert (stopping.state, stopping.handled) == (State.STOPPING, ("row-1",))
+    assert StopJob(HANDLE) in effects
+    assert (again.state, again.attempt) == (State.EVALUATING, 2)
 
 
 def test_a_run_that_is_cancelled_or_times_out_tells_of_the_job_that_an_unanswered_start_may_have_left() -> None:

@@ -68,14 +68,21 @@ def _reported(case: Case, fact: JobReported) -> list[Effect]:
     if fact.report is Report.SUCCESS:
         ended = succeed_as_reported(case, fact)
     else:
-        message = fact.message or f"the job was reported as {fact.report}"
-        ended = after_failure(case, fact.category, message, report_event(fact.report))
+        ended = _reported_failure(case, fact)
     return with_report_noted(fact, ended)
 
 
 def with_report_noted(fact: JobReported, ended: list[Effect]) -> list[Effect]:
     """A report that is to be decided on again was not taken in yet."""
     return ended if LookAgain() in ended else [ended[0], NoteHandled(fact.identity), *ended[1:]]
+
+
+def _reported_failure(case: Case, fact: JobReported) -> list[Effect]:
+    message = fact.message or f"the job was reported as {fact.report}"
+    if case.run.starts_unanswered:
+        # The report names no job. It may be about that of a start which got no answer, so the known one must end first.
+        return begin_stop(case, AfterStop.RETRY, message)
+    return after_failure(case, fact.category, message, report_event(fact.report))
 
 
 def _failed(case: Case, fact: JobFailed) -> list[Effect]:
