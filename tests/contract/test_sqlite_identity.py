@@ -330,6 +330,29 @@ async def test_a_store_that_is_made_anew_is_whole(path: Path) -> None:
     assert await is_whole(path)
 
 
+@pytest.mark.parametrize("command", [("store", "init"), ("run", "--pipelines", "pipelines")])
+def test_no_store_is_made_where_one_was_deleted_until_that_is_accepted(command: tuple[str, ...], here: Path) -> None:
+    (here / "pipelines").mkdir()
+    (here / "pipelines" / "orders.yaml").write_text(
+        "pipeline: {id: orders}\nschedule: {cron: '0 6 * * *'}\njob: {type: command, config: {command: ['true']}}\n"
+    )
+    interlock("store", "init")
+    interlock("sensor", "put", "orders", "ready", "status=done")
+    (here / "interlock.db").unlink()
+    (here / "interlock.db-wal").write_bytes(b"what a killed worker left")
+
+    refused = interlock(*command)
+
+    assert refused.exit_code == 2
+    assert "the store interlock.db is gone, with 1 changes that were committed to it" in refused.stderr
+    assert "removing interlock.db-position" in refused.stderr
+    assert not (here / "interlock.db").exists()
+    assert (here / "interlock.db-wal").read_bytes() == b"what a killed worker left"
+
+    (here / "interlock.db-position").unlink()
+    assert interlock("store", "init").exit_code == 0
+
+
 def test_store_check_reports_changes_that_are_missing(here: Path) -> None:
     interlock("store", "init")
     shutil.copy("interlock.db", "backup.db")

@@ -17,7 +17,13 @@ from worker.store.admin import Figure, Migration, Verdict
 from worker.store.sqlite_commit import EPOCH
 from worker.store.sqlite_errors import TROUBLES, translated, unusable
 from worker.store.sqlite_file import BUSY_TIMEOUT, connect, connect_in_memory
-from worker.store.sqlite_identity import describe_loss, lost_changes, noted_position, remedy_of_loss
+from worker.store.sqlite_identity import (
+    describe_loss,
+    lost_changes,
+    noted_position,
+    remedy_of_loss,
+    require_never_made,
+)
 from worker.store.sqlite_reads import last_position
 from worker.store.sqlite_schema import APPLICATION_ID, VERSION
 from worker.store.sqlite_statements import (
@@ -109,6 +115,7 @@ class SqliteAdmin:
             self._require_ready()
             connect(self._path).close()  # refuses a file that is another program's
             return False
+        require_never_made(str(self._path))
         connect(self._path).close()
         return True
 

@@ -127,6 +127,16 @@ def forget_position(path: str) -> None:
         os.unlink(path + POSITION)  # noqa: PTH108
 
 
+def require_never_made(path: str) -> None:
+    """Raise `ChangesLost` if a store was here and its file is gone: a new one would do everything again."""
+    if noted := noted_position(path):
+        raise ChangesLost(
+            f"the store {path} is gone, with {noted:,} changes that were committed to it; put it back together with "
+            "its -wal file, which a new store would overwrite; or begin anew, after which a period may run again, by "
+            f"removing {path}{POSITION}"
+        )
+
+
 def lost_changes(noted: int, position: int) -> int:
     return max(0, noted - position)
 
