@@ -73,6 +73,12 @@ def test_a_public_address_is_nothing_special(address: str) -> None:
         ([], "anything.localhost", False),
         (["*.localhost"], "anything.localhost", True),
         (["*.localhost"], "localhost", False),
+        ([], "2852039166", False),  # 169.254.169.254, as resolvers also read it
+        ([], "127.1", False),
+        ([], "0x7f000001", False),
+        (["127.0.0.0/8"], "127.1", True),
+        ([], "example.com", True),
+        ([], "face.b00c", True),
     ],
 )
 def test_the_allow_list_opens_what_it_names_and_nothing_else(entries: list[str], host: str, is_allowed: bool) -> None:

@@ -65,10 +65,7 @@ def report_event(report: Report) -> JobEvent:
 
 
 def _reported(case: Case, fact: JobReported) -> list[Effect]:
-    if fact.report is Report.SUCCESS:
-        ended = succeed_as_reported(case, fact)
-    else:
-        ended = _reported_failure(case, fact)
+    ended = succeed_as_reported(case, fact) if fact.report is Report.SUCCESS else _reported_failure(case, fact)
     return with_report_noted(fact, ended)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from socket import inet_aton
 from typing import Final, Self, TypeAlias
 
 from worker.core.errors import ConfigError
@@ -108,15 +109,26 @@ class AddressPolicy:
 
     def check_host(self, host: str) -> None:
         """Check what can be checked before a name is resolved: an address written out, or a name of this machine."""
-        try:
-            address = ip_address(host)
-        except ValueError:
+        address = _written_out(host)
+        if address is None:
             name = _canonical(host)
             is_local = name in _LOCAL_NAMES or name.endswith(".localhost")
             if is_local and not self.allows_name(host):
-                raise AddressRefused(f"{host} is this machine; {ALLOWING}") from None
+                raise AddressRefused(f"{host} is this machine; {ALLOWING}")
             return
         self.check(address, host)
+
+
+def _written_out(host: str) -> Address | None:
+    """Read an address as resolvers do, who also know short and numeric forms: 127.1, 0x7f000001, 2852039166."""
+    try:
+        return ip_address(host)
+    except ValueError:
+        pass
+    try:
+        return IPv4Address(inet_aton(host))
+    except (OSError, ValueError):
+        return None
 
 
 def _wrapped_in(address: Address, network: Network) -> bool:
