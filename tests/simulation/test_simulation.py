@@ -33,6 +33,8 @@ BROKE = [
     Plan(seed=700008, pipelines=6, hours=12, workers=2),
     # A run was cancelled while a job ran that an unanswered start, later repeated, had left.
     Plan(seed=700100, pipelines=6, hours=12, workers=2),
+    # The job of an unanswered start reported its failure, and the run was tried again beside the job that it followed.
+    Plan(seed=910022, pipelines=6, hours=12, workers=2),
 ]
 
 
