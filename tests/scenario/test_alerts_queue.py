@@ -106,7 +106,7 @@ async def test_what_is_no_event_of_a_bus_is_parked_and_steps_on_the_way_are_done
 
 
 @on_virtual_time
-async def test_an_alarm_is_told_when_it_begins_and_not_when_it_ends() -> None:
+async def test_an_alarm_is_told_when_it_begins_and_its_end_closes_the_thread() -> None:
     alerts = QueuedAlerts()
     consumer = alerts.consumer()
     for state in ("ALARM", "OK"):
@@ -127,8 +127,11 @@ async def test_an_alarm_is_told_when_it_begins_and_not_when_it_ends() -> None:
         tasks.create_task(consumer.run())
         await alerts.emptied(consumer)
 
-    [said] = alerts.world.slack.messages
-    assert "INFRA_ALARM: queue-age is ALARM: Threshold crossed" in said.text
+    [thread] = alerts.world.slack.threads
+    [first, answer] = alerts.world.slack.messages
+    assert "INFRA_ALARM: queue-age is ALARM: Threshold crossed" in thread.texts[0]
+    assert "*recovered*" in first.text
+    assert "queue-age is OK" in answer.text
 
 
 # --- on one machine ---------------------------------------------------------------------------------------------------

@@ -35,6 +35,8 @@ BROKE = [
     Plan(seed=700100, pipelines=6, hours=12, workers=2),
     # The job of an unanswered start reported its failure, and the run was tried again beside the job that it followed.
     Plan(seed=910022, pipelines=6, hours=12, workers=2),
+    # The same with a success: the run ended, and nobody was told that the job which it followed ran on.
+    Plan(seed=141, pipelines=3, hours=11, workers=2),
 ]
 
 

@@ -384,6 +384,15 @@ def test_a_failure_that_another_job_of_the_attempt_may_have_reported_stops_the_k
     assert (again.state, again.attempt) == (State.EVALUATING, 2)
 
 
+def test_a_success_that_another_job_of_the_attempt_may_have_reported_tells_of_the_one_that_may_run_on() -> None:
+    done = JobReported(key=KEY, identity="row-1", report=Report.SUCCESS, at=NOON + 2 * MINUTE)
+
+    ended, effects = step(begun_again(), done, NOON + 2 * MINUTE, RESTARTING)
+
+    assert ended.outcome is Outcome.SUCCEEDED
+    assert told(effects) == [EventType.JOB_COMPLETED, EventType.JOB_ORPHANED]
+
+
 def test_a_run_that_is_cancelled_or_times_out_tells_of_the_job_that_an_unanswered_start_may_have_left() -> None:
     for begin, outcome, told_first in (
         (CancelRequested(reason="not wanted"), Outcome.CANCELLED, EventType.RUN_CANCELLED),

@@ -92,7 +92,7 @@ def _exhausted(case: Case, reason: str) -> list[Effect]:
 def time_out(case: Case, so_far: str) -> list[Effect]:
     run = case.run
     reason = f"not done by {said(run.timeout_at)}, when its patience ended; {so_far}"
-    unanswered = _tell_unanswered(case)
+    unanswered = tell_unanswered(case)
     return [
         End(outcome=Outcome.TIMED_OUT, reason=reason),
         LogJob(event=JobEvent.RUN_TIMEOUT, message=reason),
@@ -133,7 +133,7 @@ def cancel(case: Case, reason: str) -> list[Effect]:
         End(outcome=Outcome.CANCELLED, reason=reason),
         LogJob(event=JobEvent.CANCELLED, message=reason),
         Tell(type=EventType.RUN_CANCELLED, message=f"{case.run.key} was cancelled: {reason}"),
-        *_tell_unanswered(case),
+        *tell_unanswered(case),
     ]
 
 
@@ -159,7 +159,7 @@ def orphan(case: Case, why: str) -> list[Effect]:
     ]
 
 
-def _tell_unanswered(case: Case) -> list[Effect]:
+def tell_unanswered(case: Case) -> list[Effect]:
     """The job that is known has ended. A start that got no answer and was repeated may have left another one.
 
     While the run goes on, the answer to the repeat counts for both; but an end that says that nothing runs must not.

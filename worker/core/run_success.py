@@ -8,7 +8,7 @@ from worker.core.facts import JobReported, JobSucceeded
 from worker.core.passes import baseline
 from worker.core.readings import Inputs
 from worker.core.run_case import Case
-from worker.core.run_endings import tell_unchecked
+from worker.core.run_endings import tell_unanswered, tell_unchecked
 from worker.core.run_inputs import Comparison, report_changes
 from worker.core.runstate import Outcome
 
@@ -19,7 +19,8 @@ def succeed(case: Case, fact: JobSucceeded) -> list[Effect]:
 
 
 def succeed_as_reported(case: Case, fact: JobReported) -> list[Effect]:
-    return _succeed(case, fact.at, fact.inputs, [])
+    """End the run on a report. It names no job: if a start got no answer, the one that is followed may run on."""
+    return _succeed(case, fact.at, fact.inputs, tell_unanswered(case))
 
 
 def _succeed(case: Case, ended_at: datetime | None, inputs: Inputs | None, notices: list[Effect]) -> list[Effect]:
