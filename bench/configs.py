@@ -12,8 +12,8 @@ from datetime import date
 
 import yaml
 
-from worker.config import load_text
-from worker.schema import PipelineFile
+from worker.config.load import load_text
+from worker.config.schema import PipelineFile
 
 FILES = 300
 REPEATS = 3

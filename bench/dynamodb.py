@@ -18,12 +18,12 @@ from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession
 
 from bench.fixedanswers import fixed_answers
-from worker.clock import SystemClock
-from worker.jsontext import from_json, to_json
-from worker.store.dynamodb import DynamoTables
-from worker.store.dynamodb_requests import commit_request
-from worker.store.dynamodb_values import encode_key, encode_row
-from worker.store.fastclient import ClientSettings
+from worker.net.aws_client import ClientSettings
+from worker.runtime.clock import SystemClock
+from worker.runtime.json_bytes import from_json, to_json
+from worker.store.dynamodb.requests import commit_request
+from worker.store.dynamodb.tables import DynamoTables
+from worker.store.dynamodb.values import encode_key, encode_row
 from worker.store.table import Absent, Equals, Key, Prefix, Put, Row, TableName, Update
 
 ROUNDS: Final = 12

@@ -13,12 +13,12 @@ from time import perf_counter, process_time
 from typing import Final
 
 from bench.engine_worker import BenchWorker, deploy_all, key_of, logging_to_nowhere, worker_on
-from worker import heap
-from worker.clock import SystemClock
-from worker.core.keys import RunKey
+from worker.core.model.keys import RunKey
 from worker.jobs.runner import StartRequest
-from worker.store.sensors import Sensors
-from worker.store.sqlite import SqliteTables
+from worker.runtime import gc_tuning
+from worker.runtime.clock import SystemClock
+from worker.store.repos.sensors import Sensors
+from worker.store.sqlite.tables import SqliteTables
 
 WARM_UP: Final = 256
 LIVES: Final = 2_000
@@ -42,7 +42,7 @@ async def measure(path: Path) -> Lives:
     await deploy_all(producers, "ready")
     async with worker_on(path) as worker:
         await _live(worker, producers, range(WARM_UP))
-        heap.settle()  # as the worker does once it is ready
+        gc_tuning.settle()  # as the worker does once it is ready
         cpu, wall = process_time(), perf_counter()
         await _live(worker, producers, range(WARM_UP, WARM_UP + LIVES))
         cpu, wall = process_time() - cpu, perf_counter() - wall

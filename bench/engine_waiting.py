@@ -16,11 +16,11 @@ from time import perf_counter, process_time
 from typing import Final
 
 from bench.engine_worker import PIPELINES, deploy_all, key_of, logging_to_nowhere, worker_on
-from worker.clock import SystemClock
-from worker.core.runstate import Run
-from worker.store.runs import Runs
-from worker.store.sensors import Sensors
-from worker.store.sqlite import SqliteTables
+from worker.core.run.runstate import Run
+from worker.runtime.clock import SystemClock
+from worker.store.repos.runs import Runs
+from worker.store.repos.sensors import Sensors
+from worker.store.sqlite.tables import SqliteTables
 
 WRITERS: Final = 32
 PAGE_BYTES: Final = 4096

@@ -11,13 +11,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from worker.clock import SystemClock
-from worker.config import load_text
-from worker.core.events import Event
-from worker.core.keys import RunKey
-from worker.core.periods import Period
-from worker.core.pipeline import JobType, Pipeline, PipelineId, ScheduleId
-from worker.deployment import deploy
+from worker.app.embedded import embedded_workplace
+from worker.app.session import SessionWork
+from worker.config.deploy import deploy
+from worker.config.load import load_text
+from worker.config.settings import GROUP
+from worker.core.model.events import Event
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import JobType, Pipeline, PipelineId, ScheduleId
+from worker.core.time.periods import Period
 from worker.jobs.runner import (
     Config,
     Guarantee,
@@ -31,14 +33,12 @@ from worker.jobs.runner import (
     Succeeded,
     Traits,
 )
-from worker.logs import configure_logs
-from worker.membership.beaters import ThreadBeater
+from worker.membership.heartbeat_threads import ThreadBeater
 from worker.membership.sessions import Group, Member, Membership, session_ids
-from worker.settings import GROUP
-from worker.store.sqlite import SqliteTables
-from worker.undertakings import Undertakings
-from worker.wiring.embedded import embedded_workplace
-from worker.wiring.session import SessionWork
+from worker.runtime.clock import SystemClock
+from worker.runtime.logs import configure_logs
+from worker.runtime.undertakings import Undertakings
+from worker.store.sqlite.tables import SqliteTables
 
 # Calls to one target are limited, so the runs are spread over many, as those of a real installation are.
 PIPELINES: Final = 64

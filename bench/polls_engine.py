@@ -6,10 +6,10 @@ from time import process_time
 from typing import Final
 
 from tests.engineworld import CONFIG, Worker, World, a_world
-from worker.core.keys import RowKind
-from worker.core.periods import Period
-from worker.core.runstate import Run, State
-from worker.store.runs import Runs
+from worker.core.model.keys import RowKind
+from worker.core.run.runstate import Run, State
+from worker.core.time.periods import Period
+from worker.store.repos.runs import Runs
 
 JOBS: Final = 10_000
 MEASURED_S: Final = 120

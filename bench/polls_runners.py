@@ -15,20 +15,21 @@ from bench.fixedanswers import fixed_answers
 from tests.awsfake import aws_at
 from tests.jobtargets import NO_SECRETS
 from tests.runners import started
-from worker.clock import SystemClock
-from worker.core.values import Json
-from worker.jobs import airflow, databricks, emr_serverless, glue, step_functions
-from worker.jobs.address_policy import AddressPolicy
-from worker.jobs.airflow import AirflowRunner
-from worker.jobs.command import CommandRunner
-from worker.jobs.databricks import DatabricksRunner
-from worker.jobs.emr import EmrRunner
-from worker.jobs.emr_serverless import EmrServerlessRunner
-from worker.jobs.glue import GlueRunner
-from worker.jobs.http import HttpRunner
-from worker.jobs.http_client import HttpClient
+from worker.core.model.values import Json
+from worker.jobs.aws import emr_serverless, glue, step_functions
+from worker.jobs.aws.emr import EmrRunner
+from worker.jobs.aws.emr_serverless import EmrServerlessRunner
+from worker.jobs.aws.glue import GlueRunner
+from worker.jobs.aws.step_functions import StepFunctionRunner
+from worker.jobs.command.runner import CommandRunner
+from worker.jobs.http.runner import HttpRunner
+from worker.jobs.rest import airflow, databricks
+from worker.jobs.rest.airflow import AirflowRunner
+from worker.jobs.rest.databricks import DatabricksRunner
 from worker.jobs.runner import BatchRunner, Question, Runner, Running
-from worker.jobs.step_functions import StepFunctionRunner
+from worker.net.address_policy import AddressPolicy
+from worker.net.http_client import HttpClient
+from worker.runtime.clock import SystemClock
 
 POLLS: Final = 300
 LISTS: Final = 10

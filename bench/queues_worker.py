@@ -6,13 +6,13 @@ import sys
 from time import perf_counter, process_time
 from typing import Final
 
-from consumers.sqs import QueueConsumer, QueuePace
-from consumers.sqs_aws import AwsQueue, open_sqs
-from consumers.sqs_calls import Message
-from consumers.tries import Tries
-from worker.clock import SystemClock
-from worker.store.fastclient import ClientSettings
-from worker.store.sqlite import SqliteTables
+from consumers.delivery.retry import Tries
+from consumers.queues.consumer import QueueConsumer, QueuePace
+from consumers.queues.queue import Message
+from consumers.queues.sqs import AwsQueue, open_sqs
+from worker.net.aws_client import ClientSettings
+from worker.runtime.clock import SystemClock
+from worker.store.sqlite.tables import SqliteTables
 
 WARM_UP: Final = 200
 

@@ -17,8 +17,8 @@ from datetime import UTC, datetime, timedelta
 from time import perf_counter, thread_time
 from typing import Any
 
-from worker.core.patterns import TEXT_CHARS_MAX, compile_pattern
-from worker.core.rules import Check, Group, Rule, evaluate, evaluate_in_turns
+from worker.core.model.patterns import TEXT_CHARS_MAX, compile_pattern
+from worker.core.model.rules import Check, Group, Rule, evaluate, evaluate_in_turns
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ROUNDS = 15

@@ -15,11 +15,11 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 
-from worker.clock import SystemClock
-from worker.store.rowcodec import decode_row, encode
-from worker.store.sqlite import SqliteTables
-from worker.store.sqlite_file import connect
-from worker.store.sqlite_statements import CHANGE_INSERT, ROW_FIND, ROW_GET, ROW_INSERT, ROW_REPLACE
+from worker.runtime.clock import SystemClock
+from worker.store.row_codec import decode_row, encode
+from worker.store.sqlite.file import connect
+from worker.store.sqlite.statements import CHANGE_INSERT, ROW_FIND, ROW_GET, ROW_INSERT, ROW_REPLACE
+from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Equals, Key, TableName, Update, Value
 
 CALLERS = 32

@@ -16,10 +16,10 @@ from bench.children import Contestant, Figures, best_of_each, python_with
 from bench.fixedanswers import fixed_answers
 from bench.streamanswers import dynamodb_answers, kinesis_answers
 from bench.streams_kcl import KCL, PEERS, Missing, compare
-from consumers.stream import Pace
+from consumers.streams.consumer import Pace
 from tests.shardworld import ShardWorld
 from tests.virtualtime import run
-from worker.core.keys import LEASE
+from worker.core.model.keys import LEASE
 
 OURS: Final = "ours"
 PLAIN: Final = "plain aiobotocore"

@@ -16,14 +16,14 @@ from typing import Any, Final, TypeAlias
 from aiobotocore.session import AioSession
 
 from bench.streamanswers import ARN, DYNAMODB_SHARD, RECORDS, SHARD, STREAM, TABLE
-from consumers.dynamodb_streams import DynamoStream, TableStream, listing_budget
-from consumers.kinesis import DeliveryStream, KinesisStream
-from consumers.source import Source
-from consumers.streamclient import open_dynamodb_streams, open_kinesis
-from consumers.unreadable import Stray
-from worker import heap
-from worker.clock import SystemClock
-from worker.store.fastclient import ClientSettings
+from consumers.streams.aws.client import open_dynamodb_streams, open_kinesis
+from consumers.streams.aws.dynamodb_streams import DynamoStream, TableStream, listing_budget
+from consumers.streams.aws.kinesis import DeliveryStream, KinesisStream
+from consumers.streams.source import Source
+from consumers.streams.unreadable import Stray
+from worker.net.aws_client import ClientSettings
+from worker.runtime import gc_tuning
+from worker.runtime.clock import SystemClock
 from worker.store.table import Change, TableName
 
 WARM_UP: Final = 5
@@ -138,7 +138,7 @@ async def measure(name: str, url: str) -> Mapping[str, float]:
         for _ in range(WARM_UP):
             await read()
         if name.startswith("our"):
-            heap.settle()  # as the worker does once it is ready
+            gc_tuning.settle()  # as the worker does once it is ready
         started = process_time()
         for _ in range(READS):
             await read()

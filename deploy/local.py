@@ -10,7 +10,7 @@ from typing import Any
 
 from aiobotocore.session import AioSession
 
-from consumers.severities import told_pattern
+from consumers.outbox.severities import told_pattern
 
 NAME = "interlock"
 

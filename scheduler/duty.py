@@ -7,9 +7,9 @@ from typing import Final, Protocol, TypeAlias
 
 from scheduler.chores import Chore
 from scheduler.rota import Rota
-from worker.clock import Clock
 from worker.membership.heldlease import HeldLease
-from worker.membership.leasekeeper import Offer
+from worker.membership.lease_coordinator import Offer
+from worker.runtime.clock import Clock
 
 STREAM: Final = "scheduler"
 

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Sequence
 
 from scheduler.chores import Chore
-from worker.clock import Clock
 from worker.core.errors import WorkerError
-from worker.logs import logger
+from worker.runtime.clock import Clock
+from worker.runtime.logs import logger
 
 _log = logger()
 

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 
-from consumers.kpl import MAGIC, Part
+from consumers.streams.aws.kpl import MAGIC, Part
 
 
 def aggregate(parts: Sequence[Part], *, extra: bytes = b"") -> bytes:

@@ -12,11 +12,11 @@ from typing import Any, Literal, TypeAlias
 from tests.httptarget import Received, WebServer, a_web_server, answer
 from tests.jobtargets import NO_SECRETS, Plot, Target
 from tests.publishedschemas import Violation, check
-from worker.clock import SystemClock
-from worker.jobs.address_policy import AddressPolicy
-from worker.jobs.airflow import AirflowRunner
-from worker.jobs.http_client import HttpClient
+from worker.jobs.rest.airflow import AirflowRunner
 from worker.jobs.runner import Config, Runner
+from worker.net.address_policy import AddressPolicy
+from worker.net.http_client import HttpClient
+from worker.runtime.clock import SystemClock
 
 NAME, PASSWORD = "interlock", "played-password"
 ENDED_AT = "2026-03-03T12:00:00.250000+00:00"

@@ -3,27 +3,27 @@
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from consumers.alerts import ChatAlerts
-from consumers.alerts_chat import Chat
-from consumers.alerts_line import ChatLine
-from consumers.alerts_pace import Admission, SharedPace
-from consumers.alerts_routing import OwnerOf, Routing, nobody, one_channel
-from consumers.alerts_slack import SlackChat
-from consumers.alerts_telling import Telling
-from consumers.tries import Tries
+from consumers.alerts.chat import Chat
+from consumers.alerts.pace import Admission, SharedPace
+from consumers.alerts.rate_limited_chat import ChatLine
+from consumers.alerts.routing import OwnerOf, Routing, nobody, one_channel
+from consumers.alerts.services import Telling
+from consumers.alerts.slack import SlackChat
+from consumers.alerts.threads import ChatAlerts
+from consumers.delivery.retry import Tries
 from tests.fakeslack import TOKEN, FakeSlack
 from tests.faults import FaultyTables
 from tests.manualclock import NOON
 from tests.streamworld import FULL_WAITS
 from tests.virtualtime import VirtualClock
-from worker.core.events import Event
-from worker.core.eventtypes import EventType
-from worker.store.backoff import Backoff
-from worker.store.events import Events
-from worker.store.groupedalerts import GroupedAlerts
-from worker.store.rates import Rates
-from worker.store.sqlite import SqliteTables
-from worker.store.threads import Threads
+from worker.core.model.events import Event
+from worker.core.model.eventtypes import EventType
+from worker.runtime.backoff import Backoff
+from worker.store.repos.delivery.grouped_alerts import GroupedAlerts
+from worker.store.repos.delivery.rates import Rates
+from worker.store.repos.delivery.threads import Threads
+from worker.store.repos.events import Events
+from worker.store.sqlite.tables import SqliteTables
 
 WHILE_DOWN = Backoff(attempts_max=7, first_s=2.0, longest_s=60.0, jitter=lambda: 1.0)
 HOUR = 3600.0

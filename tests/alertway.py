@@ -11,21 +11,21 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from consumers.alertpath import answering_probes
-from consumers.feed import FeedPosition, feed_name
-from consumers.feedlag import FeedLags
-from consumers.relay import Relay, dead_letter_source, is_outgoing
-from consumers.routes import Route
-from consumers.severities import told_to_people
-from consumers.tries import Tries
+from consumers.alerts.probe import answering_probes
+from consumers.delivery.retry import Tries
+from consumers.outbox.relay import Relay, dead_letter_source, is_outgoing
+from consumers.outbox.routes import Route
+from consumers.outbox.severities import told_to_people
+from consumers.streams.embedded.feed import FeedPosition, feed_name
+from consumers.streams.embedded.lag import FeedLags
 from tests.engineworld import World
 from worker.core.errors import RetryLater
-from worker.core.events import Event
-from worker.core.keys import SessionId
-from worker.store.alertpath import AlertPath
-from worker.store.deadletters import DeadLetters
-from worker.store.events import Events
-from worker.store.leases import Lease, Leases
+from worker.core.model.events import Event
+from worker.core.model.keys import SessionId
+from worker.store.repos.delivery.alert_probe import AlertPath
+from worker.store.repos.delivery.dead_letters import DeadLetters
+from worker.store.repos.events import Events
+from worker.store.repos.leases import Lease, Leases
 from worker.store.table import TableName
 
 GROUP: Final = "alerts"

@@ -23,16 +23,16 @@ from tests.installation import (
 from tests.liveworker import LiveWorker
 from tests.onlooker import ORDERS, Onlooker, session_of, wait_until
 from tests.wire import Observe, WireProxy, nobody
-from worker.clock import SystemClock
-from worker.config import load_text
-from worker.core.keys import RunKey, SessionId
-from worker.core.tokens import start_token
-from worker.deployment import deploy
-from worker.settings import GROUP
-from worker.store.dynamodb import DynamoTables
-from worker.store.fastclient import ClientSettings
-from worker.store.leases import Lease, Leases
-from worker.store.sessions import Session, Sessions
+from worker.config.deploy import deploy
+from worker.config.load import load_text
+from worker.config.settings import GROUP
+from worker.core.model.keys import RunKey, SessionId
+from worker.core.run.tokens import start_token
+from worker.net.aws_client import ClientSettings
+from worker.runtime.clock import SystemClock
+from worker.store.dynamodb.tables import DynamoTables
+from worker.store.repos.leases import Lease, Leases
+from worker.store.repos.sessions import Session, Sessions
 
 PATIENCE_S: Final = 100.0  # however busy the machine is: this is about that something comes, not about when
 CONTROL: Final = "stream.control"  # whoever reads it hears of sensors

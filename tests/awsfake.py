@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from tests.awsmodel import AgainstModel, Call, Reply, read_call, write_answer, write_error
 from tests.emulators import use_test_credentials
 from tests.httptarget import Behaviour, Received, WebServer, a_web_server
-from worker.jobs.aws import Aws, AwsSettings
+from worker.jobs.aws.client import Aws, AwsSettings
 
 # What a service does with a call: its answer, or `AwsError`.
 Handler: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any]]

@@ -11,7 +11,7 @@ from typing import Final
 from tests.awscrew import PATIENCE_S, Crew, created_at
 from tests.liveworker import LiveWorker
 from tests.onlooker import last_days, wait_until
-from worker.core.keys import RunKey
+from worker.core.model.keys import RunKey
 
 SAY_EVERY_S: Final = 0.25
 LEAD: Final = 4  # sensors before anything happens

@@ -11,13 +11,13 @@ from tests.awsjobs import MACHINE, NOW, ROLE, Emr, EmrServerless, Glue, JobServi
 from tests.httptarget import WebServer
 from tests.jobtargets import NO_SECRETS, OpenTarget, Plot
 from tests.manualclock import ManualClock
-from worker.core.pipeline import JobType
-from worker.core.values import Json
-from worker.jobs.aws import Aws
-from worker.jobs.aws_runners import aws_runners
+from worker.core.model.pipeline import JobType
+from worker.core.model.values import Json
+from worker.jobs.aws.client import Aws
+from worker.jobs.aws.runners import aws_runners
 from worker.jobs.runner import Config, Runner
-from worker.store.sensors import Sensors
-from worker.store.sqlite import SqliteTables
+from worker.store.repos.sensors import Sensors
+from worker.store.sqlite.tables import SqliteTables
 
 CLOCK = ManualClock(NOW)
 

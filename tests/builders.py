@@ -4,15 +4,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from worker.core.checks import Check
-from worker.core.facts import Birth
-from worker.core.keys import RunKey, SessionId
-from worker.core.periods import Period
-from worker.core.pipeline import Job, JobType, Pipeline, PipelineId, PostRun, Schedule, ScheduleId, Trigger
-from worker.core.rules import Group, Rule
-from worker.core.runstate import AfterStop, Outcome, Run, StartStep, State
-from worker.core.sla import Times
-from worker.core.watchstate import SlaWatch
+from worker.core.model.checks import Check
+from worker.core.model.keys import RunKey, SessionId
+from worker.core.model.pipeline import (
+    Job,
+    JobType,
+    Pipeline,
+    PipelineId,
+    PostRun,
+    Schedule,
+    ScheduleId,
+    Trigger,
+)
+from worker.core.model.rules import Group, Rule
+from worker.core.model.sla_times import Times
+from worker.core.run.facts import Birth
+from worker.core.run.runstate import AfterStop, Outcome, Run, StartStep, State
+from worker.core.sla.state import SlaWatch
+from worker.core.time.periods import Period
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -8,12 +8,12 @@ from typing import TypeVar
 
 from tests.commandline import TODAY, interlock
 from tests.manualclock import ManualClock
-from worker.core.keys import RunKey
-from worker.core.periods import Period
-from worker.core.pipeline import PipelineId, ScheduleId
-from worker.core.runstate import Run, Spent, State
-from worker.engine.configs import Configs
-from worker.store.open import open_tables
+from worker.config.versions import Configs
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import PipelineId, ScheduleId
+from worker.core.run.runstate import Run, Spent, State
+from worker.core.time.periods import Period
+from worker.store.backends.open import open_tables
 from worker.store.table import Tables
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from tests.manualclock import ManualClock
 from worker.cli.main import app
-from worker.clock import Clock
+from worker.runtime.clock import Clock
 
 TODAY = datetime(2027, 3, 22, 12, tzinfo=UTC)
 

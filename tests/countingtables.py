@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tests.engineworld import World, a_world
-from worker.store.sqlite import SqliteTables
+from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Between, Index, Key, Page, Prefix, Row, TableName, Write
 
 

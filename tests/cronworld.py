@@ -4,15 +4,15 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from scheduler.cron import CronStarts
+from scheduler.cron.starter import CronStarts
 from scheduler.rota import Rota
 from tests.engineworld import Worker, World
-from worker.clock import Clock
-from worker.core.keys import RunKey
-from worker.core.periods import Period
-from worker.core.pipeline import PipelineId, ScheduleId
-from worker.core.runstate import ForeignRun, Run
-from worker.store.runs import Runs
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import PipelineId, ScheduleId
+from worker.core.run.runstate import ForeignRun, Run
+from worker.core.time.periods import Period
+from worker.runtime.clock import Clock
+from worker.store.repos.runs import Runs
 from worker.store.table import Tables
 
 

@@ -12,11 +12,11 @@ from urllib.parse import parse_qs, parse_qsl, urlsplit
 from tests.httptarget import Received, WebServer, a_web_server, answer
 from tests.jobtargets import NO_SECRETS, Plot, Target
 from tests.publishedschemas import Violation, check
-from worker.clock import SystemClock
-from worker.jobs.address_policy import AddressPolicy
-from worker.jobs.databricks import DatabricksRunner
-from worker.jobs.http_client import HttpClient
+from worker.jobs.rest.databricks import DatabricksRunner
 from worker.jobs.runner import Config, Runner
+from worker.net.address_policy import AddressPolicy
+from worker.net.http_client import HttpClient
+from worker.runtime.clock import SystemClock
 
 PERSONAL_TOKEN = "dapi-0123456789"
 ENDED_AT_MS = 1_772_539_200_000  # 2026-03-03T12:00:00Z

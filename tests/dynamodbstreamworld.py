@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from consumers.dynamodb_streams import DynamoShard, DynamoStream, TableStream, listing_budget
-from consumers.source import Position
-from consumers.unreadable import Stray
+from consumers.streams.aws.dynamodb_streams import DynamoShard, DynamoStream, TableStream, listing_budget
+from consumers.streams.source import Position
+from consumers.streams.unreadable import Stray
 from tests.fakestreams import ARN, FakeDynamoStreams
 from tests.manualclock import ManualClock
 from tests.streamvalues import ROW, values

@@ -5,23 +5,23 @@ from dataclasses import dataclass, field, replace
 from tests.engineworld import CONFIG, DAY, ORDERS, run_key
 from tests.fakerunner import FakeRunner
 from tests.virtualtime import Host, VirtualClock
-from worker.app import LEASED
-from worker.config import load_text
-from worker.core.events import Event
-from worker.core.pipeline import JobType
-from worker.core.runstate import Run, State
-from worker.deployment import deploy
+from worker.app.embedded import embedded_workplace
+from worker.app.session import SessionWork
+from worker.app.worker import LEASED
+from worker.app.workplace import Workplace
+from worker.config.deploy import deploy
+from worker.config.load import load_text
+from worker.config.settings import EVERYTHING, GROUP, Duty
+from worker.core.model.events import Event
+from worker.core.model.pipeline import JobType
+from worker.core.run.runstate import Run, State
 from worker.jobs.runner import Succeeded
-from worker.membership.beaters import TaskBeater
+from worker.membership.heartbeat_threads import TaskBeater
 from worker.membership.sessions import Group, Member, Membership, session_ids
-from worker.settings import EVERYTHING, GROUP, Duty
-from worker.store.runs import Runs
-from worker.store.sensors import Sensors
-from worker.store.sqlite import SqliteTables
-from worker.undertakings import Undertakings
-from worker.wiring.embedded import embedded_workplace
-from worker.wiring.session import SessionWork
-from worker.wiring.workplace import Workplace
+from worker.runtime.undertakings import Undertakings
+from worker.store.repos.runs import Runs
+from worker.store.repos.sensors import Sensors
+from worker.store.sqlite.tables import SqliteTables
 
 RUN = run_key()
 

@@ -18,11 +18,11 @@ from functools import cache
 from pathlib import Path
 
 from tests.wire import WireProxy
-from worker.clock import Clock, SystemClock
-from worker.store.dynamodb import DynamoTables
-from worker.store.dynamodb_requests import TableNames
-from worker.store.dynamodb_schema import TableSchema
-from worker.store.fastclient import ClientSettings
+from worker.net.aws_client import ClientSettings
+from worker.runtime.clock import Clock, SystemClock
+from worker.store.dynamodb.requests import TableNames
+from worker.store.dynamodb.schema import TableSchema
+from worker.store.dynamodb.tables import DynamoTables
 from worker.store.table import TableName, Tables
 
 BIN = Path(__file__).parent.parent / ".venv" / "emulators" / "bin"

@@ -15,30 +15,30 @@ from math import inf
 from tests.fakerunner import FakeRunner
 from tests.manualclock import NOON
 from tests.virtualtime import VirtualClock
-from worker.config import load_text
-from worker.core import keys
+from worker.config.deploy import deploy
+from worker.config.load import load_text
 from worker.core.errors import Rejected, RetryLater
-from worker.core.instants import format_rfc3339
-from worker.core.keys import RunKey, SessionId
-from worker.core.periods import Period
-from worker.core.pipeline import JobType, Pipeline, PipelineId, ScheduleId
-from worker.core.runstate import Run, State
-from worker.core.values import Json
-from worker.core.watchstate import SlaWatch
-from worker.deployment import deploy
+from worker.core.model import keys
+from worker.core.model.keys import RunKey, SessionId
+from worker.core.model.pipeline import JobType, Pipeline, PipelineId, ScheduleId
+from worker.core.model.values import Json
+from worker.core.run.runstate import Run, State
+from worker.core.sla.state import SlaWatch
+from worker.core.time.periods import Period
+from worker.core.time.timestamps import format_rfc3339
 from worker.engine.engine import Engine
-from worker.engine.router import Router
-from worker.engine.targets import Limits
-from worker.store.active import ActiveRow, ActiveRows
-from worker.store.events import Events, StoredEvent
-from worker.store.joblog import JobLog, JobRecord
-from worker.store.requests import CancelRequest, Requests, RerunRequest
-from worker.store.reruns import RerunRecord, Reruns
-from worker.store.runs import Runs
-from worker.store.sensors import Sensors
-from worker.store.slawatches import SlaWatches
-from worker.store.sqlite import SqliteTables
+from worker.engine.intake.router import Router
+from worker.store.repos.active_rows import ActiveRow, ActiveRows
+from worker.store.repos.events import Events, StoredEvent
+from worker.store.repos.job_log import JobLog, JobRecord
+from worker.store.repos.requests import CancelRequest, Requests, RerunRequest
+from worker.store.repos.reruns import RerunRecord, Reruns
+from worker.store.repos.runs import Runs
+from worker.store.repos.sensors import Sensors
+from worker.store.repos.sla_watches import SlaWatches
+from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Change, TableName, Tables, Write
+from worker.targets.calls import Limits
 
 ORDERS = PipelineId("orders")
 DAY = "2026-03-03"  # of NOON

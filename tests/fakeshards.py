@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Final, TypeAlias
 from botocore.session import get_session
 from botocore.validate import ParamValidator
 
-from consumers.streamcalls import ExpiredIterator, NotFound, Throttled, TrimmedData
-from worker.clock import Clock
+from consumers.streams.aws.calls import ExpiredIterator, NotFound, Throttled, TrimmedData
 from worker.core.errors import Rejected, WorkerError
+from worker.runtime.clock import Clock
 
 HASH_MAX: Final = 2**128 - 1
 EVERYTHING: Final = (0, HASH_MAX)

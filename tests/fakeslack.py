@@ -12,7 +12,7 @@ from typing import Any, Self, cast
 import aiohttp
 from aiohttp import web
 
-from worker.clock import Clock
+from worker.runtime.clock import Clock
 
 TOKEN = "xoxb-test"
 ALMOST_S = 0.999  # of a second between messages, for what clocks round

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from consumers.sqs_calls import BATCH_MAX, Message, Refusal, Visibility
-from worker.clock import Clock
+from consumers.queues.queue import BATCH_MAX, Message, Refusal, Visibility
 from worker.core.errors import WorkerError
+from worker.runtime.clock import Clock
 
 HELD_MAX_S = 12 * 3600.0
 

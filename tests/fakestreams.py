@@ -1,7 +1,7 @@
 """DynamoDB Streams and Kinesis in memory, with what emulators lack.
 
-Both stand where the AWS client stands (`consumers.streamcalls.Calls`), so the shipped adapters run on them. They have
-rollover, splits and merges, listings with gaps, an open parent beside its child, trimming, iterators that expire,
+Both stand where the AWS client stands (`consumers.streams.aws.calls.Calls`), so the shipped adapters run on them. They
+have rollover, splits and merges, listings with gaps, an open parent beside its child, trimming, iterators that expire,
 limits that throttle, and in Kinesis repeats and records out of order.
 """
 
@@ -14,11 +14,11 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import ClassVar, Final, Literal
 
-from consumers.kinesis_items import decode_answer
-from consumers.streamcalls import Answer, BadArgument, NotFound
+from consumers.streams.aws.calls import Answer, BadArgument, NotFound
+from consumers.streams.aws.kinesis_records import decode_answer
 from tests.fakeshards import Entry, FakeShard, FakeShards, Wire, halves, page_of
 from worker.core.errors import Rejected
-from worker.store.dynamodb_values import encode_key, encode_row
+from worker.store.dynamodb.values import encode_key, encode_row
 from worker.store.table import ChangeKind, Key, Row
 
 ARN: Final = "arn:aws:dynamodb:eu-west-1:000000000000:table/test-control/stream/2026-03-03T12:00:00.000"

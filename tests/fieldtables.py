@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from worker.config.schema import CalendarFile, PipelineFile, file_schema
 from worker.jobs.specs import JOB_CONFIGS
-from worker.schema import CalendarFile, PipelineFile, file_schema
 
 PAGE = Path(__file__).parent.parent / "docs" / "pipeline-file.md"
 

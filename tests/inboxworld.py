@@ -5,17 +5,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from consumers.inbox_file import rules_of
-from consumers.inbox_rules import Rules
-from consumers.sensors import SensorInbox
-from consumers.sqs_calls import Message
+from consumers.inbox.consumer import SensorInbox
+from consumers.inbox.rules import Rules
+from consumers.inbox.rules_file import rules_of
+from consumers.queues.queue import Message
 from tests.faults import FaultyTables
 from tests.manualclock import NOON
 from tests.virtualtime import VirtualClock
-from worker.core.pipeline import PipelineId
-from worker.core.values import Json
-from worker.store.sensors import Sensors
-from worker.store.sqlite import SqliteTables
+from worker.core.model.pipeline import PipelineId
+from worker.core.model.values import Json
+from worker.store.repos.sensors import Sensors
+from worker.store.sqlite.tables import SqliteTables
 
 BUCKET = "landing"
 RULES = """\

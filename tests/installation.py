@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from aiobotocore.session import AioSession
 
-from consumers.severities import told_pattern
+from consumers.outbox.severities import told_pattern
 from tests.emulators import AWS_ENVIRONMENT, Server, new_names, use_test_credentials
 from tests.fakeslack import TOKEN, FakeSlack
-from worker.clock import SystemClock
-from worker.store.dynamodb import DynamoTables
-from worker.store.dynamodb_requests import TableNames
-from worker.store.fastclient import ClientSettings
+from worker.net.aws_client import ClientSettings
+from worker.runtime.clock import SystemClock
+from worker.store.dynamodb.requests import TableNames
+from worker.store.dynamodb.tables import DynamoTables
 from worker.store.table import TableName
 
 REGION: Final = AWS_ENVIRONMENT["AWS_DEFAULT_REGION"]

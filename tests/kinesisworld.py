@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from consumers.kinesis import DeliveryStream, KinesisShard, KinesisStream
-from consumers.kpl import Part
-from consumers.source import Batch, Position
-from consumers.unreadable import Stray
+from consumers.streams.aws.kinesis import DeliveryStream, KinesisShard, KinesisStream
+from consumers.streams.aws.kpl import Part
+from consumers.streams.source import Batch, Position
+from consumers.streams.unreadable import Stray
 from tests.aggregates import aggregate
 from tests.fakestreams import FakeKinesis, change_record
 from tests.manualclock import ManualClock

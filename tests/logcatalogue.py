@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from worker.engine import worklog
+from worker.app import worklog
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "logs.md"

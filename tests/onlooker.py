@@ -12,14 +12,14 @@ from typing import Final
 import pytest
 
 from tests.liveworker import LOOK_AGAIN_S, LiveWorker
-from worker.core.keys import RunKey, SessionId
-from worker.core.periods import Period
-from worker.core.pipeline import PipelineId, ScheduleId
-from worker.core.runstate import Run, State
-from worker.core.values import Json
-from worker.store.events import Events
-from worker.store.runs import Runs
-from worker.store.sensors import Sensors
+from worker.core.model.keys import RunKey, SessionId
+from worker.core.model.pipeline import PipelineId, ScheduleId
+from worker.core.model.values import Json
+from worker.core.run.runstate import Run, State
+from worker.core.time.periods import Period
+from worker.store.repos.events import Events
+from worker.store.repos.runs import Runs
+from worker.store.repos.sensors import Sensors
 from worker.store.table import Tables
 
 ORDERS: Final = PipelineId("orders")

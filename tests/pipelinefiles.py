@@ -2,8 +2,8 @@
 
 from datetime import date
 
-from worker.config import Loaded, load_text
-from worker.core.calendars import Calendar
+from worker.config.load import Loaded, load_text
+from worker.core.model.calendars import Calendar
 
 TODAY = date(2026, 1, 5)
 HEAD = "pipeline: {id: orders}\n"

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from tests.cliruns import in_store
 from tests.commandline import TODAY, interlock, records
-from worker.core.pipeline import PipelineId
-from worker.store.configlog import ConfigChange, ConfigLog
-from worker.store.pipelines import Pipelines
+from worker.core.model.pipeline import PipelineId
+from worker.store.repos.config_log import ConfigChange, ConfigLog
+from worker.store.repos.pipelines import Pipelines
 from worker.store.table import Tables
 from worker.store.tail import Tail
 

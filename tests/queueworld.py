@@ -6,17 +6,17 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from consumers.sqs import QueueConsumer, QueuePace
-from consumers.sqs_calls import Message
-from consumers.sqs_letters import QueueLetters, queue_letter_source
-from consumers.tries import Tries
+from consumers.delivery.retry import Tries
+from consumers.queues.consumer import QueueConsumer, QueuePace
+from consumers.queues.dead_letters import QueueLetters, queue_letter_source
+from consumers.queues.queue import Message
 from tests.fakesqs import FakeQueue
 from tests.faults import FaultyTables
 from tests.streamworld import FULL_WAITS
 from tests.virtualtime import VirtualClock
-from worker.store.deadletters import DeadLetter, DeadLetters
-from worker.store.sqlite import SqliteTables
-from worker.store.watched import WatchedTables
+from worker.store.failure_counter import WatchedTables
+from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
+from worker.store.sqlite.tables import SqliteTables
 
 
 class Handled:

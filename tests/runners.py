@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import date
 
-from worker.core.periods import Period
+from worker.core.time.periods import Period
 from worker.jobs.runner import Config, Handle, JobStatus, RunContext, Runner, Running, Started, StartRequest, always
 
 TOKEN = "il-" + "0123456789" * 4

@@ -15,11 +15,11 @@ from typing import Any, Self
 from tests.airflowfake import DAGS, Version
 from tests.jobtargets import NO_SECRETS, OpenTarget, Plot, Target
 from tests.runners import TOKEN
-from worker.clock import SystemClock
-from worker.jobs.address_policy import AddressPolicy
-from worker.jobs.airflow import AirflowRunner
-from worker.jobs.http_client import HttpClient
+from worker.jobs.rest.airflow import AirflowRunner
 from worker.jobs.runner import Config, Handle, JobStatus, Runner
+from worker.net.address_policy import AddressPolicy
+from worker.net.http_client import HttpClient
+from worker.runtime.clock import SystemClock
 
 REAL_AIRFLOW = "INTERLOCK_REAL_AIRFLOW"  # where it is and how to get in, as JSON, if it is to be tested
 TOKENS = (TOKEN, "il-1", "il-2")  # what the suite starts jobs with

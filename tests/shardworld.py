@@ -11,28 +11,28 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from consumers.dynamodb_streams import DynamoStream, TableStream, listing_budget
-from consumers.kinesis import DeliveryStream, KinesisStream
-from consumers.parking import Parking
-from consumers.settling import OnFailure
-from consumers.shards import ShardedConsumer, ShardTree
-from consumers.source import Gap, Stream
-from consumers.stream import Beginning, Pace, Subscription
-from consumers.streamcalls import Calls
-from consumers.tries import Tries
-from consumers.unreadable import Strays
+from consumers.delivery.retry import Tries
+from consumers.streams.aws.calls import Calls
+from consumers.streams.aws.dynamodb_streams import DynamoStream, TableStream, listing_budget
+from consumers.streams.aws.kinesis import DeliveryStream, KinesisStream
+from consumers.streams.consumer import Beginning, Pace, Subscription
+from consumers.streams.parking import Parking
+from consumers.streams.settle import OnFailure
+from consumers.streams.sharded import ShardedConsumer, ShardTree
+from consumers.streams.source import Gap, Stream
+from consumers.streams.unreadable import Strays
 from tests.fakeshards import HASH_MAX
 from tests.fakestreams import ARN, FakeDynamoStreams, FakeKinesis, change_record
 from tests.streamworld import FULL_WAITS, by_row, nothing_to_catch_up
 from tests.virtualtime import VirtualClock
 from tests.workergroup import GROUP, Station, WorkerGroup
 from worker.membership.sessions import Member
-from worker.store.backoff import Backoff
-from worker.store.deadletters import DeadLetter, DeadLetters
-from worker.store.leases import Lease, Leases
-from worker.store.parked import ParkedKeys
+from worker.runtime.backoff import Backoff
+from worker.store.failure_counter import WatchedTables
+from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
+from worker.store.repos.delivery.parked_keys import ParkedKeys
+from worker.store.repos.leases import Lease, Leases
 from worker.store.table import Change, Key, TableName, Tables
-from worker.store.watched import WatchedTables
 
 NAME: Final = "stream.control"
 _EVEN: Final = Backoff(attempts_max=10, first_s=0.05, longest_s=1.0, jitter=lambda: 1.0)

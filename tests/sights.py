@@ -4,17 +4,17 @@ from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 from tests.builders import HOUR, KEY, NOON, a_pipeline, a_schedule
-from worker.core.checks import Check
-from worker.core.keys import RunKey
-from worker.core.pipeline import Pipeline, Schedule, StartBy, Trigger
-from worker.core.rules import Group, Rule
-from worker.core.runstate import ForeignRun
-from worker.core.values import Json
-from worker.crontext import parse_cron
-from worker.explain import explain
-from worker.explaining.explanation import Finding, Gate
-from worker.explaining.sight import ConfigSeen, Sight
-from worker.store.sensors import Sensor
+from worker.config.cron_text import parse_cron
+from worker.core.model.checks import Check
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import Pipeline, Schedule, StartBy, Trigger
+from worker.core.model.rules import Group, Rule
+from worker.core.model.values import Json
+from worker.core.run.runstate import ForeignRun
+from worker.operations.explain.explanation import Finding, Gate
+from worker.operations.explain.gates import explain
+from worker.operations.explain.snapshot import ConfigSeen, Sight
+from worker.store.repos.sensors import Sensor
 
 BERLIN = ZoneInfo("Europe/Berlin")
 COUNT = Rule(key="orders", field="count", check=Check.GTE, value=1000)

@@ -9,21 +9,21 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from random import Random
 
-from consumers.dynamodb_streams import DynamoStream, TableStream, listing_budget
-from consumers.kinesis import DeliveryStream, KinesisStream
-from consumers.patterns import parse_pattern
-from consumers.routes import SOURCE, Route
-from consumers.source import Stream
-from consumers.stream import Pace
-from consumers.unreadable import Stray
+from consumers.outbox.patterns import parse_pattern
+from consumers.outbox.routes import SOURCE, Route
+from consumers.streams.aws.dynamodb_streams import DynamoStream, TableStream, listing_budget
+from consumers.streams.aws.kinesis import DeliveryStream, KinesisStream
+from consumers.streams.consumer import Pace
+from consumers.streams.source import Stream
+from consumers.streams.unreadable import Stray
 from tests.embeddedcrew import Crew
 from tests.fakestreams import FakeDynamoStreams, FakeKinesis, change_record
-from worker.core.pipeline import JobType
-from worker.duties import DUTIES
-from worker.settings import GROUP
-from worker.store.sqlite import SqliteTables
+from worker.app.duties import DUTIES
+from worker.app.workplace import Readers, Workplace
+from worker.config.settings import GROUP
+from worker.core.model.pipeline import JobType
+from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Change, TableName, Write
-from worker.wiring.workplace import Readers, Workplace
 
 TABLES = {table: f"test-{table}" for table in DUTIES}
 

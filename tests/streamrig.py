@@ -8,15 +8,15 @@ from typing import Any, TypeAlias
 
 from aiobotocore.session import AioSession
 
-from consumers.dynamodb_streams import DynamoStream, TableStream, find_stream, listing_budget
-from consumers.kinesis import DeliveryStream, KinesisStream
-from consumers.source import Batch, Source, Stream
-from consumers.streamcalls import Calls
-from consumers.streamclient import open_dynamodb_streams, open_kinesis
-from consumers.unreadable import Stray
+from consumers.streams.aws.calls import Calls
+from consumers.streams.aws.client import open_dynamodb_streams, open_kinesis
+from consumers.streams.aws.dynamodb_streams import DynamoStream, TableStream, find_stream, listing_budget
+from consumers.streams.aws.kinesis import DeliveryStream, KinesisStream
+from consumers.streams.source import Batch, Source, Stream
+from consumers.streams.unreadable import Stray
 from tests.emulators import Server, use_test_credentials
-from worker.clock import SystemClock
-from worker.store.fastclient import ClientSettings
+from worker.net.aws_client import ClientSettings
+from worker.runtime.clock import SystemClock
 from worker.store.table import Key, TableName, Value
 
 Client: TypeAlias = Any  # a stock client, to make what is then read

@@ -3,7 +3,7 @@
 import asyncio
 from datetime import timedelta
 
-from consumers.source import Batch, Source
+from consumers.streams.source import Batch, Source
 from worker.store.table import Change, Key, Value
 
 ROW = Key("PIPELINE#orders", "SENSOR#orders")

@@ -6,24 +6,24 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from consumers.budget import Budget
-from consumers.feed import TableFeed
-from consumers.parking import Parking
-from consumers.settling import OnFailure
-from consumers.source import Gap, Source
-from consumers.stream import SHARD, Beginning, Pace, StreamConsumer, Subscription
-from consumers.tries import Tries
+from consumers.delivery.retry import Tries
+from consumers.streams.consumer import SHARD, Beginning, Pace, StreamConsumer, Subscription
+from consumers.streams.embedded.feed import TableFeed
+from consumers.streams.memory_budget import Budget
+from consumers.streams.parking import Parking
+from consumers.streams.settle import OnFailure
+from consumers.streams.source import Gap, Source
 from tests.faults import FaultyTables
 from tests.virtualtime import VirtualClock
-from worker.core.keys import SessionId
-from worker.core.liveness import Timing
+from worker.core.membership.liveness import Timing
+from worker.core.model.keys import SessionId
 from worker.membership.fence import Fence
 from worker.membership.heldlease import HeldLease
-from worker.store.backoff import Backoff
-from worker.store.deadletters import DeadLetter, DeadLetters
-from worker.store.leases import Lease, Leases
-from worker.store.parked import ParkedKeys
-from worker.store.sqlite import SqliteTables
+from worker.runtime.backoff import Backoff
+from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
+from worker.store.repos.delivery.parked_keys import ParkedKeys
+from worker.store.repos.leases import Lease, Leases
+from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Change, Put, TableName, Value
 
 GROUP: Final = "test"

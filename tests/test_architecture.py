@@ -22,7 +22,7 @@ PURE = {
 }  # fmt: skip
 
 # Where a module stands; it may import its own layer and those below. Unlisted modules of `worker` are boundary code.
-EDGE = ("worker.app", "worker.wiring", "worker.cli", "worker.web")
+EDGE = ("worker.app", "worker.cli", "worker.web")
 AROUND = ("consumers", "scheduler")
 
 # A library that only some files may know.
@@ -30,33 +30,38 @@ KNOWN_ONLY_TO = {
     "aiobotocore": (
         "worker.net.aws",
         "worker.store.dynamodb",
-        "worker.store.fastclient",
         "worker.jobs",
         "consumers",
-        "worker.wiring",
+        "worker.app",
     ),
     "botocore": (
         "worker.net.aws",
         "worker.store.dynamodb",
-        "worker.store.fastclient",
         "worker.jobs",
-        "worker.diagnosis.aws",
+        "worker.operations.doctor",
         "consumers",
     ),
-    "aiohttp": ("worker.jobs", "worker.net", "worker.store.dynamodb", "worker.web", "worker.wiring", "consumers"),
+    "aiohttp": (
+        "worker.jobs",
+        "worker.net",
+        "worker.store.dynamodb",
+        "worker.web",
+        "worker.app",
+        "consumers",
+    ),
     "msgspec": (
-        "worker.jsontext",
+        "worker.runtime.json_bytes",
         "worker.store.table",
-        "consumers.source",
-        "consumers.changes",
-        "consumers.kinesis_items",
+        "consumers.streams.source",
+        "consumers.streams.aws.change_records",
+        "consumers.streams.aws.kinesis_records",
     ),
     "sqlite3": ("worker.store.sqlite",),
-    "yaml": ("worker.yamltext", "worker.render"),
-    "croniter": ("worker.crontext",),
-    "apscheduler": ("scheduler.service",),
+    "yaml": ("worker.yaml.parser", "worker.config.render"),
+    "croniter": ("worker.config.cron_text",),
+    "apscheduler": ("scheduler.apscheduler_ticker",),
     "slack_sdk": ("consumers.alerts",),
-    "structlog": ("worker.logs",),
+    "structlog": ("worker.runtime.logs",),
     "typer": ("worker.cli",),
     "rich": ("worker.cli",),
     "subprocess": ("worker.jobs.command",),
@@ -123,7 +128,12 @@ def wrong_directions(found: Module) -> list[str]:
     else:
         forbidden += AROUND
     if is_in(found.name, ("worker.engine",)):
-        forbidden += ("worker.store.sqlite", "worker.store.dynamodb", "worker.store.redis", "worker.store.open")
+        forbidden += (
+            "worker.store.sqlite",
+            "worker.store.dynamodb",
+            "worker.store.redis",
+            "worker.store.backends.open",
+        )
     return [name for name in found.imports() if is_in(name, forbidden)]
 
 
@@ -134,7 +144,7 @@ def strays(found: Module) -> list[str]:
 
 
 def clock_readings(found: Module) -> list[str]:
-    if found.name == "worker.clock":
+    if found.name == "worker.runtime.clock":
         return []
     return [call for call in found.calls() if call in CLOCK_CALLS]
 
@@ -175,17 +185,17 @@ def test_a_module_is_named_for_what_lives_there() -> None:
     ],
 )
 def test_the_check_sees_an_impure_core(source: str) -> None:
-    assert impurities(Module("worker.core.rules", source))
+    assert impurities(Module("worker.core.model.rules", source))
 
 
 @pytest.mark.parametrize(
     ("name", "source"),
     [
-        ("worker.engine.engine", "from worker.store.sqlite import SqliteTables"),
-        ("worker.config", "from worker.cli.main import main"),
-        ("worker.store.runs", "import consumers.relay"),
-        ("consumers.relay", "from scheduler.cron import due"),
-        ("scheduler.cron", "from consumers.relay import Relay"),
+        ("worker.engine.engine", "from worker.store.sqlite.tables import SqliteTables"),
+        ("worker.config.load", "from worker.cli.main import main"),
+        ("worker.store.repos.runs", "import consumers.outbox.relay"),
+        ("consumers.outbox.relay", "from scheduler.cron.starter import due"),
+        ("scheduler.cron.starter", "from consumers.outbox.relay import Relay"),
     ],
 )
 def test_the_check_sees_an_import_that_points_up(name: str, source: str) -> None:
@@ -193,10 +203,12 @@ def test_the_check_sees_an_import_that_points_up(name: str, source: str) -> None
 
 
 def test_the_check_sees_a_library_out_of_place() -> None:
-    assert strays(Module("scheduler.cron", "from apscheduler.schedulers.asyncio import AsyncIOScheduler"))
-    assert not strays(Module("scheduler.service", "from apscheduler.schedulers.asyncio import AsyncIOScheduler"))
+    assert strays(Module("scheduler.cron.starter", "from apscheduler.schedulers.asyncio import AsyncIOScheduler"))
+    assert not strays(
+        Module("scheduler.apscheduler_ticker", "from apscheduler.schedulers.asyncio import AsyncIOScheduler")
+    )
 
 
 @pytest.mark.parametrize("call", ["time.time()", "datetime.now(UTC)", "date.today()", "datetime.datetime.utcnow()"])
 def test_the_check_sees_a_second_reader_of_the_clock(call: str) -> None:
-    assert clock_readings(Module("worker.store.runs", call))
+    assert clock_readings(Module("worker.store.repos.runs", call))

@@ -189,7 +189,7 @@ OUTSIDE: Final = Context()
 
 
 class VirtualClock:
-    """`worker.clock.Clock` on the loop's time. Each host may have its own, that is off or runs fast or slow."""
+    """`worker.runtime.clock.Clock` on the loop's time. Each host may have its own, that is off or runs fast or slow."""
 
     def __init__(self, start: datetime = NOON, *, off_by: timedelta = timedelta(0), rate: float = 1.0) -> None:
         self._began_at, self._rate = start + off_by, rate

@@ -5,14 +5,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from scheduler.watchdog import Report, Watchdog
-from scheduler.watchtable import Watched, make_watchdog
+from scheduler.watchdog.checks.table import Watched, make_watchdog
+from scheduler.watchdog.watchdog import Report, Watchdog
 from tests.engineworld import Worker, World
-from worker.core.keys import RunKey
-from worker.core.pipeline import PipelineId
-from worker.core.runstate import Run, State
-from worker.core.values import Json
-from worker.store.events import Events, StoredEvent
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import PipelineId
+from worker.core.model.values import Json
+from worker.core.run.runstate import Run, State
+from worker.store.repos.events import Events, StoredEvent
 from worker.store.table import Tables
 
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from consumers.routes import envelope
+from consumers.outbox.routes import envelope
 from tests.alertsworld import an_event
 from tests.fakeslack import FakeSlack
 from tests.installation import (
@@ -22,7 +22,7 @@ from tests.installation import (
     write_pipeline,
 )
 from tests.liveworker import LiveWorker, interlock, today
-from worker.core.eventtypes import EventType
+from worker.core.model.eventtypes import EventType
 
 PATIENCE_S = 90.0
 EXIT_S = 25.0

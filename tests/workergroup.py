@@ -12,17 +12,17 @@ from datetime import timedelta
 
 from tests.faults import Choose, FaultyTables, no_faults
 from tests.virtualtime import Host, VirtualClock
-from worker.core.keys import SessionId
-from worker.core.liveness import DEFAULT_TIMING, Timing
-from worker.membership.beaters import Beater, TaskBeater
-from worker.membership.clockguard import ClockGuard
+from worker.core.membership.liveness import DEFAULT_TIMING, Timing
+from worker.core.model.keys import SessionId
+from worker.membership.clock_guard import ClockGuard
+from worker.membership.heartbeat_threads import Beater, TaskBeater
 from worker.membership.heldlease import HeldLease
-from worker.membership.leasekeeper import Offer
+from worker.membership.lease_coordinator import Offer
 from worker.membership.notices import Notice
 from worker.membership.sessions import Group, Member, Membership, Work
-from worker.store.leases import Lease, Leases
-from worker.store.sessions import Session, Sessions
-from worker.store.sqlite import SqliteTables
+from worker.store.repos.leases import Lease, Leases
+from worker.store.repos.sessions import Session, Sessions
+from worker.store.sqlite.tables import SqliteTables
 
 GROUP = "workers"
 STREAM = "shards"

@@ -1,4 +1,4 @@
-# The four tables. A test compares them with what the program itself would make (worker/store/dynamodb_schema.py).
+# The four tables. A test compares them with what the program itself would make (worker/store/dynamodb/schema.py).
 
 locals {
   makes_tables = var.table_names == null

@@ -9,11 +9,11 @@ import pytest_asyncio
 
 from tests.emulators import Server, assert_nothing_was_scanned, ministack, new_names, use_test_credentials
 from tests.wire import WireProxy
-from worker.clock import SystemClock
-from worker.store.backoff import Backoff
-from worker.store.dynamodb import DynamoTables
-from worker.store.dynamodb_requests import TableNames
-from worker.store.fastclient import ClientSettings
+from worker.net.aws_client import ClientSettings
+from worker.runtime.backoff import Backoff
+from worker.runtime.clock import SystemClock
+from worker.store.dynamodb.requests import TableNames
+from worker.store.dynamodb.tables import DynamoTables
 
 ANSWER_S = 0.25  # long for an emulator, short for a test that waits it out
 IMPATIENT = Backoff(attempts_max=4, first_s=0.001, longest_s=0.004, budget_s=10.0, jitter=lambda: 1.0)

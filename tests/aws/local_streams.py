@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from consumers.kinesis import KinesisStream
-from consumers.kpl import Part
-from consumers.source import Batch, Gap, Position, Shard, Source
+from consumers.streams.aws.kinesis import KinesisStream
+from consumers.streams.aws.kpl import Part
+from consumers.streams.source import Batch, Gap, Position, Shard, Source
 from tests.aggregates import aggregate
 from tests.emulators import dynamodb_local, kinesis_local
 from tests.fakestreams import change_record

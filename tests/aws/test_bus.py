@@ -1,12 +1,12 @@
 """The bus over the wire."""
 
-from consumers.bus import entry_of
-from consumers.bus_aws import open_bus
+from consumers.outbox.bus import entry_of
+from consumers.outbox.eventbridge import open_bus
 from tests.emulators import ministack, use_test_credentials
 from tests.installation import REGION, client, endpoint_of
 from tests.manualclock import NOON
-from worker.core.events import Event
-from worker.store.fastclient import ClientSettings
+from worker.core.model.events import Event
+from worker.net.aws_client import ClientSettings
 
 
 async def test_a_bus_takes_events_and_answers_for_each() -> None:

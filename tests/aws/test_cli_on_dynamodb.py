@@ -10,9 +10,9 @@ from typer.testing import Result
 
 from tests.commandline import interlock, records
 from tests.emulators import assert_nothing_was_scanned, ministack, use_test_credentials
-from worker.clock import SystemClock
-from worker.settings import STORE
-from worker.store.fastclient import ClientSettings, open_client
+from worker.config.settings import STORE
+from worker.net.aws_client import ClientSettings, open_client
+from worker.runtime.clock import SystemClock
 
 pytestmark = pytest.mark.xdist_group("aws")
 

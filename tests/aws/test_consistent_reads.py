@@ -9,13 +9,13 @@ import pytest
 from tests.emulators import ministack, use_test_credentials
 from tests.installation import REGION, install
 from tests.wire import WireProxy
-from worker.clock import SystemClock
-from worker.core.keys import SessionId
-from worker.store.dynamodb import DynamoTables
-from worker.store.fastclient import ClientSettings
-from worker.store.leases import Lease, Leases
-from worker.store.parked import ParkedKeys
-from worker.store.sessions import Sessions
+from worker.core.model.keys import SessionId
+from worker.net.aws_client import ClientSettings
+from worker.runtime.clock import SystemClock
+from worker.store.dynamodb.tables import DynamoTables
+from worker.store.repos.delivery.parked_keys import ParkedKeys
+from worker.store.repos.leases import Lease, Leases
+from worker.store.repos.sessions import Sessions
 from worker.store.table import Key, TableName
 
 pytestmark = pytest.mark.xdist_group("aws")

@@ -14,14 +14,14 @@ import pytest
 
 from tests.credentialserver import FRESH, CredentialEndpoint, a_credential_endpoint
 from tests.emulators import dynamodb_tables, ministack
-from worker.clock import SystemClock
 from worker.core.errors import RetryLater
-from worker.core.liveness import Timing
-from worker.membership.beaters import ThreadBeater
+from worker.core.membership.liveness import Timing
+from worker.membership.heartbeat_threads import ThreadBeater
 from worker.membership.notices import Notice, SessionBegan, SessionOver
 from worker.membership.sessions import Group, Member, Membership, session_ids
-from worker.store.backoff import Backoff
-from worker.store.dynamodb import DynamoTables
+from worker.runtime.backoff import Backoff
+from worker.runtime.clock import SystemClock
+from worker.store.dynamodb.tables import DynamoTables
 
 pytestmark = pytest.mark.xdist_group("aws")
 

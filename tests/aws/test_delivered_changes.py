@@ -8,21 +8,21 @@ from datetime import timedelta
 import pytest
 import pytest_asyncio
 
-from consumers.source import Record, Stream
+from consumers.streams.source import Record, Stream
 from tests.emulators import ministack, new_names, use_test_credentials
 from tests.installation import REGION, client, endpoint_of
 from tests.streamrig import the_reader
-from worker.clock import SystemClock
-from worker.core.events import Event
-from worker.core.pipeline import PipelineId
-from worker.store.deadletters import DeadLetters
-from worker.store.dynamodb import DynamoTables
-from worker.store.events import told_write
-from worker.store.fastclient import ClientSettings
-from worker.store.rowcodec import decode_row
-from worker.store.sensors import Sensors
+from worker.app.aws_streams import ChangeStreams
+from worker.core.model.events import Event
+from worker.core.model.pipeline import PipelineId
+from worker.net.aws_client import ClientSettings
+from worker.runtime.clock import SystemClock
+from worker.store.dynamodb.tables import DynamoTables
+from worker.store.repos.delivery.dead_letters import DeadLetters
+from worker.store.repos.events import told_write
+from worker.store.repos.sensors import Sensors
+from worker.store.row_codec import decode_row
 from worker.store.table import TableName
-from worker.wiring.streams import ChangeStreams
 
 pytestmark = pytest.mark.xdist_group("aws")
 FOLLOWED = (TableName.CONTROL, TableName.JOBLOG, TableName.EVENTS)

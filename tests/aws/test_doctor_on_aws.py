@@ -10,14 +10,14 @@ import pytest
 from tests.commandline import interlock, records
 from tests.emulators import ministack
 from tests.installation import Installation, client, endpoint_of, install
-from worker.clock import SystemClock
+from worker.config.settings import AwsSettings, Duty, Settings
 from worker.core.errors import RetryLater
-from worker.diagnosis.aws_calls import Answer, Refused, Unauthenticated
-from worker.diagnosis.bus import PUBLISHED
-from worker.diagnosis.cloud import Cloud
-from worker.diagnosis.diagnosis import Diagnosis, Health
-from worker.diagnosis.probes import queue_probes, secret_probe, table_probes
-from worker.settings import AwsSettings, Duty, Settings
+from worker.operations.doctor.aws import Cloud
+from worker.operations.doctor.aws_calls import Answer, Refused, Unauthenticated
+from worker.operations.doctor.bus import PUBLISHED
+from worker.operations.doctor.checks import queue_probes, secret_probe, table_probes
+from worker.operations.doctor.report import Diagnosis, Health
+from worker.runtime.clock import SystemClock
 from worker.store.table import TableName
 
 pytestmark = pytest.mark.xdist_group("aws")

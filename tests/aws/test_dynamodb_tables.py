@@ -16,12 +16,12 @@ from tests.emulators import (
 )
 from tests.manualclock import ManualClock
 from tests.wire import WireProxy
-from worker.clock import SystemClock
 from worker.core.errors import ConfigError, Rejected, RetryLater
-from worker.store.backoff import Backoff
-from worker.store.dynamodb import DynamoTables
-from worker.store.dynamodb_requests import TableNames
-from worker.store.fastclient import PERSON, ClientSettings, open_client
+from worker.net.aws_client import PERSON, ClientSettings, open_client
+from worker.runtime.backoff import Backoff
+from worker.runtime.clock import SystemClock
+from worker.store.dynamodb.requests import TableNames
+from worker.store.dynamodb.tables import DynamoTables
 from worker.store.table import ACTIVE, EVENT_TYPES, Key, Put, TableName, query_all
 
 pytestmark = pytest.mark.xdist_group("aws")

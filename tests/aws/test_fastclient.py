@@ -9,12 +9,12 @@ from aiobotocore.session import AioSession
 from botocore.exceptions import ClientError
 from botocore.parsers import ResponseParserError
 
-from consumers.kinesis_items import decode_answer
+from consumers.streams.aws.kinesis_records import decode_answer
 from tests.emulators import DYNAMODB_BACKENDS, ministack, new_names, use_test_credentials
-from worker.clock import SystemClock
 from worker.core.errors import ConfigError
-from worker.store.dynamodb import DynamoTables
-from worker.store.fastclient import HOT, ClientSettings, HotParserFactory, open_client
+from worker.net.aws_client import HOT, ClientSettings, HotParserFactory, open_client
+from worker.runtime.clock import SystemClock
+from worker.store.dynamodb.tables import DynamoTables
 from worker.store.table import Put, TableName
 
 pytestmark = pytest.mark.xdist_group("aws")
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.xdist_group("aws")
 Client: TypeAlias = Any  # the types of the library do not have what these tests look at
 CONTROL = TableName.CONTROL
 KEY = {"PK": {"S": "p"}, "SK": {"S": "s"}}
-REMEDY = "the library has changed inside: adapt worker/store/fastclient.py before raising its version"
+REMEDY = "the library has changed inside: adapt worker/net/aws_client.py before raising its version"
 
 
 @pytest.fixture

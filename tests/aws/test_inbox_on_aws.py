@@ -10,29 +10,29 @@ from typing import Any, TypeVar
 
 import pytest
 
-from consumers.inbox_file import rules_of
-from consumers.inbox_rules import Place
-from consumers.inbox_s3 import open_bucket
-from consumers.inbox_seeding import Progress, Seeding
-from consumers.sensors import SensorInbox
-from consumers.sqs import QueueConsumer, QueuePace
-from consumers.sqs_aws import AwsQueue, open_sqs
-from consumers.sqs_letters import QueueLetters
-from consumers.sqs_polls import Polling
-from consumers.tries import Tries
+from consumers.delivery.retry import Tries
+from consumers.inbox.consumer import SensorInbox
+from consumers.inbox.rules import Place
+from consumers.inbox.rules_file import rules_of
+from consumers.inbox.s3 import open_bucket
+from consumers.inbox.seeding import Progress, Seeding
+from consumers.queues.consumer import QueueConsumer, QueuePace
+from consumers.queues.dead_letters import QueueLetters
+from consumers.queues.polls import Polling
+from consumers.queues.sqs import AwsQueue, open_sqs
 from tests.commandline import interlock as command
 from tests.emulators import ministack, use_test_credentials
 from tests.installation import REGION, client, endpoint_of, install
 from tests.liveworker import LiveWorker, interlock
-from worker.clock import SystemClock
 from worker.core.errors import ConfigError
-from worker.core.pipeline import PipelineId
-from worker.store.deadletters import DeadLetters
-from worker.store.dynamodb import DynamoTables
-from worker.store.events import Events
-from worker.store.fastclient import ClientSettings
-from worker.store.sensors import Sensors
-from worker.store.sqlite import SqliteTables
+from worker.core.model.pipeline import PipelineId
+from worker.net.aws_client import ClientSettings
+from worker.runtime.clock import SystemClock
+from worker.store.dynamodb.tables import DynamoTables
+from worker.store.repos.delivery.dead_letters import DeadLetters
+from worker.store.repos.events import Events
+from worker.store.repos.sensors import Sensors
+from worker.store.sqlite.tables import SqliteTables
 
 pytestmark = pytest.mark.xdist_group("aws")
 

@@ -16,18 +16,18 @@ from tests.emulators import Server, ministack, moto, use_test_credentials
 from tests.jobtargets import NO_SECRETS
 from tests.runners import TOKEN, a_request, ended, started
 from tests.wire import Fault, WireProxy
-from worker.clock import SystemClock
-from worker.core.outcomes import FailureCategory
-from worker.jobs.aws import Aws
-from worker.jobs.awslambda import LambdaRunner
-from worker.jobs.emr import EmrRunner
-from worker.jobs.emr_serverless import EmrServerlessRunner
-from worker.jobs.glue import GlueRunner
+from worker.core.run.outcomes import FailureCategory
+from worker.jobs.aws.client import Aws
+from worker.jobs.aws.emr import EmrRunner
+from worker.jobs.aws.emr_serverless import EmrServerlessRunner
+from worker.jobs.aws.glue import GlueRunner
+from worker.jobs.aws.lambda_ import LambdaRunner
+from worker.jobs.aws.secrets_manager import SecretsManagerSecrets
+from worker.jobs.aws.step_functions import StepFunctionRunner
 from worker.jobs.runner import Config, Failed, Refused, Running, StopPending, Succeeded, Unknown
-from worker.jobs.secretsmanager import SecretsManagerSecrets
-from worker.jobs.step_functions import StepFunctionRunner
-from worker.store.sensors import Sensors
-from worker.store.sqlite import SqliteTables
+from worker.runtime.clock import SystemClock
+from worker.store.repos.sensors import Sensors
+from worker.store.sqlite.tables import SqliteTables
 
 CLOCK = SystemClock()
 SESSION = AioSession()  # keeps the descriptions of the services

@@ -10,11 +10,11 @@ import pytest
 from tests.commandline import interlock, records
 from tests.emulators import assert_nothing_was_scanned, ministack, new_names, use_test_credentials
 from tests.wire import WireProxy
-from worker.clock import SystemClock
-from worker.settings import STORE
-from worker.store.dynamodb_requests import TableNames
-from worker.store.dynamodb_wholetable import Size
-from worker.store.fastclient import ClientSettings, open_client
+from worker.config.settings import STORE
+from worker.net.aws_client import ClientSettings, open_client
+from worker.runtime.clock import SystemClock
+from worker.store.dynamodb.requests import TableNames
+from worker.store.dynamodb.scan import Size
 from worker.store.table import TableName
 
 pytestmark = pytest.mark.xdist_group("aws")

@@ -9,9 +9,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.aws.conftest import Rig
-from worker.clock import SystemClock
-from worker.store.dynamodb import DynamoTables
-from worker.store.fastclient import ClientSettings, open_client
+from worker.net.aws_client import ClientSettings, open_client
+from worker.runtime.clock import SystemClock
+from worker.store.dynamodb.tables import DynamoTables
 from worker.store.table import Key, Put, TableName, Update, Write
 
 if TYPE_CHECKING:

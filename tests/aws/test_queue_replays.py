@@ -6,14 +6,14 @@ from contextlib import AsyncExitStack
 import pytest
 import pytest_asyncio
 
-from consumers.sqs_letters import queue_letter_source
+from consumers.queues.dead_letters import queue_letter_source
 from tests.emulators import ministack
 from tests.installation import Installation, client, endpoint_of, install
-from worker.clock import SystemClock
+from worker.app.aws import AwsKind
+from worker.config.settings import read_settings
 from worker.core.errors import Rejected
-from worker.settings import read_settings
-from worker.store.open import DynamoPlace, locate
-from worker.wiring.aws import AwsKind
+from worker.runtime.clock import SystemClock
+from worker.store.backends.open import DynamoPlace, locate
 
 pytestmark = pytest.mark.xdist_group("aws")
 

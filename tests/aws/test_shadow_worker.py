@@ -13,7 +13,7 @@ import pytest
 from tests.emulators import ministack
 from tests.installation import Installation, client, endpoint_of, install
 from tests.liveworker import PATIENCE_S, LiveWorker, interlock
-from worker.core.keys import SHADOW
+from worker.core.model.keys import SHADOW
 from worker.store.table import TableName
 
 pytestmark = [pytest.mark.xdist_group("aws"), pytest.mark.timeout(240)]

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 import pytest
 from aiobotocore.session import AioSession
 
-from consumers.sqs import QueueConsumer, QueuePace
-from consumers.sqs_aws import AwsQueue, open_sqs
-from consumers.sqs_calls import Message, Visibility
-from consumers.sqs_letters import QueueLetters, queue_letter_source
-from consumers.sqs_polls import Polling
-from consumers.tries import Tries
+from consumers.delivery.retry import Tries
+from consumers.queues.consumer import QueueConsumer, QueuePace
+from consumers.queues.dead_letters import QueueLetters, queue_letter_source
+from consumers.queues.polls import Polling
+from consumers.queues.queue import Message, Visibility
+from consumers.queues.sqs import AwsQueue, open_sqs
 from tests.emulators import Server, ministack, moto, use_test_credentials
-from worker.clock import SystemClock
 from worker.core.errors import ConfigError, Rejected, RetryLater
-from worker.store.backoff import Backoff
-from worker.store.deadletters import DeadLetters
-from worker.store.fastclient import ClientSettings
-from worker.store.sqlite import SqliteTables
+from worker.net.aws_client import ClientSettings
+from worker.runtime.backoff import Backoff
+from worker.runtime.clock import SystemClock
+from worker.store.repos.delivery.dead_letters import DeadLetters
+from worker.store.sqlite.tables import SqliteTables
 
 if TYPE_CHECKING:
     from types_aiobotocore_sqs.client import SQSClient

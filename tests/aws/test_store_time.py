@@ -6,10 +6,10 @@ import pytest
 
 from tests.emulators import ministack, new_names, use_test_credentials
 from tests.manualclock import ManualClock
-from worker.clock import SystemClock
-from worker.membership.clockguard import ClockGuard
-from worker.store.dynamodb import DynamoTables
-from worker.store.fastclient import ClientSettings
+from worker.membership.clock_guard import ClockGuard
+from worker.net.aws_client import ClientSettings
+from worker.runtime.clock import SystemClock
+from worker.store.dynamodb.tables import DynamoTables
 
 pytestmark = pytest.mark.xdist_group("aws")
 

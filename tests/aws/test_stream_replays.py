@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from consumers.dynamodb_streams import DIGITS
-from consumers.shardposition import parse_place
+from consumers.streams.aws.dynamodb_streams import DIGITS
+from consumers.streams.positions import parse_place
 from tests.awscrew import CONTROL, PATIENCE_S, Crew, crew, lines
 from tests.liveworker import interlock
 from tests.onlooker import last_days, wait_until
-from worker.settings import GROUP
-from worker.store.parked import ParkedKeys
-from worker.store.runs import run_key
+from worker.config.settings import GROUP
+from worker.store.repos.delivery.parked_keys import ParkedKeys
+from worker.store.repos.runs import run_key
 from worker.store.table import Delete, Put, TableName
 
 pytestmark = [pytest.mark.xdist_group("aws"), pytest.mark.timeout(300)]

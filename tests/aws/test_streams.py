@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from consumers.dynamodb_streams import find_stream
-from consumers.kpl import Part
-from consumers.source import Position, Source
-from consumers.streamcalls import NotFound, Throttled
-from consumers.streamclient import DYNAMODB_STREAMS, KINESIS
+from consumers.streams.aws.calls import NotFound, Throttled
+from consumers.streams.aws.client import DYNAMODB_STREAMS, KINESIS
+from consumers.streams.aws.dynamodb_streams import find_stream
+from consumers.streams.aws.kpl import Part
+from consumers.streams.source import Position, Source
 from tests.aggregates import aggregate
 from tests.emulators import ministack, moto
 from tests.fakestreams import change_record
 from tests.manualclock import NOON
 from tests.streamrig import ROW, StreamRig, stream_rig, the_reader, values
 from tests.wire import Fault
-from worker.clock import SystemClock
 from worker.core.errors import ConfigError, RetryLater
-from worker.store.fastclient import ClientSettings, open_service
+from worker.net.aws_client import ClientSettings, open_service
+from worker.runtime.clock import SystemClock
 from worker.store.table import ChangeKind, TableName, Value
 
 pytestmark = [pytest.mark.xdist_group("aws"), pytest.mark.asyncio(loop_scope="module")]

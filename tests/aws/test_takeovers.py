@@ -20,7 +20,7 @@ import pytest
 from tests.awscrew import Crew, crew
 from tests.awsload import goes_on, under_load
 from tests.onlooker import last_hours
-from worker.core.keys import RunKey
+from worker.core.model.keys import RunKey
 
 CHAOS_ROUNDS: Final = int(os.environ.get("CHAOS_ROUNDS", "0"))
 DEATHS: Final = max(1, CHAOS_ROUNDS // 5)

@@ -6,8 +6,8 @@ from tests.aws.conftest import Rig, rig_on
 from tests.emulators import moto
 from tests.wire import Fault
 from worker.core.errors import RetryLater
-from worker.store.dynamodb import DynamoTables
-from worker.store.fastclient import ClientSettings
+from worker.net.aws_client import ClientSettings
+from worker.store.dynamodb.tables import DynamoTables
 from worker.store.table import (
     COMMIT_ID,
     Absent,

@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from consumers.routes import envelope
+from consumers.outbox.routes import envelope
 from tests.alertsworld import an_event
 from tests.awscrew import PATIENCE_S, Crew, created_at, crew, lines
 from tests.awsload import SAY_EVERY_S, goes_on, under_load

@@ -11,8 +11,8 @@ import pytest
 
 from tests.emulators import DYNAMODB_BACKENDS
 from tests.manualclock import ManualClock
-from worker.clock import Clock
-from worker.store.sqlite import SqliteTables
+from worker.runtime.clock import Clock
+from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Tables
 
 Backend: TypeAlias = Callable[[Clock], AbstractAsyncContextManager[Tables]]

@@ -1,8 +1,8 @@
 """The lease of one shard, free or taken, and how it stands now."""
 
 from tests.contract.storevalues import a_name
-from worker.core.keys import SessionId
-from worker.store.leases import Lease, Leases
+from worker.core.model.keys import SessionId
+from worker.store.repos.leases import Lease, Leases
 from worker.store.table import Tables
 
 SHARD = Lease(stream="control", shard="0001")

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from tests.contract.portrows import a_row
-from worker.clock import SystemClock
-from worker.store.sqlite import SqliteTables
+from worker.runtime.clock import SystemClock
+from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Absent, AnyOf, Equals, Key, Put, StaleWrite, TableName, Update
 
 RACE_PK = "race"

@@ -6,11 +6,11 @@ from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
-from worker.core.keys import RunKey, SessionId
-from worker.core.periods import Period
-from worker.core.pipeline import PipelineId, ScheduleId
-from worker.core.runstate import Run, State
-from worker.core.watchstate import SlaWatch
+from worker.core.model.keys import RunKey, SessionId
+from worker.core.model.pipeline import PipelineId, ScheduleId
+from worker.core.run.runstate import Run, State
+from worker.core.sla.state import SlaWatch
+from worker.core.time.periods import Period
 from worker.store.table import StaleWrite
 
 T = TypeVar("T")

@@ -11,14 +11,14 @@ from tests.httptarget import Behaviour, WebServer, a_web_server, answer, by_path
 from tests.manualclock import ManualClock
 from tests.runners import TOKEN, a_request, started
 from worker.core.errors import RetryLater
-from worker.core.outcomes import FailureCategory
-from worker.core.values import Json
-from worker.jobs.address_policy import AddressPolicy
-from worker.jobs.airflow import AirflowRunner
-from worker.jobs.airflow_versions import KEPT_FOR
-from worker.jobs.http_client import HttpClient
+from worker.core.model.values import Json
+from worker.core.run.outcomes import FailureCategory
+from worker.jobs.rest.airflow import AirflowRunner
+from worker.jobs.rest.airflow_versions import KEPT_FOR
 from worker.jobs.runner import Config, Failed, Guarantee, Refused, Running, Started, Stopped, Succeeded, Unknown
 from worker.jobs.secrets import EnvironmentSecrets
+from worker.net.address_policy import AddressPolicy
+from worker.net.http_client import HttpClient
 
 SECRETS = EnvironmentSecrets({"INTERLOCK_KEY": 'a"key'})
 HANDLE = {"token": TOKEN, "dagRunId": TOKEN}

@@ -8,9 +8,9 @@ from tests.awsfake import an_aws_fake, aws_at, raw_answer
 from tests.awsjobs import Glue
 from tests.emulators import use_test_credentials
 from tests.httptarget import a_web_server, reset
-from worker.core.outcomes import FailureCategory
-from worker.jobs.aws import Aws, AwsSettings, Service
-from worker.jobs.aws_errors import AwsTrouble
+from worker.core.run.outcomes import FailureCategory
+from worker.jobs.aws.client import Aws, AwsSettings, Service
+from worker.jobs.aws.errors import AwsTrouble
 
 STATUS = {"JobName": "etl", "RunId": "jr_1"}
 CANCEL = {"applicationId": "00f1", "jobRunId": "00f2"}

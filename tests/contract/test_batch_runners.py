@@ -16,9 +16,9 @@ from tests.httptarget import Received, a_web_server, answer
 from tests.jobtargets import Plot
 from tests.runners import started
 from worker.core.errors import RetryLater
-from worker.jobs.address_policy import AddressPolicy
-from worker.jobs.http_client import HttpClient
 from worker.jobs.runner import BatchRunner, Config, Failed, Question, Runner, Running, TargetDown
+from worker.net.address_policy import AddressPolicy
+from worker.net.http_client import HttpClient
 
 LISTS: Final = {
     "glue": "GetJobRuns", "emr": "ListSteps", "emr-serverless": "ListJobRuns", "step-function": "ListExecutions"

@@ -3,14 +3,14 @@
 import pytest
 from botocore.exceptions import ClientError, NoCredentialsError
 
-from consumers.bus import entry_of
-from consumers.bus_aws import open_bus, translate
+from consumers.outbox.bus import entry_of
+from consumers.outbox.eventbridge import open_bus, translate
 from tests.emulators import use_test_credentials
 from tests.httptarget import a_web_server, answer
 from tests.manualclock import NOON
 from worker.core.errors import Rejected, RetryLater
-from worker.core.events import Event
-from worker.store.fastclient import ClientSettings
+from worker.core.model.events import Event
+from worker.net.aws_client import ClientSettings
 
 ENTRY = entry_of(Event(id="e1", type="JOB_FAILED", at=NOON), "bus")
 

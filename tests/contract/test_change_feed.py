@@ -8,8 +8,8 @@ import pytest
 
 from tests.contract.portrows import CONTROL, a_row, content
 from tests.manualclock import NOON, ManualClock
-from worker.store.sqlite import SqliteTables
-from worker.store.sqlite_upkeep import SWEEP_GRACE
+from worker.store.sqlite.housekeeping import SWEEP_GRACE
+from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import (
     LISTS,
     Absent,

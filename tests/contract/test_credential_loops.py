@@ -12,12 +12,12 @@ import pytest
 
 from tests.credentialserver import FRESH, STATIC, CredentialEndpoint, a_credential_endpoint, a_dynamodb
 from tests.emulators import AWS_ENVIRONMENT, new_names
-from worker.clock import SystemClock
 from worker.core.errors import ConfigError, RetryLater
+from worker.net.aws_client import ClientSettings
 from worker.net.aws_sessions import session_of_loop, sessions_held
-from worker.store.backoff import Backoff
-from worker.store.dynamodb import DynamoTables
-from worker.store.fastclient import ClientSettings
+from worker.runtime.backoff import Backoff
+from worker.runtime.clock import SystemClock
+from worker.store.dynamodb.tables import DynamoTables
 
 T = TypeVar("T")
 

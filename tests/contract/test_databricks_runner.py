@@ -9,13 +9,13 @@ from tests.databricksfake import ENDED_AT_MS, PERSONAL_TOKEN, Workspace
 from tests.httptarget import Received, WebServer, a_web_server, answer, by_path, in_turn
 from tests.manualclock import NOON, ManualClock
 from tests.runners import TOKEN, a_request, started
-from worker.core.outcomes import FailureCategory
-from worker.core.values import Json
-from worker.jobs.address_policy import AddressPolicy
-from worker.jobs.databricks import DatabricksRunner
-from worker.jobs.http_client import HttpClient
+from worker.core.model.values import Json
+from worker.core.run.outcomes import FailureCategory
+from worker.jobs.rest.databricks import DatabricksRunner
 from worker.jobs.runner import CannotStop, Config, Guarantee, Refused, Started, Stopped, Succeeded
 from worker.jobs.secrets import EnvironmentSecrets
+from worker.net.address_policy import AddressPolicy
+from worker.net.http_client import HttpClient
 
 SECRETS = EnvironmentSecrets({"INTERLOCK_DATABRICKS": PERSONAL_TOKEN, "INTERLOCK_KEY": 'a"key'})
 

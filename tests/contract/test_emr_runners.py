@@ -9,8 +9,8 @@ from tests.awsjobs import ENDED
 from tests.awstargets import CONFIGS, AwsTarget, aws_target
 from tests.jobtargets import Plot
 from tests.runners import TOKEN, a_request, started
-from worker.core.outcomes import FailureCategory
-from worker.core.values import Json
+from worker.core.model.values import Json
+from worker.core.run.outcomes import FailureCategory
 from worker.jobs.runner import Failed, Refused, Stopped, Succeeded
 
 

@@ -11,13 +11,13 @@ from tests.awsjobs import ENDED, NOW, Glue, Logs
 from tests.httptarget import Behaviour, hang, reset
 from tests.manualclock import ManualClock
 from tests.runners import TOKEN, a_request, started
-from worker.core.outcomes import FailureCategory
-from worker.core.periods import Period
-from worker.core.values import Json
-from worker.jobs.aws_errors import AwsTrouble
-from worker.jobs.glue import GlueRunner
-from worker.jobs.glue_logs import GlueLogs, Signs
-from worker.jobs.glue_retries import RETRIED_WITHIN
+from worker.core.model.values import Json
+from worker.core.run.outcomes import FailureCategory
+from worker.core.time.periods import Period
+from worker.jobs.aws.errors import AwsTrouble
+from worker.jobs.aws.glue import GlueRunner
+from worker.jobs.aws.glue_logs import GlueLogs, Signs
+from worker.jobs.aws.glue_retries import RETRIED_WITHIN
 from worker.jobs.runner import (
     Config,
     Failed,

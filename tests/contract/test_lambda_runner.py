@@ -14,16 +14,16 @@ from tests.awsmodel import model_of
 from tests.manualclock import ManualClock
 from tests.runners import TOKEN, a_request, started
 from worker.core.errors import Rejected, RetryLater
-from worker.core.outcomes import FailureCategory
-from worker.core.pipeline import PipelineId
-from worker.core.values import Json
-from worker.jobs.aws import Aws
-from worker.jobs.aws_errors import NOT_SET_UP, TURNED_AWAY, UNDECIDED
-from worker.jobs.awslambda import LambdaRunner
+from worker.core.model.pipeline import PipelineId
+from worker.core.model.values import Json
+from worker.core.run.outcomes import FailureCategory
+from worker.jobs.aws.client import Aws
+from worker.jobs.aws.errors import NOT_SET_UP, TURNED_AWAY, UNDECIDED
+from worker.jobs.aws.lambda_ import LambdaRunner
 from worker.jobs.runner import CannotStop, Config, Failed, Guarantee, Refused, Running, Stopped, Succeeded, Unknown
 from worker.jobs.secrets import EnvironmentSecrets, SecretSource
-from worker.store.sensors import Sensors
-from worker.store.sqlite import SqliteTables
+from worker.store.repos.sensors import Sensors
+from worker.store.sqlite.tables import SqliteTables
 
 CONFIG: dict[str, Json] = {"functionName": "etl"}
 EVENT: dict[str, Json] = {**CONFIG, "invocationType": "Event", "resultSensor": "etl-done"}

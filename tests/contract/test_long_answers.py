@@ -9,10 +9,10 @@ from tests.awsfake import aws_at, raw_answer
 from tests.httptarget import Received, a_web_server, answer
 from tests.manualclock import ManualClock
 from tests.runners import a_request
-from worker.jobs.address_policy import AddressPolicy
-from worker.jobs.http import HttpRunner
-from worker.jobs.http_client import HttpClient
+from worker.jobs.http.runner import HttpRunner
 from worker.jobs.secrets import EnvironmentSecrets
+from worker.net.address_policy import AddressPolicy
+from worker.net.http_client import HttpClient
 
 FORGOTTEN_AFTER_S = 350  # by NAT gateways and endpoints of AWS
 DESCRIPTORS_MAX = 256

@@ -24,12 +24,10 @@ from tests.httptarget import (
 from tests.manualclock import ManualClock
 from tests.runners import TOKEN, a_request, started
 from worker.core.errors import RetryLater, WorkerError
-from worker.core.outcomes import FailureCategory
-from worker.jobs.address_policy import AddressPolicy
-from worker.jobs.airflow import AirflowRunner
-from worker.jobs.databricks import DatabricksRunner
-from worker.jobs.http_client import HttpClient
+from worker.core.run.outcomes import FailureCategory
 from worker.jobs.messages import MESSAGE_BYTES_MAX
+from worker.jobs.rest.airflow import AirflowRunner
+from worker.jobs.rest.databricks import DatabricksRunner
 from worker.jobs.runner import (
     CannotStop,
     Config,
@@ -42,6 +40,8 @@ from worker.jobs.runner import (
     Unknown,
 )
 from worker.jobs.secrets import EnvironmentSecrets
+from worker.net.address_policy import AddressPolicy
+from worker.net.http_client import HttpClient
 
 PERMANENT, TRANSIENT = FailureCategory.PERMANENT, FailureCategory.TRANSIENT
 HERE = AddressPolicy.parse(["127.0.0.1"])

@@ -19,14 +19,11 @@ from tests.httptarget import Behaviour, Received, WebServer, a_web_server, answe
 from tests.jobtargets import NO_SECRETS, OpenTarget, Plot, Target
 from tests.runners import TOKEN, a_request, ended, started, until
 from tests.runningairflow import REAL_TARGETS
-from worker.clock import SystemClock
 from worker.core.errors import Rejected, RetryLater
-from worker.core.outcomes import FailureCategory
-from worker.core.pipeline import JobType
-from worker.jobs.address_policy import AddressPolicy
-from worker.jobs.command import CommandRunner
-from worker.jobs.http import HttpRunner
-from worker.jobs.http_client import HttpClient
+from worker.core.model.pipeline import JobType
+from worker.core.run.outcomes import FailureCategory
+from worker.jobs.command.runner import CommandRunner
+from worker.jobs.http.runner import HttpRunner
 from worker.jobs.runner import (
     Config,
     Failed,
@@ -40,6 +37,9 @@ from worker.jobs.runner import (
     StopPending,
     Succeeded,
 )
+from worker.net.address_policy import AddressPolicy
+from worker.net.http_client import HttpClient
+from worker.runtime.clock import SystemClock
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from tests.awsfake import AwsError, AwsFake, an_aws_fake, aws_at, raw_answer
 from tests.httptarget import reset
 from tests.manualclock import ManualClock
 from worker.core.errors import Rejected, RetryLater
-from worker.jobs.secretsmanager import KEPT_MAX, SecretsManagerSecrets
+from worker.jobs.aws.secrets_manager import KEPT_MAX, SecretsManagerSecrets
 
 NAME = "secretsmanager://prod/api"
 

@@ -11,10 +11,10 @@ from tests.alertsworld import FAILED
 from tests.awsfake import AwsError, AwsFake, an_aws_fake, aws_at
 from tests.fakeslack import TOKEN, FakeSlack
 from tests.manualclock import ManualClock
-from worker.jobs.secretsmanager import SecretsManagerSecrets
-from worker.settings import PeopleSettings
-from worker.store.sqlite import SqliteTables
-from worker.wiring.people import Alerting, open_alerting
+from worker.app.alerts import Alerting, open_alerting
+from worker.config.settings import PeopleSettings
+from worker.jobs.aws.secrets_manager import SecretsManagerSecrets
+from worker.store.sqlite.tables import SqliteTables
 
 MANAGED = "secretsmanager://interlock/slack"
 

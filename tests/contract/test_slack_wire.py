@@ -5,11 +5,11 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from consumers.alerts_chat import ChatBusy, ChatDown, ChatRefused, Posted, Saying
-from consumers.alerts_slack import RETRY_AFTER_S, SlackChat, session_for_slack
+from consumers.alerts.chat import ChatBusy, ChatDown, ChatRefused, Posted, Saying
+from consumers.alerts.slack import RETRY_AFTER_S, SlackChat, session_for_slack
 from tests.fakeslack import ERROR, RESET, RESET_AFTER, TOKEN, UNAVAILABLE, FakeSlack, Trouble, refusal
-from worker.clock import SystemClock
 from worker.core.errors import Rejected, RetryLater
+from worker.runtime.clock import SystemClock
 
 SAYING = Saying("hello", [{"type": "section", "text": {"type": "mrkdwn", "text": "*hello*"}}])
 Wire: TypeAlias = tuple[FakeSlack, SlackChat]

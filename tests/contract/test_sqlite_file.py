@@ -11,15 +11,15 @@ import pytest
 from tests.contract.portrows import CONTROL, a_row, stored
 from tests.manualclock import NOON, ManualClock
 from worker.core.errors import ConfigError, RetryLater
-from worker.store import sqlite_file
-from worker.store.rowcodec import encode
-from worker.store.sqlite import SqliteTables, lanes_on_file
-from worker.store.sqlite_file import connect, connect_to_read, file_system_of, truncate_wal
-from worker.store.sqlite_lanes import Failed
-from worker.store.sqlite_reads import changes
-from worker.store.sqlite_schema import APPLICATION_ID, VERSION, prepare
-from worker.store.sqlite_statements import CHANGES_AFTER
-from worker.store.sqlite_transactions import Reader
+from worker.store.row_codec import encode
+from worker.store.sqlite import file as sqlite_file
+from worker.store.sqlite.file import connect, connect_to_read, file_system_of, truncate_wal
+from worker.store.sqlite.reads import changes
+from worker.store.sqlite.schema import APPLICATION_ID, VERSION, prepare
+from worker.store.sqlite.statements import CHANGES_AFTER
+from worker.store.sqlite.tables import SqliteTables, lanes_on_file
+from worker.store.sqlite.threads import Failed
+from worker.store.sqlite.transactions import Reader
 from worker.store.table import LISTS, Put, TableName, Trimmed, query_all
 
 AT_ONCE = timedelta(0)

@@ -14,11 +14,11 @@ from tests.commandline import interlock
 from tests.contract.portrows import CONTROL, a_row
 from tests.manualclock import ManualClock
 from worker.core.errors import ConfigError
-from worker.store import sqlite_file
-from worker.store.open import SqlitePlace, locate
-from worker.store.sqlite import SqliteTables
-from worker.store.sqlite_file import connect
-from worker.store.sqlite_identity import ChangesLost, StoreFile, StoreReplaced
+from worker.store.backends.open import SqlitePlace, locate
+from worker.store.sqlite import file as sqlite_file
+from worker.store.sqlite.file import connect
+from worker.store.sqlite.identity import ChangesLost, StoreFile, StoreReplaced
+from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Key, Put
 
 

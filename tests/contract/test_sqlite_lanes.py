@@ -13,10 +13,10 @@ import pytest
 from tests.contract.portrows import CONTROL, a_row, stored
 from tests.manualclock import ManualClock
 from worker.core.errors import ConfigError, RetryLater
-from worker.store.sqlite import Lanes, SqliteTables, lanes_on_file
-from worker.store.sqlite_file import connect, connect_to_read
-from worker.store.sqlite_lanes import BATCH_MAX, WAITING_MAX, Job, ThreadLane
-from worker.store.sqlite_transactions import Writer
+from worker.store.sqlite.file import connect, connect_to_read
+from worker.store.sqlite.tables import Lanes, SqliteTables, lanes_on_file
+from worker.store.sqlite.threads import BATCH_MAX, WAITING_MAX, Job, ThreadLane
+from worker.store.sqlite.transactions import Writer
 from worker.store.table import Absent, Exists, Key, Put, StaleWrite, TableName, Update
 
 

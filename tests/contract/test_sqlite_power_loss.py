@@ -13,8 +13,8 @@ from tests.contract.disk import Acknowledged, Disk, Happening, Sync, after_power
 from tests.contract.portrows import CONTROL, a_row, stored
 from tests.manualclock import ManualClock
 from worker.core.errors import RetryLater
-from worker.store.sqlite import SqliteTables, lanes_on_file
-from worker.store.sqlite_file import connect
+from worker.store.sqlite.file import connect
+from worker.store.sqlite.tables import SqliteTables, lanes_on_file
 from worker.store.table import Key, Put, TableName, Update
 
 COMMITTERS, COMMITS = 4, 12

@@ -18,7 +18,7 @@ import pytest
 from tests.contract.portrows import CONTROL, a_row, stored
 from tests.contract.sqlite_child import RACE_PK, WRITERS
 from tests.manualclock import ManualClock
-from worker.store.sqlite import SqliteTables
+from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Change, ChangeFeed, Key, Put, TableName, query_all
 
 CHAOS_ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "0"))

@@ -9,26 +9,26 @@ from pathlib import Path
 
 import pytest
 
-from worker.store import sqlite_statements
-from worker.store.sqlite_file import connect_in_memory
-from worker.store.sqlite_statements import STATEMENTS
+from worker.store.sqlite import statements
+from worker.store.sqlite.file import connect_in_memory
+from worker.store.sqlite.statements import STATEMENTS
 
-SOURCES = sorted((Path(__file__).parents[2] / "worker" / "store").glob("sqlite*.py"))
+SOURCES = sorted((Path(__file__).parents[2] / "worker" / "store" / "sqlite").glob("*.py"))
 NAMED = {
     name: value
-    for name, value in vars(sqlite_statements).items()
+    for name, value in vars(statements).items()
     if name.isupper() and name[0] != "_" and isinstance(value, str)
 }
 # What reads no rows.
 WITHOUT_PLAN = ("PRAGMA ", "BEGIN", "COMMIT", "ROLLBACK", "CREATE ", "ALTER ")
 # What reads the schema, which is small, and what a migration reads once.
 ONLY_IN = {
-    "sqlite_schema.py": {
+    "schema.py": {
         "SELECT 1 FROM sqlite_schema LIMIT 1",
         "SELECT id, body FROM row WHERE id > ? ORDER BY id LIMIT 500",
         "UPDATE row SET ttl = ? WHERE id = ?",
     },
-    "sqlite_admin.py": {"SELECT type, name FROM sqlite_schema"},
+    "admin.py": {"SELECT type, name FROM sqlite_schema"},
 }
 
 
@@ -88,13 +88,13 @@ def test_every_statement_that_is_run_is_listed(path: Path) -> None:
 
 
 def test_every_listed_statement_has_a_name_and_is_run() -> None:
-    elsewhere = [path.read_text() for path in SOURCES if path.name != "sqlite_statements.py"]
+    elsewhere = [path.read_text() for path in SOURCES if path.name != "statements.py"]
 
     assert sorted(STATEMENTS) == sorted(NAMED.values())
     assert [name for name in NAMED if not any(re.search(rf"\b{name}\b", source) for source in elsewhere)] == []
 
 
 def test_a_statement_beside_the_list_would_be_seen() -> None:
-    assert unlisted("sqlite_reads.py", 'connection.execute("SELECT body FROM row")') == ["SELECT body FROM row"]
-    assert unlisted("sqlite_reads.py", 'connection.execute(f"SELECT {x}")') == ["SELECT "]
-    assert unlisted("sqlite_reads.py", "connection.execute(OTHER)") == ["OTHER"]
+    assert unlisted("reads.py", 'connection.execute("SELECT body FROM row")') == ["SELECT body FROM row"]
+    assert unlisted("reads.py", 'connection.execute(f"SELECT {x}")') == ["SELECT "]
+    assert unlisted("reads.py", "connection.execute(OTHER)") == ["OTHER"]

@@ -10,8 +10,8 @@ from tests.awstargets import CONFIGS, aws_target
 from tests.jobtargets import Plot
 from tests.runners import TOKEN, a_request, ended, started
 from worker.core.errors import Rejected
-from worker.core.outcomes import FailureCategory
-from worker.core.values import Json
+from worker.core.model.values import Json
+from worker.core.run.outcomes import FailureCategory
 from worker.jobs.runner import Config, Failed, Refused, Running, Started
 
 EXECUTION = f"{MACHINE.replace('stateMachine', 'execution')}:{TOKEN}"

@@ -10,15 +10,15 @@ import pytest
 
 from tests.contract.storevalues import NOW, a_name, a_period, a_pipeline, a_run, race
 from tests.manualclock import ManualClock
-from worker.core import keys
-from worker.core.pipeline import PipelineId
-from worker.core.values import Json
-from worker.store import marks
-from worker.store.configlog import ConfigChange, ConfigLog, ConfigLogEntry
-from worker.store.marks import Mark, Marks
-from worker.store.pipelines import Pipelines, StoredConfig
-from worker.store.runs import Runs
-from worker.store.sensors import Sensor, Sensors, sensor_of
+from worker.core.model import keys
+from worker.core.model.pipeline import PipelineId
+from worker.core.model.values import Json
+from worker.store.repos import marks
+from worker.store.repos.config_log import ConfigChange, ConfigLog, ConfigLogEntry
+from worker.store.repos.marks import Mark, Marks
+from worker.store.repos.pipelines import Pipelines, StoredConfig
+from worker.store.repos.runs import Runs
+from worker.store.repos.sensors import Sensor, Sensors, sensor_of
 from worker.store.table import Key, Put, Row, StaleWrite, TableName, Tables, Value, Write
 from worker.store.tail import Tail
 

@@ -7,12 +7,12 @@ from datetime import timedelta
 import pytest
 
 from tests.contract.storevalues import NOW, a_name
-from worker.core import keys
+from worker.core.model import keys
 from worker.store import retention
 from worker.store.attributes import expires_at
-from worker.store.deadletters import HISTORY_MAX, PART_BYTES, DeadLetter, DeadLetters
+from worker.store.failure_counter import WatchedTables
+from worker.store.repos.delivery.dead_letters import HISTORY_MAX, PART_BYTES, DeadLetter, DeadLetters
 from worker.store.table import Key, Row, TableName, Tables, TooLarge
-from worker.store.watched import WatchedTables
 
 
 async def rows_of(tables: Tables, table: TableName, pk: str) -> list[Row]:

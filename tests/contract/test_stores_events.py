@@ -5,13 +5,13 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from tests.contract.storevalues import NOW, SECOND, a_name, a_pipeline
-from worker.core import keys
-from worker.core.events import Event
-from worker.store import events
-from worker.store.events import Events, StoredEvent
+from worker.core.model import keys
+from worker.core.model.events import Event
+from worker.store.repos import events
+from worker.store.repos.delivery.threads import ThreadKey, Threads
+from worker.store.repos.events import Events, StoredEvent
 from worker.store.table import Put, TableName, Tables
 from worker.store.tail import LOOK_BACK, Tail
-from worker.store.threads import ThreadKey, Threads
 
 
 def an_event(event_id: str = "e1", at: datetime = NOW, **changes: str) -> Event:

@@ -6,8 +6,8 @@ from decimal import Decimal
 import pytest
 
 from tests.manualclock import ManualClock
-from worker.core.pipeline import PipelineId
-from worker.store.inboxledger import Entry, InboxLedger, Known, Report
+from worker.core.model.pipeline import PipelineId
+from worker.store.repos.delivery.inbox_ledger import Entry, InboxLedger, Known, Report
 from worker.store.retention import INBOX
 from worker.store.table import StaleWrite, Tables
 

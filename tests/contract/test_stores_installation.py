@@ -4,7 +4,7 @@ import uuid
 from datetime import timedelta
 
 from tests.manualclock import ManualClock
-from worker.store.installation import installed_at
+from worker.store.repos.installation import installed_at
 from worker.store.table import Tables
 
 

@@ -6,11 +6,11 @@ from datetime import timedelta
 import pytest
 
 from tests.contract.storevalues import NOW, SECOND, a_run, run_key_of
-from worker.core import keys
-from worker.core.keys import RunKey
-from worker.store import joblog
-from worker.store.joblog import JobLine, JobLog, JobRecord
-from worker.store.runs import Runs
+from worker.core.model import keys
+from worker.core.model.keys import RunKey
+from worker.store.repos import job_log
+from worker.store.repos.job_log import JobLine, JobLog, JobRecord
+from worker.store.repos.runs import Runs
 from worker.store.table import Put, StaleWrite, TableName, Tables
 
 
@@ -87,6 +87,6 @@ async def test_a_line_written_twice_makes_its_commit_stale(tables: Tables) -> No
     await JobLog(tables).append(run.key, a_line())
 
     with pytest.raises(StaleWrite):
-        await Runs(tables).save(run, joblog.append_write(run.key, a_line()))
+        await Runs(tables).save(run, job_log.append_write(run.key, a_line()))
 
     assert await Runs(tables).load(run.key) == run

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from tests.contract.leasevalues import SHARD, now_at
 from tests.contract.storevalues import NOW, A, a_name
-from worker.store.leases import Lease, Leases
+from worker.store.repos.leases import Lease, Leases
 from worker.store.table import Tables
 
 FIRST, SECOND, CHILD = (replace(SHARD, shard=shard) for shard in ("0001", "0002", "0003"))

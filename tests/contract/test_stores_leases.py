@@ -8,8 +8,8 @@ import pytest
 
 from tests.contract.leasevalues import FIRST, SHARD, a_lease, now_at
 from tests.contract.storevalues import NOW, A, B, C, a_name, race
-from worker.core.keys import SessionId
-from worker.store.leases import Lease, Leases, Ordeal
+from worker.core.model.keys import SessionId
+from worker.store.repos.leases import Lease, Leases, Ordeal
 from worker.store.table import Tables
 
 

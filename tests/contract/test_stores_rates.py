@@ -3,10 +3,10 @@
 from datetime import timedelta
 
 from tests.contract.storevalues import NOW, SECOND, a_pipeline, race
-from worker.core.events import Event
-from worker.core.skew import SKEW_MAX
-from worker.store.groupedalerts import DELETED_AT_ONCE, GroupedAlerts, waiting_write
-from worker.store.rates import AHEAD_MAX, HELD_MAX, SLACK, Rates
+from worker.core.model.events import Event
+from worker.core.time.skew import SKEW_MAX
+from worker.store.repos.delivery.grouped_alerts import DELETED_AT_ONCE, GroupedAlerts, waiting_write
+from worker.store.repos.delivery.rates import AHEAD_MAX, HELD_MAX, SLACK, Rates
 from worker.store.table import Tables
 
 MINUTE = timedelta(minutes=1)

@@ -8,9 +8,9 @@ import pytest
 
 from tests.contract.storevalues import NOW, a_name
 from tests.manualclock import ManualClock
-from worker.store.deadletters import HISTORY_MAX, DeadLetter, DeadLetters
-from worker.store.parked import ParkedKeys
-from worker.store.replays import ReplayRequest, Replays
+from worker.store.repos.delivery.dead_letter_replays import ReplayRequest, Replays
+from worker.store.repos.delivery.dead_letters import HISTORY_MAX, DeadLetter, DeadLetters
+from worker.store.repos.delivery.parked_keys import ParkedKeys
 from worker.store.retention import REPLAY_REQUESTS
 from worker.store.table import StaleWrite, Tables
 

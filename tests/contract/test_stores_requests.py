@@ -5,8 +5,8 @@ from decimal import Decimal
 import pytest
 
 from tests.contract.storevalues import run_key_of
-from worker.core import keys
-from worker.store.requests import CancelRequest, Requests, RerunRequest, rerun_request_of
+from worker.core.model import keys
+from worker.store.repos.requests import CancelRequest, Requests, RerunRequest, rerun_request_of
 from worker.store.table import Key, Put, StaleWrite, TableName, Tables, Value
 
 AT = "2026-03-03T12:00:00Z"

@@ -7,10 +7,10 @@ import pytest
 
 from tests.contract.storevalues import NOW, a_run, race, run_key_of
 from tests.manualclock import ManualClock
-from worker.core import keys
+from worker.core.model import keys
 from worker.store import retention
-from worker.store.reruns import Rerun, Reruns
-from worker.store.runs import Runs
+from worker.store.repos.reruns import Rerun, Reruns
+from worker.store.repos.runs import Runs
 from worker.store.table import Put, StaleWrite, TableName, Tables
 
 

@@ -7,20 +7,20 @@ import pytest
 
 from tests.contract.storevalues import NOW, a_period, a_run, a_watch, race, run_key_of
 from tests.faults import DROP_BEFORE, FaultyTables, always
-from worker.core import keys
 from worker.core.errors import RetryLater
-from worker.core.events import Event
-from worker.core.keys import RowKind, RunKey, SessionId
-from worker.core.pipeline import ScheduleId
-from worker.core.runstate import AfterStop, ForeignRun, Run, Spent, State, Status
-from worker.core.watchstate import Verdict
-from worker.store import events, joblog, marks, slawatches
-from worker.store.active import ActiveRow, ActiveRows
+from worker.core.model import keys
+from worker.core.model.events import Event
+from worker.core.model.keys import RowKind, RunKey, SessionId
+from worker.core.model.pipeline import ScheduleId
+from worker.core.run.runstate import AfterStop, ForeignRun, Run, Spent, State, Status
+from worker.core.sla.state import Verdict
 from worker.store.attributes import BadRow
-from worker.store.events import Events
-from worker.store.joblog import JobLine, JobLog
-from worker.store.runs import Runs, Unreadable, run_key, still_at
-from worker.store.slawatches import SlaWatches
+from worker.store.repos import events, job_log, marks, sla_watches
+from worker.store.repos.active_rows import ActiveRow, ActiveRows
+from worker.store.repos.events import Events
+from worker.store.repos.job_log import JobLine, JobLog
+from worker.store.repos.runs import Runs, Unreadable, run_key, still_at
+from worker.store.repos.sla_watches import SlaWatches
 from worker.store.table import Put, Row, StaleWrite, TableName, Tables, Update, Value
 
 DAY = NOW.date()
@@ -114,9 +114,9 @@ async def test_state_job_log_mark_watch_and_event_of_one_decision_are_one_commit
 
     await Runs(tables).save(
         replace(run, state=State.COMPLETED),
-        joblog.append_write(run.key, JobLine(id="j1", at=NOW, attempt=1, event="success")),
+        job_log.append_write(run.key, JobLine(id="j1", at=NOW, attempt=1, event="success")),
         events.told_write(event),
-        slawatches.save_write(replace(watch, verdict=Verdict.MET)),
+        sla_watches.save_write(replace(watch, verdict=Verdict.MET)),
         marks.once_write(run.key.pipeline, keys.baseline_mark_sk(run.key), {"count": 3}, NOW),
     )
 

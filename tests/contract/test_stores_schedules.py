@@ -7,12 +7,12 @@ import pytest
 
 from tests.contract.storevalues import NOW, a_pipeline, race
 from tests.manualclock import ManualClock
-from worker.config import load_text
-from worker.core.firing import Passed, ScheduleKey
-from worker.core.pipeline import Pipeline, PipelineId, ScheduleId
-from worker.deployment import deploy, withdraw
-from worker.store.deployments import Deployments
-from worker.store.schedulemarks import ScheduleMark, ScheduleMarks
+from worker.config.deploy import deploy, withdraw
+from worker.config.load import load_text
+from worker.core.model.pipeline import Pipeline, PipelineId, ScheduleId
+from worker.core.schedule.due import Passed, ScheduleKey
+from worker.store.repos.deployments import Deployments
+from worker.store.repos.schedule_marks import ScheduleMark, ScheduleMarks
 from worker.store.table import StaleWrite, Tables
 
 DAY = timedelta(days=1)

@@ -6,8 +6,8 @@ import pytest
 
 from tests.contract.storevalues import NOW, A, B, a_name, race
 from tests.manualclock import ManualClock
-from worker.core.keys import SessionId
-from worker.store.sessions import Session, Sessions, SessionState
+from worker.core.model.keys import SessionId
+from worker.store.repos.sessions import Session, Sessions, SessionState
 from worker.store.table import StaleWrite, Tables
 
 

@@ -5,9 +5,18 @@ from datetime import datetime, timedelta
 
 from tests.contract.storevalues import NOW, SECOND, a_pipeline, race
 from tests.manualclock import ManualClock
-from worker.core import keys
+from worker.core.model import keys
+from worker.store.repos.delivery.threads import (
+    CLAIM,
+    TOLD_MAX,
+    Busy,
+    Claimed,
+    Face,
+    Open,
+    ThreadKey,
+    Threads,
+)
 from worker.store.table import Put, TableName, Tables
-from worker.store.threads import CLAIM, TOLD_MAX, Busy, Claimed, Face, Open, ThreadKey, Threads
 
 
 def a_thread() -> ThreadKey:

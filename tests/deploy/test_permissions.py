@@ -11,9 +11,9 @@ import pytest
 
 from tests import awscalls, taskroles
 from tests.awscalls import Call, Heard
-from worker.diagnosis.probes import table_probes
-from worker.jobs.glue_logs import DEFAULT_LOG_GROUP
-from worker.settings import Duty
+from worker.config.settings import Duty
+from worker.jobs.aws.glue_logs import DEFAULT_LOG_GROUP
+from worker.operations.doctor.checks import table_probes
 from worker.store.table import TableName
 
 ROOT = Path(__file__).parents[2]

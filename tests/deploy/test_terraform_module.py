@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from consumers.severities import told_pattern
+from consumers.outbox.severities import told_pattern
 from tests.terraformfiles import FILES, MODULE, bare, default_of, local, parsed
-from worker import settings
-from worker.store.dynamodb_schema import STREAMED, TableSchema
+from worker.config import settings
+from worker.store.dynamodb.schema import STREAMED, TableSchema
 from worker.store.table import TTL, TableName
 from worker.telemetry.emf import NAMESPACE
 from worker.telemetry.meters import Metric

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from consumers.shardtree import is_ready
+from consumers.streams.shard_tree import is_ready
 from tests.modelcheck.explorer import Step
 from tests.modelcheck.leasepromises import broken_promise, is_by_another, is_held_twice
 from tests.modelcheck.leaseworld import (
@@ -36,8 +36,8 @@ from tests.modelcheck.leaseworld import (
 )
 from tests.modelcheck.modeltable import Fate, ModelTable, Mutate, run
 from worker.core.errors import RetryLater
-from worker.core.keys import SessionId
-from worker.store.leases import Lease, Leases, LeaseStatus
+from worker.core.model.keys import SessionId
+from worker.store.repos.leases import Lease, Leases, LeaseStatus
 from worker.store.table import StaleWrite, Write
 
 NOW: Final = datetime(2026, 3, 3, 12, tzinfo=UTC)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from tests.modelcheck.leaseworld import PARENT, Request, Status, Table, World, children_in, saved_in
-from worker.store.leases import Lease, LeaseStatus
+from worker.store.repos.leases import Lease, LeaseStatus
 
 
 def broken_promise(before: Table, after: Table, effects: Mapping[str, int], records: Mapping[str, int]) -> str:

@@ -9,8 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tests.modelcheck.modeltable import ModelTable, Rows, run
-from worker.core.keys import SessionId
-from worker.store.leases import Lease, Leases
+from worker.core.model.keys import SessionId
+from worker.store.repos.leases import Lease, Leases
 
 STREAM: Final = "s"
 PARENT, OTHER, CHILD, TWIN = "p", "q", "p-child", "p-twin"

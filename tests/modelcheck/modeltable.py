@@ -5,7 +5,7 @@ from enum import Enum, auto
 from typing import Any, TypeAlias, TypeVar
 
 from worker.core.errors import RetryLater
-from worker.store.conditions import holds
+from worker.store.sqlite.conditions import holds
 from worker.store.table import (
     Between,
     Check,

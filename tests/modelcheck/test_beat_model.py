@@ -14,8 +14,8 @@ import pytest
 
 from tests.manualclock import NOON
 from tests.modelcheck.explorer import Step, Violation, explore
-from worker.core.keys import SessionId
-from worker.core.liveness import FAST_TIMING, Sighting, Timing, observe, stood_still
+from worker.core.membership.liveness import FAST_TIMING, Sighting, Timing, observe, stood_still
+from worker.core.model.keys import SessionId
 from worker.membership.fence import Fence
 
 ME: Final = SessionId("me")

@@ -14,9 +14,9 @@ import pytest
 
 from tests.modelcheck.modeltable import ModelTable, run
 from tests.modelcheck.mutations import ROW, drop
-from worker.core.keys import SessionId
-from worker.store.leases import Lease, Leases
-from worker.store.sessions import Session, Sessions, SessionState
+from worker.core.model.keys import SessionId
+from worker.store.repos.leases import Lease, Leases
+from worker.store.repos.sessions import Session, Sessions, SessionState
 from worker.store.table import StaleWrite
 
 A, B, C = SessionId("a"), SessionId("b"), SessionId("c")

@@ -8,12 +8,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.config import Loaded, load_text
-from worker.core.templates import render
-from worker.render import to_json, to_yaml
-from worker.schema import PipelineFile, file_schema
-from worker.yamldocument import BadYaml
-from worker.yamltext import read_yaml
+from worker.config.load import Loaded, load_text
+from worker.config.render import to_json, to_yaml
+from worker.config.schema import PipelineFile, file_schema
+from worker.core.model.templates import render
+from worker.yaml.document import BadYaml
+from worker.yaml.parser import read_yaml
 
 TODAY = date(2026, 3, 1)
 SCHEMA = file_schema(PipelineFile)

@@ -6,11 +6,11 @@ from zoneinfo import ZoneInfo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.core.calendars import Exclusion, local_date, reason_excluded
-from worker.core.cron import Fire, fires_between
-from worker.core.firing import ON_TIME, due
-from worker.core.pipeline import Misfire, MisfirePolicy, Schedule, ScheduleId
-from worker.crontext import parse_cron
+from worker.config.cron_text import parse_cron
+from worker.core.model.calendars import Exclusion, local_date, reason_excluded
+from worker.core.model.pipeline import Misfire, MisfirePolicy, Schedule, ScheduleId
+from worker.core.schedule.due import ON_TIME, due
+from worker.core.time.cron import Fire, fires_between
 
 CRONS = ("0 * * * *", "30 2 * * *", "0 6 * * 1-5", "*/20 */2 * * *", "15,45 1,2,3 * * *", "0 0 1 * *")
 ZONES = ("UTC", "Europe/Berlin", "Australia/Lord_Howe", "America/Santiago")

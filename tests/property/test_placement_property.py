@@ -7,8 +7,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.core.keys import SessionId
-from worker.core.placement import MOVED_AT_ONCE, Plan, Stake, plan
+from worker.core.membership.placement import MOVED_AT_ONCE, Plan, Stake, plan
+from worker.core.model.keys import SessionId
 
 MEMBERS = [SessionId(f"m{number}") for number in range(6)]
 members = st.lists(st.sampled_from(MEMBERS), min_size=1, unique=True)

@@ -6,8 +6,18 @@ from datetime import UTC, datetime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.core.rules import Check, Group, GroupResult, Json, Mode, Rule, RuleResult, evaluate, evaluate_rule
-from worker.core.values import is_same, read_number
+from worker.core.model.rules import (
+    Check,
+    Group,
+    GroupResult,
+    Json,
+    Mode,
+    Rule,
+    RuleResult,
+    evaluate,
+    evaluate_rule,
+)
+from worker.core.model.values import is_same, read_number
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -12,10 +12,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from consumers.severities import Severity, severity_of
+from consumers.outbox.severities import Severity, severity_of
 from tests.builders import BIRTH, KEY, ME, MINUTE, NOON, a_pipeline, a_post_run
-from worker.core.drift import Drift
-from worker.core.effects import (
+from worker.core.model.eventtypes import EventType
+from worker.core.model.pipeline import OnUnknownStart, Pipeline
+from worker.core.run.drift import Drift
+from worker.core.run.effects import (
     Act,
     BesideRow,
     Effect,
@@ -28,8 +30,7 @@ from worker.core.effects import (
     StopJob,
     Tell,
 )
-from worker.core.eventtypes import EventType
-from worker.core.facts import (
+from worker.core.run.facts import (
     CancelRequested,
     Fact,
     JobFailed,
@@ -57,12 +58,11 @@ from worker.core.facts import (
     StopRefused,
     TimeCame,
 )
-from worker.core.outcomes import FailureCategory
-from worker.core.pipeline import OnUnknownStart, Pipeline
-from worker.core.run import decide, evolve
-from worker.core.runstate import Outcome, Run
-from worker.core.runtiming import next_due
-from worker.core.tokens import start_token
+from worker.core.run.machine import decide, evolve
+from worker.core.run.next_wakeup import next_due
+from worker.core.run.outcomes import FailureCategory
+from worker.core.run.runstate import Outcome, Run
+from worker.core.run.tokens import start_token
 
 BUDGETS: Mapping[str, object] = {
     "max_retries": 2,

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.manualclock import ManualClock
-from worker.core.keys import SHADOW
+from worker.core.model.keys import SHADOW
 from worker.store.shadow import ShadowTables
-from worker.store.sqlite import SqliteTables
+from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import (
     INDEXES,
     LISTS,

@@ -8,13 +8,13 @@ from croniter import croniter
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from worker.core.cron import fires_between, next_fire, period_of_fire, previous_fire
-from worker.core.expected import expected_runs
-from worker.core.periods import Granularity, Period, alias, sensor_keys, split_key
-from worker.core.pipeline import Schedule, ScheduleId, Sla
-from worker.core.sla import Deadline, deadline_at
-from worker.core.wallclock import reached_at, wall_at
-from worker.crontext import BadCron, parse_cron
+from worker.config.cron_text import BadCron, parse_cron
+from worker.core.model.pipeline import Schedule, ScheduleId, Sla
+from worker.core.model.sla_times import Deadline, deadline_at
+from worker.core.schedule.expected_runs import expected_runs
+from worker.core.time.cron import fires_between, next_fire, period_of_fire, previous_fire
+from worker.core.time.local_time import reached_at, wall_at
+from worker.core.time.periods import Granularity, Period, alias, sensor_keys, split_key
 
 UTC_ZONE = ZoneInfo("UTC")
 # Gaps at night and at midnight, half an hour, quarter hours, both hemispheres, a skipped day, no change at all.

@@ -13,7 +13,7 @@ words = (*sys.orig_argv, os.environ.get("INTERLOCK_STORE", ""))
 
 if directory and any("dynamodb://" in word for word in words):
     from tests.awscalls import Recorder
-    from worker.settings import EVERYTHING
+    from worker.config.settings import EVERYTHING
 
     said = {duty.strip() for duty in os.environ.get("INTERLOCK_DUTIES", "").split(",")} - {""}
     # Any other command is a person's, who has rights of their own.

@@ -7,16 +7,16 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from consumers.alerts import ChatAlerts
-from consumers.alerts_digest import Digests
-from consumers.alerts_routing import Channels, Routing
-from consumers.severities import Severity
+from consumers.alerts.digest import Digests
+from consumers.alerts.routing import Channels, Routing
+from consumers.alerts.threads import ChatAlerts
+from consumers.outbox.severities import Severity
 from tests.alertsworld import FAILED, AlertsWorld, an_event
 from tests.fakeslack import UNAVAILABLE, Trouble
 from tests.virtualtime import on_virtual_time
-from worker.core.events import Event
-from worker.core.eventtypes import EventType
-from worker.store.events import told_write
+from worker.core.model.events import Event
+from worker.core.model.eventtypes import EventType
+from worker.store.repos.events import told_write
 
 ONCALL = Routing(everyone=Channels("#usual", {Severity.ALERT: "#oncall"}))
 DIGEST_S = 15 * 60.0

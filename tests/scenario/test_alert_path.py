@@ -2,23 +2,23 @@
 
 from datetime import timedelta
 
-from consumers.alertpath import answering_probes
-from consumers.alerts_slack import CALL_S
-from consumers.feed import FeedPosition, feed_name
-from consumers.feedlag import FeedLags
-from consumers.progress import STUCK_AFTER_S
-from scheduler.heartbeaturl import pinging
+from consumers.alerts.probe import answering_probes
+from consumers.alerts.slack import CALL_S
+from consumers.streams.embedded.feed import FeedPosition, feed_name
+from consumers.streams.embedded.lag import FeedLags
+from consumers.streams.progress import STUCK_AFTER_S
+from scheduler.watchdog.heartbeat_ping import pinging
 from tests.engineworld import a_world
 from tests.httptarget import a_web_server, answer
 from tests.virtualtime import on_virtual_time
 from worker.core.errors import RetryLater
-from worker.core.events import Event
-from worker.core.eventtypes import EventType
-from worker.core.keys import SessionId
-from worker.jobs.address_policy import AddressPolicy
-from worker.jobs.http_client import HttpClient
-from worker.store.alertpath import AlertPath, Probe, sent_write
-from worker.store.leases import Lease, Leases
+from worker.core.model.events import Event
+from worker.core.model.eventtypes import EventType
+from worker.core.model.keys import SessionId
+from worker.net.address_policy import AddressPolicy
+from worker.net.http_client import HttpClient
+from worker.store.repos.delivery.alert_probe import AlertPath, Probe, sent_write
+from worker.store.repos.leases import Lease, Leases
 from worker.store.table import TableName
 
 

@@ -9,21 +9,21 @@ from random import Random
 
 import pytest
 
-from consumers.alerts import ChatAlerts
-from consumers.alerts_groups import COUNTED_MAX, Groups
-from consumers.alerts_pace import APART_MAX
-from consumers.alerts_routing import Channels, Routing
-from consumers.severities import Severity
-from consumers.sqs import QueueConsumer
+from consumers.alerts.groups import COUNTED_MAX, Groups
+from consumers.alerts.pace import APART_MAX
+from consumers.alerts.routing import Channels, Routing
+from consumers.alerts.threads import ChatAlerts
+from consumers.outbox.severities import Severity
+from consumers.queues.consumer import QueueConsumer
 from tests.alertsworld import HOUR, AlertsWorld, an_event
 from tests.fakeslack import UNAVAILABLE, FakeSlack, Trouble, refusal
 from tests.faults import RandomFaults
 from tests.queueworld import assert_accounts_balance
 from tests.scenario.test_alerts_queue import QueuedAlerts
 from tests.virtualtime import on_virtual_time, run
-from worker.core.events import Event
-from worker.core.eventtypes import EventType
-from worker.store.groupedalerts import GroupedAlerts
+from worker.core.model.events import Event
+from worker.core.model.eventtypes import EventType
+from worker.store.repos.delivery.grouped_alerts import GroupedAlerts
 
 WORKERS = 4
 STORM = 1_000

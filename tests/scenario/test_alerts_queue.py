@@ -5,16 +5,16 @@ import json
 from collections import Counter
 from datetime import timedelta
 
-from consumers.alerts import ChatAlerts
-from consumers.alerts_digest import LATE, Digests
-from consumers.alerts_queue import AlertMessages
-from consumers.alerts_routing import Channels, Routing
-from consumers.relay import dead_letter_source
-from consumers.routes import Deliver, Route, envelope
-from consumers.severities import told_to_people
-from consumers.sqs import QueueConsumer, QueuePace
-from consumers.sqs_letters import QueueLetters, queue_letter_source
-from consumers.tries import Tries
+from consumers.alerts.digest import LATE, Digests
+from consumers.alerts.queue import AlertMessages
+from consumers.alerts.routing import Channels, Routing
+from consumers.alerts.threads import ChatAlerts
+from consumers.delivery.retry import Tries
+from consumers.outbox.relay import dead_letter_source
+from consumers.outbox.routes import Deliver, Route, envelope
+from consumers.outbox.severities import told_to_people
+from consumers.queues.consumer import QueueConsumer, QueuePace
+from consumers.queues.dead_letters import QueueLetters, queue_letter_source
 from tests.alertsworld import AlertsWorld, an_event
 from tests.fakeslack import UNAVAILABLE
 from tests.fakesqs import FakeQueue
@@ -22,11 +22,11 @@ from tests.queueworld import assert_accounts_balance
 from tests.scenario.test_relay import RelayWorld
 from tests.streamworld import FULL_WAITS
 from tests.virtualtime import on_virtual_time
-from worker.core.events import Event
-from worker.core.eventtypes import EventType
-from worker.store.deadletters import DeadLetters
-from worker.store.events import told_write
-from worker.store.threads import Threads
+from worker.core.model.events import Event
+from worker.core.model.eventtypes import EventType
+from worker.store.repos.delivery.dead_letters import DeadLetters
+from worker.store.repos.delivery.threads import Threads
+from worker.store.repos.events import told_write
 
 MINUTE = timedelta(minutes=1)
 # So many that none has to be told with others.

@@ -3,13 +3,13 @@
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
-from scheduler.alerts import Alert, Alerts
+from scheduler.watchdog.alerts import Alert, Alerts
 from tests.engineworld import ORDERS, run_key
 from tests.manualclock import NOON, ManualClock
-from worker.core.effects import Tell
-from worker.core.eventtypes import EventType
-from worker.store.events import Events
-from worker.store.sqlite import SqliteTables
+from worker.core.model.eventtypes import EventType
+from worker.core.run.effects import Tell
+from worker.store.repos.events import Events
+from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Write
 
 

@@ -4,16 +4,16 @@ import pytest
 
 from tests.engineworld import World, a_world, run_key
 from tests.virtualtime import on_virtual_time
-from worker.asking import Asked, Asking, Wish
-from worker.core.forecast import Prospect
-from worker.core.instants import format_rfc3339
-from worker.core.runstate import State
-from worker.engine.configs import Version
-from worker.explain import explain
-from worker.explaining.explanation import Gate, Passage
-from worker.explaining.looking import Looking
-from worker.explaining.sight import Sight
-from worker.store.requests import Requests, RerunRequest
+from worker.config.versions import Version
+from worker.core.run.forecast import Prospect
+from worker.core.run.runstate import State
+from worker.core.time.timestamps import format_rfc3339
+from worker.operations.explain.explanation import Gate, Passage
+from worker.operations.explain.gates import explain
+from worker.operations.explain.load import Looking
+from worker.operations.explain.snapshot import Sight
+from worker.operations.runs.requests import Asked, Asking, Wish
+from worker.store.repos.requests import Requests, RerunRequest
 
 ANSWERS = {Prospect.ACCEPTED: "RERUN_ACCEPTED", Prospect.REFUSED: "RERUN_REJECTED"}
 

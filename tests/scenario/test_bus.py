@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from consumers.bus import BYTES_MAX, Entry, EventBus, entry_of
+from consumers.outbox.bus import BYTES_MAX, Entry, EventBus, entry_of
 from tests.manualclock import NOON
 from tests.virtualtime import VirtualClock, on_virtual_time
 from worker.core.errors import Rejected, RetryLater
-from worker.core.events import Event
-from worker.core.eventtypes import EventType
+from worker.core.model.events import Event
+from worker.core.model.eventtypes import EventType
 
 TAKEN: Mapping[str, str] = {}
 THROTTLED = {"ErrorCode": "ThrottlingException", "ErrorMessage": "slow down"}

@@ -3,16 +3,16 @@
 import asyncio
 from dataclasses import replace
 
-from consumers.alerts import ChatAlerts
-from consumers.alerts_chat import Chat, Posted, Saying
-from consumers.alerts_routing import Channels, Routing
-from consumers.severities import Severity
+from consumers.alerts.chat import Chat, Posted, Saying
+from consumers.alerts.routing import Channels, Routing
+from consumers.alerts.threads import ChatAlerts
+from consumers.outbox.severities import Severity
 from tests.alertsworld import FAILED, HOUR, AlertsWorld, an_event
 from tests.fakeslack import UNAVAILABLE
 from tests.faults import DROP_AFTER, NO_FAULT, Fault, Operation
 from tests.virtualtime import on_virtual_time
-from worker.core.eventtypes import EventType
-from worker.store.events import told_write
+from worker.core.model.eventtypes import EventType
+from worker.store.repos.events import told_write
 
 # --- threads ----------------------------------------------------------------------------------------------------------
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from consumers.alerts import ChatAlerts
-from consumers.alerts_chat import ChatRefused
-from consumers.alerts_routing import Channels, Routing
-from consumers.alerts_text import thread_of
-from consumers.severities import Severity
+from consumers.alerts.chat import ChatRefused
+from consumers.alerts.routing import Channels, Routing
+from consumers.alerts.text import thread_of
+from consumers.alerts.threads import ChatAlerts
+from consumers.outbox.severities import Severity
 from tests.alertsworld import FAILED, HOUR, AlertsWorld, an_event
 from tests.fakeslack import ERROR, RESET, RESET_AFTER, UNAVAILABLE, Trouble, refusal
 from tests.faults import DROP_BEFORE, always
 from tests.virtualtime import on_virtual_time
 from worker.core.errors import RetryLater
-from worker.core.eventtypes import EventType
+from worker.core.model.eventtypes import EventType
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from tests.engineworld import CONFIG, DAY, World, a_world, begin, run_key
 from tests.fakerunner import refuse
 from tests.manualclock import NOON
 from tests.virtualtime import on_virtual_time
-from worker.core.facts import SensorChanged
-from worker.core.keys import SessionId
-from worker.core.runstate import Outcome, StartStep, State
-from worker.core.watchstate import Verdict
+from worker.core.model.keys import SessionId
+from worker.core.run.facts import SensorChanged
+from worker.core.run.runstate import Outcome, StartStep, State
+from worker.core.sla.state import Verdict
 from worker.jobs.runner import Succeeded
 from worker.store.table import Put, TableName
 

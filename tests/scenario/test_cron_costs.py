@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Final
 
-from scheduler.cron import CronStarts
+from scheduler.cron.starter import CronStarts
 from tests.countingtables import counted
 from tests.cronworld import a_timed_config
 from tests.virtualtime import on_virtual_time, run

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from scheduler.chores import Chore
-from scheduler.cron import CronStarts
+from scheduler.cron.starter import CronStarts
 from scheduler.duty import STREAM, NapTicker, SchedulerDuty
 from tests.crashpoints import WRITE_PERILS, Course, Fate, Peril, PerilousTables
 from tests.cronworld import a_timed_config, cron_key, do_chores, periods_of
@@ -19,18 +19,18 @@ from tests.fakerunner import FakeRunner
 from tests.manualclock import NOON
 from tests.virtualtime import Host, on_virtual_time, run
 from tests.workergroup import WorkerGroup
-from worker.config import load_text
-from worker.core.firing import ScheduleKey
-from worker.core.keys import SessionId
-from worker.core.pipeline import JobType, PipelineId, ScheduleId
-from worker.core.runstate import Run
-from worker.deployment import deploy
+from worker.config.deploy import deploy
+from worker.config.load import load_text
+from worker.core.model.keys import SessionId
+from worker.core.model.pipeline import JobType, PipelineId, ScheduleId
+from worker.core.run.runstate import Run
+from worker.core.schedule.due import ScheduleKey
 from worker.engine.engine import Engine
 from worker.membership.heldlease import HeldLease
 from worker.membership.memberstanding import MemberStanding
 from worker.membership.sessions import Member
-from worker.store.runs import Runs
-from worker.store.schedulemarks import ScheduleMarks
+from worker.store.repos.runs import Runs
+from worker.store.repos.schedule_marks import ScheduleMarks
 
 TODAY: Final = "2026-03-03"
 NAMES: Final = ("p1", "p2")

@@ -5,25 +5,25 @@ from datetime import timedelta
 
 import pytest
 
-from scheduler.cron import CronStarts
+from scheduler.cron.starter import CronStarts
 from tests.cronworld import a_timed_config, cron_key, cron_on, do_chores, periods_of
 from tests.engineworld import ORDERS, World, a_world
 from tests.faults import NO_FAULT, Fault, FaultyTables, Operation
 from tests.manualclock import NOON
 from tests.virtualtime import on_virtual_time
-from worker.core import keys
-from worker.core.firing import HERD_MIN, SPREAD, ScheduleKey, place_in_herd
-from worker.core.pipeline import PipelineId, ScheduleId
-from worker.core.run import Pause
-from worker.core.runstate import Run, State
-from worker.deployment import accept, withdraw
-from worker.store.events import Events
-from worker.store.pauses import Pauses
-from worker.store.pipelines import Pipelines
-from worker.store.runs import Runs
-from worker.store.schedulemarks import ScheduleMark, ScheduleMarks
+from worker.app.surprises import expecting_surprises
+from worker.config.deploy import accept, withdraw
+from worker.core.model import keys
+from worker.core.model.pipeline import PipelineId, ScheduleId
+from worker.core.run.machine import Pause
+from worker.core.run.runstate import Run, State
+from worker.core.schedule.due import HERD_MIN, SPREAD, ScheduleKey, place_in_herd
+from worker.store.repos.events import Events
+from worker.store.repos.pauses import Pauses
+from worker.store.repos.pipelines import Pipelines
+from worker.store.repos.runs import Runs
+from worker.store.repos.schedule_marks import ScheduleMark, ScheduleMarks
 from worker.store.table import Delete, Key, Put, TableName, Update
-from worker.wiring.surprises import expecting_surprises
 
 TODAY, TOMORROW = "2026-03-03", "2026-03-04"
 TRIGGER = ", trigger: {key: ready, check: equals, field: status, value: done}"

@@ -10,14 +10,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from scheduler.agenda import Agenda, Timed
+from scheduler.cron.agenda import Agenda, Timed
 from tests.cronoracle import Spec, fires
 from tests.manualclock import ManualClock
-from worker.core.calendars import Calendar, Exclusion
-from worker.core.firing import ScheduleKey, due
-from worker.core.pipeline import Misfire, MisfirePolicy, PipelineId, Schedule, ScheduleId, StartBy
-from worker.crontext import parse_cron
-from worker.store.schedulemarks import ScheduleMark, plan_of
+from worker.config.cron_text import parse_cron
+from worker.core.model.calendars import Calendar, Exclusion
+from worker.core.model.pipeline import Misfire, MisfirePolicy, PipelineId, Schedule, ScheduleId, StartBy
+from worker.core.schedule.due import ScheduleKey, due
+from worker.store.repos.schedule_marks import ScheduleMark, plan_of
 
 START: Final = datetime(2027, 12, 20, tzinfo=UTC)  # a leap year follows
 END: Final = START + timedelta(days=400)

@@ -5,15 +5,15 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from scheduler.deadman import ARRIVES_WITHIN, HEARTBEAT_EVERY, PROBE_EVERY
-from scheduler.watchtable import Watched
+from scheduler.watchdog.checks.table import Watched
+from scheduler.watchdog.dead_mans_switch import ARRIVES_WITHIN, HEARTBEAT_EVERY, PROBE_EVERY
 from tests.alertway import BUS_LETTERS, AlertWay, Part
 from tests.engineworld import World, a_world
 from tests.manualclock import NOON
 from tests.virtualtime import on_virtual_time, run
 from tests.watchworld import told, told_of_ourselves, watch
-from worker.core.eventtypes import EventType
-from worker.store.alertpath import AlertPath
+from worker.core.model.eventtypes import EventType
+from worker.store.repos.delivery.alert_probe import AlertPath
 
 MINUTE = timedelta(minutes=1)
 # As docs/watchdog.md says it: the next probe, its time to arrive, and a pass to notice.

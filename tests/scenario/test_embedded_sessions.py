@@ -2,30 +2,30 @@
 
 from collections import Counter
 
-from consumers.feed import feed_name
-from consumers.parking import Parking
-from consumers.source import Position, Record
-from consumers.tries import GivenUp
+from consumers.delivery.retry import GivenUp
+from consumers.streams.embedded.feed import feed_name
+from consumers.streams.parking import Parking
+from consumers.streams.source import Position, Record
 from scheduler.duty import STREAM as DUTY
 from tests.cronworld import a_timed_config, periods_of
 from tests.embeddedcrew import Crew, told_of
 from tests.engineworld import DAY, ORDERS
 from tests.fakerunner import FakeRunner
 from tests.virtualtime import on_virtual_time
-from worker.config import load_text
-from worker.core.events import Event
-from worker.core.runstate import State
-from worker.deployment import deploy
+from worker.config.deploy import deploy
+from worker.config.load import load_text
+from worker.config.settings import GROUP
+from worker.core.model.events import Event
+from worker.core.run.runstate import State
 from worker.jobs.runner import Config, Handle, JobStatus
-from worker.settings import GROUP
-from worker.store.deadletters import DeadLetters
-from worker.store.events import Events, told_write
-from worker.store.leases import Leases
-from worker.store.parked import ParkedKeys
-from worker.store.replays import Replays
-from worker.store.sensors import Sensors
-from worker.store.sessions import Sessions
-from worker.store.sqlite import SqliteTables
+from worker.store.repos.delivery.dead_letter_replays import Replays
+from worker.store.repos.delivery.dead_letters import DeadLetters
+from worker.store.repos.delivery.parked_keys import ParkedKeys
+from worker.store.repos.events import Events, told_write
+from worker.store.repos.leases import Leases
+from worker.store.repos.sensors import Sensors
+from worker.store.repos.sessions import Sessions
+from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Change, ChangeKind, Key, Put, TableName, Write
 
 

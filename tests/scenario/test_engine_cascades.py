@@ -4,11 +4,11 @@ import pytest
 
 from tests.engineworld import DAY, ORDERS, World, a_world
 from tests.virtualtime import on_virtual_time
-from worker.core import keys
-from worker.core.pipeline import PipelineId
-from worker.core.run import Pause
-from worker.core.runstate import State
-from worker.store.pauses import Pauses
+from worker.core.model import keys
+from worker.core.model.pipeline import PipelineId
+from worker.core.run.machine import Pause
+from worker.core.run.runstate import State
+from worker.store.repos.pauses import Pauses
 from worker.store.table import Prefix, Put, TableName
 
 

@@ -10,10 +10,10 @@ from tests.engineworld import CONFIG, a_world
 from tests.faults import Fault, FaultyTables, on_commit
 from tests.manualclock import NOON
 from tests.virtualtime import VirtualClock, on_virtual_time
-from worker.core.pipeline import JobType
-from worker.core.runstate import Outcome, State
-from worker.engine.targets import Limits, Targets, TokenBucket, target_of
-from worker.jobs.http_client import CONNECTIONS_MAX
+from worker.core.model.pipeline import JobType
+from worker.core.run.runstate import Outcome, State
+from worker.net.http_client import CONNECTIONS_MAX
+from worker.targets.calls import Limits, Targets, TokenBucket, target_of
 
 
 @on_virtual_time

@@ -9,10 +9,10 @@ from tests.engineworld import CONFIG, DAY, ORDERS, Worker, World, a_world, run_k
 from tests.faults import DROP_AFTER, DROP_BEFORE, NO_FAULT, Fault, FaultyTables, Operation, always, no_faults, on_commit
 from tests.virtualtime import Host, on_virtual_time
 from worker.core.errors import RetryLater
-from worker.core.pipeline import Sla
-from worker.core.runstate import State
-from worker.core.sla import Deadline, absolute_times
-from worker.core.slawatch import RunExpected
+from worker.core.model.pipeline import Sla
+from worker.core.model.sla_times import Deadline, absolute_times
+from worker.core.run.runstate import State
+from worker.core.sla.watch import RunExpected
 from worker.store.table import Change, TableName
 
 DEADLINE = CONFIG + "sla: {maxDuration: 1h, expectedDuration: 20m}\n"

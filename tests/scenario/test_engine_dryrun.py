@@ -4,12 +4,12 @@ import pytest
 
 from tests.engineworld import CONFIG, DAY, ORDERS, World, a_world, run_key
 from tests.virtualtime import on_virtual_time
-from worker.core import keys
-from worker.core.dryrun import DryState
-from worker.core.runstate import State
-from worker.core.values import Json
-from worker.store.dryruns import DryRuns
-from worker.store.reruns import Rerun, Reruns
+from worker.core.model import keys
+from worker.core.model.values import Json
+from worker.core.run.dry_run import DryState
+from worker.core.run.runstate import State
+from worker.store.repos.dry_runs import DryRuns
+from worker.store.repos.reruns import Rerun, Reruns
 from worker.store.table import Put, TableName
 
 NEXT_DAY = "2026-03-04"

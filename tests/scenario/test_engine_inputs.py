@@ -8,11 +8,11 @@ import pytest
 from tests.engineworld import CONFIG, DAY, ORDERS, World, a_world, begin, run_key
 from tests.faults import FaultyTables
 from tests.virtualtime import on_virtual_time
-from worker.core import keys
-from worker.core.runstate import Run, State
-from worker.core.values import Json
-from worker.store.requests import Requests
-from worker.store.sensors import Sensor, Sensors
+from worker.core.model import keys
+from worker.core.model.values import Json
+from worker.core.run.runstate import Run, State
+from worker.store.repos.requests import Requests
+from worker.store.repos.sensors import Sensor, Sensors
 from worker.store.table import Put, TableName, Tables, Write
 
 NEXT_DAY = "2026-03-04"

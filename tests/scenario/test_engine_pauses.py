@@ -7,10 +7,10 @@ import pytest
 from tests.engineworld import CONFIG, DAY, ORDERS, World, a_world
 from tests.fakerunner import refuse
 from tests.virtualtime import on_virtual_time
-from worker.core import keys
-from worker.core.run import Pause
-from worker.core.runstate import Outcome, State
-from worker.store.pauses import Pauses
+from worker.core.model import keys
+from worker.core.run.machine import Pause
+from worker.core.run.runstate import Outcome, State
+from worker.store.repos.pauses import Pauses
 from worker.store.table import Prefix, TableName
 
 

@@ -7,11 +7,11 @@ import pytest
 from tests.engineworld import CONFIG, ORDERS, Worker, World, a_world, run_key
 from tests.faults import DROP_BEFORE, NO_FAULT, Fault, FaultyTables, Operation, RandomFaults, no_faults
 from tests.virtualtime import on_virtual_time
-from worker.core import keys
-from worker.core.keys import RowKind
-from worker.core.runstate import State
+from worker.core.model import keys
+from worker.core.model.keys import RowKind
+from worker.core.run.runstate import State
 from worker.jobs.runner import Guarantee, Running
-from worker.store.runs import run_key as row_key
+from worker.store.repos.runs import run_key as row_key
 from worker.store.table import Delete, Key, Put, TableName, Update
 
 

@@ -8,16 +8,16 @@ from tests.engineworld import CONFIG, ORDERS, World, a_world, begin, run_key
 from tests.fakerunner import lose, refuse
 from tests.faults import DROP_AFTER, DROP_BEFORE, NO_FAULT, Fault, FaultyTables, Operation, late
 from tests.virtualtime import on_virtual_time
-from worker.core.facts import CancelRequested
-from worker.core.keys import RowKind
-from worker.core.outcomes import FailureCategory
-from worker.core.pipeline import JobType
-from worker.core.run import Pause
-from worker.core.runstate import Outcome, State
-from worker.engine.rates import Rate
-from worker.engine.targets import Limits
+from worker.core.model.keys import RowKind
+from worker.core.model.pipeline import JobType
+from worker.core.run.facts import CancelRequested
+from worker.core.run.machine import Pause
+from worker.core.run.outcomes import FailureCategory
+from worker.core.run.runstate import Outcome, State
 from worker.jobs.runner import Guarantee
-from worker.store.pauses import Pauses
+from worker.store.repos.pauses import Pauses
+from worker.targets.calls import Limits
+from worker.targets.rates import Rate
 
 NEXT_DAY = "2026-03-04"
 

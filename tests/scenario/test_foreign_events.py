@@ -3,18 +3,18 @@
 import asyncio
 import json
 
-from consumers.events import ForeignEvents
-from consumers.patterns import parse_pattern
-from consumers.routes import Route, envelope
-from consumers.sqs import QueueConsumer, QueuePace
-from consumers.sqs_letters import QueueLetters, queue_letter_source
-from consumers.tries import Tries
+from consumers.delivery.retry import Tries
+from consumers.outbox.foreign_events import ForeignEvents
+from consumers.outbox.patterns import parse_pattern
+from consumers.outbox.routes import Route, envelope
+from consumers.queues.consumer import QueueConsumer, QueuePace
+from consumers.queues.dead_letters import QueueLetters, queue_letter_source
 from tests.fakesqs import FakeQueue
 from tests.scenario.test_relay import RelayWorld
 from tests.streamworld import FULL_WAITS
 from tests.virtualtime import on_virtual_time
-from worker.core.events import Event
-from worker.store.events import StoredEvent
+from worker.core.model.events import Event
+from worker.store.repos.events import StoredEvent
 
 COUNT = 1_000
 OURS = parse_pattern({"source": ["interlock"]})

@@ -10,10 +10,10 @@ import pytest
 from tests.faults import Operation
 from tests.virtualtime import on_virtual_time, run
 from tests.workergroup import ACT_EVERY_S, GROUP, STREAM, WorkerGroup, overlaps
-from worker.core.keys import SessionId
-from worker.core.liveness import DEFAULT_TIMING, FAST_TIMING, Timing
-from worker.store.leases import Lease, Leases
-from worker.store.sessions import Sessions
+from worker.core.membership.liveness import DEFAULT_TIMING, FAST_TIMING, Timing
+from worker.core.model.keys import SessionId
+from worker.store.repos.leases import Lease, Leases
+from worker.store.repos.sessions import Sessions
 
 PROMISED_S = 2.0  # beyond what is in hand
 SETTLED_S = 400.0  # long enough for every move that an even share needs

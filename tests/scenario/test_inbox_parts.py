@@ -2,14 +2,14 @@
 
 import pytest
 
-from consumers.inbox_file import rules_of
-from consumers.sensors import SensorInbox
+from consumers.inbox.consumer import SensorInbox
+from consumers.inbox.rules_file import rules_of
 from tests.engineworld import CONFIG, DAY, World, a_world
 from tests.inboxworld import an_object, message, notification
 from tests.virtualtime import on_virtual_time
-from worker.core.pipeline import PipelineId
-from worker.core.runstate import State
-from worker.store.sensors import Sensors
+from worker.core.model.pipeline import PipelineId
+from worker.core.run.runstate import State
+from worker.store.repos.sensors import Sensors
 
 RULES = """\
 rules:

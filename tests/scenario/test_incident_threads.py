@@ -7,16 +7,16 @@ from random import Random
 
 import pytest
 
-from consumers.alerts_pace import APART_MAX
-from consumers.alerts_text import thread_of
-from consumers.incidents import QUIET
+from consumers.alerts.pace import APART_MAX
+from consumers.alerts.text import thread_of
+from consumers.outbox.incidents import QUIET
 from tests.alertsworld import AlertsWorld, an_event
 from tests.fakeslack import Said
 from tests.manualclock import NOON
 from tests.virtualtime import on_virtual_time, run
-from worker.core.events import Event
-from worker.core.eventtypes import EventType
-from worker.core.values import Json
+from worker.core.model.events import Event
+from worker.core.model.eventtypes import EventType
+from worker.core.model.values import Json
 
 MINUTE = timedelta(minutes=1)
 

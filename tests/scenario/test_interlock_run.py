@@ -14,7 +14,7 @@ from tests import commandline
 from tests.emulators import AWS_ENVIRONMENT
 from tests.liveworker import PATIENCE_S, LiveWorker, interlock, live_worker, until
 from tests.manualclock import ManualClock
-from worker.clock import SystemClock
+from worker.runtime.clock import SystemClock
 
 # Several processes begin one after another, which on a busy machine takes its time.
 # In one process: they mostly wait for others, and would do so on all cores at once.

@@ -4,14 +4,14 @@ import pytest
 
 from tests.builders import a_run, a_schedule
 from tests.manualclock import NOON, ManualClock
-from worker.core.effects import LogJob
-from worker.core.eventtypes import JobEvent
-from worker.core.keys import SessionId
-from worker.core.runstate import State
-from worker.core.values import Json
+from worker.core.model.eventtypes import JobEvent
+from worker.core.model.keys import SessionId
+from worker.core.model.values import Json
+from worker.core.run.effects import LogJob
+from worker.core.run.runstate import State
 from worker.engine.commits import Commits
-from worker.store.joblog import JobLog
-from worker.store.sqlite import SqliteTables
+from worker.store.repos.job_log import JobLog
+from worker.store.sqlite.tables import SqliteTables
 
 
 @pytest.mark.parametrize(

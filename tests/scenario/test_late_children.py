@@ -8,16 +8,16 @@ from typing import Final, TypeAlias
 
 import pytest
 
-from consumers.resync import tell_loss
-from consumers.shardtree import is_ready
-from consumers.source import Gap
-from consumers.stream import Pace
+from consumers.streams.consumer import Pace
+from consumers.streams.resync import tell_loss
+from consumers.streams.shard_tree import is_ready
+from consumers.streams.source import Gap
 from tests.faults import Fault, no_faults, on_commit
 from tests.shardworld import MergingWorld, ShardWorld, Worker
 from tests.virtualtime import on_virtual_time
-from worker.core.eventtypes import EventType
-from worker.core.liveness import Timing
-from worker.store.events import Events
+from worker.core.membership.liveness import Timing
+from worker.core.model.eventtypes import EventType
+from worker.store.repos.events import Events
 
 SETTLED_S: Final = 30.0
 HOUR_S: Final = 3_600.0

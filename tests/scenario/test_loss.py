@@ -2,12 +2,12 @@
 
 from datetime import timedelta
 
-from consumers.resync import tell_loss
-from consumers.source import Gap, Position
+from consumers.streams.resync import tell_loss
+from consumers.streams.source import Gap, Position
 from tests.manualclock import NOON, ManualClock
-from worker.core.eventtypes import EventType
-from worker.store.events import Events
-from worker.store.sqlite import SqliteTables
+from worker.core.model.eventtypes import EventType
+from worker.store.repos.events import Events
+from worker.store.sqlite.tables import SqliteTables
 
 
 def gap(*, asked: str, minutes: int) -> Gap:

@@ -4,15 +4,15 @@ import pytest
 
 from tests.streamworld import GROUP
 from tests.virtualtime import VirtualClock, on_virtual_time
-from worker.core.keys import SessionId
-from worker.core.liveness import DEFAULT_TIMING
-from worker.membership.clockguard import ClockGuard
+from worker.core.membership.liveness import DEFAULT_TIMING
+from worker.core.model.keys import SessionId
+from worker.membership.clock_guard import ClockGuard
 from worker.membership.fence import Fence, SessionLost
 from worker.membership.memberstanding import MemberStanding
 from worker.membership.notices import to_nobody
 from worker.membership.peers import Peers
-from worker.store.sessions import Sessions
-from worker.store.sqlite import SqliteTables
+from worker.store.repos.sessions import Sessions
+from worker.store.sqlite.tables import SqliteTables
 
 ME, OTHER = SessionId("me"), SessionId("other")
 

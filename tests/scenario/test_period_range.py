@@ -4,13 +4,13 @@ import pytest
 
 from tests.engineworld import CONFIG, DAY, ORDERS, World, a_world
 from tests.virtualtime import on_virtual_time
-from worker.core.keys import RunKey
-from worker.core.periods import Period
-from worker.core.pipeline import ScheduleId
-from worker.core.runstate import State
-from worker.core.values import Json
-from worker.store.runs import Runs
-from worker.store.sensors import Sensors
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import ScheduleId
+from worker.core.model.values import Json
+from worker.core.run.runstate import State
+from worker.core.time.periods import Period
+from worker.store.repos.runs import Runs
+from worker.store.repos.sensors import Sensors
 from worker.store.table import Put, TableName
 
 HOURLY = CONFIG.replace("schedule:\n", 'schedule:\n  cron: "0 * * * *"\n')

@@ -2,14 +2,14 @@
 
 import pytest
 
-from consumers.feed import FeedPosition, TableFeed
-from consumers.stream import Pace
+from consumers.streams.consumer import Pace
+from consumers.streams.embedded.feed import FeedPosition, TableFeed
 from tests.faults import Operation
 from tests.streamworld import FULL_WAITS, World
 from tests.virtualtime import on_virtual_time, run
 from worker.core.errors import RetryLater
-from worker.store.leases import Ordeal
-from worker.store.rowcodec import decode_row
+from worker.store.repos.leases import Ordeal
+from worker.store.row_codec import decode_row
 from worker.store.table import Change, TableName
 
 AHEAD = 50  # records read and not done, at most

@@ -5,13 +5,13 @@ from itertools import pairwise
 
 import pytest
 
-from consumers.sqs_calls import Message, Refusal
-from consumers.sqs_settling import TELLING_MAX
+from consumers.queues.queue import Message, Refusal
+from consumers.queues.settle import TELLING_MAX
 from tests.fakesqs import FakeQueue
 from tests.queueworld import QueueWorld
 from tests.virtualtime import VirtualClock, on_virtual_time
 from worker.core.errors import Rejected
-from worker.store.rowcodec import decode_row
+from worker.store.row_codec import decode_row
 
 LINGER_S = 0.2
 

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from consumers.sqs import QueuePace
-from consumers.sqs_calls import Message, Refusal
-from consumers.sqs_polls import Polling
+from consumers.queues.consumer import QueuePace
+from consumers.queues.polls import Polling
+from consumers.queues.queue import Message, Refusal
 from tests.fakesqs import FakeQueue
 from tests.queueworld import QueueWorld, wait_for
 from tests.virtualtime import VirtualClock, on_virtual_time

@@ -7,15 +7,15 @@ from random import Random
 
 import pytest
 
-from consumers.sqs import QueuePace
-from consumers.sqs_calls import Message, Refusal
+from consumers.queues.consumer import QueuePace
+from consumers.queues.queue import Message, Refusal
 from tests.faults import DROP_BEFORE, NO_FAULT, Fault, Operation, RandomFaults, always, no_faults
 from tests.queueworld import QueueWorld
 from tests.virtualtime import on_virtual_time
 from worker.core.errors import ConfigError, Rejected, RetryLater
-from worker.store.backoff import Backoff
+from worker.runtime.backoff import Backoff
 from worker.store.plain import plain_map
-from worker.store.rowcodec import decode_row
+from worker.store.row_codec import decode_row
 from worker.store.table import Put, TableName
 
 FULL_RETRIES = Backoff(attempts_max=5, first_s=2.0, longest_s=10.0, jitter=lambda: 1.0)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from consumers.sqs_calls import Refusal, Visibility
-from consumers.sqs_custody import HELD_MAX_S
+from consumers.queues.queue import Refusal, Visibility
+from consumers.queues.visibility import HELD_MAX_S
 from tests.fakesqs import FakeQueue
 from tests.queueworld import QueueWorld
 from tests.virtualtime import on_virtual_time

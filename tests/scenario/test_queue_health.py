@@ -2,7 +2,7 @@
 
 import asyncio
 
-from consumers.sqs import STUCK_AFTER_S, QueuePace
+from consumers.queues.consumer import STUCK_AFTER_S, QueuePace
 from tests.faults import DROP_BEFORE, always, no_faults
 from tests.queueworld import QueueWorld, wait_for
 from tests.virtualtime import on_virtual_time

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from consumers.sqs import QueuePace
-from consumers.sqs_calls import Message
+from consumers.queues.consumer import QueuePace
+from consumers.queues.queue import Message
 from tests.fakesqs import FakeQueue
 from tests.queueworld import QueueWorld
 from tests.virtualtime import VirtualClock, run

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from consumers.sqs import QueueConsumer, QueuePace
-from consumers.sqs_polls import Polling
+from consumers.queues.consumer import QueueConsumer, QueuePace
+from consumers.queues.polls import Polling
 from tests.queueworld import QueueWorld
 from tests.virtualtime import on_virtual_time
 from worker.core.errors import RetryLater

@@ -9,13 +9,13 @@ from tests.engineworld import DAY, run_key
 from tests.shardworld import ShardWorld
 from tests.streamedcrew import StreamedCrew, Way
 from tests.virtualtime import run
-from worker.core.runstate import State
-from worker.settings import ON_FAILURE, ON_LOSS, POLLS, Duty, ReadingSettings, read_settings
-from worker.store import runs
-from worker.store.deadletters import DeadLetters
+from worker.app.aws import pace_of
+from worker.app.workplace import Workplace
+from worker.config.settings import ON_FAILURE, ON_LOSS, POLLS, Duty, ReadingSettings, read_settings
+from worker.core.run.runstate import State
+from worker.store.repos import runs
+from worker.store.repos.delivery.dead_letters import DeadLetters
 from worker.store.table import Delete, Put, TableName
-from worker.wiring.aws import pace_of
-from worker.wiring.workplace import Workplace
 
 CONTROL = "feed.control"
 HOUR_S = 3_600.0

@@ -7,16 +7,16 @@ import pytest
 from tests.engineworld import CONFIG, DAY, ORDERS, World, a_world, run_key
 from tests.faults import DROP_BEFORE, FaultyTables, always, no_faults
 from tests.virtualtime import on_virtual_time
-from worker.core import keys
-from worker.core.pipeline import PipelineId
-from worker.core.run import Pause
-from worker.core.runstate import Outcome, Run, State
-from worker.core.values import Json
-from worker.core.watchstate import Verdict
-from worker.engine.configs import Configs
-from worker.store.pauses import Pauses
-from worker.store.runs import Runs
-from worker.store.sensors import Sensors
+from worker.config.versions import Configs
+from worker.core.model import keys
+from worker.core.model.pipeline import PipelineId
+from worker.core.model.values import Json
+from worker.core.run.machine import Pause
+from worker.core.run.runstate import Outcome, Run, State
+from worker.core.sla.state import Verdict
+from worker.store.repos.pauses import Pauses
+from worker.store.repos.runs import Runs
+from worker.store.repos.sensors import Sensors
 from worker.store.table import Delete, Key, Put, TableName
 
 SIGNAL, JOB = CONFIG.partition("validation:")[0], "job:" + CONFIG.partition("job:")[2]

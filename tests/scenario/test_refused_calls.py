@@ -7,7 +7,7 @@ import pytest
 from botocore.exceptions import ClientError
 from structlog.testing import capture_logs
 
-from consumers.streamclient import translate
+from consumers.streams.aws.client import translate
 from tests.fakestreams import FakeDynamoStreams, FakeKinesis
 from tests.shardworld import MergingWorld, ShardWorld
 from tests.virtualtime import run

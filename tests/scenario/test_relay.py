@@ -8,24 +8,24 @@ from datetime import timedelta
 
 from msgspec import structs
 
-from consumers.bus import Entry, EventBus
-from consumers.changes import LazyRow
-from consumers.feed import TableFeed
-from consumers.parking import Parking
-from consumers.patterns import parse_pattern
-from consumers.relay import Relay, dead_letter_source
-from consumers.routes import Route
-from consumers.source import Batch, Position, Record
-from consumers.stream import Pace, StreamConsumer
-from consumers.tries import Tries
+from consumers.delivery.retry import Tries
+from consumers.outbox.bus import Entry, EventBus
+from consumers.outbox.patterns import parse_pattern
+from consumers.outbox.relay import Relay, dead_letter_source
+from consumers.outbox.routes import Route
+from consumers.streams.aws.change_records import LazyRow
+from consumers.streams.consumer import Pace, StreamConsumer
+from consumers.streams.embedded.feed import TableFeed
+from consumers.streams.parking import Parking
+from consumers.streams.source import Batch, Position, Record
 from tests.streamworld import FULL_WAITS, STREAM, World
 from tests.virtualtime import on_virtual_time
 from worker.core.errors import Rejected, RetryLater
-from worker.core.events import Event
-from worker.core.eventtypes import EventType
-from worker.core.keys import pipeline_pk, stamped_sk
-from worker.store.events import Events, told_write
-from worker.store.rowcodec import decode_row
+from worker.core.model.events import Event
+from worker.core.model.eventtypes import EventType
+from worker.core.model.keys import pipeline_pk, stamped_sk
+from worker.store.repos.events import Events, told_write
+from worker.store.row_codec import decode_row
 from worker.store.table import Delete, Key, TableName, Update
 
 EVERYTHING = parse_pattern({"source": ["interlock"]})

@@ -9,16 +9,16 @@ from random import Random
 
 import pytest
 
-from consumers.bus import ENTRIES_MAX, Entry, EventBus
-from consumers.feed import FeedPosition
-from consumers.relay import LOOK_BACK, SLICE
-from consumers.routes import Route
-from consumers.stream import Pace
+from consumers.outbox.bus import ENTRIES_MAX, Entry, EventBus
+from consumers.outbox.relay import LOOK_BACK, SLICE
+from consumers.outbox.routes import Route
+from consumers.streams.consumer import Pace
+from consumers.streams.embedded.feed import FeedPosition
 from tests.scenario.test_relay import EVERYTHING, Inbox, RelayWorld, world_with
 from tests.virtualtime import VirtualClock, on_virtual_time, run
 from worker.core.errors import RetryLater
-from worker.core.events import Event
-from worker.store.events import told_write
+from worker.core.model.events import Event
+from worker.store.repos.events import told_write
 
 PIPELINES = 15
 EVENTS = 12  # of each

@@ -7,26 +7,26 @@ from typing import Final
 
 import pytest
 
-from consumers.changes import LazyRow
-from consumers.parking import Parking
-from consumers.relay import dead_letter_source
-from consumers.replays import LOOK_EVERY_S, Replayer, Way, delivered, handled, sent_back
-from consumers.routes import envelope
-from consumers.source import Position, Record
-from consumers.tries import GivenUp, Tries
-from consumers.unreadable import Stray, Strays
+from consumers.delivery.retry import GivenUp, Tries
+from consumers.outbox.dead_letter_replay import LOOK_EVERY_S, Replayer, Way, delivered, handled, sent_back
+from consumers.outbox.relay import dead_letter_source
+from consumers.outbox.routes import envelope
+from consumers.streams.aws.change_records import LazyRow
+from consumers.streams.parking import Parking
+from consumers.streams.source import Position, Record
+from consumers.streams.unreadable import Stray, Strays
 from tests.builders import NOON
 from tests.streamworld import FULL_WAITS, GROUP, STREAM, UNFENCED, World
 from tests.virtualtime import on_virtual_time
 from worker.core.errors import Rejected, RetryLater
-from worker.core.events import Event
-from worker.core.keys import SessionId
+from worker.core.model.events import Event
+from worker.core.model.keys import SessionId
 from worker.membership.fence import Fence
 from worker.membership.heldlease import HeldLease, LeaseLost
-from worker.store.deadletters import DeadLetter
-from worker.store.leases import Lease
-from worker.store.replays import Replays
-from worker.store.rowcodec import encode
+from worker.store.repos.delivery.dead_letter_replays import Replays
+from worker.store.repos.delivery.dead_letters import DeadLetter
+from worker.store.repos.leases import Lease
+from worker.store.row_codec import encode
 from worker.store.table import Change, ChangeKind, Key, TableName
 
 SERVED_S: Final = LOOK_EVERY_S * 3

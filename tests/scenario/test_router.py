@@ -6,12 +6,12 @@ import pytest
 
 from tests.engineworld import CONFIG, DAY, ORDERS, World, a_world
 from tests.virtualtime import on_virtual_time
-from worker.core import keys
-from worker.core.facts import Origin
-from worker.core.runstate import State
-from worker.store.configlog import ConfigLog
-from worker.store.pipelines import Pipelines
-from worker.store.sensors import Sensors
+from worker.core.model import keys
+from worker.core.run.facts import Origin
+from worker.core.run.runstate import State
+from worker.store.repos.config_log import ConfigLog
+from worker.store.repos.pipelines import Pipelines
+from worker.store.repos.sensors import Sensors
 from worker.store.table import Delete, Key, Put, TableName
 from worker.store.tail import Tail
 

@@ -17,7 +17,7 @@ import pytest
 
 from tests import commandline
 from tests.liveworker import PATIENCE_S, environment, live_worker, until
-from worker.clock import SystemClock
+from worker.runtime.clock import SystemClock
 
 # Several processes begin one after another, which on a busy machine takes its time.
 # In one process: they mostly wait for others, and would do so on all cores at once.

@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from consumers.inbox_counts import InboxCounts, InboxSummary
-from consumers.sqs import QueueConsumer, QueuePace
-from consumers.sqs_letters import QueueLetters, queue_letter_source
-from consumers.tries import Tries
+from consumers.delivery.retry import Tries
+from consumers.inbox.counts import InboxCounts, InboxSummary
+from consumers.queues.consumer import QueueConsumer, QueuePace
+from consumers.queues.dead_letters import QueueLetters, queue_letter_source
 from tests.fakesqs import FakeQueue
 from tests.faults import DROP_BEFORE, NO_FAULT, Fault, Operation, RandomFaults, always, no_faults
 from tests.inboxworld import InboxWorld, an_object, message, notification, over_bus, over_topic
 from tests.streamworld import FULL_WAITS
 from tests.virtualtime import on_virtual_time
 from worker.core.errors import Rejected, RetryLater
-from worker.core.keys import inbox_ledger_sk, inbox_pk
-from worker.core.pipeline import PipelineId
-from worker.store.deadletters import DeadLetters
-from worker.store.inboxledger import Entry, InboxLedger
-from worker.store.sensors import Sensors
+from worker.core.model.keys import inbox_ledger_sk, inbox_pk
+from worker.core.model.pipeline import PipelineId
+from worker.store.repos.delivery.dead_letters import DeadLetters
+from worker.store.repos.delivery.inbox_ledger import Entry, InboxLedger
+from worker.store.repos.sensors import Sensors
 from worker.store.table import Put, TableName
 
 KEY = "orders/2026-03-03/a.csv"

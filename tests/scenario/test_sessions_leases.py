@@ -7,12 +7,12 @@ import pytest
 from tests.faults import DROP_AFTER, DROP_BEFORE, Fault, Operation, after_first_commit, late, no_faults, on_commit
 from tests.virtualtime import on_virtual_time, run
 from tests.workergroup import GROUP, SETTLED_S, STREAM, Act, Actor, WorkerGroup, overlaps, three
-from worker.core.keys import SessionId, group_pk, lease_sk
-from worker.membership.beaters import TaskBeater
+from worker.core.model.keys import SessionId, group_pk, lease_sk
+from worker.membership.heartbeat_threads import TaskBeater
 from worker.membership.heldlease import HeldLease, LeaseLost
-from worker.membership.leasekeeper import PATIENCE_S, Offer
+from worker.membership.lease_coordinator import PATIENCE_S, Offer
 from worker.membership.sessions import Member
-from worker.store.leases import Lease, Leases
+from worker.store.repos.leases import Lease, Leases
 from worker.store.table import Delete, Key, TableName
 
 

@@ -5,9 +5,9 @@ import asyncio
 from tests.faults import after_first_commit, late
 from tests.virtualtime import on_virtual_time
 from tests.workergroup import GROUP, SETTLED_S, STREAM, WorkerGroup, now, overlaps, three
-from worker.membership.beaters import TaskBeater
+from worker.membership.heartbeat_threads import TaskBeater
 from worker.membership.notices import PeerEnded
-from worker.store.leases import Lease, Leases
+from worker.store.repos.leases import Lease, Leases
 
 
 @on_virtual_time

@@ -12,13 +12,20 @@ from tests.faults import DROP_BEFORE, Operation, always, no_faults
 from tests.manualclock import NOON
 from tests.virtualtime import on_virtual_time, run
 from tests.workergroup import Station, WorkerGroup
-from worker.core.keys import ACTIVE_BUCKETS, RowKind, RunKey, SessionId
-from worker.membership.buckets import ADOPTED_PER_S_MAX, LEASES, PASS_EVERY_S, STREAM, OrphanFinder, buckets_of
-from worker.membership.leasekeeper import PATIENCE_S
+from worker.core.model.keys import ACTIVE_BUCKETS, RowKind, RunKey, SessionId
+from worker.membership.lease_coordinator import PATIENCE_S
+from worker.membership.orphan_finder import (
+    ADOPTED_PER_S_MAX,
+    LEASES,
+    PASS_EVERY_S,
+    STREAM,
+    OrphanFinder,
+    buckets_of,
+)
 from worker.membership.sessions import Member
-from worker.store.active import ActiveRow, ActiveRows
-from worker.store.runs import Runs
-from worker.store.slawatches import SlaWatches
+from worker.store.repos.active_rows import ActiveRow, ActiveRows
+from worker.store.repos.runs import Runs
+from worker.store.repos.sla_watches import SlaWatches
 
 GONE = SessionId("gone")
 FAR_AHEAD = NOON + timedelta(days=1)

@@ -14,7 +14,7 @@ import pytest
 from tests.faults import DROP_BEFORE, RandomFaults, always, no_faults
 from tests.virtualtime import run
 from tests.workergroup import Station, WorkerGroup, overlaps
-from worker.core.liveness import DEFAULT_TIMING, FAST_TIMING, Timing
+from worker.core.membership.liveness import DEFAULT_TIMING, FAST_TIMING, Timing
 
 STORM_S = 45.0
 CALM_S = 40.0  # a dead session is found, and the leases are read at the latest after 30 s

@@ -7,12 +7,12 @@ import pytest
 from tests.faults import DROP_AFTER, DROP_BEFORE, FaultyTables, always, no_faults, on_commit
 from tests.virtualtime import Host, on_virtual_time, run
 from tests.workergroup import GROUP, SETTLED_S, STREAM, WorkerGroup, now, overlaps, three
-from worker.core.liveness import FAST_TIMING
-from worker.membership.beaters import Beat
+from worker.core.membership.liveness import FAST_TIMING
+from worker.membership.heartbeat_threads import Beat
 from worker.membership.notices import SessionBegan, SessionOver
 from worker.membership.sessions import Member
-from worker.store.leases import Leases
-from worker.store.sessions import SessionState
+from worker.store.repos.leases import Leases
+from worker.store.repos.sessions import SessionState
 
 
 @pytest.mark.parametrize("offset_s", [0.0, 0.5, 1.0, 1.5, 1.99])

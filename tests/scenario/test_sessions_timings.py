@@ -9,11 +9,11 @@ from tests.faults import RandomFaults, no_faults
 from tests.virtualtime import on_virtual_time, run
 from tests.workergroup import GROUP, Station, WorkerGroup, now, overlaps
 from worker.core.errors import ConfigError
-from worker.core.keys import SessionId
-from worker.core.liveness import DEFAULT_TIMING, FAST_TIMING, Timing
+from worker.core.membership.liveness import DEFAULT_TIMING, FAST_TIMING, Timing
+from worker.core.model.keys import SessionId
 from worker.membership.notices import SessionBegan, SessionOver
 from worker.membership.timing_check import TimingConflict
-from worker.store.sessions import Sessions, SessionState
+from worker.store.repos.sessions import Sessions, SessionState
 
 SETTLED_S = 15.0
 

@@ -5,22 +5,22 @@ import asyncio
 from tests.embeddedcrew import Crew, told_of
 from tests.engineworld import DAY, ORDERS, run_key
 from tests.virtualtime import Host, on_virtual_time
-from worker.app import LEASED
-from worker.core.dryrun import DryRun, DryState
-from worker.core.keys import SHADOW
-from worker.core.pipeline import JobType
-from worker.core.runstate import State
-from worker.membership.beaters import TaskBeater
+from worker.app.embedded import embedded_workplace
+from worker.app.session import SessionWork
+from worker.app.shadow import DUTIES, shadow_workplace
+from worker.app.worker import LEASED
+from worker.config.settings import GROUP
+from worker.core.model.keys import SHADOW
+from worker.core.model.pipeline import JobType
+from worker.core.run.dry_run import DryRun, DryState
+from worker.core.run.runstate import State
+from worker.membership.heartbeat_threads import TaskBeater
 from worker.membership.sessions import Group, Member, Membership, session_ids
-from worker.settings import GROUP
-from worker.store.dryruns import DryRuns
-from worker.store.events import Events
+from worker.runtime.undertakings import Undertakings
+from worker.store.repos.dry_runs import DryRuns
+from worker.store.repos.events import Events
 from worker.store.shadow import ShadowTables
 from worker.store.table import Change, Key, Put, TableName
-from worker.undertakings import Undertakings
-from worker.wiring.embedded import embedded_workplace
-from worker.wiring.session import SessionWork
-from worker.wiring.shadow import DUTIES, shadow_workplace
 
 CONFIG_ROW = Key("PIPELINE#orders", "CONFIG")
 

@@ -14,16 +14,16 @@ from typing import Final
 
 import pytest
 
-from consumers.budget import MEBIBYTE
-from consumers.settling import Counts
-from consumers.stream import Pace
+from consumers.streams.consumer import Pace
+from consumers.streams.memory_budget import MEBIBYTE
+from consumers.streams.settle import Counts
 from tests.faults import RandomFaults
 from tests.shardworld import NAME, ShardWorld, Worker, name_of, region
 from tests.virtualtime import on_virtual_time
 from worker.core.errors import Rejected
-from worker.store.deadletters import DeadLetters
-from worker.store.leases import LeaseStatus
-from worker.store.rowcodec import decode_row
+from worker.store.repos.delivery.dead_letters import DeadLetters
+from worker.store.repos.leases import LeaseStatus
+from worker.store.row_codec import decode_row
 from worker.store.table import Change
 
 MINUTES: Final = float(os.environ.get("SOAK_MINUTES", "2"))

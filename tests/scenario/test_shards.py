@@ -6,19 +6,19 @@ from datetime import timedelta
 
 from structlog.testing import capture_logs
 
-from consumers.budget import MEBIBYTE
-from consumers.shards import AUDIT_EVERY_S
-from consumers.source import Gap
-from consumers.stream import Beginning, Pace
+from consumers.streams.consumer import Beginning, Pace
+from consumers.streams.memory_budget import MEBIBYTE
+from consumers.streams.sharded import AUDIT_EVERY_S
+from consumers.streams.source import Gap
 from tests.faults import DROP_BEFORE, NO_FAULT, Fault, Operation
 from tests.shardworld import NAME, ShardWorld
 from tests.virtualtime import on_virtual_time
 from tests.workergroup import GROUP
-from worker.core import keys
 from worker.core.errors import RetryLater
-from worker.core.keys import group_pk, lease_sk
-from worker.membership.leasekeeper import Siblings
-from worker.store.leases import LeaseStatus
+from worker.core.model import keys
+from worker.core.model.keys import group_pk, lease_sk
+from worker.membership.lease_coordinator import Siblings
+from worker.store.repos.leases import LeaseStatus
 from worker.store.table import Change, Delete, Key, TableName
 
 SETTLED_S = 15.0

@@ -2,13 +2,13 @@
 
 import asyncio
 
-from consumers.parking import change_of
+from consumers.streams.parking import change_of
 from tests.shardworld import MergingWorld, name_of
 from tests.virtualtime import on_virtual_time
 from worker.core.errors import Rejected
-from worker.store.deadletters import DeadLetters
-from worker.store.leases import LeaseStatus
-from worker.store.rowcodec import decode_row
+from worker.store.repos.delivery.dead_letters import DeadLetters
+from worker.store.repos.leases import LeaseStatus
+from worker.store.row_codec import decode_row
 from worker.store.table import Change
 
 SETTLED_S = 15.0

@@ -8,10 +8,10 @@ import pytest
 from tests.engineworld import CONFIG, DAY, Worker, World, a_world
 from tests.fakerunner import lose
 from tests.virtualtime import on_virtual_time
-from worker.core.eventtypes import EventType
-from worker.core.runstate import State
-from worker.engine.breaker import FAILURES_MAX
+from worker.core.model.eventtypes import EventType
+from worker.core.run.runstate import State
 from worker.jobs.runner import Guarantee
+from worker.targets.circuit_breaker import FAILURES_MAX
 
 OFTEN = CONFIG.replace("maxRetries: 1", "pollIntervalSeconds: 5")
 LONG = CONFIG.replace("maxRetries: 1", "jobPollWindowSeconds: 36000\n  runTimeoutSeconds: 36000")

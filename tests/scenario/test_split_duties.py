@@ -5,16 +5,16 @@ from datetime import timedelta
 
 import pytest
 
-from consumers.feed import feed_name
-from consumers.feedlag import FeedLags
-from consumers.upkeep import EVERY_S
+from consumers.streams.embedded.feed import feed_name
+from consumers.streams.embedded.housekeeping import EVERY_S
+from consumers.streams.embedded.lag import FeedLags
 from tests.embeddedcrew import Crew, told_of
 from tests.streamedcrew import StreamedCrew, Way
 from tests.virtualtime import on_virtual_time, run
-from worker.cli.leases import look, reason
-from worker.core.runstate import State
-from worker.settings import GROUP, Duty
-from worker.store.leases import Leases
+from worker.cli.commands.leases import look, reason
+from worker.config.settings import GROUP, Duty
+from worker.core.run.runstate import State
+from worker.store.repos.leases import Leases
 from worker.store.table import TableName
 
 EVENTS = feed_name(TableName.EVENTS)

@@ -12,7 +12,7 @@ import pytest
 
 from tests import commandline, liveworker
 from tests.liveworker import LiveWorker, live_worker, until
-from worker.clock import SystemClock
+from worker.runtime.clock import SystemClock
 
 # Real processes share the machine with everything else.
 # In one process: they mostly wait for others, and would do so on all cores at once.

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from consumers.feed import TableFeed
-from consumers.source import Batch, Position
-from consumers.stream import Pace
+from consumers.streams.consumer import Pace
+from consumers.streams.embedded.feed import TableFeed
+from consumers.streams.source import Batch, Position
 from tests.faults import DROP_AFTER, NO_FAULT, Fault, Operation, no_faults
 from tests.streamworld import World
 from tests.virtualtime import on_virtual_time

@@ -6,22 +6,22 @@ from collections import Counter
 import pytest
 from msgspec import structs
 
-from consumers.budget import MEBIBYTE, RECORD_MIN, Budget
-from consumers.changes import LazyRow
-from consumers.feed import FeedPosition, TableFeed
-from consumers.progress import STUCK_AFTER_S
-from consumers.resync import halting
-from consumers.settling import Counts, OnFailure
-from consumers.source import Batch, Gap, Position, Record
-from consumers.stream import Pace
+from consumers.streams.aws.change_records import LazyRow
+from consumers.streams.consumer import Pace
+from consumers.streams.embedded.feed import FeedPosition, TableFeed
+from consumers.streams.memory_budget import MEBIBYTE, RECORD_MIN, Budget
+from consumers.streams.progress import STUCK_AFTER_S
+from consumers.streams.resync import halting
+from consumers.streams.settle import Counts, OnFailure
+from consumers.streams.source import Batch, Gap, Position, Record
 from tests.manualclock import NOON
 from tests.streamworld import STREAM, World, nothing_to_catch_up
 from tests.virtualtime import on_virtual_time, run
 from worker.core.errors import Rejected
-from worker.core.eventtypes import EventType
-from worker.store.events import Events
-from worker.store.leases import Ordeal
-from worker.store.rowcodec import decode_row
+from worker.core.model.eventtypes import EventType
+from worker.store.repos.events import Events
+from worker.store.repos.leases import Ordeal
+from worker.store.row_codec import decode_row
 from worker.store.table import Change, TableName
 
 

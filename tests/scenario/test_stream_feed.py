@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from consumers.feed import FeedPosition, FeedWatcher, TableFeed, trim_behind
-from consumers.source import Gap
-from consumers.stream import Beginning, Pace
+from consumers.streams.consumer import Beginning, Pace
+from consumers.streams.embedded.feed import FeedPosition, FeedWatcher, TableFeed, trim_behind
+from consumers.streams.source import Gap
 from tests.streamworld import World
 from tests.virtualtime import on_virtual_time
 from worker.core.errors import Rejected

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from consumers.feed import TableFeed
-from consumers.source import Batch, Gap, Position
-from consumers.stream import Beginning, Pace
+from consumers.streams.consumer import Beginning, Pace
+from consumers.streams.embedded.feed import TableFeed
+from consumers.streams.source import Batch, Gap, Position
 from tests.faults import Operation
 from tests.shardworld import ShardWorld
 from tests.streamworld import World

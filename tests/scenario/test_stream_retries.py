@@ -1,12 +1,12 @@
 """Records that fail: tried again, kept whole at last with their key parked, and no other key kept waiting."""
 
-from consumers.stream import Pace
+from consumers.streams.consumer import Pace
 from tests.faults import DROP_BEFORE, NO_FAULT, Fault, Operation, no_faults
 from tests.streamworld import STREAM, World
 from tests.virtualtime import on_virtual_time
 from worker.core.errors import Rejected, RetryLater
 from worker.store.retention import PARKED_KEYS
-from worker.store.rowcodec import decode_row
+from worker.store.row_codec import decode_row
 from worker.store.table import Change, Key, TableName
 
 

@@ -14,14 +14,14 @@ from tests.engineworld import DAY, ORDERS, run_key
 from tests.fakestreams import change_record
 from tests.streamedcrew import TABLES, StreamedCrew, Way
 from tests.virtualtime import on_virtual_time
-from worker.core import keys
-from worker.core.instants import format_rfc3339
-from worker.core.runstate import State
+from worker.config.settings import Duty
+from worker.core.model import keys
+from worker.core.run.runstate import State
+from worker.core.time.timestamps import format_rfc3339
 from worker.membership.sessions import Membership
-from worker.settings import Duty
-from worker.store.deadletters import DeadLetters
-from worker.store.events import Events
-from worker.store.requests import Requests, RerunRequest
+from worker.store.repos.delivery.dead_letters import DeadLetters
+from worker.store.repos.events import Events
+from worker.store.repos.requests import Requests, RerunRequest
 from worker.store.table import ChangeKind, Key, Put, TableName
 
 HOUR_S = 3600.0

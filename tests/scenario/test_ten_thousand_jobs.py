@@ -14,11 +14,11 @@ from tests.builders import a_job
 from tests.fakerunner import FakeRunner
 from tests.manualclock import NOON
 from tests.virtualtime import VirtualClock, on_virtual_time
-from worker.core.pipeline import JobType
-from worker.engine.rates import DEFAULT_RATES
-from worker.engine.statuscalls import StatusCalls
-from worker.engine.targets import Targets
+from worker.core.model.pipeline import JobType
 from worker.jobs.runner import Config, Handle, JobStatus, Question, Running, Sightings
+from worker.targets.batch_status import StatusCalls
+from worker.targets.calls import Targets
+from worker.targets.rates import DEFAULT_RATES
 
 JOBS, EVERY_S, LASTS_S = 10_000, 30, 120
 

@@ -2,12 +2,12 @@
 
 from tests.engineworld import run_key
 from tests.manualclock import NOON, ManualClock
-from worker.core.effects import Tell
-from worker.core.eventtypes import EventType
-from worker.core.keys import SessionId
+from worker.core.model.eventtypes import EventType
+from worker.core.model.keys import SessionId
+from worker.core.run.effects import Tell
 from worker.engine.commits import Commits
-from worker.store.events import Events
-from worker.store.sqlite import SqliteTables
+from worker.store.repos.events import Events
+from worker.store.sqlite.tables import SqliteTables
 
 
 async def test_one_type_that_tells_of_two_things_is_told_once_of_each() -> None:

@@ -5,26 +5,26 @@ from datetime import timedelta
 
 import pytest
 
-from consumers.feed import FeedPosition, trim_behind
-from consumers.resync import Resync
-from consumers.source import Gap, Position
-from consumers.tries import Tries
-from consumers.upkeep import Upkeep
+from consumers.delivery.retry import Tries
+from consumers.streams.embedded.feed import FeedPosition, trim_behind
+from consumers.streams.embedded.housekeeping import Upkeep
+from consumers.streams.resync import Resync
+from consumers.streams.source import Gap, Position
 from tests.manualclock import NOON
 from tests.streamworld import GROUP, STREAM, World
 from tests.virtualtime import VirtualClock, on_virtual_time
+from worker.app.reading import is_from_others
+from worker.app.surprises import expecting_surprises
 from worker.core.errors import Rejected, RetryLater
-from worker.core.keys import RowKind, RunKey
-from worker.core.periods import Period
-from worker.core.pipeline import PipelineId, ScheduleId
+from worker.core.model.keys import RowKind, RunKey
+from worker.core.model.pipeline import PipelineId, ScheduleId
+from worker.core.time.periods import Period
 from worker.membership.adoption import AT_ONCE, Adoption
-from worker.store.active import ActiveRow
-from worker.store.events import Events
-from worker.store.leases import Leases
-from worker.store.pipelines import Pipelines
+from worker.store.repos.active_rows import ActiveRow
+from worker.store.repos.events import Events
+from worker.store.repos.leases import Leases
+from worker.store.repos.pipelines import Pipelines
 from worker.store.table import Change, ChangeKind, Key, Put, TableName, Trimmed
-from worker.wiring.reading import is_from_others
-from worker.wiring.surprises import expecting_surprises
 
 
 def an_orphan(number: int) -> ActiveRow:

@@ -5,18 +5,18 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from consumers.routes import envelope
-from consumers.severities import Severity, severity_of, told_to_people
-from scheduler.degraded import AT_ONCE_MAX, Degraded, Trouble
-from scheduler.findings import Check, Finding, Impaired
-from scheduler.watchdog import Watchdog
+from consumers.outbox.routes import envelope
+from consumers.outbox.severities import Severity, severity_of, told_to_people
+from scheduler.watchdog.check import Check, Finding, Impaired
+from scheduler.watchdog.degraded import AT_ONCE_MAX, Degraded, Trouble
+from scheduler.watchdog.watchdog import Watchdog
 from tests.engineworld import World, a_world
 from tests.manualclock import NOON
 from tests.virtualtime import on_virtual_time, run
 from tests.watchworld import DAILY, on_watch, told_of_ourselves, types_told
 from worker.core.errors import RetryLater
-from worker.core.events import Event
-from worker.core.eventtypes import EventType
+from worker.core.model.events import Event
+from worker.core.model.eventtypes import EventType
 
 
 def of_checks(world: World, checks: Sequence[Check]) -> Watchdog:

@@ -5,21 +5,21 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from time import perf_counter
 
-from scheduler.watchtable import Watched
+from scheduler.watchdog.checks.table import Watched
 from tests.countingtables import CountingTables
 from tests.engineworld import World, a_world
 from tests.manualclock import NOON
 from tests.virtualtime import run
 from tests.watchworld import pipeline_text, watch
-from worker.config import load_text
-from worker.core.keys import CONFIG, PIPELINES, RunKey, pipeline_pk
-from worker.core.periods import Period
-from worker.core.pipeline import Pipeline, PipelineId, ScheduleId
-from worker.core.runstate import Run, State
-from worker.engine.configs import Configs, Version
-from worker.store.pipelines import StoredConfig
-from worker.store.runrows import run_to_row
-from worker.store.sqlite import SqliteTables
+from worker.config.load import load_text
+from worker.config.versions import Configs, Version
+from worker.core.model.keys import CONFIG, PIPELINES, RunKey, pipeline_pk
+from worker.core.model.pipeline import Pipeline, PipelineId, ScheduleId
+from worker.core.run.runstate import Run, State
+from worker.core.time.periods import Period
+from worker.store.repos.pipelines import StoredConfig
+from worker.store.repos.run_rows import run_to_row
+from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import LISTS, Put, TableName
 
 ACTIVE = 100

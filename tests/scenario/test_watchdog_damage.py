@@ -7,11 +7,11 @@ from tests.engineworld import CONFIG, World, a_world, run_key
 from tests.manualclock import NOON
 from tests.virtualtime import on_virtual_time
 from tests.watchworld import DAILY, a_success, on_watch, told_of_ourselves, types_told, watch
-from worker.core.keys import CONFIG_LOG, config_mark_sk, pipeline_pk, stamped_sk, trigger_sk
-from worker.core.pipeline import PipelineId
-from worker.deployment import accept
-from worker.store.pipelines import Pipelines
-from worker.store.runs import Runs
+from worker.config.deploy import accept
+from worker.core.model.keys import CONFIG_LOG, config_mark_sk, pipeline_pk, stamped_sk, trigger_sk
+from worker.core.model.pipeline import PipelineId
+from worker.store.repos.pipelines import Pipelines
+from worker.store.repos.runs import Runs
 from worker.store.table import Delete, Key, Put, TableName, Update
 
 

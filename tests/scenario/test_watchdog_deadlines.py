@@ -9,14 +9,14 @@ from tests.engineworld import CONFIG, DAY, ORDERS, a_world, run_key
 from tests.manualclock import NOON
 from tests.virtualtime import on_virtual_time
 from tests.watchworld import on_watch, pipeline_text, told, types_told, watch
-from worker.core.instants import format_rfc3339
-from worker.core.pipeline import ScheduleId
-from worker.core.run import Pause
-from worker.core.runstate import State
-from worker.core.watchstate import Verdict
-from worker.deployment import withdraw
-from worker.store.pauses import Pauses
-from worker.store.requests import Requests, RerunRequest
+from worker.config.deploy import withdraw
+from worker.core.model.pipeline import ScheduleId
+from worker.core.run.machine import Pause
+from worker.core.run.runstate import State
+from worker.core.sla.state import Verdict
+from worker.core.time.timestamps import format_rfc3339
+from worker.store.repos.pauses import Pauses
+from worker.store.repos.requests import Requests, RerunRequest
 
 BY_DATA = "{trigger: {key: ready, check: equals, field: status, value: done}}"
 

@@ -11,21 +11,21 @@ from datetime import timedelta
 
 import pytest
 
-from scheduler.watchtable import Watched
+from scheduler.watchdog.checks.table import Watched
 from tests.engineworld import CONFIG, ORDERS, World, a_world, run_key
 from tests.faults import DROP_AFTER, DROP_BEFORE, Fault, FaultyTables
 from tests.manualclock import NOON
 from tests.virtualtime import run
 from tests.watchworld import pipeline_text, types_told, watch
 from worker.core.errors import RetryLater
-from worker.core.facts import JobRunning
-from worker.core.keys import pipeline_pk, trigger_sk
-from worker.core.pipeline import PipelineId
-from worker.core.run import Pause
-from worker.core.runstate import Outcome, Run, State
-from worker.store.deadletters import DeadLetter, DeadLetters
-from worker.store.pauses import Pauses
-from worker.store.runs import Runs
+from worker.core.model.keys import pipeline_pk, trigger_sk
+from worker.core.model.pipeline import PipelineId
+from worker.core.run.facts import JobRunning
+from worker.core.run.machine import Pause
+from worker.core.run.runstate import Outcome, Run, State
+from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
+from worker.store.repos.pauses import Pauses
+from worker.store.repos.runs import Runs
 from worker.store.table import Put, TableName, Tables, Write
 
 LIFE = timedelta(hours=2, minutes=40)

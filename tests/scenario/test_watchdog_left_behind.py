@@ -3,15 +3,15 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from scheduler.watchtable import Watched
+from scheduler.watchdog.checks.table import Watched
 from tests.engineworld import CONFIG, ORDERS, World, a_world, run_key
 from tests.manualclock import NOON
 from tests.virtualtime import on_virtual_time
 from tests.watchworld import on_watch, told, types_told, watch
-from worker.core.facts import JobRunning, JobSucceeded
-from worker.core.keys import pipeline_pk, trigger_sk
-from worker.core.runstate import Outcome, Run, State
-from worker.store.runs import Runs
+from worker.core.model.keys import pipeline_pk, trigger_sk
+from worker.core.run.facts import JobRunning, JobSucceeded
+from worker.core.run.runstate import Outcome, Run, State
+from worker.store.repos.runs import Runs
 from worker.store.table import Put, TableName
 
 

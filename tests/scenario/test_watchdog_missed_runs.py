@@ -4,14 +4,14 @@ from datetime import timedelta
 
 import pytest
 
-from scheduler.alerts import APART_MAX
+from scheduler.watchdog.alerts import APART_MAX
 from tests.engineworld import DAY, ORDERS, a_world
 from tests.manualclock import NOON
 from tests.virtualtime import on_virtual_time
 from tests.watchworld import DAILY, HOURLY, days_later, on_watch, pipeline_text, told, types_told, watch
-from worker.core.run import Pause
-from worker.store.pauses import Pauses
-from worker.store.pipelines import Pipelines
+from worker.core.run.machine import Pause
+from worker.store.repos.pauses import Pauses
+from worker.store.repos.pipelines import Pipelines
 
 
 @on_virtual_time

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from scheduler.watchtable import Watched
+from scheduler.watchdog.checks.table import Watched
 from tests.engineworld import DAY, a_world
 from tests.manualclock import NOON
 from tests.virtualtime import on_virtual_time

@@ -18,11 +18,11 @@ import pytest
 
 from tests.liveworker import LiveWorker, live_worker
 from tests.onlooker import Onlooker, last_days, session_of, wait_until
-from worker.clock import SystemClock
-from worker.core.keys import RunKey
-from worker.core.runstate import Run
-from worker.core.tokens import start_token
-from worker.store.sqlite import SqliteTables
+from worker.core.model.keys import RunKey
+from worker.core.run.runstate import Run
+from worker.core.run.tokens import start_token
+from worker.runtime.clock import SystemClock
+from worker.store.sqlite.tables import SqliteTables
 
 CHAOS_ROUNDS: Final = int(os.environ.get("CHAOS_ROUNDS", "0"))
 ROUNDS: Final = max(1, CHAOS_ROUNDS // 10) if CHAOS_ROUNDS else 5

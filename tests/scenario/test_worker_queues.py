@@ -6,19 +6,19 @@ from dataclasses import dataclass, field, replace
 import pytest
 from structlog.testing import capture_logs
 
-from consumers.replays import Way, sent_back
-from consumers.sqs_calls import Message
-from consumers.sqs_letters import queue_letter_source
+from consumers.outbox.dead_letter_replay import Way, sent_back
+from consumers.queues.dead_letters import queue_letter_source
+from consumers.queues.queue import Message
 from tests.embeddedcrew import Crew
 from tests.queueworld import QueueWorld
 from tests.virtualtime import on_virtual_time
+from worker.app.queues import queue_consumer
+from worker.app.workplace import Workplace
+from worker.config.settings import GROUP, Duty
 from worker.core.errors import ConfigError
-from worker.settings import GROUP, Duty
-from worker.store.deadletters import DeadLetter, DeadLetters
-from worker.store.replays import Replays
-from worker.store.rowcodec import encode
-from worker.wiring.queues import queue_consumer
-from worker.wiring.workplace import Workplace
+from worker.store.repos.delivery.dead_letter_replays import Replays
+from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
+from worker.store.row_codec import encode
 
 
 @on_virtual_time

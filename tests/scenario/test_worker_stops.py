@@ -6,18 +6,18 @@ from dataclasses import dataclass
 
 import pytest
 
-from consumers.source import Source
-from consumers.sqs import QueuePace
-from consumers.sqs_calls import Message
+from consumers.queues.consumer import QueuePace
+from consumers.queues.queue import Message
+from consumers.streams.source import Source
 from tests.queueworld import QueueWorld
 from tests.virtualtime import on_virtual_time
-from worker.app import Worker
-from worker.membership.clockguard import ClockGuard
-from worker.settings import Duty, Settings, WatchedSettings
+from worker.app.kinds import Premises
+from worker.app.telemetry import Telemetry
+from worker.app.worker import Worker
+from worker.app.workplace import Readers, Workplace
+from worker.config.settings import Duty, Settings, WatchedSettings
+from worker.membership.clock_guard import ClockGuard
 from worker.store.table import TableName, Tables
-from worker.wiring.kinds import Premises
-from worker.wiring.telemetry import Telemetry
-from worker.wiring.workplace import Readers, Workplace
 
 
 async def _nobody_wakes(_: Readers) -> None:

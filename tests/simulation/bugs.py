@@ -9,27 +9,29 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from consumers import relay
-from consumers.lowwater import LowWater
+from consumers.outbox import relay
+from consumers.streams.low_water_mark import LowWater
 from tests.simulation.violations import Invariant
-from worker.core import keys, run_polling, slawatch
-from worker.core.effects import Effect, JudgeDeadline, StartJob
 from worker.core.errors import RetryLater
-from worker.core.eventtypes import JobEvent
-from worker.core.pipeline import Job
-from worker.core.run_case import Case, limits
-from worker.core.run_endings import after_failure, begin_stop
-from worker.core.runstate import AfterStop, Run
+from worker.core.model import keys
+from worker.core.model.eventtypes import JobEvent
+from worker.core.model.pipeline import Job
+from worker.core.run import polling
+from worker.core.run.context import Case, limits
+from worker.core.run.effects import Effect, JudgeDeadline, StartJob
+from worker.core.run.endings import after_failure, begin_stop
+from worker.core.run.runstate import AfterStop, Run
+from worker.core.sla import watch as slawatch
 from worker.engine.commits import Commits
 from worker.engine.decisions import Decisions
 from worker.engine.engine import Engine
-from worker.engine.watching import Watching
-from worker.membership import leasekeeper, leaselife
-from worker.membership.buckets import PASS_EVERY_S, TRY_AGAIN_S, OrphanFinder
-from worker.store import runrows
+from worker.engine.sla_watches import Watching
+from worker.membership import lease_coordinator, leaselife
+from worker.membership.orphan_finder import PASS_EVERY_S, TRY_AGAIN_S, OrphanFinder
 from worker.store.attributes import expiry
-from worker.store.runrows import run_to_row
-from worker.store.runs import Runs
+from worker.store.repos import run_rows
+from worker.store.repos.run_rows import run_to_row
+from worker.store.repos.runs import Runs
 from worker.store.table import TTL, Change, ChangeKind, Key, Put, TableName, Update, Value
 
 Patch: TypeAlias = pytest.MonkeyPatch
@@ -83,7 +85,7 @@ def forget_fencing_on_release(patch: Patch) -> None:
             )
             await held._leases._tables.commit(freed)
 
-    patch.setattr(leasekeeper, "live", live)
+    patch.setattr(lease_coordinator, "live", live)
 
 
 def checkpoint_early(patch: Patch) -> None:
@@ -129,7 +131,7 @@ def retry_without_a_stop(patch: Patch) -> None:
             return after_failure(case, None, reason, JobEvent.JOB_POLL_EXHAUSTED)
         return begin_stop(case, after, reason, rerun_reason=rerun_reason)
 
-    patch.setattr(run_polling, "begin_stop", begin)
+    patch.setattr(polling, "begin_stop", begin)
 
 
 def relay_what_is_not_ours(patch: Patch) -> None:
@@ -159,12 +161,12 @@ def judge_outside_of_the_runs_commit(patch: Patch) -> None:
 
 
 def let_active_rows_expire(patch: Patch) -> None:
-    where_listed: Callable[[Run, str, str], dict[str, Value]] = runrows._where_listed  # pyright: ignore[reportPrivateUsage]  the seam of this bug
+    where_listed: Callable[[Run, str, str], dict[str, Value]] = run_rows._where_listed  # pyright: ignore[reportPrivateUsage]  the seam of this bug
 
     def expiring(run: Run, pk: str, sk: str) -> Mapping[str, Value]:
         return {TTL: expiry(run.created_at, timedelta(hours=5)), **where_listed(run, pk, sk)}
 
-    patch.setattr(runrows, "_where_listed", expiring)
+    patch.setattr(run_rows, "_where_listed", expiring)
 
 
 def adopt_by_one_index_read(patch: Patch) -> None:

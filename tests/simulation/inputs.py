@@ -7,14 +7,14 @@ from datetime import timedelta
 from typing import Final
 
 from tests.simulation.violations import Invariant, Verdicts
-from worker.core import keys
-from worker.core.eventtypes import EventType
-from worker.core.keys import RunKey
-from worker.core.routing import Saying, period_named
-from worker.core.runstate import Run, State
-from worker.store.events import event_of
-from worker.store.runrows import run_from_row
-from worker.store.sensors import sensor_of
+from worker.core.model import keys
+from worker.core.model.eventtypes import EventType
+from worker.core.model.keys import RunKey
+from worker.core.run.runstate import Run, State
+from worker.core.run.sensor_match import Saying, period_named
+from worker.store.repos.events import event_of
+from worker.store.repos.run_rows import run_from_row
+from worker.store.repos.sensors import sensor_of
 from worker.store.table import Delete, Key, Put, Row, TableName, Write
 
 SIGNAL: Final = "ready"

@@ -10,23 +10,23 @@ from typing import Final
 from tests.manualclock import NOON
 from tests.simulation.target import Job, Record, world_time
 from tests.simulation.violations import Invariant, Verdicts
-from worker.core import keys
-from worker.core.canonical import content_hash
-from worker.core.events import Event
-from worker.core.eventtypes import EventType
-from worker.core.keys import RunKey
-from worker.core.pipeline import OnUnknownStart, Pipeline
-from worker.core.rules import evaluate
-from worker.core.run import Pause
-from worker.core.runstate import Budget, Outcome, Run, State
-from worker.core.values import Json
-from worker.core.watchstate import SlaWatch, Verdict
+from worker.core.model import keys
+from worker.core.model.content_hash import content_hash
+from worker.core.model.events import Event
+from worker.core.model.eventtypes import EventType
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import OnUnknownStart, Pipeline
+from worker.core.model.rules import evaluate
+from worker.core.model.values import Json
+from worker.core.run.machine import Pause
+from worker.core.run.runstate import Budget, Outcome, Run, State
+from worker.core.sla.state import SlaWatch, Verdict
 from worker.jobs.runner import StartRequest, Succeeded
-from worker.store.events import event_of
-from worker.store.pauses import pause_of
-from worker.store.runrows import run_from_row
-from worker.store.sensors import sensor_of
-from worker.store.slawatches import watch_from_row
+from worker.store.repos.events import event_of
+from worker.store.repos.pauses import pause_of
+from worker.store.repos.run_rows import run_from_row
+from worker.store.repos.sensors import sensor_of
+from worker.store.repos.sla_watches import watch_from_row
 from worker.store.table import ACTIVE, TTL, Delete, Key, Put, Row, TableName, Write
 
 # How far the clocks of workers may be from the world's.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tests.simulation.violations import Invariant, Verdicts
-from worker.core import keys
+from worker.core.model import keys
 from worker.store.table import Key, TableName, Update, Write
 
 

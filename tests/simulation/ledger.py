@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from consumers.feed import FeedPosition
-from consumers.stream import Subscription
+from consumers.streams.consumer import Subscription
+from consumers.streams.embedded.feed import FeedPosition
 from tests.simulation.violations import Invariant, Verdicts
-from worker.core import keys
-from worker.core.events import Event
-from worker.store.events import event_of
+from worker.core.model import keys
+from worker.core.model.events import Event
+from worker.store.repos.events import event_of
 from worker.store.table import Change, Put, TableName, Update, Write
 
 REMEMBERED: Final = 50

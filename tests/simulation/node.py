@@ -8,12 +8,12 @@ from datetime import timedelta
 from random import Random
 from typing import Final, cast
 
-from consumers.feed import TableFeed
-from consumers.patterns import parse_pattern
-from consumers.routes import SOURCE, Deliver, Route
-from consumers.shards import ShardedConsumer
-from consumers.stream import Pace, StreamConsumer
-from consumers.upkeep import Upkeep
+from consumers.outbox.patterns import parse_pattern
+from consumers.outbox.routes import SOURCE, Deliver, Route
+from consumers.streams.consumer import Pace, StreamConsumer
+from consumers.streams.embedded.feed import TableFeed
+from consumers.streams.embedded.housekeeping import Upkeep
+from consumers.streams.sharded import ShardedConsumer
 from tests.faults import FaultyTables
 from tests.simulation.ledger import FeedLedger
 from tests.simulation.plan import Plan
@@ -21,21 +21,21 @@ from tests.simulation.store import SimulatedStore
 from tests.simulation.target import Record, world_time
 from tests.simulation.violations import Invariant, Verdicts
 from tests.virtualtime import Host, VirtualClock
+from worker.app.session import SessionWork
+from worker.app.workplace import Buckets, Readers, Workplace
 from worker.core.errors import WorkerError
-from worker.core.keys import SessionId
-from worker.core.pipeline import JobType, Pipeline
-from worker.engine.wakes import to_nobody
+from worker.core.model.keys import SessionId
+from worker.core.model.pipeline import JobType, Pipeline
+from worker.engine.timer_keys import to_nobody
 from worker.jobs.runner import Runner
-from worker.membership.beaters import TaskBeater
-from worker.membership.clockguard import ClockGuard
-from worker.membership.leasekeeper import Offer
+from worker.membership.clock_guard import ClockGuard
+from worker.membership.heartbeat_threads import TaskBeater
+from worker.membership.lease_coordinator import Offer
 from worker.membership.sessions import Group, Member, Membership
-from worker.store.backoff import Backoff
-from worker.store.leases import Leases
+from worker.runtime.backoff import Backoff
+from worker.runtime.undertakings import Undertakings
+from worker.store.repos.leases import Leases
 from worker.store.table import Change, TableName
-from worker.undertakings import Undertakings
-from worker.wiring.session import SessionWork
-from worker.wiring.workplace import Buckets, Readers, Workplace
 
 GROUP: Final = "simulated"
 # Readers are woken by commits, as the watcher of a feed wakes them; polling is only the safety net.

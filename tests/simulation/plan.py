@@ -7,12 +7,12 @@ from enum import StrEnum
 from random import Random
 from typing import Final
 
-from consumers.upkeep import EVERY_S
-from worker.config import load_text
-from worker.core.liveness import DEFAULT_TIMING, Timing
-from worker.core.pipeline import JobType, Pipeline
-from worker.core.values import Json
-from worker.membership.buckets import LEASES, PASS_EVERY_S
+from consumers.streams.embedded.housekeeping import EVERY_S
+from worker.config.load import load_text
+from worker.core.membership.liveness import DEFAULT_TIMING, Timing
+from worker.core.model.pipeline import JobType, Pipeline
+from worker.core.model.values import Json
+from worker.membership.orphan_finder import LEASES, PASS_EVERY_S
 
 # The real beat, slowed down in proportion: what matters is which comes first, and beats cost most of the time.
 SLOW_TIMING: Final = Timing(beat_s=200.0, fence_s=500.0, kill_s=660.0, look_s=240.0, stall_s=1500.0)

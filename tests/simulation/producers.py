@@ -7,20 +7,20 @@ from typing import Final
 
 from tests.simulation.node import Surroundings
 from tests.simulation.target import world_time
-from worker.core.events import Event
-from worker.core.instants import format_rfc3339
-from worker.core.keys import RunKey, millis, pipeline_pk
-from worker.core.periods import Period
-from worker.core.pipeline import Pipeline
-from worker.core.run import Pause
-from worker.core.runstate import Outcome, Run, State
-from worker.core.values import Json
+from worker.core.model.events import Event
+from worker.core.model.keys import RunKey, millis, pipeline_pk
+from worker.core.model.pipeline import Pipeline
+from worker.core.model.values import Json
+from worker.core.run.machine import Pause
+from worker.core.run.runstate import Outcome, Run, State
+from worker.core.time.periods import Period
+from worker.core.time.timestamps import format_rfc3339
 from worker.jobs.runner import Succeeded
-from worker.store.events import Events
-from worker.store.pauses import Pauses
-from worker.store.requests import CancelRequest, Requests, RerunRequest
-from worker.store.runs import Runs, run_key
-from worker.store.sensors import Sensors
+from worker.store.repos.events import Events
+from worker.store.repos.pauses import Pauses
+from worker.store.repos.requests import CancelRequest, Requests, RerunRequest
+from worker.store.repos.runs import Runs, run_key
+from worker.store.repos.sensors import Sensors
 from worker.store.table import Delete, Put, TableName
 
 HOUR_S: Final = 3600.0

@@ -6,7 +6,7 @@ from random import Random
 from typing import Final
 
 from tests.simulation.plan import Beat, Plan, full
-from worker.core.liveness import Timing
+from worker.core.membership.liveness import Timing
 
 WORKERS: Final = (2, 5)
 

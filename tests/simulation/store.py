@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from tests.virtualtime import VirtualClock
-from worker.store.sqlite import SqliteTables
-from worker.store.sqlite_indexes import project
+from worker.store.sqlite.indexes import project
+from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import (
     ACTIVE,
     Between,

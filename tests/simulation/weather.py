@@ -10,9 +10,9 @@ from typing import Final
 from tests.faults import RandomFaults, no_faults
 from tests.simulation.node import Node, Surroundings
 from tests.simulation.target import SimulatedTarget
-from worker.core.keys import RunKey, pipeline_pk
-from worker.core.periods import Period
-from worker.store.sensors import sensor_of
+from worker.core.model.keys import RunKey, pipeline_pk
+from worker.core.time.periods import Period
+from worker.store.repos.sensors import sensor_of
 from worker.store.table import Change
 
 PIPELINE: Final = pipeline_pk("")

@@ -25,14 +25,14 @@ from tests.simulation.violations import Invariant, Verdicts
 from tests.simulation.weather import Weather
 from tests.virtualtime import OUTSIDE, VirtualClock
 from tests.virtualtime import run as on_virtual_loop
-from worker.core import keys
-from worker.core.keys import RunKey
-from worker.core.periods import Period
-from worker.core.pipeline import JobType, Pipeline
-from worker.deployment import deploy
+from worker.app.reading import is_from_others
+from worker.config.deploy import deploy
+from worker.core.model import keys
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import JobType, Pipeline
+from worker.core.time.periods import Period
 from worker.jobs.runner import Guarantee
 from worker.store.table import Change, ChangeKind, Check, TableName, Write
-from worker.wiring.reading import is_from_others
 
 WAKE_AFTER_S: Final = 0.02  # how soon a reader notices that there is something new
 STEP_S: Final = 60.0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from worker.settings import STORE
+from worker.config.settings import STORE
 
 
 @pytest.fixture

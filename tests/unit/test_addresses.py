@@ -7,8 +7,8 @@ import pytest
 
 from tests.httptarget import Names
 from worker.core.errors import ConfigError
-from worker.jobs.address_policy import AddressPolicy, AddressRefused, special_kind
-from worker.jobs.addresses import AddressGuard
+from worker.net.address_policy import AddressPolicy, AddressRefused, special_kind
+from worker.net.guarded_connector import AddressGuard
 
 NOBODY = AddressPolicy()
 

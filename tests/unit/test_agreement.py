@@ -4,11 +4,11 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from worker.core.dryrun import DryRun, DryState
-from worker.core.keys import RunKey
-from worker.core.periods import Period
-from worker.core.pipeline import PipelineId, ScheduleId
-from worker.migration.agreement import Compared, Result, Seen, TheirRun, compare
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import PipelineId, ScheduleId
+from worker.core.run.dry_run import DryRun, DryState
+from worker.core.time.periods import Period
+from worker.operations.migrate.agreement import Compared, Result, Seen, TheirRun, compare
 
 SINCE = datetime(2027, 3, 20, 12, tzinfo=UTC)
 LATER = SINCE + timedelta(days=2)

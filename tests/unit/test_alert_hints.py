@@ -4,11 +4,20 @@ import pytest
 
 from tests.builders import BIRTH, HOUR, KEY, NOON, a_run
 from tests.runsteps import step
-from worker.core.effects import Tell
-from worker.core.eventtypes import EventType
-from worker.core.facts import Drift, Fact, JobFailed, JobRefused, JobRunning, PostRunSeen, RerunRequested, RulesNotHeld
-from worker.core.outcomes import FailureCategory
-from worker.core.runstate import Outcome, Run, Spent, StartStep, State
+from worker.core.model.eventtypes import EventType
+from worker.core.run.effects import Tell
+from worker.core.run.facts import (
+    Drift,
+    Fact,
+    JobFailed,
+    JobRefused,
+    JobRunning,
+    PostRunSeen,
+    RerunRequested,
+    RulesNotHeld,
+)
+from worker.core.run.outcomes import FailureCategory
+from worker.core.run.runstate import Outcome, Run, Spent, StartStep, State
 
 NOT_YET = RulesNotHeld(attempt=1, saw={}, reason="orders.count is 5")
 FAILED = JobFailed(1, FailureCategory.TRANSIENT, "out of memory")

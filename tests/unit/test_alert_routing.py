@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from consumers.alerts_routing import nobody, one_channel, owners_of, read_routing, routing_of
-from consumers.severities import Severity
+from consumers.alerts.routing import nobody, one_channel, owners_of, read_routing, routing_of
+from consumers.outbox.severities import Severity
 from tests.manualclock import ManualClock
+from worker.config.versions import Configs
 from worker.core.errors import ConfigError
-from worker.core.keys import config_mark_sk, pipeline_pk
-from worker.core.pipeline import PipelineId
-from worker.engine.configs import Configs
-from worker.store.pipelines import Pipelines
-from worker.store.sqlite import SqliteTables
+from worker.core.model.keys import config_mark_sk, pipeline_pk
+from worker.core.model.pipeline import PipelineId
+from worker.store.repos.pipelines import Pipelines
+from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Put, TableName
 
 FILE = """

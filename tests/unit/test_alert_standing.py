@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from consumers.alerts_standing import SEVERITIES, Standing, standing_after, standing_of
+from consumers.alerts.run_status import SEVERITIES, Standing, standing_after, standing_of
 from tests.alertsworld import FAILED
-from worker.core.eventtypes import EventType
+from worker.core.model.eventtypes import EventType
 
 E, S = EventType, Standing
 

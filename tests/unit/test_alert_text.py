@@ -10,11 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.alerts_chat import Saying
-from consumers.alerts_text import FACE_MAX, NAMED_MAX, SECTION_MAX, alert, digest, elsewhere, first_message, summary
+from consumers.alerts.chat import Saying
+from consumers.alerts.text import (
+    FACE_MAX,
+    NAMED_MAX,
+    SECTION_MAX,
+    alert,
+    digest,
+    elsewhere,
+    first_message,
+    summary,
+)
 from tests.alertsworld import FAILED
 from tests.manualclock import NOON
-from worker.store.threads import Face, ThreadKey
+from worker.store.repos.delivery.threads import Face, ThreadKey
 
 THREAD = ThreadKey("orders", "daily", "2026-03-03")
 

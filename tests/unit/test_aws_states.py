@@ -4,9 +4,9 @@ import pytest
 
 from tests.awsmodel import enum_of
 from worker.core.errors import RetryLater
-from worker.core.outcomes import FailureCategory
-from worker.jobs import emr, emr_serverless, glue_runs, step_functions
-from worker.jobs.aws_states import States
+from worker.core.run.outcomes import FailureCategory
+from worker.jobs.aws import emr, emr_serverless, glue_runs, step_functions
+from worker.jobs.aws.states import States
 from worker.jobs.runner import Failed, Running, Succeeded
 
 TABLES = [

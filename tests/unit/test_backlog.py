@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from consumers.progress import Backlog
+from consumers.streams.progress import Backlog
 from tests.manualclock import NOON, ManualClock
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.manualclock import ManualClock
 from worker.core.errors import RetryLater
-from worker.store.backoff import Backoff, Patience
+from worker.runtime.backoff import Backoff, Patience
 
 TROUBLE = RetryLater("throttled")
 

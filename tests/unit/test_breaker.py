@@ -6,7 +6,13 @@ from datetime import timedelta
 import pytest
 
 from tests.manualclock import ManualClock
-from worker.engine.breaker import FAILURES_MAX, FIRST_PAUSE_S, LONGEST_PAUSE_S, Breaker, TargetClosed
+from worker.targets.circuit_breaker import (
+    FAILURES_MAX,
+    FIRST_PAUSE_S,
+    LONGEST_PAUSE_S,
+    Breaker,
+    TargetClosed,
+)
 
 
 class Log:

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from worker.diagnosis.aws_calls import Answer
-from worker.diagnosis.bus import PAGE, PAGES_MAX, BusLook
-from worker.diagnosis.diagnosis import Diagnosis
+from worker.operations.doctor.aws_calls import Answer
+from worker.operations.doctor.bus import PAGE, PAGES_MAX, BusLook
+from worker.operations.doctor.report import Diagnosis
 
 
 class Bus:

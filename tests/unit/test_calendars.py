@@ -5,10 +5,16 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from worker.core.calendars import Calendar, Exclusion, local_date, past_inclusion_dates, reason_excluded
-from worker.core.periods import Period
-from worker.core.pipeline import Schedule, ScheduleId
-from worker.crontext import parse_cron
+from worker.config.cron_text import parse_cron
+from worker.core.model.calendars import (
+    Calendar,
+    Exclusion,
+    local_date,
+    past_inclusion_dates,
+    reason_excluded,
+)
+from worker.core.model.pipeline import Schedule, ScheduleId
+from worker.core.time.periods import Period
 
 FRIDAY, SATURDAY, SUNDAY = date(2026, 3, 6), date(2026, 3, 7), date(2026, 3, 8)
 US_FEDERAL = Calendar(name="us-federal", dates={date(2026, 12, 25): "Christmas Day", date(2026, 7, 3): ""})

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.core.canonical import canonical_json, content_hash
-from worker.core.values import Json
+from worker.core.model.content_hash import canonical_json, content_hash
+from worker.core.model.values import Json
 
 
 @pytest.mark.parametrize(

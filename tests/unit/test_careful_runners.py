@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.runners import TOKEN, a_request
+from worker.app.runners_part import careful
 from worker.core.errors import Rejected, RetryLater
 from worker.jobs.runner import (
     BatchRunner,
@@ -19,7 +20,6 @@ from worker.jobs.runner import (
     Traits,
     Unknown,
 )
-from worker.wiring.runners import careful
 
 
 class Clumsy:

@@ -5,12 +5,12 @@ from decimal import Decimal
 
 import pytest
 
-from consumers.changes import LazyRow, Unreadable, delivered_change, streamed_change
+from consumers.streams.aws.change_records import LazyRow, Unreadable, delivered_change, streamed_change
 from tests.fakestreams import Precision, change_record
 from tests.manualclock import NOON
-from worker.jsontext import from_json, to_json
-from worker.store.dynamodb_values import decode_row, encode_row
-from worker.store.rowcodec import encode
+from worker.runtime.json_bytes import from_json, to_json
+from worker.store.dynamodb.values import decode_row, encode_row
+from worker.store.row_codec import encode
 from worker.store.table import ChangeKind, Key, Row, TableName
 
 ROW = Key("PIPELINE#orders", "SENSOR#orders")

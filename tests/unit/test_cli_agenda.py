@@ -3,14 +3,14 @@
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from worker.cli.agenda import RUNS_SHOWN_MAX, Entry, Span, agenda, blocks, by_day, unclocked
-from worker.cli.plandiff import Change, Kind, changes
-from worker.cli.planview import block_row, change_row, run_record
-from worker.core.calendars import Calendar, Exclusion
-from worker.core.pipeline import Pipeline, PipelineId, Schedule, ScheduleId, Sla, StartBy, Trigger
-from worker.core.rules import Check, Group, Rule
-from worker.core.sla import ClockTime, Deadline
-from worker.crontext import parse_cron
+from worker.cli.plan.diff import Change, Kind, changes
+from worker.cli.plan.expected import RUNS_SHOWN_MAX, Entry, Span, agenda, blocks, by_day, unclocked
+from worker.cli.plan.view import block_row, change_row, run_record
+from worker.config.cron_text import parse_cron
+from worker.core.model.calendars import Calendar, Exclusion
+from worker.core.model.pipeline import Pipeline, PipelineId, Schedule, ScheduleId, Sla, StartBy, Trigger
+from worker.core.model.rules import Check, Group, Rule
+from worker.core.model.sla_times import ClockTime, Deadline
 
 BERLIN, NEW_YORK, UTC_ZONE = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York"), ZoneInfo("UTC")
 GOOD_FRIDAY = Calendar(name="us-market", dates={date(2027, 3, 26): "Good Friday"})

@@ -9,18 +9,18 @@ from tests.cliruns import ORDERS, PERIOD, a_store, a_stored_run, in_store, key_o
 from tests.commandline import TODAY, interlock, records
 from tests.faults import FaultyTables
 from tests.manualclock import ManualClock
-from worker.asking import Asking, Wish
-from worker.core import keys
-from worker.core.pipeline import PipelineId
-from worker.core.run import Pause
-from worker.core.runstate import Spent, State
-from worker.core.values import Json
-from worker.engine.configs import Configs
-from worker.store.events import Events
-from worker.store.pauses import Pauses
-from worker.store.requests import CancelRequest, Requests, RerunRequest
-from worker.store.runs import Runs
-from worker.store.sensors import Sensors
+from worker.config.versions import Configs
+from worker.core.model import keys
+from worker.core.model.pipeline import PipelineId
+from worker.core.model.values import Json
+from worker.core.run.machine import Pause
+from worker.core.run.runstate import Spent, State
+from worker.operations.runs.requests import Asking, Wish
+from worker.store.repos.events import Events
+from worker.store.repos.pauses import Pauses
+from worker.store.repos.requests import CancelRequest, Requests, RerunRequest
+from worker.store.repos.runs import Runs
+from worker.store.repos.sensors import Sensors
 from worker.store.table import Put, StaleWrite, TableName, Tables, Write
 
 TWO = """\

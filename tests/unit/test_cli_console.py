@@ -6,7 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 from rich.console import Console
 
-from worker.cli.console import Screen, aligned, counted, shown_time, visible, without_empty_columns
+from worker.cli.terminal.console import (
+    Screen,
+    aligned,
+    counted,
+    shown_time,
+    visible,
+    without_empty_columns,
+)
 
 
 def a_screen(*, terminal: bool) -> tuple[Screen, io.StringIO]:

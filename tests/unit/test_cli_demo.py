@@ -9,18 +9,18 @@ import pytest
 
 from tests.commandline import interlock
 from tests.manualclock import NOON, ManualClock
-from worker.cli.consent import Consent
-from worker.cli.console import Screen
-from worker.cli.demo import first_of
-from worker.cli.demoacts import PIPELINES
-from worker.cli.demofolder import MARK, NAME, SCRIPT, FolderRequest, make_folder
-from worker.cli.demostage import PATIENCE_S, PLAY_MAX_S, Expected, NotInTime, Stage, run_of
-from worker.cli.onstore import StoreAccess
-from worker.config import load_directory
+from worker.cli.demo.acts import PIPELINES
+from worker.cli.demo.demo import first_of
+from worker.cli.demo.folder import MARK, NAME, SCRIPT, FolderRequest, make_folder
+from worker.cli.demo.stage import PATIENCE_S, PLAY_MAX_S, Expected, NotInTime, Stage, run_of
+from worker.cli.terminal.confirm import Consent
+from worker.cli.terminal.console import Screen
+from worker.cli.terminal.store_access import StoreAccess
+from worker.config.load import load_directory
 from worker.core.errors import ConfigError
-from worker.core.events import Event
-from worker.core.eventtypes import EventType
-from worker.store.events import Events
+from worker.core.model.events import Event
+from worker.core.model.eventtypes import EventType
+from worker.store.repos.events import Events
 from worker.store.table import Tables
 
 NOBODY = Consent(False, None)

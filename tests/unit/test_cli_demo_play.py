@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from tests import liveworker
-from worker.cli.demofolder import ALERTS, LOG
-from worker.cli.demostage import run_of
-from worker.clock import SystemClock
-from worker.core.eventtypes import EventType, JobEvent
-from worker.core.runstate import Run, State
-from worker.core.watchstate import Verdict
-from worker.store.events import Events
-from worker.store.joblog import JobLog
-from worker.store.open import open_tables
-from worker.store.runs import Runs
-from worker.store.slawatches import SlaWatches
+from worker.cli.demo.folder import ALERTS, LOG
+from worker.cli.demo.stage import run_of
+from worker.core.model.eventtypes import EventType, JobEvent
+from worker.core.run.runstate import Run, State
+from worker.core.sla.state import Verdict
+from worker.runtime.clock import SystemClock
+from worker.store.backends.open import open_tables
+from worker.store.repos.events import Events
+from worker.store.repos.job_log import JobLog
+from worker.store.repos.runs import Runs
+from worker.store.repos.sla_watches import SlaWatches
 from worker.store.table import Tables
 
 # One performance for all the tests: they must run in one process, and share its time limit.

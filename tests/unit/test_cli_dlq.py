@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from consumers.parking import Parking
-from consumers.source import Position, Record
-from consumers.tries import GivenUp
+from consumers.delivery.retry import GivenUp
+from consumers.streams.parking import Parking
+from consumers.streams.source import Position, Record
 from tests.cliruns import in_store
 from tests.commandline import TODAY, interlock, records
 from tests.manualclock import ManualClock
-from worker.cli.console import Screen
-from worker.cli.dlq import Which, run_show, show_letter
-from worker.cli.onstore import StoreAccess
-from worker.core.values import Json
-from worker.settings import GROUP
-from worker.store.deadletters import DeadLetter, DeadLetters
-from worker.store.parked import ParkedKeys
-from worker.store.replays import Replays
+from worker.cli.commands.dlq import Which, run_show, show_letter
+from worker.cli.terminal.console import Screen
+from worker.cli.terminal.store_access import StoreAccess
+from worker.config.settings import GROUP
+from worker.core.model.values import Json
+from worker.store.repos.delivery.dead_letter_replays import Replays
+from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
+from worker.store.repos.delivery.parked_keys import ParkedKeys
 from worker.store.table import Change, ChangeKind, Key, TableName, Tables
 
 ID = "00000000000000000042@1772539200000"

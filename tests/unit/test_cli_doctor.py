@@ -9,13 +9,13 @@ import pytest
 from tests.cliruns import in_store
 from tests.commandline import interlock, records
 from tests.manualclock import ManualClock
-from worker.core.keys import SessionId
-from worker.core.liveness import DEFAULT_TIMING, FAST_TIMING
-from worker.diagnosis.diagnosis import Health
-from worker.diagnosis.group import Staff, look_at_workers, watch_workers
-from worker.diagnosis.machine import FREE_LOW, FREE_MIN, look_at_disk
-from worker.settings import GROUP, SHADOW
-from worker.store.sessions import Session, Sessions, SessionState
+from worker.config.settings import GROUP, SHADOW
+from worker.core.membership.liveness import DEFAULT_TIMING, FAST_TIMING
+from worker.core.model.keys import SessionId
+from worker.operations.doctor.group import Staff, look_at_workers, watch_workers
+from worker.operations.doctor.machine import FREE_LOW, FREE_MIN, look_at_disk
+from worker.operations.doctor.report import Health
+from worker.store.repos.sessions import Session, Sessions, SessionState
 
 NOBODY: dict[str, int] = {}
 

@@ -9,19 +9,19 @@ import pytest
 from tests.cliruns import PERIOD, a_store, a_stored_run, in_store, key_of
 from tests.commandline import TODAY, interlock, records
 from tests.manualclock import ManualClock
-from worker.core import keys
 from worker.core.errors import Rejected
-from worker.core.events import Event
-from worker.core.runstate import State
-from worker.core.values import Json
-from worker.core.watchstate import SlaWatch, Verdict
-from worker.showing.eventreader import EventReader
-from worker.store.events import told_write
-from worker.store.joblog import JobLine, JobLog
-from worker.store.open import open_tables
-from worker.store.reruns import Rerun, Reruns
-from worker.store.runs import Runs
-from worker.store.slawatches import SlaWatches
+from worker.core.model import keys
+from worker.core.model.events import Event
+from worker.core.model.values import Json
+from worker.core.run.runstate import State
+from worker.core.sla.state import SlaWatch, Verdict
+from worker.operations.runs.events import EventReader
+from worker.store.backends.open import open_tables
+from worker.store.repos.events import told_write
+from worker.store.repos.job_log import JobLine, JobLog
+from worker.store.repos.reruns import Rerun, Reruns
+from worker.store.repos.runs import Runs
+from worker.store.repos.sla_watches import SlaWatches
 from worker.store.table import Put, TableName, Tables
 
 MINUTE = timedelta(minutes=1)

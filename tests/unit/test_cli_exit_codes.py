@@ -11,12 +11,12 @@ from typer.main import get_command
 from tests.cliruns import PERIOD, a_store, a_stored_run, in_store
 from tests.commandline import TODAY, interlock
 from worker.cli.main import app
-from worker.cli.onstore import Exit
-from worker.core.events import Event
-from worker.core.runstate import State
-from worker.store.deadletters import DeadLetter, DeadLetters
-from worker.store.events import told_write
-from worker.store.runs import Runs
+from worker.cli.terminal.store_access import Exit
+from worker.core.model.events import Event
+from worker.core.run.runstate import State
+from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
+from worker.store.repos.events import told_write
+from worker.store.repos.runs import Runs
 from worker.store.table import Tables
 
 # Every command that takes a pipeline by its name, with one that nothing has.

@@ -8,19 +8,19 @@ import pytest
 from tests.cliruns import ORDERS, PERIOD, a_store, a_stored_run, in_store, key_of, version_hash
 from tests.commandline import TODAY, interlock, records
 from tests.faults import FaultyTables, Operation
-from worker.core import keys
-from worker.core.dryrun import DryRun, DryState
-from worker.core.pipeline import PipelineId
-from worker.core.run import Pause
-from worker.core.runstate import State
-from worker.engine.configs import Version
-from worker.explaining.looking import Looking
-from worker.store import dryruns
-from worker.store.marks import once_write
-from worker.store.pauses import Pauses
-from worker.store.pipelines import Pipelines
-from worker.store.runs import Runs
-from worker.store.sensors import Sensors
+from worker.config.versions import Version
+from worker.core.model import keys
+from worker.core.model.pipeline import PipelineId
+from worker.core.run.dry_run import DryRun, DryState
+from worker.core.run.machine import Pause
+from worker.core.run.runstate import State
+from worker.operations.explain.load import Looking
+from worker.store.repos import dry_runs
+from worker.store.repos.marks import once_write
+from worker.store.repos.pauses import Pauses
+from worker.store.repos.pipelines import Pipelines
+from worker.store.repos.runs import Runs
+from worker.store.repos.sensors import Sensors
 from worker.store.table import Key, Put, TableName, Tables, Update
 
 CRON = """\
@@ -120,7 +120,7 @@ def test_of_a_pipeline_in_dry_run_the_rehearsal_is_shown() -> None:
 
     async def rehearse(tables: Tables) -> None:
         dry = DryRun(key=key_of(), config_hash="c", since=TODAY, window_ends_at=TODAY + timedelta(hours=1))
-        await tables.commit(dryruns.save_write(dry))
+        await tables.commit(dry_runs.save_write(dry))
 
     in_store(rehearse)
 
@@ -260,7 +260,7 @@ def test_a_rehearsal_that_waits_is_active() -> None:
     async def rehearse(tables: Tables) -> None:
         for period, state in (("2026-09-01", DryState.EVALUATING), ("2026-10-01", DryState.WOULD_TRIGGER)):
             dry = DryRun(key=key_of(period), config_hash="c", since=TODAY, window_ends_at=TODAY, state=state)
-            await tables.commit(dryruns.save_write(dry))
+            await tables.commit(dry_runs.save_write(dry))
 
     in_store(rehearse)
 

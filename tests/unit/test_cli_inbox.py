@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from consumers.inbox_file import rules_of
-from consumers.inbox_rules import Place
-from consumers.inbox_s3 import Listed
-from consumers.inbox_seeding import Progress, Seeding
+from consumers.inbox.rules import Place
+from consumers.inbox.rules_file import rules_of
+from consumers.inbox.s3 import Listed
+from consumers.inbox.seeding import Progress, Seeding
 from tests.cliruns import ORDERS, a_store
 from tests.commandline import interlock, records
 from tests.inboxworld import RULES, InboxWorld, an_object, message, notification

@@ -8,11 +8,11 @@ import pytest
 from tests import cliruns
 from tests.commandline import TODAY, interlock, records
 from tests.manualclock import ManualClock
-from worker.core.keys import SessionId
-from worker.duties import duty_of
-from worker.settings import GROUP
-from worker.store.leases import Lease, Leases
-from worker.store.sessions import Sessions
+from worker.app.duties import duty_of
+from worker.config.settings import GROUP
+from worker.core.model.keys import SessionId
+from worker.store.repos.leases import Lease, Leases
+from worker.store.repos.sessions import Sessions
 from worker.store.table import Tables
 
 A, B = SessionId("host-a"), SessionId("host-b")

@@ -10,8 +10,8 @@ import pytest
 from typer.main import get_command
 
 from tests.commandline import interlock
-from worker.cli.helppages import PANEL_OF, PANELS
 from worker.cli.main import app
+from worker.cli.terminal.help import PANEL_OF, PANELS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 COMMANDS = ["validate", "schema", "plan"]

@@ -9,17 +9,17 @@ import pytest
 
 from tests.cliruns import a_stored_run, in_store, key_of
 from tests.commandline import TODAY, interlock, records
-from worker.core.instants import format_rfc3339
-from worker.core.pipeline import PipelineId
-from worker.core.runstate import State
-from worker.settings import GROUP
-from worker.store.configlog import ConfigLog
-from worker.store.deployments import Deployments
-from worker.store.installation import installed_at
-from worker.store.pipelines import Pipelines
-from worker.store.requests import Requests, RerunRequest
-from worker.store.runs import Runs
-from worker.store.sensors import Sensors
+from worker.config.settings import GROUP
+from worker.core.model.pipeline import PipelineId
+from worker.core.run.runstate import State
+from worker.core.time.timestamps import format_rfc3339
+from worker.store.repos.config_log import ConfigLog
+from worker.store.repos.deployments import Deployments
+from worker.store.repos.installation import installed_at
+from worker.store.repos.pipelines import Pipelines
+from worker.store.repos.requests import Requests, RerunRequest
+from worker.store.repos.runs import Runs
+from worker.store.repos.sensors import Sensors
 from worker.store.table import Put, Row, TableName, Tables
 from worker.store.tail import Tail
 

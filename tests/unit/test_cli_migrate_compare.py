@@ -8,11 +8,11 @@ import pytest
 from tests.cliruns import a_store, in_store, key_of
 from tests.commandline import TODAY, interlock, records
 from tests.manualclock import ManualClock
-from worker.core.dryrun import DryRun, DryState
-from worker.settings import GROUP
-from worker.store.dryruns import save_write
-from worker.store.installation import installed_at
-from worker.store.sensors import Sensors
+from worker.config.settings import GROUP
+from worker.core.run.dry_run import DryRun, DryState
+from worker.store.repos.dry_runs import save_write
+from worker.store.repos.installation import installed_at
+from worker.store.repos.sensors import Sensors
 from worker.store.shadow import ShadowTables
 from worker.store.table import Put, TableName, Tables
 

@@ -13,13 +13,13 @@ from tests.cliruns import in_store
 from tests.commandline import TODAY, interlock, records
 from tests.manualclock import ManualClock
 from tests.pushedfiles import URL, config_log, stored_text, write
-from worker.cli.consent import Consent
-from worker.cli.console import Screen
-from worker.cli.onstore import StoreAccess
-from worker.cli.pipelines import run_remove
-from worker.core.pipeline import PipelineId
-from worker.store.configlog import ConfigChange
-from worker.store.pipelines import Pipelines
+from worker.cli.commands.pipelines import run_remove
+from worker.cli.terminal.confirm import Consent
+from worker.cli.terminal.console import Screen
+from worker.cli.terminal.store_access import StoreAccess
+from worker.core.model.pipeline import PipelineId
+from worker.store.repos.config_log import ConfigChange
+from worker.store.repos.pipelines import Pipelines
 from worker.store.table import Key, Put, TableName
 
 

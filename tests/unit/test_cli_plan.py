@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.commandline import interlock
-from worker.cli import plan
+from worker.cli.plan import command as plan
 
 DAILY = """\
 pipeline: {id: NAME}

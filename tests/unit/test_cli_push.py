@@ -12,17 +12,17 @@ from tests.cliruns import in_store
 from tests.commandline import TODAY, interlock, records
 from tests.manualclock import ManualClock
 from tests.pushedfiles import SOUND, URL, config_log, last_position, stored_text, write
-from worker.cli.consent import Consent
-from worker.cli.console import Screen
-from worker.cli.onstore import StoreAccess
-from worker.cli.push import PushRequest, refuse_oversized, run_push
-from worker.cli.sources import Sources
-from worker.config import load_text
+from worker.cli.commands.push import PushRequest, refuse_oversized, run_push
+from worker.cli.terminal.confirm import Consent
+from worker.cli.terminal.console import Screen
+from worker.cli.terminal.files import Sources
+from worker.cli.terminal.store_access import StoreAccess
+from worker.config.load import load_text
+from worker.config.render import config_hash, to_json
 from worker.core.errors import Rejected
-from worker.core.pipeline import PipelineId
-from worker.render import config_hash, to_json
-from worker.store.configlog import ConfigChange
-from worker.store.pipelines import Pipelines
+from worker.core.model.pipeline import PipelineId
+from worker.store.repos.config_log import ConfigChange
+from worker.store.repos.pipelines import Pipelines
 from worker.store.table import ROW_BYTES_MAX, Put, TableName, Tables
 
 

@@ -8,12 +8,12 @@ import pytest
 from tests.cliruns import ORDERS, a_store, in_store
 from tests.commandline import TODAY, interlock, records
 from tests.manualclock import ManualClock
-from worker.core import keys
-from worker.core.firing import Passed, ScheduleKey
-from worker.core.keys import RunKey
-from worker.core.periods import Period
-from worker.core.pipeline import PipelineId, ScheduleId
-from worker.store.schedulemarks import ScheduleMark, ScheduleMarks
+from worker.core.model import keys
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import PipelineId, ScheduleId
+from worker.core.schedule.due import Passed, ScheduleKey
+from worker.core.time.periods import Period
+from worker.store.repos.schedule_marks import ScheduleMark, ScheduleMarks
 from worker.store.table import Put, TableName, Tables
 
 DAILY = """\

@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.commandline import interlock
-from worker.yamltext import read_yaml
+from worker.yaml.parser import read_yaml
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -11,11 +11,11 @@ from rich.console import Console
 from tests.cliruns import a_store
 from tests.commandline import TODAY, interlock, records
 from tests.manualclock import ManualClock
-from worker.cli.consent import Consent
-from worker.cli.console import Screen
-from worker.cli.onstore import StoreAccess
-from worker.cli.sensorremoval import run_remove
-from worker.cli.sensors import sensor_name
+from worker.cli.commands.sensor_removal import run_remove
+from worker.cli.commands.sensors import sensor_name
+from worker.cli.terminal.confirm import Consent
+from worker.cli.terminal.console import Screen
+from worker.cli.terminal.store_access import StoreAccess
 from worker.core.errors import RetryLater
 
 URL = "sqlite:///interlock.db"

@@ -8,13 +8,13 @@ import pytest
 from rich.console import Console
 
 from tests.commandline import interlock, records
-from worker.cli.console import Screen, json_text
-from worker.cli.sensors import show_sensor
-from worker.cli.sensorvalues import read_json, sensor_data
+from worker.cli.commands.sensor_values import read_json, sensor_data
+from worker.cli.commands.sensors import show_sensor
+from worker.cli.terminal.console import Screen, json_text
 from worker.core.errors import ConfigError
-from worker.core.pipeline import PipelineId
-from worker.core.values import Json
-from worker.store.sensors import Sensor
+from worker.core.model.pipeline import PipelineId
+from worker.core.model.values import Json
+from worker.store.repos.sensors import Sensor
 from worker.store.table import ROW_BYTES_MAX
 
 PIPELINE = """\

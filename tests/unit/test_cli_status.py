@@ -13,22 +13,22 @@ from tests.cliruns import ORDERS, PERIOD, a_store, a_stored_run, in_store, key_o
 from tests.commandline import TODAY, interlock, records
 from tests.faults import DROP_BEFORE, FaultyTables, Operation, always
 from tests.manualclock import ManualClock
-from worker.cli.console import Screen, passed
-from worker.cli.status import REFRESH_S, StatusRequest, show_board
-from worker.core import keys
-from worker.core.dryrun import DryRun
+from worker.cli.commands.status import REFRESH_S, StatusRequest, show_board
+from worker.cli.terminal.console import Screen, passed
+from worker.config.settings import GROUP
 from worker.core.errors import RetryLater
-from worker.core.keys import SessionId
-from worker.core.runstate import Outcome, Run, Spent, StartStep, State
-from worker.core.values import Json
-from worker.core.watchstate import SlaWatch, Verdict
-from worker.settings import GROUP
-from worker.showing.board import Board, Boards, Line, Rank
-from worker.showing.waiting import waits_for
-from worker.store import dryruns
-from worker.store.runs import Runs
-from worker.store.sessions import Sessions
-from worker.store.slawatches import SlaWatches
+from worker.core.model import keys
+from worker.core.model.keys import SessionId
+from worker.core.model.values import Json
+from worker.core.run.dry_run import DryRun
+from worker.core.run.runstate import Outcome, Run, Spent, StartStep, State
+from worker.core.sla.state import SlaWatch, Verdict
+from worker.operations.explain.waiting import waits_for
+from worker.operations.runs.status import Board, Boards, Line, Rank
+from worker.store.repos import dry_runs
+from worker.store.repos.runs import Runs
+from worker.store.repos.sessions import Sessions
+from worker.store.repos.sla_watches import SlaWatches
 from worker.store.table import Put, Row, TableName, Tables
 
 HOUR = timedelta(hours=1)
@@ -152,7 +152,7 @@ def test_what_ended_longer_ago_is_shown_on_request() -> None:
 
 def test_a_rehearsal_is_shown_as_one() -> None:
     dry = DryRun(key=key_of(), config_hash="c", since=TODAY, window_ends_at=TODAY + HOUR)
-    in_store(lambda tables: tables.commit(dryruns.save_write(dry)))
+    in_store(lambda tables: tables.commit(dry_runs.save_write(dry)))
 
     assert [(line["kind"], line["state"]) for line in lines()] == [("in dry run", "EVALUATING")]
     assert [line["kind"] for line in lines("orders")] == ["in dry run"]
@@ -270,7 +270,7 @@ def test_rehearsals_take_no_room_from_runs() -> None:
     async def rehearse(tables: Tables) -> None:
         for day in days(3, first="2026-09-01"):
             dry = DryRun(key=key_of(day), config_hash="c", since=TODAY - HOUR, window_ends_at=TODAY + HOUR)
-            await tables.commit(dryruns.save_write(dry))
+            await tables.commit(dry_runs.save_write(dry))
 
     in_store(rehearse)
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.commandline import interlock, records
-from worker.cli.console import Screen
-from worker.cli.onstore import told
+from worker.cli.terminal.console import Screen
+from worker.cli.terminal.store_access import told
+from worker.config.settings import STORE
 from worker.core.errors import ConfigError, Rejected, RetryLater
-from worker.settings import STORE
-from worker.store.sqlite_schema import VERSION
-from worker.store.sqlite_statements import CHANGE_OLDEST, ENTRIES_COUNT, ROWS_COUNT, ROWS_EXPIRED_COUNT
+from worker.store.sqlite.schema import VERSION
+from worker.store.sqlite.statements import CHANGE_OLDEST, ENTRIES_COUNT, ROWS_COUNT, ROWS_EXPIRED_COUNT
 
 DAMAGE_AT, DAMAGE = 4096 * 2 + 100, b"\xff" * 2000
 PIPELINE = """\

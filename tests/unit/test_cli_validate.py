@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 
 from tests.commandline import TODAY, interlock
-from worker.cli.console import Screen
-from worker.cli.sources import REMARK_EVERY, Sources
-from worker.cli.validate import run_validate
+from worker.cli.commands.validate import run_validate
+from worker.cli.terminal.console import Screen
+from worker.cli.terminal.files import REMARK_EVERY, Sources
 
 SOUND = """\
 pipeline: {{id: {name}}}

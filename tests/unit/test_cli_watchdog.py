@@ -8,24 +8,24 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from scheduler.degraded import Degraded
-from scheduler.findings import Check, Finding
-from scheduler.rotation import SLICE
-from scheduler.watchdog import Watchdog
+from scheduler.watchdog.check import Check, Finding
+from scheduler.watchdog.degraded import Degraded
+from scheduler.watchdog.rotation import SLICE
+from scheduler.watchdog.watchdog import Watchdog
 from tests.cliruns import a_store, in_store
 from tests.commandline import TODAY, interlock, records
 from tests.manualclock import ManualClock
-from worker.cli.console import Screen
-from worker.cli.watchdog import PassRequest, show_report
-from worker.core.instants import format_rfc3339
-from worker.core.keys import watchdog_mark_sk
-from worker.core.pipeline import PipelineId
-from worker.store.events import Events
-from worker.store.marks import Marks
-from worker.store.pipelines import Pipelines
-from worker.store.sqlite import SqliteTables
+from worker.cli.commands.watchdog import PassRequest, show_report
+from worker.cli.terminal.console import Screen
+from worker.core.model.keys import watchdog_mark_sk
+from worker.core.model.pipeline import PipelineId
+from worker.core.time.timestamps import format_rfc3339
+from worker.runtime.together import together
+from worker.store.repos.events import Events
+from worker.store.repos.marks import Marks
+from worker.store.repos.pipelines import Pipelines
+from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Tables
-from worker.together import together
 
 DAILY = """\
 pipeline: {id: daily}

@@ -10,8 +10,8 @@ import pytest
 
 from tests.manualclock import NOON
 from tests.virtualtime import VirtualClock, on_virtual_time
-from worker.clock import SystemClock
-from worker.clocksteps import STEP_MIN, ClockSteps
+from worker.runtime.clock import SystemClock
+from worker.runtime.clock_steps import STEP_MIN, ClockSteps
 
 SECOND = timedelta(seconds=1)
 

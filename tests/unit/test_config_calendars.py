@@ -4,8 +4,8 @@ from datetime import date
 
 import pytest
 
-from worker.config import load_calendar_text
-from worker.core.calendars import Calendar
+from worker.config.load import load_calendar_text
+from worker.core.model.calendars import Calendar
 
 
 def test_a_calendar_file_gives_weekdays_and_dates_with_their_names() -> None:

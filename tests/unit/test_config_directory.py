@@ -4,7 +4,7 @@ import os
 from datetime import date
 from pathlib import Path
 
-from worker.config import Directory, Problem, load_directory
+from worker.config.load import Directory, Problem, load_directory
 
 TODAY = date(2026, 1, 5)
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tests.vectors.mapping import CALENDARS
-from worker.config import Loaded, load_text
-from worker.core.instants import parse_rfc3339
-from worker.core.pipeline import Evaluation, Pipeline, StartBy
-from worker.core.rules import Check, Mode, Rule, evaluate
-from worker.render import to_yaml
+from worker.config.load import Loaded, load_text
+from worker.config.render import to_yaml
+from worker.core.model.pipeline import Evaluation, Pipeline, StartBy
+from worker.core.model.rules import Check, Mode, Rule, evaluate
+from worker.core.time.timestamps import parse_rfc3339
 
 VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parent.parent / "vectors" / "config.json").read_text())
 HEAD = "pipeline: {id: orders}\n"

@@ -6,8 +6,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.pipelinefiles import HEAD, JOB, TRIGGER, load
-from worker.core.calendars import Calendar, Exclusion
-from worker.core.pipeline import (
+from worker.core.model.calendars import Calendar, Exclusion
+from worker.core.model.pipeline import (
     Evaluation,
     Job,
     JobType,
@@ -22,8 +22,8 @@ from worker.core.pipeline import (
     StartBy,
     Undated,
 )
-from worker.core.rules import Check, Group, Mode, Rule
-from worker.core.sla import ClockTime, Deadline
+from worker.core.model.rules import Check, Group, Mode, Rule
+from worker.core.model.sla_times import ClockTime, Deadline
 
 HOLIDAYS = Calendar(name="us-federal", dates={date(2026, 7, 3): "Independence Day"})
 

@@ -6,15 +6,15 @@ import pytest
 
 from tests.engineworld import CONFIG, ORDERS
 from tests.manualclock import NOON, ManualClock
-from worker.config import load_text
+from worker.config.load import load_text
+from worker.config.render import config_hash
+from worker.config.versions import Configs, Unusable, Version
 from worker.core.errors import Rejected
-from worker.core.keys import config_mark_sk
-from worker.core.pipeline import Pipeline
-from worker.engine.configs import Configs, Unusable, Version
-from worker.render import config_hash
-from worker.store.marks import Marks
-from worker.store.pipelines import Pipelines
-from worker.store.sqlite import SqliteTables
+from worker.core.model.keys import config_mark_sk
+from worker.core.model.pipeline import Pipeline
+from worker.store.repos.marks import Marks
+from worker.store.repos.pipelines import Pipelines
+from worker.store.sqlite.tables import SqliteTables
 
 
 async def a_store() -> SqliteTables:

@@ -9,15 +9,15 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from consumers.console import LINE_MAX, ConsoleAlerts, alert_line
-from consumers.routes import envelope
-from consumers.severities import Severity, severity_of, told_to_people
+from consumers.alerts.console import LINE_MAX, ConsoleAlerts, alert_line
+from consumers.outbox.routes import envelope
+from consumers.outbox.severities import Severity, severity_of, told_to_people
 from tests.manualclock import NOON, ManualClock
 from tests.virtualtime import VirtualClock, on_virtual_time
-from worker.clock import Clock
 from worker.core.errors import RetryLater
-from worker.core.events import Event
-from worker.core.eventtypes import EventType
+from worker.core.model.events import Event
+from worker.core.model.eventtypes import EventType
+from worker.runtime.clock import Clock
 
 FAILED = Event(
     id="1",

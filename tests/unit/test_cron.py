@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from worker.core.cron import Cron, Fire, fires_between, next_fire, period_of_fire, previous_fire
-from worker.crontext import parse_cron
+from worker.config.cron_text import parse_cron
+from worker.core.time.cron import Cron, Fire, fires_between, next_fire, period_of_fire, previous_fire
 
 UTC_ZONE = ZoneInfo("UTC")
 NEW_YORK = ZoneInfo("America/New_York")

@@ -17,9 +17,9 @@ from zoneinfo import ZoneInfo, available_timezones
 import pytest
 from cronsim import CronSim
 
-from worker.core.cron import fires_between
-from worker.core.wallclock import offset_at, wall_at
-from worker.crontext import parse_cron
+from worker.config.cron_text import parse_cron
+from worker.core.time.cron import fires_between
+from worker.core.time.local_time import offset_at, wall_at
 
 SEED: Final = 20260
 FIRST: Final = datetime(2020, 1, 1, tzinfo=UTC)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from worker.core.cron import LAST
-from worker.crontext import NICKNAMES, TEXT_MAX, BadCron, parse_cron
+from worker.config.cron_text import NICKNAMES, TEXT_MAX, BadCron, parse_cron
+from worker.core.time.cron import LAST
 
 
 def test_fields_are_expanded() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from worker.core.outcomes import FailureCategory
-from worker.jobs.databricks_states import judge_run
+from worker.core.run.outcomes import FailureCategory
+from worker.jobs.rest.databricks_states import judge_run
 from worker.jobs.runner import Failed, Running, Succeeded
 
 PERMANENT, TRANSIENT, TIMEOUT = FailureCategory.PERMANENT, FailureCategory.TRANSIENT, FailureCategory.TIMEOUT

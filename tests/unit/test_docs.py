@@ -10,7 +10,7 @@ import pytest
 
 from tests.commandline import TODAY, interlock
 from tests.fieldtables import PAGE, sections, table_names, with_fresh_tables
-from worker.config import load_text
+from worker.config.load import load_text
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

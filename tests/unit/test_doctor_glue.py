@@ -8,10 +8,10 @@ import pytest
 
 from tests.builders import a_pipeline
 from worker.core.errors import RetryLater
-from worker.core.pipeline import Job, JobType
-from worker.diagnosis.aws_calls import Answer, Refused
-from worker.diagnosis.diagnosis import Diagnosis, Health
-from worker.diagnosis.glue import JOBS_MAX, glue_jobs, look_at_glue
+from worker.core.model.pipeline import Job, JobType
+from worker.operations.doctor.aws_calls import Answer, Refused
+from worker.operations.doctor.glue import JOBS_MAX, glue_jobs, look_at_glue
+from worker.operations.doctor.report import Diagnosis, Health
 
 
 @dataclass

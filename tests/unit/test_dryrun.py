@@ -7,13 +7,15 @@ from typing import get_args
 import pytest
 
 from tests.builders import BIRTH, HOUR, KEY, ME, MINUTE, NEW, NOON, OLD, a_pipeline, a_post_run, a_schedule
-from worker.core import dryrun, effects
-from worker.core.calendars import Exclusion
-from worker.core.drift import Drift
-from worker.core.dryrun import DryRun, DryState
-from worker.core.effects import DryEffect, EvaluateNow, Ignore, KeepBaseline, Tell
-from worker.core.eventtypes import EventType
-from worker.core.facts import (
+from worker.core.model.calendars import Exclusion
+from worker.core.model.eventtypes import EventType
+from worker.core.model.pipeline import Pipeline, Sla
+from worker.core.model.sla_times import Deadline
+from worker.core.run import dry_run, effects
+from worker.core.run.drift import Drift
+from worker.core.run.dry_run import DryRun, DryState
+from worker.core.run.effects import DryEffect, EvaluateNow, Ignore, KeepBaseline, Tell
+from worker.core.run.facts import (
     CancelRequested,
     Fact,
     JobReported,
@@ -27,9 +29,7 @@ from worker.core.facts import (
     Signal,
     TimeCame,
 )
-from worker.core.outcomes import FailureCategory
-from worker.core.pipeline import Pipeline, Sla
-from worker.core.sla import Deadline
+from worker.core.run.outcomes import FailureCategory
 
 PLAIN = a_pipeline(dry_run=True, job={"max_retries": 2})
 EXCLUDING = a_pipeline(schedule=a_schedule(exclusion=Exclusion(dates=frozenset({KEY.period.date}))), dry_run=True)
@@ -49,9 +49,9 @@ def reported(report: Report = Report.FAIL, category: FailureCategory | None = No
 def step(
     run: DryRun | None, fact: Fact, now: datetime, pipeline: Pipeline = PLAIN
 ) -> tuple[DryRun | None, list[DryEffect]]:
-    decided = dryrun.decide(run, pipeline, pipeline.schedules[0], fact, now)
+    decided = dry_run.decide(run, pipeline, pipeline.schedules[0], fact, now)
     assert decided
-    return dryrun.evolve(run, decided, now, ME), decided
+    return dry_run.evolve(run, decided, now, ME), decided
 
 
 def told(decided: list[DryEffect]) -> list[Tell]:

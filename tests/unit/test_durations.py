@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.core.durations import format_duration, parse_duration
+from worker.core.time.durations import format_duration, parse_duration
 
 HOUR = timedelta(hours=1)
 # What a signed 64-bit count of nanoseconds reaches, in whole microseconds.

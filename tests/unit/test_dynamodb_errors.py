@@ -18,7 +18,7 @@ from botocore.exceptions import (
 from botocore.parsers import ResponseParserError
 
 from worker.core.errors import ConfigError, Rejected, RetryLater, WorkerError
-from worker.store.dynamodb_errors import (
+from worker.store.dynamodb.errors import (
     ConditionFailed,
     InDoubt,
     MissingTable,

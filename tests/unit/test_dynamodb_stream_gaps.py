@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from consumers.source import Batch, Gap
-from consumers.streamcalls import NotFound, TrimmedData
+from consumers.streams.aws.calls import NotFound, TrimmedData
+from consumers.streams.source import Batch, Gap
 from tests.dynamodbstreamworld import World
 from tests.manualclock import NOON
 from tests.streamvalues import DAY, values

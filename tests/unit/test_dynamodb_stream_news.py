@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from consumers.dynamodb_streams import SKEW
-from consumers.source import Gap
+from consumers.streams.aws.dynamodb_streams import SKEW
+from consumers.streams.source import Gap
 from tests.dynamodbstreamworld import World, read_on
 from tests.manualclock import NOON
 from tests.streamvalues import values

@@ -2,8 +2,8 @@
 
 import pytest
 
-from consumers.dynamodb_streams import DynamoStream, TableStream, find_stream, listing_budget
-from consumers.source import Batch, Shard
+from consumers.streams.aws.dynamodb_streams import DynamoStream, TableStream, find_stream, listing_budget
+from consumers.streams.source import Batch, Shard
 from tests.dynamodbstreamworld import World
 from tests.fakestreams import ARN
 from tests.streamvalues import DAY, values

@@ -2,8 +2,8 @@
 
 import pytest
 
-from consumers.dynamodb_streams import DynamoStream, TableStream, listing_budget
-from consumers.unreadable import Stray
+from consumers.streams.aws.dynamodb_streams import DynamoStream, TableStream, listing_budget
+from consumers.streams.unreadable import Stray
 from tests.dynamodbstreamworld import World
 from tests.fakestreams import ARN
 from tests.streamvalues import ROW, values

@@ -5,15 +5,15 @@ from datetime import timedelta
 
 import pytest
 
-from consumers.envelopes import INFRASTRUCTURE, BadEnvelope, event_in, read_envelope
-from consumers.routes import envelope
-from consumers.routes import event_in as routed_event
-from consumers.sqs_calls import Message
+from consumers.outbox.envelopes import INFRASTRUCTURE, BadEnvelope, event_in, read_envelope
+from consumers.outbox.routes import envelope
+from consumers.outbox.routes import event_in as routed_event
+from consumers.queues.queue import Message
 from tests.alertsworld import FAILED
 from tests.manualclock import NOON
 from worker.core.errors import Rejected
-from worker.core.events import Event
-from worker.core.values import Json
+from worker.core.model.events import Event
+from worker.core.model.values import Json
 
 
 def a_message(body: object) -> Message:

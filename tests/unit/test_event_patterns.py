@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import pytest
 
-from consumers.patterns import CHOICES_MAX, BadPattern, parse_pattern
-from worker.core.values import Json
+from consumers.outbox.patterns import CHOICES_MAX, BadPattern, parse_pattern
+from worker.core.model.values import Json
 
 EVENT: dict[str, Json] = {
     "source": "interlock",

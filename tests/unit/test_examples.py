@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.commandline import TODAY
-from worker.config import load_directory
-from worker.core.pipeline import JobType, Pipeline
+from worker.config.load import load_directory
+from worker.core.model.pipeline import JobType, Pipeline
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = sorted(EXAMPLES.glob("*.yaml"))

@@ -6,13 +6,13 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from worker.core.calendars import Exclusion
-from worker.core.expected import ExpectedBy, ExpectedRun, expected_runs, overdue
-from worker.core.periods import Period
-from worker.core.pipeline import Schedule, ScheduleId, Sla, Trigger
-from worker.core.rules import Check, Rule
-from worker.core.sla import ClockTime, Deadline
-from worker.crontext import parse_cron
+from worker.config.cron_text import parse_cron
+from worker.core.model.calendars import Exclusion
+from worker.core.model.pipeline import Schedule, ScheduleId, Sla, Trigger
+from worker.core.model.rules import Check, Rule
+from worker.core.model.sla_times import ClockTime, Deadline
+from worker.core.schedule.expected_runs import ExpectedBy, ExpectedRun, expected_runs, overdue
+from worker.core.time.periods import Period
 
 NEW_YORK, KOLKATA = ZoneInfo("America/New_York"), ZoneInfo("Asia/Kolkata")
 CRON, STREAM = ScheduleId("cron"), ScheduleId("stream")

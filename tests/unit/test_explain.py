@@ -4,16 +4,16 @@ import pytest
 
 from tests.builders import HOUR, KEY, NOON, a_key, a_run, a_schedule
 from tests.sights import FOREIGN, READY, a_sight, cron_schedule, rules_pipeline
-from worker.core.calendars import Exclusion
-from worker.core.dryrun import DryRun
-from worker.core.keys import RunKey
-from worker.core.pipeline import Pipeline, PipelineId, ScheduleId
-from worker.core.run import Pause
-from worker.core.runstate import Run, State
-from worker.core.values import Json
-from worker.explain import explain
-from worker.explaining.explanation import Explanation, Gate, Passage
-from worker.explaining.sight import AnyRun
+from worker.core.model.calendars import Exclusion
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import Pipeline, PipelineId, ScheduleId
+from worker.core.model.values import Json
+from worker.core.run.dry_run import DryRun
+from worker.core.run.machine import Pause
+from worker.core.run.runstate import Run, State
+from worker.operations.explain.explanation import Explanation, Gate, Passage
+from worker.operations.explain.gates import explain
+from worker.operations.explain.snapshot import AnyRun
 
 
 def test_every_gate_is_named_once_and_in_order() -> None:

@@ -6,16 +6,16 @@ import pytest
 
 from tests.builders import HOUR, KEY, NOON, a_key, a_pipeline, a_run, a_schedule
 from tests.sights import BERLIN, READY, a_sight, cron_schedule, found, rules_pipeline
-from worker.core.calendars import Exclusion
-from worker.core.pipeline import Match, Pipeline, StartBy, Trigger, Undated
-from worker.core.run import Pause
-from worker.core.sla import Deadline
-from worker.core.values import Json
-from worker.crontext import parse_cron
-from worker.explain import explain_unusable
-from worker.explaining.explanation import Gate, Passage
-from worker.explaining.sight import ConfigSeen, Consumed, Sight
-from worker.store.sensors import Sensor
+from worker.config.cron_text import parse_cron
+from worker.core.model.calendars import Exclusion
+from worker.core.model.pipeline import Match, Pipeline, StartBy, Trigger, Undated
+from worker.core.model.sla_times import Deadline
+from worker.core.model.values import Json
+from worker.core.run.machine import Pause
+from worker.operations.explain.explanation import Gate, Passage
+from worker.operations.explain.gates import explain_unusable
+from worker.operations.explain.snapshot import ConfigSeen, Consumed, Sight
+from worker.store.repos.sensors import Sensor
 
 # --- config -----------------------------------------------------------------------------------------------------------
 

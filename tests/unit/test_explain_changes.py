@@ -5,11 +5,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from worker.core.checks import Check
-from worker.core.periods import Period
-from worker.core.rules import Group, Mode, Rule, evaluate
-from worker.core.values import Json
-from worker.explaining.changes import smallest_changes
+from worker.core.model.checks import Check
+from worker.core.model.rules import Group, Mode, Rule, evaluate
+from worker.core.model.values import Json
+from worker.core.time.periods import Period
+from worker.operations.explain.remedies import smallest_changes
 
 NOON = datetime(2026, 3, 3, 12, tzinfo=UTC)
 UTC_ZONE = ZoneInfo("UTC")

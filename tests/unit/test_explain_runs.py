@@ -4,18 +4,18 @@ import pytest
 
 from tests.builders import HOUR, KEY, MINUTE, NOON, a_pipeline, a_run, a_schedule, a_watch
 from tests.sights import COUNT, FOREIGN, READY, a_sight, found, rules_pipeline
-from worker.core.checks import Check
-from worker.core.dryrun import DryRun, DryState
-from worker.core.pipeline import Sla
-from worker.core.rules import Group, Mode, Rule
-from worker.core.runstate import AfterStop, ForeignRun, Outcome, Spent, StartStep, State
-from worker.core.sla import Deadline
-from worker.core.watchstate import Verdict
-from worker.explain import explain
-from worker.explaining.explanation import Gate, Passage
-from worker.explaining.sight import AnyRun, Sight
-from worker.store.requests import RerunRequest
-from worker.store.sensors import Sensor
+from worker.core.model.checks import Check
+from worker.core.model.pipeline import Sla
+from worker.core.model.rules import Group, Mode, Rule
+from worker.core.model.sla_times import Deadline
+from worker.core.run.dry_run import DryRun, DryState
+from worker.core.run.runstate import AfterStop, ForeignRun, Outcome, Spent, StartStep, State
+from worker.core.sla.state import Verdict
+from worker.operations.explain.explanation import Gate, Passage
+from worker.operations.explain.gates import explain
+from worker.operations.explain.snapshot import AnyRun, Sight
+from worker.store.repos.requests import RerunRequest
+from worker.store.repos.sensors import Sensor
 
 # --- run --------------------------------------------------------------------------------------------------------------
 

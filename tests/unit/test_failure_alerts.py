@@ -2,12 +2,13 @@
 
 import pytest
 
-from consumers.severities import Severity, is_told_by_its_end, severity_of
+from consumers.outbox.severities import Severity, is_told_by_its_end, severity_of
 from tests.builders import KEY, MINUTE, NOON, a_pipeline, a_run, a_schedule
-from worker.core.calendars import Exclusion
-from worker.core.effects import Tell
-from worker.core.eventtypes import EventType
-from worker.core.facts import (
+from worker.core.model.calendars import Exclusion
+from worker.core.model.eventtypes import EventType
+from worker.core.model.pipeline import Pipeline
+from worker.core.run.effects import Tell
+from worker.core.run.facts import (
     Fact,
     JobFailed,
     JobRefused,
@@ -19,10 +20,9 @@ from worker.core.facts import (
     StopRefused,
     TimeCame,
 )
-from worker.core.outcomes import FailureCategory
-from worker.core.pipeline import Pipeline
-from worker.core.run import decide
-from worker.core.runstate import AfterStop, Run, Spent, State
+from worker.core.run.machine import decide
+from worker.core.run.outcomes import FailureCategory
+from worker.core.run.runstate import AfterStop, Run, Spent, State
 
 FAILED = JobFailed(1, FailureCategory.TRANSIENT, "exit code 3")
 REPORTED = JobReported(key=KEY, identity="row", report=Report.FAIL, at=NOON + MINUTE)

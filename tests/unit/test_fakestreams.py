@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from consumers.streamcalls import ExpiredIterator, NotFound, Throttled, TrimmedData
+from consumers.streams.aws.calls import ExpiredIterator, NotFound, Throttled, TrimmedData
 from tests.fakestreams import ARN, FakeDynamoStreams, FakeKinesis
 from tests.manualclock import ManualClock
 from worker.store.table import Key

@@ -5,10 +5,19 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from worker.core.calendars import Calendar, Exclusion
-from worker.core.firing import COUNTED_MAX, FIRES_MAX, SPREAD, Due, ScheduleKey, due, next_due, place_in_herd
-from worker.core.pipeline import Misfire, MisfirePolicy, PipelineId, Schedule, ScheduleId
-from worker.crontext import parse_cron
+from worker.config.cron_text import parse_cron
+from worker.core.model.calendars import Calendar, Exclusion
+from worker.core.model.pipeline import Misfire, MisfirePolicy, PipelineId, Schedule, ScheduleId
+from worker.core.schedule.due import (
+    COUNTED_MAX,
+    FIRES_MAX,
+    SPREAD,
+    Due,
+    ScheduleKey,
+    due,
+    next_due,
+    place_in_herd,
+)
 
 DAY = timedelta(days=1)
 

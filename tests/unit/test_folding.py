@@ -1,7 +1,7 @@
 from datetime import timedelta
 
 from tests.manualclock import ManualClock
-from worker.engine.folding import Folding
+from worker.runtime.rate_limit import Folding
 
 
 class Doing:

@@ -3,13 +3,13 @@
 import pytest
 
 from tests.builders import BIRTH, HOUR, KEY, ME, MINUTE, NOON, a_pipeline, a_run, a_schedule
-from worker.core.calendars import Exclusion
-from worker.core.dryrun import DryRun
-from worker.core.facts import CancelRequested, RerunRequested
-from worker.core.forecast import Forecast, Prospect, foresee, foresee_rehearsal
-from worker.core.pipeline import Pipeline
-from worker.core.run import Pause, decide, evolve
-from worker.core.runstate import AfterStop, Run, Spent, StartStep, State
+from worker.core.model.calendars import Exclusion
+from worker.core.model.pipeline import Pipeline
+from worker.core.run.dry_run import DryRun
+from worker.core.run.facts import CancelRequested, RerunRequested
+from worker.core.run.forecast import Forecast, Prospect, foresee, foresee_rehearsal
+from worker.core.run.machine import Pause, decide, evolve
+from worker.core.run.runstate import AfterStop, Run, Spent, StartStep, State
 
 PIPELINE = a_pipeline()
 ACCEPTED, REFUSED, NOTHING = Prospect.ACCEPTED, Prospect.REFUSED, Prospect.NOTHING

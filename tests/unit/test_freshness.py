@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.builders import HOUR, NOON
-from worker.core.freshness import changed_at, is_fresh
-from worker.core.values import Json
+from worker.core.model.values import Json
+from worker.core.run.freshness import changed_at, is_fresh
 
 SECONDS = int(NOON.timestamp())
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from worker.core.canonical import content_hash
-from worker.core.values import Json
-from worker.engine.hashing import LARGE_VALUES, hash_of, is_large
+from worker.core.model.content_hash import content_hash
+from worker.core.model.values import Json
+from worker.engine.content_hashes import LARGE_VALUES, hash_of, is_large
 
 
 def nested(depth: int) -> dict[str, Json]:

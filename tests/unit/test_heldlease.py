@@ -7,12 +7,12 @@ import pytest
 
 from tests.faults import FaultyTables, Operation
 from tests.manualclock import NOON, ManualClock
-from worker.core.keys import SessionId
-from worker.core.liveness import DEFAULT_TIMING
+from worker.core.membership.liveness import DEFAULT_TIMING
+from worker.core.model.keys import SessionId
 from worker.membership.fence import Fence
 from worker.membership.heldlease import HeldLease, LeaseLost
-from worker.store.leases import Lease, Leases, Ordeal
-from worker.store.sqlite import SqliteTables
+from worker.store.repos.leases import Lease, Leases, Ordeal
+from worker.store.sqlite.tables import SqliteTables
 
 ME, OTHER = SessionId("me"), SessionId("other")
 Act: TypeAlias = Callable[[HeldLease], Awaitable[object]]

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from tests.builders import MINUTE, NOON
-from worker.core.images import TOLD_AT_MAX, is_old_image, noted
-from worker.core.skew import SKEW_MAX
+from worker.core.run.images import TOLD_AT_MAX, is_old_image, noted
+from worker.core.time.skew import SKEW_MAX
 
 SECOND = timedelta(seconds=1)
 

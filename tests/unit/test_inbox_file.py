@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from consumers.inbox_file import OF_OBJECTS, check_rules, rules_from, rules_in, rules_of
-from consumers.inbox_keys import SHAPES
-from consumers.inbox_news import EventNews, ObjectNews, PlainNews, read_news
-from consumers.inbox_rules import Mapped, Unmappable
+from consumers.inbox.key_patterns import SHAPES
+from consumers.inbox.notifications import EventNews, ObjectNews, PlainNews, read_news
+from consumers.inbox.rules import Mapped, Unmappable
+from consumers.inbox.rules_file import OF_OBJECTS, check_rules, rules_from, rules_in, rules_of
 from tests.inboxworld import an_object, message, notification
-from worker.config import load_directory
+from worker.config.load import load_directory
 from worker.core.errors import ConfigError
-from worker.core.values import Json
+from worker.core.model.values import Json
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HEAD = "  - {name: r, pipeline: p, sensor: s, "

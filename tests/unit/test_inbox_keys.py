@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from consumers.inbox_keys import BadKeyPattern, parse_key_pattern
+from consumers.inbox.key_patterns import BadKeyPattern, parse_key_pattern
 
 
 @pytest.mark.parametrize(

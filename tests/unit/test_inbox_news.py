@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 
-from consumers.inbox_news import BadNews, EventNews, Happened, NoNews, ObjectNews, PlainNews, read_news
+from consumers.inbox.notifications import (
+    BadNews,
+    EventNews,
+    Happened,
+    NoNews,
+    ObjectNews,
+    PlainNews,
+    read_news,
+)
 from tests.inboxworld import BUCKET, an_object, message, notification, over_bus, over_topic
 from tests.manualclock import NOON
 

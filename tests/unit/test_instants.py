@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.core.instants import parse_rfc3339, said
+from worker.core.time.timestamps import parse_rfc3339, said
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 OFFSETS = st.integers(-23 * 60 - 59, 23 * 60 + 59).map(lambda minutes: timezone(timedelta(minutes=minutes)))

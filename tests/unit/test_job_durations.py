@@ -7,9 +7,9 @@ import pytest
 
 from tests.builders import MINUTE
 from tests.engineworld import run_key
-from worker.core.pipeline import ScheduleId
-from worker.engine import durations
-from worker.engine.durations import Durations
+from worker.core.model.pipeline import ScheduleId
+from worker.targets import job_durations
+from worker.targets.job_durations import Durations
 
 KEY = run_key()
 
@@ -36,7 +36,7 @@ def test_a_duration_that_is_none_teaches_nothing() -> None:
 
 
 def test_what_ran_longest_ago_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(durations, "KEPT_MAX", 2)
+    monkeypatch.setattr(job_durations, "KEPT_MAX", 2)
     known = Durations()
     keys = [replace(KEY, schedule=ScheduleId(name)) for name in ("a", "b", "c")]
 

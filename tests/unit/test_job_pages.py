@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from worker.core.pipeline import JobType
-from worker.jobs import emr, emr_serverless, glue_runs, step_functions
-from worker.jobs.aws_states import States
+from worker.core.model.pipeline import JobType
+from worker.jobs.aws import emr, emr_serverless, glue_runs, step_functions
+from worker.jobs.aws.states import States
 from worker.jobs.runner import Guarantee
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +17,7 @@ SOURCES = {
     "emr": ("emr.py",),
     "emr-serverless": ("emr_serverless.py",),
     "step-function": ("step_functions.py",),
-    "lambda": ("awslambda.py",),
+    "lambda": ("lambda_.py",),
 }
 # What IAM calls an operation, where that is not its service and its name.
 IAM_SERVICES = {"emr": "elasticmapreduce", "stepfunctions": "states"}
@@ -42,7 +42,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 def rights_used(target: str) -> set[str]:
     """The IAM actions that a runner's calls need, read from its source."""
-    source = "".join((ROOT / "worker" / "jobs" / name).read_text() for name in SOURCES[target])
+    source = "".join((ROOT / "worker" / "jobs" / "aws" / name).read_text() for name in SOURCES[target])
     calls = _CALL.findall(source)
     actions = {f"{IAM_SERVICES.get(service, service)}:{operation}" for service, operation in calls}
     return {IAM_NAMES.get(action, action) for action in actions} | BESIDES.get(target, set())

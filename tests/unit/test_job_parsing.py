@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from worker.jobs.parsing import UnusableConfig, parse_config
+from worker.jobs.spec_fields import UnusableConfig, parse_config
 from worker.jobs.specs import CommandConfig, HttpConfig
 
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from worker.config import load_text
-from worker.core.pipeline import Job, JobType
-from worker.core.rules import Json
+from worker.config.load import load_text
+from worker.core.model.pipeline import Job, JobType
+from worker.core.model.rules import Json
 from worker.jobs.specs import JOB_CONFIGS, Auth, JobConfig
 
 HEAD = "pipeline: {id: p}\nschedule: {trigger: {key: a, check: exists}}\n"

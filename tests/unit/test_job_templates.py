@@ -8,9 +8,9 @@ import pytest
 from pydantic import BaseModel
 
 from tests.builders import a_run
-from worker.core.values import Json
-from worker.engine.jobtexts import filled_in
+from worker.core.model.values import Json
 from worker.jobs.specs import JOB_CONFIGS, Auth, JobConfig
+from worker.jobs.templates import filled_in
 
 # A text that every field takes, also one that wants an address.
 WRITTEN, SENT = "https://example.org/${DATE}", "https://example.org/2026-03-10"

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.manualclock import ManualClock
+from worker.app.runners import CommandRoot, open_targets
+from worker.config.settings import HEARTBEAT_URL, SLACK_TOKEN, read_settings
 from worker.core.errors import Rejected
-from worker.settings import HEARTBEAT_URL, SLACK_TOKEN, read_settings
-from worker.store.sqlite import SqliteTables
-from worker.wiring.jobs import CommandRoot, open_targets
+from worker.store.sqlite.tables import SqliteTables
 
 
 @pytest.mark.parametrize("name", [SLACK_TOKEN, HEARTBEAT_URL])

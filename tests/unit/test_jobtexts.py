@@ -1,5 +1,5 @@
 from tests.builders import a_key, a_run
-from worker.engine.jobtexts import context_of, filled_in
+from worker.jobs.templates import context_of, filled_in
 
 
 def test_variables_are_filled_in_at_every_depth_and_nothing_else_changes() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.jsontext import from_json, to_json
+from worker.runtime.json_bytes import from_json, to_json
 from worker.store.table import TableName
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))

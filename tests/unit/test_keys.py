@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.core import keys
-from worker.core.keys import JobStamp, RowKind, RunKey, SessionId
-from worker.core.periods import FIRST_DATE, LAST_DATE, Period
-from worker.core.pipeline import PipelineId, ScheduleId
+from worker.core.model import keys
+from worker.core.model.keys import JobStamp, RowKind, RunKey, SessionId
+from worker.core.model.pipeline import PipelineId, ScheduleId
+from worker.core.time.periods import FIRST_DATE, LAST_DATE, Period
 
 SEVEN = Period(date(2026, 3, 3), 7)
 RUN = RunKey(PipelineId("orders"), ScheduleId("cron"), SEVEN)

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from consumers.source import Batch, Gap
+from consumers.streams.source import Batch, Gap
 from tests.kinesisworld import World, positions, read_all
 from tests.manualclock import NOON
 from tests.streamvalues import DAY, values

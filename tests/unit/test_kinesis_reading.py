@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from consumers.streamcalls import ExpiredIterator
+from consumers.streams.aws.calls import ExpiredIterator
 from tests.fakestreams import change_record
 from tests.kinesisworld import World, positions, read_all
 from tests.manualclock import NOON

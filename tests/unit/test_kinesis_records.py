@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from consumers.kinesis_items import decode_answer
+from consumers.streams.aws.kinesis_records import decode_answer
 from tests.kinesisworld import World, positions, read_all
 from tests.streamvalues import values
 from worker.store.table import Value

@@ -2,7 +2,7 @@
 
 import pytest
 
-from consumers.source import Shard
+from consumers.streams.source import Shard
 from tests.kinesisworld import World, read_all
 from tests.streamvalues import values
 from worker.core.errors import ConfigError

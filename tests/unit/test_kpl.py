@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.kpl import MAGIC, BadAggregate, Part, parts_of
+from consumers.streams.aws.kpl import MAGIC, BadAggregate, Part, parts_of
 from tests.aggregates import aggregate, number_field, sealed, text_field
 
 HASHES = st.none() | st.integers(0, 2**128 - 1)

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from scheduler.ledger import Ledger
-from worker.config import load_text
-from worker.core.moments import Concern, Since
-from worker.core.pipeline import PipelineId
-from worker.engine.configs import Version
+from scheduler.watchdog.expectations import Ledger
+from worker.config.load import load_text
+from worker.config.versions import Version
+from worker.core.model.pipeline import PipelineId
+from worker.core.schedule.checkpoints import Concern, Since
 
 NOON = datetime(2026, 3, 3, 12, 0, tzinfo=UTC)
 ORDERS = PipelineId("orders")

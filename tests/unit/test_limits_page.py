@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from worker.core.pipeline import JobType
-from worker.engine.rates import DEFAULT_RATES
-from worker.jobs import airflow, databricks, emr_serverless, glue_runs, step_functions
+from worker.core.model.pipeline import JobType
+from worker.jobs.aws import emr_serverless, glue_runs, step_functions
+from worker.jobs.rest import airflow, databricks
+from worker.targets.rates import DEFAULT_RATES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text(encoding="utf-8")
 JOBS, EVERY_S = 10_000, 30

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from worker.linewriter import LineWriter, line_writer
+from worker.runtime.line_writer import LineWriter, line_writer
 
 
 class Stream:

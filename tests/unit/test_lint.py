@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.runners import TOKEN, a_request
-from worker.config import load_text
-from worker.core.templates import RUN_VARIABLES
-from worker.jobs.command import context_environment
-from worker.lint import lint_together
+from worker.config.lint import lint_together
+from worker.config.load import load_text
+from worker.core.model.templates import RUN_VARIABLES
+from worker.jobs.command.runner import context_environment
 
 TODAY = date(2026, 1, 5)
 HEAD = "pipeline: {id: p}\n"

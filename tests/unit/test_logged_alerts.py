@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from structlog.testing import capture_logs
 
-from consumers.alerts_log import LoggedAlerts
+from consumers.alerts.log import LoggedAlerts
 from tests.alertsworld import FAILED
 from tests.manualclock import ManualClock
 from tests.virtualtime import VirtualClock, on_virtual_time
-from worker.core.eventtypes import EventType
+from worker.core.model.eventtypes import EventType
 
 
 async def test_without_a_chat_an_alert_is_a_line_of_the_log_once() -> None:

@@ -12,8 +12,8 @@ import pytest
 import structlog
 
 from tests.manualclock import ManualClock
-from worker.linewriter import LineWriter
-from worker.logs import REDACTED, TEXT_MAX, configure_logs, logger
+from worker.runtime.line_writer import LineWriter
+from worker.runtime.logs import REDACTED, TEXT_MAX, configure_logs, logger
 
 
 class Terminal(io.StringIO):

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.lowwater import LowWater
-from consumers.source import Position
+from consumers.streams.low_water_mark import LowWater
+from consumers.streams.source import Position
 
 
 def at(number: int) -> Position:

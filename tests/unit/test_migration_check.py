@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from worker.core.instants import format_rfc3339
-from worker.core.keys import RunKey
-from worker.core.periods import Period
-from worker.core.pipeline import PipelineId, ScheduleId
-from worker.core.run_reruns import request_identity
-from worker.core.runstate import Run
-from worker.core.values import Json
-from worker.migration.agreement import Result
-from worker.migration.check import check
-from worker.migration.findings import Finding, Topic, Weight
-from worker.migration.survey import SensorRow, Surveyed
-from worker.store.runrows import run_to_row
-from worker.store.sensors import Sensor
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import PipelineId, ScheduleId
+from worker.core.model.values import Json
+from worker.core.run.reruns import request_identity
+from worker.core.run.runstate import Run
+from worker.core.time.periods import Period
+from worker.core.time.timestamps import format_rfc3339
+from worker.operations.migrate.agreement import Result
+from worker.operations.migrate.check import check
+from worker.operations.migrate.findings import Finding, Topic, Weight
+from worker.operations.migrate.survey import SensorRow, Surveyed
+from worker.store.repos.run_rows import run_to_row
+from worker.store.repos.sensors import Sensor
 from worker.store.table import Row
 
 NOW = datetime(2027, 3, 22, 12, tzinfo=UTC)

@@ -5,9 +5,9 @@ from itertools import islice
 
 import pytest
 
-from worker.config import load_text
-from worker.core.moments import Concern, Moment, Patience, Since, vigils_after
-from worker.core.pipeline import Schedule
+from worker.config.load import load_text
+from worker.core.model.pipeline import Schedule
+from worker.core.schedule.checkpoints import Concern, Moment, Patience, Since, vigils_after
 
 MONDAY = datetime(2026, 3, 9, 12, 0, tzinfo=UTC)
 AT_ONCE = Patience(begin=timedelta(), signal=timedelta(), watch_ahead=timedelta())

@@ -1,10 +1,10 @@
 from tests.builders import KEY, NOON, a_pipeline, a_post_run, a_schedule
-from worker.core.checks import Check
-from worker.core.facts import RulesHeld, RulesNotHeld
-from worker.core.passes import baseline, for_start, judge, needed, watched
-from worker.core.pipeline import Pipeline, PostRun
-from worker.core.readings import Reading
-from worker.core.rules import Group, Rule, at_once
+from worker.core.model.checks import Check
+from worker.core.model.pipeline import Pipeline, PostRun
+from worker.core.model.rules import Group, Rule, at_once
+from worker.core.run.evaluation import baseline, for_start, judge, needed, watched
+from worker.core.run.facts import RulesHeld, RulesNotHeld
+from worker.core.run.readings import Reading
 
 
 def counting(*, at_least: int = 100, post_run: PostRun | None = None) -> Pipeline:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.core.patterns import JUMPS_MAX, PARTS_MAX, STATES_MAX, TEXT_CHARS_MAX, compile_pattern
-from worker.core.patternsyntax import GROUP_DEPTH_MAX, PATTERN_CHARS_MAX, REPEATS_MAX, BadPattern
+from worker.core.model.pattern_syntax import GROUP_DEPTH_MAX, PATTERN_CHARS_MAX, REPEATS_MAX, BadPattern
+from worker.core.model.patterns import JUMPS_MAX, PARTS_MAX, STATES_MAX, TEXT_CHARS_MAX, compile_pattern
 
 ALPHABET = "ab0_-.\n é"
 

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from worker.core.periods import (
+from worker.core.time.periods import (
     Granularity,
     Period,
     alias,

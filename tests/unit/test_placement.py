@@ -1,7 +1,7 @@
 """The plan: who should hold what, by example."""
 
-from worker.core.keys import SessionId
-from worker.core.placement import Stake, plan, score, weight
+from worker.core.membership.placement import Stake, plan, score, weight
+from worker.core.model.keys import SessionId
 
 A, B, C = SessionId("a"), SessionId("b"), SessionId("c")
 

@@ -4,7 +4,7 @@ import multiprocessing
 import re
 from concurrent.futures import ThreadPoolExecutor
 
-from worker.randomids import DRAWN, random_id, random_long_id
+from worker.runtime.ids import DRAWN, random_id, random_long_id
 
 
 def test_ids_are_hexadecimal_and_of_one_length() -> None:

@@ -7,10 +7,10 @@ from datetime import date
 import pytest
 
 from tests.vectors.mapping import CALENDARS
-from worker.config import load_text
-from worker.core.calendars import Calendar
-from worker.core.pipeline import Pipeline
-from worker.render import config_hash, to_json, to_mapping, to_yaml
+from worker.config.load import load_text
+from worker.config.render import config_hash, to_json, to_mapping, to_yaml
+from worker.core.model.calendars import Calendar
+from worker.core.model.pipeline import Pipeline
 
 JOB = "job: {type: glue, config: {jobName: etl}}\n"
 

@@ -5,13 +5,13 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from tests.builders import a_schedule
-from worker.core.calendars import Exclusion
+from worker.config.cron_text import parse_cron
 from worker.core.errors import ConfigError
-from worker.core.periods import Period
-from worker.core.pipeline import Schedule, Sla, StartBy
-from worker.core.sla import Deadline
-from worker.crontext import parse_cron
-from worker.replaying import DAYS_MAX, PERIODS_MAX, replayed
+from worker.core.model.calendars import Exclusion
+from worker.core.model.pipeline import Schedule, Sla, StartBy
+from worker.core.model.sla_times import Deadline
+from worker.core.time.periods import Period
+from worker.operations.runs.replay_range import DAYS_MAX, PERIODS_MAX, replayed
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 SIGNAL = a_schedule()

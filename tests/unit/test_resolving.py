@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from worker.jobs.address_policy import AddressPolicy, AddressRefused
-from worker.jobs.addresses import AddressGuard
-from worker.jobs.resolving import OwnThreadsResolver
+from worker.net.address_policy import AddressPolicy, AddressRefused
+from worker.net.guarded_connector import AddressGuard
+from worker.net.resolver import OwnThreadsResolver
 
 PUBLIC = "93.184.216.34"
 WITHIN_S = 20.0

@@ -1,7 +1,7 @@
 """Looking at all pipelines in turn: each once in a round, however they come and go."""
 
-from scheduler.rotation import Rotation
-from worker.core.pipeline import PipelineId
+from scheduler.watchdog.rotation import Rotation
+from worker.core.model.pipeline import PipelineId
 
 NAMES = [PipelineId(f"p{number}") for number in range(7)]
 

@@ -3,11 +3,11 @@
 import pytest
 
 from tests.builders import NOON, a_pipeline, a_post_run, a_schedule
-from worker.core.checks import Check
-from worker.core.periods import Period
-from worker.core.pipeline import Match, Pipeline, StartBy, Trigger
-from worker.core.routing import Audience, Saying, audience, is_trigger, post_run_name, triggered
-from worker.core.rules import Group, Rule
+from worker.core.model.checks import Check
+from worker.core.model.pipeline import Match, Pipeline, StartBy, Trigger
+from worker.core.model.rules import Group, Rule
+from worker.core.run.sensor_match import Audience, Saying, audience, is_trigger, post_run_name, triggered
+from worker.core.time.periods import Period
 
 ORDERS = Rule(key="orders", check=Check.EXISTS)
 

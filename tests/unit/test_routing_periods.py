@@ -6,11 +6,11 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.builders import a_schedule
-from worker.core.checks import Check
-from worker.core.periods import Period
-from worker.core.pipeline import Trigger, Undated
-from worker.core.routing import Saying, period_said, triggered
-from worker.core.rules import Rule
+from worker.core.model.checks import Check
+from worker.core.model.pipeline import Trigger, Undated
+from worker.core.model.rules import Rule
+from worker.core.run.sensor_match import Saying, period_said, triggered
+from worker.core.time.periods import Period
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 LATE = datetime(2026, 3, 10, 23, 30, tzinfo=UTC)

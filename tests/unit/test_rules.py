@@ -6,7 +6,18 @@ from typing import Any, cast
 
 import pytest
 
-from worker.core.rules import Check, Group, Json, Mode, Rule, RuleResult, evaluate, evaluate_rule, keys, look_up
+from worker.core.model.rules import (
+    Check,
+    Group,
+    Json,
+    Mode,
+    Rule,
+    RuleResult,
+    evaluate,
+    evaluate_rule,
+    keys,
+    look_up,
+)
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -6,12 +6,22 @@ import random
 import pytest
 
 from tests.builders import NOON
-from worker.config import load_text
-from worker.core.checks import pattern_steps
-from worker.core.patterns import TEXT_CHARS_MAX
-from worker.core.rules import STEPS_MAX, STEPS_PER_TURN, Check, Group, Mode, Rule, evaluate, evaluate_in_turns, leaves
-from worker.engine.turns import in_turns
-from worker.loading.rules import RULES_MAX
+from worker.config.load import load_text
+from worker.config.rules import RULES_MAX
+from worker.core.model.checks import pattern_steps
+from worker.core.model.patterns import TEXT_CHARS_MAX
+from worker.core.model.rules import (
+    STEPS_MAX,
+    STEPS_PER_TURN,
+    Check,
+    Group,
+    Mode,
+    Rule,
+    evaluate,
+    evaluate_in_turns,
+    leaves,
+)
+from worker.runtime.turns import in_turns
 
 HOSTILE = ".*a.{1000}.{900}"  # thirty of these on long texts took half a minute
 COSTLY = ".*a(b?.){40}.{900}"  # about as much as any accepted pattern

@@ -3,10 +3,10 @@
 import pytest
 
 from tests.builders import ME, MINUTE, NOON, a_pipeline, a_run
-from worker.core.effects import Ignore, NoteHandled
-from worker.core.facts import CancelRequested
-from worker.core.run import decide, evolve
-from worker.core.runstate import Run, State
+from worker.core.run.effects import Ignore, NoteHandled
+from worker.core.run.facts import CancelRequested
+from worker.core.run.machine import decide, evolve
+from worker.core.run.runstate import Run, State
 
 CANCEL = CancelRequested(reason="not needed", identity="request-1")
 PIPELINE = a_pipeline()

@@ -6,8 +6,11 @@ import pytest
 
 from tests.builders import BIRTH, HOUR, KEY, MINUTE, NOON, a_pipeline, a_run, a_schedule
 from tests.runsteps import PLAIN, step, told
-from worker.core.calendars import Exclusion
-from worker.core.effects import (
+from worker.core.model.calendars import Exclusion
+from worker.core.model.eventtypes import EventType
+from worker.core.model.pipeline import PipelineId, Sla
+from worker.core.model.sla_times import Deadline
+from worker.core.run.effects import (
     Create,
     Effect,
     Ignore,
@@ -19,8 +22,7 @@ from worker.core.effects import (
     WaiveDeadline,
     WatchDeadline,
 )
-from worker.core.eventtypes import EventType
-from worker.core.facts import (
+from worker.core.run.facts import (
     CancelRequested,
     Fact,
     JobReported,
@@ -32,10 +34,8 @@ from worker.core.facts import (
     RunWanted,
     Signal,
 )
-from worker.core.pipeline import PipelineId, Sla
-from worker.core.run import Pause, decide
-from worker.core.runstate import AfterStop, Outcome, Run, Spent, StartStep, State
-from worker.core.sla import Deadline
+from worker.core.run.machine import Pause, decide
+from worker.core.run.runstate import AfterStop, Outcome, Run, Spent, StartStep, State
 
 CANCEL = CancelRequested(reason="no longer wanted")
 SUPERSEDE = RerunRequested(key=KEY, birth=BIRTH, identity="request-1", supersede=True)

@@ -8,20 +8,29 @@ import pytest
 
 from tests.builders import BIRTH, HOUR, KEY, ME, NEW, NOON, OLD, a_key, a_pipeline, a_post_run, a_run, a_schedule
 from tests.runsteps import step, told
-from worker.core.calendars import Exclusion
-from worker.core.checks import Check
-from worker.core.effects import End, Ignore, LookAgain, MoveTo, NoteChange, NoteHandled, PutRerunRequest, Tell
-from worker.core.eventtypes import EventType
-from worker.core.facts import JobReported, JobSucceeded, Origin, Report, RunWanted, Signal
-from worker.core.passes import judge_post_run
-from worker.core.pipeline import Trigger
-from worker.core.readings import Inputs, Reading
-from worker.core.routing import Saying, is_for_later
-from worker.core.rules import Group, Rule, at_once
-from worker.core.run import evolve
-from worker.core.run_inputs import DRIFT_TOLD_MAX
-from worker.core.runstate import CHANGED_INPUTS_MAX, Run, State
-from worker.core.values import Json
+from worker.core.model.calendars import Exclusion
+from worker.core.model.checks import Check
+from worker.core.model.eventtypes import EventType
+from worker.core.model.pipeline import Trigger
+from worker.core.model.rules import Group, Rule, at_once
+from worker.core.model.values import Json
+from worker.core.run.effects import (
+    End,
+    Ignore,
+    LookAgain,
+    MoveTo,
+    NoteChange,
+    NoteHandled,
+    PutRerunRequest,
+    Tell,
+)
+from worker.core.run.evaluation import judge_post_run
+from worker.core.run.facts import JobReported, JobSucceeded, Origin, Report, RunWanted, Signal
+from worker.core.run.inputs import DRIFT_TOLD_MAX
+from worker.core.run.machine import evolve
+from worker.core.run.readings import Inputs, Reading
+from worker.core.run.runstate import CHANGED_INPUTS_MAX, Run, State
+from worker.core.run.sensor_match import Saying, is_for_later
 
 DAY = str(KEY.period)
 WRITTEN = NOON + timedelta(minutes=10)

@@ -6,11 +6,24 @@ import pytest
 
 from tests.builders import HANDLE, HOUR, ME, MINUTE, NOON, OLD, a_pipeline, a_post_run, a_run, a_schedule
 from tests.runsteps import step, told
-from worker.core.calendars import Exclusion
-from worker.core.checks import Check
-from worker.core.effects import End, FindJob, Ignore, JudgeDeadline, KeepBaseline, LogJob, RecordRerun, StopJob, Tell
-from worker.core.eventtypes import EventType, JobEvent
-from worker.core.facts import (
+from worker.core.model.calendars import Exclusion
+from worker.core.model.checks import Check
+from worker.core.model.eventtypes import EventType, JobEvent
+from worker.core.model.pipeline import Overlap, Sla
+from worker.core.model.rules import Group, Rule
+from worker.core.model.sla_times import Deadline
+from worker.core.run.effects import (
+    End,
+    FindJob,
+    Ignore,
+    JudgeDeadline,
+    KeepBaseline,
+    LogJob,
+    RecordRerun,
+    StopJob,
+    Tell,
+)
+from worker.core.run.facts import (
     CancelRequested,
     Fact,
     JobFailed,
@@ -30,12 +43,9 @@ from worker.core.facts import (
     StopRefused,
     TimeCame,
 )
-from worker.core.outcomes import FailureCategory
-from worker.core.pipeline import Overlap, Sla
-from worker.core.readings import Inputs, Reading
-from worker.core.rules import Group, Rule
-from worker.core.runstate import AfterStop, Outcome, Run, Spent, StartStep, State
-from worker.core.sla import Deadline
+from worker.core.run.outcomes import FailureCategory
+from worker.core.run.readings import Inputs, Reading
+from worker.core.run.runstate import AfterStop, Outcome, Run, Spent, StartStep, State
 
 RETRYING = a_pipeline(job={"max_retries": 1, "max_code_retries": 1})
 POLLING, STOPPING = a_run(State.POLLING), a_run(State.STOPPING)

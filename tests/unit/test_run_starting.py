@@ -8,9 +8,22 @@ import pytest
 from tests.builders import BIRTH, HANDLE, HOUR, KEY, ME, MINUTE, NOON, OLD, a_pipeline, a_post_run, a_run
 from tests.runsteps import PLAIN as PIPELINE
 from tests.runsteps import step, told
-from worker.core.effects import Effect, End, FindJob, Ignore, KeepBaseline, LogJob, MoveTo, StartJob, StopJob, Tell
-from worker.core.eventtypes import EventType, JobEvent
-from worker.core.facts import (
+from worker.core.model.eventtypes import EventType, JobEvent
+from worker.core.model.keys import SessionId
+from worker.core.model.pipeline import OnUnknownStart
+from worker.core.run.effects import (
+    Effect,
+    End,
+    FindJob,
+    Ignore,
+    KeepBaseline,
+    LogJob,
+    MoveTo,
+    StartJob,
+    StopJob,
+    Tell,
+)
+from worker.core.run.facts import (
     CancelRequested,
     Fact,
     JobFailed,
@@ -30,12 +43,10 @@ from worker.core.facts import (
     StartUnanswered,
     TimeCame,
 )
-from worker.core.keys import SessionId
-from worker.core.outcomes import FailureCategory
-from worker.core.pipeline import OnUnknownStart
-from worker.core.run import Pause, decide, evolve
-from worker.core.runstate import Outcome, Run, StartStep, State
-from worker.core.tokens import start_token
+from worker.core.run.machine import Pause, decide, evolve
+from worker.core.run.outcomes import FailureCategory
+from worker.core.run.runstate import Outcome, Run, StartStep, State
+from worker.core.run.tokens import start_token
 
 SECOND = timedelta(seconds=1)
 

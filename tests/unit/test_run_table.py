@@ -7,9 +7,11 @@ import pytest
 
 from tests.builders import BIRTH, HANDLE, HOUR, KEY, MINUTE, NEW, NOON, OLD, a_pipeline, a_run, a_schedule
 from tests.runsteps import told
-from worker.core.drift import Drift
-from worker.core.effects import Effect, End, JudgeDeadline
-from worker.core.facts import (
+from worker.core.model.pipeline import Pipeline, Sla
+from worker.core.model.sla_times import Deadline
+from worker.core.run.drift import Drift
+from worker.core.run.effects import Effect, End, JudgeDeadline
+from worker.core.run.facts import (
     CancelRequested,
     ClockStepped,
     Fact,
@@ -40,11 +42,9 @@ from worker.core.facts import (
     StopRefused,
     TimeCame,
 )
-from worker.core.outcomes import FailureCategory
-from worker.core.pipeline import Pipeline, Sla
-from worker.core.run import decide
-from worker.core.runstate import AfterStop, Outcome, Run, StartStep, State
-from worker.core.sla import Deadline
+from worker.core.run.machine import decide
+from worker.core.run.outcomes import FailureCategory
+from worker.core.run.runstate import AfterStop, Outcome, Run, StartStep, State
 
 DRIFT = Drift(sensor_key="out", field="n", previous=1, current=2, threshold=0)
 FACTS: tuple[Fact, ...] = (

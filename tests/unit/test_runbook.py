@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from consumers.severities import told_pattern
+from consumers.outbox.severities import told_pattern
 from tests.commandline import interlock
 from tests.logcatalogue import PACKAGES, PAGE, catalogue, logged_in, loud, meanings, with_fresh_table
-from worker.core.eventtypes import EventType
+from worker.core.model.eventtypes import EventType
 
 ROOT = Path(__file__).parents[2]
 RUNBOOK = (ROOT / "deploy" / "runbook.md").read_text(encoding="utf-8")

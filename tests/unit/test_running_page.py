@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from worker import settings
+from worker.config import settings
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "running.md").read_text(encoding="utf-8")

@@ -7,9 +7,16 @@ import pytest
 
 from tests.builders import HOUR, MINUTE, NOON, a_run
 from tests.runsteps import PLAIN
-from worker.core.run_triggering import START_PAUSE_MAX
-from worker.core.runstate import Run, StartStep, State
-from worker.core.runtiming import FIND_INTERVAL, POLL_SPREAD, SPARSE_MAX, SPARSE_PART, STOP_INTERVAL, next_due
+from worker.core.run.next_wakeup import (
+    FIND_INTERVAL,
+    POLL_SPREAD,
+    SPARSE_MAX,
+    SPARSE_PART,
+    STOP_INTERVAL,
+    next_due,
+)
+from worker.core.run.runstate import Run, StartStep, State
+from worker.core.run.triggering import START_PAUSE_MAX
 
 SECOND = timedelta(seconds=1)
 

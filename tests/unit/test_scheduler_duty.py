@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 
+from scheduler.apscheduler_ticker import ApschedulerTicker
 from scheduler.chores import Chore
 from scheduler.duty import NapTicker, SchedulerDuty
 from scheduler.rota import Rota
-from scheduler.service import ApschedulerTicker
 from tests.virtualtime import VirtualClock, on_virtual_time
 from tests.workergroup import WorkerGroup
 from worker.core.errors import RetryLater

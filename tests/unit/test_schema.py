@@ -7,10 +7,10 @@ import jsonschema
 import pytest
 
 from tests.unit.test_render import FILES
-from worker.core.pipeline import JobType
-from worker.core.rules import Check
-from worker.schema import CalendarFile, CheckName, JobTypeName, PipelineFile, file_schema
-from worker.yamltext import read_yaml
+from worker.config.schema import CalendarFile, CheckName, JobTypeName, PipelineFile, file_schema
+from worker.core.model.pipeline import JobType
+from worker.core.model.rules import Check
+from worker.yaml.parser import read_yaml
 
 SCHEMAS = {"pipeline": file_schema(PipelineFile), "calendar": file_schema(CalendarFile)}
 

@@ -8,8 +8,8 @@ import pytest
 from tests.manualclock import ManualClock
 from tests.virtualtime import VirtualClock, on_virtual_time
 from tests.workergroup import WorkerGroup
-from worker.core.skew import skew
-from worker.membership.clockguard import ClockGuard
+from worker.core.time.skew import skew
+from worker.membership.clock_guard import ClockGuard
 from worker.membership.notices import ClockWrong
 
 NOON = datetime(2026, 3, 3, 12, 0, tzinfo=UTC)

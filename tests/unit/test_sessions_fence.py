@@ -12,13 +12,13 @@ from tests.faults import DROP_AFTER, DROP_BEFORE, NO_FAULT, Fault, FaultyTables,
 from tests.manualclock import ManualClock
 from tests.virtualtime import VirtualClock, on_virtual_time, run
 from worker.core.errors import ConfigError
-from worker.core.keys import SessionId
-from worker.core.liveness import DEFAULT_TIMING
-from worker.membership.beaters import ThreadBeater
+from worker.core.membership.liveness import DEFAULT_TIMING
+from worker.core.model.keys import SessionId
 from worker.membership.fence import ENDED_BY_ANOTHER, Fence, SessionLost
 from worker.membership.heartbeat import Heart, Pulse
-from worker.store.sessions import Session, Sessions
-from worker.store.sqlite import SqliteTables
+from worker.membership.heartbeat_threads import ThreadBeater
+from worker.store.repos.sessions import Session, Sessions
+from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Tables, Write
 
 ME = SessionId("me")

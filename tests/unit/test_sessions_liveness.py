@@ -3,8 +3,7 @@
 import pytest
 
 from worker.core.errors import ConfigError
-from worker.core.keys import SessionId
-from worker.core.liveness import (
+from worker.core.membership.liveness import (
     DEFAULT_TIMING,
     DRIFT_MAX,
     FAST_TIMING,
@@ -14,6 +13,7 @@ from worker.core.liveness import (
     observe,
     stood_still,
 )
+from worker.core.model.keys import SessionId
 
 A, B = SessionId("a"), SessionId("b")
 

@@ -7,13 +7,13 @@ import pytest
 
 from tests.faults import DROP_BEFORE, NO_FAULT, Choose, Fault, FaultyTables, Operation, late, on_commit
 from tests.virtualtime import VirtualClock, on_virtual_time, run
-from worker.core.keys import SessionId
-from worker.core.liveness import DEFAULT_TIMING
+from worker.core.membership.liveness import DEFAULT_TIMING
+from worker.core.model.keys import SessionId
 from worker.membership.fence import Fence, SessionLost
 from worker.membership.notices import Notice, PeerEnded
 from worker.membership.peers import DEAD_KEPT_MAX, FORGOTTEN_AT_ONCE, Peers
-from worker.store.sessions import Sessions, SessionState
-from worker.store.sqlite import SqliteTables
+from worker.store.repos.sessions import Sessions, SessionState
+from worker.store.sqlite.tables import SqliteTables
 
 ME, OTHER = SessionId("me"), SessionId("other")
 GROUP = "g"

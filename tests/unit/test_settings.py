@@ -4,13 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from consumers.settling import OnFailure
-from worker.core.errors import ConfigError
-from worker.core.liveness import DEFAULT_TIMING, FAST_TIMING
-from worker.core.pipeline import JobType
-from worker.duties import DUTIES as BY_TABLE
-from worker.engine.rates import DEFAULT_RATES, Rate, with_own
-from worker.settings import (
+from consumers.streams.settle import OnFailure
+from worker.app.duties import DUTIES as BY_TABLE
+from worker.config.settings import (
     CHANGES,
     DEFAULT_STORE,
     DUTIES,
@@ -33,6 +29,10 @@ from worker.settings import (
     ReadingSettings,
     read_settings,
 )
+from worker.core.errors import ConfigError
+from worker.core.membership.liveness import DEFAULT_TIMING, FAST_TIMING
+from worker.core.model.pipeline import JobType
+from worker.targets.rates import DEFAULT_RATES, Rate, with_own
 
 
 def test_without_settings_the_store_is_a_file_in_the_current_directory() -> None:

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from consumers.severities import Severity
+from consumers.outbox.severities import Severity
 from tests.commandline import interlock
 from tests.manualclock import ManualClock
-from worker.core.errors import ConfigError
-from worker.settings import (
+from worker.app.build import make_worker
+from worker.app.embedded import Options
+from worker.app.shadow import shadow_settings
+from worker.config.settings import (
     ALERTS_QUEUE,
     BUS,
     SHADOW,
@@ -19,9 +21,7 @@ from worker.settings import (
     PeopleSettings,
     read_settings,
 )
-from worker.wiring.choice import make_worker
-from worker.wiring.embedded import Options
-from worker.wiring.shadow import shadow_settings
+from worker.core.errors import ConfigError
 
 TABLES = "dynamodb://interlock?region=eu-west-1"
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from consumers.shardposition import OLDEST, Place, parse_place, time_of
+from consumers.streams.positions import OLDEST, Place, parse_place, time_of
 from tests.manualclock import NOON
 from worker.core.errors import ConfigError
 

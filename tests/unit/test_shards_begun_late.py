@@ -7,8 +7,8 @@ from typing import Protocol
 
 import pytest
 
-from consumers.shardposition import time_of
-from consumers.source import Batch, Gap, Position, Source
+from consumers.streams.positions import time_of
+from consumers.streams.source import Batch, Gap, Position, Source
 from tests import dynamodbstreamworld, kinesisworld
 from tests.manualclock import NOON, ManualClock
 from tests.streamvalues import values

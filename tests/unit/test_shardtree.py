@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from consumers.shardtree import audit, is_ready, leaves
-from consumers.source import Shard
-from worker.store.leases import Lease, LeaseStatus
+from consumers.streams.shard_tree import audit, is_ready, leaves
+from consumers.streams.source import Shard
+from worker.store.repos.leases import Lease, LeaseStatus
 
 
 def shard(name: str, *parents: str) -> Shard:

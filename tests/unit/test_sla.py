@@ -5,10 +5,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from worker.core.periods import Period
-from worker.core.pipeline import Schedule, ScheduleId, Sla, Trigger
-from worker.core.rules import Check, Rule
-from worker.core.sla import (
+from worker.config.cron_text import parse_cron
+from worker.core.model.pipeline import Schedule, ScheduleId, Sla, Trigger
+from worker.core.model.rules import Check, Rule
+from worker.core.model.sla_times import (
     Deadline,
     Times,
     absolute_times,
@@ -17,7 +17,7 @@ from worker.core.sla import (
     times_for_run,
     trigger_deadline_at,
 )
-from worker.crontext import parse_cron
+from worker.core.time.periods import Period
 
 NEW_YORK, TOKYO = ZoneInfo("America/New_York"), ZoneInfo("Asia/Tokyo")
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)

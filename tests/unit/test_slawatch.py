@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import HOUR, KEY, ME, MINUTE, NOON, a_watch
-from worker.core.effects import ArmWatch, CloseWatch, Ignore, MarkWarned, Tell, WatchEffect
-from worker.core.eventtypes import EventType
-from worker.core.pipeline import Sla
-from worker.core.runstate import Status
-from worker.core.sla import Deadline, Times
-from worker.core.slawatch import (
+from worker.core.model.eventtypes import EventType
+from worker.core.model.pipeline import Sla
+from worker.core.model.sla_times import Deadline, Times
+from worker.core.run.effects import ArmWatch, CloseWatch, Ignore, MarkWarned, Tell, WatchEffect
+from worker.core.run.runstate import Status
+from worker.core.sla.state import SlaWatch, Verdict, WatchState
+from worker.core.sla.watch import (
     DeadlineMoved,
     DeadlineWaived,
     InstantCame,
@@ -27,7 +28,6 @@ from worker.core.slawatch import (
     evolve,
     next_due,
 )
-from worker.core.watchstate import SlaWatch, Verdict, WatchState
 
 SLA = Sla(deadline=Deadline(14, 0), expected_duration=HOUR)
 ONE, TWO = NOON + HOUR, NOON + 2 * HOUR

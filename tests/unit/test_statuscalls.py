@@ -13,12 +13,12 @@ from tests.fakerunner import FakeRunner
 from tests.manualclock import NOON
 from tests.virtualtime import VirtualClock, on_virtual_time
 from worker.core.errors import RetryLater
-from worker.core.pipeline import JobType
-from worker.engine import statuscalls
-from worker.engine.rates import Rate
-from worker.engine.statuscalls import ALONE_S, StatusCalls
-from worker.engine.targets import Limits, Targets
+from worker.core.model.pipeline import JobType
 from worker.jobs.runner import JobStatus, Question, Running, Sightings, Succeeded, TargetDown
+from worker.targets import batch_status
+from worker.targets.batch_status import ALONE_S, StatusCalls
+from worker.targets.calls import Limits, Targets
+from worker.targets.rates import Rate
 
 PATIENCE = timedelta(seconds=3)
 UNHURRIED = Rate(1000, 1000)
@@ -125,7 +125,7 @@ async def test_groups_are_asked_about_apart_and_one_that_is_alone_gets_a_plain_c
 
 @on_virtual_time
 async def test_a_batch_that_is_full_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statuscalls, "BATCH_MAX", 10)
+    monkeypatch.setattr(batch_status, "BATCH_MAX", 10)
     runner = a_target(25)
 
     told = await ask(runner, *(about(f"job-{number}") for number in range(25)))

@@ -13,17 +13,17 @@ from tests.faults import DROP_BEFORE, FaultyTables, always, late, no_faults, on_
 from tests.manualclock import ManualClock
 from tests.virtualtime import VirtualClock, on_virtual_time
 from worker.core.errors import RetryLater
-from worker.core.keys import SessionId
-from worker.core.liveness import DEFAULT_TIMING
+from worker.core.membership.liveness import DEFAULT_TIMING
+from worker.core.model.keys import SessionId
 from worker.membership.fence import Fence
 from worker.membership.heartbeat import Heart, Pulse
 from worker.store.availability import Access, StoreAvailability, StoreBack, StoreDown, StoreNotice
-from worker.store.sessions import Sessions
-from worker.store.sqlite import SqliteTables
-from worker.store.sqlite_admin import ROOM_BYTES_MIN, require_room
-from worker.store.sqlite_errors import translated
+from worker.store.failure_counter import WatchedTables
+from worker.store.repos.sessions import Sessions
+from worker.store.sqlite.admin import ROOM_BYTES_MIN, require_room
+from worker.store.sqlite.errors import translated
+from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Absent, Key, Put, StaleWrite, Tables, Write
-from worker.store.watched import WatchedTables
 
 
 class Outage:

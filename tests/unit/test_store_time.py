@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.manualclock import NOON, ManualClock
-from worker.membership.clockguard import ClockGuard
-from worker.store.storetime import StoreTime
+from worker.membership.clock_guard import ClockGuard
+from worker.store.store_clock import StoreTime
 
 AT_NOON = "Tue, 03 Mar 2026 12:00:00 GMT"
 

@@ -6,9 +6,9 @@ import pytest
 
 from tests.manualclock import ManualClock
 from worker.core.errors import ConfigError
-from worker.store.dynamodb import DynamoTables
-from worker.store.open import open_tables
-from worker.store.sqlite import SqliteTables
+from worker.store.backends.open import open_tables
+from worker.store.dynamodb.tables import DynamoTables
+from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import TableName
 
 

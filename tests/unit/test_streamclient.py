@@ -12,7 +12,7 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
-from consumers.streamcalls import (
+from consumers.streams.aws.calls import (
     BadArgument,
     ExpiredIterator,
     NotFound,
@@ -20,9 +20,9 @@ from consumers.streamcalls import (
     Throttled,
     TrimmedData,
 )
-from consumers.streamclient import StreamClient, translate
+from consumers.streams.aws.client import StreamClient, translate
 from worker.core.errors import ConfigError, RetryLater
-from worker.store.fastclient import ClientSettings
+from worker.net.aws_client import ClientSettings
 
 
 def said(code: str, status: int = 400) -> ClientError:

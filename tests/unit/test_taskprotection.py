@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.manualclock import ManualClock
 from tests.virtualtime import VirtualClock, on_virtual_time
+from worker.app.ecs_protection import TaskProtection
 from worker.core.errors import RetryLater
-from worker.taskprotection import TaskProtection
 
 
 class Agent:

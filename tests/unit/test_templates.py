@@ -2,7 +2,7 @@
 
 import pytest
 
-from worker.core.templates import VARIABLES, names, render, unclosed_names, unknown_names
+from worker.core.model.templates import VARIABLES, names, render, unclosed_names, unknown_names
 
 VALUES = {name: f"<{name}>" for name in VARIABLES}
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.manualclock import NOON
 from tests.virtualtime import VirtualClock, on_virtual_time
-from worker.engine.timers import FIRED_IN_A_ROW_MAX, NAP_MAX_S, REFIRED_PER_S, Timers
+from worker.runtime.timers import FIRED_IN_A_ROW_MAX, NAP_MAX_S, REFIRED_PER_S, Timers
 
 
 def after(seconds: float) -> timedelta:

@@ -6,14 +6,14 @@ from functools import partial
 from itertools import pairwise
 from random import Random
 
-from consumers.tries import Tries
+from consumers.delivery.retry import Tries
 from tests.faults import FaultyTables, RandomFaults
 from tests.streamworld import FULL_WAITS
 from tests.virtualtime import VirtualClock, on_virtual_time
 from worker.core.errors import Rejected, RetryLater
-from worker.store.sqlite import SqliteTables
+from worker.store.failure_counter import WatchedTables
+from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Put, TableName
-from worker.store.watched import WatchedTables
 
 
 def failing(error: Exception) -> Callable[[], Awaitable[None]]:

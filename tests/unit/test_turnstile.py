@@ -6,8 +6,8 @@ import pytest
 
 from tests.virtualtime import on_virtual_time
 from worker.core.errors import RetryLater
-from worker.engine import turnstile
-from worker.engine.turnstile import URGENT_IN_A_ROW_MAX, Turnstile, Urgency
+from worker.targets import priority_gate
+from worker.targets.priority_gate import URGENT_IN_A_ROW_MAX, Turnstile, Urgency
 
 
 async def passing(way: Turnstile, *wanted: Urgency) -> list[Urgency]:
@@ -74,7 +74,7 @@ async def test_a_turn_that_comes_to_one_who_is_just_giving_up_goes_to_the_next()
 
 @on_virtual_time
 async def test_too_many_are_sent_away_instead_of_piling_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turnstile, "WAITING_MAX", 1)
+    monkeypatch.setattr(priority_gate, "WAITING_MAX", 1)
     way = Turnstile()
     await way.enter(Urgency.POLL)
     waiting = asyncio.get_running_loop().create_task(way.enter(Urgency.POLL))

@@ -1,11 +1,11 @@
 """What is no change of a row is kept whole, once, where people look for what went wrong."""
 
-from consumers.source import Position
-from consumers.unreadable import BODY_MAX, Stray, Strays
+from consumers.streams.source import Position
+from consumers.streams.unreadable import BODY_MAX, Stray, Strays
 from tests.manualclock import NOON, ManualClock
-from worker.store.deadletters import DeadLetters
-from worker.store.rowcodec import decode_row
-from worker.store.sqlite import SqliteTables
+from worker.store.repos.delivery.dead_letters import DeadLetters
+from worker.store.row_codec import decode_row
+from worker.store.sqlite.tables import SqliteTables
 
 STREAM = "kinesis.control"
 

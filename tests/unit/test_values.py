@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from worker.core.values import Json, is_same, read_number, show
+from worker.core.model.values import Json, is_same, read_number, show
 
 
 @pytest.mark.parametrize(

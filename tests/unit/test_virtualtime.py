@@ -9,7 +9,7 @@ from tests.faults import DROP_AFTER, DROP_BEFORE, NO_FAULT, PATIENCE_S, Fault, F
 from tests.manualclock import NOON
 from tests.virtualtime import Deadlock, Host, VirtualClock, on_virtual_time, run
 from worker.core.errors import RetryLater
-from worker.store.sqlite import SqliteTables
+from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Key, Put, TableName, Tables
 
 

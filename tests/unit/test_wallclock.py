@@ -5,7 +5,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from worker.core.wallclock import gap_end, instants_of, offset_at, reached_at, shifted_instant, wall_at
+from worker.core.time.local_time import (
+    gap_end,
+    instants_of,
+    offset_at,
+    reached_at,
+    shifted_instant,
+    wall_at,
+)
 
 NEW_YORK = ZoneInfo("America/New_York")
 LORD_HOWE = ZoneInfo("Australia/Lord_Howe")

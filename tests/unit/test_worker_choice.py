@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from consumers.severities import Severity
+from consumers.outbox.severities import Severity
 from tests.emulators import use_test_credentials
 from tests.manualclock import ManualClock
-from worker.core.errors import ConfigError
-from worker.settings import (
+from worker.app.alerts import tells_people
+from worker.app.aws import AwsKind
+from worker.app.build import make_worker
+from worker.app.embedded import EmbeddedKind, Options
+from worker.config.settings import (
     ALERTS_QUEUE,
     BUS,
     DUTIES,
@@ -21,11 +24,8 @@ from worker.settings import (
     ReadingSettings,
     read_settings,
 )
-from worker.store.open import DynamoPlace, locate
-from worker.wiring.aws import AwsKind
-from worker.wiring.choice import make_worker
-from worker.wiring.embedded import EmbeddedKind, Options
-from worker.wiring.people import tells_people
+from worker.core.errors import ConfigError
+from worker.store.backends.open import DynamoPlace, locate
 
 TABLES = "dynamodb://interlock?region=eu-west-1"
 QUEUE = "https://sqs.eu-west-1.amazonaws.com/111122223333/alerts"

@@ -10,26 +10,26 @@ from typing import cast
 
 import pytest
 
-from consumers.feed import TableFeed
-from consumers.progress import Backlog
-from consumers.sqs import STUCK_AFTER_S, QueueConsumer, QueuePace
-from consumers.sqs_calls import Message
+from consumers.queues.consumer import STUCK_AFTER_S, QueueConsumer, QueuePace
+from consumers.queues.queue import Message
+from consumers.streams.embedded.feed import TableFeed
+from consumers.streams.progress import Backlog
 from tests.httptarget import a_web_server, answer
 from tests.manualclock import NOON, ManualClock
 from tests.queueworld import QueueWorld
 from tests.streamworld import World
 from tests.virtualtime import on_virtual_time
-from worker.clock import SystemClock
-from worker.core.events import Event
-from worker.core.eventtypes import EventType
+from worker.app.ecs_protection import AGENT
+from worker.app.session import SessionWork
+from worker.app.telemetry import Telemetry
+from worker.config.settings import WatchedSettings
+from worker.core.model.events import Event
+from worker.core.model.eventtypes import EventType
 from worker.membership.sessions import Member
-from worker.settings import WatchedSettings
+from worker.runtime.clock import SystemClock
 from worker.store.table import TableName
-from worker.taskprotection import AGENT
 from worker.telemetry.meters import Metric
 from worker.web.health import Finding
-from worker.wiring.session import SessionWork
-from worker.wiring.telemetry import Telemetry
 
 
 def telemetry() -> Telemetry:

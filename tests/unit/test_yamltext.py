@@ -4,8 +4,8 @@ import tracemalloc
 
 import pytest
 
-from worker.yamldocument import BadYaml, Mark, texts
-from worker.yamltext import DEPTH_MAX, NODES_MAX, TEXT_BYTES_MAX, is_text, read_yaml
+from worker.yaml.document import BadYaml, Mark, texts
+from worker.yaml.parser import DEPTH_MAX, NODES_MAX, TEXT_BYTES_MAX, is_text, read_yaml
 
 
 def refusal(text: str) -> BadYaml:

@@ -15,29 +15,29 @@ from tests.jobtargets import NO_SECRETS
 from tests.manualclock import ManualClock
 from tests.runners import TOKEN, a_request
 from worker.core.errors import RetryLater
-from worker.core.outcomes import FailureCategory
-from worker.core.periods import Period
-from worker.core.values import Json
-from worker.jobs.address_policy import AddressPolicy, AddressRefused
-from worker.jobs.airflow import AirflowRunner
-from worker.jobs.aws import Aws
-from worker.jobs.aws_errors import declined
-from worker.jobs.awslambda import LambdaRunner
-from worker.jobs.command import CommandRunner
-from worker.jobs.command_files import EXITED, Result
-from worker.jobs.command_processes import identify
-from worker.jobs.command_results import judge
-from worker.jobs.databricks import DatabricksRunner
-from worker.jobs.emr import EmrRunner
-from worker.jobs.emr_serverless import EmrServerlessRunner
-from worker.jobs.glue import GlueRunner
-from worker.jobs.glue_runs import TOKEN_ARGUMENT
-from worker.jobs.http import HttpRunner
-from worker.jobs.http_client import Answer, HttpClient, NotSent, Reply, Request
+from worker.core.model.values import Json
+from worker.core.run.outcomes import FailureCategory
+from worker.core.time.periods import Period
+from worker.jobs.aws.client import Aws
+from worker.jobs.aws.emr import EmrRunner
+from worker.jobs.aws.emr_serverless import EmrServerlessRunner
+from worker.jobs.aws.errors import declined
+from worker.jobs.aws.glue import GlueRunner
+from worker.jobs.aws.glue_runs import TOKEN_ARGUMENT
+from worker.jobs.aws.lambda_ import LambdaRunner
+from worker.jobs.aws.step_functions import StepFunctionRunner
+from worker.jobs.command.exit_status import judge
+from worker.jobs.command.files import EXITED, Result
+from worker.jobs.command.processes import identify
+from worker.jobs.command.runner import CommandRunner
+from worker.jobs.http.runner import HttpRunner
+from worker.jobs.rest.airflow import AirflowRunner
+from worker.jobs.rest.databricks import DatabricksRunner
 from worker.jobs.runner import Failed, Handle, JobStatus, Runner, Running, StartAnswer, Started, StartRequest, Unknown
-from worker.jobs.step_functions import StepFunctionRunner
-from worker.store.sensors import Sensors
-from worker.store.sqlite import SqliteTables
+from worker.net.address_policy import AddressPolicy, AddressRefused
+from worker.net.http_client import Answer, HttpClient, NotSent, Reply, Request
+from worker.store.repos.sensors import Sensors
+from worker.store.sqlite.tables import SqliteTables
 
 Case: TypeAlias = Mapping[str, Any]
 

@@ -15,20 +15,20 @@ from zoneinfo import ZoneInfo
 from tests.vectors.classify import classify
 from tests.vectors.scenarios import play, wanted
 from tests.vectors.steps import play_step, wanted_of_step
-from worker.config import load_text
-from worker.core.calendars import Calendar, local_date, past_inclusion_dates, reason_excluded
-from worker.core.cron import previous_fire
-from worker.core.durations import format_duration
-from worker.core.expected import ExpectedRun, expected_runs, overdue
-from worker.core.instants import parse_rfc3339
-from worker.core.keys import RunKey, pipeline_pk, trigger_sk
-from worker.core.periods import Period, alias, period_of_sensor
-from worker.core.pipeline import Job, Pipeline, PipelineId, Schedule
-from worker.core.rules import Check, Group, Mode, Rule, evaluate
-from worker.core.sla import Times, relative_times, times_for_run
-from worker.core.tokens import start_token
-from worker.core.wallclock import wall_at
-from worker.crontext import BadCron, parse_cron
+from worker.config.cron_text import BadCron, parse_cron
+from worker.config.load import load_text
+from worker.core.model.calendars import Calendar, local_date, past_inclusion_dates, reason_excluded
+from worker.core.model.keys import RunKey, pipeline_pk, trigger_sk
+from worker.core.model.pipeline import Job, Pipeline, PipelineId, Schedule
+from worker.core.model.rules import Check, Group, Mode, Rule, evaluate
+from worker.core.model.sla_times import Times, relative_times, times_for_run
+from worker.core.run.tokens import start_token
+from worker.core.schedule.expected_runs import ExpectedRun, expected_runs, overdue
+from worker.core.time.cron import previous_fire
+from worker.core.time.durations import format_duration
+from worker.core.time.local_time import wall_at
+from worker.core.time.periods import Period, alias, period_of_sensor
+from worker.core.time.timestamps import parse_rfc3339
 
 Case: TypeAlias = Mapping[str, Any]
 

@@ -13,18 +13,18 @@ from typing import Any, TypeAlias
 from tests.engineworld import FakeStanding
 from tests.fakerunner import FakeRunner
 from tests.virtualtime import VirtualClock, run
-from worker.config import load_text
-from worker.core import keys
+from worker.config.load import load_text
+from worker.config.render import config_hash
 from worker.core.errors import WorkerError
-from worker.core.keys import RowKind, SessionId
-from worker.core.pipeline import JobType, PipelineId
-from worker.core.runstate import Run, Spent, State
+from worker.core.model import keys
+from worker.core.model.keys import RowKind, SessionId
+from worker.core.model.pipeline import JobType, PipelineId
+from worker.core.run.runstate import Run, Spent, State
 from worker.engine.engine import Engine
-from worker.engine.router import Router
-from worker.render import config_hash
-from worker.store.pipelines import Pipelines
-from worker.store.runrows import run_from_row, run_to_row
-from worker.store.sqlite import SqliteTables
+from worker.engine.intake.router import Router
+from worker.store.repos.pipelines import Pipelines
+from worker.store.repos.run_rows import run_from_row, run_to_row
+from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Change, ChangeKind, Key, Put, TableName
 
 Case: TypeAlias = Mapping[str, Any]

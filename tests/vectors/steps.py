@@ -14,20 +14,28 @@ from tests.engineworld import FakeStanding
 from tests.fakerunner import FakeRunner
 from tests.vectors.scenarios import ME, Case, put_given, rows_of, seen_since, wanted
 from tests.virtualtime import VirtualClock, run
-from worker.config import load_text
-from worker.core.facts import Fact, JobFailed, JobRefused, JobRunning, JobStarted, JobSucceeded, RulesNotHeld
-from worker.core.keys import RunKey
-from worker.core.outcomes import FailureCategory
-from worker.core.periods import Period
-from worker.core.pipeline import JobType, Pipeline, PipelineId, ScheduleId
-from worker.core.runstate import Run, Spent, StartStep, State
-from worker.core.watchstate import SlaWatch
+from worker.config.load import load_text
+from worker.config.render import config_hash
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import JobType, Pipeline, PipelineId, ScheduleId
+from worker.core.run.facts import (
+    Fact,
+    JobFailed,
+    JobRefused,
+    JobRunning,
+    JobStarted,
+    JobSucceeded,
+    RulesNotHeld,
+)
+from worker.core.run.outcomes import FailureCategory
+from worker.core.run.runstate import Run, Spent, StartStep, State
+from worker.core.sla.state import SlaWatch
+from worker.core.time.periods import Period
 from worker.engine.engine import Engine
 from worker.jobs.runner import Running
-from worker.render import config_hash
-from worker.store.runs import Runs, run_key
-from worker.store.slawatches import SlaWatches
-from worker.store.sqlite import SqliteTables
+from worker.store.repos.runs import Runs, run_key
+from worker.store.repos.sla_watches import SlaWatches
+from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Delete, TableName
 
 MODES = {

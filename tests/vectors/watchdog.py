@@ -11,38 +11,38 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from scheduler.alerts import Alerts
-from scheduler.checks_begin import BeginChecks
-from scheduler.checks_deadlines import DeadlineChecks
-from scheduler.duework import DueWork
-from scheduler.findings import Look
-from scheduler.ledger import Ledger
-from scheduler.ledgerkeeper import OURSELVES
-from scheduler.watchtable import Watched, make_watchdog
+from scheduler.watchdog.alerts import Alerts
+from scheduler.watchdog.check import Look
+from scheduler.watchdog.checks.deadlines import DeadlineChecks
+from scheduler.watchdog.checks.missed_starts import BeginChecks
+from scheduler.watchdog.checks.table import Watched, make_watchdog
+from scheduler.watchdog.due import DueWork
+from scheduler.watchdog.expectations import Ledger
+from scheduler.watchdog.expectations_loader import OURSELVES
 from tests.engineworld import FakeStanding
 from tests.fakerunner import FakeRunner
 from tests.vectors.scenarios import ME, Case, put_given, rows_of, seen_since, wanted
 from tests.virtualtime import VirtualClock, run
-from worker.cli.watchdog import LeftToWorkers
-from worker.config import load_text
-from worker.core import keys
-from worker.core.eventtypes import JobEvent
-from worker.core.instants import format_rfc3339
-from worker.core.keys import RowKind
-from worker.core.moments import Patience, Since
-from worker.core.pipeline import JobType, PipelineId, ScheduleId
-from worker.core.runstate import Run, State
+from worker.cli.commands.watchdog import LeftToWorkers
+from worker.config.load import load_text
+from worker.config.render import config_hash
+from worker.core.model import keys
+from worker.core.model.eventtypes import JobEvent
+from worker.core.model.keys import RowKind
+from worker.core.model.pipeline import JobType, PipelineId, ScheduleId
+from worker.core.run.runstate import Run, State
+from worker.core.schedule.checkpoints import Patience, Since
+from worker.core.time.timestamps import format_rfc3339
 from worker.engine.engine import Engine
-from worker.engine.router import Router
+from worker.engine.intake.router import Router
 from worker.jobs.runner import Running
-from worker.render import config_hash
-from worker.store.marks import Marks
-from worker.store.pauses import Pauses
-from worker.store.pipelines import Pipelines
-from worker.store.runrows import run_to_row
-from worker.store.runs import Runs
-from worker.store.slawatches import SlaWatches
-from worker.store.sqlite import SqliteTables
+from worker.store.repos.marks import Marks
+from worker.store.repos.pauses import Pauses
+from worker.store.repos.pipelines import Pipelines
+from worker.store.repos.run_rows import run_to_row
+from worker.store.repos.runs import Runs
+from worker.store.repos.sla_watches import SlaWatches
+from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Put, TableName
 
 AT_ONCE = Patience(begin=timedelta(), signal=timedelta())

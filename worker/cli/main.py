@@ -9,31 +9,31 @@ from typing import Annotated
 
 import typer
 
-from worker.cli.agenda import Span
-from worker.cli.askingcommands import asking_app
-from worker.cli.console import OutputFailed, Screen
-from worker.cli.democommand import demo_app
-from worker.cli.dlqcommands import dlq_app
-from worker.cli.doctorcommand import doctor_app
-from worker.cli.helppages import PlainGroup
-from worker.cli.inboxcommands import inbox_app
-from worker.cli.leasescommands import leases_app
-from worker.cli.migratecommands import migrate_app
-from worker.cli.onstore import exit_code, show_error
-from worker.cli.pipelinescommands import pipelines_app
-from worker.cli.plan import PlanRequest, run_diff, run_plan
-from worker.cli.readingcommands import reading_app
-from worker.cli.runcommand import run_app
-from worker.cli.schedulecommands import schedule_app
-from worker.cli.schema import FileKind, run_schema
-from worker.cli.sensorcommands import sensor_app
-from worker.cli.sources import Sources
-from worker.cli.storecommands import store_app
-from worker.cli.validate import address_check, run_validate
-from worker.cli.watchdogcommands import watchdog_app
-from worker.clock import Clock, SystemClock
+from worker.cli.commands.askingcommands import asking_app
+from worker.cli.commands.dlqcommands import dlq_app
+from worker.cli.commands.doctorcommand import doctor_app
+from worker.cli.commands.inboxcommands import inbox_app
+from worker.cli.commands.leasescommands import leases_app
+from worker.cli.commands.migratecommands import migrate_app
+from worker.cli.commands.pipelinescommands import pipelines_app
+from worker.cli.commands.runcommand import run_app
+from worker.cli.commands.schedulecommands import schedule_app
+from worker.cli.commands.schema import FileKind, run_schema
+from worker.cli.commands.sensorcommands import sensor_app
+from worker.cli.commands.show import reading_app
+from worker.cli.commands.storecommands import store_app
+from worker.cli.commands.validate import address_check, run_validate
+from worker.cli.commands.watchdogcommands import watchdog_app
+from worker.cli.demo.democommand import demo_app
+from worker.cli.plan.command import PlanRequest, run_diff, run_plan
+from worker.cli.plan.expected import Span
+from worker.cli.terminal.console import OutputFailed, Screen
+from worker.cli.terminal.files import Sources
+from worker.cli.terminal.help import PlainGroup
+from worker.cli.terminal.store_access import exit_code, show_error
+from worker.config.scalars import read_date
 from worker.core.errors import ConfigError
-from worker.loading.scalars import read_date
+from worker.runtime.clock import Clock, SystemClock
 
 DAYS_MAX = 366
 FIRST_DAY, LAST_DAY = date(1970, 1, 2), date(2999, 12, 31)

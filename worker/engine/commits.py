@@ -9,9 +9,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
 
-from worker.core import keys, slawatch
-from worker.core.dryrun import DryRun
-from worker.core.effects import (
+from worker.core.model import keys
+from worker.core.model.events import Event
+from worker.core.model.keys import RunKey, SessionId
+from worker.core.model.pipeline import Schedule, Sla
+from worker.core.model.values import Json
+from worker.core.run.dry_run import DryRun
+from worker.core.run.effects import (
     Create,
     DryEffect,
     Effect,
@@ -26,23 +30,20 @@ from worker.core.effects import (
     WatchDeadline,
     WatchEffect,
 )
-from worker.core.events import Event
-from worker.core.instants import format_rfc3339, parse_rfc3339
-from worker.core.keys import RunKey, SessionId
-from worker.core.pipeline import Schedule, Sla
-from worker.core.run_reruns import is_unanswered
-from worker.core.runstate import ForeignRun, Run, job_id
-from worker.core.values import Json
-from worker.core.watchstate import SlaWatch
-from worker.randomids import random_id
-from worker.store import dryruns, joblog, slawatches
-from worker.store.events import told_write
-from worker.store.marks import Marks, move_write, once_write
-from worker.store.pauses import not_paused
-from worker.store.requests import Requests, RerunRequest, rerun_write
-from worker.store.reruns import Rerun, Reruns
-from worker.store.runs import Runs
-from worker.store.slawatches import SlaWatches
+from worker.core.run.reruns import is_unanswered
+from worker.core.run.runstate import ForeignRun, Run, job_id
+from worker.core.sla import watch as slawatch
+from worker.core.sla.state import SlaWatch
+from worker.core.time.timestamps import format_rfc3339, parse_rfc3339
+from worker.runtime.ids import random_id
+from worker.store.repos import dry_runs, job_log, sla_watches
+from worker.store.repos.events import told_write
+from worker.store.repos.marks import Marks, move_write, once_write
+from worker.store.repos.pauses import not_paused
+from worker.store.repos.requests import Requests, RerunRequest, rerun_write
+from worker.store.repos.reruns import Rerun, Reruns
+from worker.store.repos.runs import Runs
+from worker.store.repos.sla_watches import SlaWatches
 from worker.store.table import Put, Tables, Write
 
 _NO_SLA = Sla()  # for a deadline that the configuration no longer has: nothing about it can be said any more
@@ -112,8 +113,8 @@ class Commits:
         if after is None or after == before:
             await self._write_extras(draft)
             return after
-        await self._tables.commit(dryruns.save_write(after), *draft.writes)
-        return dryruns.saved(after)
+        await self._tables.commit(dry_runs.save_write(after), *draft.writes)
+        return dry_runs.saved(after)
 
     async def of_watch(
         self,
@@ -196,7 +197,7 @@ class Commits:
         # Lines of one commit have the same time: they keep their order by their ids.
         first = draft.line_ids[0] if draft.line_ids else None
         draft.line_ids.append(self._new_id() if first is None else f"{first}-{len(draft.line_ids) + 1}")
-        line = joblog.JobLine(
+        line = job_log.JobLine(
             id=draft.line_ids[-1],
             at=draft.now,
             attempt=draft.about.attempt if draft.about else 0,
@@ -205,7 +206,7 @@ class Commits:
             error=log.message,
             category=log.category or "",
         )
-        return joblog.append_write(draft.key, line)
+        return job_log.append_write(draft.key, line)
 
     async def _rerun(self, draft: _Draft, record: RecordRerun) -> Write:
         rerun = Rerun(
@@ -239,8 +240,8 @@ class Commits:
         after = slawatch.evolve(before, draft.key, effects, draft.now, self._session)
         if after is None or after == before:
             return
-        draft.writes.append(slawatches.save_write(after))
-        draft.watch = slawatches.saved(after)
+        draft.writes.append(sla_watches.save_write(after))
+        draft.watch = sla_watches.saved(after)
         for tell in _tells(effects):
             await self._tell(draft, tell)
 

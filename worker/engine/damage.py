@@ -3,13 +3,13 @@
 from datetime import timedelta
 from typing import Final
 
-from worker.clock import Clock
-from worker.core.effects import Tell
 from worker.core.errors import Rejected
-from worker.core.eventtypes import EventType
-from worker.core.keys import RunKey
+from worker.core.model.eventtypes import EventType
+from worker.core.model.keys import RunKey
+from worker.core.run.effects import Tell
 from worker.engine.commits import Commits
-from worker.engine.wakes import Log
+from worker.engine.timer_keys import Log
+from worker.runtime.clock import Clock
 
 # Only a person can help, and may: after that it is taken up again without anybody's doing.
 LOOK_AGAIN_AFTER: Final = timedelta(minutes=5)

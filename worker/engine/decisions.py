@@ -10,8 +10,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, TypeAlias, TypeGuard
 
-from worker.clock import Clock
-from worker.core.effects import (
+from worker.config.versions import Configs, Version
+from worker.core.errors import RetryLater
+from worker.core.model.keys import RunKey, SessionId
+from worker.core.model.pipeline import Pipeline, Schedule
+from worker.core.run.effects import (
     Act,
     Create,
     Effect,
@@ -24,22 +27,28 @@ from worker.core.effects import (
     StartJob,
     StopJob,
 )
-from worker.core.errors import RetryLater
-from worker.core.facts import Birth, Fact, JobFound, JobReported, JobStarted, JobSucceeded, Report, RerunRequested
-from worker.core.foreign import respect
-from worker.core.keys import RunKey, SessionId
-from worker.core.pipeline import Pipeline, Schedule
-from worker.core.resuming import acts_of
-from worker.core.run import Pause, decide, evolve
-from worker.core.runstate import ForeignRun, Run, State
-from worker.core.watchstate import SlaWatch
+from worker.core.run.facts import (
+    Birth,
+    Fact,
+    JobFound,
+    JobReported,
+    JobStarted,
+    JobSucceeded,
+    Report,
+    RerunRequested,
+)
+from worker.core.run.foreign import respect
+from worker.core.run.machine import Pause, decide, evolve
+from worker.core.run.recovery import acts_of
+from worker.core.run.runstate import ForeignRun, Run, State
+from worker.core.sla.state import SlaWatch
 from worker.engine.commits import Commits, NewId
-from worker.engine.configs import Configs, Version
+from worker.engine.evaluations import Sensing
 from worker.engine.foreignruns import ForeignRuns
-from worker.engine.sensing import Sensing
-from worker.store.pauses import Pauses
-from worker.store.runs import Runs
-from worker.store.slawatches import SlaWatches
+from worker.runtime.clock import Clock
+from worker.store.repos.pauses import Pauses
+from worker.store.repos.runs import Runs
+from worker.store.repos.sla_watches import SlaWatches
 from worker.store.table import StaleWrite, Tables
 
 TRIES_MAX: Final = 6  # some seconds in all: whoever waits behind this fact waits no longer

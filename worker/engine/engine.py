@@ -11,10 +11,14 @@ from functools import partial
 from typing import Final
 from weakref import WeakValueDictionary
 
-from worker.clock import Clock
-from worker.core.effects import EvaluateNow, PollNow
+from worker.config.versions import Configs, Version
 from worker.core.errors import Rejected, RetryLater, WorkerError
-from worker.core.facts import (
+from worker.core.model.keys import RowKind, RunKey
+from worker.core.model.pipeline import JobType, Pipeline, Schedule
+from worker.core.run.context import limits
+from worker.core.run.effects import EvaluateNow, PollNow
+from worker.core.run.evaluation import judge
+from worker.core.run.facts import (
     Birth,
     Fact,
     JobRunning,
@@ -25,17 +29,12 @@ from worker.core.facts import (
     StopPending,
     TimeCame,
 )
-from worker.core.keys import RowKind, RunKey
-from worker.core.passes import judge
-from worker.core.pipeline import JobType, Pipeline, Schedule
-from worker.core.resuming import is_with_another
-from worker.core.run_case import limits
-from worker.core.runstate import Run, StartStep, State
-from worker.core.runtiming import next_due
-from worker.engine.acts import Acts
-from worker.engine.clockshifts import ClockShifts
+from worker.core.run.next_wakeup import next_due
+from worker.core.run.recovery import is_with_another
+from worker.core.run.runstate import Run, StartStep, State
+from worker.engine.actions import Acts
+from worker.engine.clock_shifts import ClockShifts
 from worker.engine.commits import Commits, NewId
-from worker.engine.configs import Configs, Version
 from worker.engine.damage import LOOK_AGAIN_AFTER, Damage
 from worker.engine.decisions import (
     Answer,
@@ -47,26 +46,27 @@ from worker.engine.decisions import (
     ignored,
     is_held_back,
 )
-from worker.engine.durations import Durations
-from worker.engine.errands import Errands, Work
-from worker.engine.folding import Folding
-from worker.engine.guarding import Guard, unguarded
+from worker.engine.dispatcher import Errands, Work
+from worker.engine.dry_runs import Rehearsals
+from worker.engine.evaluations import Sensing
 from worker.engine.outages import Outages
-from worker.engine.pauseends import PauseEnds
-from worker.engine.rehearsals import Rehearsals
-from worker.engine.sensing import Sensing
-from worker.engine.standing import Standing
-from worker.engine.statuscalls import StatusCalls
-from worker.engine.targets import Limits, Targets
-from worker.engine.timers import Timers
-from worker.engine.turns import in_turns
-from worker.engine.wakes import ADOPTED_WITHIN, TRY_AGAIN_AFTER, Log, Wake, place_of, to_nobody
-from worker.engine.watching import Watching
+from worker.engine.pauses import PauseEnds
+from worker.engine.session_authority import Standing
+from worker.engine.sla_watches import Watching
+from worker.engine.timer_keys import ADOPTED_WITHIN, TRY_AGAIN_AFTER, Log, Wake, place_of, to_nobody
 from worker.jobs.runner import Runner
-from worker.randomids import random_id
-from worker.store.pauses import Pauses
-from worker.store.runs import Runs
+from worker.runtime.clock import Clock
+from worker.runtime.guarding import Guard, unguarded
+from worker.runtime.ids import random_id
+from worker.runtime.rate_limit import Folding
+from worker.runtime.timers import Timers
+from worker.runtime.turns import in_turns
+from worker.store.repos.pauses import Pauses
+from worker.store.repos.runs import Runs
 from worker.store.table import Tables
+from worker.targets.batch_status import StatusCalls
+from worker.targets.calls import Limits, Targets
+from worker.targets.job_durations import Durations
 
 # How long a deadline waits for the target's word on a job that may just have ended.
 LOOK_PATIENCE: Final = timedelta(seconds=10)

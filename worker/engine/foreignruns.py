@@ -3,15 +3,15 @@
 from dataclasses import replace
 from datetime import datetime
 
-from worker.core.facts import Birth
-from worker.core.foreign import as_run
-from worker.core.keys import RunKey
-from worker.core.pipeline import Pipeline
-from worker.core.run_case import limits
-from worker.core.run_reruns import spent_by
-from worker.core.runstate import ForeignRun, Run, Spent
-from worker.store.joblog import JobLog
-from worker.store.reruns import Reruns
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import Pipeline
+from worker.core.run.context import limits
+from worker.core.run.facts import Birth
+from worker.core.run.foreign import as_run
+from worker.core.run.reruns import spent_by
+from worker.core.run.runstate import ForeignRun, Run, Spent
+from worker.store.repos.job_log import JobLog
+from worker.store.repos.reruns import Reruns
 from worker.store.table import Tables
 
 

@@ -3,14 +3,14 @@
 from datetime import timedelta
 from typing import Final
 
-from worker.clock import Clock
-from worker.core.effects import Tell
-from worker.core.eventtypes import EventType
-from worker.core.keys import RunKey
-from worker.core.pipeline import Pipeline
-from worker.core.runstate import Run, State
+from worker.core.model.eventtypes import EventType
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import Pipeline
+from worker.core.run.effects import Tell
+from worker.core.run.runstate import Run, State
 from worker.engine.commits import Commits
-from worker.engine.targets import Targets, target_of
+from worker.runtime.clock import Clock
+from worker.targets.calls import Targets, target_of
 
 TOLD_AFTER: Final = timedelta(minutes=10)  # until then the log and its metrics are enough: most outages are short
 

@@ -10,8 +10,8 @@ from collections.abc import Container, Mapping
 from typing import Protocol, cast
 
 from worker.core.errors import Rejected
-from worker.core.templates import SECRET_PREFIX
-from worker.core.values import Json
+from worker.core.model.templates import SECRET_PREFIX
+from worker.core.model.values import Json
 
 MANAGED = "secretsmanager://"
 

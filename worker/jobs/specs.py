@@ -11,8 +11,8 @@ from typing import Annotated, ClassVar, Literal, TypeAlias, cast
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.alias_generators import to_camel
 
-from worker.core.pipeline import JobType
-from worker.yamldocument import loose
+from worker.core.model.pipeline import JobType
+from worker.yaml.document import loose
 
 
 def _shape(value: object) -> str:

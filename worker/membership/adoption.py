@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Final, TypeAlias
 
-from worker.clock import Clock
 from worker.core.errors import WorkerError
-from worker.core.keys import RowKind, RunKey
-from worker.engine.timers import Timers
-from worker.engine.wakes import Log, to_nobody
-from worker.store.active import ActiveRow
+from worker.core.model.keys import RowKind, RunKey
+from worker.engine.timer_keys import Log, to_nobody
+from worker.runtime.clock import Clock
+from worker.runtime.timers import Timers
+from worker.store.repos.active_rows import ActiveRow
 
 AT_ONCE: Final = 32
 

@@ -3,10 +3,10 @@
 import threading
 from typing import Final
 
-from worker.clock import Clock
 from worker.core.errors import WorkerError
-from worker.core.keys import SessionId
-from worker.core.liveness import Timing
+from worker.core.membership.liveness import Timing
+from worker.core.model.keys import SessionId
+from worker.runtime.clock import Clock
 
 ENDED_BY_ANOTHER: Final = "another worker saw it stand still and ended it"
 

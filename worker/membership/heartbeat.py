@@ -2,12 +2,12 @@
 
 import asyncio
 
-from worker.clock import Clock
 from worker.core.errors import RetryLater, WorkerError
-from worker.core.liveness import Timing
+from worker.core.membership.liveness import Timing
 from worker.membership.fence import ENDED_BY_ANOTHER, Fence
+from worker.runtime.clock import Clock
 from worker.store.availability import Access, StoreAvailability
-from worker.store.sessions import Sessions
+from worker.store.repos.sessions import Sessions
 from worker.store.table import Tables
 
 

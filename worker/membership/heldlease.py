@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Protocol
 
-from worker.clock import Clock
 from worker.core.errors import WorkerError
-from worker.core.keys import SessionId
-from worker.engine.waking import Alarm
+from worker.core.model.keys import SessionId
 from worker.membership.fence import Fence
-from worker.store.leases import Lease, Leases, Ordeal
+from worker.runtime.clock import Clock
+from worker.runtime.waking import Alarm
+from worker.store.repos.leases import Lease, Leases, Ordeal
 
 
 class LeaseLost(WorkerError):

@@ -3,9 +3,9 @@
 import asyncio
 from typing import Final
 
-from worker.clock import Clock
 from worker.core.errors import RetryLater
 from worker.membership.heldlease import HeldLease, Holder, LeaseLost
+from worker.runtime.clock import Clock
 
 DRAIN_MAX_S: Final = 15.0  # how long a holder may take to finish what it has in hand
 GIVE_UP_TRIES_MAX: Final = 5

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from worker.core.keys import SessionId
-from worker.membership.clockguard import ClockGuard
+from worker.core.model.keys import SessionId
+from worker.membership.clock_guard import ClockGuard
 from worker.membership.fence import Fence
 from worker.membership.peers import Peers
 

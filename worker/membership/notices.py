@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from worker.core.keys import SessionId
+from worker.core.model.keys import SessionId
 from worker.store.availability import StoreNotice
 
 

@@ -5,13 +5,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from worker.clock import Clock
 from worker.core.errors import RetryLater
-from worker.core.keys import SessionId
-from worker.core.liveness import Sightings, Timing, next_look_s, observe, stood_still
+from worker.core.membership.liveness import Sightings, Timing, next_look_s, observe, stood_still
+from worker.core.model.keys import SessionId
 from worker.membership.fence import ENDED_BY_ANOTHER, Fence
 from worker.membership.notices import Notify, PeerEnded
-from worker.store.sessions import Session, Sessions, SessionState
+from worker.runtime.clock import Clock
+from worker.store.repos.sessions import Session, Sessions, SessionState
 
 # All that a worker must see changed before it reads the leases again.
 Situation: TypeAlias = frozenset[tuple[SessionId, SessionState, int]]

@@ -12,21 +12,21 @@ from dataclasses import dataclass
 from random import random
 from typing import Any, Final, TypeAlias
 
-from worker.clock import Clock
 from worker.core.errors import RetryLater
-from worker.core.keys import SessionId
-from worker.core.liveness import DEFAULT_TIMING, Timing
-from worker.membership.beaters import Beater
-from worker.membership.clockguard import ClockGuard
+from worker.core.membership.liveness import DEFAULT_TIMING, Timing
+from worker.core.model.keys import SessionId
+from worker.membership.clock_guard import ClockGuard
 from worker.membership.fence import ENDED_BY_ANOTHER, Fence, SessionLost
 from worker.membership.heartbeat import Heart, Pulse
-from worker.membership.leasekeeper import LeaseKeeper
+from worker.membership.heartbeat_threads import Beater
+from worker.membership.lease_coordinator import LeaseKeeper
 from worker.membership.notices import ClockWrong, Notify, SessionBegan, SessionOver, to_nobody
 from worker.membership.peers import Peers
 from worker.membership.timing_check import TimingCheck
+from worker.runtime.clock import Clock
 from worker.store.availability import StoreAvailability
-from worker.store.leases import Leases
-from worker.store.sessions import Sessions
+from worker.store.repos.leases import Leases
+from worker.store.repos.sessions import Sessions
 from worker.store.table import StaleWrite, Tables
 
 TICKS_PER_BEAT: Final = 4

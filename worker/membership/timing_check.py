@@ -7,11 +7,11 @@ other, and neither goes on beside the other.
 from collections.abc import Sequence
 from typing import Final
 
-from worker.clock import Clock
 from worker.core.errors import ConfigError
-from worker.core.keys import SessionId
-from worker.core.liveness import Timing, kill_s_of, name_of_pace
-from worker.store.sessions import Session, Sessions
+from worker.core.membership.liveness import Timing, kill_s_of, name_of_pace
+from worker.core.model.keys import SessionId
+from worker.runtime.clock import Clock
+from worker.store.repos.sessions import Session, Sessions
 
 LOOK_EVERY_S: Final = 0.5
 VARIABLE: Final = "INTERLOCK_TIMING"

@@ -19,7 +19,7 @@ from botocore.exceptions import (
     PartialCredentialsError,
 )
 
-from worker.logs import logger
+from worker.runtime.logs import logger
 
 WAIT_MAX_S: Final = 5.0  # of one request, for credentials: less than a call to the store may take
 RENEWAL_MAX_S: Final = 30.0  # a provider may be a program that never ends

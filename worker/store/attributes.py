@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import TypeVar
 
 from worker.core.errors import Rejected
-from worker.core.instants import format_rfc3339, parse_rfc3339
-from worker.core.values import Json
+from worker.core.model.values import Json
+from worker.core.time.timestamps import format_rfc3339, parse_rfc3339
 from worker.store.plain import plain_map
 from worker.store.table import TTL, Row, Value
 

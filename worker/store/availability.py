@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from worker.clock import Clock
+from worker.runtime.clock import Clock
 
 OUTAGE_AFTER_S: Final = 2.0  # a call that fails alone is retried, and says nothing about the store
 

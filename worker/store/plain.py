@@ -4,7 +4,7 @@ import base64
 from collections.abc import Mapping
 from decimal import Decimal
 
-from worker.core.values import Json
+from worker.core.model.values import Json
 from worker.store.table import Value
 
 

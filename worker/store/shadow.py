@@ -10,9 +10,9 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Final
 
-from worker.clock import Clock
-from worker.core import keys
-from worker.core.keys import SHADOW
+from worker.core.model import keys
+from worker.core.model.keys import SHADOW
+from worker.runtime.clock import Clock
 from worker.store import retention
 from worker.store.attributes import expiry
 from worker.store.table import (

@@ -7,7 +7,7 @@ A key's time is when its commit was decided, so a slow commit, or one by a worke
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from worker.core.keys import millis_text
+from worker.core.model.keys import millis_text
 from worker.store.table import Between, Row, TableName, Tables
 
 # Commits are given up after seconds and clocks that are off by more than 5 s decide nothing: a minute covers both.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
-from worker.jsontext import to_json
+from worker.runtime.json_bytes import to_json
 from worker.telemetry.meters import Kind, Meters, Metric
 
 NAMESPACE: Final = "Interlock"

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from worker.clock import Clock
 from worker.core.errors import RetryLater
-from worker.logs import logger
+from worker.runtime.clock import Clock
+from worker.runtime.logs import logger
 from worker.telemetry.emf import EmbeddedMetrics
 from worker.telemetry.meters import Meters, Metric
 from worker.telemetry.otlp import OtlpMetrics

@@ -3,8 +3,8 @@
 from datetime import timedelta
 
 from tests.runners import TOKEN
-from worker.jobs.command import CommandLimits, CommandRunner
-from worker.jobs.command_files import JobDirectory
+from worker.jobs.command.files import JobDirectory
+from worker.jobs.command.runner import CommandLimits, CommandRunner
 from worker.jobs.runner import Config
 
 LIMITS = CommandLimits(grace=timedelta(seconds=5), log_bytes_max=64 * 1024)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.contract.command_runner.commandjobs import LIMITS
-from worker.clock import SystemClock
-from worker.jobs.command import CommandRunner, minimal_environment
+from worker.jobs.command.runner import CommandRunner, minimal_environment
 from worker.jobs.secrets import EnvironmentSecrets
+from worker.runtime.clock import SystemClock
 
 
 @pytest.fixture

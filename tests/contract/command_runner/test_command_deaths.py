@@ -9,10 +9,10 @@ from pathlib import Path
 
 from tests.contract.command_runner.commandjobs import files_of, shell
 from tests.runners import TOKEN, ended, started, until
-from worker.core.outcomes import FailureCategory
-from worker.jobs.command import CommandRunner
-from worker.jobs.command_files import JobDirectory
-from worker.jobs.command_processes import ProcessId, identify, is_alive, this_place
+from worker.core.run.outcomes import FailureCategory
+from worker.jobs.command.files import JobDirectory
+from worker.jobs.command.processes import ProcessId, identify, is_alive, this_place
+from worker.jobs.command.runner import CommandRunner
 from worker.jobs.runner import CannotStop, Failed, Running, Stopped, StopPending, Succeeded
 
 ROOT = Path(__file__).parent.parent.parent.parent

@@ -8,11 +8,11 @@ import pytest
 
 from tests.contract.command_runner.commandjobs import LIMITS, files_of, shell
 from tests.runners import ended, started, until
-from worker.core.outcomes import FailureCategory
-from worker.jobs.command import CommandRunner
-from worker.jobs.command_files import EXITED, STOPPED, TIMED_OUT, Result
-from worker.jobs.command_processes import identify, is_alive
-from worker.jobs.command_results import judge
+from worker.core.run.outcomes import FailureCategory
+from worker.jobs.command.exit_status import judge
+from worker.jobs.command.files import EXITED, STOPPED, TIMED_OUT, Result
+from worker.jobs.command.processes import identify, is_alive
+from worker.jobs.command.runner import CommandRunner
 from worker.jobs.runner import Config, Failed, Running, Stopped, StopPending, Succeeded
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.contract.command_runner.commandjobs import shell
 from tests.runners import ended, started
-from worker.jobs.command import CommandRunner
-from worker.jobs.command_processes import identify_by_ps
+from worker.jobs.command.processes import identify_by_ps
+from worker.jobs.command.runner import CommandRunner
 
 
 async def test_only_jobs_that_ended_long_ago_are_swept_away(runner: CommandRunner, gate: Path) -> None:

@@ -7,8 +7,8 @@ import pytest
 from tests.contract.http_runner.httpjobs import HERE, SECRETS
 from tests.httptarget import WebServer, a_web_server
 from tests.manualclock import ManualClock
-from worker.jobs.http import HttpRunner
-from worker.jobs.http_client import HttpClient
+from worker.jobs.http.runner import HttpRunner
+from worker.net.http_client import HttpClient
 
 
 @pytest.fixture

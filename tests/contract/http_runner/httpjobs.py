@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from tests.httptarget import WebServer
-from worker.core.outcomes import FailureCategory
-from worker.core.values import Json
-from worker.jobs.address_policy import AddressPolicy
+from worker.core.model.values import Json
+from worker.core.run.outcomes import FailureCategory
 from worker.jobs.runner import Config
 from worker.jobs.secrets import EnvironmentSecrets
+from worker.net.address_policy import AddressPolicy
 
 PERMANENT, TRANSIENT, TIMEOUT = FailureCategory.PERMANENT, FailureCategory.TRANSIENT, FailureCategory.TIMEOUT
 SECRETS = EnvironmentSecrets({"INTERLOCK_KEY": 'hunter"22', "INTERLOCK_USER": "scott"})

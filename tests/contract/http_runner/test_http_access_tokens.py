@@ -9,11 +9,11 @@ from tests.contract.http_runner.httpjobs import HERE, PERMANENT, SECRETS, TRANSI
 from tests.httptarget import Behaviour, Received, WebServer, answer, by_path, in_turn, reset
 from tests.manualclock import ManualClock
 from tests.runners import a_request, started
-from worker.core.outcomes import FailureCategory
-from worker.core.values import Json
-from worker.jobs.http import HttpRunner
-from worker.jobs.http_client import HttpClient
+from worker.core.model.values import Json
+from worker.core.run.outcomes import FailureCategory
+from worker.jobs.http.runner import HttpRunner
 from worker.jobs.runner import Refused, Started
+from worker.net.http_client import HttpClient
 
 
 async def test_an_access_token_is_fetched_once_and_used_until_it_expires(server: WebServer) -> None:

@@ -8,8 +8,8 @@ from tests.contract.http_runner.httpjobs import TIMEOUT, TRANSIENT, followed, jo
 from tests.httptarget import Behaviour, WebServer, answer, break_off, by_path, in_turn, reset
 from tests.runners import TOKEN, a_request, started
 from worker.core.errors import RetryLater
-from worker.core.values import Json
-from worker.jobs.http import HttpRunner
+from worker.core.model.values import Json
+from worker.jobs.http.runner import HttpRunner
 from worker.jobs.runner import CannotStop, Config, Failed, Guarantee, Running, StopPending, Succeeded, Unknown
 
 

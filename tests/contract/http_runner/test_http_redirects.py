@@ -10,11 +10,11 @@ from tests.contract.http_runner.httpjobs import HERE, PERMANENT, SECRETS, job, o
 from tests.httptarget import Names, WebServer, a_web_server, answer, by_path
 from tests.manualclock import ManualClock
 from tests.runners import TOKEN, a_request
-from worker.core.values import Json
-from worker.jobs.address_policy import AddressPolicy
-from worker.jobs.http import HttpRunner
-from worker.jobs.http_client import HttpClient, NotSent, Request, onward
+from worker.core.model.values import Json
+from worker.jobs.http.runner import HttpRunner
 from worker.jobs.runner import Config, Refused, Started
+from worker.net.address_policy import AddressPolicy
+from worker.net.http_client import HttpClient, NotSent, Request, onward
 
 
 async def test_a_redirect_that_keeps_the_method_is_followed(server: WebServer, runner: HttpRunner) -> None:

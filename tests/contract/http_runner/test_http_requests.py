@@ -9,12 +9,12 @@ from tests.contract.http_runner.httpjobs import HERE, PERMANENT, followed, job
 from tests.httptarget import WebServer, a_web_server, answer
 from tests.manualclock import ManualClock
 from tests.runners import DAY, TOKEN, a_request, started
-from worker.core.periods import Period
-from worker.core.values import Json
-from worker.jobs.http import HttpRunner
-from worker.jobs.http_client import HttpClient
+from worker.core.model.values import Json
+from worker.core.time.periods import Period
+from worker.jobs.http.runner import HttpRunner
 from worker.jobs.runner import Refused
 from worker.jobs.secrets import EnvironmentSecrets
+from worker.net.http_client import HttpClient
 
 
 async def test_a_start_carries_the_token_the_secrets_and_the_query(server: WebServer, runner: HttpRunner) -> None:

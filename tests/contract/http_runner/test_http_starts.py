@@ -8,13 +8,13 @@ from tests.contract.http_runner.httpjobs import PERMANENT, SECRETS, TRANSIENT, j
 from tests.httptarget import Behaviour, Names, WebServer, a_web_server, answer, break_off, hang, in_turn, reset
 from tests.manualclock import NOON, ManualClock
 from tests.runners import a_request, started
-from worker.core.outcomes import FailureCategory
-from worker.core.values import Json
-from worker.jobs.address_policy import AddressPolicy
-from worker.jobs.http import HttpRunner
-from worker.jobs.http_client import HttpClient
+from worker.core.model.values import Json
+from worker.core.run.outcomes import FailureCategory
+from worker.jobs.http.runner import HttpRunner
 from worker.jobs.messages import MESSAGE_BYTES_MAX
 from worker.jobs.runner import Config, Refused, Started, Stopped, Succeeded, Unknown
+from worker.net.address_policy import AddressPolicy
+from worker.net.http_client import HttpClient
 
 
 async def test_without_a_status_url_the_answer_is_the_end(server: WebServer, runner: HttpRunner) -> None:

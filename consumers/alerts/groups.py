@@ -1,0 +1,88 @@
+"""Groups: what came too fast to be told one by one, told in one message for each type now and then.
+
+An event waits in the store until the message that counts it was posted, so none is lost with a worker. Every worker
+tries; a thread's claim says which one posts.
+"""
+
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final
+
+from consumers.alerts import text
+from consumers.alerts.chat import ChatRefused
+from consumers.alerts.services import Telling
+from consumers.outbox.severities import gravest
+from worker.core.errors import RetryLater
+from worker.runtime.logs import logger
+from worker.store.repos.delivery.threads import Claimed, ThreadKey
+
+TICK_S: Final = 5.0  # from the first event that waits, one or two of these are given to the others
+LOOK_EVERY_S: Final = 60.0  # for what a worker that is gone has left
+EVERY: Final = timedelta(minutes=1)  # groups of one type in one channel
+COUNTED_MAX: Final = 5_000  # events in one message
+
+_log = logger()
+
+
+class Groups:
+    def __init__(self, telling: Telling) -> None:
+        self._with = telling
+        self._refused: set[tuple[str, str]] = set()
+
+    async def run(self) -> None:
+        """Tell what waits, until cancelled."""
+        while True:
+            await self._with.tries.insist(self.tell_waiting)
+            await self._pause()
+
+    async def tell_waiting(self) -> None:
+        """Tell each group that may be told now. Raises `RetryLater`."""
+        self._with.has_grouped.clear()
+        for channel, event_type in await self._with.grouped.groups():
+            if not await self._with.admission.may_tell_group(channel, event_type, EVERY):
+                self._with.has_grouped.set()  # soon
+                continue
+            try:
+                await self._tell(channel, event_type)
+            except ChatRefused as refused:
+                self._note_refusal(channel, event_type, refused)
+            else:
+                self._refused.discard((channel, event_type))
+
+    async def _pause(self) -> None:
+        for _ in range(int(LOOK_EVERY_S / TICK_S)):
+            did_wait = self._with.has_grouped.is_set()
+            await self._with.clock.sleep(TICK_S)
+            if did_wait:
+                return
+
+    async def _tell(self, channel: str, event_type: str) -> None:
+        group = ThreadKey("", incident=f"GROUP#{channel}|{event_type}")
+        claimant = self._with.new_claimant()
+
+        async def once() -> None:
+            claim = await self._with.threads.claim(
+                group, channel=channel, claimant=claimant, now=self._with.clock.now()
+            )
+            if not isinstance(claim, Claimed):
+                return  # another posts it
+            alerts = await self._with.grouped.of(channel, event_type, COUNTED_MAX)
+            if alerts:
+                severity = gravest(each.severity for each in alerts)
+                await self._with.post(channel, text.group(severity, [each.event for each in alerts]))
+                # They were told: so this is insisted on, or they would be told again.
+                await self._with.tries.insist(lambda: self._with.grouped.drop(channel, alerts))
+                _log.info("group.told", channel=channel, type=event_type, count=len(alerts))
+
+        try:
+            await self._with.line.say(channel, once)
+        finally:
+            with suppress(RetryLater):  # it runs out by itself
+                await self._with.threads.give_up(group, claimant=claimant)
+
+    def _note_refusal(self, channel: str, event_type: str, refused: ChatRefused) -> None:
+        """They wait on, and are tried again: once the channel is mended, they are told."""
+        self._with.has_grouped.set()
+        if (channel, event_type) not in self._refused:
+            self._refused.add((channel, event_type))
+            _log.error("group.refused", channel=channel, type=event_type, reason=str(refused))

@@ -1,0 +1,53 @@
+"""Alerts as log lines, for a worker that was given no chat: nothing refuses to start, and nothing is silent."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from consumers.alerts.recent_ids import Repeats
+from consumers.alerts.retrying_writer import RetryingWriter
+from consumers.outbox.severities import Severity, severity_of
+from worker.core.model.events import Event
+from worker.runtime.clock import Clock
+from worker.runtime.logs import logger
+
+# Calls what logs, and returns once the line is written. Raises `OSError`.
+ConfirmLogged: TypeAlias = Callable[[Callable[[], None]], Awaitable[None]]
+
+_log = logger()
+
+
+async def unconfirmed(log: Callable[[], None]) -> None:
+    """For a log that nobody asks whether it was written."""
+    log()
+
+
+class LoggedAlerts:
+    """Alerts as lines; while the log cannot be written they wait for it. `line` knows whether they do."""
+
+    def __init__(self, clock: Clock, confirm: ConfirmLogged = unconfirmed) -> None:
+        self._confirm = confirm
+        self.line = RetryingWriter("the log", clock)
+        self._told = Repeats()
+
+    async def deliver(self, event: Event) -> None:
+        """Write one line, at a level that fits how bad it is."""
+        if event.id in self._told:
+            return
+        await self.line.write(lambda: self._confirm(lambda: _log_alert(event)))
+        self._told.add(event.id)
+
+
+def _log_alert(event: Event) -> None:
+    severity = severity_of(event.type, event.detail)
+    write = {Severity.ALERT: _log.error, Severity.WARNING: _log.warning}.get(severity, _log.info)
+    write(
+        "alert.told",
+        type=event.type,
+        severity=severity,
+        pipeline=event.pipeline,
+        schedule=event.schedule,
+        period=event.period,
+        message=event.message,
+        hint=event.detail.get("actionHint"),
+        event_id=event.id,
+    )

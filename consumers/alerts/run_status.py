@@ -1,0 +1,88 @@
+"""How a run stands, as the first message of its thread shows it: what each event makes of it."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from consumers.outbox.incidents import incident_of
+from consumers.outbox.severities import Severity
+from worker.core.model.events import Event
+from worker.core.model.eventtypes import EventType
+
+
+class Standing(StrEnum):
+    NOTED = "noted"  # nothing is known of a run
+    RUNNING = "running"
+    RETRYING = "running again"
+    BREACHED = "breached"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    RECOVERED = "recovered"
+    ONGOING = "ongoing"  # an incident that is about no run
+    DONE = "done"
+
+
+_BY_NAME: Final = {standing.value: standing for standing in Standing}
+_TROUBLED: Final = frozenset({Standing.BREACHED, Standing.FAILED, Standing.RETRYING, Standing.RECOVERED})
+_ENDED_WELL: Final = frozenset({Standing.DONE, Standing.RECOVERED})
+
+_BREACHES: Final = frozenset(
+    {
+        EventType.SLA_BREACH,
+        EventType.RELATIVE_SLA_BREACH,
+        EventType.SCHEDULE_MISSED,
+        EventType.IRREGULAR_SCHEDULE_MISSED,
+        EventType.SENSOR_DEADLINE_EXPIRED,
+    }
+)
+_FAILURES: Final = frozenset(
+    {
+        EventType.VALIDATION_EXHAUSTED,
+        EventType.JOB_START_UNKNOWN,
+        EventType.JOB_ORPHANED,
+        EventType.RETRY_EXHAUSTED,
+        EventType.INFRA_FAILURE,
+        EventType.SFN_TIMEOUT,
+    }
+)
+_GOING_ON: Final = frozenset({EventType.SLA_WARNING, EventType.RELATIVE_SLA_WARNING, EventType.TRIGGER_RECOVERED})
+_BEGINNING_AGAIN: Final = frozenset({EventType.RERUN_ACCEPTED, EventType.JOB_FAILED, EventType.JOB_POLL_EXHAUSTED})
+_SUCCESSES: Final = frozenset({EventType.JOB_COMPLETED, EventType.SLA_MET})
+
+SEVERITIES: Final[Mapping[Standing, Severity]] = {
+    Standing.NOTED: Severity.NOTE,
+    Standing.RUNNING: Severity.WARNING,
+    Standing.RETRYING: Severity.WARNING,
+    Standing.BREACHED: Severity.ALERT,
+    Standing.FAILED: Severity.ALERT,
+    Standing.CANCELLED: Severity.NOTE,
+    Standing.RECOVERED: Severity.SUCCESS,
+    Standing.ONGOING: Severity.ALERT,
+    Standing.DONE: Severity.SUCCESS,
+}
+
+
+def standing_of(text: str) -> Standing:
+    """What a row says; of what it does not say, or not any more, nothing is known."""
+    return _BY_NAME.get(text, Standing.NOTED)
+
+
+def standing_after(before: str, event: Event) -> Standing:
+    """How the run stands after an event; `before` is what the first message shows, or nothing."""
+    was, event_type = standing_of(before), event.type
+    if (incident := incident_of(event)) is not None and incident.has_recovery:
+        return Standing.RECOVERED if incident.is_over else Standing.ONGOING
+    if event_type in _BREACHES:
+        # The verdict of a run that ended too late comes with its end, in whichever order.
+        return Standing.RECOVERED if was in _ENDED_WELL else Standing.BREACHED
+    if event_type in _FAILURES or (event_type == EventType.PIPELINE_EXCLUDED and event.detail.get("final") is True):
+        return Standing.FAILED
+    if event_type == EventType.RUN_CANCELLED:
+        return Standing.CANCELLED
+    if event_type in _SUCCESSES:
+        return Standing.RECOVERED if was in _TROUBLED else Standing.DONE
+    if event_type in _BEGINNING_AGAIN:
+        return was if was is Standing.BREACHED else Standing.RETRYING
+    if event_type in _GOING_ON:
+        return was if was is not Standing.NOTED else Standing.RUNNING
+    return was

@@ -1,0 +1,50 @@
+"""What alerts are told with, by whoever tells them."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from secrets import token_hex
+from typing import Final
+
+from consumers.alerts.chat import ChatRefused, Posted, Saying
+from consumers.alerts.pace import Admission
+from consumers.alerts.rate_limited_chat import ChatLine
+from consumers.alerts.routing import OwnerOf, Routing
+from consumers.delivery.retry import Tries
+from worker.runtime.clock import Clock
+from worker.runtime.logs import logger
+from worker.store.repos.delivery.grouped_alerts import GroupedAlerts
+from worker.store.repos.delivery.threads import Threads
+from worker.store.repos.events import Events
+
+_NO_SUCH_CHANNEL: Final = frozenset({"channel_not_found", "not_in_channel", "is_archived", "restricted_action"})
+
+_log = logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telling:
+    line: ChatLine
+    threads: Threads
+    events: Events
+    grouped: GroupedAlerts
+    admission: Admission
+    routing: Routing
+    owner_of: OwnerOf
+    tries: Tries
+    clock: Clock
+    new_claimant: Callable[[], str] = lambda: token_hex(8)
+    has_grouped: asyncio.Event = field(default_factory=asyncio.Event)  # this worker left something to a group
+
+    async def post(
+        self, channel: str, saying: Saying, *, lane: str = "", thread: str = "", is_broadcast: bool = False
+    ) -> Posted:
+        """Post, if need be to the usual channel: a channel that is gone must not hide what happened."""
+        try:
+            return await self.line.post(channel, saying, lane=lane, thread=thread, is_broadcast=is_broadcast)
+        except ChatRefused as refused:
+            usual = self.routing.usual
+            if refused.code not in _NO_SUCH_CHANNEL or channel == usual:
+                raise
+            _log.error("alert.channel_wrong", channel=channel, instead=usual, reason=str(refused))
+            return await self.line.post(usual, saying)

@@ -1,0 +1,228 @@
+"""What an alert looks like in the chat: short, the most important first, and nothing in it that calls everyone."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from consumers.alerts.chat import Block, Saying
+from consumers.alerts.run_status import SEVERITIES, Standing, standing_of
+from consumers.outbox.incidents import incident_of, is_recovery
+from consumers.outbox.severities import Severity, severity_of
+from worker.core.model.events import Event
+from worker.core.model.values import Json
+from worker.store.repos.delivery.threads import Face, ThreadKey
+
+SECTION_MAX: Final = 2_900  # Slack takes 3,000
+MESSAGE_MAX: Final = 1_500
+FACE_MAX: Final = 400
+NAMED_MAX: Final = 20
+CAUSES_MAX: Final = 3
+CAUSE_MAX: Final = 120
+
+EMOJI: Final[Mapping[Severity, str]] = {
+    Severity.ALERT: ":red_circle:",
+    Severity.WARNING: ":large_yellow_circle:",
+    Severity.SUCCESS: ":white_check_mark:",
+    Severity.NOTE: ":information_source:",
+}
+_MARKUP: Final = str.maketrans(dict.fromkeys("*~`"))
+# Control characters, marks that turn the writing round, and characters without width.
+_UNSEEN: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+    "|[\U000e0000-\U000e007f]"
+)
+# Of an event's detail, what people read, in this order.
+_SHOWN: Final = (
+    ("deadline", "Deadline"),
+    ("breachAt", "Breach at"),
+    ("status", "Status"),
+    ("source", "Source"),
+    ("cron", "Cron"),
+    ("expectedTime", "Expected"),
+    ("sensorKey", "Sensor"),
+)
+
+
+def thread_of(event: Event) -> ThreadKey:
+    incident = incident_of(event)
+    if incident is None:
+        return ThreadKey(event.pipeline, event.schedule, event.period)
+    return ThreadKey(event.pipeline, incident=incident.key)
+
+
+def alert(event: Event) -> Saying:
+    """One event, for itself."""
+    severity = Severity.SUCCESS if is_recovery(event) else severity_of(event.type, event.detail)
+    head = f"{EMOJI[severity]} *{_name(event.type)}*"
+    about = " | ".join(_name(part) for part in (event.pipeline, event.schedule, event.period) if part)
+    return Saying(
+        _notice(summary(event)), [_heading(f"{head} | {about}" if about else head), *_body("\n".join(_lines(event)))]
+    )
+
+
+def summary(event: Event) -> str:
+    """An event in one line."""
+    line = f"{event.type}: {event.message}" if event.message else event.type
+    return _cut(" ".join(line.split()), FACE_MAX)
+
+
+def first_message(thread: ThreadKey, face: Face) -> Saying:
+    """The head of a thread: what it is about, how that stands now, how it began and what came last."""
+    standing = standing_of(face.standing)
+    emoji = EMOJI[_severity(standing, face)]
+    parts = _parts(thread)
+    shown = "" if standing is Standing.NOTED else f": *{standing}*"
+    blocks = [
+        _heading(f"{emoji} *{' | '.join(map(_name, parts))}*{shown}"),
+        *_body(face.first),
+    ]
+    if face.latest and face.latest != face.first:
+        blocks.append(_context(f"now: {face.latest}"))
+    return Saying(_notice(f"{' '.join(parts)}: {standing}: {face.latest or face.first}"), blocks)
+
+
+def elsewhere(event: Event) -> Saying:
+    """An alert told beside its thread, because those who must act look into another channel."""
+    told = alert(event)
+    return Saying(told.text, [*told.blocks, _context("its thread is in another channel")])
+
+
+def digest(since: datetime, until: datetime, types: Counter[str], pipelines: Counter[str]) -> Saying:
+    """What went well in a stretch of time."""
+    counts = ", ".join(f"{number} {_name(name)}" for name, number in sorted(types.items()))
+    span = f"{since:%Y-%m-%d %H:%M} to {until:%H:%M} UTC"
+    named = [f"{name} {number}" for name, number in pipelines.most_common(NAMED_MAX)]
+    more = len(pipelines) - len(named)
+    where = ", ".join(named) + (f" and {more} more" if more else "")
+    text = f"{span}: {counts}"
+    return Saying(_notice(text), [_heading(f"{EMOJI[Severity.SUCCESS]} *Digest* | {text}"), *_body(where)])
+
+
+def group(severity: Severity, events: Sequence[Event]) -> Saying:
+    """Events of one type that came too fast to be told one by one; the oldest comes first."""
+    event_type, first = events[0].type, events[0].at
+    counted = f"{len(events)} more since {first:%Y-%m-%d %H:%M:%S} UTC"
+    lines = [f"{_about(event)}: {_cause(event)}" for event in events[:NAMED_MAX]]
+    if len(events) > NAMED_MAX:
+        lines = [*_causes(events), *_named(events)]
+    rest = f"`interlock events --type {event_type} --since {first:%Y-%m-%dT%H:%M:%SZ}` lists them all"
+    return Saying(
+        _notice(f"{event_type}: {counted}"),
+        [
+            _heading(f"{EMOJI[severity]} *{_name(event_type)}* | {counted}"),
+            *_body("\n".join(lines)),
+            _context(f"told together, because there were many; no thread was opened for them. {rest}"),
+        ],
+    )
+
+
+def _causes(events: Sequence[Event]) -> list[str]:
+    causes = Counter(_cause(event) for event in events)
+    lines = [f"{number} times: {cause}" for cause, number in causes.most_common(CAUSES_MAX)]
+    more = len(causes) - len(lines)
+    return [*lines, *([f"and {more} other messages"] if more else [])]
+
+
+def _named(events: Sequence[Event]) -> list[str]:
+    pipelines = Counter(event.pipeline or "interlock" for event in events)
+    counts = [f"{name} {number}" for name, number in pipelines.most_common(NAMED_MAX)]
+    more = len(pipelines) - len(counts)
+    first = ", ".join(_about(event) for event in events[:NAMED_MAX])
+    return [
+        "by pipeline: " + ", ".join(counts) + (f" and {more} more" if more else ""),
+        f"the first: {first} and {len(events) - NAMED_MAX} more",
+    ]
+
+
+def _about(event: Event) -> str:
+    return "/".join(part for part in (event.pipeline, event.schedule, event.period) if part) or "interlock"
+
+
+def _cause(event: Event) -> str:
+    """What happened, without which run it happened to: so that the same is counted as the same."""
+    said = event.message.replace(_about(event), "").strip(" :;,") if event.message else event.type
+    return _cut(" ".join(said.split()), CAUSE_MAX)
+
+
+def _severity(standing: Standing, face: Face) -> Severity:
+    """Where no run is known, the latest event says how bad it is; its line begins with its type."""
+    is_told_by_event = standing in {Standing.NOTED, Standing.ONGOING}
+    return severity_of(face.latest.partition(":")[0]) if is_told_by_event else SEVERITIES[standing]
+
+
+def _parts(thread: ThreadKey) -> list[str]:
+    """What a thread is about, to be read."""
+    if not thread.incident:
+        return [part for part in (thread.pipeline, thread.schedule, thread.period) if part] or ["interlock"]
+    return [thread.pipeline or "interlock", thread.incident.partition("#")[2]]
+
+
+def escaped(text: str) -> str:
+    """So that nothing in it is a link, a mention, or `<!channel>`."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _lines(event: Event) -> list[str]:
+    parts = [f"{name}: {event.detail[key]}" for key, name in _SHOWN if event.detail.get(key)]
+    hint = event.detail.get("actionHint")
+    return [
+        *([_cut(event.message, MESSAGE_MAX)] if event.message else []),
+        *([" · ".join(parts)] if parts else []),
+        *([f"→ {hint}"] if isinstance(hint, str) and hint else []),
+    ]
+
+
+def _heading(markup: str) -> Block:
+    """Our own words and names. Verbatim: what looks like an address or a channel in them does not become a link."""
+    return {"type": "section", "text": {"type": "mrkdwn", "text": _cut(markup, SECTION_MAX), "verbatim": True}}
+
+
+def _body(text: str) -> list[Block]:
+    """What others wrote: as plain text, in which nothing is bold, a link, a mention or an emoji."""
+    # A block in which nothing can be seen would have the whole message refused.
+    return [{"type": "section", "text": _plain(text)}] if _printable(text).strip() else []
+
+
+def _context(text: str) -> Block:
+    return {"type": "context", "elements": [_plain(text)]}
+
+
+def _plain(text: str) -> dict[str, Json]:
+    return {"type": "plain_text", "text": _fitted(text, SECTION_MAX), "emoji": False}
+
+
+def _notice(text: str) -> str:
+    """What a notification shows, in one line."""
+    return _fitted(" ".join(text.split()), FACE_MAX)
+
+
+def _name(text: str) -> str:
+    """A name inside markup: one line, and nothing in it that ends the markup."""
+    return escaped(_printable(" ".join(text.translate(_MARKUP).split())))
+
+
+def _fitted(text: str, most: int) -> str:
+    """Escape a text, and cut it between two of its characters so that it fits."""
+    clean = _printable(text)
+    whole = escaped(clean[: most + 1])
+    if len(clean) <= most and len(whole) <= most:
+        return whole
+    parts, left = list[str](), most - 1
+    for character in clean:
+        part = escaped(character)
+        left -= len(part)
+        if left < 0:
+            break
+        parts.append(part)
+    return "".join(parts) + "…"
+
+
+def _printable(text: str) -> str:
+    """Without what turns the writing round or cannot be seen; lines stay lines."""
+    return _UNSEEN.sub("", text)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

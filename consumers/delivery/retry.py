@@ -1,0 +1,131 @@
+"""Trying again: a few times where giving up is a choice, without end where it is not."""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, TypeAlias, TypeVar
+
+from worker.core.errors import Rejected, RetryLater
+from worker.runtime.backoff import Backoff
+from worker.runtime.clock import Clock
+from worker.store.repos.delivery.dead_letters import HISTORY_MAX
+from worker.store.table import StaleWrite
+
+T = TypeVar("T")
+Act: TypeAlias = Callable[[], Awaitable[T]]
+
+PATIENCE: Final = Backoff(attempts_max=5, first_s=0.25, longest_s=10.0)
+# What is tried for so long is given up however well the excuses are: a stream forgets its records after 24 hours.
+TRIED_MAX: Final = timedelta(hours=6)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """What was tried in vain. `history` is what each try said, oldest first."""
+
+    reason: str
+    history: tuple[str, ...]
+
+
+class Tries:
+    """Tries again with full jitter. While the store itself is unwell, a failure is held against nobody.
+
+    `store_failures` counts the calls to the store that got no answer, by whomever: a try during which it rose says
+    nothing about what was tried.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        ping: Act[None],
+        backoff: Backoff = PATIENCE,
+        *,
+        store_failures: Callable[[], int] = lambda: 0,
+        tried_max: timedelta = TRIED_MAX,
+    ) -> None:
+        self._clock, self._ping, self._backoff = clock, ping, backoff
+        self._store_failures, self._tried_max_s = store_failures, tried_max.total_seconds()
+        self._insisting = 0
+
+    @property
+    def attempts_max(self) -> int:
+        return self._backoff.attempts_max
+
+    @property
+    def is_waiting(self) -> bool:
+        """Something that must be done has failed and is tried again, most likely because the store is away."""
+        return self._insisting > 0
+
+    async def carry_out(self, act: Act[None]) -> GivenUp | None:
+        """Do it; None once it is done. Given up when it can never succeed, or failed as often as is allowed."""
+        history: deque[str] = deque(maxlen=HISTORY_MAX)
+        began_at, tries, counted = self._clock.monotonic(), 0, 0
+        while True:
+            failures_before = self._store_failures()
+            try:
+                await act()
+            except Rejected as error:
+                return GivenUp(str(error), (*history, str(error)))
+            except (RetryLater, StaleWrite) as error:
+                history.append(str(error))
+            else:
+                return None
+            was_unwell = await self._was_unwell(failures_before)
+            tries, counted = tries + 1, counted + (not was_unwell)
+            if counted == self.attempts_max or self._clock.monotonic() - began_at > self._tried_max_s:
+                return GivenUp(f"failed {tries} times, last: {history[-1]}", tuple(history))
+            await self._clock.sleep(self._backoff.wait_s(min(tries, self.attempts_max)))
+
+    async def unless_unwell(self, act: Act[None]) -> None:
+        """Do it, again and again while only the store is to blame. Raises what it raises for any other reason."""
+        tries = 0
+        while True:
+            failures_before = self._store_failures()
+            try:
+                return await act()
+            except (RetryLater, StaleWrite):
+                if not await self._was_unwell(failures_before):
+                    raise
+            tries = min(tries + 1, self.attempts_max)
+            await self._clock.sleep(self._backoff.wait_s(tries))
+
+    async def insist(self, act: Act[T]) -> T:
+        """Do it however long it takes: only the caller's own end ends it."""
+        try:
+            return await act()
+        except (RetryLater, StaleWrite):
+            self._insisting += 1
+        try:
+            return await self._until_done(act)
+        finally:
+            self._insisting -= 1
+
+    async def _until_done(self, act: Act[T]) -> T:
+        tries = 0
+        while True:
+            tries = min(tries + 1, self._backoff.attempts_max)
+            await self._clock.sleep(self._backoff.wait_s(tries))
+            with suppress(RetryLater, StaleWrite):
+                return await act()
+
+    async def pause(self) -> None:
+        """Wait as long as between two tries of something that keeps failing."""
+        await self._clock.sleep(self._backoff.longest_s)
+
+    async def _was_unwell(self, failures_before: int) -> bool:
+        """Say whether a failure may have been the store's; if it was away, it is back now."""
+        return await self._waited_for_store() or self._store_failures() != failures_before
+
+    async def _waited_for_store(self) -> bool:
+        try:
+            await self._ping()
+        except RetryLater:
+            await self._store_answers()
+            return True
+        return False
+
+    async def _store_answers(self) -> None:
+        """Wait until the store answers: an outage must not turn every record in hand into a dead letter."""
+        await self.insist(self._ping)

@@ -1,0 +1,82 @@
+"""Loops: a pipeline that writes where the inbox listens for it would start itself, again and again.
+
+Each rule says where its pipeline writes (`writes`). From a pipeline one comes to every rule that hears of what it
+writes, or of its own events, and from there to that rule's pipeline. A way back to where it began is a loop.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from consumers.inbox.rules import OfEvents, OfObjects, Place, Rule, Rules
+from consumers.outbox.routes import SOURCE
+from worker.core.model.eventtypes import EventType
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`by` is what a pipeline does that the rule of that number hears."""
+
+    pipeline: str
+    by: str
+    rule: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """The way of a loop; the last step comes back to the pipeline of the first."""
+
+    steps: tuple[Step, ...]
+
+    def __str__(self) -> str:
+        return ", then ".join(f"`{step.pipeline}` {step.by}" for step in self.steps)
+
+
+def find_loops(rules: Rules) -> list[Loop]:
+    """The shortest loop through each rule; one that leads through several rules is given once."""
+    found: dict[frozenset[int], Loop] = {}
+    for number in range(len(rules)):
+        loop = _loop_through(number, rules)
+        if loop is not None:
+            found.setdefault(frozenset(step.rule for step in loop.steps), loop)
+    return list(found.values())
+
+
+def _loop_through(number: int, rules: Rules) -> Loop | None:
+    pending: deque[tuple[str, tuple[Step, ...]]] = deque([(rules[number].pipeline, ())])
+    seen = {rules[number].pipeline}
+    while pending:
+        pipeline, way = pending.popleft()
+        for step in _steps_from(pipeline, rules):
+            further = (*way, step)
+            if step.rule == number:
+                return Loop(further)
+            next_pipeline = rules[step.rule].pipeline
+            if next_pipeline not in seen:
+                seen.add(next_pipeline)
+                pending.append((next_pipeline, further))
+    return None
+
+
+def _steps_from(pipeline: str, rules: Rules) -> Iterator[Step]:
+    places = [place for rule in rules if rule.pipeline == pipeline for place in rule.writes]
+    for number, rule in enumerate(rules):
+        by = _heard(rule, pipeline, places)
+        if by is not None:
+            yield Step(pipeline, by, number)
+
+
+def _heard(rule: Rule, pipeline: str, places: list[Place]) -> str | None:
+    match rule.source:
+        case OfObjects() as source:
+            place = next((place for place in places if source.may_be_in(place)), None)
+            return None if place is None else f"writes to {place}, of which `{rule.name}` hears"
+        case OfEvents(pattern):
+            is_heard = any(pattern.matches(_event(kind, pipeline)) for kind in EventType)
+            return f"has events of which `{rule.name}` hears" if is_heard else None
+        case _:
+            return None
+
+
+def _event(kind: EventType, pipeline: str) -> Mapping[str, str | Mapping[str, str]]:
+    return {"source": SOURCE, "detail-type": str(kind), "detail": {"pipelineId": pipeline}}

@@ -1,0 +1,162 @@
+"""Rules of the inbox: which news becomes which sensor. Made by `consumers.inbox.rules_file`."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from consumers.inbox.key_patterns import KeyPattern
+from consumers.inbox.notifications import EventNews, Happened, News, NoNews, ObjectNews, PlainNews
+from consumers.inbox.templates import Facts, Unfilled, fill_fields, fill_text
+from consumers.outbox.patterns import Pattern
+from worker.config.schema import ID_PATTERN
+from worker.core.errors import Rejected
+from worker.core.model.pipeline import PipelineId
+from worker.core.model.values import Json
+from worker.core.time.periods import Period
+from worker.store.repos.delivery.inbox_ledger import Report
+
+SENSOR_CHARS_MAX: Final = 256
+
+_ID: Final = re.compile(ID_PATTERN)
+
+
+class Unmappable(Rejected):
+    """News that a rule is about and cannot turn into a sensor."""
+
+    def __init__(self, rule: str, news: News, problem: str) -> None:
+        super().__init__(
+            f"the inbox rule {rule} cannot make a sensor of {news}: {problem}; it is kept as a dead letter: mend the "
+            "rule or the sender, then run `interlock dlq replay`"
+        )
+        self.rule = rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A part of a bucket."""
+
+    bucket: str
+    prefix: str = ""
+
+    def covers(self, other: "Place") -> bool:
+        return self.bucket == other.bucket and other.prefix.startswith(self.prefix)
+
+    def __str__(self) -> str:
+        return f"s3://{self.bucket}/{self.prefix}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfObjects:
+    """Objects of a bucket whose keys match, but for those that begin like one of `unless`."""
+
+    bucket: str
+    key: KeyPattern
+    unless: tuple[str, ...] = ()
+    tells_deletes: bool = False
+
+    def find(self, bucket: str, key: str) -> Mapping[str, str] | None:
+        """What the key tells; None if the object is not meant."""
+        is_meant = bucket == self.bucket and not key.startswith(self.unless)
+        return self.key.find(key) if is_meant else None
+
+    def may_be_in(self, place: Place) -> bool:
+        """Say whether any object there could be meant."""
+        if place.bucket != self.bucket or place.prefix.startswith(self.unless):
+            return False
+        return self.key.may_begin(place.prefix)
+
+
+@dataclass(frozen=True, slots=True)
+class OfEvents:
+    pattern: Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class OfMessages:
+    pattern: Pattern
+
+
+Source: TypeAlias = OfObjects | OfEvents | OfMessages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mapped:
+    """What a rule makes of news."""
+
+    rule: str
+    report: Report
+    period: Period | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """`fields` None: the sensor says all that the news does."""
+
+    name: str
+    source: Source
+    pipeline: str
+    sensor: str
+    period: str = ""
+    fields: Mapping[str, Json] | None = None
+    writes: tuple[Place, ...] = field(default=())
+
+    def map(self, news: News) -> Mapped | None:
+        """Give the sensor that the news becomes, None if it is not meant. Raises `Unmappable`."""
+        facts = self._facts(news)
+        if facts is None:
+            return None
+        try:
+            return self._mapped(news, facts)
+        except Unfilled as error:
+            raise Unmappable(self.name, news, str(error)) from error
+
+    def _facts(self, news: News) -> Facts | None:
+        """What the texts of this rule may name; None if the news is not meant."""
+        match self.source, news:
+            case OfObjects() as source, ObjectNews():
+                found = source.find(news.bucket, news.key)
+                is_heard = news.happened is Happened.CREATED or source.tells_deletes
+                return Facts({**news.facts(), **found}) if found is not None and is_heard else None
+            case OfEvents(pattern), EventNews(envelope):
+                return Facts(envelope) if pattern.matches(envelope) else None
+            case OfMessages(pattern), PlainNews(body):
+                return Facts(body) if pattern.matches(body) else None
+            case _:
+                return None
+
+    def _mapped(self, news: News, facts: Facts) -> Mapped:
+        pipeline, sensor = fill_text(self.pipeline, facts), fill_text(self.sensor, facts)
+        if not _ID.fullmatch(pipeline):
+            raise Unmappable(self.name, news, f"{pipeline[:80]!r} is no name of a pipeline")
+        if not sensor or len(sensor) > SENSOR_CHARS_MAX:
+            raise Unmappable(self.name, news, f"a sensor's key has 1 to {SENSOR_CHARS_MAX} characters")
+        period = self._period(news, facts)
+        stored_key = sensor if period is None else f"{sensor}#{period}"
+        data = _said_by(news) if self.fields is None else fill_fields(self.fields, facts)
+        return Mapped(rule=self.name, report=Report(PipelineId(pipeline), stored_key, data), period=period)
+
+    def _period(self, news: News, facts: Facts) -> Period | None:
+        if not self.period:
+            return None
+        text = fill_text(self.period, facts)
+        period = Period.parse(text) or Period.parse_compact(text)
+        if period is None:
+            raise Unmappable(self.name, news, f"{text[:80]!r} is no period such as 2026-03-03 or 2026-03-03T07")
+        return period
+
+
+def _said_by(news: News) -> Mapping[str, Json]:
+    match news:
+        case ObjectNews():
+            return news.facts()
+        case EventNews(envelope):
+            detail = envelope.get("detail")
+            return detail if isinstance(detail, Mapping) else {}
+        case PlainNews(body):
+            return body
+        case NoNews():
+            return {}
+
+
+Rules: TypeAlias = Sequence[Rule]

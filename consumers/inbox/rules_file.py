@@ -1,0 +1,241 @@
+"""The inbox file: rules in YAML, with every mistake found at once and located, as in pipeline files."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeAlias, cast
+
+from pydantic import Field
+
+from consumers.inbox.key_patterns import BadKeyPattern, parse_key_pattern
+from consumers.inbox.loops import find_loops
+from consumers.inbox.notifications import S3
+from consumers.inbox.rules import OfEvents, OfMessages, OfObjects, Place, Rule, Rules, Source
+from consumers.inbox.templates import TEXT_CHARS_MAX
+from consumers.outbox.patterns import BadPattern, parse_pattern
+from worker.config.documents import read_document
+from worker.config.files import Unreadable, read_text
+from worker.config.problems import Problem, Problems, advise, show
+from worker.config.schema import Id, Section
+from worker.config.settings import INBOX
+from worker.config.shape import read_shape
+from worker.core.errors import ConfigError
+from worker.core.model.templates import names, unclosed_names
+from worker.core.model.values import Json
+from worker.yaml.document import Path as At
+
+RULES_MAX: Final = 200
+PLACES_MAX: Final = 50
+FIELDS_MAX: Final = 100
+SOURCES: Final = ("object", "event", "message")
+OF_OBJECTS: Final = ("bucket", "key", "event", "etag", "size", "version", "at")
+OF_EVENTS: Final = ("id", "source", "detail-type", "time", "account", "region", "resources", "detail", "version")
+
+_Text: TypeAlias = Annotated[str, Field(max_length=TEXT_CHARS_MAX)]
+_Prefixes: TypeAlias = Annotated[list[_Text], Field(max_length=PLACES_MAX)]
+_Any: TypeAlias = object
+
+
+class ObjectSection(Section):
+    """Objects of a bucket, however the notification came."""
+
+    bucket: _Text = Field(default="", description="Name of the bucket.")
+    key: _Text = Field(default="**", description="Pattern of the object's key.", examples=["orders/${date}/*.csv"])
+    unless: _Prefixes = Field(default_factory=list, description="Keys that begin so are not meant.")
+    deletes: Literal["ignore", "report"] = Field(default="ignore", description="What the end of an object is.")
+
+
+class RuleSection(Section):
+    """One kind of news, and the sensor it becomes."""
+
+    name: Id = Field(default="", description="Name of the rule; the ledger of objects goes by it.")
+    object: ObjectSection | None = Field(default=None, description="For objects in S3.")
+    event: dict[str, _Any] | None = Field(default=None, description="For events of a bus: a pattern of EventBridge.")
+    message: dict[str, _Any] | None = Field(default=None, description="For any other JSON: such a pattern of its own.")
+    pipeline: _Text = Field(default="", description="The pipeline whose sensor it is.")
+    sensor: _Text = Field(default="", description="The sensor's key, without a period.")
+    period: _Text = Field(default="", description="The period it is about.", examples=["${date}"])
+    fields: Annotated[dict[str, _Any], Field(max_length=FIELDS_MAX)] | None = Field(
+        default=None, description="What the sensor says; all that is known, if absent."
+    )
+    writes: _Prefixes = Field(
+        default_factory=list, description="Where the pipeline writes to.", examples=[["s3://landing/curated/"]]
+    )
+
+
+class InboxFile(Section):
+    rules: list[RuleSection] = Field(default_factory=list[RuleSection], max_length=RULES_MAX)
+
+
+def rules_from(said: str) -> Rules:
+    """Read what the settings say: a path, or the text itself, as containers have no files. Raises `ConfigError`."""
+    if not said:
+        raise ConfigError(
+            f"an inbox needs rules, and there are none; name their file with --rules, or it or their text in {INBOX}"
+        )
+    if "\n" in said or ":" in said:
+        return rules_of(said, INBOX)
+    return rules_in(Path(said))
+
+
+def rules_in(path: Path) -> Rules:
+    """Read the inbox file. Raises `ConfigError` with everything that is wrong with it, and where."""
+    try:
+        text = read_text(path)
+    except Unreadable as error:
+        raise ConfigError(f"the inbox file {path} {error}; name another with {INBOX}") from error
+    return rules_of(text, str(path))
+
+
+def rules_of(text: str, file: str = "<text>") -> Rules:
+    rules, problems = check_rules(text, file)
+    if rules is None:
+        raise ConfigError("the inbox rules are wrong:\n" + "\n".join(str(problem) for problem in problems))
+    return rules
+
+
+def check_rules(text: str, file: str) -> tuple[Rules | None, tuple[Problem, ...]]:
+    """The rules exactly if there is no error, and everything there is to say about them."""
+    document, problems = read_document(text, file)
+    model = None if document is None else read_shape(InboxFile, document.value, problems)
+    rules = [] if model is None else _rules(model, problems)
+    if rules and not problems.has_errors:
+        _check_loops(rules, problems)
+    return (None if problems.has_errors else rules), problems.found
+
+
+def _rules(model: InboxFile, problems: Problems) -> list[Rule]:
+    if not model.rules:
+        problems.error(("rules",), "is required: an inbox without rules makes nothing of any message")
+    taken: set[str] = set()
+    rules: list[Rule] = []
+    for number, section in enumerate(model.rules):
+        rule = _Reading(section, ("rules", number), problems).rule()
+        if rule.name in taken:
+            problems.error(("rules", number, "name"), f"`{rule.name}` is the name of an earlier rule too")
+        taken.add(rule.name)
+        rules.append(rule)
+    return rules
+
+
+def _check_loops(rules: Rules, problems: Problems) -> None:
+    for loop in find_loops(rules):
+        heard = loop.steps[-1].rule
+        kind = "object" if isinstance(rules[heard].source, OfObjects) else "event"
+        problems.error(
+            ("rules", heard, kind),
+            f"this is a loop, in which a pipeline starts itself: {loop}",
+            "name the place in `unless`, or narrow what the rule hears",
+        )
+
+
+_NOT_READ: Final = OfObjects(bucket="", key=parse_key_pattern("**"))
+
+
+class _Reading:
+    """One rule, from its section. What cannot be read is reported, and something harmless stands in its place."""
+
+    def __init__(self, section: RuleSection, at: At, problems: Problems) -> None:
+        self._section, self._at, self._problems = section, at, problems
+
+    def rule(self) -> Rule:
+        section = self._section
+        for name in ("name", "pipeline", "sensor"):
+            if not getattr(section, name):
+                self._error((name,), "is required")
+        source = self._source()
+        self._check_texts(source)
+        return Rule(
+            name=section.name,
+            source=source,
+            pipeline=section.pipeline,
+            sensor=section.sensor,
+            period=section.period,
+            fields=None if section.fields is None else cast("Mapping[str, Json]", section.fields),
+            writes=tuple(self._place(number, text) for number, text in enumerate(section.writes)),
+        )
+
+    def _error(self, path: At, message: str, hint: str = "") -> None:
+        self._problems.error((*self._at, *path), message, hint)
+
+    # --- what it hears ------------------------------------------------------------------------------------------------
+
+    def _source(self) -> Source:
+        section = self._section
+        given = [name for name in SOURCES if getattr(section, name) is not None]
+        if any(self._problems.is_broken((*self._at, name)) for name in SOURCES):
+            return _NOT_READ  # what is wrong with it has been said
+        if len(given) != 1:
+            found = f"found {' and '.join(given)}" if given else "found none"
+            self._error((), f"must have exactly one of object, event and message; {found}")
+            return _NOT_READ
+        if section.object is not None:
+            return self._objects(section.object)
+        pattern = cast("Json", section.event if section.event is not None else section.message)
+        try:
+            parsed = parse_pattern(pattern)
+        except BadPattern as error:
+            where = tuple(part for part in error.where.split(".") if part)
+            self._error((given[0], *where), error.problem)
+            return _NOT_READ
+        if section.event is None:
+            return OfMessages(parsed)
+        if S3 in (sources if isinstance(sources := section.event.get("source"), list) else []):
+            self._error(("event", "source"), f"{S3} tells of objects, and they come as such", "use `object` instead")
+        return OfEvents(parsed)
+
+    def _objects(self, section: ObjectSection) -> Source:
+        if not section.bucket:
+            self._error(("object", "bucket"), "is required: the name of the bucket")
+        try:
+            key = parse_key_pattern(section.key)
+        except BadKeyPattern as error:
+            self._error(("object", "key"), str(error))
+            return _NOT_READ
+        hidden = sorted(key.names & set(OF_OBJECTS))
+        if hidden:
+            self._error(("object", "key"), f"`${{{hidden[0]}}}` is a name that every object has", "call it otherwise")
+        return OfObjects(
+            bucket=section.bucket,
+            key=key,
+            unless=tuple(prefix for prefix in section.unless if prefix),
+            tells_deletes=section.deletes == "report",
+        )
+
+    def _place(self, number: int, text: str) -> Place:
+        bucket, _, prefix = text.removeprefix("s3://").partition("/")
+        if not text.startswith("s3://") or not bucket:
+            self._error(("writes", number), f"must be like s3://bucket/prefix/; found {show(text)}")
+        return Place(bucket=bucket, prefix=prefix)
+
+    # --- its texts ----------------------------------------------------------------------------------------------------
+
+    def _check_texts(self, source: Source) -> None:
+        section = self._section
+        texts: dict[At, object] = {(name,): getattr(section, name) for name in ("pipeline", "sensor", "period")}
+        texts |= {("fields", name): value for name, value in (section.fields or {}).items()}
+        for path, text in texts.items():
+            if isinstance(text, str):
+                self._check_text(path, text, source)
+
+    def _check_text(self, path: At, text: str, source: Source) -> None:
+        for name in unclosed_names(text):
+            self._error(path, f"`${{{name}` is never closed", f"write ${{{name}}}, or $${{ for a literal ${{")
+        for name in names(text):
+            known = _known_names(source)
+            # An event's detail is its sender's; only what stands at its top is known.
+            said = name.partition(".")[0] if isinstance(source, OfEvents) else name
+            if known and said not in known:
+                self._error(path, f"`${{{name}}}` stands for nothing here", advise(name, sorted(known)))
+
+
+def _known_names(source: Source) -> set[str]:
+    """What texts may name; empty if only the message itself can tell, or nobody."""
+    match source:
+        case OfObjects() if source is _NOT_READ:
+            return set()
+        case OfObjects():
+            return {*OF_OBJECTS, *source.key.names}
+        case OfEvents():
+            return set(OF_EVENTS)
+        case OfMessages():
+            return set()

@@ -1,0 +1,136 @@
+"""The road to the bus: events that several pipelines tell at the same time share a request.
+
+An event is delivered once the bus has said that it took it. The bus being away delays events and loses none: they are
+offered again until it takes them, so that a pipeline's events keep their order. What the bus can never take is refused,
+and becomes a dead letter.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from consumers.outbox.routes import SOURCE, envelope
+from worker.core.errors import Rejected, RetryLater
+from worker.core.model.events import Event
+from worker.runtime.backoff import Backoff
+from worker.runtime.clock import Clock
+from worker.runtime.json_bytes import to_json
+from worker.runtime.logs import logger
+
+ENTRIES_MAX: Final = 10  # of one request
+BYTES_MAX: Final = 256 * 1024  # of one request, and so of one event
+ENTRY_OVERHEAD: Final = 64  # its time and its names beside detail and type
+GATHER_S: Final = 0.005  # for those who come at the same time
+PATIENCE: Final = Backoff(attempts_max=8, first_s=0.25, longest_s=20.0)
+# An entry the bus refuses with one of these can never be taken; everything else may pass.
+NEVER: Final = frozenset({"MalformedDetail", "InvalidArgument", "InvalidEventPattern", "EventSizeExceeded"})
+
+_log = logger()
+
+Entry: TypeAlias = Mapping[str, Any]
+# Puts entries on the bus and gives an answer for each: {} if it was taken, else its ErrorCode and ErrorMessage.
+# Raises `RetryLater` if none was taken for sure, `Rejected` if the request can never succeed.
+PutEvents: TypeAlias = Callable[[Sequence[Entry]], Awaitable[Sequence[Mapping[str, str]]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    entry: Entry
+    size: int
+    taken: "asyncio.Future[None]"
+
+
+class EventBus:
+    """A route's end. `deliver` waits for `run`, which somebody must keep running."""
+
+    def __init__(self, put: PutEvents, bus: str, clock: Clock, *, backoff: Backoff = PATIENCE) -> None:
+        self._put, self._bus, self._clock, self._backoff = put, bus, clock, backoff
+        self._waiting: deque[_Waiting] = deque()
+        self._called = asyncio.Event()
+        self._is_refused = False
+
+    def is_waiting(self) -> bool:
+        """Say whether the bus did not take what it was offered last, and is offered it again."""
+        return self._is_refused
+
+    async def deliver(self, event: Event) -> None:
+        """Return once the bus has the event. Raises `Rejected` if it can never be taken."""
+        entry = entry_of(event, self._bus)
+        size = len(entry["Detail"].encode()) + len(entry["DetailType"]) + ENTRY_OVERHEAD
+        if size > BYTES_MAX:
+            raise Rejected(f"event {event.id} has {size} bytes, and the bus takes {BYTES_MAX}")
+        taken = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(entry, size, taken))
+        self._called.set()
+        await taken
+
+    async def run(self) -> None:
+        while True:
+            await self._called.wait()
+            await self._clock.sleep(GATHER_S)
+            while batch := self._next_batch():
+                await self._offer(batch)
+            self._called.clear()
+
+    def _next_batch(self) -> list[_Waiting]:
+        batch: list[_Waiting] = []
+        room = BYTES_MAX
+        while self._waiting and len(batch) < ENTRIES_MAX and self._waiting[0].size <= room:
+            each = self._waiting.popleft()
+            if not each.taken.cancelled():  # whoever waited for it has ended; its record comes again
+                batch.append(each)
+                room -= each.size
+        return batch
+
+    async def _offer(self, batch: list[_Waiting]) -> None:
+        """Offer a batch until each of its events was taken or refused for good."""
+        tries = 0
+        while batch:
+            answers = await self._answers(batch)
+            left = [each for each, answer in zip(batch, answers, strict=True) if not _is_settled(each, answer)]
+            self._is_refused = bool(left)
+            if left:
+                tries = min(tries + 1, self._backoff.attempts_max)
+                _log.warning("bus.refused", bus=self._bus, events=len(left), reason=_first_reason(answers))
+                await self._clock.sleep(self._backoff.wait_s(tries))
+            batch = left
+
+    async def _answers(self, batch: list[_Waiting]) -> Sequence[Mapping[str, str]]:
+        try:
+            return await self._put([each.entry for each in batch])
+        except RetryLater as error:
+            return [{"ErrorCode": "NoAnswer", "ErrorMessage": str(error)}] * len(batch)
+        except Rejected as error:
+            if len(batch) == 1:
+                return [{"ErrorCode": "InvalidArgument", "ErrorMessage": str(error)}]
+            # One of them spoils the request: ask for each alone.
+            return [answer for each in batch for answer in await self._answers([each])]
+
+
+def entry_of(event: Event, bus: str) -> Entry:
+    carried = envelope(event)
+    return {
+        "EventBusName": bus,
+        "Source": SOURCE,
+        "DetailType": event.type,
+        "Detail": to_json(carried["detail"]).decode(),
+        "Time": event.at,
+    }
+
+
+def _is_settled(each: _Waiting, answer: Mapping[str, str]) -> bool:
+    code = answer.get("ErrorCode")
+    if each.taken.cancelled():
+        return True
+    if not code:
+        each.taken.set_result(None)
+    elif code in NEVER:
+        each.taken.set_exception(Rejected(f"the bus refuses the event: {code}: {answer.get('ErrorMessage', '')}"))
+    return each.taken.done()
+
+
+def _first_reason(answers: Sequence[Mapping[str, str]]) -> str:
+    refused = next((answer for answer in answers if "ErrorCode" in answer), {"ErrorCode": ""})
+    return f"{refused['ErrorCode']}: {refused.get('ErrorMessage', '')}"

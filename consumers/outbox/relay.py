@@ -1,0 +1,105 @@
+"""The embedded relay: carries each event of the outbox over every route that wants it, in order per pipeline.
+
+The outbox is the events table's own feed: rows inserted with `out`, which only the engine writes. The relay never
+writes to them. A record is done once each of its routes has delivered the event or kept it as a dead letter, so the
+checkpoint needs no second queue and nothing is lost.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from consumers.delivery.retry import Tries
+from consumers.outbox.routes import Route, envelope
+from consumers.streams.consumer import Beginning, Subscription
+from consumers.streams.source import Gap
+from worker.core.model.events import Event
+from worker.core.model.eventtypes import EventType
+from worker.core.model.keys import stamp_of
+from worker.runtime.clock import Clock
+from worker.runtime.logs import logger
+from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
+from worker.store.repos.events import Events, event_of
+from worker.store.row_codec import encode
+from worker.store.table import Change, ChangeKind
+
+# How much earlier than the last record to look again: a commit's events are stamped when it was decided.
+LOOK_BACK: Final = timedelta(minutes=5)
+FEED_KEPT: Final = timedelta(hours=24)
+SLICE: Final = timedelta(hours=1)  # of lost events read at once, which bounds memory
+
+_log = logger()
+
+
+def dead_letter_source(route: str) -> str:
+    return f"route.{route}"
+
+
+class Relay:
+    def __init__(
+        self, routes: Sequence[Route], *, events: Events, letters: DeadLetters, tries: Tries, clock: Clock
+    ) -> None:
+        self._routes, self._events, self._letters = routes, events, letters
+        self._tries, self._clock = tries, clock
+
+    def subscription(self) -> Subscription:
+        return Subscription(
+            wants=is_outgoing,
+            lane_of=lambda change: change.key.pk,
+            handle=self.handle,
+            catch_up=self.catch_up,
+            # Whatever was decided before the relay was there is still to be told.
+            begin=Beginning.OLDEST,
+            is_waiting=lambda: any(route.is_waiting() for route in self._routes),
+        )
+
+    async def handle(self, change: Change) -> None:
+        stored = None if change.image is None else event_of(change.image)
+        if stored is not None:
+            await self._send(stored.event)
+
+    async def catch_up(self, gap: Gap | None) -> None:
+        """Send again what the feed has lost, from the index of event types: the same events under the same ids."""
+        since = None if gap is None else gap.since
+        start = (since or self._clock.now() - FEED_KEPT) - LOOK_BACK
+        end = self._clock.now()
+        while start <= end:
+            for event in await self._outgoing(start, start + SLICE):
+                await self._send(event)
+            start += SLICE
+
+    async def _outgoing(self, start: datetime, end: datetime) -> list[Event]:
+        """The events of one stretch of time, in the order of their decisions. Its end belongs to the next one."""
+        found = [
+            stored.event
+            for event_type in EventType
+            async for stored in self._events.of_type(event_type, start, end)
+            if stored.out and stored.event.at < end
+        ]
+        return sorted(found, key=lambda event: (event.at, event.id))
+
+    async def _send(self, event: Event) -> None:
+        carried = envelope(event)
+        for route in self._routes:
+            if route.pattern.matches(carried):
+                await self._carry(route, event)
+
+    async def _carry(self, route: Route, event: Event) -> None:
+        given_up = await self._tries.carry_out(lambda: route.deliver(event))
+        if given_up is None:
+            return
+        letter = DeadLetter(
+            id=event.id,
+            source=dead_letter_source(route.name),
+            at=event.at,
+            reason=given_up.reason,
+            history=given_up.history,
+        )
+        await self._tries.insist(lambda: self._letters.put(letter, encode(envelope(event)), now=self._clock.now()))
+        _log.error("event.parked", route=route.name, event_id=event.id, type=event.type, reason=given_up.reason)
+
+
+def is_outgoing(change: Change) -> bool:
+    """An event of ours that was just decided. What is changed, removed, or no event at all is not told."""
+    is_new = change.kind is ChangeKind.INSERT and stamp_of(change.key.sk) is not None
+    return is_new and change.image is not None and change.image.get("out") is True

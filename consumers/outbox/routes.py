@@ -1,0 +1,74 @@
+"""Routes: to whom an event goes. In embedded mode they stand inside the relay, as a bus has its rules."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from consumers.outbox.patterns import Pattern
+from worker.core.errors import Rejected
+from worker.core.model.events import Event
+from worker.core.model.values import Json
+from worker.core.time.timestamps import parse_rfc3339
+from worker.store.attributes import instant_text
+
+SOURCE: Final = "interlock"
+
+
+# Hands an event over for good. Any event may come twice, under the same id. Raises `RetryLater`, and `Rejected` for an
+# event that can never be delivered.
+Deliver: TypeAlias = Callable[[Event], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    name: str
+    pattern: Pattern
+    deliver: Deliver
+    is_waiting: Callable[[], bool] = lambda: False  # for its end, which is away: `deliver` returns when that is back
+
+
+def envelope(event: Event) -> dict[str, Json]:
+    """The event as a bus carries it: what patterns are written against, and consumers of the reference read.
+
+    A bus gives each publication an id of its own, so ours stands in the detail as well: by it a repeat is recognised.
+    """
+    return {
+        "id": event.id,
+        "source": SOURCE,
+        "detail-type": event.type,
+        "time": instant_text(event.at),
+        "detail": _present(
+            {
+                "eventId": event.id,
+                "pipelineId": event.pipeline,
+                "scheduleId": event.schedule or None,
+                "date": event.period or None,
+                "message": event.message or None,
+                "timestamp": instant_text(event.at),
+                "detail": event.detail or None,
+            }
+        ),
+    }
+
+
+def event_in(carried: Mapping[str, Json]) -> Event:
+    """The event that an envelope of ours carries. Raises `Rejected` for any other."""
+    said = carried.get("detail")
+    at = parse_rfc3339(str(carried.get("time")))
+    if not isinstance(said, Mapping) or at is None:
+        raise Rejected("this is no envelope of an event of ours; drop the letter")
+    detail = said.get("detail")
+    return Event(
+        id=str(carried["id"]),
+        type=str(carried["detail-type"]),
+        at=at,
+        pipeline=str(said.get("pipelineId", "")),
+        schedule=str(said.get("scheduleId", "")),
+        period=str(said.get("date", "")),
+        message=str(said.get("message", "")),
+        detail=detail if isinstance(detail, Mapping) else {},
+    )
+
+
+def _present(detail: Mapping[str, Json]) -> dict[str, Json]:
+    return {name: value for name, value in detail.items() if value is not None}

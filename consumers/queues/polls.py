@@ -1,0 +1,113 @@
+"""Polls: asking the queue for messages, never for more than there is room for, and as many at once as it is full."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from consumers.queues.queue import BATCH_MAX, Message, QueueCalls
+from worker.core.errors import RetryLater
+from worker.runtime.backoff import Backoff
+from worker.runtime.clock import Clock
+from worker.runtime.logs import logger
+
+FULL: Final = 0.8  # come back so full, polls are too few
+SPARSE: Final = 0.2  # and so empty, too many
+MEMORY: Final = 0.6  # of the fill rate, for what it was before the last poll
+AFTER_TROUBLE: Final = Backoff(first_s=0.5, longest_s=20.0)
+
+_log = logger()
+
+
+class Permits:
+    """Room for messages. Whoever asks for some gets what there is, at least one, or none once it is closed."""
+
+    def __init__(self, count: int) -> None:
+        self._free, self._is_closed = count, False
+        self._changed = asyncio.Event()
+
+    async def take_some(self, most: int) -> int:
+        while not self._free and not self._is_closed:
+            self._changed.clear()
+            await self._changed.wait()
+        taken = 0 if self._is_closed else min(most, self._free)
+        self._free -= taken
+        return taken
+
+    def give_back(self, number: int) -> None:
+        self._free += number
+        self._changed.set()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._changed.set()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Polling:
+    polls_max: int = 8
+    wait_s: int = 10  # a stop waits for it; SQS allows 20, at half the calls
+    visibility_s: int = 60
+
+
+class Polls:
+    """One poll is always under way; while they come back full there are more, up to `polls_max`.
+
+    Asked to end, they run out: a poll that is dropped takes its messages with it until their visibility ends. What
+    `arrived` does not take keeps no permit.
+    """
+
+    def __init__(
+        self,
+        calls: QueueCalls,
+        polling: Polling,
+        permits: Permits,
+        *,
+        arrived: Callable[[Sequence[Message]], int],
+        clock: Clock,
+    ) -> None:
+        self._calls, self._polling, self._permits = calls, polling, permits
+        self._arrived, self._clock = arrived, clock
+        self._fill = 0.0
+        self._failures = 0
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._count = 0  # of those that go on: the one that decides to end is not in it any more, but still under way
+        self.most_at_once = 0
+        self.asked_at = clock.monotonic()
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        task = tasks.create_task(self._run(tasks), name="queue-poll")
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        self._count += 1
+        self.most_at_once = max(self.most_at_once, self._count)
+
+    async def ran_out(self) -> None:
+        """Wait for the last poll; close the permits first."""
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+
+    async def _run(self, tasks: asyncio.TaskGroup) -> None:
+        while room := await self._permits.take_some(BATCH_MAX):
+            await self._poll(room)
+            if self._fill >= FULL and self._count < self._polling.polls_max:
+                self.start(tasks)
+            elif self._fill <= SPARSE and self._count > 1:
+                self._count -= 1  # at once: others that come back in this very moment would else all end as well
+                return
+
+    async def _poll(self, room: int) -> None:
+        polling, self.asked_at = self._polling, self._clock.monotonic()
+        try:
+            messages = await self._calls.receive(
+                messages_max=room, wait_s=polling.wait_s, visibility_s=polling.visibility_s
+            )
+        except RetryLater as error:
+            self._permits.give_back(room)
+            self._failures += 1
+            _log.warning("queue.poll_failed", reason=str(error))
+            await self._clock.sleep(AFTER_TROUBLE.wait_s(min(self._failures, AFTER_TROUBLE.attempts_max)))
+            return
+        self._failures = 0
+        self._permits.give_back(room - self._arrived(messages))
+        self._fill = MEMORY * self._fill + (1 - MEMORY) * len(messages) / room

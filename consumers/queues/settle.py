@@ -1,0 +1,125 @@
+"""Settling: telling the queue what became of each message, until it has heard."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from consumers.queues.batches import Batcher
+from consumers.queues.queue import QueueCalls, Refusal, Visibility
+from consumers.queues.visibility import Custody, Held
+from worker.core.errors import RetryLater
+from worker.runtime.clock import Clock
+from worker.runtime.logs import logger
+
+TELLING_MAX: Final = 8  # tries for each message; then it comes again, and is recognised or handled again
+
+_log = logger()
+
+
+class Outcome(Enum):
+    DONE = auto()
+    FAILED = auto()
+    PARKED = auto()
+    RELEASED = auto()
+
+
+@dataclass(slots=True)
+class QueueCounts:
+    """Accounting: received = done + failed + parked + released + in flight, at all times."""
+
+    received: int = 0
+    done: int = 0
+    failed: int = 0  # given back for another try
+    parked: int = 0  # kept as dead letters
+    released: int = 0  # given back untouched
+    repeated: int = 0  # came while in hand; not in the sum
+
+    def add(self, outcome: Outcome) -> None:
+        match outcome:
+            case Outcome.DONE:
+                self.done += 1
+            case Outcome.FAILED:
+                self.failed += 1
+            case Outcome.PARKED:
+                self.parked += 1
+            case Outcome.RELEASED:
+                self.released += 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    held: Held
+    outcome: Outcome
+    visible_in_s: int = 0
+
+
+class Settling:
+    """Deletes messages and gives them back, in batches. A message leaves our hands once the queue has heard."""
+
+    def __init__(
+        self,
+        calls: QueueCalls,
+        custody: Custody,
+        ended: Callable[[Outcome], None],
+        *,
+        tasks: asyncio.TaskGroup,
+        clock: Clock,
+    ) -> None:
+        self._calls, self._custody, self._ended = calls, custody, ended
+        self._deletes: Batcher[_Ending] = Batcher(self._send_deletes, tasks, clock)
+        self._returns: Batcher[_Ending] = Batcher(self._send_returns, tasks, clock)
+
+    def delete(self, held: Held, outcome: Outcome) -> None:
+        self._deletes.put(_Ending(held, outcome))
+
+    def give_back(self, held: Held, outcome: Outcome, *, visible_in_s: int) -> None:
+        held.is_returning = True
+        self._returns.put(_Ending(held, outcome, visible_in_s))
+
+    def polls_end(self) -> None:
+        """Give nothing back while our own last polls are under way: one of them would take it again at once."""
+        self._deletes.hurry()
+        self._returns.hold()
+
+    def polls_ended(self) -> None:
+        self._returns.hurry()
+
+    async def _send_deletes(self, endings: Sequence[_Ending]) -> Sequence[_Ending]:
+        handles = [ending.held.handle for ending in endings]
+        return await self._tell(endings, handles, lambda: self._calls.delete(handles))
+
+    async def _send_returns(self, endings: Sequence[_Ending]) -> Sequence[_Ending]:
+        handles = [ending.held.handle for ending in endings]
+        changes = [Visibility(ending.held.handle, ending.visible_in_s) for ending in endings]
+        return await self._tell(endings, handles, lambda: self._calls.change_visibility(changes))
+
+    async def _tell(
+        self, endings: Sequence[_Ending], handles: Sequence[str], call: Callable[[], Awaitable[Sequence[Refusal]]]
+    ) -> Sequence[_Ending]:
+        """Tell the queue; give back what is to be told again, by the newest handle there is then."""
+        try:
+            refusals = await call()
+        except RetryLater as error:
+            refusals = [Refusal(position, str(error), is_final=False) for position in range(len(endings))]
+        refused = {refusal.position: refusal for refusal in refusals}
+        again: list[_Ending] = []
+        for position, ending in enumerate(endings):
+            refusal = refused.get(position)
+            if refusal is not None and _may_tell_again(ending.held, refusal, handles[position]):
+                again.append(ending)
+            else:
+                self._end(ending, refusal)
+        return again
+
+    def _end(self, ending: _Ending, refusal: Refusal | None) -> None:
+        if refusal is not None:
+            _log.warning("message.unsettled", message=ending.held.message.id, reason=refusal.reason)
+        self._custody.let_go(ending.held)
+        self._ended(ending.outcome)
+
+
+def _may_tell_again(held: Held, refusal: Refusal, handle: str) -> bool:
+    held.tries += 1
+    return held.tries < TELLING_MAX and not (refusal.is_final and handle == held.handle)

@@ -1,0 +1,155 @@
+"""Custody: the messages in hand, each kept from others for as long as we work on it.
+
+The queue hands a message to someone else once its visibility runs out, so it is extended at half time, buffered or
+being handled alike. Where that fails and the end comes near, the handler is stopped: two at once would be worse.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Final
+
+from consumers.queues.queue import BATCH_MAX, Message, QueueCalls, Refusal, Visibility
+from worker.core.errors import RetryLater
+from worker.runtime.clock import Clock
+from worker.runtime.logs import logger
+
+HELD_MAX_S: Final = 11.5 * 3600  # the queue takes a message back after 12 h, whatever is said to it
+TRY_AGAIN_PARTS: Final = 12  # of the visibility: how soon a refused extension is tried again
+MARGIN_PARTS: Final = 6  # of the visibility: how long before its end a handler is stopped
+
+_log = logger()
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A message in hand."""
+
+    message: Message
+    handle: str  # the newest
+    taken_at: float
+    expires_at: float
+    tries: int = 0  # of telling the queue what became of it
+    is_attended: bool = False
+    is_unwanted: bool = False  # to be given back instead of being handled
+    is_returning: bool = False  # its visibility is set for the last time
+    scope: asyncio.Timeout | None = field(default=None, repr=False)
+
+    def is_unguarded_at(self, monotonic: float) -> bool:
+        """Say whether the queue may show it to others by then, though it waits for its handler or is with it."""
+        is_open = self.scope is not None or not self.is_attended
+        return is_open and not self.is_unwanted and self.expires_at <= monotonic
+
+    def stop(self) -> None:
+        """End its handler, or keep it from beginning."""
+        self.is_unwanted = True
+        if self.scope is not None:
+            self.scope.reschedule(0.0)  # at once: the loop's time is past that
+
+
+class Custody:
+    def __init__(self, calls: QueueCalls, clock: Clock, visibility_s: int) -> None:
+        self._calls, self._clock, self._visibility_s = calls, clock, visibility_s
+        self._margin_s = visibility_s / MARGIN_PARTS
+        self._held: dict[str, Held] = {}
+        self._due: list[tuple[float, int, Held]] = []  # a heap: when to extend next
+        self._order = count()
+        self._has_some, self._is_empty = asyncio.Event(), asyncio.Event()
+        self._is_empty.set()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __iter__(self) -> Iterator[Held]:
+        return iter(list(self._held.values()))
+
+    def take(self, message: Message) -> Held | None:
+        """Keep a message; None if it is in hand already, and only its handle is new."""
+        now = self._clock.monotonic()
+        known = self._held.get(message.id)
+        if known is not None:
+            known.handle, known.expires_at = message.handle, now + self._visibility_s
+            return None
+        held = Held(message, message.handle, taken_at=now, expires_at=now + self._visibility_s)
+        self._held[message.id] = held
+        self._schedule(held, now + self._visibility_s / 2)
+        self._is_empty.clear()
+        return held
+
+    def let_go(self, held: Held) -> None:
+        del self._held[held.message.id]
+        if not self._held:
+            self._is_empty.set()
+
+    async def emptied(self) -> None:
+        await self._is_empty.wait()
+
+    async def keep(self) -> None:
+        """Extend what is due, until cancelled."""
+        while True:
+            if not self._due:
+                self._has_some.clear()
+                await self._has_some.wait()
+            await self._clock.sleep(self._due[0][0] - self._clock.monotonic())
+            due = self._pop_due()
+            async with asyncio.TaskGroup() as calls:  # side by side: the last must not wait until it is too late
+                for start in range(0, len(due), BATCH_MAX):
+                    batch = due[start : start + BATCH_MAX]
+                    calls.create_task(self._extend(batch), name="queue-guard:extend")
+
+    async def watch(self) -> None:
+        """Stop whom nobody guards any more, until cancelled: a call that does not answer must not keep that back."""
+        while True:
+            await self._clock.sleep(self._margin_s / 2)
+            now = self._clock.monotonic()
+            for held in self:
+                if held.is_unguarded_at(now + self._margin_s):
+                    _log.warning("message.guard_lost", message=held.message.id, reason="no answer to its extension")
+                    held.stop()
+
+    def _schedule(self, held: Held, at: float) -> None:
+        heapq.heappush(self._due, (at, next(self._order), held))
+        self._has_some.set()
+
+    def _pop_due(self) -> list[Held]:
+        due: list[Held] = []
+        now = self._clock.monotonic()
+        while self._due and self._due[0][0] <= now:
+            held = heapq.heappop(self._due)[2]
+            if self._held.get(held.message.id) is held and not held.is_returning:
+                due.append(held)
+        return [held for held in due if not self._is_too_old(held, now)]
+
+    def _is_too_old(self, held: Held, now: float) -> bool:
+        if now - held.taken_at + self._visibility_s <= HELD_MAX_S:
+            return False
+        _log.warning("message.held_too_long", message=held.message.id, held_s=round(now - held.taken_at))
+        held.stop()
+        return True
+
+    async def _extend(self, batch: Sequence[Held]) -> None:
+        asked_at = self._clock.monotonic()
+        changes = [Visibility(held.handle, self._visibility_s) for held in batch]
+        try:
+            refusals = await self._calls.change_visibility(changes)
+        except RetryLater as error:
+            refusals = [Refusal(position, str(error), is_final=False) for position in range(len(batch))]
+        refused = {refusal.position: refusal for refusal in refusals}
+        for position, held in enumerate(batch):
+            if position in refused:
+                self._not_extended(held, refused[position], was_newest=changes[position].handle == held.handle)
+            else:
+                held.expires_at = asked_at + self._visibility_s
+                self._schedule(held, asked_at + self._visibility_s / 2)
+
+    def _not_extended(self, held: Held, refusal: Refusal, *, was_newest: bool) -> None:
+        """Try again while there is time; a handler that nobody guards is stopped before another can begin."""
+        now = self._clock.monotonic()
+        is_near = held.expires_at - now <= self._margin_s
+        if is_near or (refusal.is_final and was_newest):
+            _log.warning("message.guard_lost", message=held.message.id, reason=refusal.reason)
+            held.stop()
+        else:
+            self._schedule(held, now + self._visibility_s / TRY_AGAIN_PARTS)

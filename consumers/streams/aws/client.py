@@ -1,0 +1,108 @@
+"""The calls of DynamoDB Streams and Kinesis over the wire, and what AWS says when they fail, in our own words.
+
+A full answer has a thousand records. The library's own parser takes more than a hundred milliseconds for it, in one
+go; here it is decoded as JSON, and nothing else is done to it.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, cast
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from consumers.streams.aws.calls import (
+    Answer,
+    BadArgument,
+    Calls,
+    ExpiredIterator,
+    NotFound,
+    RefusedCall,
+    Throttled,
+    TrimmedData,
+)
+from consumers.streams.aws.kinesis_records import decode_answer
+from worker.core.errors import ConfigError, RetryLater, WorkerError
+from worker.net.aws_client import ClientSettings, open_service
+from worker.net.aws_credentials import CREDENTIAL_CODES
+from worker.store.dynamodb.errors import CALL_ERRORS, NOT_ALLOWED, PASSING, THROTTLED
+
+# All operations that the adapters use: what comes back is what the wire has.
+DYNAMODB_STREAMS: Final = frozenset({"ListStreams", "DescribeStream", "GetShardIterator", "GetRecords"})
+KINESIS: Final = frozenset({"DescribeStreamSummary", "ListShards", "GetShardIterator", "GetRecords"})
+SLACK_S: Final = 1.0  # above the library's own limits, which do not bound a slow trickle
+
+_CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+@asynccontextmanager
+async def open_dynamodb_streams(settings: ClientSettings) -> AsyncGenerator[Calls]:
+    async with open_service("dynamodbstreams", DYNAMODB_STREAMS, settings) as client:
+        yield StreamClient("DynamoDB Streams", client, DYNAMODB_STREAMS, settings)
+
+
+@asynccontextmanager
+async def open_kinesis(settings: ClientSettings) -> AsyncGenerator[Calls]:
+    async with open_service("kinesis", KINESIS, settings, {"GetRecords": decode_answer}) as client:
+        yield StreamClient("Kinesis", client, KINESIS, settings)
+
+
+class StreamClient:
+    """`Calls` over the wire.
+
+    Wrong settings are for a person to see at once, so an operation that is not allowed from the start is a
+    `ConfigError`. One that was allowed before is waited for: a right that was taken away comes back some day.
+    """
+
+    def __init__(self, service: str, client: Any, operations: frozenset[str], settings: ClientSettings) -> None:  # noqa: ANN401 - the library makes its methods at run time
+        self._service = service
+        self._call_s = settings.connect_s + settings.read_s + SLACK_S
+        self._methods = {name: getattr(client, _CAPITAL.sub("_", name).lower()) for name in operations}
+        self._proven: set[str] = set()  # operations that were answered once
+
+    async def call(self, operation: str, **parameters: object) -> Answer:
+        try:
+            async with asyncio.timeout(self._call_s):
+                answer = await self._methods[operation](**parameters)
+        except CALL_ERRORS as error:
+            what = translate(error, f"{self._service} {operation}")
+            if operation in self._proven and isinstance(what, ConfigError) and not isinstance(what, NotFound):
+                what = RefusedCall(str(what))
+            raise what from error
+        self._proven.add(operation)
+        return answer
+
+
+def translate(error: Exception, asked: str) -> WorkerError:
+    """Say what an error of a call means for a reader: all calls may be repeated, so a lost answer is no doubt."""
+    if isinstance(error, ClientError):
+        return _answered(cast("Mapping[str, Any]", error.response), asked)
+    what = f"{asked}: {type(error).__name__}: {error}"
+    if isinstance(error, BotoCoreError) and not isinstance(error, PASSING):
+        return ConfigError(f"{what}; check the region, credentials and endpoint")
+    return RetryLater(f"{what}; it is asked again")
+
+
+def _answered(response: Mapping[str, Any], asked: str) -> WorkerError:
+    code, message = str(response["Error"].get("Code")), str(response["Error"].get("Message"))
+    what = f"{asked}: {code}: {message}"
+    match code:
+        case "ExpiredIteratorException":
+            return ExpiredIterator(what)
+        case "TrimmedDataAccessException":
+            return TrimmedData(what)
+        case "ResourceNotFoundException":
+            return NotFound(f"{what}; check the name of the stream and the region, and that the table's stream is on")
+        case _ if code in THROTTLED or code == "KMSThrottlingException":
+            return Throttled(f"{what}; it is asked again, later")
+        case _ if response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500 or code == "InternalServerError":
+            return RetryLater(f"{what}; it is asked again")
+        case _ if code in CREDENTIAL_CODES:
+            return RetryLater(f"{what}; it is asked again with new credentials")
+        case _ if code in NOT_ALLOWED or code.startswith("KMS"):
+            return ConfigError(f"{what}; give the worker valid credentials that are allowed to read this stream")
+        case "InvalidArgumentException" | "ValidationException":
+            return BadArgument(f"{what}; it is asked again")
+        case _:
+            return RefusedCall(f"{what}; it is asked again")

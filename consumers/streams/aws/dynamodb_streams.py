@@ -1,0 +1,302 @@
+"""DynamoDB Streams: each change of a table once, in order per row, for 24 hours.
+
+Its shards end after some hours and are followed by others; they are split, never merged. A reader that wants only news
+starts at `LATEST`, which has no sequence number and so cannot be written down. Its place is therefore a time: the
+iterator is used while the process lives, and whoever comes after a crash reads the shard from its beginning and passes
+over what is older than that time. So nothing is lost between the first start and the first record.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from consumers.streams.aws.calls import Answer, Calls, NotFound, TrimmedData
+from consumers.streams.aws.change_records import Unreadable, since_1970, streamed_change
+from consumers.streams.aws.iterators import IteratorChain, ask_after
+from consumers.streams.positions import BEGINNING, OLDEST, Place, parse_place, position_text
+from consumers.streams.source import Batch, Gap, Position, Record, Shard
+from consumers.streams.unreadable import KeepStray, Stray
+from worker.core.errors import ConfigError, RetryLater
+from worker.core.model.keys import millis
+from worker.runtime.clock import Clock
+from worker.runtime.json_bytes import to_json
+from worker.store.table import TableName
+from worker.targets.calls import TokenBucket
+
+DIGITS: Final = 40
+READ_MAX: Final = 1_000
+SLICE: Final = 100  # records decoded before others get a turn
+SKIPPED_PAGES_MAX: Final = 20  # read in one go while all there is on them is too old
+LISTINGS_MAX: Final = 3
+PAGES_MAX: Final = 1_000
+GONE_MAX: Final = 10_000
+# How much earlier than our own clock says news begins: the service's clock is another, and it rounds down.
+SKEW: Final = timedelta(minutes=1)
+KEPT: Final = timedelta(hours=24)
+MARGIN: Final = timedelta(hours=1)  # before that limit, from which on records may be gone
+AWAY_S: Final = 1_200.0  # without an answer: what was empty before may have been filled since
+VIEWS: Final = {"NEW_IMAGE", "NEW_AND_OLD_IMAGES"}
+
+
+def listing_budget(clock: Clock) -> TokenBucket:
+    """What all streams of a process may list together; the account's limit is ten a second, for everybody."""
+    return TokenBucket(clock, per_second=2.0, burst=2)
+
+
+async def find_stream(calls: Calls, table_name: str) -> str:
+    """The ARN of a table's stream, the newest if it had several. Raises `ConfigError` if it has none."""
+    answer = await calls.call("ListStreams", TableName=table_name)
+    streams = sorted(answer["Streams"], key=lambda stream: stream["StreamLabel"])
+    if not streams:
+        raise ConfigError(f"table {table_name} has no stream; enable one with the view type NEW_AND_OLD_IMAGES")
+    return streams[-1]["StreamArn"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStream:
+    """Which stream is read, as what, and where records go that are no changes."""
+
+    name: str
+    arn: str
+    table: TableName
+    keep_stray: KeepStray
+
+
+class DynamoStream:
+    """The stream of one table."""
+
+    def __init__(self, stream: TableStream, calls: Calls, clock: Clock, budget: TokenBucket) -> None:
+        self._stream, self._calls, self._clock, self._budget = stream, calls, clock, budget
+        self._gone: set[str] = set()  # parents that are known to be trimmed
+
+    @property
+    def name(self) -> str:
+        return self._stream.name
+
+    async def shards(self) -> Sequence[Shard]:
+        """List the shards, all that are there: a child must not be taken for one without a parent.
+
+        A listing is read page by page while it changes and may leave a shard out. So a parent that is named and not
+        listed is asked for by itself. Raises `RetryLater` if it is there and no listing shows it.
+        """
+        for _ in range(LISTINGS_MAX):
+            found = [_shard(wire) for wire in await self._listed()]
+            named = {parent for shard in found for parent in shard.parents}
+            if not await self._left_out(named - {shard.id for shard in found}):
+                return found
+        raise RetryLater(f"{self.name}: {LISTINGS_MAX} listings left out shards that are there; it is listed again")
+
+    async def children(self, shard: str) -> Sequence[Shard]:
+        asked = {"Type": "CHILD_SHARDS", "ShardId": shard}
+        found = [_shard(wire) for wire in await self._listed(ShardFilter=asked)]
+        return [child for child in found if shard in child.parents]  # older emulators do not know the filter
+
+    async def is_disabled(self) -> bool:
+        """Say whether the stream has ended: a shard of it that has no children will never have any."""
+        return (await self._describe())["StreamStatus"] in {"DISABLED", "DISABLING"}
+
+    def reader(self, shard: str, whole_to: datetime | None = None) -> "DynamoShard":
+        return DynamoShard(self._stream, shard, self._calls, self._clock, born_after=whole_to or BEGINNING)
+
+    async def _listed(self, **asked: object) -> list[Mapping[str, Any]]:
+        found: list[Mapping[str, Any]] = []
+        for _ in range(PAGES_MAX):
+            page = await self._describe(**asked)
+            found.extend(page["Shards"])
+            if (last := page.get("LastEvaluatedShardId")) is None:
+                return found
+            asked["ExclusiveStartShardId"] = last
+        raise RetryLater(f"{self.name}: its listing did not end after {PAGES_MAX} pages; it is listed again")
+
+    async def _describe(self, **asked: object) -> Answer:
+        await self._budget.take()
+        described = (await self._calls.call("DescribeStream", StreamArn=self._stream.arn, **asked))["StreamDescription"]
+        if described.get("StreamViewType", "NEW_IMAGE") not in VIEWS:
+            raise ConfigError(
+                f"the stream {self._stream.arn} carries {described['StreamViewType']}, not the rows as they became; "
+                "enable it anew with the view type NEW_AND_OLD_IMAGES"
+            )
+        return described
+
+    async def _left_out(self, unlisted: set[str]) -> bool:
+        for shard in unlisted - self._gone:
+            if await self._is_there(shard):
+                return True
+            if len(self._gone) < GONE_MAX:
+                self._gone.add(shard)
+        return False
+
+    async def _is_there(self, shard: str) -> bool:
+        try:
+            await self._calls.call(
+                "GetShardIterator", StreamArn=self._stream.arn, ShardId=shard, ShardIteratorType="TRIM_HORIZON"
+            )
+        except (NotFound, TrimmedData):
+            return False
+        return True
+
+
+class DynamoShard:
+    """One shard of a table's stream, read by one reader at a time."""
+
+    def __init__(self, stream: TableStream, shard: str, calls: Calls, clock: Clock, *, born_after: datetime) -> None:
+        self._stream, self._shard, self._calls, self._clock = stream, shard, calls, clock
+        self._born_after, self._opened_at = born_after, clock.now()
+        self._chain = IteratorChain(calls, clock, self._iterator_after, read_max=READ_MAX)
+        self._caught_up_at = clock.now()
+        self._empty_since: float | None = None  # every page since then
+        self._heard_at = float("-inf")
+
+    @property
+    def name(self) -> str:
+        return f"{self._stream.name}/{self._shard}"
+
+    @property
+    def lag(self) -> timedelta:
+        """How far behind the reader is, to the second. The service does not say: it follows from what was read last."""
+        return max(self._clock.now() - self._caught_up_at, timedelta(0))
+
+    async def oldest(self) -> Position:
+        return OLDEST.text(DIGITS)
+
+    async def newest(self) -> Position:
+        place = Place(sequence="", at=self._clock.now() - SKEW)
+        position = place.text(DIGITS)
+        self._chain.hold(await self._iterator("LATEST"), position, place)
+        return position
+
+    async def read(self, after: Position) -> Batch:
+        place = parse_place(after, DIGITS)
+        if self._was_away() or not self._chain.is_at(after):
+            self._refuse_gap(place)
+        try:
+            batch, has_more = await self._page(after, place)
+            for _ in range(SKIPPED_PAGES_MAX):
+                if not has_more:
+                    break
+                batch, has_more = await self._page(after, place)
+            return batch
+        except (TrimmedData, NotFound) as error:
+            if place.is_bridged and isinstance(error, NotFound):
+                return Batch([], after, is_end=True)  # told already, and nothing of the shard is left
+            raise self._gap(place) from error
+
+    def _refuse_gap(self, place: Place) -> None:
+        """Say that records may be gone before the first that was read: the service cannot know that it is late."""
+        whole_to = self._whole_to(place)
+        if place.is_start and whole_to != BEGINNING and self._clock.now() - whole_to > KEPT - MARGIN:
+            raise self._gap(place)
+
+    def _waited(self, place: Place, *, is_last: bool) -> Place:
+        """A place on which nothing follows yet grows old without anything being lost: say so at its shard's end.
+
+        What follows the shard is judged by it. Before the end it is said of a place without a record, and that rarely.
+        One empty page does not say that nothing came: the service gives some while it walks to where records are.
+        """
+        now, whole_to = self._clock.now(), self._whole_to(place)
+        is_old = place.is_start and now - (self._opened_at if whole_to == BEGINNING else whole_to) > KEPT / 2
+        if not (is_last or is_old) or self._empty_s() < MARGIN.total_seconds():
+            return place
+        return replace(place, at=now - MARGIN)
+
+    def _whole_to(self, place: Place) -> datetime:
+        return max(place.at, self._born_after)
+
+    def _was_away(self) -> bool:
+        return self._clock.monotonic() - self._heard_at > AWAY_S
+
+    def _empty_s(self) -> float:
+        return 0.0 if self._empty_since is None else self._clock.monotonic() - self._empty_since
+
+    async def _page(self, after: Position, place: Place) -> tuple[Batch, bool]:
+        """One page, and whether it was too old altogether and another one follows."""
+        answer = await self._chain.fetch(after, place)
+        if answer is None:
+            return Batch([], after, is_end=True), False
+        wires: list[Mapping[str, Any]] = answer["Records"]
+        records = await self._decoded(wires, place)
+        fetched = _place(wires[-1]) if wires else None
+        self._hear(fetched)
+        has_skipped = fetched is not None and not records and fetched.at < _news_since(place)
+        is_last = answer.get("NextShardIterator") is None
+        # While all is too old the place stays where it is: it alone says from when on there is news.
+        reached = self._waited(place, is_last=is_last) if fetched is None else place if has_skipped else fetched
+        read_to = after if reached == place else reached.text(DIGITS)
+        goes_on = self._chain.advance(answer, after=read_to, fetched=fetched or reached)
+        return Batch(records, read_to, is_end=not goes_on), has_skipped and goes_on
+
+    def _hear(self, fetched: Place | None) -> None:
+        """Note what an answer says about how far we are."""
+        now = self._clock.monotonic()
+        if fetched is not None:
+            self._empty_since = None
+        elif self._empty_since is None or self._was_away():
+            self._empty_since = now
+        self._heard_at = now
+        self._caught_up_at = self._clock.now() if fetched is None else fetched.at
+
+    async def _decoded(self, wires: Sequence[Mapping[str, Any]], place: Place) -> list[Record]:
+        records: list[Record] = []
+        since = _news_since(place)
+        for start in range(0, len(wires), SLICE):
+            for wire in wires[start : start + SLICE]:
+                try:
+                    change = streamed_change(wire, self._stream.table)
+                except Unreadable as error:
+                    await self._keep(wire, error)
+                    continue
+                if change.at >= since:
+                    position = position_text(_sequence(wire), millis(change.at), DIGITS)
+                    records.append(Record(position, change, wire["dynamodb"].get("SizeBytes", 0)))
+            await asyncio.sleep(0)  # a full answer takes long enough to make others wait
+        return records
+
+    async def _keep(self, wire: Mapping[str, Any], error: Unreadable) -> None:
+        place = _place(wire)
+        stray = Stray(source=self.name, position=place.text(DIGITS), at=place.at, body=to_json(wire), reason=str(error))
+        await self._stream.keep_stray(stray)
+
+    def _gap(self, place: Place) -> Gap:
+        now, since = self._clock.now(), self._whole_to(place)
+        return Gap(
+            self.name,
+            asked=place.text(DIGITS),
+            resume_at=place.bridged(now).text(DIGITS),
+            since=None if since == BEGINNING else since,
+            noticed_at=now,
+        )
+
+    async def _iterator_after(self, place: Place) -> str:
+        if place.is_start:
+            return await self._iterator("TRIM_HORIZON")
+        return await ask_after(
+            place,
+            after=lambda: self._iterator("AFTER_SEQUENCE_NUMBER", SequenceNumber=place.sequence),
+            oldest=lambda: self._iterator("TRIM_HORIZON"),
+        )
+
+    async def _iterator(self, kind: str, **more: str) -> str:
+        answer = await self._calls.call(
+            "GetShardIterator", StreamArn=self._stream.arn, ShardId=self._shard, ShardIteratorType=kind, **more
+        )
+        return answer["ShardIterator"]
+
+
+def _news_since(place: Place) -> datetime:
+    """What is older is not wanted. After a gap everything that is left is."""
+    return place.at if place.is_start and not place.is_bridged else BEGINNING
+
+
+def _shard(wire: Mapping[str, Any]) -> Shard:
+    parent = wire.get("ParentShardId")
+    return Shard(wire["ShardId"], frozenset([parent] if parent else []))
+
+
+def _place(wire: Mapping[str, Any]) -> Place:
+    return Place(sequence=_sequence(wire), at=since_1970(wire["dynamodb"]["ApproximateCreationDateTime"]))
+
+
+def _sequence(wire: Mapping[str, Any]) -> str:
+    return wire["dynamodb"]["SequenceNumber"]

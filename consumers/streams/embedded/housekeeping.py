@@ -1,0 +1,49 @@
+"""Keeping an embedded store small: one worker of the group forgets what everybody has passed or no longer sees."""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from consumers.streams.embedded.feed import TrimmableFeed, trim_behind
+from worker.core.errors import RetryLater
+from worker.membership.heldlease import HeldLease
+from worker.membership.lease_coordinator import Offer
+from worker.runtime.logs import logger
+from worker.store.repos.leases import Leases
+
+STREAM: Final = "upkeep"
+EVERY_S: Final = 60.0
+
+_log = logger()
+
+
+class SmallStore(TrimmableFeed, Protocol):
+    async def sweep(self) -> int: ...
+
+
+class Upkeep:
+    """Holds the duty of upkeep. `readers` are the streams whose checkpoints hold the feed back."""
+
+    def __init__(self, store: SmallStore, leases: Leases, readers: Sequence[str], every_s: float = EVERY_S) -> None:
+        self._store, self._leases, self._readers, self._every_s = store, leases, readers, every_s
+
+    def offer(self) -> Offer:
+        return Offer(stream=STREAM, holder=self, shards=frozenset({"0"}))
+
+    async def hold(self, held: HeldLease) -> None:
+        while not held.is_stopping:
+            try:
+                await self.once()
+            except RetryLater as problem:
+                _log.warning("upkeep.failed", reason=str(problem))
+            await held.nap(self._every_s)
+
+    async def once(self) -> None:
+        leases = [lease for reader in self._readers for lease in await self._leases.list(reader)]
+        # A reader whose lease is not there yet has read nothing.
+        unread = [None] * (len(self._readers) - len({lease.stream for lease in leases}))
+        trimmed = await trim_behind(self._store, [*(lease.checkpoint for lease in leases), *unread])
+        swept = 0
+        while step := await self._store.sweep():
+            swept += step
+        if trimmed or swept:
+            _log.debug("store.tidied", changes=trimmed, rows=swept)

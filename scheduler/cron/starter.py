@@ -1,0 +1,189 @@
+"""Cron: runs begin when their time has come, once each, whoever looks and however often.
+
+The run's row decides whether a run is new; the schedule's mark only saves looking at times that are settled, and moves
+after the runs up to it are committed. So a crash anywhere costs a second look, and never a run.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final, TypeAlias
+
+from scheduler.chores import Chore
+from scheduler.cron.agenda import Agenda, Timed
+from scheduler.cron.timetable import Reading, Timetable
+from worker.config.versions import Version
+from worker.core.errors import Rejected, WorkerError
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import PipelineId
+from worker.core.run.facts import Origin, RunWanted
+from worker.core.schedule.due import Due, due
+from worker.core.time.cron import Fire
+from worker.core.time.skew import was_set_back
+from worker.engine.engine import Engine
+from worker.engine.timer_keys import TRY_AGAIN_AFTER, Log, to_nobody
+from worker.runtime.clock import Clock
+from worker.store.repos.config_log import ConfigLog, ConfigLogEntry
+from worker.store.repos.schedule_marks import ScheduleMarks
+from worker.store.table import StaleWrite, Tables
+from worker.store.tail import Tail
+
+FIRE_EVERY: Final = timedelta(seconds=1)
+FOLLOW_EVERY: Final = timedelta(seconds=5)
+# The list of configurations may lag behind, so the log is read from a while before the list.
+LIST_LAG_MAX: Final = timedelta(minutes=10)
+AT_ONCE_MAX: Final = 16  # schedules that are considered at the same time
+MENDED_LOOK: Final = timedelta(minutes=1)  # how often a pipeline with a damaged row is read again
+HELD_BACK_LOOK: Final = timedelta(seconds=30)  # how often a paused pipeline with a time due is looked at
+
+MayAct: TypeAlias = Callable[[], bool]
+Settle: TypeAlias = Callable[[Timed], Awaitable[None]]
+# Makes a `WorkerError` of whatever is raised by mistake: one schedule that trips us must not take the others along.
+Guard: TypeAlias = Callable[[Settle], Settle]
+
+
+def unguarded(settle: Settle) -> Settle:
+    return settle
+
+
+class CronStarts:
+    """Starts what is due, for as long as `may_act` allows it. Made anew for each holding of the duty."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        engine: Engine,
+        clock: Clock,
+        *,
+        may_act: MayAct,
+        log: Log = to_nobody,
+        guard: Guard = unguarded,
+    ) -> None:
+        self._engine, self._clock, self._may_act, self._log = engine, clock, may_act, log
+        self._guard = guard
+        self._timetable = Timetable(tables, engine.configs, clock, log)
+        self._marks, self._config_log = ScheduleMarks(tables), ConfigLog(tables)
+        self._agenda = Agenda(clock)
+        self._versions: dict[PipelineId, str] = {}
+        self._tail: Tail | None = None
+        self._read_at = clock.now()
+
+    def chores(self) -> Sequence[Chore]:
+        return (
+            Chore("cron", FIRE_EVERY, self.fire),
+            Chore("timetable", FOLLOW_EVERY, self.follow),
+            Chore("damaged-schedules", MENDED_LOOK, self.read_damaged),
+        )
+
+    def __len__(self) -> int:
+        """How many schedules are known."""
+        return len(self._agenda)
+
+    # --- what is known ------------------------------------------------------------------------------------------------
+
+    async def follow(self) -> None:
+        """Read everything the first time, then what changed. Raises `RetryLater`."""
+        now = self._clock.now()
+        if self._tail is None or was_set_back(self._read_at, now):
+            self._tail = await self._read_all()
+        self._read_at = now
+        entries, tail = await self._config_log.read(self._tail, now)
+        for pipeline in dict.fromkeys(entry.pipeline for entry in entries if not self._knows(entry)):
+            await self._read_again(pipeline)
+        self._tail = tail
+
+    async def read_damaged(self) -> None:
+        """Look whether what could not be read was mended: its times since then are late, and not lost."""
+        for pipeline in sorted(self._timetable.unreadable):
+            await self._read_again(pipeline)
+
+    async def _read_all(self) -> Tail:
+        tail = Tail.starting(self._clock.now() - LIST_LAG_MAX)
+        async for found in self._timetable.all():
+            for pipeline, reading in found.items():
+                self._take_in(pipeline, reading)
+        self._log("timetable.read", {"schedules": len(self._agenda)})
+        return tail
+
+    async def _read_again(self, pipeline: PipelineId) -> None:
+        self._take_in(pipeline, await self._timetable.of(pipeline))
+
+    def _take_in(self, pipeline: PipelineId, reading: Reading) -> None:
+        self._agenda.replace(pipeline, reading.timed)
+        if reading.config_hash is None:
+            self._versions.pop(pipeline, None)
+        else:
+            self._versions[pipeline] = reading.config_hash
+
+    def _knows(self, entry: ConfigLogEntry) -> bool:
+        """Say whether a change was seen already: the log is read from a while before the list."""
+        return entry.config_hash is not None and self._versions.get(entry.pipeline) == entry.config_hash
+
+    # --- what is due --------------------------------------------------------------------------------------------------
+
+    async def fire(self) -> None:
+        """Settle every time that has come by now; how long that takes makes none of them late."""
+        taken, now = self._agenda.take_due(), self._clock.now()
+        waiting, settle = iter(taken), self._guard(partial(self._settle, now=now))
+        async with asyncio.TaskGroup() as lanes:
+            for number in range(min(AT_ONCE_MAX, len(taken))):
+                lanes.create_task(self._work_off(waiting, settle), name=f"cron:{number}")
+
+    async def _work_off(self, waiting: Iterator[Timed], settle: Settle) -> None:
+        for timed in waiting:
+            try:
+                await settle(timed)
+            except WorkerError as problem:
+                self._log("schedule.troubled", {"schedule": str(timed.key), "problem": str(problem)})
+                self._agenda.look_again(timed.key, self._clock.now() + TRY_AGAIN_AFTER)
+
+    async def _settle(self, timed: Timed, now: datetime) -> None:
+        found = due(timed.schedule, timed.mark.considered, now)
+        if found is None:
+            self._agenda.moved(timed)
+            return
+        version = await self._engine.configs.in_force(timed.key.pipeline)
+        if version is None or version.pipeline.schedule(timed.key.schedule) != timed.schedule:
+            await self._read_again(timed.key.pipeline)  # it was changed a moment ago: its times may be others now
+            return
+        settled = await self._start(version, timed, found)
+        if settled is None or settled > timed.mark.considered:
+            await self._move(timed, found, settled or found.until)
+        if settled is not None:
+            self._agenda.look_again(timed.key, self._clock.now() + HELD_BACK_LOOK)
+
+    async def _start(self, version: Version, timed: Timed, found: Due) -> datetime | None:
+        """Have each run begun; where one is held back, say up to which time everything is settled."""
+        settled = timed.mark.considered
+        for fire in found.fires:
+            if not self._may_act() or not await self._is_taken_in(version, timed, fire):
+                return settled
+            settled = fire.at
+        return None
+
+    async def _is_taken_in(self, version: Version, timed: Timed, fire: Fire) -> bool:
+        key = RunKey(timed.key.pipeline, timed.key.schedule, fire.period)
+        wanted = RunWanted(key=key, birth=self._engine.birth(version), origin=Origin.CRON)
+        try:
+            return await self._engine.handle(key, wanted)
+        except Rejected as problem:
+            # A damaged row of this run: a person must mend it, and the times after it must not wait for that.
+            self._log("schedule.refused", {"run": str(key), "problem": str(problem)})
+            # There is a row, so nobody will miss the run.
+            await self._engine.tell_damaged(key, problem)
+            return True
+
+    async def _move(self, timed: Timed, found: Due, until: datetime) -> None:
+        """The runs up to `until` are committed: remember that, unless another worker did."""
+        if found.passed is not None:
+            facts = {"count": found.passed.count, "reason": found.passed.reason}
+            self._log("schedule.passed", {"schedule": str(timed.key), **facts})
+        moved = replace(timed.mark, considered=until, passed=found.passed or timed.mark.passed)
+        try:
+            saved = await self._marks.save(moved)
+        except StaleWrite:
+            await self._read_again(timed.key.pipeline)
+            return
+        self._agenda.moved(replace(timed, mark=saved))

@@ -1,0 +1,139 @@
+"""Which schedules time starts, as the rows say: what is in force, since when, and how far each was considered."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final, TypeAlias
+
+from scheduler.cron.agenda import Timed
+from worker.config.versions import Configs, Version
+from worker.core.errors import Rejected
+from worker.core.model.pipeline import Pipeline, PipelineId, Schedule
+from worker.core.schedule.due import ScheduleKey
+from worker.engine.timer_keys import Log
+from worker.runtime.clock import Clock
+from worker.store.repos.deployments import Deployed, Deployments
+from worker.store.repos.pipelines import Pipelines
+from worker.store.repos.schedule_marks import ScheduleMark, ScheduleMarks, plan_of
+from worker.store.table import Tables
+
+CHUNK: Final = 100  # pipelines whose rows are read together
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The schedules of a pipeline that time starts, as of one version of it; None: there is no such pipeline."""
+
+    config_hash: str | None
+    timed: Sequence[Timed] = ()
+
+
+Found: TypeAlias = Mapping[PipelineId, Reading]
+
+
+class Timetable:
+    """Reads what the agenda is made of. Everything may raise `RetryLater`."""
+
+    def __init__(self, tables: Tables, configs: Configs, clock: Clock, log: Log) -> None:
+        self._pipelines, self._configs, self._clock, self._log = Pipelines(tables), configs, clock, log
+        self._deployments, self._marks = Deployments(tables), ScheduleMarks(tables)
+        self.unreadable: set[PipelineId] = set()  # as of the last look at each: whoever mends a row tells nobody
+
+    async def all(self) -> AsyncIterator[Found]:
+        """Everything that is deployed, some pipelines at a time. What was deployed a moment ago may not show yet."""
+        chunk: list[Version] = []
+        async for stored in self._pipelines.list():
+            version = await self._usable(stored.pipeline, self._configs.in_force_of(stored))
+            if version is not None:
+                chunk.append(version)
+            if len(chunk) == CHUNK:
+                yield await self._read(chunk)
+                chunk = []
+            await asyncio.sleep(0)  # understanding thousands of files takes a while, and others have work too
+        yield await self._read(chunk)
+
+    async def of(self, pipeline: PipelineId) -> Reading:
+        """The schedules of one pipeline as they are now."""
+        version = await self._usable(pipeline, self._configs.in_force(pipeline))
+        return Reading(None) if version is None else (await self._read([version]))[pipeline]
+
+    async def _usable(self, pipeline: PipelineId, finding: Awaitable[Version | None]) -> Version | None:
+        """The version, unless what is stored about it is damaged: that keeps no other pipeline from its times."""
+        try:
+            version = await finding
+        except Rejected as problem:
+            self._note_unreadable(pipeline, problem)
+            return None
+        if version is None:
+            self.unreadable.discard(pipeline)
+        return version
+
+    def _note_unreadable(self, pipeline: PipelineId, problem: Rejected) -> None:
+        if pipeline not in self.unreadable:
+            self._log("schedule.unreadable", {"pipeline": pipeline, "problem": str(problem)})
+        self.unreadable.add(pipeline)
+
+    async def _read(self, versions: list[Version]) -> Found:
+        try:
+            return await self._read_together(versions)
+        except Rejected as problem:
+            if len(versions) == 1:
+                # A damaged row: that pipeline does not fire until it is mended, and all others do.
+                self._note_unreadable(versions[0].pipeline.id, problem)
+                return {versions[0].pipeline.id: Reading(versions[0].config_hash)}
+        return {name: reading for each in versions for name, reading in (await self._read([each])).items()}
+
+    async def _read_together(self, versions: list[Version]) -> Found:
+        pipelines = [version.pipeline for version in versions if _timed_schedules(version.pipeline)]
+        deployed = await self._deployments.load([pipeline.id for pipeline in pipelines])
+        marks = await self._marks.load([key for pipeline in pipelines for key in _keys(pipeline)])
+        now = self._clock.now()
+        self.unreadable.difference_update(version.pipeline.id for version in versions)
+        self._tell_unaccepted([pipeline.id for pipeline in pipelines if pipeline.id not in deployed])
+        return {
+            version.pipeline.id: Reading(
+                version.config_hash, _timed(version.pipeline, deployed.get(version.pipeline.id), marks, now)
+            )
+            for version in versions
+        }
+
+    def _tell_unaccepted(self, pipelines: Iterable[PipelineId]) -> None:
+        for pipeline in pipelines:
+            remedy = "it is older than this installation: `interlock migrate accept` lets its cron start runs"
+            self._log("schedule.not_accepted", {"pipeline": pipeline, "reason": remedy})
+
+
+def _timed(
+    pipeline: Pipeline, deployed: Deployed | None, marks: Mapping[ScheduleKey, ScheduleMark], now: datetime
+) -> list[Timed]:
+    if deployed is None:
+        return []
+    schedules = zip(_keys(pipeline), _timed_schedules(pipeline), strict=True)
+    return [
+        Timed(schedule=schedule, mark=_not_ahead(current_mark(key, schedule, deployed, marks.get(key)), now))
+        for key, schedule in schedules
+    ]
+
+
+def _not_ahead(mark: ScheduleMark, now: datetime) -> ScheduleMark:
+    """A clock that went ahead for a while must not silence a schedule until that time really comes."""
+    return replace(mark, considered=min(mark.considered, now))
+
+
+def current_mark(key: ScheduleKey, schedule: Schedule, deployed: Deployed, mark: ScheduleMark | None) -> ScheduleMark:
+    """How far a schedule was considered: nothing is missed before it, or the times it now has, came."""
+    plan = plan_of(schedule)
+    if mark is None:
+        return ScheduleMark(key=key, considered=deployed.text_since, plan=plan)
+    if mark.plan != plan:
+        return replace(mark, considered=max(mark.considered, deployed.text_since), plan=plan, passed=None)
+    return replace(mark, considered=max(mark.considered, deployed.since))
+
+
+def _timed_schedules(pipeline: Pipeline) -> list[Schedule]:
+    return [schedule for schedule in pipeline.schedules if schedule.starts_by_cron]
+
+
+def _keys(pipeline: Pipeline) -> list[ScheduleKey]:
+    return [ScheduleKey(pipeline.id, schedule.id) for schedule in _timed_schedules(pipeline)]

@@ -1,0 +1,106 @@
+"""Checks of what is under way: runs past their time, and deadlines that came and were not judged.
+
+Normally the timer of whoever holds a row does all of this. What is found here slipped through: the index of active
+rows is read as a whole, so it costs what is active, and not what is stored.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from scheduler.watchdog.check import Finding
+from scheduler.watchdog.expectations import Ledger
+from scheduler.watchdog.rotation import Rotation
+from worker.core.model.keys import ACTIVE_BUCKETS, RowKind, RunKey
+from worker.core.model.pipeline import PipelineId
+from worker.core.run.facts import TimeCame
+from worker.core.run.runstate import ForeignRun, Run, Status
+from worker.engine.engine import Engine
+from worker.runtime.together import together
+from worker.store.repos.active_rows import ActiveRow, ActiveRows
+from worker.store.repos.runs import Runs
+from worker.store.table import Tables
+
+# Whoever looks for orphans takes up what is a minute late; this is for what it, too, could not move.
+LATE: Final = timedelta(minutes=3)
+FOREIGN_MAX: Final = 20  # of a schedule's latest runs
+
+
+class ActiveChecks:
+    def __init__(
+        self,
+        tables: Tables,
+        engine: Engine,
+        ledger: Ledger,
+        *,
+        late: timedelta = LATE,
+        rotation: Rotation | None = None,
+    ) -> None:
+        self._engine, self._ledger, self._late = engine, ledger, late
+        self._rows, self._runs = ActiveRows(tables), Runs(tables)
+        self._rotation = rotation or Rotation()
+        self._seen: tuple[datetime, list[ActiveRow]] | None = None  # both checks of a pass look at the same rows
+
+    async def stale_runs(self, now: datetime) -> Sequence[Finding]:
+        ours = [
+            Finding(
+                about=str(row.key),
+                sentence=f"{row.key} is {row.state} and past its time",
+                act=partial(self._wake, row.key),
+            )
+            for row in await self._overdue(now, RowKind.TRIGGER)
+        ]
+        return [*ours, *await self._foreign(now)]
+
+    async def unjudged_deadlines(self, now: datetime) -> Sequence[Finding]:
+        return [
+            Finding(
+                about=str(row.key),
+                sentence=f"the deadline of {row.key} came and was not judged",
+                act=partial(self._engine.watches.wake, row.key),
+            )
+            for row in await self._overdue(now, RowKind.SLA)
+        ]
+
+    async def _overdue(self, now: datetime, kind: RowKind) -> list[ActiveRow]:
+        if self._seen is None or self._seen[0] != now:
+            self._seen = now, await self._late_rows(now)
+        return [row for row in self._seen[1] if row.kind is kind]
+
+    async def _late_rows(self, now: datetime) -> list[ActiveRow]:
+        async def late_in(number: int) -> list[ActiveRow]:
+            rows = self._rows.in_bucket(number)
+            return [row async for row in rows if row.due_at is not None and now - row.due_at > self._late]
+
+        buckets = await together([partial(late_in, number) for number in range(ACTIVE_BUCKETS)])
+        return [row for bucket in buckets for row in bucket]
+
+    async def _wake(self, key: RunKey) -> None:
+        run = await self._runs.load(key)
+        if isinstance(run, ForeignRun) or (isinstance(run, Run) and not run.is_ended):
+            await self._engine.handle(key, TimeCame(run.attempt if isinstance(run, Run) else 1))
+
+    async def _foreign(self, now: datetime) -> list[Finding]:
+        """Rows that another system left RUNNING are in no index of ours: some pipelines are looked at in each pass."""
+        return [
+            finding
+            for pipeline in self._rotation.next_slice(self._ledger.versions)
+            for finding in await self._foreign_of(pipeline, now)
+        ]
+
+    async def _foreign_of(self, pipeline: PipelineId, now: datetime) -> list[Finding]:
+        return [
+            Finding(
+                about=str(run.key),
+                sentence=f"{run.key} was left RUNNING by another system, and its lifetime is over",
+                act=partial(self._wake, run.key),
+            )
+            for schedule in self._ledger.versions[pipeline].pipeline.schedules
+            for run in await self._runs.of_schedule(pipeline, schedule.id, FOREIGN_MAX)
+            if isinstance(run, ForeignRun) and _is_over(run, now)
+        ]
+
+
+def _is_over(run: ForeignRun, now: datetime) -> bool:
+    return run.status == Status.RUNNING and run.expires_at is not None and now > run.expires_at

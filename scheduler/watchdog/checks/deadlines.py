@@ -1,0 +1,133 @@
+"""Checks of deadlines: data that did not come in time, and deadlines that nobody watches yet."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+
+from scheduler.watchdog.alerts import APART_MAX, Alert, Alerts
+from scheduler.watchdog.check import Finding, few
+from scheduler.watchdog.due import SOURCE, DueWork, Expected, alert_of
+from worker.core.model.eventtypes import EventType
+from worker.core.model.pipeline import PipelineId
+from worker.core.model.sla_times import Times
+from worker.core.model.values import Json
+from worker.core.run.create import deadline_detail
+from worker.core.run.facts import SignalOverdue
+from worker.core.run.runstate import Status
+from worker.core.schedule.checkpoints import Concern
+from worker.core.sla.watch import RunExpected
+from worker.core.time.timestamps import format_rfc3339
+from worker.engine.engine import Engine
+from worker.store.repos.pauses import Pauses
+from worker.store.repos.sla_watches import watch_key
+from worker.store.table import Row, TableName, Tables
+
+
+class DeadlineChecks:
+    def __init__(self, tables: Tables, engine: Engine, work: DueWork, alerts: Alerts) -> None:
+        self._tables, self._engine, self._work, self._alerts = tables, engine, work, alerts
+        self._pauses = Pauses(tables)
+
+    # --- data that did not come ---------------------------------------------------------------------------------------
+
+    async def trigger_deadlines(self, now: datetime) -> Sequence[Finding]:
+        missing = await self._work.without_run(now, Concern.SIGNAL)
+        return [
+            Finding(
+                about=str(pipeline),
+                sentence=few([f"no signal came for {each.due.key}" for each in group], APART_MAX),
+                act=partial(self._give_up, pipeline, group, now),
+            )
+            for pipeline, group in missing.items()
+        ]
+
+    async def _give_up(self, pipeline: PipelineId, group: Sequence[Expected], now: datetime) -> None:
+        pause = await self._pauses.load(pipeline)
+        if pause is not None and not pause.is_over(now):
+            self._work.put_off(group, pause, now)
+            return
+        missing, held_back = await self._work.still_missing(pipeline, group), list[Expected]()
+        if len(missing) > APART_MAX:
+            # The rows stay away: data that comes after all closes its own run, since it was written too late.
+            await self._alerts.tell([_no_signal(each) for each in missing])
+        else:
+            held_back = [each for each in missing if not await self._close(each)]
+        for each in group:
+            self._work.ledger.settle(each.due)
+        self._work.put_off(held_back, None, now)
+
+    async def _close(self, each: Expected) -> bool:
+        """False: a pause began a moment ago, and holds it back."""
+        deadline_at = each.due.moment.run.trigger_deadline_at
+        if deadline_at is None:
+            return True
+        overdue = SignalOverdue(key=each.due.key, birth=self._engine.birth(each.version), deadline_at=deadline_at)
+        return await self._engine.handle(each.due.key, overdue)
+
+    # --- deadlines that nobody watches --------------------------------------------------------------------------------
+
+    async def sla_watches(self, now: datetime) -> Sequence[Finding]:
+        """A run that begins arms its own watch. This is for those that may never begin."""
+        due = self._work.ledger.due(now, Concern.WATCH)
+        rows = await self._work.rows(due)
+        watched = await self._tables.get_many(TableName.CONTROL, [watch_key(each.key) for each in due])
+        unwatched = [each for each in due if watch_key(each.key) not in watched and _may_breach(rows.get(each.key))]
+        return [
+            Finding(
+                about=str(pipeline),
+                sentence=few([f"the deadline of {each.due.key} is not watched" for each in group], APART_MAX),
+                act=partial(self._arm_all, group, now),
+            )
+            for pipeline, group in self._work.left(due, unwatched).items()
+        ]
+
+    async def _arm_all(self, group: Sequence[Expected], now: datetime) -> None:
+        late = [each for each in group if _breach_at(each) <= now]
+        if len(late) > APART_MAX:
+            # After a long outage: one word about all that is over, and a watch for what is not.
+            await self._alerts.tell([_breached(each) for each in late])
+        else:
+            late = []
+        for each in group:
+            if each not in late:
+                await self._arm(each)
+            self._work.ledger.settle(each.due)
+
+    async def _arm(self, each: Expected) -> None:
+        times = Times(each.due.moment.run.warning_at, _breach_at(each))
+        await self._engine.configs.keep(each.version)
+        expected = RunExpected(times=times, config_hash=each.version.config_hash)
+        await self._engine.watches.take_in(each.due.key, expected)
+
+
+def _may_breach(row: Row | None) -> bool:
+    """Say whether a watch is needed: a run of ours has armed its own, and one that has ended needs none."""
+    return row is None or (row.get("status") == Status.RUNNING and "state" not in row)
+
+
+def _breach_at(each: Expected) -> datetime:
+    return each.due.moment.run.breach_at or each.due.moment.at
+
+
+def _no_signal(each: Expected) -> Alert:
+    deadline_at = each.due.moment.run.trigger_deadline_at or each.due.moment.at
+    detail: dict[str, Json] = {
+        "source": SOURCE,
+        **deadline_detail(each.schedule, deadline_at),
+        "actionHint": "see why the data is late; once it is there, ask for a rerun",
+    }
+    what = f"does not begin: no signal came by {format_rfc3339(deadline_at)}"
+    return alert_of(each, EventType.SENSOR_DEADLINE_EXPIRED, what, detail)
+
+
+def _breached(each: Expected) -> Alert:
+    breach_at = format_rfc3339(_breach_at(each))
+    sla = each.schedule.sla
+    detail: dict[str, Json] = {
+        "status": "not started",
+        "source": "schedule",  # as of every deadline that follows the clock, whoever noticed
+        "breachAt": breach_at,
+        **({"deadline": str(sla.deadline)} if sla and sla.deadline else {}),
+        "actionHint": "tell whoever waits for the data; see why nothing began",
+    }
+    return alert_of(each, EventType.SLA_BREACH, f"missed its deadline of {breach_at} without having begun", detail)

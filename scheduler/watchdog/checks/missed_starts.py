@@ -1,0 +1,79 @@
+"""Checks of runs that did not begin: at their cron time, or on a date that was named for them."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from scheduler.watchdog.alerts import APART_MAX, Alert, Alerts
+from scheduler.watchdog.check import Finding, few
+from scheduler.watchdog.due import SOURCE, DueWork, Expected, alert_of
+from worker.core.model.eventtypes import EventType
+from worker.core.model.pipeline import PipelineId
+from worker.core.model.values import Json
+from worker.core.run.sensor_match import LOOK_BACK
+from worker.core.schedule.checkpoints import Concern
+from worker.core.time.timestamps import format_rfc3339
+from worker.store.repos.pauses import Pauses
+
+LOOK_AGAIN: Final = timedelta(minutes=15)  # whether what was told still holds, where alerts are repeated
+
+
+class BeginChecks:
+    def __init__(self, work: DueWork, alerts: Alerts, pauses: Pauses) -> None:
+        self._work, self._alerts, self._pauses = work, alerts, pauses
+
+    async def missed_schedules(self, now: datetime) -> Sequence[Finding]:
+        return await self._not_begun(now, Concern.BEGIN, _missed_schedule)
+
+    async def missed_inclusion_dates(self, now: datetime) -> Sequence[Finding]:
+        return await self._not_begun(now, Concern.INCLUDED_DATE, _missed_date)
+
+    async def _not_begun(
+        self, now: datetime, concern: Concern, alert: Callable[[Expected], Alert]
+    ) -> Sequence[Finding]:
+        missing = await self._work.without_run(now, concern)
+        return [
+            Finding(
+                about=str(pipeline),
+                sentence=few([f"{each.due.key} has not begun" for each in group], APART_MAX),
+                act=partial(self._tell, pipeline, group, alert, now),
+            )
+            for pipeline, group in missing.items()
+        ]
+
+    async def _tell(
+        self, pipeline: PipelineId, group: Sequence[Expected], alert: Callable[[Expected], Alert], now: datetime
+    ) -> None:
+        pause = await self._pauses.load(pipeline)
+        if pause is not None and not pause.is_over(now):
+            self._work.put_off(group, pause, now)
+            return
+        missing = await self._work.still_missing(pipeline, group)
+        await self._alerts.tell([alert(each) for each in missing])
+        for each in group:
+            self._settle(each, now)
+
+    def _settle(self, each: Expected, now: datetime) -> None:
+        repeat = self._alerts.repeat_after
+        if repeat is None or now - each.due.moment.at > LOOK_BACK:
+            self._work.ledger.settle(each.due)
+        else:
+            self._work.ledger.look_again(each.due, now + min(repeat, LOOK_AGAIN))
+
+
+def _missed_schedule(each: Expected) -> Alert:
+    cron, expected_at, at = each.schedule.cron, each.schedule.expected_at, each.due.moment.run.at
+    detail: dict[str, Json] = {"source": SOURCE, "cron": cron.text if cron else ""}
+    if expected_at is not None:
+        detail["expectedTime"] = str(expected_at)
+    detail["actionHint"] = "see why it did not begin (`interlock explain`), then begin it with `interlock rerun`"
+    when = f" at {format_rfc3339(at)}" if at else ""
+    return alert_of(each, EventType.SCHEDULE_MISSED, f"did not begin{when}, as its schedule says", detail)
+
+
+def _missed_date(each: Expected) -> Alert:
+    hint = "its date is named in `include`; see why it did not begin, then begin it with `interlock rerun`"
+    detail: dict[str, Json] = {"source": SOURCE, "actionHint": hint}
+    what = "did not begin on a date it was to run on"
+    return alert_of(each, EventType.IRREGULAR_SCHEDULE_MISSED, what, detail, old_mark="irregular-missed-check")

@@ -1,0 +1,134 @@
+"""The table of checks: everything the watchdog looks at, in the order in which it looks."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from scheduler.watchdog.alerts import Alerts
+from scheduler.watchdog.check import Check, Finding, Impaired
+from scheduler.watchdog.checks.active import LATE, ActiveChecks
+from scheduler.watchdog.checks.deadlines import DeadlineChecks
+from scheduler.watchdog.checks.health import DeadLetterCheck, LagCheck, Lags
+from scheduler.watchdog.checks.missed_starts import BeginChecks
+from scheduler.watchdog.checks.orphans import OrphanCheck, Poll
+from scheduler.watchdog.checks.post_run import PostRunCheck
+from scheduler.watchdog.checks.signals import SignalChecks
+from scheduler.watchdog.dead_mans_switch import ALERT_PATH, AlertPathCheck, Heartbeat, Ping
+from scheduler.watchdog.degraded import Degraded
+from scheduler.watchdog.due import DueWork
+from scheduler.watchdog.expectations import Ledger
+from scheduler.watchdog.expectations_loader import LedgerKeeper
+from scheduler.watchdog.rotation import ONCE, SLICE, Rotation
+from scheduler.watchdog.watchdog import Watchdog
+from worker.core.errors import Rejected
+from worker.core.model.pipeline import PipelineId
+from worker.core.schedule.checkpoints import DEFAULT_PATIENCE, Patience
+from worker.engine.engine import Engine
+from worker.engine.intake.router import Router
+from worker.runtime.clock import Clock
+from worker.store.repos.delivery.dead_letters import DeadLetters
+from worker.store.repos.pauses import Pauses
+from worker.store.table import Tables
+
+EXPECTED_RUNS: Final = "expected-runs"
+DAMAGED_NAMED_MAX: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """What the watchdog watches beside the rows, and how it speaks. A lag that is None is not watched here."""
+
+    poll: Poll | None = None  # asks a target about a job; None: as the engine does
+    reader_lags: Lags | None = None
+    relay_lags: Lags | None = None
+    probes_alerts: bool = False  # someone at the end of the way answers probes
+    ping: Ping | None = None
+    repeat_after: timedelta | None = None
+    patience: Patience = field(default_factory=lambda: DEFAULT_PATIENCE)
+    late: timedelta = LATE
+    looks_once: bool = False  # one pass is all there is: what is missing in it counts as lost
+
+
+def make_watchdog(
+    tables: Tables, engine: Engine, router: Router, clock: Clock, watched: Watched, *, may_act: Callable[[], bool]
+) -> Watchdog:
+    """Put a watchdog together. Made anew for each holding of the duty: what it remembers must not outlive it."""
+    ledger = Ledger(watched.patience)
+    keeper = LedgerKeeper(tables, engine.configs, ledger, looks_back=watched.repeat_after is not None)
+    alerts = Alerts(tables, clock, repeat_after=watched.repeat_after)
+    heartbeat = Heartbeat(tables, watched.ping)
+
+    async def end(now: datetime, is_sound: bool) -> None:
+        await keeper.note_settled(now)
+        await heartbeat.beat(now, is_sound)
+
+    checks = (
+        *_checks_of_runs(tables, engine, router, ledger=ledger, keeper=keeper, alerts=alerts, watched=watched),
+        *_checks_of_ourselves(tables, clock, watched),
+    )
+    return Watchdog(checks, Degraded(tables, clock), clock, end=end, may_act=may_act)
+
+
+def _checks_of_runs(
+    tables: Tables,
+    engine: Engine,
+    router: Router,
+    *,
+    ledger: Ledger,
+    keeper: LedgerKeeper,
+    alerts: Alerts,
+    watched: Watched,
+) -> list[Check]:
+    async def refresh(now: datetime) -> Sequence[Finding]:
+        damaged = await keeper.refresh(now)
+        if damaged:
+            raise Impaired(_unwatched(damaged))
+        return ()
+
+    work = DueWork(tables, ledger, router)
+    rotation = Rotation(ONCE if watched.looks_once else SLICE)
+    active = ActiveChecks(tables, engine, ledger, late=watched.late, rotation=rotation)
+    begin = BeginChecks(work, alerts, Pauses(tables))
+    deadlines = DeadlineChecks(tables, engine, work, alerts)
+    signals = SignalChecks(tables, engine, router, ledger, looks_once=watched.looks_once)
+    orphans = OrphanCheck(tables, engine.configs, alerts, watched.poll or engine.ask)
+    return [
+        # Without it nothing is expected, so nothing would be missed.
+        Check(name=EXPECTED_RUNS, look=refresh, is_vital=True),
+        Check(name="stale-triggers", look=active.stale_runs, left=lambda: rotation.left),
+        Check(
+            name="sensor-trigger-reconciliation",
+            look=signals.reconciliation,
+            left=lambda: signals.reconciled.left,
+        ),
+        Check(name="missed-schedules", look=begin.missed_schedules),
+        Check(name="missed-inclusion-schedules", look=begin.missed_inclusion_dates),
+        Check(name="sla-scheduling", look=deadlines.sla_watches),
+        Check(name="trigger-deadlines", look=deadlines.trigger_deadlines),
+        Check(name="post-run-sensors", look=PostRunCheck(tables, ledger, alerts).missing_sensors),
+        Check(name="relative-sla-breaches", look=signals.relative_deadlines, left=lambda: signals.watched.left),
+        Check(name="unjudged-deadlines", look=active.unjudged_deadlines),
+        Check(name="orphaned-jobs", look=orphans.orphaned_jobs, left=lambda: orphans.left),
+    ]
+
+
+def _unwatched(damaged: Mapping[PipelineId, Rejected]) -> dict[str, str]:
+    """Pipelines that cannot be read, each by its name: one that is known to be damaged hides no other."""
+    names = sorted(damaged)
+    parts = {f"{EXPECTED_RUNS} {name}": str(damaged[name]) for name in names[:DAMAGED_NAMED_MAX]}
+    if more := names[DAMAGED_NAMED_MAX:]:
+        parts[EXPECTED_RUNS] = f"{len(more)} more pipelines cannot be read, such as {more[0]}: {damaged[more[0]]}"
+    return parts
+
+
+def _checks_of_ourselves(tables: Tables, clock: Clock, watched: Watched) -> list[Check]:
+    letters = DeadLetterCheck(DeadLetters(tables))
+    checks = [Check(name="dead-letters", look=letters.depth)]
+    if watched.reader_lags is not None:
+        checks.append(Check(name="consumer-lag", look=LagCheck("consumer-lag", watched.reader_lags).lag))
+    if watched.relay_lags is not None:
+        checks.append(Check(name="relay-lag", look=LagCheck("relay-lag", watched.relay_lags).lag, is_vital=True))
+    if watched.probes_alerts:
+        checks.append(Check(name=ALERT_PATH, look=AlertPathCheck(tables, clock).look, is_vital=True))
+    return checks

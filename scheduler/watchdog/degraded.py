@@ -1,0 +1,98 @@
+"""Parts of ourselves that do not do their work: told when it begins, told when it is over, and nothing in between."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, TypeVar
+
+from scheduler.watchdog.expectations_loader import OURSELVES
+from worker.core.model.events import Event
+from worker.core.model.eventtypes import EventType
+from worker.core.model.keys import watchdog_mark_sk
+from worker.core.model.values import Json
+from worker.core.time.timestamps import format_rfc3339
+from worker.engine.commits import NewId, random_id
+from worker.runtime.clock import Clock
+from worker.runtime.logs import logger
+from worker.store.repos.events import told_write
+from worker.store.repos.marks import Marks, move_write
+from worker.store.table import StaleWrite, Tables, Write
+
+_MARK: Final = watchdog_mark_sk("degraded")
+PROBLEM_MAX: Final = 500
+AT_ONCE_MAX: Final = 20  # parts that begin, and as many that end, in one commit
+
+T = TypeVar("T")
+
+_log = logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What is wrong with a part. One that is not certain may be over with the next look, and is not told yet."""
+
+    problem: str
+    is_certain: bool = True
+
+
+class Degraded:
+    """Knows what is degraded by one row, so that a successor neither repeats what was told nor forgets to end it."""
+
+    def __init__(self, tables: Tables, clock: Clock, new_id: NewId = random_id) -> None:
+        self._tables, self._clock, self._new_id = tables, clock, new_id
+        self._marks = Marks(tables)
+
+    async def note(self, troubles: Mapping[str, Trouble]) -> None:
+        """Tell what is new among the troubles, and what is over. Raises `RetryLater`."""
+        now, mark = self._clock.now(), await self._marks.get(OURSELVES, _MARK)
+        known = dict(mark.data) if mark else {}
+        begun = _some({name: each for name, each in troubles.items() if each.is_certain and name not in known})
+        over = _some({name: since for name, since in known.items() if name not in troubles})
+        if not begun and not over:
+            return
+        noted = {name: since for name, since in known.items() if name not in over}
+        noted |= dict.fromkeys(begun, format_rfc3339(now))
+        writes: list[Write] = [
+            move_write(OURSELVES, _MARK, mark, noted, now),
+            # One event for each: each is an incident of its own, which ends by itself.
+            *(told_write(self._begun(name, trouble, now)) for name, trouble in begun.items()),
+            *(told_write(self._over(name, since, now)) for name, since in over.items()),
+        ]
+        try:
+            await self._tables.commit(*writes)
+        except StaleWrite:
+            return  # another watchdog told it; if not all of it, the next pass finds the rest
+        for name, trouble in begun.items():
+            # Beside the event, because it may be the way of events that is broken.
+            _log.error("watchdog.degraded", check=name, problem=trouble.problem)
+        for name in over:
+            _log.info("watchdog.recovered", check=name)
+
+    def _begun(self, name: str, trouble: Trouble, now: datetime) -> Event:
+        problem = trouble.problem[:PROBLEM_MAX]
+        return Event(
+            id=self._new_id(),
+            type=EventType.WATCHDOG_DEGRADED,
+            at=now,
+            message=f"not everything is watched: {name}: {problem}",
+            detail={
+                "source": "watchdog",
+                "checks": [name],
+                "problems": {name: problem},
+                "actionHint": "see the log of the worker that holds the scheduler's duty; `interlock watchdog run`",
+            },
+        )
+
+    def _over(self, name: str, since: Json, now: datetime) -> Event:
+        return Event(
+            id=self._new_id(),
+            type=EventType.WATCHDOG_RECOVERED,
+            at=now,
+            message=f"watched again: {name}",
+            detail={"source": "watchdog", "checks": [name], "degradedSince": {name: since}},
+        )
+
+
+def _some(parts: Mapping[str, T]) -> dict[str, T]:
+    """As many as one commit holds; the next pass tells of the others."""
+    return dict(sorted(parts.items())[:AT_ONCE_MAX])

@@ -1,0 +1,101 @@
+"""What is due by the ledger, beside what the tables say of it: all of it looked up by exact key."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from scheduler.watchdog.alerts import Alert
+from scheduler.watchdog.expectations import Due, Ledger
+from worker.config.versions import Version
+from worker.core.errors import Rejected
+from worker.core.model.eventtypes import EventType
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import PipelineId, Schedule
+from worker.core.model.values import Json
+from worker.core.run.effects import Tell
+from worker.core.run.machine import Pause
+from worker.core.run.sensor_match import LOOK_BACK
+from worker.core.schedule.checkpoints import Concern
+from worker.engine.intake.router import Router
+from worker.store.repos.runs import run_key
+from worker.store.table import Absent, Check, Row, TableName, Tables
+
+SOURCE: Final = "watchdog"
+PAUSED_LOOK: Final = timedelta(minutes=15)  # how often a paused pipeline is looked at, if its pause does not end before
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Something due, under the version that expects it."""
+
+    due: Due
+    version: Version
+    schedule: Schedule
+
+
+class DueWork:
+    def __init__(self, tables: Tables, ledger: Ledger, router: Router) -> None:
+        self.ledger = ledger
+        self._tables, self._router = tables, router
+
+    async def without_run(self, now: datetime, concern: Concern) -> dict[PipelineId, list[Expected]]:
+        """What is due and has no run, by pipeline. What has one is settled."""
+        due = self.ledger.due(now, concern)
+        rows = await self.rows(due)
+        missing = [each for each in due if each.key not in rows]
+        return self.left(due, missing)
+
+    async def rows(self, due: Sequence[Due]) -> dict[RunKey, Row]:
+        rows = await self._tables.get_many(TableName.CONTROL, [run_key(each.key) for each in due])
+        return {each.key: rows[key] for each in due if (key := run_key(each.key)) in rows}
+
+    def left(self, due: Sequence[Due], open_ones: Sequence[Due]) -> dict[PipelineId, list[Expected]]:
+        """Those that are still to be dealt with, by pipeline; the others of `due` are settled."""
+        for each in set(due) - set(open_ones):
+            self.ledger.settle(each)
+        groups: dict[PipelineId, list[Expected]] = defaultdict(list)
+        for each in open_ones:
+            version = self.ledger.versions.get(each.key.pipeline)
+            schedule = version.pipeline.schedule(each.key.schedule) if version else None
+            if version is not None and schedule is not None:
+                groups[each.key.pipeline].append(Expected(each, version, schedule))
+        return groups
+
+    def put_off(self, group: Sequence[Expected], pause: Pause | None, now: datetime) -> None:
+        """Nobody is told of what a pause keeps from beginning. It keeps no data from coming: judge that after it."""
+        # All at the same time, so that they are judged together.
+        again_at = now + PAUSED_LOOK - (now - _EPOCH) % PAUSED_LOOK
+        if pause is not None and pause.until is not None:
+            again_at = min(again_at, pause.until)
+        for each in group:
+            waits_for_data = each.schedule.starts_by_trigger and not each.schedule.starts_by_cron
+            if waits_for_data and now - each.due.moment.at <= LOOK_BACK:
+                self.ledger.put_off(each.due, again_at)
+            else:
+                self.ledger.settle(each.due)
+
+    async def still_missing(self, pipeline: PipelineId, group: Sequence[Expected]) -> list[Expected]:
+        """Before runs are called missing: records of their signals may have got lost, and that can be made up for."""
+        due = {each.due.key for each in group}
+        with suppress(Rejected):  # a damaged row of the pipeline is no reason to keep silent about the rest
+            # Records of others may well be on their way.
+            await self._router.resync(pipeline, may_begin=due.__contains__)
+        begun = await self.rows([each.due for each in group])
+        return [each for each in group if each.due.key not in begun]
+
+
+def alert_of(each: Expected, event_type: EventType, what: str, detail: dict[str, Json], old_mark: str = "") -> Alert:
+    """An alert that holds as long as the run does not begin after all."""
+    key = each.due.key
+    return Alert(
+        key=key,
+        due_at=each.due.moment.at,
+        tell=Tell(type=event_type, message=f"{key} {what}", detail=detail),
+        holds=(Check(TableName.CONTROL, run_key(key), Absent()),),
+        old_mark=old_mark,
+    )

@@ -1,0 +1,128 @@
+"""The ledger of what is expected: every pipeline in force, and when something of it must have happened.
+
+It lives in memory and follows from the configurations, so it costs nothing to keep: a look at it finds what is due,
+however much is not. What was found stays due until it is settled, and `settled_up_to` says how far all of it is.
+"""
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import count
+
+from worker.config.versions import Version
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import PipelineId, Schedule, ScheduleId
+from worker.core.schedule.checkpoints import (
+    DEFAULT_PATIENCE,
+    Concern,
+    Moment,
+    Patience,
+    Since,
+    Vigil,
+    vigils_after,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A moment that has come."""
+
+    key: RunKey
+    moment: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class _Schedule:
+    """One schedule of a version in force; another version's entries are told apart by their `edition`."""
+
+    pipeline: PipelineId
+    schedule: Schedule
+    edition: int
+    vigils: Iterator[Vigil]
+
+    def due(self, moment: Moment) -> Due:
+        return Due(RunKey(self.pipeline, self.schedule.id, moment.run.period), moment)
+
+
+class Ledger:
+    def __init__(self, patience: Patience = DEFAULT_PATIENCE) -> None:
+        self._patience = patience
+        self._numbers = count()
+        self._versions: dict[PipelineId, Version] = {}
+        self._editions: dict[PipelineId, int] = {}
+        # By time; numbers keep what falls together in the order in which it came.
+        self._vigils: list[tuple[datetime, int, _Schedule, Vigil]] = []
+        self._moments: list[tuple[datetime, int, int, Due]] = []
+        self._unsettled: dict[Due, None] = {}
+        self._put_off: set[Due] = set()
+        self.resumed_at: datetime | None = None  # how far a predecessor had come, once that is known
+
+    @property
+    def versions(self) -> Mapping[PipelineId, Version]:
+        """The pipelines in force that are really run: of rehearsals nothing is expected."""
+        return self._versions
+
+    def put(self, version: Version, since: Mapping[ScheduleId, Since]) -> None:
+        """Expect what a version says, of each schedule since when is said, and no longer what an older one said."""
+        pipeline = version.pipeline
+        self.remove(pipeline.id)
+        if pipeline.dry_run:
+            return
+        self._versions[pipeline.id] = version
+        edition = self._editions[pipeline.id] = next(self._numbers)
+        for schedule in pipeline.schedules:
+            vigils = vigils_after(schedule, since[schedule.id], self._patience)
+            self._open_next(_Schedule(pipeline.id, schedule, edition, vigils))
+
+    def remove(self, pipeline: PipelineId) -> None:
+        self._versions.pop(pipeline, None)
+        self._editions.pop(pipeline, None)
+        self._unsettled = {due: None for due in self._unsettled if due.key.pipeline != pipeline}
+        self._put_off = {due for due in self._put_off if due.key.pipeline != pipeline}
+
+    def due(self, now: datetime, *concerns: Concern) -> Sequence[Due]:
+        """What has come of some concerns and is not settled, oldest first."""
+        self._collect(now)
+        return [due for due in self._unsettled if due.moment.concern in concerns]
+
+    def settle(self, due: Due) -> None:
+        self._unsettled.pop(due, None)
+
+    def look_again(self, due: Due, at: datetime) -> None:
+        """Settle it for now: it comes again, unless the pipeline changes before."""
+        self.settle(due)
+        edition = self._editions.get(due.key.pipeline)
+        if edition is not None:
+            heapq.heappush(self._moments, (at, next(self._numbers), edition, due))
+
+    def put_off(self, due: Due, at: datetime) -> None:
+        """It cannot be judged yet: it comes again, here or at a successor."""
+        self.look_again(due, at)
+        self._put_off.add(due)
+
+    def settled_up_to(self, now: datetime) -> datetime:
+        """The time up to which everything is settled: what a successor need not look at again."""
+        self._collect(now)
+        oldest = min((due.moment.at for due in (*self._unsettled, *self._put_off)), default=None)
+        return now if oldest is None else oldest - timedelta.resolution
+
+    def _collect(self, now: datetime) -> None:
+        while self._vigils and self._vigils[0][0] <= now:
+            _, _, schedule, vigil = heapq.heappop(self._vigils)
+            if self._editions.get(schedule.pipeline) != schedule.edition:
+                continue
+            for moment in vigil.moments:
+                entry = (moment.at, next(self._numbers), schedule.edition, schedule.due(moment))
+                heapq.heappush(self._moments, entry)
+            self._open_next(schedule)
+        while self._moments and self._moments[0][0] <= now:
+            _, _, edition, due = heapq.heappop(self._moments)
+            if self._editions.get(due.key.pipeline) == edition:
+                self._unsettled[due] = None
+                self._put_off.discard(due)
+
+    def _open_next(self, schedule: _Schedule) -> None:
+        vigil = next(schedule.vigils, None)
+        if vigil is not None:
+            heapq.heappush(self._vigils, (vigil.opens_at, next(self._numbers), schedule, vigil))

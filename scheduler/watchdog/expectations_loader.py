@@ -1,0 +1,173 @@
+"""Keeping the ledger true: filled when the duty is taken over, then moved along with the log of configurations.
+
+A successor goes on where its predecessor's work was settled, and reaches back a few days at most. What was deployed
+meanwhile counts from then on: nobody is told that a run is missing that nobody could have begun.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from scheduler.watchdog.expectations import Ledger
+from worker.config.versions import Configs, Version
+from worker.core.errors import Rejected
+from worker.core.model.keys import watchdog_mark_sk
+from worker.core.model.pipeline import PipelineId
+from worker.core.run.sensor_match import LOOK_BACK
+from worker.core.schedule.checkpoints import Since
+from worker.core.time.skew import was_set_back
+from worker.core.time.timestamps import format_rfc3339, parse_rfc3339
+from worker.runtime.logs import logger
+from worker.store.repos.config_log import ConfigChange, ConfigLog, ConfigLogEntry
+from worker.store.repos.deployments import Deployed, Deployments
+from worker.store.repos.marks import Mark, Marks, move_write
+from worker.store.repos.pipelines import Pipelines
+from worker.store.repos.schedule_marks import plan_of
+from worker.store.table import StaleWrite, Tables
+from worker.store.tail import LOOK_BACK as STAMPED_WITHIN
+from worker.store.tail import Tail
+
+OURSELVES: Final = PipelineId("")  # marks and events that are about no pipeline
+LIST_LAG_MAX: Final = timedelta(minutes=10)
+CHANGES_MAX: Final = 10_000  # of the log, read at once; the rest comes with the next pass
+
+_log = logger()
+
+
+class LedgerKeeper:
+    """`looks_back`: whether a successor looks at what was settled, too: where alerts are repeated, they go on."""
+
+    def __init__(self, tables: Tables, configs: Configs, ledger: Ledger, *, looks_back: bool = False) -> None:
+        self._tables, self._configs, self._ledger, self._looks_back = tables, configs, ledger, looks_back
+        self._pipelines, self._changes, self._marks = Pipelines(tables), ConfigLog(tables), Marks(tables)
+        self._deployments = Deployments(tables)
+        self._tail: Tail | None = None
+        self._mark: Mark | None = None
+        self._damaged: dict[PipelineId, _Damaged] = {}
+        self._looked_at: datetime | None = None
+
+    async def refresh(self, now: datetime) -> Mapping[PipelineId, Rejected]:
+        """Bring the ledger up to date: all of it the first time, what changed from then on. Raises `RetryLater`.
+
+        Gives the pipelines whose rows cannot be read, and why: nothing new is expected of them until they can.
+        """
+        if self._tail is None or (self._looked_at and was_set_back(self._looked_at, now)):
+            self._tail = await self._fill(now)
+            self._looked_at = now
+            return self._problems()
+        self._looked_at = now
+        entries, tail = await self._changes.read(self._tail, now, CHANGES_MAX)
+        changed_at = {entry.pipeline: entry.at or now for entry in reversed(entries)}  # the first change of each
+        for pipeline in dict.fromkeys((*self._damaged, *changed_at)):
+            await self._take_in(pipeline, now, min(changed_at.get(pipeline, now), now))
+        self._tail = tail
+        return self._problems()
+
+    def _problems(self) -> Mapping[PipelineId, Rejected]:
+        return {pipeline: damaged.problem for pipeline, damaged in self._damaged.items()}
+
+    async def note_settled(self, now: datetime) -> None:
+        """Write down how far everything is settled; nothing is, before the ledger was filled. Raises `RetryLater`."""
+        if self._tail is None:
+            return
+        up_to = self._ledger.settled_up_to(now)
+        data = {"upTo": format_rfc3339(up_to)}
+        try:
+            await self._tables.commit(move_write(OURSELVES, _LEDGER, self._mark, data, now))
+            self._mark = Mark(data, self._mark.version + 1 if self._mark else 1)
+        except StaleWrite:
+            self._mark = await self._marks.get(OURSELVES, _LEDGER)
+
+    async def _fill(self, now: datetime) -> Tail:
+        since = await self._since(now)
+        self._ledger.resumed_at = since.at
+        # The list of pipelines may lag, so the log is read from a while before it.
+        start = min(since.at, now - LIST_LAG_MAX) - STAMPED_WITHIN
+        entries, tail = await self._changes.read(Tail.starting(start), now, CHANGES_MAX)
+        deployed = await self._deployed(entries, start, since)
+        async for stored in self._pipelines.list():
+            await self._put(stored.pipeline, self._configs.in_force_of(stored), deployed.get(stored.pipeline, since))
+            await asyncio.sleep(0)  # reading thousands of files takes a while, and others work on this loop
+        for pipeline, arrived in deployed.items():
+            await self._put(pipeline, self._configs.in_force(pipeline), arrived)
+        _log.info("ledger.filled", pipelines=len(self._ledger.versions), since=format_rfc3339(since.at))
+        return tail
+
+    async def _deployed(
+        self, entries: Sequence[ConfigLogEntry], start: datetime, since: Since
+    ) -> Mapping[PipelineId, Since]:
+        """From when on each pipeline is watched that was changed lately.
+
+        What a predecessor saw changing, and was there before, it expected all along: no round may be left out for it.
+        """
+        changed = [entry for entry in entries if entry.change is not ConfigChange.REJECTED]
+        came: Mapping[PipelineId, Deployed] = {}
+        with suppress(Rejected):  # a damaged row: its pipeline counts as one that was there before
+            came = await self._deployments.load({entry.pipeline for entry in changed})
+        found: dict[PipelineId, Since] = {}
+        for entry in changed:
+            at, known = entry.at or since.at, came.get(entry.pipeline)
+            if since.is_new or at > since.at:
+                found[entry.pipeline] = Since(max(at, since.at), is_new=True)
+            else:
+                is_new = known is not None and known.since >= start
+                found[entry.pipeline] = Since(known.since, is_new=True) if known and is_new else since
+        return found
+
+    async def _since(self, now: datetime) -> Since:
+        """Where to go on; the first time ever, from now on."""
+        self._mark = await self._marks.get(OURSELVES, _LEDGER)
+        said = self._mark.data.get("upTo") if self._mark else None
+        up_to = parse_rfc3339(said) if isinstance(said, str) else None
+        if up_to is None:
+            return Since(now, is_new=True)
+        if now - up_to > LOOK_BACK:
+            _log.warning("ledger.gap_met", settled_up_to=said, looked_back=str(LOOK_BACK))
+        # A clock that went ahead for a while must not blind the watch until that time really comes.
+        return Since(now - LOOK_BACK if self._looks_back else max(min(up_to, now), now - LOOK_BACK))
+
+    async def _take_in(self, pipeline: PipelineId, now: datetime, changed_at: datetime) -> None:
+        """Expect what is in force by now: of schedules that were there before, also what was due since."""
+        was_damaged, before = self._damaged.get(pipeline), self._ledger.versions.get(pipeline)
+        new = was_damaged.since if was_damaged else Since(changed_at, is_new=True)
+        old = Since(self._ledger.settled_up_to(now))
+        try:
+            version = await self._configs.in_force(pipeline)
+        except Rejected as problem:
+            self._damaged[pipeline] = _Damaged(new, problem)
+            return
+        self._damaged.pop(pipeline, None)
+        if version is None:
+            self._ledger.remove(pipeline)
+        elif before is None or before.config_hash != version.config_hash:
+            # Of one whose times are others now, those before the change were never due.
+            known = {each.id: plan_of(each) for each in before.pipeline.schedules} if before else {}
+            schedules = version.pipeline.schedules
+            since = {each.id: old if known.get(each.id) == plan_of(each) else new for each in schedules}
+            self._ledger.put(version, since)
+
+    async def _put(self, pipeline: PipelineId, finding: Awaitable[Version | None], since: Since) -> None:
+        """Expect what is found of a pipeline. What is stored of one may be damaged; the others are watched."""
+        try:
+            version = await finding
+        except Rejected as problem:
+            self._damaged[pipeline] = _Damaged(since, problem)
+            return
+        if version is None:
+            self._ledger.remove(pipeline)
+        else:
+            self._ledger.put(version, {schedule.id: since for schedule in version.pipeline.schedules})
+
+
+@dataclass(frozen=True, slots=True)
+class _Damaged:
+    """A pipeline that cannot be read. Once it can, what was due since then is expected as if it always could."""
+
+    since: Since
+    problem: Rejected
+
+
+_LEDGER: Final = watchdog_mark_sk("ledger")

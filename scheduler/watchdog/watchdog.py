@@ -1,0 +1,141 @@
+"""The watchdog: one table of checks, gone through every minute. What did not happen is noticed here.
+
+A check that fails stops no other. It is told by `WATCHDOG_DEGRADED` when it fails twice in a row, and by a recovery
+when it works again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from scheduler.chores import Chore
+from scheduler.watchdog.check import Check, Finding, Impaired
+from scheduler.watchdog.degraded import Degraded, Trouble
+from worker.core.errors import WorkerError
+from worker.runtime.clock import Clock
+from worker.runtime.logs import logger
+from worker.runtime.together import together
+
+EVERY: Final = timedelta(minutes=1)
+LOOK_MAX: Final = timedelta(seconds=60)  # for a check as a whole: a stuck one must not keep the others waiting
+FINDINGS_MAX: Final = 1000  # handled in one pass of a check; the rest is found again by the next
+
+_log = logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What came of one check in one pass. A problem is why it, or one of its findings, could not be dealt with.
+
+    `left` says how many findings and pipelines it leaves to later passes.
+    """
+
+    check: Check
+    findings: Sequence[Finding] = ()
+    problems: Sequence[str] = ()
+    impaired: dict[str, str] | None = None
+    left: int = 0
+
+
+class Watchdog:
+    """`end` is done after every pass, and told whether all that is vital works. Nothing is done any more once
+    `may_act` says no: then another has the duty."""
+
+    def __init__(
+        self,
+        checks: Sequence[Check],
+        degraded: Degraded,
+        clock: Clock,
+        *,
+        end: Callable[[datetime, bool], Awaitable[None]],
+        may_act: Callable[[], bool],
+    ) -> None:
+        self._checks, self._degraded, self._clock = checks, degraded, clock
+        self._end, self._may_act = end, may_act
+        self._failed_last: set[str] = set()
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The checks, in the order in which they are made."""
+        return [check.name for check in self._checks]
+
+    def chore(self, every: timedelta = EVERY) -> Chore:
+        return Chore("watchdog", every, self.run)
+
+    async def run(self) -> None:
+        """One pass. Raises `RetryLater` if the store does not answer: then the outside is not told that all is well."""
+        now = self._clock.now()
+        reports = await self.pass_over(now)
+        if not self._may_act():
+            return
+        await self._degraded.note(self._troubles(reports))
+        await self._end(now, not any(report.problems for report in reports if report.check.is_vital))
+
+    async def pass_over(self, now: datetime, *, only: Collection[str] = (), dry_run: bool = False) -> list[Report]:
+        """Go through the checks, or those named; a dry run finds and does nothing about it."""
+        chosen = [check for check in self._checks if not only or check.name in only]
+        return [await self._carry_out(check, now, dry_run=dry_run) for check in chosen]
+
+    async def _carry_out(self, check: Check, now: datetime, *, dry_run: bool) -> Report:
+        try:
+            async with asyncio.timeout(LOOK_MAX.total_seconds()):
+                return await self._look(check, now, dry_run=dry_run)
+        except TimeoutError:
+            return Report(check=check, problems=[f"it was not done within {LOOK_MAX}"])
+        except WorkerError as problem:
+            return Report(check=check, problems=[str(problem)])
+        except Exception as mistake:  # noqa: BLE001  a mistake in one check must not blind the others
+            _log.exception("mistake.met", check=check.name)
+            return Report(check=check, problems=[f"{type(mistake).__name__}: {mistake}; this is a mistake in it"])
+
+    async def _look(self, check: Check, now: datetime, *, dry_run: bool) -> Report:
+        impaired: Impaired | None = None
+        try:
+            found = await check.look(now)
+        except Impaired as problem:
+            impaired, found = problem, problem.findings
+        findings = found[:FINDINGS_MAX]
+        problems = [str(impaired)] if impaired else list[str]()
+        if not dry_run:
+            dealt = await together([partial(self._deal_with, check, finding) for finding in findings])
+            problems += [problem for problem in dealt if problem is not None]
+        parts = dict(impaired.parts) if impaired else None
+        left = len(found) - len(findings) + check.left()
+        return Report(check=check, findings=findings, problems=problems, impaired=parts, left=left)
+
+    async def _deal_with(self, check: Check, finding: Finding) -> str | None:
+        """Say what went wrong. One run in trouble must not hide what is wrong with the others."""
+        if not self._may_act():
+            return None
+        try:
+            await finding.act()
+        except WorkerError as problem:
+            _log.warning("finding.postponed", check=check.name, about=finding.about, problem=str(problem))
+            return f"{finding.about}: {problem}"
+        except Exception as mistake:  # noqa: BLE001  as above
+            _log.exception("mistake.met", check=check.name, about=finding.about)
+            return f"{finding.about}: {type(mistake).__name__}: {mistake}; this is a mistake in the check"
+        log = _log.debug if finding.is_routine else _log.info
+        log("finding.handled", check=check.name, about=finding.about, finding=finding.sentence)
+        return None
+
+    def _troubles(self, reports: Sequence[Report]) -> dict[str, Trouble]:
+        """By name. A check that fails for the first time is not told yet: a store may be slow for a moment."""
+        troubles: dict[str, Trouble] = {}
+        failed = {report.check.name for report in reports if report.problems and report.impaired is None}
+        for report in reports:
+            if report.impaired is not None:
+                troubles |= {name: Trouble(problem) for name, problem in report.impaired.items()}
+            elif report.problems:
+                is_certain = report.check.name in self._failed_last
+                troubles[report.check.name] = Trouble(_shown(report.problems), is_certain)
+        self._failed_last = failed
+        return troubles
+
+
+def _shown(problems: Sequence[str]) -> str:
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"{problems[0]}{more}"

@@ -1,0 +1,150 @@
+"""The wiring of alerts: to a chat if there is a token, else to whatever is at hand. A probe is answered either way."""
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from consumers.alerts.digest import Digests
+from consumers.alerts.groups import Groups
+from consumers.alerts.pace import Admission, SharedPace
+from consumers.alerts.probe import Reach, always_reached, answering_probes
+from consumers.alerts.rate_limited_chat import ChatLine
+from consumers.alerts.retrying_writer import RetryingWriter
+from consumers.alerts.routing import Routing, nobody, one_channel, owners_of, read_routing, routing_of
+from consumers.alerts.services import Telling
+from consumers.alerts.slack import API, SlackChat, session_for_slack
+from consumers.alerts.threads import ChatAlerts
+from consumers.delivery.retry import Tries
+from consumers.outbox.routes import Deliver
+from worker.config.settings import (
+    ALERTS,
+    SLACK_CHANNEL,
+    SLACK_TOKEN,
+    AwsSettings,
+    Duty,
+    PeopleSettings,
+    Settings,
+)
+from worker.config.versions import Configs
+from worker.core.errors import ConfigError, Rejected
+from worker.jobs.secrets import MANAGED, SecretSource
+from worker.runtime.clock import Clock
+from worker.store.repos.delivery.alert_probe import AlertPath
+from worker.store.repos.delivery.grouped_alerts import GroupedAlerts
+from worker.store.repos.delivery.rates import Rates
+from worker.store.repos.delivery.threads import Threads
+from worker.store.repos.events import Events
+from worker.store.table import Tables
+
+# Runs for as long as the process, beside its sessions.
+Beside: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+
+
+def never_failed() -> int:
+    return 0
+
+
+def never_waiting() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alerting:
+    """How people are told: a route's end, what must run for it, how many tries have failed, whether it waits.
+
+    `reach` proves that an alert would be seen.
+    """
+
+    deliver: Deliver
+    beside: Mapping[str, Beside] = field(default_factory=dict[str, Beside])
+    failures: Callable[[], int] = never_failed
+    is_waiting: Callable[[], bool] = never_waiting
+    reach: Reach = always_reached
+
+
+async def open_alerting(
+    stack: AsyncExitStack,
+    settings: PeopleSettings,
+    *,
+    tables: Tables,
+    secrets: SecretSource,
+    clock: Clock,
+    otherwise: Alerting,
+) -> Alerting:
+    """Give alerts over Slack, or `otherwise` where there is no token. Raises `ConfigError` for wrong settings."""
+    path = AlertPath(tables)
+    if not settings.slack_token:
+        return replace(otherwise, deliver=answering_probes(otherwise.deliver, path, clock, otherwise.reach))
+    routing = routing_from(settings)
+    session = await stack.enter_async_context(session_for_slack())
+    chat = SlackChat(token_source(settings.slack_token, secrets), session, api=settings.slack_api or API)
+    rates = Rates(tables)
+    line = ChatLine(chat, clock, SharedPace(rates, clock))
+    telling = Telling(
+        line=line,
+        threads=Threads(tables),
+        events=Events(tables),
+        grouped=GroupedAlerts(tables),
+        admission=Admission(rates, clock),
+        routing=routing,
+        owner_of=owners_of(Configs(tables)) if routing.owners else nobody,
+        tries=Tries(clock, tables.ping),
+        clock=clock,
+    )
+    return Alerting(
+        deliver=answering_probes(ChatAlerts(telling).deliver, path, clock, chat.reach),
+        beside={"digests": Digests(telling).run, "groups": Groups(telling).run},
+        failures=lambda: line.failed_tries,
+        is_waiting=line.is_waiting,
+    )
+
+
+def alerts_by_line(deliver: Deliver, line: RetryingWriter, beside: Mapping[str, Beside] | None = None) -> Alerting:
+    """Alerts as lines of a stream, for a worker without a chat."""
+    return Alerting(
+        deliver=deliver,
+        beside=beside or {},
+        failures=lambda: line.failed_tries,
+        is_waiting=line.is_down,
+        reach=line.reach,
+    )
+
+
+def alerts_come_back(aws: AwsSettings) -> bool:
+    """Say whether a queue brings events back from the bus; else people are told on the way out, by the relay."""
+    return bool(aws.bus and aws.alerts_queue)
+
+
+def tells_people(settings: Settings) -> bool:
+    """Say whether a worker on AWS hands events to people: then it also has to gather their digests."""
+    takes_back = Duty.ALERTS in settings.duties and bool(settings.aws.alerts_queue)
+    return takes_back or (Duty.RELAY in settings.duties and not alerts_come_back(settings.aws))
+
+
+def routing_from(settings: PeopleSettings) -> Routing:
+    """Which channel hears of what. A text of several lines is the file itself: a container has no files of its own."""
+    if "\n" in settings.alerts or ":" in settings.alerts:
+        return routing_of(settings.alerts, ALERTS)
+    if settings.alerts:
+        return read_routing(Path(settings.alerts))
+    if not settings.slack_channel:
+        raise ConfigError(f"{SLACK_TOKEN} is set, but no channel; name one in {SLACK_CHANNEL}, or give {ALERTS}")
+    return one_channel(settings.slack_channel)
+
+
+def token_source(token: str, secrets: SecretSource) -> Callable[[], Awaitable[str]]:
+    """The token itself, or the secret it names, read anew whenever it is asked for after it was refused."""
+
+    async def plain() -> str:
+        return token
+
+    async def managed() -> str:
+        secrets.forget(token)
+        found = await secrets.read(token)
+        if found is None:
+            raise Rejected(f"{SLACK_TOKEN} names {token}, and there is no such secret")
+        return found.strip()
+
+    return managed if token.startswith(MANAGED) else plain

@@ -1,0 +1,237 @@
+"""The wiring of a worker on AWS: tables in DynamoDB, their streams, a bus for events, and queues."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+from consumers.alerts.log import ConfirmLogged, LoggedAlerts, unconfirmed
+from consumers.alerts.queue import AlertMessages
+from consumers.inbox.consumer import SensorInbox
+from consumers.inbox.counts import InboxSummary
+from consumers.inbox.rules_file import rules_from
+from consumers.outbox.bus import EventBus
+from consumers.outbox.dead_letter_replay import sent_back
+from consumers.outbox.eventbridge import open_bus
+from consumers.outbox.foreign_events import ForeignEvents
+from consumers.outbox.patterns import parse_pattern
+from consumers.outbox.routes import SOURCE, Route
+from consumers.outbox.severities import told_to_people
+from consumers.queues.consumer import Handle, QueueConsumer
+from consumers.queues.dead_letters import queue_letter_source
+from consumers.queues.sqs import AwsQueue, open_sqs
+from consumers.streams.consumer import Pace
+from consumers.streams.source import Stream
+from scheduler.apscheduler_ticker import ApschedulerTicker
+from scheduler.watchdog.checks.table import Watched
+from scheduler.watchdog.heartbeat_ping import pinging
+from worker.app.alerts import (
+    Alerting,
+    Beside,
+    alerts_by_line,
+    alerts_come_back,
+    never_waiting,
+    open_alerting,
+    tells_people,
+)
+from worker.app.aws_streams import ChangeStreams
+from worker.app.duties import DUTIES
+from worker.app.kinds import Premises, sweeping
+from worker.app.queues import queue_consumer
+from worker.app.runners import CommandRoot, open_targets
+from worker.app.workplace import Readers, Workplace
+from worker.config.settings import GROUP, Duty, ReadingSettings, Settings
+from worker.jobs.aws.client import AwsSettings as AwsJobs
+from worker.membership.clock_guard import ClockGuard
+from worker.net.aws_client import ClientSettings
+from worker.net.http_client import HttpClient
+from worker.runtime.clock import Clock
+from worker.store.backends.open import DynamoPlace
+from worker.store.dynamodb.tables import DynamoTables
+from worker.store.failure_counter import watched
+from worker.store.repos.events import Events
+from worker.store.table import TableName
+
+BUS: Final = "bus"
+PEOPLE: Final = "people"
+JOBS: Final = Path("interlock-jobs")  # in the directory a container is started in
+READ_S: Final = 4.0
+LONG_POLL_S: Final = 25.0  # above the 20 s that a queue may wait
+EVENT_LANES: Final = 64  # pipelines whose events are on their way at once; ten of them share a request
+# Each empty read costs money: so often a shard at rest is asked.
+IDLE_S: Final = 2.0
+IDLE_ECO_S: Final = 5.0
+
+
+class AwsKind:
+    """A worker on DynamoDB, of which there may be many."""
+
+    group = GROUP
+
+    def __init__(
+        self,
+        settings: Settings,
+        environment: Mapping[str, str],
+        place: DynamoPlace,
+        clock: Clock,
+        confirm_logged: ConfirmLogged = unconfirmed,
+    ) -> None:
+        self._settings, self._environment, self._place, self._clock = settings, environment, place, clock
+        self._confirm_logged = confirm_logged
+        self._guard = ClockGuard(clock)
+        self._tables = self._open_tables()
+        self._watched = watched(self._tables)  # for all that is done with rows, so that they count failures together
+
+    @property
+    def where(self) -> str:
+        return self._place.names[TableName.CONTROL]
+
+    @property
+    def tables(self) -> DynamoTables:
+        return self._tables
+
+    @property
+    def guard(self) -> ClockGuard:
+        return self._guard
+
+    def beater_tables(self) -> DynamoTables:
+        # A look at the tables would only delay the first beats, and fail a session that could be kept.
+        return self._open_tables(are_checked=True)
+
+    def _open_tables(self, *, are_checked: bool = False) -> DynamoTables:
+        return DynamoTables(
+            self._place.names,
+            self._clock,
+            self._client(),
+            observe_time=self._guard.observe,
+            are_checked=are_checked,
+        )
+
+    def _client(self, read_s: float = READ_S) -> ClientSettings:
+        return ClientSettings(region=self._place.region, endpoint=self._place.endpoint, read_s=read_s)
+
+    async def open(self, stack: AsyncExitStack) -> Premises:
+        settings, tables, clock = self._settings, self._watched, self._clock
+        targets = await open_targets(
+            stack,
+            settings,
+            self._environment,
+            tables=tables,
+            clock=clock,
+            command=CommandRoot(path=JOBS.absolute(), is_shared=False),
+            aws=AwsJobs(region=self._place.region, endpoint=self._place.endpoint),
+        )
+        logged = LoggedAlerts(clock, self._confirm_logged)
+        alerting = await open_alerting(
+            stack,
+            settings.people,
+            tables=tables,
+            secrets=targets.secrets,
+            clock=clock,
+            otherwise=alerts_by_line(logged.deliver, logged.line),
+        )
+        beside: dict[str, Beside] = {"sweep-jobs": sweeping(targets.command, clock)}
+        if tells_people(settings):
+            beside.update(alerting.beside)
+        streams, queues = await self._streams(stack), await self._open_queues(stack)
+        place = Workplace(
+            group=GROUP,
+            tables=tables,
+            source_of=streams.__getitem__,
+            wake_readers=_nobody_wakes,
+            routes=await self._routes(stack, alerting, beside),
+            runners=targets.runners,
+            limits=targets.limits,
+            clock=clock,
+            does=settings.duties,
+            ticker=ApschedulerTicker(),
+            watch=self._watch(targets.http),
+            pace=pace_of(settings.reading),
+            reading=settings.reading,
+            event_lanes=EVENT_LANES,
+            ways={queue_letter_source(name): sent_back(queue.send) for name, queue in queues.items()},
+        )
+        return Premises(
+            place=place,
+            beside=beside,
+            queues=self._consumers(queues, alerting, beside),
+            alert_failures=alerting.failures,
+        )
+
+    def _watch(self, http: HttpClient) -> Watched:
+        """How far readers are behind is measured where they run, and alarms watch the metrics."""
+        people = self._settings.people
+        ping = pinging(http, people.heartbeat_url) if people.heartbeat_url else None
+        return Watched(probes_alerts=True, ping=ping, repeat_after=people.repeat_alerts)
+
+    # --- streams ------------------------------------------------------------------------------------------------------
+
+    async def _streams(self, stack: AsyncExitStack) -> Mapping[TableName, Stream]:
+        followed = [table for table, duty in DUTIES.items() if duty in self._settings.duties]
+        if not followed:
+            return {}
+        changes = ChangeStreams(self._tables, self._client(), self._clock)
+        if kinesis_name := self._settings.aws.changes_stream:
+            return await changes.delivered(stack, followed, kinesis_name)
+        return await changes.of_tables(stack, followed)
+
+    # --- events out ---------------------------------------------------------------------------------------------------
+
+    async def _routes(self, stack: AsyncExitStack, alerting: Alerting, beside: dict[str, Beside]) -> list[Route]:
+        """To the bus if there is one. Without a queue that brings alerts back, people are told on the way."""
+        routes: list[Route] = []
+        if Duty.RELAY not in self._settings.duties:
+            return routes
+        if self._settings.aws.bus:
+            put = await stack.enter_async_context(open_bus(self._client()))
+            bus = EventBus(put, self._settings.aws.bus, self._clock)
+            beside[BUS] = bus.run
+            routes.append(Route(BUS, parse_pattern({"source": [SOURCE]}), bus.deliver, bus.is_waiting))
+        if not alerts_come_back(self._settings.aws):
+            routes.append(Route(PEOPLE, told_to_people(), alerting.deliver, alerting.is_waiting))
+        return routes
+
+    # --- queues -------------------------------------------------------------------------------------------------------
+
+    async def _open_queues(self, stack: AsyncExitStack) -> Mapping[str, AwsQueue]:
+        """Every queue there is, by name; those of others' duties as well, because letters are sent back there."""
+        aws = self._settings.aws
+        urls = {"alerts": aws.alerts_queue, "events": aws.events_queue, "sensors": aws.sensors_queue}
+        if not any(urls.values()):
+            return {}
+        client = await stack.enter_async_context(open_sqs(self._client(LONG_POLL_S)))
+        return {name: AwsQueue(client, url) for name, url in urls.items() if url}
+
+    def _consumers(
+        self, queues: Mapping[str, AwsQueue], alerting: Alerting, beside: dict[str, Beside]
+    ) -> list[QueueConsumer]:
+        duties, handles = self._settings.duties, dict[str, Handle]()
+        if Duty.ALERTS in duties and "alerts" in queues:
+            handles["alerts"] = AlertMessages(alerting.deliver).handle
+        if Duty.EVENTS in duties and "events" in queues:
+            handles["events"] = ForeignEvents(Events(self._watched)).handle
+        if Duty.SENSORS in duties and "sensors" in queues:
+            inbox = SensorInbox(self._watched, rules_from(self._settings.aws.inbox), self._clock)
+            beside["inbox-summary"] = InboxSummary(inbox.counts, self._clock).run
+            handles["sensors"] = inbox.handle
+        return [
+            queue_consumer(
+                name,
+                queues[name],
+                handle,
+                tables=self._watched,
+                clock=self._clock,
+                is_waiting=alerting.is_waiting if name == "alerts" else never_waiting,
+            )
+            for name, handle in handles.items()
+        ]
+
+
+def pace_of(reading: ReadingSettings) -> Pace:
+    return Pace(poll_s=0.25, poll_idle_s=IDLE_ECO_S if reading.is_eco else IDLE_S)
+
+
+async def _nobody_wakes(_: Readers) -> None:
+    """A stream is polled: nothing tells of its news."""
+    await asyncio.Event().wait()

@@ -1,0 +1,77 @@
+"""The wiring of streams on AWS: each table's own, or one Kinesis stream that DynamoDB delivers all changes to."""
+
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
+from typing import Final
+
+from consumers.streams.aws.change_records import table_named_in
+from consumers.streams.aws.client import open_dynamodb_streams, open_kinesis
+from consumers.streams.aws.dynamodb_streams import DynamoStream, TableStream, listing_budget
+from consumers.streams.aws.kinesis import READS_PER_SECOND, DeliveryStream, KinesisStream
+from consumers.streams.source import Stream
+from consumers.streams.unreadable import KeepStray, Stray, Strays
+from worker.app.duties import DUTIES
+from worker.net.aws_client import ClientSettings
+from worker.runtime.clock import Clock
+from worker.store.dynamodb.tables import DynamoTables
+from worker.store.repos.delivery.dead_letters import DeadLetters
+from worker.store.table import TableName
+
+# A shard of Kinesis allows five reads a second to all its readers together: here, one for each table.
+_READS_PER_SECOND: Final = READS_PER_SECOND / len(DUTIES)
+
+
+class ChangeStreams:
+    """Opens what tells of the tables' changes; what it opens is closed with the stack."""
+
+    def __init__(self, tables: DynamoTables, client: ClientSettings, clock: Clock) -> None:
+        self._tables, self._client, self._clock = tables, client, clock
+        self._letters = DeadLetters(tables)
+
+    async def of_tables(self, stack: AsyncExitStack, followed: Iterable[TableName]) -> Mapping[TableName, Stream]:
+        """The stream of each table. Raises `ConfigError` for a table that has none."""
+        calls = await stack.enter_async_context(open_dynamodb_streams(self._client))
+        budget = listing_budget(self._clock)
+        streams: dict[TableName, Stream] = {}
+        for table in followed:
+            name = f"stream.{table}"
+            arn = await self._tables.stream_arn(table)
+            read = TableStream(name=name, arn=arn, table=table, keep_stray=self._strays(name))
+            streams[table] = DynamoStream(read, calls, self._clock, budget)
+        return streams
+
+    async def delivered(
+        self, stack: AsyncExitStack, followed: Iterable[TableName], kinesis_name: str
+    ) -> Mapping[TableName, Stream]:
+        """One Kinesis stream, read once for each table by readers that pass over the changes of the others.
+
+        So each table has its own leases, checkpoints and pace, as with streams of their own: the relay's trouble never
+        holds up facts. Their names differ from those of tables' streams, whose positions mean nothing here.
+        """
+        calls = await stack.enter_async_context(open_kinesis(self._client))
+        return {table: KinesisStream(self._delivery(table, kinesis_name), calls, self._clock) for table in followed}
+
+    def _strays(self, name: str) -> KeepStray:
+        return Strays(self._letters, name, self._clock).keep
+
+    def _delivery(self, table: TableName, kinesis_name: str) -> DeliveryStream:
+        name, table_name = f"kinesis.{table}", self._tables.names[table]
+        keep = self._strays(name)
+        return DeliveryStream(
+            name=name,
+            kinesis_name=kinesis_name,
+            tables={table_name: table},
+            # What names no table is met by every reader, and this one keeps it.
+            keep_stray=keep if table is TableName.CONTROL else _only_of(table_name, keep),
+            reads_per_second=_READS_PER_SECOND,
+        )
+
+
+def _only_of(table_name: str, keep: KeepStray) -> KeepStray:
+    """Keep what tells of this table and cannot be read: the readers of other tables pass over it."""
+
+    async def keep_own(stray: Stray) -> None:
+        if table_named_in(stray.body) == table_name:
+            await keep(stray)
+
+    return keep_own

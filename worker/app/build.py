@@ -1,0 +1,64 @@
+"""Which kind of worker a store's URL asks for, and whether it would have anything to do."""
+
+from dataclasses import replace
+
+from worker.app.aws import AwsKind
+from worker.app.embedded import EmbeddedKind, Options
+from worker.app.kinds import Kind
+from worker.app.shadow import ShadowKind, shadow_settings
+from worker.app.telemetry import Telemetry
+from worker.app.worker import LEASED, Worker
+from worker.config.settings import ALERTS_QUEUE, DUTIES, EVENTS_QUEUE, SENSORS_QUEUE, Duty, Settings
+from worker.core.errors import ConfigError
+from worker.runtime.clock import Clock
+from worker.store.backends.open import DynamoPlace, Place, SqlitePlace, locate
+
+
+def make_worker(options: Options, clock: Clock) -> Worker:
+    """A worker on one machine for a file, on AWS for tables there.
+
+    Raises `ConfigError` for a URL that is neither, and for duties of which none can be done there.
+    """
+    if options.settings.shadow:
+        options = replace(options, settings=shadow_settings(options.settings))
+    settings = options.settings
+    _check_duties(settings, locate(settings.store))
+    telemetry = Telemetry(
+        settings.watched,
+        options.environment,
+        clock,
+        options.write_metrics,
+        log_lines_lost=options.log_lines_lost,
+    )
+    kind = _kind(options, clock)
+    return Worker(ShadowKind(kind, clock) if settings.shadow else kind, settings, clock, telemetry)
+
+
+def _kind(options: Options, clock: Clock) -> Kind:
+    match locate(options.settings.store):
+        case SqlitePlace(path, named):
+            return EmbeddedKind(options, path, clock, named)
+        case DynamoPlace() as place:
+            return AwsKind(options.settings, options.environment, place, clock, options.confirm_logged)
+
+
+def _check_duties(settings: Settings, place: Place) -> None:
+    """A worker that waits for nothing looks as well as one that waits for news: it must not begin."""
+    if settings.duties & LEASED:
+        return
+    named = ", ".join(sorted(settings.duties))
+    if isinstance(place, SqlitePlace):
+        raise ConfigError(
+            f"{DUTIES} is {named}, and a worker on one file has no queues; events go to people with the relay: "
+            f"add {Duty.RELAY}, or leave {DUTIES} out"
+        )
+    aws = settings.aws
+    queues = {
+        Duty.ALERTS: (ALERTS_QUEUE, aws.alerts_queue),
+        Duty.EVENTS: (EVENTS_QUEUE, aws.events_queue),
+        Duty.SENSORS: (SENSORS_QUEUE, aws.sensors_queue),
+    }
+    theirs = [queues[duty] for duty in sorted(settings.duties)]
+    if not any(url for _, url in theirs):
+        missing = ", ".join(variable for variable, _ in theirs)
+        raise ConfigError(f"{DUTIES} is {named}, and there is no queue to take messages from; set {missing}")

@@ -1,0 +1,59 @@
+"""Protection of an ECS task while it has something in hand that a scale-in would cut short.
+
+The agent is asked on the edges between idle and busy only. A protection runs out by itself and is not renewed: a task
+that is never idle could else never be replaced, because deployments wait for it. Asked to end, a task wants none any
+more, whatever it has in hand: it is given the time to finish by whoever asked. Whatever the agent answers, the work
+goes on: a task that is ended anyway is an ordinary crash.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from worker.core.errors import RetryLater
+from worker.runtime.clock import Clock
+from worker.runtime.logs import logger
+from worker.runtime.waking import Alarm
+
+AGENT: Final = "ECS_AGENT_URI"  # set by ECS in every task
+PATH: Final = "/task-protection/v1/state"
+LOOK_EVERY_S: Final = 5.0
+MINUTES: Final = 60  # well under the three hours after which a deployment is given up
+
+_LIFTED: Final = {"ProtectionEnabled": False}
+
+_log = logger()
+
+# Sends a JSON body to the agent. Raises `RetryLater`.
+PutState: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[None]]
+
+
+class TaskProtection:
+    def __init__(self, put: PutState, is_busy: Callable[[], bool], clock: Clock) -> None:
+        self._put, self._is_busy = put, is_busy
+        self._is_protected = False  # or was, for the stretch of work that is under way
+        self._is_ending, self._alarm = False, Alarm(clock)
+
+    async def run(self) -> None:
+        while True:
+            await self.look()
+            await self._alarm.sleep(LOOK_EVERY_S)
+
+    def end(self) -> None:
+        """Say at once that the task may be ended, and that for good."""
+        self._is_ending = True
+        self._alarm.ring()
+
+    async def look(self) -> None:
+        """Ask the agent for what should be, if that is not what is."""
+        is_busy = self._is_busy() and not self._is_ending
+        if is_busy == self._is_protected:
+            return
+        await self._ask({"ProtectionEnabled": True, "ExpiresInMinutes": MINUTES} if is_busy else _LIFTED)
+
+    async def _ask(self, state: Mapping[str, Any]) -> None:
+        try:
+            await self._put(state)
+        except RetryLater as error:
+            _log.warning("protection.unchanged", wanted=state["ProtectionEnabled"], reason=str(error))
+        else:
+            self._is_protected = state["ProtectionEnabled"]

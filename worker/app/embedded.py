@@ -1,0 +1,164 @@
+"""The wiring of a worker on one machine: one process on one SQLite file, or one of several on the same file."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, Protocol
+
+from consumers.alerts.console import DIGEST_EVERY, ConsoleAlerts, WriteLine
+from consumers.alerts.log import ConfirmLogged, unconfirmed
+from consumers.outbox.routes import Deliver, Route
+from consumers.outbox.severities import told_to_people
+from consumers.streams.consumer import Pace
+from consumers.streams.embedded.feed import FeedWatcher, TableFeed, feed_name
+from consumers.streams.embedded.housekeeping import SmallStore, Upkeep
+from consumers.streams.embedded.lag import FeedLags
+from scheduler.apscheduler_ticker import ApschedulerTicker
+from scheduler.duty import NapTicker, Ticker
+from scheduler.watchdog.checks.table import Watched
+from scheduler.watchdog.heartbeat_ping import pinging
+from worker.app.alerts import alerts_by_line, open_alerting
+from worker.app.kinds import Premises, sweeping
+from worker.app.runners import CommandRoot, open_targets
+from worker.app.workplace import Readers, Workplace
+from worker.config.settings import GROUP, Settings
+from worker.core.model.pipeline import JobType
+from worker.jobs.runner import Runner
+from worker.membership.clock_guard import ClockGuard
+from worker.membership.lease_coordinator import Offer
+from worker.net.http_client import HttpClient
+from worker.runtime.clock import Clock
+from worker.store.failure_counter import watched
+from worker.store.repos.leases import Leases
+from worker.store.sqlite.identity import StoreFile
+from worker.store.sqlite.tables import SqliteTables, lanes_on_file
+from worker.store.table import ChangeFeed, TableName, Tables
+
+CONSOLE: Final = "console"
+BUSY_SHARE: Final = 0.75  # of a beat
+FOLLOWED: Final = (TableName.CONTROL, TableName.JOBLOG, TableName.EVENTS)
+
+# A woken reader need not poll: this is for when waking fails.
+_PACE: Final = Pace(poll_s=0.5, poll_idle_s=2.0)
+
+
+class EmbeddedTables(Tables, ChangeFeed, SmallStore, Protocol):
+    """A store that keeps its own change feed and must be kept small."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a worker on one machine is run."""
+
+    settings: Settings
+    environment: Mapping[str, str]
+    write_alert: WriteLine
+    digest_every: timedelta | None = DIGEST_EVERY  # None: every success gets its own line
+    write_metrics: Callable[[str], None] = lambda _: None  # for metrics as lines, if they are asked for
+    confirm_logged: ConfirmLogged = unconfirmed  # for alerts as lines of the log
+    log_lines_lost: Callable[[], int] = lambda: 0
+
+
+class EmbeddedKind:
+    """A worker on a SQLite file: alerts go to its console, or to a chat."""
+
+    group = GROUP
+
+    def __init__(self, options: Options, path: Path, clock: Clock, named: Path | None = None) -> None:
+        self._options, self._path, self._clock = options, path, clock
+        self._file = StoreFile(path, named)  # one for all connections of the process
+        self._tables = SqliteTables(path, clock, file=self._file)
+        self.guard = ClockGuard(clock)  # a file has no clock of its own, so ours is never found wrong
+
+    @property
+    def where(self) -> str:
+        return str(self._path)
+
+    @property
+    def tables(self) -> SqliteTables:
+        return self._tables
+
+    def beater_tables(self) -> SqliteTables:
+        """Another connection, for the heart's own thread."""
+        # It gives up waiting for a lock before the beat does: then it can say what was waited for.
+        busy_timeout = timedelta(seconds=BUSY_SHARE * self._options.settings.timing.beat_s)
+        return SqliteTables(self._path, self._clock, lanes=lanes_on_file(self._path, busy_timeout, self._file))
+
+    async def open(self, stack: AsyncExitStack) -> Premises:
+        options, tables, clock = self._options, self._tables, self._clock
+        targets = await open_targets(
+            stack,
+            options.settings,
+            options.environment,
+            tables=tables,
+            clock=clock,
+            # Beside the file that all workers share.
+            command=CommandRoot(path=self._path.with_name(f"{self._path.name}-jobs").absolute(), is_shared=True),
+        )
+        console = ConsoleAlerts(options.write_alert, clock, options.digest_every)
+        counted = watched(tables)  # by whoever tells people too, so that no event is blamed for the store
+        alerting = await open_alerting(
+            stack,
+            options.settings.people,
+            tables=counted,
+            secrets=targets.secrets,
+            clock=clock,
+            otherwise=alerts_by_line(console.deliver, console.line, {"digests": console.run}),
+        )
+        place = embedded_workplace(tables, alerting.deliver, targets.runners, clock, ApschedulerTicker())
+        place = replace(
+            place,
+            tables=counted,
+            routes=[Route(CONSOLE, told_to_people(), alerting.deliver, alerting.is_waiting)],
+            limits=targets.limits,
+            does=options.settings.duties,
+            watch=self._watch(targets.http),
+            reading=options.settings.reading,
+        )
+        return Premises(
+            place=place,
+            beside={**alerting.beside, "sweep-jobs": sweeping(targets.command, clock)},
+            alert_failures=alerting.failures,
+        )
+
+    def _watch(self, http: HttpClient) -> Watched:
+        leases, url = Leases(self._tables, GROUP), self._options.settings.people.heartbeat_url
+        return Watched(
+            reader_lags=FeedLags(self._tables, leases, self._clock, (TableName.CONTROL, TableName.JOBLOG)),
+            relay_lags=FeedLags(self._tables, leases, self._clock, (TableName.EVENTS,)),
+            probes_alerts=True,
+            ping=pinging(http, url) if url else None,
+            repeat_after=self._options.settings.people.repeat_alerts,
+        )
+
+
+def embedded_workplace(
+    tables: EmbeddedTables,
+    alert: Deliver,
+    runners: Mapping[JobType, Runner],
+    clock: Clock,
+    ticker: Ticker | None = None,
+) -> Workplace:
+    """Where a worker on one machine works: it watches its store's own feed, and keeps it small."""
+
+    async def wake_readers(readers: Readers) -> None:
+        await FeedWatcher(tables, clock, [reader.wake for reader in readers.values()]).run()
+
+    def duties(_: Readers) -> list[Offer]:
+        # All feeds, whichever of them are read here: another worker may have the duty of the others, or had it.
+        return [Upkeep(tables, Leases(tables, GROUP), [feed_name(table) for table in FOLLOWED]).offer()]
+
+    return Workplace(
+        group=GROUP,
+        tables=tables,
+        source_of=lambda table: TableFeed(tables, table, clock),
+        wake_readers=wake_readers,
+        routes=[Route(CONSOLE, told_to_people(), alert)],
+        runners=runners,
+        clock=clock,
+        duties=duties,
+        ticker=ticker or NapTicker(),
+        pace=_PACE,
+    )

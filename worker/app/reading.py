@@ -1,0 +1,182 @@
+"""The wiring of readers: which tables are followed, what is made of their changes, and in whose hands each shard is."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from random import random
+from typing import Final, TypeVar
+
+from consumers.delivery.retry import Tries
+from consumers.outbox.dead_letter_replay import Replayer, Way, delivered, handled
+from consumers.outbox.relay import Relay, dead_letter_source
+from consumers.streams.consumer import Beginning, Pace, StreamConsumer, Subscription
+from consumers.streams.parking import Parking
+from consumers.streams.resync import Resync, halting, tell_loss
+from consumers.streams.settle import OnFailure
+from consumers.streams.sharded import ShardedConsumer, ShardTree
+from consumers.streams.source import Gap, Stream
+from worker.app.duties import DUTIES
+from worker.app.surprises import Handle, expecting_surprises
+from worker.app.workplace import Readers, Workplace
+from worker.config.settings import EVERYTHING, Duty
+from worker.core.model import keys
+from worker.engine.intake.router import Router
+from worker.membership.lease_coordinator import LeaseKeeper, Offer
+from worker.store.repos.delivery.dead_letter_replays import Replays
+from worker.store.repos.delivery.dead_letters import DeadLetters
+from worker.store.repos.delivery.parked_keys import ParkedKeys
+from worker.store.repos.events import Events
+from worker.store.repos.leases import Leases
+from worker.store.table import Change, TableName, Tables
+
+T = TypeVar("T")
+
+HALT: Final = "halt"
+
+# Rows that only workers write. What is not listed goes to the router, which knows what it needs.
+_OURS: Final = ("TRIGGER#", "SLA#", "DRY_RUN#", "MARK#", "CONFIGVER#", keys.HELD_BACK, keys.HELD_CASCADE, keys.SHADOW)
+_OUR_PARTITIONS: Final = ("GROUP#", "LOCK#", keys.CONFIG_LOG, keys.SHADOW)
+
+
+class Reading:
+    """Makes the readers of one session."""
+
+    def __init__(self, place: Workplace, tables: Tables, keeper: LeaseKeeper, tries: Tries) -> None:
+        self._place, self._keeper, self._tries = place, keeper, tries
+        self._tables, self._clock = tables, place.clock
+        self._letters = DeadLetters(tables)
+        self._routes = [replace(each, deliver=self._expecting_surprises(each.deliver)) for each in place.routes]
+
+    def readers(self, router: Router) -> Readers:
+        """A reader for each table whose duty this worker has."""
+        followed = {table: self._subscription(table, router) for table, duty in DUTIES.items() if self._has(duty)}
+        return {table: self._reader(table, subscription) for table, subscription in followed.items()}
+
+    def offers(self, readers: Readers) -> list[Offer]:
+        return [offer for reader in readers.values() for offer in self._of(reader)]
+
+    def replaying(self, readers: Readers, router: Router) -> list[Offer]:
+        """The duty of handling dead letters once more, each in the way it was to be handled at first."""
+        handle = handled(self._expecting_surprises(router.handle))
+        facts = {reader.name: handle for table, reader in readers.items() if DUTIES[table] is Duty.ENGINE}
+        # An event has letters of two kinds: of the one route that did not take it, and of a record that no route saw.
+        relay = handled(self._expecting_surprises(self._relay().handle))
+        events = {reader.name: relay for table, reader in readers.items() if DUTIES[table] is Duty.RELAY}
+        routes = {dead_letter_source(each.name): delivered(each.deliver) for each in self._routes} | events
+        if self._place.does == EVERYTHING:
+            return [self._replayer({**facts, **routes, **self._place.ways}).offer()]
+        # Workers that only take messages have no session, and so no duty that must have one holder.
+        parts = {Duty.ENGINE: {**facts, **self._place.ways}, Duty.RELAY: routes}
+        return [self._replayer(ways, part).offer() for part, ways in parts.items() if self._has(part)]
+
+    def _replayer(self, ways: Mapping[str, Way], part: str = "") -> Replayer:
+        return Replayer(
+            ways,
+            requests=Replays(self._tables, self._place.group),
+            letters=self._letters,
+            keys=ParkedKeys(self._tables, self._place.group),
+            tries=self._tries,
+            part=part,
+        )
+
+    def _has(self, duty: Duty) -> bool:
+        return duty in self._place.does
+
+    def _of(self, reader: StreamConsumer | ShardedConsumer) -> list[Offer]:
+        if isinstance(reader, StreamConsumer):
+            return [reader.offer()]
+        tree = ShardTree(
+            stream=reader.stream,
+            subscription=reader.subscription,
+            leases=Leases(self._tables, self._place.group),
+            tries=self._tries,
+            clock=self._clock,
+            added=self._keeper.wake,
+            jitter=random,
+        )
+        return [reader.offer(), tree.offer()]
+
+    def _reader(self, table: TableName, subscription: Subscription) -> StreamConsumer | ShardedConsumer:
+        source = self._place.source_of(table)
+        keys_parked = ParkedKeys(self._tables, self._place.group)
+        parking = Parking(stream=source.name, letters=self._letters, keys=keys_parked, clock=self._clock)
+        chosen = self._by_policy(table, subscription)
+        watched, tries, clock = self._place.watched(table, chosen), self._tries, self._clock
+        pace, budget = self._pace(table), self._place.budget
+        if isinstance(source, Stream):
+            return ShardedConsumer(
+                stream=source,
+                subscription=watched,
+                parking=parking,
+                tries=tries,
+                clock=clock,
+                pace=pace,
+                budget=budget,
+            )
+        return StreamConsumer(
+            source=source,
+            subscription=watched,
+            parking=parking,
+            tries=tries,
+            clock=clock,
+            pace=pace,
+            budget=budget,
+        )
+
+    def _pace(self, table: TableName) -> Pace:
+        lanes = self._place.event_lanes if table is TableName.EVENTS else None
+        return self._place.pace if lanes is None else replace(self._place.pace, lanes=lanes)
+
+    # --- what is made of changes --------------------------------------------------------------------------------------
+
+    def _subscription(self, table: TableName, router: Router) -> Subscription:
+        handle = self._expecting_surprises(router.handle)
+        match table:
+            case TableName.EVENTS:
+                relay = self._relay()
+                return replace(relay.subscription(), handle=self._expecting_surprises(relay.handle))
+            case TableName.CONTROL:
+                resync = Resync(self._tables, self._expecting_surprises(router.resync), self._tries, self._clock)
+                return self._facts(handle, resync.catch_up)
+            case _:
+                return self._facts(handle, self._tell_loss)
+
+    def _by_policy(self, table: TableName, subscription: Subscription) -> Subscription:
+        """What the settings say about records that fail, and about those that are gone."""
+        reading, catch_up = self._place.reading, subscription.catch_up
+        halts = reading.on_loss.get(table) == HALT
+        return replace(
+            subscription,
+            on_failure=OnFailure(reading.on_failure.get(table, OnFailure.PARK_KEY)),
+            catch_up=halting(self._tables, catch_up) if halts else catch_up,
+        )
+
+    def _relay(self) -> Relay:
+        return Relay(
+            self._routes,
+            events=Events(self._tables),
+            letters=self._letters,
+            tries=self._tries,
+            clock=self._clock,
+        )
+
+    def _facts(self, handle: Handle[Change], catch_up: Handle[Gap | None]) -> Subscription:
+        return Subscription(
+            wants=is_from_others, lane_of=row_of, handle=handle, catch_up=catch_up, begin=Beginning.NEWEST
+        )
+
+    async def _tell_loss(self, gap: Gap | None) -> None:
+        """What a lost job log row reported, the next poll or the run's time-out finds out."""
+        if gap is not None:
+            await tell_loss(self._tables, gap)
+
+    def _expecting_surprises(self, handle: Handle[T]) -> Handle[T]:
+        return expecting_surprises(handle, self._place.on_surprise)
+
+
+def is_from_others(change: Change) -> bool:
+    """Say whether a row may be a fact: most changes are our own writing."""
+    return not change.key.sk.startswith(_OURS) and not change.key.pk.startswith(_OUR_PARTITIONS)
+
+
+def row_of(change: Change) -> str:
+    return f"{change.key.pk} {change.key.sk}"

@@ -1,0 +1,74 @@
+"""The wiring of everything that runs jobs: all nine targets, and the secrets their configurations may name."""
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from worker.config.settings import OWN_SECRETS, Settings
+from worker.core.model.pipeline import JobType
+from worker.jobs.aws.client import Aws, AwsSettings
+from worker.jobs.aws.runners import aws_runners
+from worker.jobs.aws.secrets_manager import SecretsManagerSecrets
+from worker.jobs.command.runner import CommandRunner, minimal_environment
+from worker.jobs.http.runner import HttpRunner
+from worker.jobs.rest.airflow import AirflowRunner
+from worker.jobs.rest.databricks import DatabricksRunner
+from worker.jobs.runner import Runner
+from worker.jobs.secrets import EnvironmentSecrets, JobSecrets, SecretSource
+from worker.net.address_policy import AddressPolicy
+from worker.net.http_client import HttpClient
+from worker.runtime.clock import Clock
+from worker.store.repos.sensors import Sensors
+from worker.store.table import Tables
+from worker.targets.calls import Limits
+from worker.targets.rates import with_own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandRoot:
+    """Where command jobs keep their books, and whether all workers of the group see the same place."""
+
+    path: Path
+    is_shared: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobTargets:
+    runners: Mapping[JobType, Runner]
+    limits: Limits
+    command: CommandRunner
+    http: HttpClient
+    secrets: SecretSource
+
+
+async def open_targets(
+    stack: AsyncExitStack,
+    settings: Settings,
+    environment: Mapping[str, str],
+    *,
+    tables: Tables,
+    clock: Clock,
+    command: CommandRoot,
+    aws: AwsSettings | None = None,
+) -> JobTargets:
+    """Make the runners; what they hold open is closed with `stack`. Nothing is connected to before it is used."""
+    http = await stack.enter_async_context(HttpClient(AddressPolicy.parse(settings.http_allow)))
+    cloud = await stack.enter_async_context(Aws(aws))
+    secrets = JobSecrets(EnvironmentSecrets(environment, OWN_SECRETS), SecretsManagerSecrets(cloud, clock))
+    commands = CommandRunner(
+        root=command.path,
+        clock=clock,
+        secrets=secrets,
+        environment=minimal_environment(environment, settings.job_environment),
+        is_root_shared=command.is_shared,
+    )
+    runners: dict[JobType, Runner] = {
+        JobType.COMMAND: commands,
+        JobType.HTTP: HttpRunner(http, clock, secrets),
+        JobType.DATABRICKS: DatabricksRunner(http, clock, secrets),
+        JobType.AIRFLOW: AirflowRunner(http, clock, secrets),
+        **aws_runners(cloud, clock, secrets, Sensors(tables)),
+    }
+    limits = Limits(rates=with_own(settings.target_rates))
+    return JobTargets(runners=runners, limits=limits, command=commands, http=http, secrets=secrets)

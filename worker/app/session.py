@@ -1,0 +1,143 @@
+"""The wiring of one session: what is made anew for each, because nothing of it may outlive the session."""
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from consumers.delivery.retry import Tries
+from scheduler.chores import Chore
+from scheduler.cron.starter import CronStarts
+from scheduler.duty import SchedulerDuty
+from scheduler.watchdog.checks.table import make_watchdog
+from worker.app.duties import duty_of
+from worker.app.reading import Reading
+from worker.app.runners_part import careful
+from worker.app.surprises import expecting_surprises
+from worker.app.workplace import Readers, Workplace
+from worker.config.settings import Duty
+from worker.config.versions import Configs
+from worker.engine.engine import Engine
+from worker.engine.intake.router import Router
+from worker.membership.adoption import Adoption
+from worker.membership.heldlease import HeldLease
+from worker.membership.lease_coordinator import Offer
+from worker.membership.memberstanding import MemberStanding
+from worker.membership.orphan_finder import OrphanFinder
+from worker.membership.sessions import Member
+from worker.runtime.guarding import Doing
+from worker.runtime.undertakings import Undertakings
+from worker.store.failure_counter import watched
+from worker.store.repos.active_rows import ActiveRows
+from worker.store.repos.installation import installed_at
+from worker.store.table import Change
+
+STARTS_MAX_S: Final = 4.0  # for the answers to starts that were sent, once nothing new is taken on
+
+
+class SessionWork:
+    """Everything that acts in one session, from its engine to its relay."""
+
+    def __init__(self, place: Workplace, member: Member, tasks: Undertakings) -> None:
+        self._place, self._member, self._tasks = place, member, tasks
+        # One for all that act in the worker: what the store does to any of them is held against nobody.
+        self._tables, self._clock = watched(place.tables), place.clock
+        self._tries = Tries(place.clock, self._tables.ping, place.patience, store_failures=self._store_failures)
+        self._reading = Reading(place, self._tables, member.keeper, self._tries)
+        self._services: list[asyncio.Task[None]] = []
+        self._engine: Engine | None = None
+        self._router: Router | None = None
+        self.readers: Readers = {}
+
+    @property
+    def runs_held(self) -> int:
+        """How many runs this session looks after."""
+        return 0 if self._engine is None else len(self._engine)
+
+    def _store_failures(self) -> int:
+        return self._tables.failures
+
+    async def take_in(self, change: Change) -> None:
+        """Take in a record once more, out of turn; before the session has begun, nothing happens."""
+        if self._router is not None:
+            await self._router.handle(change)
+
+    async def begin(self) -> None:
+        place, member = self._place, self._member
+        began_at = await self._tries.insist(lambda: installed_at(self._tables, place.group, self._clock.now()))
+        engine = self._engine = Engine(
+            self._tables,
+            {kind: careful(runner, place.on_surprise) for kind, runner in place.runners.items()},
+            MemberStanding(member.fence, member.peers, member.guard),
+            self._clock,
+            self._tasks,
+            configs=Configs(self._tables, rehearses=place.rehearses),
+            limits=place.limits,
+            new_id=place.new_id,
+            log=place.log,
+            guard=self._guarded,
+        )
+        router = self._router = Router(self._tables, engine, self._clock, began_at=began_at, log=place.log)
+        readers = self.readers = self._reading.readers(router)
+        self._services = [self._tasks.create_task(place.wake_readers(readers), name="watcher")]
+        offers = [*self._reading.offers(readers), *self._reading.replaying(readers, router), *place.duties(readers)]
+        if Duty.ENGINE in place.does:
+            offers += self._run_engine(engine, router)
+        for offer in offers:
+            member.keeper.offer(replace(offer, duty=duty_of(offer.stream)))
+
+    def _run_engine(self, engine: Engine, router: Router) -> list[Offer]:
+        adoption = Adoption(engine.adopt, self._clock, self._place.log)
+        self._services += [
+            self._tasks.create_task(engine.run(), name="timers"),
+            self._tasks.create_task(adoption.run(), name="adoption"),
+            self._tasks.create_task(router.run(), name="pauses"),
+        ]
+        return [self._finder(adoption).offer(), *self._scheduling(engine, router)]
+
+    async def finish(self) -> None:
+        """Fire no more timers, let the leases be given up, and wait a little for answers to what was started."""
+        for service in self._services:
+            service.cancel()
+        while self._member.keeper.held:
+            await self._clock.sleep(0.05)
+        await self._tasks.wait_for("start:", timeout_s=STARTS_MAX_S)
+        # What is left waits for something far off; its rows say so, and another worker takes them up.
+        self._tasks.end_all()
+
+    def _finder(self, adoption: Adoption) -> OrphanFinder:
+        return OrphanFinder(
+            ActiveRows(self._tables),
+            self._member.peers,
+            self._clock,
+            adoption.take_up,
+            leases=self._place.buckets.leases,
+            pass_every_s=self._place.buckets.pass_every_s,
+        )
+
+    def _scheduling(self, engine: Engine, router: Router) -> list[Offer]:
+        ticker = self._place.ticker
+        if ticker is None or Duty.SCHEDULER not in self._place.does:
+            return []
+
+        def chores(held: HeldLease) -> list[Chore]:
+            def may_act() -> bool:
+                # All that the scheduler does is decided by the time.
+                return held.may_act() and self._member.guard.is_trusted
+
+            cron = CronStarts(
+                self._tables,
+                engine,
+                self._clock,
+                may_act=may_act,
+                log=self._place.log,
+                guard=lambda settle: expecting_surprises(settle, self._place.on_surprise),
+            )
+            watchdog = make_watchdog(self._tables, engine, router, self._clock, self._place.watch, may_act=may_act)
+            chores = (*cron.chores(), watchdog.chore())
+            return [replace(chore, run=self._guarded(chore.run)) for chore in chores]
+
+        return [SchedulerDuty(chores, self._clock, ticker).offer()]
+
+    def _guarded(self, doing: Doing) -> Doing:
+        return partial(expecting_surprises(lambda _: doing(), self._place.on_surprise), None)

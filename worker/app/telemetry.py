@@ -1,0 +1,263 @@
+"""The wiring of what is measured and shown: counts of what happens, health, and where both are told."""
+
+import asyncio
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from functools import partial
+from typing import Any, Final
+
+import aiohttp
+
+from consumers.outbox.patterns import parse_pattern
+from consumers.outbox.routes import SOURCE, Deliver, Route
+from consumers.queues.consumer import QueueConsumer
+from consumers.streams.consumer import StreamConsumer
+from consumers.streams.sharded import ShardedConsumer
+from worker.app.ecs_protection import AGENT, PATH, TaskProtection
+from worker.app.session import SessionWork
+from worker.app.worklog import log_notice
+from worker.config.settings import WatchedSettings
+from worker.core.errors import RetryLater
+from worker.core.model.events import Event
+from worker.core.model.eventtypes import EventType
+from worker.membership.notices import Notice, PeerEnded, SessionBegan, SessionOver
+from worker.membership.sessions import LEFT_IN_ORDER, Member
+from worker.runtime.clock import Clock
+from worker.runtime.logs import logger, redacted_text
+from worker.store.availability import StoreAvailability
+from worker.store.table import TableName
+from worker.telemetry.emf import EmbeddedMetrics
+from worker.telemetry.meters import Meters, Metric
+from worker.telemetry.otlp import PATH as OTLP_PATH
+from worker.telemetry.otlp import OtlpMetrics
+from worker.telemetry.reporting import Reporting
+from worker.web.health import LOOP_LAG_MAX_S, Finding, HealthServer, parse_address
+
+POST_S: Final = 5.0
+COUNTED_BY_READERS: Final = (Metric.RECORDS_READ, Metric.RECORDS_PARKED)
+ENDED_BADLY: Final = frozenset(
+    {
+        EventType.RETRY_EXHAUSTED,
+        EventType.VALIDATION_EXHAUSTED,
+        EventType.JOB_START_UNKNOWN,
+        EventType.JOB_ORPHANED,
+        EventType.SFN_TIMEOUT,
+    }
+)
+
+_log = logger()
+
+
+class Telemetry:
+    """What one worker process shows of itself; `watching` tells it which session it lives in."""
+
+    def __init__(
+        self,
+        settings: WatchedSettings,
+        environment: Mapping[str, str],
+        clock: Clock,
+        write_line: Callable[[str], None],
+        *,
+        log_lines_lost: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._settings, self._environment, self._clock, self._write = settings, environment, clock, write_line
+        self.meters = Meters()
+        self.store = StoreAvailability(clock, self.notice)
+        self.is_stopping = False
+        self._session: SessionWork | None = None
+        self._member: Member | None = None
+        self._began_at = 0.0
+        self._counted: dict[tuple[Metric, str], float] = {}  # by readers of sessions that are over
+        self._queues: Sequence[QueueConsumer] = ()
+        self._needs_session = True
+        self._reporting: Reporting | None = None
+        self._protection: TaskProtection | None = None
+        self._watch()
+        self.meters.watch(Metric.LOG_LINES_LOST, lambda: {"": log_lines_lost()})
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def notice(self, notice: Notice) -> None:
+        """Log and count what happens among the workers of the group."""
+        log_notice(notice)
+        match notice:
+            case SessionOver(reason=reason) if reason != LEFT_IN_ORDER:
+                self.meters.add(Metric.SESSIONS_LOST)
+            case PeerEnded():
+                self.meters.add(Metric.PEERS_ENDED)
+            case SessionBegan():
+                self._began_at = self._clock.monotonic()
+            case _:
+                pass
+
+    def stop(self) -> None:
+        """Say that the process is asked to end: it is not ready any more, and not to be protected."""
+        self.is_stopping = True
+        if self._protection is not None:
+            self._protection.end()
+
+    async def told(self, event: Event) -> None:
+        """Count an event on its way out; the end of a route that everything takes."""
+        self.meters.add(Metric.EVENTS_PUBLISHED)
+        if event.type == EventType.JOB_TRIGGERED:
+            self.meters.add(Metric.RUNS_STARTED)
+        elif event.type in ENDED_BADLY:
+            self.meters.add(Metric.RUNS_FAILED)
+        elif event.type == EventType.DATA_LOSS_SUSPECTED:
+            self.meters.add(Metric.DATA_LOSSES)
+
+    @contextmanager
+    def watching(self, session: SessionWork, member: Member) -> Generator[None]:
+        self._session, self._member = session, member
+        try:
+            yield
+        finally:
+            self._counted = self._totals()
+            self._session = self._member = None
+
+    # --- telling it ---------------------------------------------------------------------------------------------------
+
+    async def open(
+        self,
+        stack: AsyncExitStack,
+        *,
+        queues: Sequence[QueueConsumer],
+        needs_session: bool,
+        alert_failures: Callable[[], int],
+    ) -> None:
+        """Serve health, if an address was given. Raises `ConfigError` if it cannot be had.
+
+        `needs_session`: it is there for more than queues, so without a session it is not at work, whatever they bring.
+        """
+        self._queues, self._needs_session = queues, needs_session
+        self.meters.watch(Metric.ALERT_FAILURES, lambda: {"": alert_failures()})
+        embedded = EmbeddedMetrics(self.meters, self._settings.service, self._write)
+        http = await stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(POST_S)))
+        self._reporting = Reporting(
+            self.meters,
+            self._clock,
+            is_at_work=lambda: not self.hindrances(),
+            embedded=embedded if self._settings.metrics == "emf" else None,
+            collector=self._collector(http),
+        )
+        agent = self._environment.get(AGENT)
+        if agent:
+            put = _sending(http, "PUT", f"{agent.rstrip('/')}{PATH}")
+            self._protection = TaskProtection(put, self._is_busy, self._clock)
+        if self._settings.health:
+            server = HealthServer(parse_address(self._settings.health), self, self.meters)
+            served = await server.start()
+            stack.push_async_callback(server.stop)
+            _log.info("health.served", host=served.host, port=served.port)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            if self._reporting is not None:
+                tasks.create_task(self._reporting.run(), name="reporting")
+            if self._protection is not None:
+                tasks.create_task(self._protection.run(), name="protection")
+
+    def _collector(self, http: aiohttp.ClientSession) -> OtlpMetrics | None:
+        if not self._settings.otlp_endpoint:
+            return None
+        post = _sending(http, "POST", f"{self._settings.otlp_endpoint.rstrip('/')}{OTLP_PATH}")
+        return OtlpMetrics(self.meters, self._settings.service, self._clock.now(), post)
+
+    # --- how it stands ------------------------------------------------------------------------------------------------
+
+    def ailments(self) -> Sequence[Finding]:
+        """Why this process should be replaced: its loop is late, a reader cannot get going again, or a queue waits."""
+        late_s = 0.0 if self._reporting is None else self._reporting.loop_lag.now_s
+        found = [Finding(f"the event loop is {late_s:.1f} s late")] if late_s > LOOP_LAG_MAX_S else []
+        stuck = [queue.name for queue in self._queues if not queue.is_well]
+        return [
+            *found,
+            *(Finding(f"the reader of {name} has stopped") for name in self._ailing()),
+            *(Finding(f"the queue {name} is not asked any more") for name in stuck),
+        ]
+
+    def hindrances(self) -> Sequence[Finding]:
+        """Why this process does no work just now."""
+        if self.is_stopping:
+            return [Finding("it is stopping")]
+        if (outage := self.store_outage()) is not None:
+            return [outage, *self.ailments()]
+        if self._member is None and self._needs_session:
+            return [Finding("it has no session: the store does not answer, or it has only just begun")]
+        return self.ailments()
+
+    def store_outage(self) -> Finding | None:
+        """Why the store does not answer; None if it does. No reason to replace the process: the next finds the same."""
+        outage = self.store.outage()
+        return None if outage is None else Finding(redacted_text(outage))
+
+    def _ailing(self) -> list[str]:
+        names: list[str] = []
+        for reader in self._readers():
+            if isinstance(reader, ShardedConsumer):
+                names += [f"{reader.stream.name} {shard}" for shard in reader.ailing]
+            elif not reader.is_well:
+                names.append(reader.source.name)
+        return names
+
+    def _is_busy(self) -> bool:
+        """Something is in hand that an end would cut short. Runs that wait are no reason: another takes them up."""
+        reading = any(reader.counts.in_flight for reader in self._readers())
+        return reading or any(queue.in_flight for queue in self._queues)
+
+    def _readers(self) -> list[StreamConsumer | ShardedConsumer]:
+        return [] if self._session is None else list(self._session.readers.values())
+
+    # --- gauges -------------------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        meters = self.meters
+        meters.watch(Metric.RUNS_HELD, lambda: {"": 0 if self._session is None else self._session.runs_held})
+        meters.watch(Metric.LEASES_HELD, lambda: {"": 0 if self._member is None else len(self._member.keeper.held)})
+        meters.watch(Metric.SESSION_AGE, self._session_age)
+        meters.watch(Metric.CONSUMER_LAG, lambda: self._behind(is_relay=False))
+        meters.watch(Metric.RELAY_LAG, lambda: self._behind(is_relay=True))
+        for metric in COUNTED_BY_READERS:
+            meters.watch(metric, partial(self._total, metric))
+        meters.watch(Metric.QUEUE_MESSAGES, lambda: {queue.name: queue.counts.done for queue in self._queues})
+        meters.watch(Metric.DEAD_LETTERS, self._dead_letters)
+
+    def _behind(self, *, is_relay: bool) -> Mapping[str, float]:
+        if self._session is None:
+            return {}
+        readers = self._session.readers.items()
+        return {reader.name: reader.behind_s for table, reader in readers if (table is TableName.EVENTS) is is_relay}
+
+    def _total(self, metric: Metric) -> Mapping[str, float]:
+        return {label: count for (counted, label), count in self._totals().items() if counted is metric}
+
+    def _totals(self) -> dict[tuple[Metric, str], float]:
+        totals = dict(self._counted)
+        for reader in self._readers():
+            counts = reader.counts
+            for metric, count in zip(COUNTED_BY_READERS, (counts.received, counts.parked + counts.failed), strict=True):
+                totals[metric, reader.name] = totals.get((metric, reader.name), 0) + count
+        return totals
+
+    def _dead_letters(self) -> Mapping[str, float]:
+        return {**self._total(Metric.RECORDS_PARKED), **{each.name: each.counts.parked for each in self._queues}}
+
+    def _session_age(self) -> Mapping[str, float]:
+        return {"": 0.0 if self._member is None else self._clock.monotonic() - self._began_at}
+
+
+def _sending(http: aiohttp.ClientSession, method: str, url: str) -> Callable[[Mapping[str, Any]], Any]:
+    async def send(body: Mapping[str, Any]) -> None:
+        try:
+            async with http.request(method, url, json=dict(body)) as answer:
+                if answer.status >= 300:
+                    raise RetryLater(f"{url} answered {answer.status}")
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise RetryLater(f"{url}: {type(error).__name__}: {error}") from error
+
+    return send
+
+
+def counting(told: Deliver) -> Route:
+    """A route that every event takes, after all others."""
+    return Route("meters", parse_pattern({"source": [SOURCE]}), told)

@@ -1,0 +1,162 @@
+"""`interlock dlq`: what could not be handled or delivered, handling it once more, and letting go of it."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+
+from worker.cli.commands.sensor_values import read_json
+from worker.cli.terminal.confirm import Consent
+from worker.cli.terminal.console import Screen, counted, json_lines, shown_time
+from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.cli.terminal.worker_presence import remark_if_nobody_works
+from worker.config.settings import GROUP
+from worker.core.errors import ConfigError
+from worker.core.model.values import Json
+from worker.store.attributes import instant_text
+from worker.store.plain import plain_map
+from worker.store.repos.delivery.dead_letter_replays import Replays
+from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
+from worker.store.repos.delivery.parked_keys import ParkedKeys
+from worker.store.row_codec import decode_row
+from worker.store.table import Tables
+
+
+@dataclass(frozen=True, slots=True)
+class Which:
+    """The letters that are meant: one, all of a source, or all."""
+
+    source: str | None = None
+    id: str | None = None
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.source, self.id) if part is not None)
+
+    async def find(self, tables: Tables) -> AsyncIterator[DeadLetter]:
+        """However many there are. Raises `ConfigError` for a source that never had a letter, with those that had."""
+        letters = DeadLetters(tables)
+        sources = await letters.sources()
+        if self.source is not None and self.source not in sources:
+            known = f"known are {', '.join(sources)}" if sources else "there are none at all"
+            raise ConfigError(f"no dead letter ever came from {self.source!r}; {known}")
+        for source in sources if self.source is None else [self.source]:
+            async for letter in letters.every(source):
+                if self.id in {None, letter.id}:
+                    yield letter
+
+
+async def run_list(screen: Screen, access: StoreAccess, which: Which, *, as_json: bool) -> int:
+    """List letters, oldest first within their source. Exit code 1 if there are any: somebody must look."""
+    count = 0
+    async with access.tables() as tables:
+        async for letter in which.find(tables):
+            count += 1
+            if as_json:
+                screen.record(_record(letter))
+            else:
+                screen.line(f"{letter.source} {letter.id}", style="bold")
+                screen.line(f"  {shown_time(letter.at)}  {letter.reason}")
+    if not as_json:
+        advice = ": `show` one, mend its cause, then `replay` or `drop` it" if count else ""
+        screen.line(f"{counted(count, 'dead letter')}{advice}")
+    return Exit.PROBLEMS if count else Exit.DONE
+
+
+async def run_show(screen: Screen, access: StoreAccess, which: Which, *, as_json: bool) -> int:
+    """Show a letter with what was tried, and the record, message or event it holds."""
+    async with access.tables() as tables:
+        letter = await _first(which, tables)
+        body = None if letter is None else await DeadLetters(tables).body(letter)
+    if letter is None or body is None:
+        return _say_gone(screen, which)
+    content = plain_map(decode_row(body))
+    if as_json or not screen.out.is_terminal:
+        screen.record({**_record(letter), "body": content})
+    else:
+        show_letter(screen, letter, content)
+    return Exit.DONE
+
+
+def show_letter(screen: Screen, letter: DeadLetter, content: Mapping[str, Json]) -> None:
+    """For people: one thing below another, and JSON inside a message as what it is."""
+    screen.line(f"{letter.source} {letter.id}", style="bold")
+    screen.table(
+        [
+            ("at", shown_time(letter.at)),
+            ("reason", letter.reason),
+            *([("key", letter.lane)] if letter.lane is not None else []),
+            *(("tried" if number == 0 else "", said) for number, said in enumerate(letter.history)),
+        ]
+    )
+    screen.line("what it holds", style="bold")
+    screen.line(json_lines({name: _unfolded(value) for name, value in content.items()}))
+
+
+def _unfolded(value: Json) -> Json:
+    if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
+        return value
+    try:
+        read = read_json(value)
+        json_lines(read)
+    except (ValueError, RecursionError):
+        return value  # what is no JSON, or nested beyond what anybody reads, stays text
+    return read
+
+
+async def run_replay(screen: Screen, access: StoreAccess, which: Which) -> int:
+    """Ask the workers to handle letters once more. They do it, and in order: nothing is handled here."""
+    async with access.tables() as tables:
+        requests, count = Replays(tables, GROUP), 0
+        async for letter in which.find(tables):
+            await requests.ask(letter, access.clock.now())
+            count += 1
+        if not count and which.id is not None:
+            return _say_gone(screen, which)
+        screen.line(f"asked for a replay of {counted(count, 'dead letter')}")
+        if count:
+            screen.remark("    a worker does it within half a minute; `interlock dlq list` shows what failed again")
+            await remark_if_nobody_works(screen, tables, access.clock.now())
+    return Exit.DONE
+
+
+async def run_drop(screen: Screen, access: StoreAccess, which: Which, consent: Consent) -> int:
+    """Forget a letter, and release the key that was parked because of it: its next record is handled again."""
+    async with access.tables() as tables:
+        letter = await _first(which, tables)
+        if letter is None:
+            return _say_gone(screen, which)
+        if not consent.obtain(screen, f"Drop {which}?"):
+            return Exit.DONE
+        released = await _release(tables, letter)
+        await DeadLetters(tables).drop(letter)
+    screen.line("dropped" + (", and its key is handled again from its next change on" * released))
+    return Exit.DONE
+
+
+async def _first(which: Which, tables: Tables) -> DeadLetter | None:
+    return await anext(which.find(tables), None)
+
+
+async def _release(tables: Tables, letter: DeadLetter) -> bool:
+    keys = ParkedKeys(tables, GROUP)
+    parked = None if letter.lane is None else await keys.get(letter.source, letter.lane)
+    if parked is None or parked.since != letter.id:
+        return False
+    await keys.release(letter.source, parked.key_hash)
+    return True
+
+
+def _say_gone(screen: Screen, which: Which) -> int:
+    screen.remark(f"there is no dead letter {which}", style="red")
+    screen.remark("    `interlock dlq list` shows those there are")
+    return Exit.WRONG
+
+
+def _record(letter: DeadLetter) -> Mapping[str, Json]:
+    return {
+        "type": "deadletter",
+        "source": letter.source,
+        "id": letter.id,
+        "at": instant_text(letter.at),
+        "reason": letter.reason,
+        "history": list(letter.history),
+        "key": letter.lane,
+    }

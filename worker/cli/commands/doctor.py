@@ -1,0 +1,230 @@
+"""`interlock doctor`: everything a worker with these settings needs, looked at without changing anything."""
+
+import os
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Final
+
+from consumers.outbox.severities import told_pattern
+from worker.cli.terminal.console import Screen
+from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.config.settings import (
+    ALERTS,
+    ALERTS_QUEUE,
+    BUS,
+    CHANGES,
+    EVENTS_QUEUE,
+    GROUP,
+    HEALTH,
+    HTTP_ALLOW,
+    INBOX,
+    POLLS,
+    SENSORS_QUEUE,
+    SLACK_CHANNEL,
+    SLACK_TOKEN,
+    Duty,
+    Settings,
+    mistyped,
+    read_settings,
+)
+from worker.config.versions import Configs
+from worker.core.errors import WorkerError
+from worker.core.model.pipeline import Pipeline
+from worker.operations.doctor.group import Staff, look_at_workers, watch_workers
+from worker.operations.doctor.machine import look_at_disk, look_at_program
+from worker.operations.doctor.report import Diagnosis, Health, doubtful, fine, of_verdicts, wrong
+from worker.store.backends.open import DynamoPlace, SqlitePlace, locate, opened_as_found
+from worker.store.repos.pipelines import Pipelines
+from worker.store.repos.sessions import Sessions
+from worker.store.table import Tables
+
+AREA_WIDTH: Final = len("permissions")
+STYLES: Final = {Health.OK: "green", Health.WARN: "yellow", Health.FAIL: "red"}
+
+
+async def run_doctor(screen: Screen, access: StoreAccess, *, quiet: bool, as_json: bool) -> int:
+    """Look at one thing after the other and show each. Exit code 1 if anything fails."""
+    settings = _in_effect(read_settings(os.environ, store=access.url))
+    tally: Counter[Health] = Counter()
+    async with aclosing(diagnose(access, settings)) as diagnoses:
+        async for found in diagnoses:
+            tally[found.health] += 1
+            if as_json:
+                screen.record({"type": "diagnosis", **asdict(found)})
+            elif not quiet or found.health is not Health.OK:
+                _show(screen, found)
+    if as_json:
+        screen.record({"type": "summary", **{health.value: tally[health] for health in Health}})
+    else:
+        screen.line(f"{tally[Health.OK]} ok, {tally[Health.WARN]} to look at, {tally[Health.FAIL]} wrong")
+    return Exit.PROBLEMS if tally[Health.FAIL] else Exit.DONE
+
+
+def _in_effect(settings: Settings) -> Settings:
+    """A shadow needs less than its settings say."""
+    if not settings.shadow:
+        return settings
+    from worker.app.shadow import shadow_settings  # noqa: PLC0415  the wiring takes long to load
+
+    return shadow_settings(settings)
+
+
+async def diagnose(access: StoreAccess, settings: Settings) -> AsyncGenerator[Diagnosis]:
+    """The machine, the settings, the store, what is around it on AWS, and the workers."""
+    place = locate(access.url)
+    for found in (*look_at_program(), *_look_at_settings(settings, is_file=isinstance(place, SqlitePlace))):
+        yield found
+    if isinstance(place, SqlitePlace):
+        for found in look_at_disk(place.path):
+            yield found
+    try:
+        verdicts = await access.admin.check()
+    except WorkerError as trouble:
+        yield _in_trouble("store", access.admin.place, trouble)
+        if isinstance(place, SqlitePlace):
+            return
+    else:
+        for found in of_verdicts("store", verdicts):
+            yield found
+        if isinstance(place, SqlitePlace) and not all(verdict.is_sound for verdict in verdicts):
+            return  # what else there is to say about a file is in the same file
+    async for found in _at_work(access, settings, place):
+        yield found
+
+
+async def _at_work(
+    access: StoreAccess, settings: Settings, place: SqlitePlace | DynamoPlace
+) -> AsyncIterator[Diagnosis]:
+    """What a worker deals with: what is around the store on AWS, the jobs that it starts, and the other workers."""
+    if isinstance(place, DynamoPlace):
+        async for found in _cloud(access, settings, place):
+            yield found
+    async for found in _jobs(access, place):
+        yield found
+    try:
+        staff = await _staff(access, settings.timing.kill_s)
+    except WorkerError as trouble:
+        yield _in_trouble("workers", "sessions", trouble)
+        return
+    for found in look_at_workers(staff, version("interlock"), settings.timing):
+        yield found
+
+
+def _look_at_settings(settings: Settings, *, is_file: bool) -> Iterator[Diagnosis]:
+    yield fine("settings", "duties", ", ".join(sorted(settings.duties)))
+    for name, meant in mistyped(os.environ).items():
+        yield doubtful(
+            "settings", name, "is no setting, and only a job could use it", f"if {meant} is meant, rename it"
+        )
+    for name, why in _idle(settings, is_file=is_file):
+        yield doubtful("settings", name, f"is set and has no effect: {why}", "leave it out, or set what it needs")
+    for name, read in _readings(settings):
+        try:
+            read()
+        except WorkerError as trouble:
+            yield _in_trouble("settings", name, trouble)
+        else:
+            yield fine("settings", name, "is understood")
+
+
+def _idle(settings: Settings, *, is_file: bool) -> Iterator[tuple[str, str]]:
+    """What is set for another kind of worker than this one."""
+    aws, people = settings.aws, settings.people
+    if is_file:
+        of_aws = {
+            BUS: aws.bus,
+            ALERTS_QUEUE: aws.alerts_queue,
+            EVENTS_QUEUE: aws.events_queue,
+            SENSORS_QUEUE: aws.sensors_queue,
+            CHANGES: aws.changes_stream,
+        }
+        yield from ((name, "a worker on one file has no bus and no queues") for name, said in of_aws.items() if said)
+        if settings.reading.is_eco:
+            yield POLLS, "whoever reads a file is woken"
+    if not people.slack_token:
+        of_slack = {SLACK_CHANNEL: people.slack_channel, ALERTS: people.alerts}
+        yield from ((name, f"there is no {SLACK_TOKEN}") for name, said in of_slack.items() if said)
+
+
+def _readings(settings: Settings) -> Iterator[tuple[str, Callable[[], object]]]:
+    """What a worker reads of its settings only when it needs it; each is loaded here only if it is set."""
+    if settings.http_allow:
+        from worker.net.address_policy import AddressPolicy  # noqa: PLC0415
+
+        yield HTTP_ALLOW, lambda: AddressPolicy.parse(settings.http_allow)
+    if settings.watched.health:
+        from worker.web.health import parse_address  # noqa: PLC0415
+
+        yield HEALTH, lambda: parse_address(settings.watched.health)
+    if settings.people.slack_token:
+        from worker.app.alerts import routing_from  # noqa: PLC0415
+
+        yield ALERTS, lambda: routing_from(settings.people)
+    if settings.aws.sensors_queue and Duty.SENSORS in settings.duties:
+        from consumers.inbox.rules_file import rules_from  # noqa: PLC0415
+
+        yield INBOX, lambda: rules_from(settings.aws.inbox)
+
+
+async def _cloud(access: StoreAccess, settings: Settings, place: DynamoPlace) -> AsyncIterator[Diagnosis]:
+    # Loaded here: the AWS library takes longer than a look at a file.
+    from worker.net.aws_client import PERSON, ClientSettings  # noqa: PLC0415
+    from worker.operations.doctor.aws import Cloud  # noqa: PLC0415
+    from worker.operations.doctor.aws_calls import AwsCalls  # noqa: PLC0415
+
+    client = ClientSettings(region=place.region, endpoint=place.endpoint, agent=PERSON)
+    async with AsyncExitStack() as stack:
+        calls = AwsCalls(stack, client, access.clock)
+        async for found in Cloud(calls=calls, settings=settings, names=place.names, told=told_pattern()).look():
+            yield found
+
+
+async def _jobs(access: StoreAccess, place: SqlitePlace | DynamoPlace) -> AsyncIterator[Diagnosis]:
+    """What the pipelines of the store start. Without a Glue job among them, nothing is asked of AWS."""
+    from worker.operations.doctor.glue import glue_jobs, look_at_glue  # noqa: PLC0415
+
+    try:
+        async with opened_as_found(access.url, access.clock) as tables:
+            names = glue_jobs([pipeline async for pipeline in _pipelines(tables)])
+    except WorkerError:
+        return  # what is said of the store and its workers tells why
+    if not names:
+        return
+    from worker.net.aws_client import PERSON, ClientSettings  # noqa: PLC0415
+    from worker.operations.doctor.aws_calls import AwsCalls  # noqa: PLC0415
+
+    is_cloud = isinstance(place, DynamoPlace)
+    client = ClientSettings(
+        region=place.region if is_cloud else None, endpoint=place.endpoint if is_cloud else None, agent=PERSON
+    )
+    async with AsyncExitStack() as stack:
+        async for found in look_at_glue(AwsCalls(stack, client, access.clock), names):
+            yield found
+
+
+async def _pipelines(tables: Tables) -> AsyncIterator[Pipeline]:
+    configs = Configs(tables)
+    async for stored in Pipelines(tables).list():
+        version = await configs.in_force_of(stored)
+        if version is not None:
+            yield version.pipeline
+
+
+async def _staff(access: StoreAccess, patience_s: float) -> Staff:
+    async with opened_as_found(access.url, access.clock) as tables:
+        return await watch_workers(Sessions(tables, GROUP).list, access.clock, patience_s)
+
+
+def _in_trouble(area: str, subject: str, trouble: WorkerError) -> Diagnosis:
+    what, _, remedy = str(trouble).rpartition("; ")
+    return wrong(area, subject, what or remedy, remedy if what else "see that the store is there and answers")
+
+
+def _show(screen: Screen, found: Diagnosis) -> None:
+    """One line at once: the next answer may be long in coming."""
+    remedy = f"; {found.remedy}" if found.remedy else ""
+    line = f"{found.health.value:<4}  {found.area:<{AREA_WIDTH}}  {found.subject}: {found.finding}{remedy}"
+    screen.line(line, STYLES[found.health])

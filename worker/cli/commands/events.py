@@ -1,0 +1,122 @@
+"""`interlock events`: what people and machines were told."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from worker.cli.commands.pipelines import say_unknown
+from worker.cli.terminal.console import Screen, counted, shown_time
+from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.cli.terminal.truncation import Truncation
+from worker.config.problems import suggest
+from worker.core.errors import ConfigError
+from worker.core.model.events import Event
+from worker.core.model.eventtypes import EventType
+from worker.core.model.pipeline import PipelineId
+from worker.core.model.values import Json
+from worker.core.time.timestamps import format_rfc3339
+from worker.operations.runs.events import EventReader
+from worker.store.repos.pipelines import Pipelines
+from worker.store.table import Tables
+
+FOLLOW_S = 2.0
+SHOW_OTHERS = "raise --limit, or choose with --type, --pipeline or --since"
+BAD_NEWS = ("FAIL", "EXHAUST", "BREACH", "MISSED", "TIMEOUT", "ORPHAN", "UNKNOWN", "REJECTED", "EXPIRED", "DEGRADED")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsRequest:
+    """`limit` bounds what is shown of the past; what comes while following is shown whole."""
+
+    since: datetime
+    pipeline: str | None
+    types: tuple[str, ...]
+    limit: int
+    as_json: bool
+
+
+def event_types(names: Sequence[str], *, any_name: bool) -> tuple[str, ...]:
+    """`any_name`: along a pipeline others' types can be found too. Raises `ConfigError` for one that cannot be."""
+    wanted = tuple(name.upper() if name.upper() in set(EventType) else name for name in names)
+    unknown = [name for name in wanted if name not in set(EventType)]
+    if unknown and not any_name:
+        others = "the runbook lists ours, and with --pipeline those of others are found"
+        hint = suggest(unknown[0].upper(), list(EventType)) or others
+        raise ConfigError(f"there is no event type {unknown[0]}; {hint}")
+    return wanted
+
+
+async def run_events(screen: Screen, access: StoreAccess, request: EventsRequest) -> int:
+    async with access.tables() as tables:
+        reader = EventReader(tables, request.since, pipeline=request.pipeline, types=request.types)
+        events = await reader.news(access.clock.now())
+        if not events and await _is_unknown(tables, request):
+            return await say_unknown(screen, tables, PipelineId(request.pipeline or ""))
+    show_past(screen, events, request)
+    return Exit.DONE
+
+
+async def follow_events(screen: Screen, access: StoreAccess, request: EventsRequest) -> int:
+    """Show the past, then what comes, until the person has seen enough."""
+    async with access.tables() as tables:
+        reader = EventReader(tables, request.since, pipeline=request.pipeline, types=request.types)
+        events = await reader.news(access.clock.now())
+        if not events and await _is_unknown(tables, request):
+            return await say_unknown(screen, tables, PipelineId(request.pipeline or ""))
+        show_past(screen, events, request, is_following=True)
+        while True:
+            await access.clock.sleep(FOLLOW_S)
+            show_events(screen, await reader.news(access.clock.now()), as_json=request.as_json)
+
+
+async def _is_unknown(tables: Tables, request: EventsRequest) -> bool:
+    """Events outlive their pipeline; where there are none either, its name was mistyped."""
+    return request.pipeline is not None and await Pipelines(tables).get(PipelineId(request.pipeline)) is None
+
+
+def show_past(screen: Screen, events: Sequence[Event], request: EventsRequest, *, is_following: bool = False) -> None:
+    shown = events[-request.limit :]
+    show_events(screen, shown, as_json=request.as_json)
+    if len(shown) < len(events):
+        left_out = counted(len(events) - len(shown), "earlier event")
+        screen.remark(f"{left_out} not shown: {SHOW_OTHERS}", "yellow")
+        if request.as_json:
+            screen.record(Truncation(what="events", shown=len(shown), total=len(events), hint=SHOW_OTHERS).record)
+    if not request.as_json and not is_following:
+        some = f", the latest {len(shown):,} shown" if len(shown) < len(events) else ""
+        screen.line(f"{counted(len(events), 'event')} since {format_rfc3339(request.since)}{some}")
+
+
+def show_events(screen: Screen, events: Sequence[Event], *, as_json: bool) -> None:
+    if as_json:
+        for event in events:
+            screen.record(record_of(event))
+    elif events:
+        rows = [row_of(event) for event in events]
+        screen.table(rows, styles=["red" if is_bad_news(event) else "" for event in events], indent=0)
+    screen.out.file.flush()  # whoever follows through a pipe must not wait for a full buffer
+
+
+def is_bad_news(event: Event) -> bool:
+    return any(word in event.type for word in BAD_NEWS)
+
+
+def row_of(event: Event) -> tuple[str, str, str]:
+    about = "/".join(part for part in (event.pipeline, event.schedule, event.period) if part)
+    # Our messages begin with what they are about, which others' do not.
+    message = event.message or about
+    return shown_time(event.at), event.type, message if about in message else f"{about}: {message}"
+
+
+def record_of(event: Event) -> dict[str, Json]:
+    return {
+        "type": "event",
+        "id": event.id,
+        "eventType": event.type,
+        "at": format_rfc3339(event.at),
+        "pipeline": event.pipeline,
+        "schedule": event.schedule,
+        "period": event.period,
+        "message": event.message,
+        "detail": dict(event.detail),
+    }

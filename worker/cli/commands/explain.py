@@ -1,0 +1,161 @@
+"""`interlock explain`: every gate on the way to a run, and what would open those that are closed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from worker.cli.commands.pipelines import say_unknown
+from worker.cli.terminal.arguments import chosen_schedules
+from worker.cli.terminal.console import Screen
+from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.cli.terminal.worker_presence import remark_if_nobody_works
+from worker.config.versions import Unusable, Version
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import STREAM_SCHEDULE, PipelineId, ScheduleId
+from worker.core.model.values import Json
+from worker.core.time.periods import Period
+from worker.core.time.timestamps import format_rfc3339
+from worker.operations.explain.default_period import Present, PresentRuns
+from worker.operations.explain.explanation import Condition, Explanation, Finding, Passage
+from worker.operations.explain.gates import explain, explain_unusable
+from worker.operations.explain.load import Looking
+from worker.store.table import Tables
+
+STYLES = {Passage.OPEN: "green", Passage.CLOSED: "red", Passage.UNKNOWN: "yellow"}
+
+
+OTHERS_NAMED_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """`present` None: the period was named."""
+
+    explanation: Explanation
+    present: Present | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """`period` None: of the newest active run, else the last that ran or was expected. `schedule` None: each."""
+
+    pipeline: PipelineId
+    period: Period | None
+    schedule: str | None
+
+
+async def run_explain(screen: Screen, access: StoreAccess, asked: Question, *, as_json: bool) -> int:
+    """A closed gate is an answer, not a problem; a configuration that cannot be used is one."""
+    now = access.clock.now()
+    async with access.tables() as tables:
+        match await Looking(tables).version(asked.pipeline):
+            case None:
+                return await say_unknown(screen, tables, asked.pipeline)
+            case Unusable(problems=problems):
+                explained, code = [Explained(explain_unusable(_named(asked, now), problems))], Exit.PROBLEMS
+            case Version() as version:
+                explained, code = await explain_each(tables, version, asked, now), Exit.DONE
+        for each in explained:
+            show_explanation(screen, each, as_json=as_json)
+        if not as_json:
+            await remark_if_nobody_works(screen, tables, now)
+    return code
+
+
+async def explain_each(tables: Tables, version: Version, asked: Question, now: datetime) -> list[Explained]:
+    explained: list[Explained] = []
+    for schedule in chosen_schedules(version.pipeline, asked.schedule):
+        present = None if asked.period else await PresentRuns(tables).of_schedule(version.pipeline, schedule, now)
+        period = asked.period or (present.period if present else Period(now.date()))
+        sight = await Looking(tables).at(RunKey(asked.pipeline, schedule.id, period), version, now)
+        explained.append(Explained(explain(sight), present))
+    return explained
+
+
+def why_shown(present: Present) -> str:
+    """Which run is shown to a person who named no period."""
+    if not present.is_active:
+        return f"no period given, and no run is active; showing the last that ran or was expected, {present.period}"
+    if not present.others:
+        return f"no period given; showing the active run, {present.period}"
+    number = len(present.others)
+    named = ", ".join(str(period) for period in present.others[:OTHERS_NAMED_MAX])
+    more = f" and {number - OTHERS_NAMED_MAX:,} more" if number > OTHERS_NAMED_MAX else ""
+    return f"no period given; showing the newest of {number + 1:,} active runs, {present.period}; also {named}{more}"
+
+
+def _named(asked: Question, now: datetime) -> RunKey:
+    """What can be named of a run whose schedules nobody can read."""
+    schedule = ScheduleId(asked.schedule) if asked.schedule else STREAM_SCHEDULE
+    return RunKey(asked.pipeline, schedule, asked.period or Period(now.date()))
+
+
+def show_explanation(screen: Screen, explained: Explained, *, as_json: bool) -> None:
+    explanation, present = explained.explanation, explained.present
+    if as_json:
+        others: list[Json] = [str(period) for period in present.others] if present else []
+        screen.record({**record_of(explanation), "otherActivePeriods": others})
+        return
+    if present is not None:
+        screen.remark(why_shown(present))
+    screen.line(f"{explanation.key}", style="bold")
+    screen.line(f"  {explanation.summary}\n")
+    rows = [(row, style) for finding in explanation.findings for row, style in rows_of(finding)]
+    screen.table([row for row, _ in rows], styles=[style for _, style in rows])
+    if explanation.needed:
+        screen.line("\nTo make it run:", style="bold")
+        screen.table([(f"{number}.", change) for number, change in enumerate(explanation.needed, start=1)])
+    screen.line()
+
+
+def rows_of(finding: Finding) -> Iterator[tuple[tuple[str, str, str], str]]:
+    """The gate, then each of its conditions below it."""
+    yield (finding.gate.value, finding.passage.value, finding.sentence), STYLES[finding.passage]
+    for condition in finding.conditions:
+        if len(finding.conditions) == 1 and sentence_of(condition) in finding.sentence:
+            continue  # said already
+        mark = "yes" if condition.passed else "no"
+        yield ("", mark, sentence_of(condition)), "" if condition.passed else "red"
+
+
+def sentence_of(condition: Condition) -> str:
+    notes = [f"read from {condition.sensor}"] if condition.sensor else []
+    notes += [f"written {format_rfc3339(condition.changed_at)}"] if condition.changed_at else []
+    notes += ["changed since the job was started"] if condition.is_news else []
+    return f"{condition.reason} ({'; '.join(notes)})" if notes else condition.reason
+
+
+def record_of(explanation: Explanation) -> dict[str, Json]:
+    return {
+        "type": "explanation",
+        "pipeline": explanation.key.pipeline,
+        "schedule": explanation.key.schedule,
+        "period": str(explanation.key.period),
+        "summary": explanation.summary,
+        "isUnderWay": explanation.is_under_way,
+        "needed": list(explanation.needed),
+        "gates": [finding_record(finding) for finding in explanation.findings],
+    }
+
+
+def finding_record(finding: Finding) -> dict[str, Json]:
+    return {
+        "gate": finding.gate.value,
+        "passage": finding.passage.value,
+        "sentence": finding.sentence,
+        "changes": list(finding.changes),
+        "conditions": [condition_record(condition) for condition in finding.conditions],
+    }
+
+
+def condition_record(condition: Condition) -> dict[str, Json]:
+    return {
+        "subject": condition.subject,
+        "passed": condition.passed,
+        "seen": condition.seen,
+        "wanted": condition.wanted,
+        "reason": condition.reason,
+        "sensor": condition.sensor,
+        "changedAt": format_rfc3339(condition.changed_at) if condition.changed_at else None,
+        "changedSinceStart": condition.is_news,
+    }

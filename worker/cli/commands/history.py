@@ -1,0 +1,91 @@
+"""`interlock history`: every transition and attempt of one run."""
+
+from datetime import datetime
+
+from worker.cli.commands.asking import version_of
+from worker.cli.commands.explain import Question, why_shown
+from worker.cli.commands.pipelines import say_unknown
+from worker.cli.terminal.arguments import chosen_schedule
+from worker.cli.terminal.console import Screen, counted, shown_time
+from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import ScheduleId
+from worker.core.model.values import Json
+from worker.core.time.timestamps import format_rfc3339
+from worker.operations.explain.default_period import Present, PresentRuns
+from worker.operations.runs.history import Moment, Source, load, tell
+from worker.store.table import Tables
+
+STYLES = {Source.EVENT: "", Source.JOB_LOG: "dim", Source.RERUN: "yellow", Source.RUN: "bold", Source.SLA: "cyan"}
+
+
+async def run_history(screen: Screen, access: StoreAccess, asked: Question, *, as_json: bool) -> int:
+    now = access.clock.now()
+    async with access.tables() as tables:
+        found = await _key(tables, asked, now)
+        if found is None:
+            return await say_unknown(screen, tables, asked.pipeline)
+        key, present = found
+        moments = tell(await load(tables, key, now))
+    if present is not None and not as_json:
+        screen.remark(why_shown(present))
+    if not moments:
+        return _say_nothing_is_known(screen, key)
+    if as_json:
+        for moment in moments:
+            screen.record(record_of(key, moment))
+    else:
+        show_moments(screen, key, moments)
+    return Exit.DONE
+
+
+async def _key(tables: Tables, asked: Question, now: datetime) -> tuple[RunKey, Present | None] | None:
+    """The run that is meant, and how it was chosen if no period was named.
+
+    With its period, a schedule that is named need not exist any more: what happened stays.
+    """
+    if asked.schedule is not None and asked.period is not None:
+        return RunKey(asked.pipeline, ScheduleId(asked.schedule), asked.period), None
+    version = await version_of(tables, asked.pipeline)
+    if version is None:
+        return None
+    schedule = chosen_schedule(version.pipeline, asked.schedule)
+    if asked.period is not None:
+        return RunKey(asked.pipeline, schedule.id, asked.period), None
+    present = await PresentRuns(tables).of_schedule(version.pipeline, schedule, now)
+    return RunKey(asked.pipeline, schedule.id, present.period), present
+
+
+def _say_nothing_is_known(screen: Screen, key: RunKey) -> int:
+    screen.remark(f"nothing is recorded about {key}", style="red")
+    screen.remark(f"    `interlock explain {key.pipeline} {key.period}` says why")
+    return Exit.WRONG
+
+
+def show_moments(screen: Screen, key: RunKey, moments: list[Moment]) -> None:
+    screen.line(str(key), style="bold")
+    rows = [row_of(key, moment) for moment in moments]
+    screen.table(rows, styles=[STYLES[moment.source] for moment in moments])
+    screen.line(counted(len(moments), "record"))
+
+
+def row_of(key: RunKey, moment: Moment) -> tuple[str, ...]:
+    at = shown_time(moment.at) if moment.at else "time unknown"
+    attempt = f"attempt {moment.attempt}" if moment.attempt else ""
+    what = moment.title or moment.what
+    # Most messages name their run first; the heading has done so already.
+    return at, moment.source.value, attempt, what, moment.message.removeprefix(str(key)).lstrip(": ")
+
+
+def record_of(key: RunKey, moment: Moment) -> dict[str, Json]:
+    return {
+        "type": "moment",
+        "pipeline": key.pipeline,
+        "schedule": key.schedule,
+        "period": str(key.period),
+        "at": format_rfc3339(moment.at) if moment.at else None,
+        "source": moment.source.value,
+        "what": moment.what,
+        "attempt": moment.attempt,
+        "message": moment.message,
+    }

@@ -1,0 +1,200 @@
+"""`interlock inbox`: what rules make of a message, taking one in by hand, and what was in a bucket before."""
+
+import asyncio
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import asdict
+from itertools import product
+from pathlib import Path
+from shlex import quote
+from typing import Final
+
+from consumers.inbox.consumer import SensorInbox
+from consumers.inbox.counts import InboxCounts
+from consumers.inbox.notifications import BadNews, News, NoNews, read_news
+from consumers.inbox.rules import Mapped, Place, Rules
+from consumers.inbox.rules_file import check_rules
+from consumers.inbox.seeding import Bucket, Progress, Seeding
+from consumers.queues.queue import Message
+from worker.cli.commands.sensors import warn_of_period
+from worker.cli.terminal.console import Screen, counted, json_text
+from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.config.files import Unreadable, read_text
+from worker.config.problems import Severity
+from worker.config.settings import INBOX
+from worker.core.errors import ConfigError, Rejected, WorkerError
+from worker.core.model.values import Json
+from worker.runtime.clock import Clock
+from worker.runtime.logs import logs_kept_back
+from worker.store.backends.open import DynamoPlace, locate
+from worker.store.repos.delivery.inbox_ledger import Report
+from worker.store.repos.sensors import Sensor
+
+STDIN: Final = "-"
+LISTING_S: Final = 20.0
+MESSAGE_CHARS_MAX: Final = 1024 * 1024  # what a queue's message holds
+
+
+def read_message(file: str, clock: Clock) -> Message:
+    """A message from a file, or from standard input for `-`. Raises `ConfigError`."""
+    if file == STDIN:
+        body = sys.stdin.read(MESSAGE_CHARS_MAX + 1)
+    else:
+        try:
+            body = read_text(Path(file))
+        except Unreadable as error:
+            raise ConfigError(f"the message {file} {error}; name another file") from error
+    if len(body) > MESSAGE_CHARS_MAX:
+        raise ConfigError(f"the message is larger than {MESSAGE_CHARS_MAX:,} characters; no queue would hold it")
+    return Message(id=file, handle="", body=body, sent_at=clock.now())
+
+
+# --- check and test ---------------------------------------------------------------------------------------------------
+
+
+def run_check(screen: Screen, file: str) -> int:
+    """Say everything that is wrong with rules."""
+    try:
+        rules, problems = check_rules(read_text(Path(file)), file)
+    except Unreadable as error:
+        raise ConfigError(f"the inbox file {file} {error}; name another, or set {INBOX}") from error
+    for problem in problems:
+        screen.line(str(problem), style="red" if problem.severity is Severity.ERROR else "yellow")
+    if rules is None:
+        return Exit.PROBLEMS
+    screen.line(f"{file}: {counted(len(rules), 'rule')}, nothing wrong")
+    return Exit.DONE
+
+
+def run_test(screen: Screen, rules: Rules, message: Message, *, as_json: bool) -> int:
+    """Show what would become of a message; nothing is stored. Exit code 1 if any of it could not be used."""
+    is_used = True
+    for news in _news_in(message):
+        try:
+            found = [mapped for rule in rules if (mapped := rule.map(news)) is not None]
+        except Rejected as refusal:
+            screen.remark(str(refusal), style="red")
+            is_used = False
+            continue
+        is_used = is_used and bool(found or isinstance(news, NoNews))
+        _show_news(screen, news, found, as_json=as_json)
+    return Exit.DONE if is_used else Exit.PROBLEMS
+
+
+def _news_in(message: Message) -> Sequence[News]:
+    """Raises `Rejected`, in words for whoever has the message at hand: nothing of it is kept."""
+    try:
+        return list(read_news(message))
+    except BadNews as problem:
+        raise Rejected(
+            f"the message {message.id} cannot be understood: {problem.problem}; give it whole, as the queue has it"
+        ) from problem
+
+
+def _show_news(screen: Screen, news: News, found: Sequence[Mapped], *, as_json: bool) -> None:
+    if as_json:
+        for mapped in found:
+            screen.record(_record(news, mapped))
+        return
+    screen.line(str(news), style="bold")
+    if isinstance(news, NoNews):
+        screen.line("  nothing is done about it")
+    elif not found:
+        screen.line("  no rule is about it: it would be counted, and be gone", style="yellow")
+    for mapped in found:
+        screen.table([(name, value if isinstance(value, str) else json_text(value)) for name, value in _said(mapped)])
+
+
+def _said(mapped: Mapped) -> list[tuple[str, Json]]:
+    report = mapped.report
+    period = "none: the day it comes" if mapped.period is None else str(mapped.period)
+    return [
+        ("rule", mapped.rule),
+        ("pipeline", report.pipeline),
+        ("sensor", report.key),
+        ("period", period),
+        ("fields", report.data),
+    ]
+
+
+def _record(news: News, mapped: Mapped) -> dict[str, Json]:
+    period = None if mapped.period is None else str(mapped.period)
+    return {"type": "inbox", "news": str(news), **dict(_said(mapped)), "period": period}
+
+
+# --- put --------------------------------------------------------------------------------------------------------------
+
+
+async def run_put(screen: Screen, access: StoreAccess, rules: Rules, message: Message, *, as_json: bool) -> int:
+    """Take a message in as the worker does, and warn of sensors that will begin nothing."""
+    found = _news_in(message)
+    async with access.tables() as tables:
+        for report in _reports(rules, found):
+            sensor = Sensor(report.key, report.data)
+            await warn_of_period(screen, tables, report.pipeline, sensor, access.clock.now())
+        inbox = SensorInbox(tables, rules, access.clock)
+        try:
+            with logs_kept_back():  # what they would say is shown below
+                await inbox.handle(message)
+        finally:
+            _show_counts(screen, inbox.counts, as_json=as_json)
+    return Exit.DONE
+
+
+def _reports(rules: Rules, found: Sequence[News]) -> Iterator[Report]:
+    for rule, news in product(rules, found):
+        with suppress(Rejected):  # it is told when the message is taken in
+            if mapped := rule.map(news):
+                yield mapped.report
+
+
+def _show_counts(screen: Screen, counts: InboxCounts, *, as_json: bool) -> None:
+    said = asdict(counts)
+    if as_json:
+        screen.record({"type": "inbox-summary", "seen": counts.seen, **said})
+    else:
+        screen.line(f"seen {counts.seen}: " + ", ".join(f"{number} {name}" for name, number in said.items()))
+
+
+# --- seed -------------------------------------------------------------------------------------------------------------
+
+
+def read_place(text: str) -> Place:
+    """A part of a bucket, as `s3://bucket/prefix`. Raises `ConfigError`."""
+    bucket, _, prefix = text.removeprefix("s3://").partition("/")
+    if not text.startswith("s3://") or not bucket:
+        raise ConfigError(f"{text!r} is no place in S3; write s3://BUCKET or s3://BUCKET/PREFIX")
+    return Place(bucket=bucket, prefix=prefix)
+
+
+async def run_seed(screen: Screen, access: StoreAccess, rules: Rules, place: Place, *, after: str) -> int:
+    """Note what is in a bucket, page by page; whatever ends it, say how to go on."""
+    progress = Progress(after=after)
+    async with access.tables() as tables, _bucket(access.url, place.bucket) as bucket:
+        seeding = Seeding(tables, rules, access.clock)
+        if not seeding.is_about(place):
+            raise ConfigError(f"no rule of the inbox is about any object in {place}; check the place and the rules")
+        try:
+            async for progress in seeding.run(bucket, place, after):
+                screen.remark(f"{progress.listed:,} objects, up to {progress.after}")
+        except (WorkerError, asyncio.CancelledError):
+            rest = f" --after {quote(progress.after)}" if progress.after else ""
+            screen.remark(f"stopped; go on with: interlock inbox seed {quote(str(place))}{rest}", style="red")
+            raise
+    screen.line(
+        f"{counted(progress.listed, 'object')} in {place}: {progress.noted:,} noted, {progress.known:,} known already, "
+        f"{progress.unmatched:,} no rule is about"
+    )
+    return Exit.DONE
+
+
+def _bucket(url: str, bucket: str) -> AbstractAsyncContextManager[Bucket]:
+    """Where the store is, the bucket is; a store in a file leaves that to the AWS environment."""
+    # Here and not above: the other commands need not wait for AWS's library to load.
+    from consumers.inbox.s3 import open_bucket  # noqa: PLC0415
+    from worker.net.aws_client import PERSON, ClientSettings  # noqa: PLC0415
+
+    at = locate(url)
+    region, endpoint = (at.region, at.endpoint) if isinstance(at, DynamoPlace) else (None, None)
+    return open_bucket(bucket, ClientSettings(region=region, endpoint=endpoint, read_s=LISTING_S, agent=PERSON))

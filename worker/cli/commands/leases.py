@@ -1,0 +1,196 @@
+"""`interlock leases`: who works on what, how far it got, and what the workers' plan would move, and why."""
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from consumers.streams.shard_tree import is_ready
+from worker.app.duties import duty_of
+from worker.cli.terminal.console import Screen, aligned, counted, shown_time, without_empty_columns
+from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.cli.terminal.worker_presence import absence_of_all
+from worker.config.problems import advise
+from worker.config.settings import GROUP
+from worker.core.errors import ConfigError
+from worker.core.membership.placement import Plan, plan, weight
+from worker.core.model.keys import SessionId, instant
+from worker.core.model.values import Json
+from worker.core.time.durations import format_duration
+from worker.membership.lease_coordinator import Siblings, stakes
+from worker.store.attributes import optional_instant_text
+from worker.store.repos.leases import Lease, Leases, LeaseStatus
+from worker.store.repos.sessions import Session, Sessions, SessionState
+from worker.store.table import Tables
+
+# Positions of feeds and shards end with the time of the record they stand after.
+_TIME = re.compile(r"[@~](\d{13})$")
+HEADINGS = ("shard", "state", "holder", "epoch", "done up to", "records/s", "plan")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamView:
+    """The leases of one stream, and what everyone plans to do about them."""
+
+    stream: str
+    leases: Siblings
+    plan: Plan
+    alive: frozenset[SessionId]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupView:
+    sessions: Sequence[Session]
+    streams: Sequence[StreamView]
+
+    def absence(self, now: datetime) -> str | None:
+        """Why nobody seems to be there to hold leases; None if somebody is."""
+        return absence_of_all((each for each in self.sessions if each.state is SessionState.LIVE), now)
+
+    def held_by(self, session: SessionId) -> int:
+        return sum(lease.owner == session for each in self.streams for lease in each.leases.values())
+
+
+async def run_leases(screen: Screen, access: StoreAccess, stream: str | None, *, as_json: bool) -> int:
+    """Exit code 1 if nobody is there to hold them."""
+    now = access.clock.now()
+    async with access.tables() as tables:
+        view = await look(tables)
+    known = [each.stream for each in view.streams]
+    if stream is not None and stream not in known:
+        hint = advise(stream, known, kind="there are leases of") or "a worker makes them when it starts"
+        raise ConfigError(f"there is no lease of {stream!r}; {hint}")
+    shown = [each for each in view.streams if stream in {None, each.stream}]
+    if as_json:
+        for record in records(view, shown):
+            screen.record(record)
+    else:
+        _show(screen, view, shown, now)
+    return Exit.PROBLEMS if view.absence(now) else Exit.DONE
+
+
+async def look(tables: Tables) -> GroupView:
+    """Read leases and sessions as a worker does, and make the plan that each of those who share them makes."""
+    leases, sessions = await Leases(tables, GROUP).list(), await Sessions(tables, GROUP).list()
+    by_stream: dict[str, dict[str, Lease]] = defaultdict(dict)
+    for lease in leases:
+        by_stream[lease.stream][lease.shard] = lease
+    return GroupView(
+        sessions=sessions, streams=[_view(name, siblings, sessions) for name, siblings in sorted(by_stream.items())]
+    )
+
+
+def _view(stream: str, leases: Siblings, sessions: Sequence[Session]) -> StreamView:
+    alive = frozenset(session.id for session in sessions if session.is_alive)
+    takers = [each.id for each in sessions if each.state is SessionState.LIVE and each.does(duty_of(stream))]
+    planned = plan(stakes(leases, is_ready, lambda session: session not in alive), takers)
+    return StreamView(stream=stream, leases=leases, plan=planned, alive=alive)
+
+
+def reason(lease: Lease, view: StreamView) -> str:
+    """What the plan makes of a lease, and why."""
+    if lease.status is LeaseStatus.DONE:
+        return f"read to its end, followed by {', '.join(sorted(lease.children)) or 'nothing'}"
+    if not is_ready(lease, view.leases):
+        unread = sorted(parent for parent in lease.parents if not _is_done(view.leases.get(parent)))
+        return f"waits for {', '.join(unread)}"
+    if lease.owner not in view.alive:
+        cause = "nobody holds it" if lease.owner is None else "its holder is gone"
+        taker = view.plan.takes.get(lease.shard)
+        return f"{cause}: {_nobody_for(view.stream) if taker is None else f'{taker} carries least and takes it'}"
+    if lease.wanted_by is not None:
+        return f"is handed to {lease.wanted_by}"
+    if lease.shard in view.plan.moves:
+        heavier, lighter = _load(lease.owner, view), _load(view.plan.moves[lease.shard], view)
+        return f"moves to {view.plan.moves[lease.shard]}, which carries {lighter} against {heavier}"
+    return "stays" if lease.status is LeaseStatus.OPEN else "is read to its end, and waits to hear what follows it"
+
+
+def done_up_to(lease: Lease) -> datetime | None:
+    """When the last record was made that is done, if its position says so."""
+    found = None if lease.checkpoint is None else _TIME.search(lease.checkpoint)
+    at = None if found is None else instant(int(found[1]))
+    return None if at is None or at.year == instant(0).year else at
+
+
+def records(view: GroupView, shown: Sequence[StreamView]) -> list[Mapping[str, Json]]:
+    sessions: list[Mapping[str, Json]] = [
+        {
+            "type": "session",
+            "id": session.id,
+            "state": session.state.value,
+            "beat": session.beat,
+            "duties": sorted(session.duties),
+            "heardAt": optional_instant_text(session.heard_at),
+        }
+        for session in view.sessions
+    ]
+    return sessions + [_record(lease, each) for each in shown for lease in each.leases.values()]
+
+
+def _record(lease: Lease, view: StreamView) -> Mapping[str, Json]:
+    return {
+        "type": "lease",
+        "stream": lease.stream,
+        "shard": lease.shard,
+        "status": lease.status.value,
+        "holder": lease.owner,
+        "epoch": lease.epoch,
+        "checkpoint": lease.checkpoint,
+        "doneUpTo": optional_instant_text(done_up_to(lease)),
+        "rate": lease.rate,
+        "weight": weight(lease.rate),
+        "parents": sorted(lease.parents),
+        "children": sorted(lease.children),
+        "wantedBy": lease.wanted_by,
+        "deaths": lease.ordeal.deaths if lease.ordeal.at == lease.checkpoint else 0,
+        "plan": reason(lease, view),
+    }
+
+
+def _show(screen: Screen, view: GroupView, shown: Sequence[StreamView], now: datetime) -> None:
+    for session in view.sessions:
+        duties = f", does {', '.join(sorted(session.duties))}" if session.duties else ""
+        held = counted(view.held_by(session.id), "lease")
+        heard = f", heard of {_age(now - session.heard_at)} ago" if session.heard_at else ""
+        screen.line(f"{session.id}  {session.state.value.lower()}{heard}, holds {held}{duties}")
+    if absence := view.absence(now):
+        screen.line(f"{absence}: start one with `interlock run`", style="red")
+    for each in shown:
+        screen.line("")
+        screen.line(each.stream, style="bold")
+        rows = [HEADINGS, *(_cells(lease, each, now) for lease in each.leases.values())]
+        for line in aligned(without_empty_columns(rows)):
+            screen.line(f"  {line}")
+
+
+def _cells(lease: Lease, view: StreamView, now: datetime) -> tuple[str, ...]:
+    at = done_up_to(lease)
+    return (
+        lease.shard,
+        lease.status.value.lower(),
+        lease.owner or "",
+        str(lease.epoch),
+        "" if at is None else f"{shown_time(at)} ({_age(now - at)} ago)",
+        str(lease.rate) if lease.rate else "",
+        reason(lease, view),
+    )
+
+
+def _age(age: timedelta) -> str:
+    """In whole seconds; clocks that differ make nothing younger than now."""
+    return format_duration(timedelta(seconds=max(age, timedelta()) // timedelta(seconds=1)))
+
+
+def _is_done(lease: Lease | None) -> bool:
+    return lease is not None and lease.status is LeaseStatus.DONE
+
+
+def _nobody_for(stream: str) -> str:
+    duty = duty_of(stream)
+    return f"no worker that does {duty} is there to take it" if duty else "no worker is there to take it"
+
+
+def _load(session: SessionId | None, view: StreamView) -> int:
+    return sum(weight(lease.rate) for lease in view.leases.values() if lease.owner == session)

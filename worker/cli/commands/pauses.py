@@ -1,0 +1,67 @@
+"""`interlock pause` and `resume`: let nothing new begin for a while."""
+
+from worker.cli.commands.pipelines import say_unknown
+from worker.cli.terminal.arguments import read_reason, time_after
+from worker.cli.terminal.console import Screen
+from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.core.model.pipeline import PipelineId
+from worker.core.model.values import Json
+from worker.core.run.machine import Pause
+from worker.core.time.timestamps import format_rfc3339
+from worker.store.repos.pauses import Pauses
+from worker.store.repos.pipelines import Pipelines
+
+
+async def run_pause(
+    screen: Screen, access: StoreAccess, pipeline: PipelineId, *, reason: str, until: str | None, as_json: bool
+) -> int:
+    """Pause a pipeline; a pause that is there already gets the new reason and end."""
+    now = access.clock.now()
+    pause = Pause(read_reason(reason), time_after(until, now) if until else None)
+    async with access.tables() as tables:
+        if await Pipelines(tables).get(pipeline) is None:
+            return await say_unknown(screen, tables, pipeline)
+        before = await Pauses(tables).load(pipeline)
+        await Pauses(tables).put(pipeline, pause)
+    if as_json:
+        screen.record(record_of("pause", pipeline, pause))
+        return Exit.DONE
+    if before is not None and not before.is_over(now):
+        screen.remark(f"it was paused already: {before.reason}")
+    screen.line(f"paused {pipeline} {_end(pause)}: {pause.reason}")
+    screen.line("  no run begins and no attempt starts; jobs that run are followed to their end, deadlines are watched")
+    return Exit.DONE
+
+
+async def run_resume(screen: Screen, access: StoreAccess, pipeline: PipelineId, *, as_json: bool) -> int:
+    now = access.clock.now()
+    async with access.tables() as tables:
+        if await Pipelines(tables).get(pipeline) is None:
+            return await say_unknown(screen, tables, pipeline)
+        before = await Pauses(tables).load(pipeline)
+        if before is not None:
+            await Pauses(tables).remove(pipeline)
+    was_paused = before is not None and not before.is_over(now)
+    if as_json:
+        screen.record({**record_of("resume", pipeline, before), "wasPaused": was_paused})
+    elif was_paused and before is not None:
+        until = f" {_end(before)}" if before.until else ""
+        screen.line(f"resumed {pipeline}, which was paused{until}: {before.reason}")
+        screen.line("  signals and requests that came meanwhile are taken up now")
+    else:
+        screen.line(f"{pipeline} is not paused; nothing to do")
+    return Exit.DONE
+
+
+def record_of(kind: str, pipeline: PipelineId, pause: Pause | None) -> dict[str, Json]:
+    until = pause.until if pause else None
+    return {
+        "type": kind,
+        "pipeline": pipeline,
+        "reason": pause.reason if pause else None,
+        "until": format_rfc3339(until) if until else None,
+    }
+
+
+def _end(pause: Pause) -> str:
+    return f"until {format_rfc3339(pause.until)}" if pause.until else "until it is resumed"

@@ -1,0 +1,171 @@
+"""`interlock pipelines list|show|remove`: the configurations in the store."""
+
+import json
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+
+from worker.cli.commands.validate import show_problems
+from worker.cli.terminal.confirm import Consent
+from worker.cli.terminal.console import Screen, counted
+from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.config.deploy import withdraw
+from worker.config.load import Loaded, load_text
+from worker.config.problems import suggest
+from worker.config.render import config_hash, to_mapping, to_yaml
+from worker.core.model.pipeline import Pipeline, PipelineId
+from worker.core.model.values import Json
+from worker.core.run.machine import Pause
+from worker.core.time.timestamps import format_rfc3339
+from worker.store.attributes import BadRow
+from worker.store.repos.pauses import pause_key, pause_of
+from worker.store.repos.pipelines import Pipelines, StoredConfig
+from worker.store.table import Row, TableName, Tables
+
+HASH_SHOWN = 12
+HEADINGS = ("pipeline", "version", "job", "schedules", "owner", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A configuration in the store, what could be understood of it, and the pause that holds it if there is one."""
+
+    id: PipelineId
+    loaded: Loaded
+    pause: Pause | None = None
+
+    @property
+    def pipeline(self) -> Pipeline | None:
+        return self.loaded.pipeline
+
+
+def entry_of(stored: StoredConfig, today: date) -> Entry:
+    """Rows in the store are read leniently: others deploy, too."""
+    loaded = load_text(stored.text or "", file=f"stored/{stored.pipeline}", lenient=True, today=today)
+    return Entry(stored.pipeline, loaded)
+
+
+async def run_list(screen: Screen, access: StoreAccess, *, as_json: bool) -> int:
+    async with access.tables() as tables:
+        entries = await _entries(tables, access.clock.now())
+    unreadable = sum(entry.pipeline is None for entry in entries)
+    if as_json:
+        for entry in entries:
+            screen.record(record_of(entry))
+    else:
+        if entries:
+            styles = ["dim", *(style_of(entry) for entry in entries)]
+            screen.table([HEADINGS, *(row_of(entry) for entry in entries)], styles=styles)
+        remark = f", {unreadable} cannot be read: see `interlock pipelines show ID`" if unreadable else ""
+        screen.line(f"{counted(len(entries), 'pipeline')}{remark}")
+    return Exit.PROBLEMS if unreadable else Exit.DONE
+
+
+async def _entries(tables: Tables, now: datetime) -> list[Entry]:
+    entries = [entry_of(stored, now.date()) async for stored in Pipelines(tables).list()]
+    rows = await tables.get_many(TableName.CONTROL, [pause_key(entry.id) for entry in entries])
+    pauses = {key: pause for key, row in rows.items() if (pause := _pause(row)) and not pause.is_over(now)}
+    return [replace(entry, pause=pauses.get(pause_key(entry.id))) for entry in entries]
+
+
+def _pause(row: Row) -> Pause | None:
+    try:
+        return pause_of(row)
+    except BadRow as problem:
+        return Pause(f"its row cannot be read: {problem}")
+
+
+def row_of(entry: Entry) -> tuple[str, ...]:
+    if entry.pipeline is None:
+        return (entry.id, "", "", "", "", state_of(entry))
+    schedules = ", ".join(schedule.id for schedule in entry.pipeline.schedules)
+    job = entry.pipeline.job.type.value if entry.pipeline.job else ""
+    version = config_hash(entry.pipeline)[:HASH_SHOWN]
+    return (entry.id, version, job, schedules, entry.pipeline.owner, state_of(entry))
+
+
+def state_of(entry: Entry) -> str:
+    if entry.pipeline is None:
+        return "cannot be read"
+    if entry.pause is not None:
+        until = f" until {format_rfc3339(entry.pause.until)}" if entry.pause.until else ""
+        return f"paused{until}: {entry.pause.reason}"
+    return "in dry run" if entry.pipeline.dry_run else ""
+
+
+def style_of(entry: Entry) -> str:
+    return "red" if entry.pipeline is None else "yellow" if entry.pause else ""
+
+
+def record_of(entry: Entry) -> dict[str, Json]:
+    pipeline = entry.pipeline
+    if pipeline is None:
+        return {"type": "pipeline", "id": entry.id, "errors": [error.message for error in entry.loaded.errors]}
+    return {
+        "type": "pipeline",
+        "id": entry.id,
+        "configHash": config_hash(pipeline),
+        "job": pipeline.job.type.value if pipeline.job else None,
+        "schedules": [schedule.id for schedule in pipeline.schedules],
+        "owner": pipeline.owner,
+        "dryRun": pipeline.dry_run,
+        "paused": None if entry.pause is None else entry.pause.reason,
+        "pausedUntil": format_rfc3339(entry.pause.until) if entry.pause and entry.pause.until else None,
+    }
+
+
+async def run_show(screen: Screen, access: StoreAccess, pipeline: PipelineId, *, as_json: bool) -> int:
+    """Print the configuration in force as a file that can be pushed again."""
+    async with access.tables() as tables:
+        stored = await Pipelines(tables).get(pipeline)
+        if stored is None:
+            return await say_unknown(screen, tables, pipeline)
+    entry = entry_of(stored, access.clock.now().date())
+    if entry.pipeline is None:
+        screen.document(stored.text or "")
+        show_problems(Screen(out=screen.err, err=screen.err), entry.loaded.errors)
+        return Exit.PROBLEMS
+    if as_json:
+        screen.document(json.dumps(to_mapping(entry.pipeline), indent=2, ensure_ascii=False))
+    else:
+        screen.document(f"# version {config_hash(entry.pipeline)}\n{to_yaml(entry.pipeline)}")
+    return Exit.DONE
+
+
+async def run_remove(
+    screen: Screen, access: StoreAccess, pipeline: PipelineId, *, consent: Consent, as_json: bool
+) -> int:
+    """Take a configuration out of force; everything that happened stays."""
+    async with access.tables() as tables:
+        if await Pipelines(tables).get(pipeline) is None:
+            return await say_unknown(screen, tables, pipeline)
+        if not consent.obtain(screen, f"Remove pipeline {pipeline}? No new run of it will start."):
+            screen.remark("nothing was removed")
+            return Exit.DONE
+        await withdraw(tables, pipeline, access.clock)
+    if as_json:
+        screen.record({"type": "removed", "id": pipeline})
+    else:
+        screen.line(f"removed {pipeline}; its runs, events, sensors and earlier versions stay")
+    return Exit.DONE
+
+
+async def say_unknown(screen: Screen, tables: Tables, pipeline: PipelineId) -> int:
+    hint = await suggestion(tables, pipeline) or "`interlock pipelines list` shows what there is"
+    screen.remark(f"there is no pipeline {pipeline} in the store", style="red")
+    screen.remark(f"    {hint}")
+    return Exit.WRONG
+
+
+async def warn_if_unknown(screen: Screen, tables: Tables, pipeline: PipelineId, *, otherwise: str) -> None:
+    """What is about a pipeline may come before it and outlive it; a mistyped name must not pass in silence.
+
+    `otherwise` is what to say where no pipeline has a name like it.
+    """
+    if await Pipelines(tables).get(pipeline) is None:
+        hint = await suggestion(tables, pipeline) or otherwise
+        screen.remark(f"warning: there is no pipeline {pipeline} in the store; {hint}", style="yellow")
+
+
+async def suggestion(tables: Tables, pipeline: PipelineId) -> str:
+    """`did you mean …?`, or nothing if no pipeline of the store has a name like it."""
+    return suggest(pipeline, [stored.pipeline async for stored in Pipelines(tables).list()])

@@ -1,0 +1,172 @@
+"""`interlock pipelines push`: bring the store to what the files say, showing each change before it is made."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from difflib import unified_diff
+from enum import StrEnum
+
+from worker.cli.commands.validate import show_problems, show_records, tally
+from worker.cli.terminal.confirm import Consent
+from worker.cli.terminal.console import Screen, counted
+from worker.cli.terminal.files import Sources, read_files
+from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.config.deploy import deploy
+from worker.config.load import Directory, load_text
+from worker.config.render import config_hash, to_json, to_yaml
+from worker.core.errors import Rejected
+from worker.core.model.pipeline import Pipeline
+from worker.core.model.values import Json
+from worker.runtime.clock import Clock
+from worker.store.repos.pipelines import Pipelines, StoredConfig
+from worker.store.table import ROW_BYTES_MAX, Tables
+
+ROW_OVERHEAD_BYTES = 4_000  # what a row holds beside the configuration: keys, index attributes, commit id
+DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+
+
+class Status(StrEnum):
+    NEW = "new"
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushRequest:
+    sources: Sources
+    consent: Consent
+    dry_run: bool = False
+    as_json: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One pipeline of the files beside what the store has of it. `before` is its text for people, "" if new."""
+
+    pipeline: Pipeline
+    status: Status
+    before: str = ""
+
+    @property
+    def diff(self) -> list[str]:
+        """How a stored configuration changes; of a new one, the file is the better reading."""
+        if self.status is not Status.CHANGED:
+            return []
+        after = to_yaml(self.pipeline).splitlines()
+        name = self.pipeline.id
+        return list(unified_diff(self.before.splitlines(), after, f"stored/{name}", f"pushed/{name}", lineterm=""))
+
+
+async def run_push(screen: Screen, access: StoreAccess, request: PushRequest) -> int:
+    """Check the files, compare, show, ask, write. Nothing is written if any file has an error."""
+    found = read_sound_files(screen, request)
+    return Exit.PROBLEMS if found is None else await push_files(screen, access, request, found)
+
+
+def read_sound_files(screen: Screen, request: PushRequest) -> Directory | None:
+    """Read the files; None, and their problems are shown, if they cannot be pushed. Raises `Rejected`."""
+    found = read_files(screen, request.sources)
+    if found.errors or not found.files:
+        show_found(screen, found, as_json=request.as_json)
+        screen.remark("nothing was written: mend the files and push again", style="red")
+        return None
+    if found.warnings:
+        screen.remark(f"{counted(len(found.warnings), 'warning')}: `interlock validate` shows them", style="yellow")
+    refuse_oversized(found.pipelines)
+    return found
+
+
+async def push_files(screen: Screen, access: StoreAccess, request: PushRequest, found: Directory) -> int:
+    """Compare files without errors with the store, show, ask, write."""
+    async with access.tables() as tables:
+        changes = await compare(tables, found, request.sources.today)
+        show_changes(screen, changes, as_json=request.as_json)
+        written = await write_agreed(screen, tables, access.clock, changes, request)
+    if request.as_json:
+        screen.record({"type": "summary", **counts_of(changes), "written": written})
+    else:
+        screen.line(summary(changes, written=written, dry_run=request.dry_run))
+    return Exit.DONE
+
+
+def show_found(screen: Screen, found: Directory, *, as_json: bool) -> None:
+    if as_json:
+        show_records(screen, found.problems, tally(found))
+    else:
+        show_problems(screen, found.problems)
+
+
+def refuse_oversized(pipelines: Iterable[Pipeline]) -> None:
+    """Find out before the first write, not between two."""
+    for pipeline in pipelines:
+        size = len(to_json(pipeline).encode()) + ROW_OVERHEAD_BYTES
+        if size > ROW_BYTES_MAX:
+            raise Rejected(
+                f"pipeline {pipeline.id} with its calendars is {size:,} bytes, and a row holds {ROW_BYTES_MAX:,}; "
+                "nothing was written: shorten its calendars or split the pipeline"
+            )
+
+
+async def compare(tables: Tables, found: Directory, today: date) -> list[Change]:
+    store = Pipelines(tables)
+    return [compared(pipeline, await store.get(pipeline.id), today) for pipeline in found.pipelines]
+
+
+def compared(pipeline: Pipeline, stored: StoredConfig | None, today: date) -> Change:
+    """Two configurations are the same if they mean the same, however their texts are written."""
+    if stored is None:
+        return Change(pipeline=pipeline, status=Status.NEW)
+    known = load_text(stored.text or "", file=pipeline.id, lenient=True, today=today).pipeline
+    if known is None:
+        return Change(pipeline=pipeline, status=Status.CHANGED, before=stored.text or "")
+    status = Status.UNCHANGED if config_hash(known) == config_hash(pipeline) else Status.CHANGED
+    return Change(pipeline=pipeline, status=status, before=to_yaml(known))
+
+
+async def write_agreed(
+    screen: Screen, tables: Tables, clock: Clock, changes: Sequence[Change], request: PushRequest
+) -> int:
+    """Write what differs, if that is wanted; say how many were written."""
+    wanted = [change for change in changes if change.status is not Status.UNCHANGED]
+    if request.dry_run:
+        return 0
+    if wanted and not request.consent.obtain(screen, f"Write {counted(len(wanted), 'pipeline')}?"):
+        return 0
+    for change in wanted:
+        await deploy(tables, change.pipeline, clock)
+    for change in changes:
+        if change.status is Status.UNCHANGED:
+            # What others deployed may not be in the list yet; a row that is gets no write.
+            await Pipelines(tables).list_deployed(change.pipeline.id)
+    return len(wanted)
+
+
+def show_changes(screen: Screen, changes: Sequence[Change], *, as_json: bool) -> None:
+    for change in changes:
+        if as_json:
+            screen.record(change_record(change))
+        elif change.status is not Status.UNCHANGED:
+            screen.line(f"{change.status}: {change.pipeline.id}", style="bold")
+            for line in change.diff:
+                screen.line(f"  {line}", style=DIFF_STYLES.get(line[:1], ""))
+
+
+def change_record(change: Change) -> dict[str, Json]:
+    return {
+        "type": "pipeline",
+        "id": change.pipeline.id,
+        "status": change.status,
+        "configHash": config_hash(change.pipeline),
+        "diff": "\n".join(change.diff),
+    }
+
+
+def counts_of(changes: Iterable[Change]) -> dict[str, int]:
+    statuses = [change.status for change in changes]
+    return {status.value: statuses.count(status) for status in Status}
+
+
+def summary(changes: Sequence[Change], *, written: int, dry_run: bool) -> str:
+    counts = ", ".join(f"{number} {status}" for status, number in counts_of(changes).items())
+    ending = "nothing written: this was a dry run" if dry_run else f"{written} written"
+    return f"{counted(len(changes), 'pipeline')}: {counts}; {ending}"

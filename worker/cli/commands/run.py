@@ -1,0 +1,205 @@
+"""`interlock run`: a worker on this machine, until it is told to stop."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from consumers.alerts.console import DIGEST_EVERY
+from worker.cli.commands.push import PushRequest, push_files, read_sound_files
+from worker.cli.terminal.confirm import Consent
+from worker.cli.terminal.console import Screen, counted
+from worker.cli.terminal.files import Sources
+from worker.cli.terminal.run_streams import RunStreams, run_streams
+from worker.cli.terminal.store_access import Exit, StoreAccess, exit_code, show_error, show_surprise
+from worker.config.settings import SHADOW, Duty, Settings, read_settings
+from worker.core.errors import ConfigError, RetryLater, WorkerError
+from worker.runtime.logs import configure_logs, logger
+from worker.runtime.root_causes import root_causes
+from worker.store.repos.pipelines import Pipelines
+
+if TYPE_CHECKING:
+    from worker.app.worker import Worker
+
+SIGNALS_MAX = 3  # with the last of which it ends whatever is under way
+
+_log = logger()
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+    @property
+    def number(self) -> int:
+        return logging.getLevelNamesMapping()[self.name]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    sources: Sources | None = None  # pushed first
+    each_success: bool = False
+    log_level: LogLevel = LogLevel.INFO
+
+
+async def run_worker(_: Screen, access: StoreAccess, request: RunRequest) -> int:
+    """Push what is to be pushed, then work until SIGTERM or Ctrl-C, or until nobody reads what it writes."""
+    with run_streams(sys.stdout, sys.stderr) as streams:
+        configure_logs(streams.log, access.clock, level=request.log_level.number)
+        try:
+            code = await _run(streams, access, request)
+        except WorkerError as error:
+            if not streams.log.isatty():
+                _log.error("worker.failed", reason=str(error))
+            show_error(streams.screen, error)
+            code = exit_code(error)
+        except Exception as error:  # noqa: BLE001  the edge: whatever it is must be in the log
+            code = _crashed(streams.screen, error)
+        return _unread(streams) if streams.unread else code
+
+
+async def _run(streams: RunStreams, access: StoreAccess, request: RunRequest) -> int:
+    screen, settings = streams.screen, read_settings(os.environ, store=access.url)
+    if request.sources is not None:
+        if settings.shadow:
+            raise ConfigError(f"a shadow changes nothing, and --pipelines would; leave it out, or unset {SHADOW}")
+        pushed = await _push(screen, access, request.sources)
+        if pushed != Exit.DONE:
+            return pushed
+    await _introduce(screen, access, settings)
+    # The wiring loads everything there is, the AWS libraries too: longer than most commands take as a whole.
+    from worker.app.build import make_worker  # noqa: PLC0415
+    from worker.app.embedded import Options  # noqa: PLC0415
+
+    options = Options(
+        settings=settings,
+        environment=os.environ,
+        write_alert=streams.write_alert(screen),
+        digest_every=None if request.each_success else DIGEST_EVERY,
+        write_metrics=lambda line: _write_metrics(streams, line),
+        confirm_logged=streams.log.confirmed,
+        log_lines_lost=lambda: streams.log.lost,
+    )
+    return await _work(make_worker(options, access.clock), streams)
+
+
+async def _push(screen: Screen, access: StoreAccess, sources: Sources) -> int:
+    """Bring the store to what the files say. Only here is it made: a mistyped path must not become an empty store.
+
+    It is made once the files are known to be sound: a bad file must not leave a store behind.
+    """
+    request = PushRequest(sources=sources, consent=Consent(True, None))
+    found = read_sound_files(screen, request)
+    if found is None:
+        return Exit.PROBLEMS
+    if await access.admin.init(may_create=False):
+        screen.remark(f"made {access.admin.place}")
+    return await push_files(screen, access, request, found)
+
+
+async def _introduce(screen: Screen, access: StoreAccess, settings: Settings) -> None:
+    if settings.shadow:
+        screen.remark(f"a shadow on {access.admin.place}: it decides everything and does nothing; stop with Ctrl-C")
+        return
+    if Duty.ENGINE not in settings.duties:
+        # Whoever has nothing to do with pipelines need not be allowed to list them.
+        duties = ", ".join(sorted(settings.duties))
+        screen.remark(f"working on {access.admin.place} for {duties} alone; stop with Ctrl-C")
+        return
+    async with access.tables() as tables:
+        count = len([stored async for stored in Pipelines(tables).list()])
+    screen.remark(f"working on {access.admin.place} with {counted(count, 'pipeline')}; stop with Ctrl-C")
+    if not count:
+        screen.remark("no pipeline is deployed yet: `interlock pipelines push DIR`, or start with --pipelines DIR")
+
+
+async def _work(worker: "Worker", streams: RunStreams) -> int:
+    """Run to the end. The first signal asks for an end in order, the second for a quick one; the third is a crash."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.TaskGroup() as tasks:
+        working = tasks.create_task(_to_its_end(worker, streams.screen), name="worker")
+        on_signal = _stopping(worker, working)
+        for number in _stop_signals():
+            loop.add_signal_handler(number, on_signal)
+        streams.on_broken(lambda: _soon(loop, worker.stop_once))
+        try:
+            await asyncio.wait([working])
+        finally:
+            for number in _stop_signals():
+                loop.remove_signal_handler(number)
+    return Exit.LATER if working.cancelled() else working.result()
+
+
+async def _to_its_end(worker: "Worker", screen: Screen) -> int:
+    """Give the exit code."""
+    try:
+        await worker.run()
+    except Exception as error:  # noqa: BLE001  the edge: whatever it is must be in the log
+        return _ended_by(screen, error)
+    return Exit.DONE
+
+
+def _ended_by(screen: Screen, error: Exception) -> int:
+    causes = root_causes(error)
+    troubles = [cause for cause in causes if isinstance(cause, WorkerError)]
+    if len(troubles) < len(causes):
+        return _crashed(screen, error)
+    _log.error("worker.failed", reason=" and ".join(map(str, troubles)))
+    return Exit.LATER if all(isinstance(trouble, RetryLater) for trouble in troubles) else Exit.WRONG
+
+
+def _crashed(screen: Screen, error: Exception) -> int:
+    """Tell of a mistake in Interlock: to the log first, with all there is to say about it, then in words."""
+    causes = root_causes(error)
+    reason = " and ".join(f"{type(cause).__name__}: {cause}" for cause in causes)
+    _log.error("worker.crashed", reason=reason, exc_info=error)
+    show_surprise(screen, causes)
+    return Exit.WRONG
+
+
+def _unread(streams: RunStreams) -> int:
+    """End as a failure: a worker whose log or alerts nobody reads must not look like one that was asked to stop."""
+    reason = (
+        f"nobody reads {' and '.join(streams.unread)} any more (broken pipe), so the worker stopped in order; "
+        "keep what reads it running, or send it to a file, and start the worker again"
+    )
+    _log.error("worker.failed", reason=reason)
+    streams.say_last(f"interlock run: {reason}")
+    return Exit.UNREAD
+
+
+def _soon(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:
+    with suppress(RuntimeError):  # the loop is closed: it has ended already
+        loop.call_soon_threadsafe(act)
+
+
+def _stop_signals() -> list[signal.Signals]:
+    """Those that ask for an end; a terminal that is closed asks too, unless `nohup` said otherwise."""
+    hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    return [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hangs_up else [])]
+
+
+def _stopping(worker: "Worker", working: "asyncio.Task[int]") -> Callable[[], None]:
+    asked = 0
+
+    def stop() -> None:
+        nonlocal asked
+        asked += 1
+        if asked < SIGNALS_MAX:
+            worker.stop()
+        else:
+            working.cancel()
+
+    return stop
+
+
+def _write_metrics(streams: RunStreams, line: str) -> None:
+    streams.log.write(f"{line}\n")

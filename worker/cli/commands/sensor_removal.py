@@ -1,0 +1,64 @@
+"""`interlock sensor remove`: take back what was said about data."""
+
+from worker.cli.commands.pipelines import entry_of, warn_if_unknown
+from worker.cli.commands.sensors import ALONE, SensorName, is_heard, record_of, say_missing, show_sensor
+from worker.cli.terminal.confirm import Consent
+from worker.cli.terminal.console import Screen
+from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.core.errors import RetryLater
+from worker.core.model.pipeline import PipelineId
+from worker.core.time.periods import sensor_keys
+from worker.store.repos.pipelines import Pipelines
+from worker.store.repos.sensors import Sensor, Sensors
+from worker.store.table import StaleWrite, Tables
+
+STARTS_NOTHING = "A removal starts nothing; runs that wait for their rules notice it when they look next."
+UNHEARD = "Nothing in the pipeline looks at it."
+
+
+async def run_remove(screen: Screen, access: StoreAccess, name: SensorName, *, consent: Consent, as_json: bool) -> int:
+    """Remove the sensor that was shown, and no other: one that was written meanwhile stays."""
+    async with access.tables() as tables:
+        sensor = await find_own(tables, name)
+        if sensor is None:
+            await warn_if_unknown(screen, tables, name.pipeline, otherwise=ALONE)
+            return await say_missing(screen, tables, name)
+        outlook = UNHEARD if await _is_unheard(tables, name.pipeline, sensor, access) else STARTS_NOTHING
+        if not consent.is_given:
+            show_sensor(Screen(out=screen.err, err=screen.err), name.pipeline, sensor, as_json=as_json)
+        if not consent.obtain(screen, f"Remove sensor {sensor.key} of {name.pipeline}? {outlook}"):
+            screen.remark("nothing was removed")
+            return Exit.DONE
+        await _remove(tables, name.pipeline, sensor)
+    if as_json or not screen.out.is_terminal:
+        screen.record({**record_of(name.pipeline, sensor), "type": "removed"})
+    else:
+        screen.line(f"removed sensor {sensor.key} of {name.pipeline}")
+        screen.remark(f"    {outlook}")
+    return Exit.DONE
+
+
+async def find_own(tables: Tables, name: SensorName) -> Sensor | None:
+    """The sensor of this key; with a period, in either spelling. Never the one of all periods, which was not named."""
+    if name.period is None:
+        return await Sensors(tables).get(name.pipeline, name.key)
+    *dated, _ = sensor_keys(name.key, name.period)
+    found = [await Sensors(tables).get(name.pipeline, key) for key in dated]
+    return next((sensor for sensor in found if sensor is not None), None)
+
+
+async def _is_unheard(tables: Tables, pipeline: PipelineId, sensor: Sensor, access: StoreAccess) -> bool:
+    """A pipeline that nobody can read may look at anything."""
+    stored = await Pipelines(tables).get(pipeline)
+    read = None if stored is None else entry_of(stored, access.clock.now().date()).pipeline
+    return stored is None or (read is not None and not is_heard(read, sensor.key))
+
+
+async def _remove(tables: Tables, pipeline: PipelineId, sensor: Sensor) -> None:
+    try:
+        await Sensors(tables).remove(pipeline, sensor)
+    except StaleWrite as refused:
+        raise RetryLater(
+            f"sensor {sensor.key} of {pipeline} was written anew meanwhile, so it was not removed; "
+            "look at it, and try again if it is still wrong"
+        ) from refused

@@ -1,0 +1,186 @@
+"""`interlock status`: where runs stand, in a table that fits a terminal."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from worker.cli.commands.asking import version_of
+from worker.cli.commands.pipelines import say_unknown
+from worker.cli.terminal.console import Screen, passed
+from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.cli.terminal.truncation import Truncation
+from worker.cli.terminal.worker_presence import remark_if_nobody_works
+from worker.core.model.pipeline import PipelineId
+from worker.core.model.values import Json
+from worker.core.sla.state import SlaWatch, Verdict
+from worker.core.time.timestamps import format_rfc3339
+from worker.operations.runs.status import Board, Boards, Line, Rank
+from worker.store.table import Tables
+
+REFRESH_S = 2.0
+RAISE_LIMIT = "raise --limit"
+STYLES = {
+    Rank.FAILED: "red",
+    Rank.UNREADABLE: "red",
+    Rank.ACTIVE: "",
+    Rank.REHEARSED: "dim",
+    Rank.CANCELLED: "dim",
+    Rank.DONE: "green",
+}
+WORDS = {
+    Rank.FAILED: "failed",
+    Rank.UNREADABLE: "unreadable",
+    Rank.ACTIVE: "active",
+    Rank.REHEARSED: "in dry run",
+    Rank.CANCELLED: "cancelled",
+    Rank.DONE: "completed",
+}
+HEADINGS = ("run", "state", "for", "attempt", "deadline", "waits for, or why it ended")
+VERDICTS = {Verdict.MET: "met", Verdict.BREACHED: "missed", Verdict.WAIVED: "waived"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusRequest:
+    """`pipeline` None means all of them."""
+
+    pipeline: PipelineId | None
+    days: int
+    limit: int
+    as_json: bool
+
+
+async def run_status(screen: Screen, access: StoreAccess, request: StatusRequest) -> int:
+    async with access.tables() as tables:
+        code = await show_status(screen, tables, request, access.clock.now())
+        if not request.as_json:
+            await remark_if_nobody_works(screen, tables, access.clock.now())
+    await access.admin.require_writable()  # last: a store that takes no writes still shows how it stands
+    return code
+
+
+async def watch_status(screen: Screen, access: StoreAccess, request: StatusRequest) -> int:
+    """Show the board again and again, until the person has seen enough."""
+    async with access.tables() as tables:
+        while True:
+            now = access.clock.now()
+            board = await board_of(tables, request, now)
+            if screen.out.is_terminal:
+                screen.out.clear()
+            if board is None:
+                return await _say_unknown(screen, tables, request)
+            show_board(screen, board, request, now)
+            if not request.as_json:
+                await remark_if_nobody_works(screen, tables, now)
+            await access.clock.sleep(REFRESH_S)
+
+
+async def show_status(screen: Screen, tables: Tables, request: StatusRequest, now: datetime) -> int:
+    board = await board_of(tables, request, now)
+    if board is None:
+        return await _say_unknown(screen, tables, request)
+    show_board(screen, board, request, now)
+    return Exit.DONE
+
+
+async def board_of(tables: Tables, request: StatusRequest, now: datetime) -> Board | None:
+    """None: there is no such pipeline. Raises `Rejected` if nothing can be made of its configuration."""
+    boards = Boards(tables)
+    if request.pipeline is None:
+        return await boards.of_all(now, days=request.days, limit=request.limit)
+    version = await version_of(tables, request.pipeline)
+    return None if version is None else await boards.of_pipeline(version, now, limit=request.limit)
+
+
+async def _say_unknown(screen: Screen, tables: Tables, request: StatusRequest) -> int:
+    return await say_unknown(screen, tables, request.pipeline or PipelineId(""))
+
+
+# --- what is printed --------------------------------------------------------------------------------------------------
+
+
+def show_board(screen: Screen, board: Board, request: StatusRequest, now: datetime) -> None:
+    if request.as_json:
+        for line in board.lines:
+            screen.record(record_of(line))
+        for cut in left_out(board, request.limit):
+            screen.record(cut.record)
+        return
+    if board.lines:
+        rows = [HEADINGS, *(row_of(line, now) for line in board.lines)]
+        screen.table(rows, styles=["bold", *(STYLES[line.rank] for line in board.lines)], indent=0)
+    screen.line(totals(board))
+    if board.pause is not None:
+        until = f" until {format_rfc3339(board.pause.until)}" if board.pause.until else ""
+        screen.remark(f"paused{until}: {board.pause.reason}", style="yellow")
+
+
+def totals(board: Board) -> str:
+    """How many there are, and of which kinds not all are shown."""
+    parts = ", ".join(_total(board, rank) for rank in Rank if board.totals.get(rank)) or "no runs"
+    if board.is_cut:
+        return f"{parts}; earlier periods are not shown: {RAISE_LIMIT}"
+    return f"{parts}; {RAISE_LIMIT} to see all" if any(_is_cut(board, rank) for rank in Rank) else parts
+
+
+def _total(board: Board, rank: Rank) -> str:
+    total, shown = board.totals[rank], board.shown.get(rank, 0)
+    count = f"{'at least ' if rank in board.uncounted else ''}{total:,} {WORDS[rank]}"
+    return f"{count} ({shown:,} shown)" if shown < total else count
+
+
+def _is_cut(board: Board, rank: Rank) -> bool:
+    total = board.totals.get(rank, 0)
+    return board.shown.get(rank, 0) < total or (rank in board.uncounted and total > 0)
+
+
+def left_out(board: Board, limit: int) -> Iterator[Truncation]:
+    for rank in Rank:
+        if _is_cut(board, rank):
+            yield Truncation(
+                what=WORDS[rank],
+                shown=board.shown.get(rank, 0),
+                total=board.totals[rank],
+                is_exact=rank not in board.uncounted,
+                hint=RAISE_LIMIT,
+            )
+    if board.is_cut:
+        yield Truncation(what="periods", shown=limit, hint=RAISE_LIMIT)
+
+
+def row_of(line: Line, now: datetime) -> tuple[str, ...]:
+    return (
+        line.name,
+        line.state,
+        passed(now - line.since) if line.since else "",
+        str(line.attempt) if line.attempt else "",
+        deadline(line.watch, now) if line.watch else "",
+        line.waits_for,
+    )
+
+
+def deadline(watch: SlaWatch, now: datetime) -> str:
+    if watch.verdict is not None:
+        return VERDICTS[watch.verdict]
+    if now >= watch.breach_at:
+        return f"late {passed(now - watch.breach_at)}"
+    left = f"in {passed(watch.breach_at - now)}"
+    return f"{left}, warned" if watch.warned_at else left
+
+
+def record_of(line: Line) -> dict[str, Json]:
+    watch = line.watch
+    return {
+        "type": "run",
+        "pipeline": line.key.pipeline if line.key else None,
+        "schedule": line.key.schedule if line.key else None,
+        "period": str(line.key.period) if line.key else None,
+        "row": None if line.key else line.name,
+        "kind": WORDS[line.rank],
+        "state": line.state,
+        "since": format_rfc3339(line.since) if line.since else None,
+        "attempt": line.attempt,
+        "waitsFor": line.waits_for,
+        "breachAt": format_rfc3339(watch.breach_at) if watch else None,
+        "warnedAt": format_rfc3339(watch.warned_at) if watch and watch.warned_at else None,
+        "verdict": watch.verdict.value if watch and watch.verdict else None,
+    }

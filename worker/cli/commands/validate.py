@@ -1,0 +1,90 @@
+"""`interlock validate`: every problem of every file, each with its place and what to do."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from itertools import groupby
+
+from worker.cli.terminal.console import Screen, counted
+from worker.cli.terminal.files import Sources, read_files
+from worker.config.load import Directory, Forbids
+from worker.config.problems import Problem, Severity
+from worker.config.settings import HTTP_ALLOW
+from worker.net.address_policy import AddressPolicy, AddressRefused
+
+STYLES = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """What a whole check came to."""
+
+    files: int
+    pipelines: int
+    calendars: int
+    errors: int
+    warnings: int
+
+
+def tally(found: Directory) -> Tally:
+    return Tally(
+        files=len(found.files),
+        pipelines=len(found.pipelines),
+        calendars=len(found.calendars),
+        errors=len(found.errors),
+        warnings=len(found.warnings),
+    )
+
+
+def address_check(environment: Mapping[str, str]) -> Forbids:
+    """Judge hosts as a worker with this environment does. Raises `ConfigError` for an allow list that is none."""
+    policy = AddressPolicy.parse(environment.get(HTTP_ALLOW, "").split(","))
+
+    def forbids(host: str) -> str | None:
+        try:
+            policy.check_host(host)
+        except AddressRefused as refused:
+            return f"{refused}, and here"  # whoever checks files need not have the worker's settings
+        return None
+
+    return forbids
+
+
+def run_validate(screen: Screen, sources: Sources, *, strict_warnings: bool = False, as_json: bool = False) -> int:
+    """Check the files and print what was found; the answer is the exit code."""
+    found = read_files(screen, sources)
+    counts = tally(found)
+    if as_json:
+        show_records(screen, found.problems, counts)
+    else:
+        show_problems(screen, found.problems)
+        screen.line(summary(counts), style="red" if counts.errors else "green")
+    # A mistyped directory, in which nothing was found, must not look like a clean one.
+    return 1 if counts.errors or not counts.files or (strict_warnings and counts.warnings) else 0
+
+
+def show_records(screen: Screen, problems: Iterable[Problem], counts: Tally) -> None:
+    for problem in problems:
+        screen.record({"type": "problem", **asdict(problem)})
+    screen.record({"type": "summary", **asdict(counts)})
+
+
+def show_problems(screen: Screen, problems: Iterable[Problem]) -> None:
+    """Group by file, in the order of the files; inside a file from top to bottom, as it will be mended."""
+    for _, group in groupby(problems, key=lambda problem: problem.file):
+        for problem in sorted(group, key=lambda problem: (problem.line, problem.column)):
+            screen.line(place_and_message(problem), style=STYLES[problem.severity])
+            if problem.hint:
+                screen.line(f"    {problem.hint}", style="dim")
+        screen.line()
+
+
+def place_and_message(problem: Problem) -> str:
+    """Begin with a place that terminals and editors make clickable."""
+    subject = f" {problem.path}:" if problem.path else ""
+    remark = "" if problem.severity is Severity.ERROR else " warning:"
+    return f"{problem.file}:{problem.line}:{problem.column}{remark}{subject} {problem.message}"
+
+
+def summary(counts: Tally) -> str:
+    checked = f"{counted(counts.files, 'file')} checked: {counted(counts.pipelines, 'pipeline')} sound"
+    return f"{checked}, {counted(counts.errors, 'error')}, {counted(counts.warnings, 'warning')}"

@@ -1,0 +1,169 @@
+"""`interlock demo`: a real worker, real jobs and a small lake, in about half a minute, told as it happens."""
+
+import asyncio
+import os
+import shlex
+import shutil
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, chdir, contextmanager
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import TextIO, cast
+
+from consumers.alerts.console import WriteLine
+from consumers.outbox.severities import Severity
+from worker.cli.commands.push import PushRequest, run_push
+from worker.cli.commands.status import StatusRequest, show_status
+from worker.cli.demo.acts import BRONZE, GOLD, PIPELINES, Play
+from worker.cli.demo.folder import ALERTS, LOG, STORE, FolderRequest, jobs_path, make_folder
+from worker.cli.demo.stage import NotInTime, Stage, short_name
+from worker.cli.terminal.confirm import Consent
+from worker.cli.terminal.console import Screen
+from worker.cli.terminal.files import Sources
+from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.config.settings import read_settings
+from worker.core.errors import ConfigError
+from worker.runtime.clock import Clock
+from worker.runtime.logs import configure_logs
+
+INTRODUCTION = """Interlock starts a job when its data is ready, not before and not twice, and watches on afterwards.
+
+A shop's orders come in by the hour. Three pipelines make a small lake of them, each with a real program as its job:
+bronze-orders and silver-orders every hour, gold-orders every day. This demo plays the shop: it writes files and
+reports them by sensors. All the rest is the worker's doing, the one that `interlock run` starts.
+"""
+
+
+async def run_demo(screen: Screen, clock: Clock, request: FolderRequest) -> int:
+    """Play the demo in a directory of its own. Raises `ConfigError` if it cannot have one."""
+    folder = make_folder(screen, request)
+    if folder is None:
+        screen.remark("nothing was changed")
+        return Exit.PROBLEMS
+    with _inside(folder) as written:
+        configure_logs(written.log, clock)
+        return await _play(screen, StoreAccess(url=f"sqlite:///{STORE}", clock=clock), written)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """What the worker writes beside the store."""
+
+    folder: Path
+    log: TextIO
+    alerts: TextIO
+
+
+@contextmanager
+def _inside(folder: Path) -> Generator[_Written]:
+    """Be where the demo is: store, jobs and the commands shown are then as in a shell there."""
+    with chdir(folder), Path(LOG).open("w") as log, Path(ALERTS).open("w") as alerts:
+        yield _Written(folder=folder, log=log, alerts=alerts)
+
+
+async def _play(screen: Screen, access: StoreAccess, written: _Written) -> int:
+    day = access.clock.now().date() - timedelta(days=1)
+    await _begin(screen, access, written.folder)
+    try:
+        async with _working(access, written.alerts), access.tables() as tables:
+            stage = Stage(screen, access, tables, PIPELINES)
+            play = Play(stage, day)
+            await _perform(stage, play)
+    except NotInTime as late:
+        screen.remark(f"{late}; the machine may be very busy, or this is a mistake in Interlock", "red")
+        screen.remark(f"    {written.folder / LOG} says what the worker did")
+        return Exit.PROBLEMS
+    show_highlights(screen, stage, play)
+    screen.line("\n$ interlock status", style="bold")
+    async with access.tables() as tables:
+        request = StatusRequest(pipeline=None, days=2, limit=20, as_json=False)
+        await show_status(screen, tables, request, access.clock.now())
+    show_next_steps(screen, written.folder, day)
+    return Exit.DONE
+
+
+async def _begin(screen: Screen, access: StoreAccess, folder: Path) -> None:
+    screen.line(INTRODUCTION)
+    screen.line(f"$ cd {shlex.quote(str(folder))}", style="bold")
+    screen.line("$ interlock run --pipelines pipelines/", style="bold")
+    await access.admin.init(may_create=True)
+    sources = Sources(paths=[Path("pipelines")], today=access.clock.now().date())
+    if await run_push(screen, access, PushRequest(sources=sources, consent=Consent(True, None))) != Exit.DONE:
+        raise ConfigError("the demo's own pipelines are not sound; get examples/demo of the project anew")
+
+
+async def _perform(stage: Stage, play: Play) -> None:
+    await stage.until_heard()
+    for number, (title, act) in enumerate(play.acts, start=1):
+        _heading(stage.screen, f"{number}. {title}")
+        await act()
+
+
+@asynccontextmanager
+async def _working(access: StoreAccess, alerts: TextIO) -> AsyncGenerator[None]:
+    """A worker beside the play, made as `interlock run` makes it. Raises what ended the one or the other."""
+    # The wiring loads everything there is, the AWS libraries too: longer than most commands take as a whole.
+    from worker.app.build import make_worker  # noqa: PLC0415
+    from worker.app.embedded import Options  # noqa: PLC0415
+
+    options = Options(
+        settings=read_settings({}, store=access.url),  # the demo is the same whatever the environment says
+        environment={**os.environ, "PATH": jobs_path()},
+        write_alert=_writing(alerts),
+        digest_every=None,
+    )
+    worker = make_worker(options, access.clock)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(worker.run(), name="worker")
+            yield
+            worker.stop()
+    except BaseExceptionGroup as ended:
+        raise first_of(cast("BaseException", ended)) from None
+
+
+def _writing(alerts: TextIO) -> WriteLine:
+    async def write(_: Severity, line: str) -> None:
+        print(line, file=alerts, flush=True)
+
+    return write
+
+
+def first_of(ended: BaseException) -> BaseException:
+    """What went wrong first, out of however many groups it comes in."""
+    while isinstance(ended, BaseExceptionGroup):
+        ended = cast("BaseExceptionGroup[BaseException]", ended).exceptions[0]
+    return ended
+
+
+# --- what remains -----------------------------------------------------------------------------------------------------
+
+
+def show_highlights(screen: Screen, stage: Stage, play: Play) -> None:
+    _heading(screen, f"What you saw, in {stage.elapsed_s:.0f} seconds")
+    rows = [
+        (stage.seen_after_s(told), what, short_name(told.pipeline, told.period), f"{sentence}: {told.type}")
+        for what, told, sentence in play.highlights
+    ]
+    screen.table([(f"{after_s:5.1f}s", *words) for after_s, *words in rows])
+
+
+def show_next_steps(screen: Screen, folder: Path, day: date) -> None:
+    _heading(screen, "What to try next")
+    screen.line(f"  cd {shlex.quote(str(folder))}")
+    if shutil.which("interlock") is None:
+        screen.line(f'  export PATH="{jobs_path().partition(os.pathsep)[0]}:$PATH"')
+    for command, comment in (
+        (f"interlock history {GOLD} {day}", "all that happened to a run"),
+        (f"interlock explain {BRONZE} {day}T02", "why the last one waits"),
+        ("interlock events --type JOB_FAILED", f"what was told; {ALERTS} has the lines that people get"),
+        ("interlock run", "a worker, until Ctrl-C; and beside it, for the run that waits:"),
+    ):
+        screen.line(f"  {command:<46}  # {comment}")
+    # Longer than the others, and not to be cut: people copy it.
+    screen.line(f"  interlock sensor put {BRONZE} landing status=complete rows=130 --period {day}T02")
+
+
+def _heading(screen: Screen, title: str) -> None:
+    screen.line(f"\n== {title}", style="bold cyan")

@@ -1,0 +1,85 @@
+"""Where the demo plays: a directory of its own, recognised by a mark, so that nobody else's is ever touched."""
+
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from worker.cli.terminal.confirm import Consent
+from worker.cli.terminal.console import Screen
+from worker.core.errors import ConfigError
+
+SCRIPT: Final = Path(__file__).parents[3] / "examples" / "demo"
+NAME: Final = "interlock-demo"
+MARK: Final = ".interlock-demo"
+STORE: Final = "interlock.db"
+ALERTS: Final = "alerts.txt"
+LOG: Final = "worker.log"
+# All that a demo leaves behind, the mark last: a removal that is interrupted can be gone on with.
+_MADE: Final = ("pipelines", "jobs", "lake", ALERTS, LOG, f"{STORE}*", MARK)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderRequest:
+    """`directory` None: `interlock-demo` where a person can be asked, a new name everywhere else."""
+
+    directory: Path | None
+    consent: Consent
+
+
+def make_folder(screen: Screen, request: FolderRequest, script: Path = SCRIPT) -> Path | None:
+    """Make the directory with the demo's pipelines and jobs in it; None if the person would rather not.
+
+    Raises `ConfigError` if it is not ours to use.
+    """
+    if not script.is_dir():
+        raise ConfigError(
+            f"there is no demo at {script}: it comes with a checkout, not with the installed package; "
+            "clone the project and run `make demo` there"
+        )
+    try:
+        folder = _chosen(request)
+        if not _is_free(folder) and not _cleared(screen, folder, request.consent):
+            return None
+        _fill(folder, script)
+    except OSError as error:
+        raise ConfigError(f"the demo's directory cannot be made: {error}; name another with --dir") from error
+    return folder
+
+
+def jobs_path() -> str:
+    """Where jobs look for programs: first beside the Python that runs this, where `interlock` is too."""
+    return os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+
+
+def _chosen(request: FolderRequest) -> Path:
+    if request.directory is not None:
+        return request.directory.absolute()
+    if request.consent.ask is None and not request.consent.is_given:
+        return Path(tempfile.mkdtemp(prefix=f"{NAME}-", dir=Path.cwd()))
+    return Path.cwd() / NAME
+
+
+def _is_free(folder: Path) -> bool:
+    return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+
+
+def _cleared(screen: Screen, folder: Path, consent: Consent) -> bool:
+    if not (folder / MARK).is_file():
+        raise ConfigError(f"{folder} is not a demo's directory, so it is left alone; name another with --dir")
+    if not consent.obtain(screen, f"{folder} holds an earlier demo; replace it?"):
+        return False
+    for pattern in _MADE:
+        for path in folder.glob(pattern):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return True
+
+
+def _fill(folder: Path, script: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MARK).write_text("made by `interlock demo`, which may replace what it made here\n", encoding="utf-8")
+    for part in ("pipelines", "jobs"):
+        shutil.copytree(script / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,0 +1,191 @@
+"""`interlock plan`: what is expected to happen, when it is due, and what is left out and why."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from worker.cli.commands.validate import place_and_message
+from worker.cli.plan.diff import Change, Kind, changes
+from worker.cli.plan.expected import Block, Entry, Span, agenda, by_day, unclocked
+from worker.cli.plan.view import block_row, change_record, change_row, run_record
+from worker.cli.terminal.console import Screen, counted
+from worker.cli.terminal.files import Sources, read_files
+from worker.cli.terminal.store_access import Exit
+from worker.config.problems import Problem, suggest
+from worker.core.model.pipeline import Pipeline, Schedule
+
+LINES_MAX = 2_000  # a plan longer than this is not read; --json gives all of it
+CHANGES_SHOWN_MAX = 10  # of one schedule, unless all are asked for
+PROBLEMS_SHOWN_MAX = 5
+
+CHANGE_STYLES = {Kind.ADDED: "green", Kind.REMOVED: "red", Kind.MOVED: "yellow", Kind.DEADLINE: "yellow"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """What to plan and how much of it to show; `pipeline` None means all of them."""
+
+    span: Span
+    pipeline: str | None = None
+    show_all: bool = False
+    as_json: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """What could be used; `is_whole` tells whether that was everything asked for.
+
+    `is_unknown`: no file has the pipeline that was named, and none was left out that might have it.
+    """
+
+    pipelines: list[Pipeline]
+    is_whole: bool
+    is_unknown: bool = False
+
+
+@dataclass(slots=True)
+class Totals:
+    """Counts what passes by, so that nothing has to be kept."""
+
+    runs: int = 0
+    excluded: int = 0
+    notes: int = 0
+    pipelines: set[str] = field(default_factory=set[str])
+
+    def watch(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        for entry in entries:
+            self.pipelines.add(entry.pipeline)
+            self.notes += entry.run.note is not None
+            self.runs += entry.run.excluded is None
+            self.excluded += entry.run.excluded is not None
+            yield entry
+
+
+def run_plan(screen: Screen, sources: Sources, request: PlanRequest) -> int:
+    """Print the plan; the answer is the exit code: 1 if some file could not be used, 2 for a name that none has."""
+    sound = read_pipelines(screen, sources, request)
+    if sound.is_unknown:
+        return Exit.WRONG
+    totals = Totals()
+    entries = totals.watch(agenda(sound.pipelines, request.span))
+    if request.as_json:
+        show_records(screen, entries, totals, request.span)
+    else:
+        show_days(screen, entries, show_all=request.show_all)
+        show_totals(screen, sound.pipelines, totals, request.span)
+    return 0 if sound.is_whole and sound.pipelines else 1
+
+
+def run_diff(screen: Screen, old: Sources, new: Sources, request: PlanRequest) -> int:
+    """Print what changes from `old` to `new`; the answer is the exit code, as of `diff`: 0 same, 1 different."""
+    before, after = read_pipelines(screen, old, request), read_pipelines(screen, new, request)
+    if not (before.is_whole and after.is_whole and (before.pipelines or after.pipelines)):
+        return 2
+    counts = Counter[Kind]()
+    found = _counted(changes(before.pipelines, after.pipelines, request.span), counts)
+    if request.as_json:
+        for change in found:
+            screen.record({"type": "change", **change_record(change)})
+        numbers = {kind.value: counts[kind] for kind in Kind}
+        screen.record({"type": "summary", **_span_record(request.span), **numbers})
+    else:
+        show_changes(screen, found, show_all=request.show_all)
+        screen.line(f"{request.span.first} to {request.span.last}: {_counts_text(counts)}")
+    return 1 if counts else 0
+
+
+def read_pipelines(screen: Screen, sources: Sources, request: PlanRequest) -> Sound:
+    """Load what is sound, and say on the side what is not."""
+    found = read_files(screen, sources)
+    remark_errors(screen, found.errors)
+    chosen = [pipeline for pipeline in found.pipelines if request.pipeline in {None, pipeline.id}]
+    if not chosen and request.pipeline:
+        where = ", ".join(map(str, sources.paths))
+        screen.remark(f"no sound pipeline in {where} is called {request.pipeline}", style="yellow")
+        if hint := suggest(request.pipeline, [pipeline.id for pipeline in found.pipelines]):
+            screen.remark(f"    {hint}")
+    is_whole = bool(found.files) and not found.errors
+    return Sound(chosen, is_whole=is_whole, is_unknown=is_whole and not chosen and request.pipeline is not None)
+
+
+def remark_errors(screen: Screen, errors: Sequence[Problem]) -> None:
+    for problem in errors[:PROBLEMS_SHOWN_MAX]:
+        screen.remark(place_and_message(problem), style="red")
+    if errors:
+        total = counted(len(errors), "error")
+        screen.remark(f"{total}; those files are left out, and `interlock validate` tells everything", style="red")
+
+
+def show_records(screen: Screen, entries: Iterable[Entry], totals: Totals, span: Span) -> None:
+    for entry in entries:
+        screen.record({"type": "run", **run_record(entry)})
+    numbers = {"runs": totals.runs, "excluded": totals.excluded, "pipelines": len(totals.pipelines)}
+    screen.record({"type": "summary", **_span_record(span), **numbers})
+
+
+def show_days(screen: Screen, entries: Iterable[Entry], *, show_all: bool) -> None:
+    """A heading for each day, a line for each run or busy schedule; past a limit the rest is only counted."""
+    shown = hidden = 0
+    for day, blocks in by_day(entries, fold=not show_all):
+        fitting = blocks[: max(0, LINES_MAX - shown)]
+        shown, hidden = shown + len(fitting), hidden + len(blocks) - len(fitting)
+        if fitting:
+            screen.line(f"{day:%A} {day}", style="bold")
+            screen.table([block_row(block) for block in fitting], styles=[_style(block) for block in fitting])
+            screen.line()
+    if hidden:
+        screen.line(f"... {hidden:,} more lines; narrow with --pipeline or --days, or take --json\n", style="yellow")
+
+
+def show_totals(screen: Screen, pipelines: Sequence[Pipeline], totals: Totals, span: Span) -> None:
+    for pipeline, schedule in unclocked(pipelines):
+        screen.line(f"{pipeline}/{schedule.id}: {_why_unclocked(schedule)}", style="yellow")
+    dry = sorted(pipeline.id for pipeline in pipelines if pipeline.dry_run)
+    if dry:
+        screen.line(f"Dry run, will start nothing: {', '.join(dry)}", style="yellow")
+    parts = [f"{counted(totals.runs, 'run')} of {counted(len(totals.pipelines), 'pipeline')}"]
+    parts += [f"{totals.excluded:,} excluded"] if totals.excluded else []
+    parts += [f"{totals.notes:,} touched by a clock change"] if totals.notes else []
+    screen.line(f"{span.first} to {span.last}: {', '.join(parts)}", style="green")
+
+
+def show_changes(screen: Screen, found: Iterable[Change], *, show_all: bool) -> None:
+    """Schedule by schedule; of one that changes on every day, the first changes stand for the rest."""
+    for _, group in groupby(found, key=lambda change: change.entry.name):
+        theirs = list(group)
+        listed = theirs if show_all else theirs[:CHANGES_SHOWN_MAX]
+        screen.table([change_row(change) for change in listed], styles=[CHANGE_STYLES[one.kind] for one in listed])
+        if len(listed) < len(theirs):
+            rest = counted(len(theirs) - len(listed), "more change")
+            screen.line(f"  ... {rest} of this schedule; --all lists them", style="dim")
+        screen.line()
+
+
+def _counted(found: Iterable[Change], counts: Counter[Kind]) -> Iterator[Change]:
+    for change in found:
+        counts[change.kind] += 1
+        yield change
+
+
+def _counts_text(counts: Counter[Kind]) -> str:
+    if not counts:
+        return "no expected run changes"
+    words = {Kind.ADDED: "added", Kind.REMOVED: "removed", Kind.MOVED: "moved", Kind.DEADLINE: "with new deadlines"}
+    return "runs " + ", ".join(f"{words[kind]}: {counts[kind]:,}" for kind in Kind if counts[kind])
+
+
+def _style(block: Block) -> str:
+    if block.first.run.excluded is not None:
+        return "dim"
+    return "yellow" if block.notes else ""
+
+
+def _span_record(span: Span) -> dict[str, str]:
+    return {"from": span.first.isoformat(), "to": span.last.isoformat()}
+
+
+def _why_unclocked(schedule: Schedule) -> str:
+    if schedule.trigger is None:
+        return "nothing starts it, and nothing is expected of it"
+    return f"starts when `{schedule.trigger.rule.key}` says so; it has no deadline, so silence goes unnoticed"

@@ -1,0 +1,169 @@
+"""How expected runs and their changes are written: as rows for people, as records for programs."""
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, tzinfo
+
+from worker.cli.plan.diff import Change, Kind
+from worker.cli.plan.expected import Block, Entry
+from worker.cli.terminal.console import counted
+from worker.core.model.pipeline import Sla
+from worker.core.model.rules import Json
+from worker.core.schedule.expected_runs import ExpectedBy
+from worker.core.time.durations import format_duration
+
+
+def block_row(block: Block) -> list[str]:
+    """Local time, UTC, whose, which period or how many, and what there is to say about it."""
+    entry = block.first
+    if len(block.entries) == 1:
+        return [_local(entry), _utc(entry), entry.name, str(entry.run.period), _joined(run_facts(entry), block.notes)]
+    count = counted(len(block.entries), "run")
+    return [*_times_of_day(block), entry.name, count, _joined(busy_facts(block), block.notes)]
+
+
+def _times_of_day(block: Block) -> tuple[str, str]:
+    first, last = block.first, block.last
+    if not _is_clocked(first):
+        return _local(first), _utc(first)
+    local = f"{_clock(first, first.moment)}-{_clock(last, last.moment)} {_abbreviation(last)}"
+    return local, f"{_zulu(first.moment)}-{_zulu(last.moment)}"
+
+
+def run_facts(entry: Entry) -> Iterator[str]:
+    """What a reader must know about one run; an excluded run has a reason and nothing else."""
+    run, schedule = entry.run, entry.schedule
+    if run.excluded is not None:
+        yield f"excluded: {run.excluded}"
+        return
+    if run.by is ExpectedBy.INCLUDE and run.at is not None:
+        yield f"missed if not there by {wall(run.at, schedule.zone, entry.day)}"
+    elif run.by is ExpectedBy.CRON and not schedule.starts_by_cron:
+        yield "expected then, but started by its signal"
+    if run.trigger_deadline_at is not None:
+        yield f"signal by {wall(run.trigger_deadline_at, schedule.zone, entry.day)}"
+    if schedule.sla is not None:
+        yield from _sla_facts(entry, schedule.sla)
+
+
+def _sla_facts(entry: Entry, sla: Sla) -> Iterator[str]:
+    if entry.run.warning_at is not None:
+        yield f"warning {wall(entry.run.warning_at, sla.zone, entry.day)}"
+    if entry.run.breach_at is not None:
+        yield f"due {wall(entry.run.breach_at, sla.zone, entry.day)}"
+    if sla.max_duration is not None:
+        yield f"due {format_duration(sla.max_duration)} after its signal"
+
+
+def busy_facts(block: Block) -> Iterator[str]:
+    """What holds for every run of a busy day."""
+    entry = block.first
+    if entry.run.excluded is not None:
+        yield f"excluded: {entry.run.excluded}"
+    elif entry.schedule.sla is not None and entry.schedule.sla.deadline is not None:
+        yield f"each due at {entry.schedule.sla.deadline}"
+
+
+def wall(at: datetime, zone: tzinfo, day: date) -> str:
+    """A local time with its zone; with its date too if that is not the day it is listed under."""
+    local = at.astimezone(zone)
+    text = f"{local:%H:%M %Z}"
+    return text if local.date() == day else f"{local.date()} {text}"
+
+
+def _local(entry: Entry) -> str:
+    return f"{_clock(entry, entry.moment)} {_abbreviation(entry)}" if _is_clocked(entry) else "on signal"
+
+
+def _utc(entry: Entry) -> str:
+    return _zulu(entry.moment) if _is_clocked(entry) else ""
+
+
+def _is_clocked(entry: Entry) -> bool:
+    return entry.run.by is ExpectedBy.CRON
+
+
+def _clock(entry: Entry, at: datetime) -> str:
+    return f"{at.astimezone(entry.schedule.zone):%H:%M}"
+
+
+def _abbreviation(entry: Entry) -> str:
+    return f"{entry.moment.astimezone(entry.schedule.zone):%Z}"
+
+
+def _zulu(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%H:%MZ}"
+
+
+def _joined(facts: Iterator[str], notes: list[str]) -> str:
+    return "; ".join([*facts, *notes])
+
+
+def change_row(change: Change) -> list[str]:
+    """What happens to a run, whose, which period, and from what to what."""
+    entry = change.entry
+    return [
+        MARKS[change.kind],
+        change.kind.value,
+        entry.name,
+        str(entry.run.period),
+        _joined(_change_facts(change), []),
+    ]
+
+
+MARKS = {Kind.ADDED: "+", Kind.REMOVED: "-", Kind.MOVED: "~", Kind.DEADLINE: "~"}
+
+
+def _change_facts(change: Change) -> Iterator[str]:
+    old, new = change.old, change.new
+    if change.kind is Kind.REMOVED:
+        yield new.run.excluded if new is not None and new.run.excluded else "no longer expected"
+    elif change.kind is Kind.ADDED:
+        yield _start(change.entry)
+        yield from run_facts(change.entry)
+    elif old is not None and new is not None:
+        if change.kind is Kind.MOVED:
+            yield f"{_start(old)} -> {_start(new)}"
+        was, will_be = "; ".join(run_facts(old)), "; ".join(run_facts(new))
+        if was != will_be:
+            yield f"{was or 'no deadline'} -> {will_be or 'no deadline'}"
+
+
+def _start(entry: Entry) -> str:
+    """The local start with its date: a change may move a run to another day."""
+    if entry.run.at is None or not _is_clocked(entry):
+        return "on signal"
+    return f"{entry.run.at.astimezone(entry.schedule.zone):%Y-%m-%d %H:%M %Z} ({_zulu(entry.run.at)})"
+
+
+def run_record(entry: Entry) -> dict[str, Json]:
+    run, zone = entry.run, entry.schedule.zone
+    return {
+        "pipeline": entry.pipeline,
+        "schedule": entry.schedule.id,
+        "period": str(run.period),
+        "day": entry.day.isoformat(),
+        "by": run.by.value,
+        "at": _iso(run.at),
+        "local": run.at.astimezone(zone).isoformat() if run.at else None,
+        "zone": zone.key,
+        "warningAt": _iso(run.warning_at),
+        "breachAt": _iso(run.breach_at),
+        "triggerDeadlineAt": _iso(run.trigger_deadline_at),
+        "excluded": run.excluded,
+        "note": run.note,
+    }
+
+
+def change_record(change: Change) -> dict[str, Json]:
+    return {
+        "change": change.kind.value,
+        "pipeline": change.entry.pipeline,
+        "schedule": change.entry.schedule.id,
+        "period": str(change.entry.run.period),
+        "old": run_record(change.old) if change.old else None,
+        "new": run_record(change.new) if change.new else None,
+    }
+
+
+def _iso(at: datetime | None) -> str | None:
+    return None if at is None else at.astimezone(UTC).isoformat().replace("+00:00", "Z")

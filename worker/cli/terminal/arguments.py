@@ -1,0 +1,64 @@
+"""How runs and times are named on the command line."""
+
+from datetime import datetime
+
+from worker.core.errors import ConfigError
+from worker.core.model.pipeline import Pipeline, Schedule, ScheduleId
+from worker.core.time.durations import parse_duration
+from worker.core.time.periods import Period
+from worker.core.time.timestamps import parse_rfc3339
+from worker.operations.explain.load import schedule_of
+
+REASON_MAX = 500
+
+
+def read_period(text: str) -> Period:
+    """Raises `ConfigError` for a text that is no period."""
+    period = Period.parse(text) or Period.parse_compact(text)
+    if period is None:
+        raise ConfigError(f"{text!r} is not a period; write 2026-03-03, 2026-03-03T07 or 2026-03-03T0730")
+    return period
+
+
+def chosen_schedules(pipeline: Pipeline, name: str | None) -> tuple[Schedule, ...]:
+    """The schedule that was named, or all of them. Raises `ConfigError`."""
+    return pipeline.schedules if name is None else (schedule_of(pipeline, ScheduleId(name)),)
+
+
+def chosen_schedule(pipeline: Pipeline, name: str | None) -> Schedule:
+    """The one schedule that is meant. Raises `ConfigError` if there are several and none was named."""
+    first, *others = chosen_schedules(pipeline, name)
+    if others:
+        names = ", ".join(schedule.id for schedule in (first, *others))
+        raise ConfigError(f"pipeline {pipeline.id} has several schedules: {names}; say which with --schedule")
+    return first
+
+
+def read_reason(text: str) -> str:
+    """Raises `ConfigError` for a reason that says nothing, or more than people read."""
+    reason = text.strip()
+    if not 0 < len(reason) <= REASON_MAX:
+        raise ConfigError(f"a reason has 1 to {REASON_MAX} characters, not {len(reason)}; say why in a sentence")
+    return reason
+
+
+def time_before(text: str, now: datetime) -> datetime:
+    """`2h` is two hours ago, to the second; a time is itself. Raises `ConfigError`."""
+    ago = parse_duration(text)
+    return _time(text) if ago is None else (now - abs(ago)).replace(microsecond=0)
+
+
+def time_after(text: str, now: datetime) -> datetime:
+    """`2h` is in two hours, to the second; a time is itself, and must be one to come. Raises `ConfigError`."""
+    ahead = parse_duration(text)
+    at = _time(text) if ahead is None else (now + abs(ahead)).replace(microsecond=0)
+    if at <= now:
+        raise ConfigError(f"{text} is not in the future; give a later time, or a duration such as 2h")
+    return at
+
+
+def _time(text: str) -> datetime:
+    at = parse_rfc3339(text) or parse_rfc3339(f"{text}T00:00:00Z")
+    if at is None:
+        raise ConfigError(f"{text!r} is not a time; write 2h, 2026-03-03 or 2026-03-03T12:00:00Z")
+    return at

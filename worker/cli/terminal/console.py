@@ -1,0 +1,204 @@
+"""Where the command line writes: colour and tables on a terminal, plain lines on a pipe, JSON on request.
+
+Results go to standard output; progress and remarks go to standard error, so that a pipe carries results alone. Results
+that nobody reads any more end the command, quietly, as other tools do; results that cannot be written are an error. A
+remark that cannot be written is left out.
+"""
+
+import json
+import os
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import TextIO, cast
+
+from rich.console import Console
+from rich.text import Text
+
+from worker.core.errors import ConfigError
+from worker.core.model.rules import Json
+
+Row = Sequence[str]
+
+SENTENCE_WIDTH_MIN = 40
+READER_GONE = 141  # what a shell shows of a tool that SIGPIPE ended: 128 + 13
+
+
+class OutputFailed(ConfigError):
+    """Results could not be written; a person makes room for them, or sends them elsewhere."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(
+            f"standard output cannot be written: {error.strerror or error}; "
+            "make room where it goes, or send it elsewhere, and run the command again"
+        )
+
+
+class PlainConsole(Console):
+    """A console on which text is never markup: a message with [brackets] must come out as it went in."""
+
+    def __init__(self, *, file: TextIO | None = None, stderr: bool = False) -> None:
+        super().__init__(file=file, stderr=stderr, highlight=False, markup=False, emoji=False)
+
+    def on_broken_pipe(self) -> None:
+        raise  # noqa: PLE0704  called while the error is handled; `Screen` knows what it means
+
+
+class Screen:
+    """One command's output. Nothing is wrapped or cut on a pipe, and no control character reaches it."""
+
+    def __init__(self, *, out: Console | None = None, err: Console | None = None) -> None:
+        self.out = out or PlainConsole()
+        self.err = err or PlainConsole(stderr=True)
+
+    def line(self, text: str = "", style: str = "") -> None:
+        with self._writing():
+            self.out.print(Text(visible(text), style=style), soft_wrap=True)
+
+    def rendered(self, text: str, style: str = "") -> str:
+        """Give what `line` would write, for somebody else to write."""
+        with self.out.capture() as captured:
+            self.line(text, style)
+        return captured.get()
+
+    def remark(self, text: str, style: str = "dim") -> None:
+        """Say something about the work, not part of its result."""
+        try:
+            self.err.print(Text(visible(text), style=style), soft_wrap=True)
+        except OSError:
+            silence(self.err.file)
+
+    def flush(self) -> None:
+        """Write what waits to be written: whether that can be done is known only then."""
+        with self._writing():
+            self.out.file.flush()
+
+    @contextmanager
+    def _writing(self) -> Generator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            silence(self.out.file)
+            raise SystemExit(READER_GONE) from None
+        except OSError as error:
+            silence(self.out.file)
+            raise OutputFailed(error) from error
+
+    def table(self, rows: Sequence[Row], *, styles: Sequence[str] = (), indent: int = 2) -> None:
+        """Show rows in aligned columns; `styles` colours each row. Empty columns take no room.
+
+        The last column holds sentences. Where a terminal leaves them too little room, they get lines of their own.
+        """
+        shown = without_empty_columns(rows)
+        heads, sentences = list(aligned([row[:-1] for row in shown])), [row[-1] for row in shown]
+        width = max(map(len, heads), default=0) + indent
+        wanted = min(max(map(len, sentences), default=0) + 2, SENTENCE_WIDTH_MIN)
+        beside = not self.out.is_terminal or self.out.width - width >= wanted
+        for head, sentence, style in zip(heads, sentences, styles or [""] * len(shown), strict=True):
+            first = " " * indent + head
+            if beside:
+                self._hang(f"{first.ljust(width)}  {sentence}".rstrip(), width + 2, style)
+            else:
+                self._hang(first, indent, style)
+                self._hang(" " * (indent + 2) + sentence, indent + 2, style)
+
+    def _hang(self, text: str, indent: int, style: str) -> None:
+        """Write one line; on a terminal what does not fit goes on below, indented."""
+        if not text.strip():
+            return
+        if not self.out.is_terminal:
+            self.line(text, style)
+            return
+        begin, rest = visible(text[:indent]), visible(text[indent:])
+        for line in Text(rest, style=style).wrap(self.out, max(SENTENCE_WIDTH_MIN // 2, self.out.width - indent)):
+            with self._writing():
+                self.out.print(Text.assemble((begin, style), line), soft_wrap=True)
+            begin = " " * indent
+
+    def record(self, record: Mapping[str, Json]) -> None:
+        """Write one record of a stream as a line of JSON."""
+        self.document(json_text(record))
+
+    def document(self, text: str) -> None:
+        """Write text exactly as it is."""
+        with self._writing():
+            self.out.file.write(text if text.endswith("\n") else text + "\n")
+
+
+def silence(stream: object) -> None:
+    """Send a stream that failed nowhere: or Python would try again as it ends, and give an exit code of its own."""
+    with suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nowhere, cast("TextIO", stream).fileno())
+        finally:
+            os.close(nowhere)
+
+
+def json_text(value: object) -> str:
+    """JSON on one line. A decimal stays a number, digit by digit; what JSON has no word for becomes text."""
+    match value:
+        case Decimal():
+            return str(value)
+        case Mapping():
+            members = cast("Mapping[object, object]", value).items()
+            return "{" + ", ".join(f"{json_text(str(name))}: {json_text(member)}" for name, member in members) + "}"
+        case list() | tuple():
+            return "[" + ", ".join(json_text(member) for member in cast("Sequence[object]", value)) + "]"
+        case _:
+            return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def json_lines(value: object, indent: int = 0) -> str:
+    """JSON for people: each member on a line of its own, numbers digit by digit."""
+    inner, end = " " * (indent + 2), " " * indent
+    match value:
+        case Mapping() if value:
+            members = cast("Mapping[object, object]", value).items()
+            lines = [f"{inner}{json_text(str(name))}: {json_lines(member, indent + 2)}" for name, member in members]
+            return "{\n" + ",\n".join(lines) + f"\n{end}}}"
+        case list() | tuple() if value:
+            lines = [inner + json_lines(member, indent + 2) for member in cast("Sequence[object]", value)]
+            return "[\n" + ",\n".join(lines) + f"\n{end}]"
+        case _:
+            return json_text(value)
+
+
+def visible(text: str) -> str:
+    """Show control characters instead of obeying them: file names and values come from outside."""
+    return "".join(char if char.isprintable() or char == "\n" else f"\\x{ord(char):02x}" for char in text)
+
+
+def shown_time(at: datetime) -> str:
+    """A time for a column that people read: in UTC, to the millisecond, always of one width."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def passed(time: timedelta) -> str:
+    """How long, to the two digits that matter: `45s`, `12m`, `3h20m`, `4d`."""
+    seconds = max(0, int(time.total_seconds()))
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if minutes == 0:
+        return f"{seconds}s"
+    if hours == 0:
+        return f"{minutes}m"
+    return f"{hours}h{minutes % 60:02d}m" if days < 2 else f"{days}d"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 file`, `2 files`, `1,000 files`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def without_empty_columns(rows: Sequence[Row]) -> list[list[str]]:
+    kept = [index for index, column in enumerate(zip(*rows, strict=True)) if any(column)]
+    return [[row[index] for index in kept] for row in rows]
+
+
+def aligned(rows: Sequence[Row]) -> Iterable[str]:
+    """Pad every cell to the widest of its column."""
+    widths = [max(len(visible(cell)) for cell in column) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [visible(cell).ljust(width) for cell, width in zip(row, widths, strict=True)]
+        yield "  ".join(cells).rstrip()

@@ -1,0 +1,160 @@
+"""How a command meets a store: which one, opened and closed, and every trouble told in words instead of a traceback."""
+
+import asyncio
+import os
+import traceback
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from worker.cli.terminal.console import Screen
+from worker.config.settings import read_settings
+from worker.core.errors import ConfigError, Rejected, WorkerError
+from worker.runtime.clock import Clock
+from worker.runtime.root_causes import root_causes
+from worker.store.admin import StoreAdmin
+from worker.store.backends.open import open_admin, open_tables
+from worker.store.table import Tables
+
+EXIT_CODES = """\b
+Exit codes:
+  0  done
+  1  problems were found; the output says which
+  2  the command, the settings or the store is wrong: a person must act
+     (also if there is no such pipeline, run or dead letter)
+  3  the store does not answer: try again later
+"""
+RUN_EXIT_CODES = f"""{EXIT_CODES}  4  nobody reads its output or its log any more: it stopped in order
+"""
+
+StoreUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="sqlite:///PATH or dynamodb://PREFIX?region=REGION.",
+        show_default="INTERLOCK_STORE, else sqlite:///interlock.db",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON, one record a line, for programs.")]
+
+
+class Exit(IntEnum):
+    """The same in every command. `WRONG` is also the answer where there is no such pipeline, run or dead letter:
+
+    1 is often an answer to the question itself, such as that a run was missed, and a slip must not pass for it.
+    """
+
+    DONE = 0
+    PROBLEMS = 1
+    WRONG = 2
+    LATER = 3
+    UNREAD = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreAccess:
+    """The store a command was told to use; nothing is opened yet."""
+
+    url: str
+    clock: Clock
+
+    @property
+    def admin(self) -> StoreAdmin:
+        return open_admin(self.url, self.clock)
+
+    @asynccontextmanager
+    async def tables(self) -> AsyncGenerator[Tables]:
+        """Open the store. One that must be made or migrated first is refused: neither happens in passing."""
+        await self.admin.require_ready()
+        tables = open_tables(self.url, self.clock)
+        await tables.start()
+        try:
+            yield tables
+        finally:
+            await tables.stop()
+
+
+def on_store(context: typer.Context, url: str | None, work: Callable[[Screen, StoreAccess], Awaitable[int]]) -> None:
+    """Run a command's work on its store and end with its exit code."""
+    screen = Screen()
+    clock: Clock = context.obj
+
+    async def run() -> int:
+        access = StoreAccess(url=read_settings(os.environ, store=url).store, clock=clock)
+        return await work(screen, access)
+
+    raise typer.Exit(told(screen, run))
+
+
+def told(screen: Screen, run: Callable[[], Awaitable[int]]) -> int:
+    """Run to the exit code; an error is one line, and below it what to do."""
+
+    async def guarded() -> int:
+        try:
+            return await run()
+        except WorkerError as error:
+            show_error(screen, error)
+            return exit_code(error)
+        except BrokenPipeError:
+            raise  # who reads us has read enough, as `head` does: that is an end, and no mistake
+        except Exception as error:  # noqa: BLE001  the edge: a person gets words, and enough to report it
+            return show_causes(screen, error)
+
+    return asyncio.run(guarded())
+
+
+def show_error(screen: Screen, error: WorkerError) -> None:
+    """Our messages end with what to do, after the last semicolon."""
+    what, _, remedy = str(error).rpartition("; ")
+    screen.remark(what or remedy, style="red")
+    if what:
+        screen.remark(f"    {remedy}")
+
+
+def show_causes(screen: Screen, error: Exception) -> int:
+    """Show what is behind an error, out of however many groups it comes in, and give the exit code."""
+    causes = root_causes(error)
+    if broken := next((cause for cause in causes if isinstance(cause, BrokenPipeError)), None):
+        raise broken
+    expected = [cause for cause in causes if isinstance(cause, WorkerError)]
+    mistakes = [cause for cause in causes if cause not in expected]
+    for cause in expected:
+        show_error(screen, cause)
+    if mistakes:
+        show_surprise(screen, mistakes)
+        return Exit.WRONG
+    return exit_code_of(expected)
+
+
+def show_surprise(screen: Screen, mistakes: Sequence[BaseException]) -> None:
+    for mistake in mistakes:
+        what = f"{type(mistake).__name__}: {mistake}{_place(mistake)}"
+        screen.remark(f"something unexpected went wrong: {what}", style="red")
+    screen.remark("    run `interlock store check`; if the store is sound, this is a mistake in Interlock: report it")
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+
+
+def exit_code_of(errors: Sequence[WorkerError]) -> Exit:
+    """Give the code for several errors: a person must act if one of them says so."""
+    codes = {exit_code(error) for error in errors}
+    return next(code for code in (Exit.WRONG, Exit.PROBLEMS, Exit.LATER) if code in codes)
+
+
+def exit_code(error: WorkerError) -> Exit:
+    match error:
+        case ConfigError():
+            return Exit.WRONG
+        case Rejected():
+            return Exit.PROBLEMS
+        case _:
+            return Exit.LATER

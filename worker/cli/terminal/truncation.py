@@ -1,0 +1,45 @@
+"""What a list does not show: said to people in a sentence, to programs in a record of its own."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from worker.cli.terminal.console import Screen
+from worker.core.model.values import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truncation:
+    """`total` None: there are more, or may be, and nobody counted them. Not exact: there are at least so many."""
+
+    what: str
+    shown: int
+    total: int | None = None
+    is_exact: bool = True
+    hint: str
+
+    @property
+    def sentence(self) -> str:
+        if self.total is None:
+            return f"{self.what}: {self.shown:,} shown, and there may be more; {self.hint}"
+        about = "" if self.is_exact else "at least "
+        return f"{self.what}: {self.shown:,} of {about}{self.total:,} shown; {self.hint}"
+
+    @property
+    def record(self) -> dict[str, Json]:
+        return {
+            "type": "truncated",
+            "what": self.what,
+            "shown": self.shown,
+            "total": self.total,
+            "isExact": self.total is not None and self.is_exact,
+            "hint": self.hint,
+        }
+
+
+def report(screen: Screen, cuts: Iterable[Truncation], *, as_json: bool) -> None:
+    """Say what a list left out: after its records on a pipe of JSON, else beside the result."""
+    for cut in cuts:
+        if as_json:
+            screen.record(cut.record)
+        else:
+            screen.remark(cut.sentence, style="yellow")

@@ -1,0 +1,64 @@
+"""Putting a configuration in force, and taking it back, in the order in which a crash in between does no harm."""
+
+from typing import Final
+
+from worker.config.render import config_hash, to_json
+from worker.core.errors import RetryLater
+from worker.core.model.content_hash import content_hash
+from worker.core.model.pipeline import Pipeline, PipelineId
+from worker.runtime.clock import Clock
+from worker.runtime.ids import random_id
+from worker.store.repos.config_log import ConfigChange, ConfigLog, ConfigLogEntry
+from worker.store.repos.deployments import Deployments
+from worker.store.repos.pipelines import Pipelines
+from worker.store.repos.schedule_marks import ScheduleMarks
+from worker.store.table import StaleWrite, Tables
+
+_NOTE_TRIES_MAX: Final = 5
+
+
+async def deploy(tables: Tables, pipeline: Pipeline, clock: Clock) -> None:
+    """Keep the version, then put it in force, then tell the workers: whoever hears of it finds it."""
+    version, text = config_hash(pipeline), to_json(pipeline)
+    store = Pipelines(tables)
+    await store.keep_version(pipeline.id, version, text)
+    await _note(tables, pipeline.id, text, clock)
+    await store.put(pipeline.id, text)
+    await _tell(tables, clock, pipeline.id, ConfigChange.CHANGED, version)
+
+
+async def withdraw(tables: Tables, pipeline: PipelineId, clock: Clock) -> None:
+    """Take a configuration out of force, and tell the workers. Versions, runs and events stay."""
+    await Pipelines(tables).remove(pipeline)
+    await forget_times(tables, pipeline)
+    await _tell(tables, clock, pipeline, ConfigChange.REMOVED)
+
+
+async def accept(tables: Tables, pipeline: PipelineId, clock: Clock) -> bool:
+    """Let the cron of a pipeline that is older than this installation fire from now on; False if it does already."""
+    is_news = await Deployments(tables).accept(pipeline, clock.now())
+    # Told in any case: an earlier try may have ended in between.
+    await _tell(tables, clock, pipeline, ConfigChange.CHANGED)
+    return is_news
+
+
+async def forget_times(tables: Tables, pipeline: PipelineId) -> None:
+    """Nothing was missed while a pipeline was not deployed: if it comes again, its cron begins anew."""
+    await Deployments(tables).forget(pipeline)
+    await ScheduleMarks(tables).forget(pipeline)
+
+
+async def _note(tables: Tables, pipeline: PipelineId, text: str, clock: Clock) -> None:
+    for _ in range(_NOTE_TRIES_MAX):
+        try:
+            return await Deployments(tables).note(pipeline, content_hash(text), clock.now(), is_new=True)
+        except StaleWrite:
+            continue  # a worker noted what was deployed before
+    raise RetryLater(f"others deploy {pipeline} again and again at this moment; try again later")
+
+
+async def _tell(
+    tables: Tables, clock: Clock, pipeline: PipelineId, change: ConfigChange, version: str | None = None
+) -> None:
+    entry = ConfigLogEntry(id=random_id(), pipeline=pipeline, change=change, config_hash=version)
+    await ConfigLog(tables).append(entry, clock.now())

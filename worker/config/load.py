@@ -1,0 +1,238 @@
+"""Pipeline files to core pipelines, with every problem of a file found at once and located."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from worker.config.calendars import read_calendar
+from worker.config.documents import read_document
+from worker.config.files import Unreadable, read_text, yaml_files
+from worker.config.leftovers import without_leftovers
+from worker.config.lint import lint, lint_together, schedule_path
+from worker.config.pipelines import read_pipeline
+from worker.config.problems import Problem, Problems, Severity
+from worker.config.schema import CalendarFile, PipelineFile
+from worker.config.shape import read_shape
+from worker.core.model.calendars import Calendar
+from worker.core.model.pipeline import Pipeline
+from worker.jobs.target_urls import hosts_of
+from worker.yaml.document import Fault
+
+CALENDARS_DIRECTORY = "calendars"
+
+__all__ = ["Directory", "Loaded", "Problem", "Severity", "load_calendar_text", "load_directory", "load_text"]
+
+OnFile = Callable[[Path, int, int], None]
+# Says why a worker would not connect to a host; None if it would, or only a look at its addresses can tell.
+Forbids = Callable[[str], str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """One file. The pipeline is there exactly if there is no error."""
+
+    file: str
+    pipeline: Pipeline | None
+    problems: tuple[Problem, ...]
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        return tuple(problem for problem in self.problems if problem.severity is Severity.ERROR)
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        return tuple(problem for problem in self.problems if problem.severity is Severity.WARNING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directory:
+    """Many files. `problems` holds those of every file, of the calendars, and of files taken together."""
+
+    files: tuple[Loaded, ...]
+    calendars: Mapping[str, Calendar]
+    problems: tuple[Problem, ...]
+
+    @property
+    def pipelines(self) -> tuple[Pipeline, ...]:
+        return tuple(loaded.pipeline for loaded in self.files if loaded.pipeline is not None)
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        return tuple(problem for problem in self.problems if problem.severity is Severity.ERROR)
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        return tuple(problem for problem in self.problems if problem.severity is Severity.WARNING)
+
+
+def load_text(
+    text: str,
+    *,
+    file: str = "<text>",
+    calendars: Mapping[str, Calendar] | None = None,
+    lenient: bool = False,
+    today: date | None = None,
+) -> Loaded:
+    """Load one pipeline.
+
+    `lenient` is for rows already in a store and for files of the reference: what it ignored or replaced by a default
+    is a warning, and only what cannot be understood is refused. With `today` the pipeline is also looked over for what
+    is suspicious in the year from then on; without it, it is only read.
+    """
+    return _load(text, file, calendars or {}, lenient=lenient, today=today).loaded()
+
+
+def load_calendar_text(
+    text: str, *, file: str = "<text>", lenient: bool = False
+) -> tuple[Calendar | None, tuple[Problem, ...]]:
+    """Load one calendar; None if there is an error."""
+    document, problems = read_document(text, file, lenient=lenient)
+    if document is None:
+        return None, problems.found
+    model = read_shape(CalendarFile, document.value, problems)
+    if model is None:
+        return None, problems.found
+    if not model.name:
+        problems.error(("name",), "is required: the name by which pipelines refer to this calendar")
+    calendar = read_calendar(model.name, model, (), problems)
+    return None if problems.has_errors else calendar, problems.found
+
+
+def load_directory(
+    paths: Iterable[str | Path],
+    *,
+    calendars_dir: str | Path | None = None,
+    lenient: bool = False,
+    on_file: OnFile | None = None,
+    today: date | None = None,
+    forbids: Forbids | None = None,
+) -> Directory:
+    """Load the files given, and the `*.yaml` and `*.yml` of the directories given, sorted by name.
+
+    A bad file never hides the others. Calendars come from `calendars_dir`, else from the directory `calendars` beside
+    the files. `on_file(path, done, total)` is called after each file. `today` is as in `load_text`. With `forbids`, an
+    address of a job that no worker would connect to is an error.
+    """
+    roots = [Path(path) for path in paths]
+    found = _Calendars.load(roots, calendars_dir, lenient=lenient)
+    files, refused = _list_files(roots)
+    readings: list[_Reading] = []
+    for done, path in enumerate(files, start=1):
+        readings.append(_load_file(path, found.calendars, lenient=lenient, today=today))
+        if forbids:
+            _check_addresses(readings[-1], forbids)
+        if on_file:
+            on_file(path, done, len(files))
+    _check_together(readings)
+    loaded = tuple(reading.loaded() for reading in readings)
+    problems = (*refused, *found.problems, *(problem for each in loaded for problem in each.problems))
+    return Directory(files=loaded, calendars=found.calendars, problems=problems)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A file while it is being read: problems that other files cause may still be added."""
+
+    problems: Problems
+    pipeline: Pipeline | None = None
+    has_list: bool = False
+
+    def loaded(self) -> Loaded:
+        pipeline = None if self.problems.has_errors else self.pipeline
+        return Loaded(file=self.problems.file, pipeline=pipeline, problems=self.problems.found)
+
+
+def _load(text: str, file: str, calendars: Mapping[str, Calendar], *, lenient: bool, today: date | None) -> _Reading:
+    document, problems = read_document(text, file, lenient=lenient)
+    model = read_shape(PipelineFile, without_leftovers(document.value, problems), problems) if document else None
+    if model is None:
+        return _Reading(problems)
+    reading = _Reading(problems, read_pipeline(model, calendars, problems), has_list=bool(model.schedules))
+    if today and reading.pipeline and not problems.has_errors:
+        for finding in lint(reading.pipeline, today=today, is_list=reading.has_list):
+            problems.warning(finding.path, finding.message, finding.hint)
+    return reading
+
+
+def _load_file(path: Path, calendars: Mapping[str, Calendar], *, lenient: bool, today: date | None) -> _Reading:
+    try:
+        text = read_text(path)
+    except Unreadable as error:
+        problems = Problems(str(path), None)
+        problems.fault(Fault(error.mark, str(error)))
+        return _Reading(problems)
+    reading = _load(text, str(path), calendars, lenient=lenient, today=today)
+    if reading.pipeline and reading.pipeline.id and reading.pipeline.id != path.stem:
+        message = f"the file is called `{path.stem}`, and the pipeline `{reading.pipeline.id}`"
+        reading.problems.warning(("pipeline", "id"), message, "give both the same name, so that people find it")
+    return reading
+
+
+def _check_addresses(reading: _Reading, forbids: Forbids) -> None:
+    job = reading.pipeline.job if reading.pipeline else None
+    for below, host in hosts_of(job) if job else ():
+        if reason := forbids(host):
+            what, _, remedy = reason.partition("; ")
+            reading.problems.error(("job", "config", *below), f"no worker connects to it: {what}", remedy)
+
+
+def _list_files(roots: Iterable[Path]) -> tuple[list[Path], list[Problem]]:
+    files: dict[Path, None] = {}
+    refused: list[Problem] = []
+    for root in roots:
+        try:
+            files.update(dict.fromkeys(yaml_files(root)))
+        except Unreadable as error:
+            problems = Problems(str(root), None)
+            problems.fault(Fault(error.mark, str(error)))
+            refused += problems.found
+    return list(files), refused
+
+
+@dataclass(frozen=True, slots=True)
+class _Calendars:
+    calendars: Mapping[str, Calendar]
+    problems: tuple[Problem, ...]
+
+    @classmethod
+    def load(cls, roots: Iterable[Path], given: str | Path | None, *, lenient: bool) -> "_Calendars":
+        beside = dict.fromkeys((root if root.is_dir() else root.parent) / CALENDARS_DIRECTORY for root in roots)
+        directories = [Path(given)] if given else [path for path in beside if path.is_dir()]
+        files, refused = _list_files(directories)
+        calendars: dict[str, Calendar] = {}
+        for path in files:
+            calendar, problems = _load_calendar_file(path, lenient=lenient)
+            refused += problems
+            if calendar:
+                # As with the reference, the last one of a name counts.
+                calendars[calendar.name] = calendar
+        return cls(calendars, tuple(refused))
+
+
+def _load_calendar_file(path: Path, *, lenient: bool) -> tuple[Calendar | None, tuple[Problem, ...]]:
+    try:
+        text = read_text(path)
+    except Unreadable as error:
+        problems = Problems(str(path), None)
+        problems.fault(Fault(error.mark, str(error)))
+        return None, problems.found
+    return load_calendar_text(text, file=str(path), lenient=lenient)
+
+
+def _check_together(readings: list[_Reading]) -> None:
+    first: dict[str, _Reading] = {}
+    sound: list[tuple[_Reading, Pipeline]] = []
+    for reading in readings:
+        if reading.pipeline is None or not reading.pipeline.id:
+            continue
+        earlier = first.setdefault(reading.pipeline.id, reading)
+        if earlier is not reading:
+            message = f"`{reading.pipeline.id}` is also the id of {earlier.problems.file}"
+            reading.problems.error(("pipeline", "id"), message, "pipeline ids must differ")
+        elif not reading.problems.has_errors:
+            sound.append((reading, reading.pipeline))
+    for owner, index, finding in lint_together([pipeline for _, pipeline in sound]):
+        reading, pipeline = sound[owner]
+        at = schedule_path(pipeline, index, is_list=reading.has_list)
+        reading.problems.warning((*at, *finding.path), finding.message, finding.hint)

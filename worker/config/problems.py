@@ -1,0 +1,184 @@
+"""What is wrong with a file: where, what was found, what is accepted."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
+from itertools import islice
+from typing import TypeAlias
+
+from worker.yaml.document import Document, Fault, Path
+
+# One broken file must not bury the others; nobody reads the hundred-and-first message.
+PROBLEMS_MAX = 100
+_WORD_MAX = 64
+_SHOWN_MAX = 60
+_OPTIONS_MAX = 1000
+_LISTED_MAX = 20
+
+# Looking for what was meant takes time, so it waits until the message is known to be kept.
+Hint: TypeAlias = str | Callable[[], str]
+
+
+class Severity(StrEnum):
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing to mend. `path` is as a person would write it: `validation.rules[2].check`."""
+
+    file: str
+    line: int
+    column: int
+    path: str
+    severity: Severity
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        subject = f"{self.path}: " if self.path else ""
+        hint = f"; {self.hint}" if self.hint else ""
+        return f"{self.file}:{self.line}:{self.column}: {self.severity}: {subject}{self.message}{hint}"
+
+
+def format_path(path: Path) -> str:
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{_shorten(part)}" for part in path)
+    return text.removeprefix(".")
+
+
+def show(value: object) -> str:
+    """A value as a message names it."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f'the text "{_shorten(value)}"'
+        case int() | float():
+            return f"the number {value}"
+        case dict():
+            return "a mapping"
+        case _:
+            return "a list"
+
+
+def closest(word: object, options: Iterable[str]) -> str | None:
+    """The option that was most likely meant."""
+    if not isinstance(word, str) or len(word) > _WORD_MAX:
+        return None
+    by_lower = {option.lower(): option for option in islice(options, _OPTIONS_MAX)}
+    close = get_close_matches(word.lower(), by_lower, n=1)
+    return by_lower[close[0]] if close else None
+
+
+def suggest(word: object, options: Iterable[str]) -> str:
+    """`did you mean …?`, or nothing if no option is close."""
+    meant = closest(word, options)
+    return f"did you mean `{meant}`?" if meant else ""
+
+
+def advise(word: object, options: Iterable[str], *, kind: str = "accepted") -> str:
+    """A suggestion if there is one, and always what is accepted."""
+    known = list(options)
+    more = ["…"] if len(known) > _LISTED_MAX else []
+    accepted = f"{kind}: {', '.join([*known[:_LISTED_MAX], *more])}" if known else ""
+    return " ".join(part for part in (suggest(word, known), accepted) if part)
+
+
+def _shorten(text: str) -> str:
+    flat = text if text.isprintable() else repr(text)[1:-1]
+    return flat if len(flat) <= _SHOWN_MAX else f"{flat[:_SHOWN_MAX]}…"
+
+
+class Problems:
+    """Collects what is wrong with one file.
+
+    A path that is already known to be broken is not reported again, nor is anything below it: one mistake is one
+    message. `lenient` is how rows and files of the reference are read: what it would have ignored or replaced by a
+    default is a warning here.
+    """
+
+    def __init__(self, file: str, document: Document | None, *, lenient: bool = False) -> None:
+        self.file, self.lenient = file, lenient
+        self._document = document
+        self._broken: set[Path] = set()
+        self._found: list[Problem] = []
+        self._has_more = False
+        self.has_errors = False
+
+    @property
+    def found(self) -> tuple[Problem, ...]:
+        if not self._has_more:
+            return tuple(self._found)
+        last = f"there are more than these {PROBLEMS_MAX} problems; mend them first"
+        severity = Severity.ERROR if self.has_errors else Severity.WARNING
+        return (*self._found, Problem(file=self.file, line=1, column=1, path="", severity=severity, message=last))
+
+    @property
+    def is_full(self) -> bool:
+        """No further message will be kept; only that there are more."""
+        return len(self._found) >= PROBLEMS_MAX
+
+    def error(self, path: Path, message: str, hint: Hint = "", *, key: bool = False) -> None:
+        self._add(Severity.ERROR, path, message, hint, key=key)
+
+    def warning(self, path: Path, message: str, hint: Hint = "", *, key: bool = False) -> None:
+        self._add(Severity.WARNING, path, message, hint, key=key)
+
+    def tolerate(self, path: Path, message: str, hint: Hint = "", *, instead: str, key: bool = False) -> None:
+        """An error in a file; in a lenient reading a warning that says what is done instead."""
+        if self.lenient:
+            self.warning(path, f"{message}; {instead}", hint, key=key)
+        else:
+            self.error(path, message, hint, key=key)
+
+    def fault(self, fault: Fault) -> None:
+        """A mistake in the YAML itself, which has a place but no path."""
+        mark = fault.mark
+        self._keep(
+            Problem(
+                file=self.file,
+                line=mark.line,
+                column=mark.column,
+                path="",
+                severity=Severity.ERROR,
+                message=fault.message,
+                hint=fault.hint,
+            )
+        )
+
+    def mark_broken(self, path: Path) -> None:
+        self._broken.add(path)
+
+    def is_broken(self, path: Path) -> bool:
+        return any(path[:length] in self._broken for length in range(len(path) + 1))
+
+    def _add(self, severity: Severity, path: Path, message: str, hint: Hint, *, key: bool) -> None:
+        if self.is_broken(path):
+            return
+        if self.is_full:
+            self._has_more = True
+            self.has_errors = self.has_errors or severity is Severity.ERROR
+            return
+        mark = self._document.locate(path, key=key) if self._document else None
+        self._keep(
+            Problem(
+                file=self.file,
+                line=mark.line if mark else 1,
+                column=mark.column if mark else 1,
+                path=format_path(path),
+                severity=severity,
+                message=message,
+                hint=hint if isinstance(hint, str) else hint(),
+            )
+        )
+
+    def _keep(self, problem: Problem) -> None:
+        self.has_errors = self.has_errors or problem.severity is Severity.ERROR
+        if self.is_full:
+            self._has_more = True
+        else:
+            self._found.append(problem)

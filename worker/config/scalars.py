@@ -1,0 +1,136 @@
+"""Texts that mean something: durations, dates, times of day, zones, weekdays, cron.
+
+Each reader reports what it cannot read and gives None, or the default that a lenient reading falls back on.
+"""
+
+import re
+from datetime import date, timedelta
+from functools import cache
+from zoneinfo import ZoneInfo, available_timezones
+
+from worker.config.cron_text import BadCron, parse_cron
+from worker.config.problems import Problems, show, suggest
+from worker.config.schema import WEEKDAYS
+from worker.core.model.sla_times import ClockTime, Deadline
+from worker.core.time.cron import Cron
+from worker.core.time.durations import format_duration, parse_duration
+from worker.yaml.document import Path
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_DEADLINE = re.compile(r"(?:([01]?\d|2[0-3]))?:([0-5]\d)", re.ASCII)
+_ZONE_NAME_MAX = 64
+_DURATION_HINT = "write numbers with units h, m, s or ms: 90s, 1h30m"
+_CLOCK_HINT = "hours 0 to 23, minutes 00 to 59, in quotes"
+
+
+def read_duration(
+    text: str, path: Path, problems: Problems, *, default: timedelta, least: timedelta = timedelta(microseconds=1)
+) -> timedelta:
+    """A duration of at least `least`; what is not falls back on `default`."""
+    duration = parse_duration(text)
+    instead = f"using {format_duration(default)}"
+    if duration is None:
+        problems.tolerate(path, f"{show(text)} is not a duration", _DURATION_HINT, instead=instead)
+        return default
+    if duration < least:
+        wanted = "longer than zero" if least == timedelta(microseconds=1) else f"at least {format_duration(least)}"
+        problems.tolerate(path, f"must be {wanted}; found {text}", instead=instead)
+        return default
+    return duration
+
+
+def read_optional_duration(text: str, path: Path, problems: Problems) -> timedelta | None:
+    """A duration that may be zero; an empty text is none, and what is no duration is ignored."""
+    if not text:
+        return None
+    duration = parse_duration(text)
+    if duration is None:
+        problems.tolerate(path, f"{show(text)} is not a duration", _DURATION_HINT, instead="ignored")
+        return None
+    if duration < timedelta(0):
+        problems.tolerate(path, f"must not be less than zero; found {text}", instead="ignored")
+        return None
+    return duration
+
+
+def read_date(text: str) -> date | None:
+    """`YYYY-MM-DD`, and a day that exists."""
+    if not _DATE.fullmatch(text):
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def read_deadline(text: str, path: Path, problems: Problems) -> Deadline | None:
+    """`HH:MM` or `:MM`; an empty text is none."""
+    if not text:
+        return None
+    match = _DEADLINE.fullmatch(text)
+    if match is None:
+        problems.tolerate(path, f"must be HH:MM or :MM; found {show(text)}", _CLOCK_HINT, instead="ignored")
+        return None
+    return Deadline(int(match[1]) if match[1] else None, int(match[2]))
+
+
+def read_clock_time(text: str, path: Path, problems: Problems) -> ClockTime | None:
+    """`HH:MM`; an empty text is none."""
+    if not text:
+        return None
+    match = _DEADLINE.fullmatch(text)
+    if match is None or match[1] is None:
+        problems.tolerate(path, f"must be HH:MM; found {show(text)}", _CLOCK_HINT, instead="ignored")
+        return None
+    return ClockTime(int(match[1]), int(match[2]))
+
+
+def read_zone(name: str, path: Path, problems: Problems, *, default: ZoneInfo) -> ZoneInfo:
+    """An IANA zone; an empty name is the default."""
+    if not name:
+        return default
+    zone = _zone(name)
+    if zone is not None:
+        return zone
+    problems.tolerate(
+        path,
+        f"{show(name)} is not a time zone",
+        lambda: suggest(name, _zone_names()) or "names are like Europe/Berlin or UTC",
+        instead=f"using {default.key}",
+    )
+    return default
+
+
+@cache
+def _zone_names() -> tuple[str, ...]:
+    return tuple(sorted(available_timezones()))
+
+
+def _zone(name: str) -> ZoneInfo | None:
+    if len(name) > _ZONE_NAME_MAX:
+        return None
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # unknown; not a name; the name of a directory
+        return None
+
+
+def read_weekday(text: str, path: Path, problems: Problems) -> int | None:
+    """A weekday by its name or the first three letters of it, in any case; Monday is 0."""
+    name = text.lower()
+    for number, weekday in enumerate(WEEKDAYS):
+        if name in (weekday, weekday[:3]):
+            return number
+    problems.tolerate(path, f"{show(text)} is not a weekday", lambda: suggest(name, WEEKDAYS), instead="ignored")
+    return None
+
+
+def read_cron(text: str, path: Path, problems: Problems) -> Cron | None:
+    """A cron expression; an empty text is none."""
+    if not text:
+        return None
+    try:
+        return parse_cron(text)
+    except BadCron as error:
+        problems.tolerate(path, f"{show(text)} is not a cron expression: {error}", instead="it never fires")
+        return None

@@ -1,0 +1,157 @@
+"""The versions of pipelines: the one in force, and those that runs began under."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from worker.config.load import load_text
+from worker.config.render import config_hash, to_json
+from worker.core.errors import Rejected
+from worker.core.model.calendars import Calendar
+from worker.core.model.content_hash import content_hash
+from worker.core.model.keys import config_mark_sk
+from worker.core.model.pipeline import Pipeline, PipelineId
+from worker.store.repos.marks import Mark, Marks
+from worker.store.repos.pipelines import Pipelines, StoredConfig
+from worker.store.table import Tables
+
+VERSIONS_KEPT_MAX: Final = 10_000
+LARGE_TEXT_CHARS: Final = 8 * 1024  # most files are a quarter of that; these take some hundredths of a second
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    pipeline: Pipeline
+    config_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """A deployed text that cannot be understood. `text_hash` names it, so that people are told once."""
+
+    pipeline: PipelineId
+    text_hash: str
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What we last made of a pipeline's configuration: the version then put in force, and a text then refused."""
+
+    mark: Mark | None
+    good: str | None = None
+    refused: str | None = None
+
+
+class Configs:
+    """Reads configurations. A version, once understood, is kept in memory: it never changes.
+
+    `rehearses`: every pipeline is one in dry run, whatever its text says.
+    """
+
+    def __init__(
+        self, tables: Tables, calendars: Mapping[str, Calendar] | None = None, *, rehearses: bool = False
+    ) -> None:
+        self._store, self._marks = Pipelines(tables), Marks(tables)
+        self._calendars, self._rehearses = calendars or {}, rehearses
+        self._versions: OrderedDict[tuple[PipelineId, str], Version] = OrderedDict()
+        self._texts: OrderedDict[tuple[PipelineId, str], Version | Unusable] = OrderedDict()
+        self._kept: set[tuple[PipelineId, str]] = set()
+
+    async def deployed(self, pipeline: PipelineId) -> Version | Unusable | None:
+        """Read the CONFIG row itself; None if there is none."""
+        stored = await self._store.get(pipeline)
+        return None if stored is None else await self._understood(stored)
+
+    async def in_force(self, pipeline: PipelineId) -> Version | None:
+        """What new runs begin under: what is deployed, or while that cannot be used, the last that could."""
+        stored = await self._store.get(pipeline)
+        return None if stored is None else await self.in_force_of(stored)
+
+    async def in_force_of(self, stored: StoredConfig) -> Version | None:
+        """The same, for a row that was read already."""
+        pipeline, deployed = stored.pipeline, await self._understood(stored)
+        if not isinstance(deployed, Unusable):
+            return deployed
+        good = (await self.remembered(pipeline)).good
+        return None if good is None else await self.find(pipeline, good)
+
+    async def pinned(self, pipeline: PipelineId, version_hash: str) -> Version:
+        """The version that a run began under. Raises `Rejected` if it is gone, which only a person can have done."""
+        version = await self.find(pipeline, version_hash)
+        if version is None:
+            raise Rejected(
+                f"pipeline {pipeline} has no version {version_hash}, under which a run began; it was deleted or "
+                f"damaged: restore the row CONFIGVER#{version_hash}, or cancel the run"
+            )
+        return version
+
+    async def find(self, pipeline: PipelineId, version_hash: str) -> Version | None:
+        known = self._versions.get((pipeline, version_hash))
+        if known is not None:
+            return known
+        text = await self._store.version(pipeline, version_hash)
+        read = None if text is None else await self._read_in_time(pipeline, text)
+        if not isinstance(read, Version):
+            return None
+        # By the name it was found under: a later release may render, and so hash, the same pipeline differently.
+        return self._remember(Version(read.pipeline, version_hash))
+
+    async def keep(self, version: Version) -> None:
+        """Make sure that a version can be found again: before the first run begins under it."""
+        name = (version.pipeline.id, version.config_hash)
+        if name not in self._kept:
+            await self._store.keep_version(*name, to_json(version.pipeline))
+            _bounded(self._kept).add(name)
+
+    async def remembered(self, pipeline: PipelineId) -> Remembered:
+        mark = await self._marks.get(pipeline, config_mark_sk())
+        if mark is None:
+            return Remembered(None)
+        good, refused = mark.data.get("good"), mark.data.get("refused")
+        return Remembered(mark, good if isinstance(good, str) else None, refused if isinstance(refused, str) else None)
+
+    async def _understood(self, stored: StoredConfig) -> Version | Unusable:
+        text = stored.text or ""
+        name = (stored.pipeline, content_hash(text))
+        known = self._texts.get(name)
+        if known is None:
+            known = self._texts[name] = await self._read_in_time(stored.pipeline, text)
+            if len(self._texts) > VERSIONS_KEPT_MAX:
+                self._texts.popitem(last=False)
+            if isinstance(known, Version):
+                self._remember(known)
+        return known
+
+    async def _read_in_time(self, pipeline: PipelineId, text: str) -> Version | Unusable:
+        """Understand a text; one that takes long, in a thread, so that the loop does not wait for it."""
+        if len(text) > LARGE_TEXT_CHARS:
+            return await asyncio.to_thread(self._read, pipeline, text)
+        return self._read(pipeline, text)
+
+    def _read(self, pipeline: PipelineId, text: str) -> Version | Unusable:
+        loaded = load_text(text, file=f"{pipeline} CONFIG", calendars=self._calendars, lenient=True)
+        if loaded.pipeline is None:
+            return Unusable(pipeline, content_hash(text), tuple(str(problem) for problem in loaded.errors))
+        if loaded.pipeline.id != pipeline:
+            wrong = (
+                f"the text is of pipeline {loaded.pipeline.id}, but stored as {pipeline}: deploy it under its own id"
+            )
+            return Unusable(pipeline, content_hash(text), (wrong,))
+        understood = replace(loaded.pipeline, dry_run=loaded.pipeline.dry_run or self._rehearses)
+        return Version(understood, config_hash(understood))
+
+    def _remember(self, version: Version) -> Version:
+        self._versions[version.pipeline.id, version.config_hash] = version
+        if len(self._versions) > VERSIONS_KEPT_MAX:
+            self._versions.popitem(last=False)
+        return version
+
+
+def _bounded(names: set[tuple[PipelineId, str]]) -> set[tuple[PipelineId, str]]:
+    """Forgetting what was kept costs a needless write, and nothing else."""
+    if len(names) >= VERSIONS_KEPT_MAX:
+        names.clear()
+    return names

@@ -1,0 +1,104 @@
+"""Who should hold which lease: a plan that needs no leader, because everyone makes the same one.
+
+What is held is kept. What is free goes to whoever carries least, and among equals to the highest of a hash of lease
+and worker, so that most leases find their old place again. Leases move only to mend an imbalance, a few at a time.
+Two workers that see different things may plan differently; the conditions of the writes keep that safe.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from worker.core.model.keys import SessionId
+
+MOVED_AT_ONCE: Final = 0.1  # as a share of all leases, but always at least one
+IMBALANCE_MAX: Final = 0.2  # as a share of what each would carry on average
+RATE_STEP: Final = 10  # records a second that weigh as much as holding a lease at all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stake:
+    """A lease as the plan sees it."""
+
+    lease: str
+    holder: SessionId | None = None  # None: free, or its holder is dead
+    wanted_by: SessionId | None = None  # who asked for it: a move under way
+    weight: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    takes: Mapping[str, SessionId]  # free leases, and who should take each
+    moves: Mapping[str, SessionId]  # held leases, and who should ask for each
+
+
+def plan(stakes: Iterable[Stake], members: Iterable[SessionId]) -> Plan:
+    """Place every free lease on a member, and name the moves that mend the worst of an imbalance.
+
+    A lease that is held by someone who is no member (it is leaving) stays where it is until it is let go.
+    """
+    ordered = sorted(stakes, key=lambda stake: (-stake.weight, stake.lease))
+    loads = dict.fromkeys(sorted(members), 0)
+    if not loads:
+        return Plan(takes={}, moves={})
+    for stake in ordered:
+        place = _place(stake, loads)
+        if place is not None and place in loads:
+            loads[place] += stake.weight
+    takes = dict(_takes([stake for stake in ordered if stake.holder is None], loads))
+    movable = {stake: stake.holder for stake in ordered if stake.holder in loads and not _is_moving(stake, loads)}
+    under_way = sum(_is_moving(stake, loads) for stake in ordered)
+    moves_max = max(1, int(len(ordered) * MOVED_AT_ONCE)) - under_way
+    return Plan(takes=takes, moves=dict(_moves(movable, loads, moves_max)))
+
+
+def weight(rate: int) -> int:
+    """What a lease weighs at so many records a second: in coarse steps, so that a wobble moves nothing."""
+    steps = rate // RATE_STEP
+    return 1 + (1 << (steps.bit_length() - 1) if steps > 0 else 0)
+
+
+def score(lease: str, member: SessionId) -> bytes:
+    """How well a lease suits a member: even over all pairs, and the same on every worker."""
+    return hashlib.sha256(f"{lease}|{member}".encode()).digest()
+
+
+def _place(stake: Stake, members: Mapping[SessionId, int]) -> SessionId | None:
+    """Who carries a lease, or is about to."""
+    return stake.wanted_by if _is_moving(stake, members) else stake.holder
+
+
+def _is_moving(stake: Stake, members: Mapping[SessionId, int]) -> bool:
+    return stake.holder is not None and stake.wanted_by in members and stake.wanted_by != stake.holder
+
+
+def _takes(free: list[Stake], loads: dict[SessionId, int]) -> Iterator[tuple[str, SessionId]]:
+    for stake in free:
+        least = min(loads.values())
+        taker = max((member for member in loads if loads[member] == least), key=lambda m: score(stake.lease, m))
+        loads[taker] += stake.weight
+        yield stake.lease, taker
+
+
+def _moves(
+    movable: dict[Stake, SessionId | None], loads: dict[SessionId, int], moves_max: int
+) -> Iterator[tuple[str, SessionId]]:
+    """Move from whoever carries most to whoever carries least, as long as each move makes the gap smaller."""
+    for _ in range(moves_max):
+        most, least = max(loads, key=lambda m: (loads[m], m)), min(loads, key=lambda m: (loads[m], m))
+        gap = loads[most] - loads[least]
+        helpful = [stake for stake, holder in movable.items() if holder == most and stake.weight < gap]
+        if not helpful or not _is_uneven(gap, loads, helpful):
+            return
+        moved = max(helpful, key=lambda stake: (-abs(gap - 2 * stake.weight), score(stake.lease, least)))
+        del movable[moved]
+        loads[most] -= moved.weight
+        loads[least] += moved.weight
+        yield moved.lease, least
+
+
+def _is_uneven(gap: int, loads: Mapping[SessionId, int], leases: list[Stake]) -> bool:
+    average = sum(loads.values()) / len(loads)
+    smallest = min(stake.weight for stake in leases)
+    return gap > average * IMBALANCE_MAX or gap >= 2 * smallest

@@ -1,0 +1,173 @@
+"""The checks a rule can make: each looks at one value and says whether it is what was wanted."""
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import lru_cache
+from typing import TypeAlias
+
+from worker.core.model.pattern_syntax import BadPattern
+from worker.core.model.patterns import TEXT_CHARS_MAX, compile_pattern
+from worker.core.model.values import Json, Number, is_same, read_number, show
+from worker.core.time.durations import format_duration, parse_duration
+from worker.core.time.timestamps import parse_rfc3339
+
+
+class Check(StrEnum):
+    EXISTS = "exists"
+    MISSING = "missing"
+    EQUALS = "equals"
+    NOT_EQUALS = "not_equals"
+    GT = "gt"
+    GTE = "gte"
+    LT = "lt"
+    LTE = "lte"
+    IN = "in"
+    BETWEEN = "between"
+    MATCHES = "matches"
+    AGE_LT = "age_lt"
+    AGE_GT = "age_gt"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`problem` is "" when the two values could be compared; else it finishes "<field> is <value>, …"."""
+
+    passed: bool
+    problem: str = ""
+
+
+Judge: TypeAlias = Callable[[Json, Json], Verdict]
+
+_HOLDS, _FAILS = Verdict(True), Verdict(False)
+_NOT_A_NUMBER = Verdict(False, "which is not a number")
+_NOT_TEXT = Verdict(False, "which is not text")
+_NOT_AN_INSTANT = Verdict(False, "which is not an RFC 3339 time such as 2026-03-01T12:00:00Z")
+_TOO_LONG = Verdict(False, f"which is longer than the {TEXT_CHARS_MAX} characters a pattern is held against")
+
+# Rules repeat the same few durations on every pass.
+_read_duration = lru_cache(maxsize=1024)(parse_duration)
+
+
+def _bad_rule(wanted: Json, accepted: str) -> Verdict:
+    """Files with such a value are refused; a rule that came another way must still fail in plain words."""
+    return Verdict(False, f"but the rule asks for {show(wanted)}, which is not {accepted}: correct the rule")
+
+
+def _verdict(holds: bool) -> Verdict:
+    return _HOLDS if holds else _FAILS
+
+
+def _equals(seen: Json, wanted: Json) -> Verdict:
+    return _verdict(is_same(seen, wanted))
+
+
+def _differs(seen: Json, wanted: Json) -> Verdict:
+    return _verdict(not is_same(seen, wanted))
+
+
+def _is_one_of(seen: Json, wanted: Json) -> Verdict:
+    if not isinstance(wanted, (list, tuple)):
+        return _bad_rule(wanted, "a list of accepted values")
+    return _verdict(any(is_same(seen, accepted) for accepted in wanted))
+
+
+def _ordered(holds: Callable[[Number, Number], bool]) -> Judge:
+    def judge(seen: Json, wanted: Json) -> Verdict:
+        number, bound = read_number(seen), read_number(wanted)
+        if bound is None:
+            return _bad_rule(wanted, "a number")
+        return _NOT_A_NUMBER if number is None else _verdict(holds(number, bound))
+
+    return judge
+
+
+def _is_between(seen: Json, wanted: Json) -> Verdict:
+    bounds = [read_number(bound) for bound in wanted] if isinstance(wanted, (list, tuple)) else []
+    low, high = bounds if len(bounds) == 2 else (None, None)
+    if low is None or high is None:
+        return _bad_rule(wanted, "two numbers [lowest, highest]")
+    number = read_number(seen)
+    return _NOT_A_NUMBER if number is None else _verdict(low <= number <= high)
+
+
+def _matches(seen: Json, wanted: Json) -> Verdict:
+    if not isinstance(wanted, str):
+        return _bad_rule(wanted, "a pattern in text")
+    try:
+        pattern = compile_pattern(wanted)
+    except BadPattern as bad:
+        return _bad_rule(wanted, f"a pattern that is understood ({bad.problem})")
+    if not isinstance(seen, str):
+        return _NOT_TEXT
+    return _TOO_LONG if len(seen) > TEXT_CHARS_MAX else _verdict(pattern.matches(seen))
+
+
+def pattern_steps(seen: Json, wanted: Json) -> tuple[int, int]:
+    """How many steps `matches` takes at most to match the text, and to compile the pattern before."""
+    if not isinstance(seen, str) or not isinstance(wanted, str) or len(seen) > TEXT_CHARS_MAX:
+        return 0, 0
+    try:
+        pattern = compile_pattern(wanted)
+    except BadPattern:
+        return 0, 0
+    return pattern.steps_max(seen), pattern.compile_steps
+
+
+COMPARISONS: Mapping[Check, Judge] = {
+    Check.EQUALS: _equals,
+    Check.NOT_EQUALS: _differs,
+    Check.GT: _ordered(operator.gt),
+    Check.GTE: _ordered(operator.ge),
+    Check.LT: _ordered(operator.lt),
+    Check.LTE: _ordered(operator.le),
+    Check.IN: _is_one_of,
+    Check.BETWEEN: _is_between,
+    Check.MATCHES: _matches,
+}
+
+
+def judge_age(check: Check, seen: Json, wanted: Json, *, now: datetime, max_future: timedelta) -> Verdict:
+    """Is the instant younger (`age_lt`) or older (`age_gt`) than wanted, strictly?
+
+    Clocks differ a little, so an instant may lie up to `max_future` ahead. Further ahead it is a mistake of the
+    producer that would look fresh for ever, so it satisfies neither check.
+    """
+    limit = _read_duration(wanted) if isinstance(wanted, str) else None
+    if limit is None:
+        return _bad_rule(wanted, "a duration such as 90s, 45m or 1h30m")
+    instant = parse_rfc3339(seen) if isinstance(seen, str) else None
+    if instant is None:
+        return _NOT_AN_INSTANT
+    age = now - instant
+    if -age > max_future:
+        ahead, allowed = format_duration(-age), format_duration(max_future)
+        return Verdict(False, f"which is {ahead} in the future, more than the {allowed} that clocks may differ")
+    return _verdict(age < limit if check is Check.AGE_LT else age > limit)
+
+
+_WANTED: Mapping[Check, str] = {
+    Check.EXISTS: "present",
+    Check.MISSING: "missing",
+    Check.EQUALS: "equal to {}",
+    Check.NOT_EQUALS: "different from {}",
+    Check.GT: "more than {}",
+    Check.GTE: "at least {}",
+    Check.LT: "less than {}",
+    Check.LTE: "at most {}",
+    Check.IN: "one of {}",
+    Check.BETWEEN: "within {}",
+    Check.MATCHES: "a full match for {}",
+    Check.AGE_LT: "younger than {}",
+    Check.AGE_GT: "older than {}",
+}
+
+
+def describe_wanted(check: Check, value: Json) -> str:
+    """What the check wants, as it stands after "is" or "is not" in a sentence."""
+    shown = show(value)
+    if check in (Check.AGE_LT, Check.AGE_GT):
+        shown = shown.strip('"')  # a duration reads better bare: younger than 2h
+    return _WANTED[check].format(shown)

@@ -1,0 +1,45 @@
+"""One text for one content, however it was written: the ground of every hash that is kept."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+
+from worker.core.model.values import Json
+
+
+def content_hash(value: Json) -> str:
+    """Name a content by 32 hex digits; the same in every process, on every backend, for ever."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:32]
+
+
+def canonical_json(value: Json) -> str:
+    """Write JSON with sorted keys and one spelling per number: 10, 10.0 and 1e1 are the same text.
+
+    Values are no deeper than a row can hold, which bounds the recursion.
+    """
+    match value:
+        case None | bool() | str():
+            return json.dumps(value)
+        case int() | Decimal():
+            return _number(Decimal(value))
+        case float():
+            # The shortest decimal that means this float, as the store writes it.
+            return _number(Decimal(repr(value)))
+        case Mapping():
+            members = (f"{json.dumps(name)}:{canonical_json(value[name])}" for name in sorted(value))
+            return "{" + ",".join(members) + "}"
+        case _:
+            return "[" + ",".join(canonical_json(member) for member in value) + "]"
+
+
+def _number(value: Decimal) -> str:
+    """Spell a number as digits and exponent: exact, and short even for 1e125."""
+    if not value.is_finite():
+        raise ValueError(f"{value} is not a number that JSON knows; sensors and events cannot hold it")
+    if not value:
+        return "0"
+    sign, digits, exponent = value.as_tuple()
+    text = "".join(map(str, digits)).lstrip("0")
+    kept = text.rstrip("0")
+    return f"{'-' if sign else ''}{kept}e{int(exponent) + len(text) - len(kept)}"

@@ -1,0 +1,415 @@
+"""Every key and index value there is: the one place that spells them, and the one that reads them back.
+
+All rows of a pipeline share the partition `PIPELINE#<id>`; the sort key begins with the kind of row. The spellings of
+the reference are kept, so its producers and readers go on working. A period never holds a `#`, and what may hold one
+(a schedule, a sensor key) is never followed by more than is known to be free of it, so every key can be read back.
+
+Kept free for what the older generation had and nobody needs yet: `TRAIT#<type>`, `READINESS`,
+`REPLAY#<schedule>#<period>` and `LATE#<schedule>#<period>#<millis>#<id>` in a pipeline's partition.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
+from typing import NewType
+
+from worker.core.model.pipeline import PipelineId, ScheduleId
+from worker.core.time.periods import Period
+
+SessionId = NewType("SessionId", str)
+
+ACTIVE_BUCKETS = 64
+STATUS_BUCKETS = 16
+
+CONFIG = "CONFIG"
+PAUSE = "PAUSE"
+CONFIG_LOG = "CONFIGLOG"  # a partition
+PIPELINES = "PIPELINES"  # a partition of the list index
+LOCK = "LOCK"
+
+SENSOR = "SENSOR#"
+TRIGGER = "TRIGGER#"
+DRY_RUN = "DRY_RUN#"
+SLA = "SLA#"
+RERUN_REQUEST = "RERUN_REQUEST#"
+HELD_BACK = "RERUN_REQUEST_HELD#"
+HELD_CASCADE = "RERUN_REQUEST_CASCADE#"
+REQUESTS = "RERUN_REQUEST"  # how all three of them begin
+CANCEL_REQUEST = "CANCEL_REQUEST#"
+SESSION = "W#"
+LEASE = "L#"
+SCHEDULE_MARK = "MARK#SCHEDULE#"
+SHADOW = "SHADOW#"
+PARKED = "P#"
+REPLAY = "R#"
+
+_PIPELINE = "PIPELINE#"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RunKey:
+    """What a run is identified by: there is one run for it, ever."""
+
+    pipeline: PipelineId
+    schedule: ScheduleId
+    period: Period
+
+    def __str__(self) -> str:
+        return f"{self.pipeline}/{self.schedule}/{self.period}"
+
+
+# --- time and hashes inside keys --------------------------------------------------------------------------------------
+
+
+def millis(at: datetime) -> int:
+    """Whole milliseconds since 1970, rounded down; by integers, because a float is off by one now and then."""
+    return (at - _EPOCH) // _MILLISECOND
+
+
+def millis_text(at: datetime) -> str:
+    """Thirteen digits, so that text order is time order (until the year 2286)."""
+    return f"{millis(at):013d}"
+
+
+def instant(of_millis: int) -> datetime:
+    return _EPOCH + of_millis * _MILLISECOND
+
+
+def bucket(text: str, buckets: int) -> int:
+    """Spread texts evenly; the same in every process, unlike `hash()`."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) % buckets
+
+
+# --- a pipeline's partition -------------------------------------------------------------------------------------------
+
+
+def pipeline_pk(pipeline: PipelineId | str) -> str:
+    return f"{_PIPELINE}{pipeline}"
+
+
+def pipeline_of(pk: str) -> PipelineId | None:
+    return PipelineId(pk.removeprefix(_PIPELINE)) if pk.startswith(_PIPELINE) else None
+
+
+def config_version_sk(config_hash: str) -> str:
+    return f"CONFIGVER#{config_hash}"
+
+
+def sensor_sk(key: str) -> str:
+    return f"{SENSOR}{key}"
+
+
+def sensor_key_of(sk: str) -> str | None:
+    return sk.removeprefix(SENSOR) if sk.startswith(SENSOR) else None
+
+
+def trigger_sk(key: RunKey) -> str:
+    return f"{TRIGGER}{key.schedule}#{key.period}"
+
+
+def dry_run_sk(key: RunKey) -> str:
+    return f"{DRY_RUN}{key.schedule}#{key.period}"
+
+
+def sla_sk(key: RunKey) -> str:
+    return f"{SLA}{key.schedule}#{key.period}"
+
+
+def rerun_request_sk(key: RunKey) -> str:
+    return f"{RERUN_REQUEST}{key.schedule}#{key.period}"
+
+
+def cancel_request_sk(key: RunKey) -> str:
+    return f"{CANCEL_REQUEST}{key.schedule}#{key.period}"
+
+
+def shadow_sk(sk: str) -> str:
+    """Where shadow mode keeps its own row of any kind, beside those of whoever is really in charge."""
+    return f"{SHADOW}{sk}"
+
+
+class RowKind(StrEnum):
+    """The rows that are about one schedule and period, by how their sort key begins."""
+
+    TRIGGER = TRIGGER
+    DRY_RUN = DRY_RUN
+    SLA = SLA
+    RERUN_REQUEST = RERUN_REQUEST
+    CANCEL_REQUEST = CANCEL_REQUEST
+
+
+def run_row_of(pk: str, sk: str) -> tuple[RowKind, RunKey] | None:
+    """Read back the key of a row about one schedule and period; None for any other row."""
+    pipeline = pipeline_of(pk)
+    kind = next((kind for kind in RowKind if sk.startswith(kind)), None)
+    if pipeline is None or kind is None:
+        return None
+    key = _run_key_of(pipeline, sk.removeprefix(kind))
+    return None if key is None else (kind, key)
+
+
+def held_back_sk(key: RunKey) -> str:
+    """A signal that a pause held back."""
+    return f"{HELD_BACK}{key.schedule}#{key.period}"
+
+
+def held_cascade_sk(key: RunKey) -> str:
+    """A cascade that a pause held back."""
+    return f"{HELD_CASCADE}{key.schedule}#{key.period}"
+
+
+def held_back_key_of(pk: str, sk: str) -> RunKey | None:
+    """Read back the run that was held back, by whatever asked for it; None for any other row."""
+    pipeline = pipeline_of(pk)
+    kind = next((kind for kind in (HELD_BACK, HELD_CASCADE) if sk.startswith(kind)), None)
+    if pipeline is None or kind is None:
+        return None
+    return _run_key_of(pipeline, sk.removeprefix(kind))
+
+
+def _run_key_of(pipeline: PipelineId, name: str) -> RunKey | None:
+    schedule, _, suffix = name.rpartition("#")
+    period = Period.parse(suffix)
+    return None if not schedule or period is None else RunKey(pipeline, ScheduleId(schedule), period)
+
+
+# --- marks: what we remember, out of the producers' reach -------------------------------------------------------------
+
+
+def signal_mark_sk(sensor_key: str) -> str:
+    """The last content of an undated sensor that was taken as a signal."""
+    return f"MARK#SIGNAL#{sensor_key}"
+
+
+def config_mark_sk() -> str:
+    """What was last made of the pipeline's configuration: the version in force, and the text that was refused."""
+    return "MARK#CONFIG"
+
+
+def deployed_mark_sk() -> str:
+    """Since when the pipeline, and its present text, are deployed; absent for one that is older than we are."""
+    return "MARK#DEPLOYED"
+
+
+def schedule_mark_sk(schedule: ScheduleId) -> str:
+    """How far the cron times of a schedule were considered."""
+    return f"{SCHEDULE_MARK}{schedule}"
+
+
+def first_arrival_mark_sk(key: RunKey) -> str:
+    """When the first signal for a run came: the start of a relative deadline."""
+    return f"{arrival_mark_prefix(key.schedule)}{key.period}"
+
+
+def arrival_mark_prefix(schedule: ScheduleId) -> str:
+    return f"MARK#ARRIVAL#{schedule}#"
+
+
+def baseline_mark_sk(key: RunKey) -> str:
+    """What the sensors said when the job was started: what drift is measured against."""
+    return f"MARK#BASELINE#{key.schedule}#{key.period}"
+
+
+def told_mark_sk(event_type: str, key: RunKey, about: str = "") -> str:
+    """That people were told something that is told once only."""
+    told = f"{event_type}-{about}" if about else event_type
+    return f"MARK#TOLD#{told}#{key.schedule}#{key.period}"
+
+
+def grain_mark_sk(schedule: ScheduleId, named: str) -> str:
+    """That people were told that sensors name periods of another grain than the schedule's."""
+    return f"MARK#GRAIN#{schedule}#{named}"
+
+
+def told_up_to_mark_sk(event_type: str) -> str:
+    """Up to when what a pipeline missed was told in one summary."""
+    return f"MARK#TOLDUPTO#{event_type}"
+
+
+def loss_mark_sk(loss_id: str) -> str:
+    """That people were told of records that were gone before they were read, in the partition of no pipeline."""
+    return f"MARK#LOSS#{loss_id}"
+
+
+def watchdog_mark_sk(name: str) -> str:
+    """What the watchdog remembers of itself, in the partition of no pipeline."""
+    return f"MARK#WATCHDOG#{name}"
+
+
+# --- cascade markers --------------------------------------------------------------------------------------------------
+
+
+def marker_pk(pipeline: PipelineId) -> str:
+    return f"MARKER#{pipeline}"
+
+
+def marker_sk(key: RunKey) -> str:
+    return f"{key.period}#{key.schedule}"
+
+
+# --- job log, reruns, events ------------------------------------------------------------------------------------------
+
+
+def job_prefix(key: RunKey) -> str:
+    return f"JOB#{key.schedule}#{key.period}#"
+
+
+def job_sk(key: RunKey, *, at: datetime, attempt: int, entry_id: str) -> str:
+    """The reference's key (its milliseconds where they always were), then what keeps two of one millisecond apart."""
+    return f"{job_prefix(key)}{millis_text(at)}#{attempt}#{entry_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobStamp:
+    """The end of a job log key; the reference's has the time only."""
+
+    at: datetime
+    attempt: int | None = None
+    entry_id: str = ""
+
+
+def job_stamp_of(key: RunKey, sk: str) -> JobStamp | None:
+    parts = sk.removeprefix(job_prefix(key))
+    at = stamp_of(parts)
+    match parts.split("#"):
+        case _ if at is None:
+            return None
+        case [_, attempt, entry_id] if attempt.isdecimal():
+            return JobStamp(at, int(attempt), entry_id)
+        case _:
+            return JobStamp(at)
+
+
+def rerun_prefix(key: RunKey) -> str:
+    return f"RERUN#{key.schedule}#{key.period}#"
+
+
+def rerun_sk(key: RunKey, number: int) -> str:
+    return f"{rerun_prefix(key)}{number}"
+
+
+def rerun_number_of(key: RunKey, sk: str) -> int | None:
+    number = sk.removeprefix(rerun_prefix(key))
+    return int(number) if number.isdecimal() else None
+
+
+def stamped_sk(at: datetime, *parts: str) -> str:
+    """A key in order of time: events (`<millis>#<type>#<id>`), the config log, dead letters."""
+    return "#".join((millis_text(at), *parts))
+
+
+def stamp_of(sk: str) -> datetime | None:
+    """The time a stamped key begins with; None if it is not one."""
+    at = sk.partition("#")[0]
+    return instant(int(at)) if len(at) == 13 and at.isdecimal() else None
+
+
+def thread_sk(schedule: str, period: str) -> str:
+    return f"THREAD#{schedule}#{period}"
+
+
+def incident_thread_sk(incident: str) -> str:
+    """The thread of what is about no run. No schedule has this name beside such a period."""
+    return f"THREAD#INCIDENT#{incident}"
+
+
+def rate_pk(name: str) -> str:
+    return f"RATE#{name}"
+
+
+RATE = "RATE"
+GROUPED_ALERTS = "GROUPEDALERTS"
+
+
+def grouped_alert_prefix(channel: str, event_type: str = "") -> str:
+    return f"{channel}|{event_type}|" if event_type else f"{channel}|"
+
+
+def grouped_alert_sk(channel: str, event_type: str, at: datetime, event_id: str) -> str:
+    """An event that waits to be told with others of its type, in order of time."""
+    return f"{grouped_alert_prefix(channel, event_type)}{millis_text(at)}|{event_id}"
+
+
+DEAD_LETTER_SOURCES = "DEADLETTERSOURCES"
+
+
+def dead_letter_pk(source: str) -> str:
+    return f"DEADLETTER#{source}"
+
+
+def dead_letter_body_pk(source: str, letter_id: str) -> str:
+    return f"DEADLETTERBODY#{source}#{letter_id}"
+
+
+# --- membership -------------------------------------------------------------------------------------------------------
+
+
+def group_pk(group: str) -> str:
+    return f"GROUP#{group}"
+
+
+def session_sk(session: SessionId) -> str:
+    return f"{SESSION}{session}"
+
+
+def lease_sk(stream: str, shard: str) -> str:
+    return f"{LEASE}{stream}#{shard}"
+
+
+def lease_of(sk: str) -> tuple[str, str] | None:
+    """Stream and shard of a lease. A shard's name holds no `#`; a stream's may."""
+    stream, _, shard = sk.removeprefix(LEASE).rpartition("#")
+    return (stream, shard) if sk.startswith(LEASE) and stream else None
+
+
+def parked_sk(stream: str, key_hash: str) -> str:
+    return f"{PARKED}{stream}#{key_hash}"
+
+
+def replay_sk(source: str, at: datetime, letter_id: str) -> str:
+    return f"{REPLAY}{source}#{stamped_sk(at, letter_id)}"
+
+
+def lock_pk(name: str) -> str:
+    return f"LOCK#{name}"
+
+
+# --- the sensor inbox -------------------------------------------------------------------------------------------------
+
+
+def inbox_pk(bucket: str, object_key: str) -> str:
+    """A partition for each object; hashed, because an object's key may be as long as ours may be."""
+    return f"INBOX#{hashlib.sha256(f'{bucket}/{object_key}'.encode()).hexdigest()[:32]}"
+
+
+def inbox_ledger_sk(rule: str) -> str:
+    """What a rule of the inbox last made known of an object."""
+    return f"LEDGER#{rule}"
+
+
+# --- index values -----------------------------------------------------------------------------------------------------
+
+
+def active_bucket(number: int) -> str:
+    return f"ACTIVE#{number}"
+
+
+def active_bucket_of(pk: str, sk: str) -> str:
+    """Where to find a row that still has work to do."""
+    return active_bucket(bucket(f"{pk}|{sk}", ACTIVE_BUCKETS))
+
+
+def ended_bucket(status: str, day: date, number: int) -> str:
+    return f"STATUS#{status}#{day.isoformat()}#{number}"
+
+
+def ended_bucket_of(key: RunKey, status: str, day: date) -> str:
+    """Where to find a run that ended on a day (UTC)."""
+    return ended_bucket(status, day, bucket(str(key), STATUS_BUCKETS))
+
+
+def ended_sk(key: RunKey, at: datetime) -> str:
+    return f"{millis_text(at)}#{key.pipeline}#{key.schedule}#{key.period}"

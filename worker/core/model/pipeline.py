@@ -1,0 +1,191 @@
+"""What a pipeline is, once its file has been read and found sound.
+
+These values are made at the boundary (`worker/config/load.py`) and are never wrong: every zone exists, every
+duration is positive, every name is legal. The core can therefore compute with them and has no error to report.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from enum import StrEnum
+from typing import NewType
+from zoneinfo import ZoneInfo
+
+from worker.core.model.calendars import Exclusion
+from worker.core.model.rules import Group, Json, Rule
+from worker.core.model.sla_times import ClockTime, Deadline
+from worker.core.time.cron import Cron
+
+PipelineId = NewType("PipelineId", str)
+ScheduleId = NewType("ScheduleId", str)
+
+# The reference names the single schedule of a file after what drives it; rows in existing tables carry these names.
+CRON_SCHEDULE = ScheduleId("cron")
+STREAM_SCHEDULE = ScheduleId("stream")
+
+UTC_ZONE = ZoneInfo("UTC")
+
+# How far from now a period may begin, unless its schedule says otherwise: a mistyped year must not become a run.
+# Tomorrow's data may be announced today, in any zone.
+MAX_AHEAD = timedelta(hours=48)
+
+
+class StartBy(StrEnum):
+    """What creates a run of a schedule. Whatever does not start it only says what is expected."""
+
+    TRIGGER = "trigger"
+    CRON = "cron"
+    BOTH = "both"
+
+
+class Match(StrEnum):
+    """How a sensor key is compared with the key a trigger or a post-run rule names."""
+
+    EXACT = "exact"
+    PREFIX = "prefix"
+
+
+class Undated(StrEnum):
+    """What a trigger sensor without any date means."""
+
+    ONCE = "once"
+    DAILY = "daily"
+
+
+class Misfire(StrEnum):
+    """Which of the fire times that passed while nobody was there are made up for."""
+
+    SKIP = "skip"
+    LATEST = "latest"
+    ALL = "all"
+
+
+class JobType(StrEnum):
+    GLUE = "glue"
+    EMR = "emr"
+    EMR_SERVERLESS = "emr-serverless"
+    STEP_FUNCTION = "step-function"
+    DATABRICKS = "databricks"
+    AIRFLOW = "airflow"
+    LAMBDA = "lambda"
+    HTTP = "http"
+    COMMAND = "command"
+
+
+class OnUnknownStart(StrEnum):
+    """What to do when a target without idempotency may or may not have started the job."""
+
+    HOLD = "hold"
+    RESTART = "restart"
+
+
+class Overlap(StrEnum):
+    """May a new attempt start while the last one may still be running?"""
+
+    FORBID = "forbid"
+    ALLOW = "allow"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trigger:
+    """The sensor condition that starts a run; `rule.key` is the sensor's key."""
+
+    rule: Rule
+    match: Match = Match.EXACT
+    undated: Undated = Undated.ONCE
+    deadline: Deadline | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    window: timedelta = timedelta(hours=1)
+    interval: timedelta = timedelta(minutes=5)
+    reopen: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MisfirePolicy:
+    policy: Misfire = Misfire.LATEST
+    max_lateness: timedelta = timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sla:
+    """At least one of `deadline` and `max_duration` is set. An expected duration of zero: no warning but the breach."""
+
+    deadline: Deadline | None = None
+    expected_duration: timedelta | None = None
+    max_duration: timedelta | None = None
+    zone: ZoneInfo = UTC_ZONE
+    day_offset: int = 0
+    critical: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    id: ScheduleId
+    zone: ZoneInfo = UTC_ZONE
+    cron: Cron | None = None
+    trigger: Trigger | None = None
+    start: StartBy = StartBy.TRIGGER
+    exclusion: Exclusion = field(default_factory=Exclusion)
+    include_dates: tuple[date, ...] = ()
+    expected_at: ClockTime | None = None
+    evaluation: Evaluation = field(default_factory=Evaluation)
+    misfire: MisfirePolicy = field(default_factory=MisfirePolicy)
+    sla: Sla | None = None
+    max_ahead: timedelta = MAX_AHEAD
+
+    @property
+    def hour_zone(self) -> ZoneInfo:
+        """Whose clock names its hours and minutes: UTC for cron, where no name repeats; else the producers' own."""
+        return self.zone if self.cron is None else UTC_ZONE
+
+    @property
+    def starts_by_cron(self) -> bool:
+        return self.cron is not None and self.start is not StartBy.TRIGGER
+
+    @property
+    def starts_by_trigger(self) -> bool:
+        return self.trigger is not None and self.start is not StartBy.CRON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    type: JobType
+    # Canonical spelling, checked against the type's own fields; only worker/jobs/<type>.py knows what they mean.
+    config: Mapping[str, Json]
+    max_retries: int = 0
+    max_code_retries: int = 1
+    max_drift_reruns: int = 1
+    max_manual_reruns: int = 1
+    poll_window: timedelta = timedelta(hours=1)
+    poll_interval: timedelta = timedelta(seconds=60)
+    run_timeout: timedelta = timedelta(hours=4)
+    on_unknown_start: OnUnknownStart = OnUnknownStart.HOLD
+    overlap: Overlap = Overlap.FORBID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostRun:
+    rules: Group
+    match: Match = Match.EXACT
+    drift_field: str = "sensor_count"
+    drift_threshold: float = 0
+    sensor_timeout: timedelta = timedelta(hours=2)
+    evaluation: Evaluation | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    id: PipelineId
+    owner: str = ""
+    description: str = ""
+    schedules: tuple[Schedule, ...]
+    rules: Group
+    job: Job | None
+    post_run: PostRun | None = None
+    dry_run: bool = False
+
+    def schedule(self, schedule_id: ScheduleId) -> Schedule | None:
+        return next((schedule for schedule in self.schedules if schedule.id == schedule_id), None)

@@ -1,0 +1,276 @@
+"""Rules: what must be true of the sensors, and a sentence for each that says why it is or is not."""
+
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from worker.core.model.checks import COMPARISONS, Check, describe_wanted, judge_age, pattern_steps
+from worker.core.model.values import Json, show
+from worker.core.time.durations import format_duration
+from worker.core.time.timestamps import parse_rfc3339
+
+# What is known of the sensors, by key. None: the sensor's row is there, but carries no data.
+Sensors: TypeAlias = Mapping[str, Mapping[str, Json] | None]
+
+_MAPS = (dict, Mapping)  # the concrete type first: asking the abstract one costs as much as a comparison
+_INDEX_DIGITS_MAX = 9
+_REASONS_SHOWN_MAX = 3
+
+# What patterns may take in one evaluation, in steps of `patterns.py`: enough for 200 rules whose patterns do not
+# branch, on the longest texts. About a third of a second, so others get a turn after some hundredths.
+STEPS_MAX = 4_000_000
+STEPS_PER_TURN = 60_000
+
+T = TypeVar("T")
+
+
+class Mode(StrEnum):
+    ALL = "ALL"
+    ANY = "ANY"
+    AT_LEAST = "AT_LEAST"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One condition on one sensor. `field` None means the sensor as a whole (`exists`, `missing`)."""
+
+    key: str
+    check: Check
+    field: str | None = None
+    value: Json = None
+    max_future: timedelta = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Rules that hold together: all, any, or at least `count` of them. Groups nest."""
+
+    mode: Mode = Mode.ALL
+    members: "tuple[Rule | Group, ...]" = ()
+    count: int = 0
+
+
+class RuleResult(NamedTuple):
+    """What became of one rule. The sentences are made when somebody reads them: most results only count.
+
+    A named tuple, because one is made for every rule on every sensor change: a frozen dataclass costs three times that.
+    """
+
+    rule: Rule
+    passed: bool
+    seen: Json  # the value looked at; None also when there was none
+    at: datetime
+    problem: str = ""  # the whole reason, where there was nothing to compare
+
+    @property
+    def wanted(self) -> str:
+        return describe_wanted(self.rule.check, self.rule.value)
+
+    @property
+    def reason(self) -> str:
+        """One sentence for an operator: "orders.count is 950, which is not at least 1000"."""
+        if self.problem:
+            return self.problem
+        if self.rule.check is Check.EXISTS or (self.rule.check is Check.MISSING and self.passed):
+            return f"{_subject(self.rule)} is {self.wanted}"
+        return f"{_subject(self.rule)} is {self._shown()}, which is {'' if self.passed else 'not '}{self.wanted}"
+
+    def _shown(self) -> str:
+        instant = parse_rfc3339(self.seen) if isinstance(self.seen, str) else None
+        if instant is None or self.rule.check not in (Check.AGE_LT, Check.AGE_GT):
+            return show(self.seen)
+        age = self.at - instant
+        shown = format_duration(timedelta(seconds=abs(age) // timedelta(seconds=1)))
+        return f"{show(self.seen)} ({shown} {'ago' if age >= timedelta(0) else 'ahead'})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupResult:
+    """What became of a group, with every member's own result, in the group's order."""
+
+    mode: Mode
+    count: int
+    passed: bool
+    members: "tuple[RuleResult | GroupResult, ...]"
+
+    @property
+    def reason(self) -> str:
+        """One sentence for an operator; a group that fails names the first conditions that do not hold."""
+        if not self.members:
+            return f"there is no condition{'' if self.passed else ', so none can hold'}"
+        failed = [member for member in self.members if not member.passed]
+        held = f"{len(self.members) - len(failed)} of {len(self.members)} conditions hold, {self._needed()}"
+        if self.passed:
+            return held
+        more = len(failed) - _REASONS_SHOWN_MAX
+        reasons = [member.reason for member in failed[:_REASONS_SHOWN_MAX]] + ([f"and {more} more"] if more > 0 else [])
+        return f"{held}: {'; '.join(reasons)}"
+
+    def _needed(self) -> str:
+        match self.mode:
+            case Mode.ALL:
+                return "all are needed"
+            case Mode.ANY:
+                return "one is needed"
+            case Mode.AT_LEAST:
+                return f"at least {self.count} are needed"
+
+
+def keys(group: Group) -> Iterator[str]:
+    """The key of every sensor the group names, each once, in the order they are first named."""
+    return iter(dict.fromkeys(rule.key for rule in leaves(group)))
+
+
+def leaves(group: Group) -> Iterator[Rule]:
+    """Every rule of a group and of the groups inside it, in the order they are written."""
+    for member in group.members:
+        if isinstance(member, Rule):
+            yield member
+        else:
+            yield from leaves(member)
+
+
+def evaluate(group: Group, sensors: Sensors, now: datetime) -> GroupResult:
+    """Judge a group on what the sensors say, all of it at the one instant `now`.
+
+    Every member is judged, also when the verdict is already certain: people want to see all that is still missing.
+    """
+    return at_once(evaluate_in_turns(group, sensors, now))
+
+
+def evaluate_in_turns(group: Group, sensors: Sensors, now: datetime) -> Generator[None, None, GroupResult]:
+    """Judge a group as `evaluate` does, and yield whenever others should get a turn before it goes on."""
+    return _judge_group(group, sensors, now, _Effort())
+
+
+def at_once(turns: Generator[None, None, T]) -> T:
+    """The result of something that is done in turns, without a pause."""
+    while True:
+        try:
+            next(turns)
+        except StopIteration as ended:
+            return ended.value
+
+
+@dataclass(slots=True)
+class _Effort:
+    """The steps that one evaluation has taken for patterns, at most, and those since others had a turn."""
+
+    total: int = 0
+    turn: int = 0
+
+    def begin(self, rule: Rule, data: Mapping[str, Json] | None) -> str | None:
+        """Count a rule in before it is judged; a text if there is no room for it any more."""
+        seen = look_up(data, rule.field)[1] if isinstance(data, _MAPS) else None
+        steps, compile_steps = pattern_steps(seen, rule.value)
+        self.total += steps
+        self.turn += steps + compile_steps
+        if self.total <= STEPS_MAX:
+            return None
+        self.total -= steps
+        return (
+            f"{_subject(rule)} was not compared: the patterns of these rules would take more than {STEPS_MAX:,} steps; "
+            "use fewer or simpler patterns, or shorter texts"
+        )
+
+    def is_turn_over(self) -> bool:
+        if self.turn <= STEPS_PER_TURN:
+            return False
+        self.turn = 0
+        return True
+
+
+def _judge_group(group: Group, sensors: Sensors, now: datetime, effort: _Effort) -> Generator[None, None, GroupResult]:
+    members: list[RuleResult | GroupResult] = []
+    for member in group.members:
+        if not isinstance(member, Rule):
+            members.append((yield from _judge_group(member, sensors, now, effort)))
+            continue
+        data = sensors.get(member.key)
+        problem = effort.begin(member, data) if member.check is Check.MATCHES else None
+        if effort.turn and effort.is_turn_over():
+            yield
+        members.append(RuleResult(member, False, None, now, problem) if problem else evaluate_rule(member, data, now))
+    return _group_result(group, tuple(members))
+
+
+def _group_result(group: Group, members: tuple[RuleResult | GroupResult, ...]) -> GroupResult:
+    held = sum([member.passed for member in members])
+    match group.mode:
+        case Mode.ALL:
+            passed = held == len(members)
+        case Mode.ANY:
+            passed = held > 0
+        case Mode.AT_LEAST:
+            passed = held >= group.count
+    return GroupResult(mode=group.mode, count=group.count, passed=passed, members=members)
+
+
+def evaluate_rule(rule: Rule, data: Mapping[str, Json] | None, now: datetime) -> RuleResult:
+    """Judge one rule on its sensor's data; None means there is no such sensor, or none with data.
+
+    No data makes this raise: what a check cannot read fails the rule, with that reason.
+    """
+    check = rule.check
+    if check is Check.EXISTS or check is Check.MISSING:
+        return _evaluate_presence(rule, data, now)
+    if not isinstance(data, _MAPS):
+        return RuleResult(rule, False, None, now, f"sensor {rule.key} is missing or has no data")
+    found, seen = look_up(data, rule.field)
+    if not found:
+        return RuleResult(rule, False, None, now, _no_field(rule))
+    judge = COMPARISONS.get(check)
+    if judge is not None:
+        verdict = judge(seen, rule.value)
+    else:
+        verdict = judge_age(check, seen, rule.value, now=now, max_future=rule.max_future)
+    problem = verdict.problem and f"{_subject(rule)} is {show(seen)}, {verdict.problem}"
+    return RuleResult(rule, verdict.passed, seen, now, problem)
+
+
+def _evaluate_presence(rule: Rule, data: Mapping[str, Json] | None, now: datetime) -> RuleResult:
+    is_there = isinstance(data, _MAPS)
+    if rule.check is Check.EXISTS:  # of the sensor, whatever field is named: files have always meant it so
+        problem = "" if is_there else f"sensor {rule.key} is missing or has no data"
+        return RuleResult(rule, is_there, None, now, problem)
+    if rule.field is None:
+        return RuleResult(rule, not is_there, None, now, f"sensor {rule.key} is present" if is_there else "")
+    seen = look_up(data, rule.field)[1] if is_there else None
+    return RuleResult(rule, seen is None, seen, now)
+
+
+def look_up(data: Mapping[str, Json], field: str | None) -> tuple[bool, Json]:
+    """Find a field: whether it is there, and its value, which may be null.
+
+    A field of exactly that name comes first, because names may contain dots; then the name is a path through maps and,
+    by position, through lists.
+    """
+    if field is None:
+        return False, None
+    if field in data:
+        return True, data[field]
+    value: Json = data
+    for part in field.split("."):
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(value, (list, tuple)) and _is_index(part) and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            return False, None
+    return True, value
+
+
+def _is_index(part: str) -> bool:
+    return len(part) <= _INDEX_DIGITS_MAX and part.isascii() and part.isdigit()
+
+
+def _no_field(rule: Rule) -> str:
+    if not rule.field:
+        return f"the rule on sensor {rule.key} names no field, but {rule.check} looks at one: correct the rule"
+    return f"{_subject(rule)} is missing: the sensor has no such field"
+
+
+def _subject(rule: Rule) -> str:
+    return f"{rule.key}.{rule.field}" if rule.field and rule.check is not Check.EXISTS else f"sensor {rule.key}"

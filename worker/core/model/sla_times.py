@@ -1,0 +1,127 @@
+"""Deadlines: fixed once for a run, as instants, and never moved on to another day because they were missed."""
+
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from worker.core.time.local_time import offset_at, reached_at, shifted_instant, wall_at
+from worker.core.time.periods import Period, date_in_zone
+
+if TYPE_CHECKING:
+    from worker.core.model.pipeline import (  # pipeline.py is built on this module: types, nothing at run time
+        Schedule,
+        Sla,
+    )
+
+_DAY = timedelta(days=1)
+_HOUR = timedelta(hours=1)
+_MINUTE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class ClockTime:
+    """A time of day on the wall, `HH:MM`."""
+
+    hour: int
+    minute: int
+
+    def __str__(self) -> str:
+        return f"{self.hour:02d}:{self.minute:02d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """`HH:MM`: that time of the business date. `:MM` (hour None): that minute of the hour after the period's."""
+
+    hour: int | None
+    minute: int
+
+    def __str__(self) -> str:
+        return f":{self.minute:02d}" if self.hour is None else f"{self.hour:02d}:{self.minute:02d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """When to warn, if at all, and from when on it is too late: done before `breach_at` is in time."""
+
+    warning_at: datetime | None
+    breach_at: datetime
+
+    def is_breached(self, now: datetime) -> bool:
+        return now >= self.breach_at
+
+    def is_warning_due(self, now: datetime) -> bool:
+        """A warning is of use only while the breach can still be averted."""
+        return self.warning_at is not None and self.warning_at <= now < self.breach_at
+
+
+def deadline_at(
+    deadline: Deadline, period: Period, *, zone: ZoneInfo, hour_zone: ZoneInfo, day_offset: int
+) -> datetime:
+    """The deadline of a period as an instant. `hour_zone` is the clock that named the period, `zone` the deadline's.
+
+    `HH:MM` is that time `day_offset` days after the period's date; a time the clocks skip is moved on by the length of
+    the gap, of a repeated one the first counts. `:MM` is the first time the clock shows that minute once the period's
+    hour (or its day) is over. A later period never has an earlier deadline.
+    """
+    shift = day_offset * _DAY
+    if deadline.hour is None:
+        return _first_minute(_end_of_hour(period, zone=zone, hour_zone=hour_zone, shift=shift), deadline.minute, zone)
+    business_date = date_in_zone(period, zone=zone, hour_zone=hour_zone)
+    return shifted_instant(datetime.combine(business_date, time(deadline.hour, deadline.minute)) + shift, zone)
+
+
+def absolute_times(sla: "Sla", schedule: "Schedule", period: Period) -> Times | None:
+    """The times that follow from the period alone; None without a deadline. No warning unless it is said how early."""
+    if sla.deadline is None:
+        return None
+    breach_at = deadline_at(
+        sla.deadline, period, zone=sla.zone, hour_zone=schedule.hour_zone, day_offset=sla.day_offset
+    )
+    return Times(None if sla.expected_duration is None else breach_at - sla.expected_duration, breach_at)
+
+
+def relative_times(sla: "Sla", arrived_at: datetime) -> Times | None:
+    """The times that follow from the first sensor's arrival; None without a maximum duration."""
+    if sla.max_duration is None:
+        return None
+    breach_at = arrived_at + sla.max_duration
+    early = sla.max_duration / 4 if sla.expected_duration is None else sla.expected_duration
+    return Times(breach_at - early, breach_at)
+
+
+def times_for_run(sla: "Sla", schedule: "Schedule", period: Period, arrived_at: datetime | None) -> Times | None:
+    """The times that hold for a run: from the arrival where that is known and limited, else from the deadline."""
+    relative = relative_times(sla, arrived_at) if arrived_at else None
+    return relative or absolute_times(sla, schedule, period)
+
+
+def trigger_deadline_at(schedule: "Schedule", period: Period) -> datetime | None:
+    """When the trigger's data is given up; on the same business date and clock as the SLA's deadline, if it has one."""
+    if schedule.trigger is None or schedule.trigger.deadline is None:
+        return None
+    deadline, sla = schedule.trigger.deadline, schedule.sla
+    if sla is not None and sla.deadline is not None:
+        zone, day_offset = sla.zone, sla.day_offset
+    else:
+        # Data that arrives by itself for a whole day is complete, and due, the day after.
+        next_day = deadline.hour is not None and schedule.cron is None
+        zone, day_offset = schedule.zone, 1 if next_day else 0
+    return deadline_at(deadline, period, zone=zone, hour_zone=schedule.hour_zone, day_offset=day_offset)
+
+
+def _end_of_hour(period: Period, *, zone: ZoneInfo, hour_zone: ZoneInfo, shift: timedelta) -> datetime:
+    if period.hour is None:
+        return reached_at(period.begins + _DAY + shift, zone)
+    return reached_at(period.begins.replace(minute=0) + _HOUR + shift, hour_zone)
+
+
+def _first_minute(earliest: datetime, minute: int, zone: ZoneInfo) -> datetime:
+    """The first instant, `earliest` or later, at which the zone's clock shows this minute of any hour."""
+    at = earliest + (minute - wall_at(earliest, zone).minute) % 60 * _MINUTE
+    if offset_at(at, zone) == offset_at(earliest, zone):
+        return at
+    # The clock jumped on the way, and not all zones jump by whole hours. Within two hours every minute is shown.
+    candidates = (earliest + passed * _MINUTE for passed in range(121))
+    return next(each for each in candidates if wall_at(each, zone).minute == minute)

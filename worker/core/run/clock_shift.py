@@ -1,0 +1,51 @@
+"""A row's times after the wall clock was set: windows and pauses are durations, so they move along with it.
+
+Deadlines and cron times are about the wall clock itself and stay where they are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from worker.core.run.effects import Ignore, ShiftTimes
+from worker.core.run.facts import ClockStepped
+from worker.core.run.runstate import Run
+from worker.core.time.skew import was_set_back
+
+
+def decide_step(since: datetime, fact: ClockStepped) -> Sequence[ShiftTimes | Ignore]:
+    """Decide on a step, once: a row that was shifted, or entered another state meanwhile, has another `since`."""
+    if fact.since != since:
+        return [Ignore("its times are by the clock as it is now")]
+    return [ShiftTimes(fact.by)]
+
+
+def realign(since: datetime, now: datetime, patience: timedelta | None = None) -> ShiftTimes | None:
+    """Return the least shift for a row of a time that has not come: the clock was set back while nobody watched it.
+
+    Or the row entered its state by a clock that was ahead for a while, and what is older on it is right.
+    """
+    return ShiftTimes(now - since, patience) if was_set_back(since, now) else None
+
+
+def shifted(run: Run, by: timedelta, patience: timedelta | None = None) -> Run:
+    """Move the times that bound durations.
+
+    After a clock was set back, the attempt also began before whatever is written about it from now on.
+    """
+    if patience is not None:
+        now, moved = run.since + by, shifted(run, by)
+        timeout_at = min(run.timeout_at, now + patience)
+        return replace(moved, timeout_at=timeout_at, attempt_at=min(run.attempt_began_at, now))
+    return replace(
+        run,
+        since=run.since + by,
+        window_ends_at=_moved(run.window_ends_at, by),
+        timeout_at=run.timeout_at + by,
+        start_after=_moved(run.start_after, by),
+        attempt_at=run.attempt_began_at + by if by < timedelta() else run.attempt_at,
+    )
+
+
+def _moved(at: datetime | None, by: timedelta) -> datetime | None:
+    return None if at is None else at + by

@@ -1,0 +1,66 @@
+"""A run in front of a decision: the run, what it is judged by, and when."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from worker.core.model.calendars import local_date, reason_excluded
+from worker.core.model.pipeline import Job, JobType, Pipeline, Schedule
+from worker.core.run.effects import FindJob, Ignore, StopJob
+from worker.core.run.facts import Fact
+from worker.core.run.runstate import Run, StartStep
+from worker.core.time.periods import Period
+
+STOP_PATIENCE = timedelta(minutes=10)
+
+# What holds for a pipeline without a job, such as one that so far is only rehearsed: the usual limits.
+_NO_JOB = Job(type=JobType.COMMAND, config={})
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    run: Run
+    pipeline: Pipeline
+    schedule: Schedule
+    now: datetime
+
+    @property
+    def job(self) -> Job:
+        return limits(self.pipeline)
+
+    @property
+    def excluded(self) -> str | None:
+        """Why nothing may run for this period; by the period's own date, whatever day it is today."""
+        return exclusion_of(self.schedule, self.run.key.period)
+
+    @property
+    def is_timed_out(self) -> bool:
+        return self.now >= self.run.timeout_at
+
+    @property
+    def is_window_over(self) -> bool:
+        return self.run.window_ends_at is not None and self.now >= self.run.window_ends_at
+
+    @property
+    def evaluation_ends_at(self) -> datetime:
+        return self.now + self.schedule.evaluation.window
+
+    def reach_for_job(self) -> list[StopJob | FindJob]:
+        """The acts that lead to the end of a job that may be running; none while its start is with the starter."""
+        if self.run.job is not None:
+            return [StopJob(self.run.job)]
+        if self.run.start_step in {StartStep.UNANSWERED, StartStep.ABANDONED}:
+            return [FindJob(self.run.token, self.run.start_failures)]
+        return []
+
+
+def limits(pipeline: Pipeline) -> Job:
+    return pipeline.job or _NO_JOB
+
+
+def exclusion_of(schedule: Schedule, period: Period) -> str | None:
+    return reason_excluded(schedule.exclusion, local_date(period, schedule))
+
+
+def misfit(run: Run, fact: Fact) -> list[Ignore]:
+    """Sources deliver at least once and out of order: a fact that does not fit is routine, not an error."""
+    return [Ignore(f"{type(fact).__name__} does not apply to a run that is {run.state}")]

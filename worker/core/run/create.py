@@ -1,0 +1,182 @@
+"""A run that does not exist yet: whether it may begin."""
+
+from datetime import datetime
+
+from worker.core.model.eventtypes import EventType, JobEvent
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import Pipeline, Schedule
+from worker.core.model.sla_times import absolute_times, relative_times
+from worker.core.model.values import Json
+from worker.core.run.context import exclusion_of, limits
+from worker.core.run.effects import (
+    Create,
+    Effect,
+    EvaluateNow,
+    Ignore,
+    LogJob,
+    RecordRerun,
+    Tell,
+    WatchDeadline,
+)
+from worker.core.run.endings import waive_only
+from worker.core.run.facts import (
+    Birth,
+    CancelRequested,
+    Fact,
+    JobReported,
+    Origin,
+    Report,
+    RerunRequested,
+    RunWanted,
+    SignalOverdue,
+)
+from worker.core.run.reruns import REPLAY
+from worker.core.run.runstate import Outcome, Run, State
+from worker.core.time.timestamps import format_rfc3339, said
+
+PATH_MAX = 32
+
+
+def decide_birth(pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime) -> list[Effect]:
+    match fact:
+        case RunWanted() | RerunRequested() | SignalOverdue() if pipeline.dry_run:
+            return [Ignore(f"{pipeline.id} is in dry run: it is rehearsed, never run")]
+        case RunWanted():
+            return _refuse_cascade(pipeline, fact) or _wanted(pipeline, schedule, fact, now)
+        case RerunRequested():
+            return _requested(pipeline, schedule, fact, now)
+        case SignalOverdue():
+            return _give_up(schedule, fact, now)
+        case JobReported(report=Report.SUCCESS):
+            # Kept from the reference: a success that others report is passed on, also of a run we know nothing of.
+            return [
+                Tell(type=EventType.JOB_COMPLETED, message=f"{fact.key}: the job was reported successful", once=True)
+            ]
+        case CancelRequested():
+            return waive_only(fact, "there is no run to cancel")
+        case _:
+            return [Ignore(f"{type(fact).__name__}: there is no such run")]
+
+
+def _refuse_cascade(pipeline: Pipeline, fact: RunWanted) -> list[Effect]:
+    if pipeline.id in fact.path:
+        came = " -> ".join(fact.path)
+        return [Ignore(f"the cascade has already come through {pipeline.id} ({came}); it would go round for ever")]
+    if len(fact.path) > PATH_MAX:
+        return [Ignore(f"the cascade is longer than {PATH_MAX} pipelines; it goes no further")]
+    return []
+
+
+def _wanted(pipeline: Pipeline, schedule: Schedule, fact: RunWanted, now: datetime) -> list[Effect]:
+    if reason := exclusion_of(schedule, fact.key.period):
+        return [_tell_excluded(fact.key, reason)]
+    recovered: list[Effect] = []
+    if fact.origin is Origin.RECONCILIATION:
+        recovered = [_tell_recovered(fact.key)]
+    signal = fact.signal.content_hash if fact.signal else None
+    run = _new_run(pipeline, schedule, fact.key, fact.birth, now, signal=signal)
+    return [Create(run), *_watch(schedule, fact.key, fact.birth, fact.arrived_at), *recovered, EvaluateNow()]
+
+
+def _requested(pipeline: Pipeline, schedule: Schedule, fact: RerunRequested, now: datetime) -> list[Effect]:
+    """A rerun makes the row it needs: what was lost, or never began, can always be made up for."""
+    if reason := exclusion_of(schedule, fact.key.period):
+        return [LogJob(event=JobEvent.RERUN_REJECTED, message=reason), _tell_excluded(fact.key, reason)]
+    # A replay goes over periods long past: their deadlines were judged in their time.
+    watch = [] if fact.reason == REPLAY else _watch(schedule, fact.key, fact.birth, None)
+    return [
+        Create(_new_run(pipeline, schedule, fact.key, fact.birth, now, handled=(fact.identity,))),
+        *watch,
+        RecordRerun(reason=fact.reason),
+        LogJob(event=JobEvent.RERUN_ACCEPTED, message=fact.reason),
+        Tell(type=EventType.RERUN_ACCEPTED, message=f"{fact.key} begins: {fact.reason}"),
+        EvaluateNow(),
+    ]
+
+
+def _give_up(schedule: Schedule, fact: SignalOverdue, now: datetime) -> list[Effect]:
+    """Make the row so that data cannot begin the run any more, whenever it comes. A person still can."""
+    if excluded := exclusion_of(schedule, fact.key.period):
+        return [Ignore(f"no signal was due: {excluded}")]
+    reason = f"no signal came by {said(fact.deadline_at)}"
+    closed = Run(
+        key=fact.key,
+        run_id=fact.birth.run_id,
+        state=State.FAILED_FINAL,
+        config_hash=fact.birth.config_hash,
+        created_at=now,
+        since=now,
+        timeout_at=now,
+        outcome=Outcome.EXHAUSTED,
+        reason=reason,
+    )
+    hint = "see why the data is late; once it is there, ask for a rerun"
+    # The run has failed, and its own deadline stands as after any failure: by then a person may have made up for it.
+    # One that is over was told in its own time, maybe in one word with others.
+    watch = [each for each in _watch(schedule, fact.key, fact.birth, None) if not each.times.is_breached(now)]
+    return [
+        Create(closed),
+        *watch,
+        Tell(
+            type=EventType.SENSOR_DEADLINE_EXPIRED,
+            message=f"{fact.key} does not begin: {reason}",
+            detail={"source": "watchdog", **deadline_detail(schedule, fact.deadline_at), "actionHint": hint},
+        ),
+    ]
+
+
+def deadline_detail(schedule: Schedule, deadline_at: datetime) -> dict[str, Json]:
+    """The deadline of a signal in an event: as it is configured, which existing consumers expect, and as an instant."""
+    at = format_rfc3339(deadline_at)
+    configured = schedule.trigger.deadline if schedule.trigger else None
+    return {"triggerDeadline": str(configured) if configured else at, "deadlineAt": at}
+
+
+def _new_run(
+    pipeline: Pipeline,
+    schedule: Schedule,
+    key: RunKey,
+    birth: Birth,
+    now: datetime,
+    *,
+    signal: str | None = None,
+    handled: tuple[str, ...] = (),
+) -> Run:
+    return Run(
+        key=key,
+        run_id=birth.run_id,
+        config_hash=birth.config_hash,
+        created_at=now,
+        attempt_at=now,
+        since=now,
+        window_ends_at=now + schedule.evaluation.window,
+        timeout_at=now + limits(pipeline).run_timeout,
+        # Its own first signal, delivered again after the end, must not pass for late data.
+        late_reported=signal,
+        handled=handled,
+    )
+
+
+def _watch(schedule: Schedule, key: RunKey, birth: Birth, arrived_at: datetime | None) -> list[WatchDeadline]:
+    sla = schedule.sla
+    if sla is None:
+        return []
+    relative = relative_times(sla, arrived_at) if arrived_at else None
+    times = relative or absolute_times(sla, schedule, key.period)
+    if times is None:
+        return []
+    counted_from = arrived_at if relative else None
+    return [WatchDeadline(times=times, arrived_at=counted_from, config_hash=birth.config_hash)]
+
+
+def _tell_excluded(key: RunKey, reason: str) -> Tell:
+    return Tell(type=EventType.PIPELINE_EXCLUDED, message=f"{key} does not run: {reason}", once=True)
+
+
+def _tell_recovered(key: RunKey) -> Tell:
+    hint = "its signal was found without a run; see whether records were lost on the way"
+    return Tell(
+        type=EventType.TRIGGER_RECOVERED,
+        message=f"{key} begins late: its signal had been missed",
+        detail={"source": "reconciliation", "actionHint": hint},
+    )

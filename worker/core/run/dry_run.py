@@ -1,0 +1,358 @@
+"""The dry run: a rehearsal that goes as far as "here the job would have been started", and watches on from there.
+
+Its effects are a type of their own (`DryEffect`), in which there is no job, no lock and no rerun to be found.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from worker.core.model.eventtypes import EventType
+from worker.core.model.keys import RunKey, SessionId
+from worker.core.model.pipeline import Pipeline, Schedule
+from worker.core.model.rules import leaves
+from worker.core.model.sla_times import absolute_times
+from worker.core.model.values import Json
+from worker.core.run.clock_shift import decide_step, realign
+from worker.core.run.context import exclusion_of, limits
+from worker.core.run.effects import (
+    BeginRehearsal,
+    DryEffect,
+    EvaluateNow,
+    GiveUpRehearsal,
+    Ignore,
+    KeepBaseline,
+    NoteHandled,
+    NotePostRun,
+    NoteSignal,
+    ShiftTimes,
+    Tell,
+    WouldTrigger,
+)
+from worker.core.run.endings import budget_of
+from worker.core.run.facts import (
+    ClockStepped,
+    Fact,
+    JobReported,
+    PostRunSeen,
+    Report,
+    RerunRequested,
+    RulesHeld,
+    RulesNotHeld,
+    RunWanted,
+    SensorChanged,
+    Signal,
+    TimeCame,
+)
+from worker.core.run.images import is_old_image, noted
+from worker.core.run.reruns import REPLAY, budget_for
+from worker.core.run.runstate import HANDLED_MAX, POST_RUN_SEEN_MAX, Budget, Spent
+from worker.core.time.durations import format_duration
+from worker.core.time.timestamps import format_rfc3339
+
+
+class DryState(StrEnum):
+    EVALUATING = "EVALUATING"
+    WOULD_TRIGGER = "WOULD_TRIGGER"
+    EXHAUSTED = "EXHAUSTED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryRun:
+    """A rehearsal as its row says; `version` rises by one with every change."""
+
+    key: RunKey
+    version: int = 0  # 0: not stored yet
+    state: DryState = DryState.EVALUATING
+    config_hash: str
+    since: datetime  # when it entered its state; one that would trigger did so then
+    window_ends_at: datetime
+    owner: SessionId | None = None
+    started_on: Mapping[str, str] = field(default_factory=dict[str, str])  # sensor key -> content hash
+    late_reported: str | None = None
+    post_run_seen: Mapping[str, str] = field(default_factory=dict[str, str])
+    told_at: Mapping[str, datetime] = field(default_factory=dict[str, datetime])  # as of a run
+    handled: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def attempt(self) -> int:
+        return 1  # a rehearsal is never repeated
+
+
+NOTHING_SPENT = Spent()
+
+
+def decide(
+    run: DryRun | None,
+    pipeline: Pipeline,
+    schedule: Schedule,
+    fact: Fact,
+    now: datetime,
+    *,
+    spent: Spent = NOTHING_SPENT,
+) -> list[DryEffect]:
+    """Say what must happen next. Never empty: a fact that changes nothing is an `Ignore`.
+
+    `spent` is what the record of reruns says: a rehearsal adds nothing to it, but whoever runs the real job does.
+    """
+    match fact:
+        case RunWanted() if run is None:
+            return _begin(schedule, fact, now)
+        case RerunRequested():
+            return _rerun(run, pipeline, schedule, fact, spent)
+        case JobReported():
+            return _reported(run, pipeline, schedule, fact, spent)
+        case _ if run is None:
+            return [Ignore(f"{type(fact).__name__}: there is no rehearsal for it")]
+        case ClockStepped() if run.state is DryState.EVALUATING:
+            return [*decide_step(run.since, fact)]
+        case TimeCame() if run.state is DryState.EVALUATING and (shift := realign(run.since, now)):
+            return [shift]
+        case _ if run.state is DryState.EVALUATING:
+            return _evaluating(run, pipeline, schedule, fact, now)
+        case RunWanted(signal=signal) if signal is not None and run.state is DryState.WOULD_TRIGGER:
+            return _late(run, signal, now)
+        case PostRunSeen() if run.state is DryState.WOULD_TRIGGER:
+            return _post_run(run, fact)
+        case _:
+            return [Ignore(f"{type(fact).__name__} does not apply to a rehearsal that is {run.state}")]
+
+
+def _begin(schedule: Schedule, fact: RunWanted, now: datetime) -> list[DryEffect]:
+    if reason := exclusion_of(schedule, fact.key.period):
+        return [Tell(type=EventType.PIPELINE_EXCLUDED, message=f"{fact.key} does not run: {reason}", once=True)]
+    begun = BeginRehearsal(
+        key=fact.key,
+        config_hash=fact.birth.config_hash,
+        window_ends_at=now + schedule.evaluation.window,
+        signal=fact.signal.content_hash if fact.signal else None,
+    )
+    return [begun, EvaluateNow()]
+
+
+def _evaluating(run: DryRun, pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime) -> list[DryEffect]:
+    match fact:
+        case RulesHeld():
+            return _would_trigger(run, pipeline, schedule, fact, now)
+        case RulesNotHeld(saw=saw, reason=reason) if now >= run.window_ends_at:
+            told = Tell(
+                type=EventType.DRY_RUN_VALIDATION_EXHAUSTED, message=f"{run.key}: the rules did not hold: {reason}"
+            )
+            return [GiveUpRehearsal(saw, reason), told]
+        case RulesNotHeld(reason=reason):
+            return [Ignore(f"waiting: {reason}")]
+        case TimeCame() | SensorChanged() | RunWanted():
+            return [EvaluateNow()]
+        case _:
+            return [Ignore(f"{type(fact).__name__} does not apply to a rehearsal that is {run.state}")]
+
+
+def _would_trigger(
+    run: DryRun, pipeline: Pipeline, schedule: Schedule, fact: RulesHeld, now: datetime
+) -> list[DryEffect]:
+    triggered: dict[str, Json] = {"triggeredAt": format_rfc3339(now)}
+    baseline: list[DryEffect] = []
+    if fact.baseline:
+        message = f"{run.key}: drift is measured from now on against {', '.join(sorted(fact.baseline))}"
+        told = Tell(type=EventType.POST_RUN_BASELINE_CAPTURED, message=message)
+        baseline = [KeepBaseline(fact.baseline, is_new=True), told]
+    projection = _projection(run.key, schedule, now)
+    return [
+        WouldTrigger(fact.saw),
+        *baseline,
+        Tell(
+            type=EventType.DRY_RUN_WOULD_TRIGGER,
+            message=f"{run.key}: the rules hold; the job would be started now",
+            detail={**triggered, "rulesEvaluated": sum(1 for _ in leaves(pipeline.rules))},
+        ),
+        *_tell_projection(run.key, projection),
+        Tell(
+            type=EventType.DRY_RUN_COMPLETED,
+            message=f"{run.key}: the rehearsal is complete",
+            detail={
+                **triggered,
+                "slaStatus": projection.get("status", "n/a"),
+                **{name: projection[name] for name in ("estimatedCompletion", "deadline") if name in projection},
+            },
+        ),
+    ]
+
+
+def _projection(key: RunKey, schedule: Schedule, now: datetime) -> dict[str, Json]:
+    """Would the deadline be met if the job took as long as expected? Empty if nobody said how long that is."""
+    sla = schedule.sla
+    if sla is None or sla.expected_duration is None:
+        return {}
+    done_at = (now + sla.expected_duration).replace(microsecond=0)  # an estimate, which people read
+    projection: dict[str, Json] = {
+        "triggeredAt": format_rfc3339(now),
+        "estimatedCompletion": format_rfc3339(done_at),
+        "expectedDuration": format_duration(sla.expected_duration),
+        "status": "met",
+    }
+    if times := absolute_times(sla, schedule, key.period):
+        projection["deadline"] = format_rfc3339(times.breach_at)
+        projection["marginSeconds"] = (times.breach_at - done_at) // timedelta(seconds=1)
+        projection["status"] = "breach" if done_at > times.breach_at else "met"
+    return projection
+
+
+def _tell_projection(key: RunKey, projection: dict[str, Json]) -> list[DryEffect]:
+    if not projection:
+        return []
+    message = f"{key}: the job would be done at {projection['estimatedCompletion']}"
+    if deadline := projection.get("deadline"):
+        message += (
+            f", {'too late for' if projection['status'] == 'breach' else 'in time for'} its deadline of {deadline}"
+        )
+    return [Tell(type=EventType.DRY_RUN_SLA_PROJECTION, message=message, detail=projection)]
+
+
+def _late(run: DryRun, signal: Signal, now: datetime) -> list[DryEffect]:
+    if signal.content_hash in {run.late_reported, run.started_on.get(signal.sensor_key)}:
+        return [Ignore(f"{signal.sensor_key} says nothing that the rehearsal did not know")]
+    if _is_from_before(run, signal.said_by, signal.image_at):
+        return [Ignore(f"{signal.sensor_key} says what it said before")]
+    late_by = _elapsed_text(now - run.since)
+    return [
+        NoteSignal(signal.content_hash, signal.said_by, signal.written_at),
+        Tell(
+            type=EventType.DRY_RUN_LATE_DATA,
+            message=f"{run.key}: {signal.sensor_key} changed {late_by} after the job would have been started",
+            detail={"triggeredAt": format_rfc3339(run.since), "lateBy": late_by},
+        ),
+    ]
+
+
+def _elapsed_text(elapsed: timedelta) -> str:
+    """`45m0s`: consumers know this field with all its smaller units, unlike durations in files."""
+    minutes, seconds = divmod(elapsed // timedelta(seconds=1), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes}m{seconds}s" if hours else f"{minutes}m{seconds}s" if minutes else f"{seconds}s"
+
+
+def _post_run(run: DryRun, fact: PostRunSeen) -> list[DryEffect]:
+    drift = fact.drift
+    if drift is None or not drift.is_beyond:
+        return [Ignore(f"{fact.sensor_key} has not drifted")]
+    if run.post_run_seen.get(fact.sensor_key) == fact.content_hash:
+        return [Ignore(f"{fact.sensor_key} was judged with this content already")]
+    if _is_from_before(run, fact.sensor_key, fact.image_at):
+        return [Ignore(f"{fact.sensor_key} says what it said before")]
+    message = f"{run.key}: {drift.field} of {drift.sensor_key} moved by {drift.delta}"
+    return [
+        NotePostRun(fact.sensor_key, fact.content_hash, fact.written_at),
+        Tell(type=EventType.DRY_RUN_DRIFT, message=message, detail=drift.detail()),
+    ]
+
+
+def _is_from_before(run: DryRun, sensor_key: str, image_at: datetime | None) -> bool:
+    """As of a run; only that a rehearsal still knows when its rules held, and the sensors were last read."""
+    read_at = run.since if run.started_on else None
+    return is_old_image(image_at, read_at=read_at, told_at=run.told_at.get(sensor_key))
+
+
+def _rerun(
+    run: DryRun | None, pipeline: Pipeline, schedule: Schedule, fact: RerunRequested, spent: Spent
+) -> list[DryEffect]:
+    if run is not None and fact.identity in run.handled:
+        return [Ignore(f"request {fact.identity} was answered already")]
+    handled: list[DryEffect] = [NoteHandled(fact.identity)] if run else []
+    if reason := exclusion_of(schedule, fact.key.period):
+        return [*handled, _tell_rejected(fact, f"excluded by calendar: {reason}", {}, once=run is None)]
+    job = limits(pipeline)
+    budget = budget_for(fact.reason)
+    limit = job.max_drift_reruns if budget is Budget.DRIFT else job.max_manual_reruns
+    used = 0 if budget is None else spent.of(budget)
+    counts: dict[str, Json] = {"rerunCount": used, "budget": limit}
+    if budget is not None and used >= limit:
+        why = f"limit exceeded: {used} of {limit} {budget} reruns are used"
+        return [*handled, _tell_rejected(fact, why, {"reason": "limit exceeded", **counts}, once=run is None)]
+    if not fact.is_fresh and fact.reason != REPLAY:
+        why = "circuit breaker: no sensor is newer than the success"
+        return [*handled, _tell_rejected(fact, why, counts, once=run is None)]
+    told = Tell(
+        type=EventType.DRY_RUN_WOULD_RERUN,
+        message=f"{fact.key} would run again: {fact.reason}",
+        # The breaker guards successes, and a rehearsal has none of its own.
+        detail={"reason": fact.reason, "circuitBreaker": "skipped (no job history)", **counts},
+        once=run is None,
+    )
+    return [*handled, told]
+
+
+def _tell_rejected(fact: RerunRequested, why: str, counts: Mapping[str, Json], *, once: bool) -> Tell:
+    return Tell(
+        type=EventType.DRY_RUN_RERUN_REJECTED,
+        message=f"{fact.key} would not run again ({fact.reason}): {why}",
+        detail={"reason": why, **counts},
+        once=once,
+    )
+
+
+def _reported(
+    run: DryRun | None, pipeline: Pipeline, schedule: Schedule, fact: JobReported, spent: Spent
+) -> list[DryEffect]:
+    """Others may run the real job beside the rehearsal; say what we would have done about its failure."""
+    if fact.report is Report.SUCCESS or (run is not None and fact.identity in run.handled):
+        return [Ignore("a rehearsal has nothing to add to that report")]
+    job = limits(pipeline)
+    budget = budget_of(fact.category)
+    limit, used = job.max_code_retries if budget is Budget.CODE else job.max_retries, spent.of(budget)
+    excluded = exclusion_of(schedule, fact.key.period)
+    would = used < limit and excluded is None
+    why = excluded or f"{used} of {limit} retries are used"
+    told = Tell(
+        type=EventType.DRY_RUN_WOULD_RETRY if would else EventType.DRY_RUN_RETRY_EXHAUSTED,
+        message=f"{fact.key} would {'' if would else 'not '}be retried: {why}",
+        detail={"retries": used, "maxRetries": limit},
+        once=run is None,
+    )
+    return [*([NoteHandled(fact.identity)] if run else []), told]
+
+
+# --- evolve -----------------------------------------------------------------------------------------------------------
+
+
+def evolve(run: DryRun | None, effects: Sequence[DryEffect], now: datetime, by: SessionId) -> DryRun | None:
+    """Say what the rehearsal is once the effects are recorded; the same one if none of them is about its row."""
+    before = run
+    for effect in effects:
+        run = _begun(effect, now) if isinstance(effect, BeginRehearsal) else _applied(run, effect, now)
+    if run is None or run == before:
+        return run
+    return replace(run, owner=by if run.state is DryState.EVALUATING else None)
+
+
+def _begun(effect: BeginRehearsal, now: datetime) -> DryRun:
+    return DryRun(
+        key=effect.key,
+        config_hash=effect.config_hash,
+        since=now,
+        window_ends_at=effect.window_ends_at,
+        late_reported=effect.signal,
+    )
+
+
+def _applied(run: DryRun | None, effect: DryEffect, now: datetime) -> DryRun | None:
+    if run is None:
+        return None
+    match effect:
+        case WouldTrigger(saw=saw):
+            return replace(run, state=DryState.WOULD_TRIGGER, since=now, started_on=saw)
+        case GiveUpRehearsal(saw=saw, reason=reason):
+            return replace(run, state=DryState.EXHAUSTED, since=now, started_on=saw, reason=reason)
+        case NoteSignal(content_hash=content_hash, sensor_key=key, written_at=at):
+            return replace(run, late_reported=content_hash, told_at=noted(run.told_at, key, at))
+        case NotePostRun(sensor_key=key, content_hash=content_hash, written_at=at):
+            others = [(seen, of) for seen, of in run.post_run_seen.items() if seen != key]
+            newest = dict([*others, (key, content_hash)][-POST_RUN_SEEN_MAX:])
+            return replace(run, post_run_seen=newest, told_at=noted(run.told_at, key, at))
+        case ShiftTimes(by=by):
+            return replace(run, since=run.since + by, window_ends_at=run.window_ends_at + by)
+        case NoteHandled(identity=identity):
+            return replace(run, handled=(*run.handled, identity)[-HANDLED_MAX:])
+        case _:
+            return run

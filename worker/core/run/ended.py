@@ -1,0 +1,56 @@
+"""COMPLETED and FAILED_FINAL: what still reaches a run that has ended."""
+
+from worker.core.model.eventtypes import JobEvent
+from worker.core.run.context import Case, misfit
+from worker.core.run.effects import Effect, Ignore, LogJob, NoteHandled, NoteJob
+from worker.core.run.endings import after_failure, tell_orphan, waive_only
+from worker.core.run.facts import (
+    CancelRequested,
+    Fact,
+    JobReported,
+    JobStarted,
+    PostRunSeen,
+    Report,
+    RunWanted,
+)
+from worker.core.run.polling import report_event
+from worker.core.run.run_postrun import judge_post_run, judge_signal
+from worker.core.run.runstate import Outcome, State
+
+
+def decide_ended(case: Case, fact: Fact) -> list[Effect]:
+    match fact:
+        case RunWanted(signal=signal) if signal is not None:
+            return judge_signal(case, signal)
+        case RunWanted():
+            return [Ignore("the run has been; a rerun must be asked for")]
+        case PostRunSeen():
+            return judge_post_run(case, fact)
+        case JobReported():
+            return _reported(case, fact)
+        case JobStarted():
+            return _started_after_all(case, fact)
+        case CancelRequested():
+            return waive_only(fact, "the run has ended; there is nothing to cancel")
+        case _:
+            return [*misfit(case.run, fact)]
+
+
+def _reported(case: Case, fact: JobReported) -> list[Effect]:
+    """Our own ends are final. Another system marks a run failed first and reports it after, and then leaves the retry
+    to whoever reads the report."""
+    run = case.run
+    is_theirs = run.state is State.FAILED_FINAL and run.outcome is None
+    if not is_theirs or fact.report is Report.SUCCESS or fact.identity in run.handled:
+        return [Ignore("the run has ended; what is reported about it changes nothing")]
+    message = fact.message or f"the job was reported as {fact.report}"
+    after = after_failure(case, fact.category, message, report_event(fact.report))
+    return [after[0], NoteHandled(fact.identity), *after[1:]]
+
+
+def _started_after_all(case: Case, fact: JobStarted) -> list[Effect]:
+    run = case.run
+    if run.job is not None or run.outcome is Outcome.SUCCEEDED:
+        return [Ignore("the job is known")]
+    why = "its start was answered after the run had been given up"
+    return [NoteJob(fact.job), LogJob(event=JobEvent.ORPHANED, message=why), tell_orphan(case, why, fact.job)]

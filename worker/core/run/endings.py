@@ -1,0 +1,189 @@
+"""How attempts and runs end, from whatever state they get there. Every end is told."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from worker.core.model.eventtypes import EventType, JobEvent
+from worker.core.model.values import Json
+from worker.core.run.context import STOP_PATIENCE, Case
+from worker.core.run.effects import (
+    Effect,
+    End,
+    EvaluateNow,
+    Ignore,
+    LogJob,
+    MoveTo,
+    RecordRerun,
+    Retry,
+    Tell,
+    WaiveDeadline,
+)
+from worker.core.run.facts import CancelRequested
+from worker.core.run.outcomes import FailureCategory
+from worker.core.run.runstate import AfterStop, Budget, Outcome, State
+from worker.core.time.timestamps import format_rfc3339, said
+
+JOB_FAIL_RETRY = "job-fail-retry"
+_MEND = "mend the job or its data, then rerun it; `interlock history` names the job of each attempt"
+NOBODY_KNOWS = "nobody can tell whether it was started"
+
+
+def tell_unchecked(case: Case, notices: tuple[str, ...]) -> list[Effect]:
+    """A success whose check failed stands, for want of proof; but never without a word."""
+    if not notices:
+        return []
+    message = f"{case.run.key}: attempt {case.run.attempt} is taken for a success unchecked: {'; '.join(notices)}"
+    return [
+        Tell(
+            type=EventType.JOB_SUCCESS_UNCHECKED,
+            message=message,
+            detail={"attempt": case.run.attempt, "notices": list(notices)},
+        )
+    ]
+
+
+def budget_of(category: FailureCategory | None) -> Budget:
+    return Budget.CODE if category is FailureCategory.PERMANENT else Budget.TRANSIENT
+
+
+def after_failure(case: Case, category: FailureCategory | None, message: str, source: JobEvent) -> list[Effect]:
+    """Retry if the budget, the calendar and the run's patience allow it; else the failure is final."""
+    run, budget = case.run, budget_of(category)
+    spent = run.spent.of(budget)
+    limit = case.job.max_code_retries if budget is Budget.CODE else case.job.max_retries
+    if spent >= limit:
+        setting = "job.maxCodeRetries" if budget is Budget.CODE else "job.maxRetries"
+        allowed = f"no more than {limit}" if limit else "no retry"
+        return _exhausted(case, f"{message}; {setting} allows {allowed}")
+    if reason := case.excluded:
+        return [
+            End(outcome=Outcome.FAILED, reason=f"{message}; not retried: {reason}"),
+            Tell(
+                type=EventType.PIPELINE_EXCLUDED,
+                message=f"{run.key} is not retried: {reason}; attempt {run.attempt} failed: {message}",
+                detail={"attempt": run.attempt, "final": True, "actionHint": _MEND},
+            ),
+        ]
+    if case.is_timed_out:
+        return time_out(case, message)
+    return [
+        Retry(budget=budget, reason=message, window_ends_at=case.evaluation_ends_at),
+        RecordRerun(reason=JOB_FAIL_RETRY, source=source),
+        EvaluateNow(),
+    ]
+
+
+def is_retry(effects: list[Effect]) -> bool:
+    """Say whether what follows a failure is another attempt."""
+    return isinstance(effects[0], Retry)
+
+
+def _exhausted(case: Case, reason: str) -> list[Effect]:
+    return [
+        End(outcome=Outcome.FAILED, reason=reason),
+        Tell(
+            type=EventType.RETRY_EXHAUSTED,
+            message=f"{case.run.key} failed for good in attempt {case.run.attempt}: {reason}",
+            detail={"attempt": case.run.attempt, "actionHint": _MEND},
+        ),
+    ]
+
+
+def time_out(case: Case, so_far: str) -> list[Effect]:
+    run = case.run
+    reason = f"not done by {said(run.timeout_at)}, when its patience ended; {so_far}"
+    unanswered = tell_unanswered(case)
+    return [
+        End(outcome=Outcome.TIMED_OUT, reason=reason),
+        LogJob(event=JobEvent.RUN_TIMEOUT, message=reason),
+        tell_timeout(case, reason, is_orphaned=bool(unanswered)),
+        *unanswered,
+    ]
+
+
+def tell_timeout(case: Case, reason: str, *, is_orphaned: bool = False) -> Tell:
+    hint = "find out what it waited for, then rerun it; raise job.runTimeoutSeconds if it needs longer"
+    return Tell(
+        type=EventType.SFN_TIMEOUT,
+        message=f"{case.run.key} timed out: {reason}",
+        detail={
+            "source": "watchdog",
+            "ttlExpired": format_rfc3339(case.run.timeout_at),
+            **({"orphaned": True} if is_orphaned else {}),  # beside JOB_ORPHANED, which alerts
+            "actionHint": hint,
+        },
+    )
+
+
+def begin_stop(case: Case, after: AfterStop, reason: str, *, rerun_reason: str = "") -> list[Effect]:
+    """Nothing follows a job that may be running before it has stopped."""
+    if case.run.is_out_of_reach:
+        return orphan(replace(case, run=replace(case.run, after_stop=after, reason=reason)), NOBODY_KNOWS)
+    ends_at = case.now + STOP_PATIENCE
+    return [
+        MoveTo(
+            state=State.STOPPING, after_stop=after, reason=reason, rerun_reason=rerun_reason, window_ends_at=ends_at
+        ),
+        *case.reach_for_job(),
+    ]
+
+
+def cancel(case: Case, reason: str) -> list[Effect]:
+    return [
+        End(outcome=Outcome.CANCELLED, reason=reason),
+        LogJob(event=JobEvent.CANCELLED, message=reason),
+        Tell(type=EventType.RUN_CANCELLED, message=f"{case.run.key} was cancelled: {reason}"),
+        *tell_unanswered(case),
+    ]
+
+
+def waive(fact: CancelRequested) -> list[Effect]:
+    return [WaiveDeadline(fact.reason)] if fact.waive_sla else []
+
+
+def waive_only(fact: CancelRequested, otherwise: str) -> list[Effect]:
+    """Of a cancellation that finds nothing to cancel, the waiver still counts."""
+    return waive(fact) or [Ignore(otherwise)]
+
+
+def orphan(case: Case, why: str) -> list[Effect]:
+    """Give up on a job that may be running on; nothing new starts beside it, and a person is told what to look for."""
+    run = case.run
+    reason = f"{run.reason}; {why}" if run.reason else why
+    timed_out: list[Effect] = [tell_timeout(case, reason, is_orphaned=True)] if run.after_stop is AfterStop.END else []
+    return [
+        End(outcome=Outcome.ORPHANED, reason=reason),
+        LogJob(event=JobEvent.ORPHANED, message=reason),
+        tell_orphan(case, why),
+        *timed_out,
+    ]
+
+
+def tell_unanswered(case: Case) -> list[Effect]:
+    """The job that is known has ended. A start that got no answer and was repeated may have left another one.
+
+    While the run goes on, the answer to the repeat counts for both; but an end that says that nothing runs must not.
+    """
+    run = case.run
+    if not run.starts_unanswered:
+        return []
+    starts = "a start that was repeated" if run.starts_unanswered == 1 else "starts that were repeated"
+    why = f"{starts} got no answer, so another job of it may exist"
+    hint = "look for a second job with this token at its target, and end it if it runs"
+    return [
+        Tell(
+            type=EventType.JOB_ORPHANED,
+            message=f"{run.key}: a job of attempt {run.attempt} may still be running: {why}",
+            detail={"job": None, "token": run.token, "attempt": run.attempt, "actionHint": hint},
+        )
+    ]
+
+
+def tell_orphan(case: Case, why: str, job: Mapping[str, Json] | None = None) -> Tell:
+    run = case.run
+    hint = "look for the job at its target by this id or token, end it if it runs, then rerun"
+    return Tell(
+        type=EventType.JOB_ORPHANED,
+        message=f"{run.key}: the job of attempt {run.attempt} may still be running: {why}",
+        detail={"job": job or run.job, "token": run.token, "attempt": run.attempt, "actionHint": hint},
+    )

@@ -1,0 +1,98 @@
+"""EVALUATING: the rules do not hold yet."""
+
+from worker.core.model.eventtypes import EventType, JobEvent
+from worker.core.run.context import Case, misfit
+from worker.core.run.effects import (
+    Effect,
+    End,
+    EvaluateNow,
+    Ignore,
+    KeepBaseline,
+    LogJob,
+    MoveTo,
+    StartJob,
+    Tell,
+)
+from worker.core.run.endings import cancel, time_out, waive
+from worker.core.run.evaluation import needed
+from worker.core.run.facts import (
+    CancelRequested,
+    Fact,
+    RulesHeld,
+    RulesNotHeld,
+    RunWanted,
+    SensorChanged,
+    TimeCame,
+)
+from worker.core.run.runstate import Outcome, StartStep, State
+
+
+def decide_evaluating(case: Case, fact: Fact) -> list[Effect]:
+    match fact:
+        case RulesHeld() | RulesNotHeld() | TimeCame() if case.is_timed_out:
+            return time_out(case, "no job had been started")
+        case RulesHeld():
+            return _trigger(case, fact)
+        case RulesNotHeld() if case.is_window_over:
+            return _exhausted(case, fact)
+        case RulesNotHeld(reason=reason):
+            return [Ignore(f"waiting: {reason}")]
+        case TimeCame() | SensorChanged():
+            # Also at the window's end: the last pass decides, whoever makes it, and however late.
+            return [EvaluateNow()]
+        case RunWanted(signal=signal) if signal is not None:
+            return [EvaluateNow()]
+        case RunWanted():
+            return [Ignore("the run exists already")]
+        case CancelRequested(reason=reason):
+            return [*cancel(case, reason), *waive(fact)]
+        case _:
+            return [*misfit(case.run, fact)]
+
+
+def _trigger(case: Case, fact: RulesHeld) -> list[Effect]:
+    run = case.run
+    if case.pipeline.job is None:
+        return _without_job(case)
+    outputs = _outputs(case, fact)
+    kept = {name: data for name, data in fact.baseline.items() if name not in outputs}
+    baseline: list[Effect] = [KeepBaseline(kept, is_new=True)] if case.pipeline.post_run else []
+    started_on = {name: content_hash for name, content_hash in fact.saw.items() if name not in outputs}
+    return [
+        MoveTo(state=State.TRIGGERING, started_on=started_on, start_step=StartStep.SENT),
+        *baseline,
+        Tell(
+            type=EventType.VALIDATION_PASSED,
+            message=f"{run.key}: the rules hold; attempt {run.attempt} is started",
+            detail={"attempt": run.attempt},
+        ),
+        StartJob(run.token, sending=0),
+    ]
+
+
+def _outputs(case: Case, fact: RulesHeld) -> set[str]:
+    """The post-run sensors that came only after the first start: what the job or an audit of it writes, not its input.
+
+    A rerun finds them there, and would take its own result for a change of its data.
+    """
+    if case.run.attempt == 1:
+        return set()
+    return fact.saw.keys() - needed(case.pipeline, case.schedule) - case.run.started_on.keys()
+
+
+def _without_job(case: Case) -> list[Effect]:
+    reason = "the rules hold, but the pipeline has no job to start; add one, then rerun"
+    return [
+        End(outcome=Outcome.FAILED, reason=reason),
+        Tell(type=EventType.INFRA_FAILURE, message=f"{case.run.key}: {reason}"),
+    ]
+
+
+def _exhausted(case: Case, fact: RulesNotHeld) -> list[Effect]:
+    reason = f"the rules did not hold in time: {fact.reason}"
+    hint = "see why the data is late or wrong (`interlock explain`); once it is there, rerun it"
+    return [
+        End(outcome=Outcome.EXHAUSTED, reason=reason, saw=fact.saw),
+        LogJob(event=JobEvent.VALIDATION_EXHAUSTED, message=reason),
+        Tell(type=EventType.VALIDATION_EXHAUSTED, message=f"{case.run.key}: {reason}", detail={"actionHint": hint}),
+    ]

@@ -1,0 +1,67 @@
+"""One pass over a pipeline's rules: which sensors it needs, and what follows from what they say."""
+
+from collections.abc import Generator, Mapping
+from datetime import datetime
+
+from worker.core.model.pipeline import Pipeline, Schedule
+from worker.core.model.rules import GroupResult, evaluate_in_turns, keys
+from worker.core.model.values import Json
+from worker.core.run.facts import RulesHeld, RulesNotHeld
+from worker.core.run.readings import Reading
+from worker.core.run.sensor_match import Saying, period_named
+from worker.core.time.periods import Period
+
+
+def needed(pipeline: Pipeline, schedule: Schedule) -> tuple[str, ...]:
+    """The sensors that decide whether a run may start, by the names its rules use: the trigger's and every rule's."""
+    trigger = (schedule.trigger.rule.key,) if schedule.trigger else ()
+    return tuple(dict.fromkeys((*trigger, *keys(pipeline.rules))))
+
+
+def watched(pipeline: Pipeline) -> tuple[str, ...]:
+    """The sensors that are watched on after the job is done."""
+    return tuple(keys(pipeline.post_run.rules)) if pipeline.post_run else ()
+
+
+def for_start(
+    pipeline: Pipeline, schedule: Schedule, period: Period, readings: Mapping[str, Reading]
+) -> dict[str, Reading]:
+    """Of all that was read for a start, leave out what only post-run rules name and what is for another period.
+
+    The rules themselves see a sensor whatever period it names.
+    """
+    deciding = set(needed(pipeline, schedule))
+    return {
+        name: reading
+        for name, reading in readings.items()
+        if name in deciding or period_named(Saying(reading.key or name, reading.data)) in {None, period}
+    }
+
+
+def judge(
+    pipeline: Pipeline, readings: Mapping[str, Reading], attempt: int, now: datetime
+) -> Generator[None, None, RulesHeld | RulesNotHeld]:
+    """Judge the rules on what was read, all of it at the one instant `now`; yield when others should get a turn."""
+    result = yield from evaluate_in_turns(
+        pipeline.rules, {name: reading.data for name, reading in readings.items()}, now
+    )
+    saw = {name: reading.content_hash for name, reading in readings.items()}
+    if not result.passed:
+        return RulesNotHeld(attempt=attempt, saw=saw, reason=result.reason)
+    return RulesHeld(attempt=attempt, saw=saw, baseline=baseline(pipeline, readings))
+
+
+def baseline(pipeline: Pipeline, readings: Mapping[str, Reading]) -> dict[str, Json]:
+    """The data of those sensors that drift is measured against."""
+    return {name: readings[name].data for name in watched(pipeline) if name in readings}
+
+
+def judge_post_run(
+    pipeline: Pipeline, started_on: Mapping[str, str], readings: Mapping[str, Reading], now: datetime
+) -> Generator[None, None, GroupResult | None]:
+    """Judge the post-run rules on what was read, if a sensor of theirs is not what the job was started on any more."""
+    inputs = [name for name in watched(pipeline) if name in readings and name in started_on]
+    if pipeline.post_run is None or all(readings[name].content_hash == started_on[name] for name in inputs):
+        return None
+    data = {name: reading.data for name, reading in readings.items()}
+    return (yield from evaluate_in_turns(pipeline.post_run.rules, data, now))

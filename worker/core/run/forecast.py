@@ -1,0 +1,115 @@
+"""What will become of a request, told before it is made: by the same rules that will decide about it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from worker.core.model.eventtypes import EventType, JobEvent
+from worker.core.model.pipeline import Pipeline, Schedule
+from worker.core.run import dry_run
+from worker.core.run.dry_run import DryRun
+from worker.core.run.effects import (
+    Create,
+    DryEffect,
+    Effect,
+    End,
+    Ignore,
+    LogJob,
+    MoveTo,
+    NoteAfterStop,
+    Reopen,
+    Tell,
+    WaiveDeadline,
+)
+from worker.core.run.facts import CancelRequested, RerunRequested
+from worker.core.run.machine import Pause, decide
+from worker.core.run.runstate import Run
+
+
+class Prospect(StrEnum):
+    ACCEPTED = "accepted"
+    WAITS = "waits"  # for the end of a pause
+    REFUSED = "refused"
+    NOTHING = "nothing"  # it would be ignored
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """As things stand. Whoever answers the request decides anew, so it may come otherwise.
+
+    `remedy` is what helps against a refusal, if anything does.
+    """
+
+    prospect: Prospect
+    sentence: str
+    remedy: str = ""
+
+
+def foresee(
+    run: Run | None,
+    pipeline: Pipeline,
+    schedule: Schedule,
+    fact: RerunRequested | CancelRequested,
+    now: datetime,
+    *,
+    pause: Pause | None = None,
+) -> Forecast:
+    """Foretell the answer to a request about a run; None is one that does not exist yet."""
+    if isinstance(fact, RerunRequested) and pause is not None and not pause.is_over(now):
+        return Forecast(Prospect.WAITS, f"the pipeline is paused: {pause.reason}; it is answered after that")
+    return _told(decide(run, pipeline, schedule, fact, now, pause=pause), run)
+
+
+def foresee_rehearsal(
+    run: DryRun | None, pipeline: Pipeline, schedule: Schedule, fact: RerunRequested, now: datetime
+) -> Forecast:
+    """Foretell what a pipeline in dry run says to a request for a rerun."""
+    effects: Sequence[DryEffect] = dry_run.decide(run, pipeline, schedule, fact, now)
+    told = next((effect for effect in effects if isinstance(effect, Tell)), None)
+    if told is None:
+        return Forecast(Prospect.NOTHING, _reason(effects))
+    is_refused = told.type is EventType.DRY_RUN_RERUN_REJECTED
+    return Forecast(Prospect.REFUSED if is_refused else Prospect.ACCEPTED, f"in dry run: {told.message}")
+
+
+def _told(effects: Sequence[Effect], run: Run | None) -> Forecast:
+    for effect in effects:
+        sentence = _sentence(effect, run)
+        if sentence is not None:
+            return Forecast(Prospect.ACCEPTED, sentence)
+    rejected = (each for each in effects if isinstance(each, LogJob) and each.event is JobEvent.RERUN_REJECTED)
+    refusal = next(rejected, None)
+    if refusal is not None:
+        return Forecast(Prospect.REFUSED, refusal.message, _remedy(effects))
+    return Forecast(Prospect.NOTHING, _reason(effects))
+
+
+def _sentence(effect: Effect, run: Run | None) -> str | None:
+    following = run.attempt + 1 if run else 1
+    match effect:
+        case Create():
+            return "the run begins and waits for its rules"
+        case Reopen():
+            return f"attempt {following} begins and waits for its rules"
+        case MoveTo(rerun_reason=reason) if reason:
+            return f"the running job is stopped first, then attempt {following} begins"
+        case MoveTo():
+            return "the job is stopped, then the run ends as cancelled"
+        case End():
+            return "the run ends as cancelled at once"
+        case NoteAfterStop():
+            return "the run is being stopped already, and then ends as cancelled"
+        case WaiveDeadline():
+            return "there is no run to cancel; its deadline is waived"
+        case _:
+            return None
+
+
+def _remedy(effects: Sequence[Effect]) -> str:
+    hints = (effect.detail.get("actionHint") for effect in effects if isinstance(effect, Tell))
+    return next((hint for hint in hints if isinstance(hint, str)), "")
+
+
+def _reason(effects: Sequence[Effect] | Sequence[DryEffect]) -> str:
+    return next((effect.reason for effect in effects if isinstance(effect, Ignore)), "nothing would change")

@@ -1,0 +1,67 @@
+"""Rows that another system left behind, read as the runs they stand for.
+
+One that is RUNNING is respected until its lifetime is over, then closed. One that has ended counts as done, and the
+usual rules apply to it: whatever is decided replaces the row by one of ours.
+"""
+
+from datetime import datetime
+
+from worker.core.model.eventtypes import EventType, JobEvent
+from worker.core.run.effects import Create, Effect, Ignore, LogJob, Tell
+from worker.core.run.facts import Birth
+from worker.core.run.runstate import ForeignRun, Outcome, Run, Spent, State, Status
+from worker.core.time.timestamps import format_rfc3339, said
+
+
+def respect(foreign: ForeignRun, birth: Birth, now: datetime) -> list[Effect] | None:
+    """Decide about a row that says RUNNING, whatever the fact; None for one that has ended: read it with `as_run`."""
+    if foreign.status != Status.RUNNING:
+        return None
+    if foreign.expires_at is None or now <= foreign.expires_at:
+        return [Ignore("another system is running it, and its lifetime is not over")]
+    return _close(foreign, birth, foreign.expires_at, now)
+
+
+def as_run(foreign: ForeignRun, birth: Birth, now: datetime, *, ended_at: datetime | None, spent: Spent) -> Run:
+    """The run that an ended row stands for. `ended_at` and `spent` are what the job log and the rerun record say.
+
+    Without an end nothing can be shown to have come later, so it counts as having ended now.
+    """
+    return Run(
+        key=foreign.key,
+        run_id=birth.run_id,
+        state=State.COMPLETED if foreign.status == Status.COMPLETED else State.FAILED_FINAL,
+        spent=spent,
+        config_hash=birth.config_hash,
+        created_at=ended_at or now,
+        since=ended_at or now,
+        timeout_at=ended_at or now,
+    )
+
+
+def _close(foreign: ForeignRun, birth: Birth, expired_at: datetime, now: datetime) -> list[Effect]:
+    reason = f"another system's run was not done by {said(expired_at)}"
+    closed = Run(
+        key=foreign.key,
+        run_id=birth.run_id,
+        state=State.FAILED_FINAL,
+        config_hash=birth.config_hash,
+        created_at=now,
+        since=now,
+        timeout_at=expired_at,
+        outcome=Outcome.TIMED_OUT,
+        reason=reason,
+    )
+    return [
+        Create(closed),
+        LogJob(event=JobEvent.RUN_TIMEOUT, message=reason),
+        Tell(
+            type=EventType.SFN_TIMEOUT,
+            message=f"{foreign.key} timed out: {reason}",
+            detail={
+                "source": "watchdog",
+                "ttlExpired": format_rfc3339(expired_at),
+                "actionHint": "see whether its job still runs; then rerun it",
+            },
+        ),
+    ]

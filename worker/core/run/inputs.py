@@ -1,0 +1,254 @@
+"""Inputs that change while a job runs: noted as they come, and compared with the start when the job has succeeded.
+
+A success is decided on sensors that were read after the run's row. A record of a later write is either handled after
+the success, as late data of an ended run, or before it: then it is noted on the row, and the success is stale. A record
+that is noted already changes nothing, so a success may only rest on a read that agrees with the notes. One that does
+not is noted first, and decided again.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from worker.core.model.eventtypes import EventType, JobEvent
+from worker.core.model.rules import evaluate_rule
+from worker.core.model.values import Json
+from worker.core.run.context import Case
+from worker.core.run.drift import Drift, measure
+from worker.core.run.effects import Effect, Ignore, LogJob, NoteChange, NotePostRun, NoteSignal, Tell
+from worker.core.run.evaluation import needed, watched
+from worker.core.run.facts import Signal
+from worker.core.run.readings import Inputs, Reading
+from worker.core.run.reruns import DATA_DRIFT, LATE_DATA
+from worker.core.run.run_postrun import ask_for_rerun, is_news, is_since_start, tell_drift, tell_post_run
+from worker.core.run.sensor_match import (
+    Saying,
+    is_for_later,
+    is_trigger,
+    period_named,
+    period_said,
+    post_run_name,
+)
+from worker.core.time.periods import sensor_keys
+
+DRIFT_TOLD_MAX = 20  # events of one commit, which holds no more than 100 rows
+
+
+def note_signal(case: Case, signal: Signal) -> list[Effect]:
+    """Remember a trigger sensor that changed under a running job: at most once for each content."""
+    run = case.run
+    is_known = run.changed_inputs.get(signal.said_by) == signal.content_hash
+    if is_known or not is_news(case, signal) or not is_since_start(run, signal):
+        return [Ignore(f"{signal.sensor_key} says nothing that the run did not know")]
+    return [NoteChange(signal.said_by, signal.content_hash, signal.written_at)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """An input that is not what the job was started on. `objection`: why there is nothing to run again on."""
+
+    name: str
+    key: str
+    content_hash: str
+    objection: str = ""
+    is_signal: bool = False  # its trigger's, so that its record may still come after the end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostRunChange:
+    """A post-run sensor that is not what the job was started on. `drift` None: there is nothing to measure.
+
+    `is_over`: it drifted, and its row is for another period by now, so that only the note is left of it.
+    """
+
+    key: str
+    content_hash: str
+    drift: Drift | None = None
+    is_over: bool = False
+
+    @property
+    def is_drifted(self) -> bool:
+        return self.is_over or (self.drift is not None and self.drift.is_beyond)
+
+
+class Comparison:
+    """A run's inputs as they are, against those that its job was started on."""
+
+    def __init__(self, case: Case, inputs: Inputs) -> None:
+        self._case, self._inputs, self._run = case, inputs, case.run
+        trigger = case.schedule.trigger
+        self._trigger = trigger if trigger and case.schedule.starts_by_trigger else None
+        self.post_run = [*self._post_run_changes()]
+        self.late = [*self._late()]
+
+    # --- what the row must know first ---------------------------------------------------------------------------------
+
+    def unnoted(self) -> list[Effect]:
+        """What must be noted before this comparison may decide: a note that speaks of more than was found.
+
+        Who wrote that content again after the read would be taken for known, and would not make the success stale.
+        """
+        return [*self._unnoted_trigger(), *self._unnoted_post_run()]
+
+    def _unnoted_trigger(self) -> Iterator[Effect]:
+        if self._trigger is None:
+            return
+        name, noted = self._trigger.rule.key, self._run.changed_inputs
+        reading = self._inputs.readings.get(name)
+        if reading is None:
+            spellings = sensor_keys(name, self._run.key.period)
+            yield from (NoteChange(key, "") for key in spellings if noted.get(key))
+        elif self._is_of_run(reading) and noted.get(reading.key) not in {None, reading.content_hash}:
+            # A change that asks for a rerun may rest on any read: the rerun reads anew.
+            asks_for_rerun = self._differs(name, reading) and self._holds(reading)
+            yield from () if asks_for_rerun else (NoteChange(reading.key, reading.content_hash),)
+
+    def _unnoted_post_run(self) -> Iterator[Effect]:
+        drifted = {change.key for change in self.post_run if change.is_drifted}
+        for name in watched(self._case.pipeline):
+            reading = self._inputs.readings.get(name)
+            if reading is None or reading.key in drifted or not self._is_of_run(reading):
+                continue
+            if self._run.post_run_seen.get(reading.key) not in {None, reading.content_hash}:
+                yield NotePostRun(reading.key, reading.content_hash)
+
+    # --- the trigger and the rules ------------------------------------------------------------------------------------
+
+    def _late(self) -> Iterator[Change]:
+        is_known = bool(self._run.started_on)  # what it was started on; if it is not, what was noted came since
+        signal = self._trigger.rule.key if self._trigger else None
+        # Of these the post-run threshold says whether a change matters.
+        measured = {change.key for change in self.post_run if change.drift is not None}
+        for name in needed(self._case.pipeline, self._case.schedule):
+            reading = self._inputs.readings.get(name)
+            if reading is None:
+                if name in self._run.started_on:
+                    yield Change(name=name, key=name, content_hash="", objection=f"{name} is gone")
+            elif name == signal:
+                is_noted = bool(self._run.changed_inputs.get(reading.key))
+                yield from self._late_signal(name, reading) if is_known or is_noted else ()
+            elif not is_known or reading.key in measured or self._is_later(reading):
+                continue
+            elif self._differs(name, reading):
+                yield Change(name=name, key=reading.key, content_hash=reading.content_hash)
+        yield from self._noted_signals()
+
+    def _late_signal(self, name: str, reading: Reading) -> Iterator[Change]:
+        if not self._is_of_run(reading) or not self._differs(name, reading):
+            return
+        objection = "" if self._holds(reading) else f"the trigger's condition on {name} does not hold any more"
+        yield Change(name=name, key=reading.key, content_hash=reading.content_hash, objection=objection, is_signal=True)
+
+    def _noted_signals(self) -> Iterator[Change]:
+        """What was noted of signals that cannot be read again: their row is for another period, or has another name."""
+        if self._trigger is None:
+            return
+        name = self._trigger.rule.key
+        for key, content_hash in self._run.changed_inputs.items():
+            is_known = content_hash in {"", self._run.started_on.get(name)}
+            if is_trigger(self._case.schedule, key) and not is_known and not self._is_read(name, key):
+                yield Change(name=name, key=key, content_hash=content_hash, is_signal=True)
+
+    def _is_read(self, name: str, key: str) -> bool:
+        reading = self._inputs.readings.get(name)
+        if reading is None:
+            return key in sensor_keys(name, self._run.key.period)
+        return reading.key == key and self._is_of_run(reading)
+
+    def _holds(self, reading: Reading) -> bool:
+        return self._trigger is None or evaluate_rule(self._trigger.rule, reading.data, self._case.now).passed
+
+    # --- the post-run sensors -----------------------------------------------------------------------------------------
+
+    def _post_run_changes(self) -> Iterator[PostRunChange]:
+        """Those that were there when the job was started; what the job or others wrote since is the new baseline."""
+        run, pipeline, read = self._run, self._case.pipeline, set[str]()
+        for name in watched(pipeline):
+            reading = self._inputs.readings.get(name)
+            if reading is None or name not in run.started_on or not self._is_of_run(reading):
+                continue
+            read.add(reading.key)
+            if self._differs(name, reading):
+                drift = self._drift(name, reading)
+                yield PostRunChange(key=reading.key, content_hash=reading.content_hash, drift=drift)
+        for key, content_hash in run.changed_inputs.items():
+            is_told = key not in read and run.post_run_seen.get(key) == content_hash
+            # What is a signal too is late data.
+            if is_told and post_run_name(pipeline, key) and not is_trigger(self._case.schedule, key):
+                yield PostRunChange(key=key, content_hash=content_hash, is_over=True)
+
+    def _drift(self, name: str, reading: Reading) -> Drift | None:
+        post_run, before = self._case.pipeline.post_run, self._inputs.baseline.get(name)
+        if post_run is None or not isinstance(before, Mapping):
+            return None
+        return measure(post_run, reading.key, before, reading.data)
+
+    def post_run_verdict(self) -> list[Effect]:
+        """How the post-run rules judge what changed; nothing if nothing did."""
+        result = self._inputs.post_run
+        if result is None or not self.post_run:
+            return []
+        return [tell_post_run(self._case, "" if result.passed else result.reason, held=result.passed)]
+
+    # --- periods ------------------------------------------------------------------------------------------------------
+
+    def _differs(self, name: str, reading: Reading) -> bool:
+        return reading.content_hash != self._run.started_on.get(name)
+
+    def _is_of_run(self, reading: Reading) -> bool:
+        """Say whether a sensor is for the run's period. One that names none is for the day on which it was written:
+
+        today, if the run is today's; else only who saw its record knows, and has noted it.
+        """
+        run, said = self._run, Saying(reading.key, reading.data)
+        if period_said(said, self._case.schedule, self._case.now)[0] == run.key.period:
+            return True
+        if period_named(said) is not None:
+            return False
+        known = {run.changed_inputs.get(reading.key), run.post_run_seen.get(reading.key), *run.started_on.values()}
+        return reading.content_hash in known
+
+    def _is_later(self, reading: Reading) -> bool:
+        """Say whether a rule's sensor is for a later period than the run's by now."""
+        return is_for_later(Saying(reading.key, reading.data), self._run.key.period)
+
+
+def report_changes(case: Case, compared: Comparison) -> list[Effect]:
+    """Report what changed under the job as if it had come a second after the end: once, and with one rerun."""
+    late, changed = compared.late, compared.post_run
+    drifted = [change for change in changed if change.is_drifted]
+    effects = [*_late_data(case, late), *_drift(case, drifted), *_notes(changed)]
+    if late and not any(change.objection for change in late):
+        return [*effects, ask_for_rerun(case, LATE_DATA, late[-1].content_hash)]
+    if drifted:
+        return [*effects, ask_for_rerun(case, DATA_DRIFT, drifted[-1].content_hash)]
+    return [*effects, *compared.post_run_verdict()]
+
+
+def _late_data(case: Case, late: list[Change]) -> list[Effect]:
+    if not late:
+        return []
+    names = [*dict.fromkeys(change.name for change in late)]
+    objections = [*dict.fromkeys(change.objection for change in late if change.objection)]
+    reason = f"{', '.join(names)} changed while the job was running"
+    if objections:
+        reason += f"; no rerun is requested: {'; '.join(objections)}"
+    detail: dict[str, Json] = {"sensorKey": names[0], "sensorKeys": [*names], "attempt": case.run.attempt}
+    if objections:
+        detail["noRerun"] = "; ".join(objections)
+    noted = [NoteSignal(change.content_hash, change.key) for change in late if change.is_signal and change.content_hash]
+    return [
+        *noted,
+        LogJob(event=JobEvent.LATE_DATA_ARRIVAL, message=reason),
+        Tell(type=EventType.LATE_DATA_ARRIVAL, message=f"{case.run.key}: {reason}", detail=detail),
+    ]
+
+
+def _drift(case: Case, drifted: list[PostRunChange]) -> list[Effect]:
+    told = drifted[:DRIFT_TOLD_MAX]
+    left_out = len(drifted) - len(told)
+    when = "while the job was running" + (f", and so did {left_out} other sensors" if left_out else "")
+    return [tell_drift(case, change.drift, change.key, when) for change in told]
+
+
+def _notes(changed: list[PostRunChange]) -> list[Effect]:
+    return [NotePostRun(change.key, change.content_hash) for change in changed]

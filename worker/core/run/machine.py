@@ -1,0 +1,280 @@
+"""The run: every rule that moves it is reached from here. `decide` says what must happen, `evolve` what it then is.
+
+One module per state holds the rules (`run_evaluating.py` and its neighbours); `runstate.py` holds the data.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from worker.core.model.keys import SessionId
+from worker.core.model.pipeline import Pipeline, Schedule
+from worker.core.run.clock_shift import decide_step, realign, shifted
+from worker.core.run.context import Case, limits
+from worker.core.run.create import decide_birth
+from worker.core.run.effects import (
+    Create,
+    Effect,
+    End,
+    Ignore,
+    MoveTo,
+    NoteAfterStop,
+    NoteChange,
+    NoteHandled,
+    NoteJob,
+    NotePostRun,
+    NoteSignal,
+    NoteStart,
+    Reopen,
+    Retry,
+    ShiftTimes,
+    StartJob,
+)
+from worker.core.run.ended import decide_ended
+from worker.core.run.evaluating import decide_evaluating
+from worker.core.run.facts import (
+    AboutAttempt,
+    CancelRequested,
+    ClockStepped,
+    Fact,
+    RerunRequested,
+    TimeCame,
+)
+from worker.core.run.images import noted
+from worker.core.run.polling import decide_polling
+from worker.core.run.reruns import decide_rerun
+from worker.core.run.runstate import (
+    CHANGED_INPUTS_MAX,
+    HANDLED_MAX,
+    POST_RUN_SEEN_MAX,
+    Budget,
+    Outcome,
+    Run,
+    Spent,
+    State,
+)
+from worker.core.run.stopping import decide_stopping
+from worker.core.run.triggering import decide_triggering
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A person's wish that nothing new begins, for a while or (`until` None) until further notice."""
+
+    reason: str
+    until: datetime | None = None
+
+    def is_over(self, now: datetime) -> bool:
+        return self.until is not None and now >= self.until
+
+
+def decide(
+    run: Run | None, pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime, *, pause: Pause | None = None
+) -> list[Effect]:
+    """Say what must happen next. Never empty: a fact that changes nothing is an `Ignore`.
+
+    `pipeline` is the version the run began under; for a run that does not exist or has ended, the version in force.
+    """
+    is_paused = pause is not None and not pause.is_over(now)
+    if pause and is_paused and isinstance(fact, RerunRequested):
+        return [_held_back(pause)]
+    effects = (
+        decide_birth(pipeline, schedule, fact, now) if run is None else _decide(run, pipeline, schedule, fact, now)
+    )
+    # Whatever else may happen, nothing is begun: neither a run nor a job. What is held back stays due and comes again.
+    if pause and is_paused and any(isinstance(effect, Create | StartJob) for effect in effects):
+        return [_held_back(pause)]
+    return effects
+
+
+def _held_back(pause: Pause) -> Ignore:
+    reason = f"paused: {pause.reason}; it is taken up again when the pause is over"
+    return Ignore(reason, is_held_back=True, until=pause.until)
+
+
+def _decide(run: Run, pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime) -> list[Effect]:
+    if isinstance(fact, AboutAttempt) and fact.attempt != run.attempt:
+        return [Ignore(f"speaks of attempt {fact.attempt}, not of {run.attempt}")]
+    if isinstance(fact, ClockStepped):
+        return [Ignore("it has ended")] if run.is_ended else [*decide_step(run.since, fact)]
+    patience = limits(pipeline).run_timeout
+    if isinstance(fact, TimeCame) and not run.is_ended and (shift := realign(run.since, now, patience)):
+        return [shift]
+    case = Case(run, pipeline, schedule, now)
+    if isinstance(fact, RerunRequested):
+        return decide_rerun(case, fact)
+    if isinstance(fact, CancelRequested) and fact.identity:
+        return _cancel_once(case, fact)
+    return _decide_by_state(case, fact)
+
+
+def _cancel_once(case: Case, fact: CancelRequested) -> list[Effect]:
+    """The row of a request outlives what it asked for: delivered again, it must not cancel a rerun that came later."""
+    if fact.identity in case.run.handled:
+        return [Ignore(f"request {fact.identity} was answered already")]
+    answer = _decide_by_state(case, fact)
+    return [answer[0], NoteHandled(fact.identity), *answer[1:]]
+
+
+def _decide_by_state(case: Case, fact: Fact) -> list[Effect]:
+    match case.run.state:
+        case State.EVALUATING:
+            return decide_evaluating(case, fact)
+        case State.TRIGGERING:
+            return decide_triggering(case, fact)
+        case State.POLLING:
+            return decide_polling(case, fact)
+        case State.STOPPING:
+            return decide_stopping(case, fact)
+        case State.COMPLETED | State.FAILED_FINAL:
+            return decide_ended(case, fact)
+
+
+# --- evolve -----------------------------------------------------------------------------------------------------------
+
+
+def evolve(run: Run | None, effects: Sequence[Effect], now: datetime, by: SessionId) -> Run | None:
+    """Say what the run is once the effects are recorded by a session; the same run if none of them is about its row."""
+    before = run
+    for effect in effects:
+        run = effect.run if isinstance(effect, Create) else _applied(run, effect, now, by)
+    # Whoever commits a run holds its next timer; a run that is left as it is needs no commit.
+    return run if run is None or run == before else replace(run, owner=None if run.is_ended else by)
+
+
+def _applied(run: Run | None, effect: Effect, now: datetime, by: SessionId) -> Run | None:
+    if run is None:
+        return None
+    match effect:
+        case MoveTo():
+            return _moved(run, effect, now)
+        case Retry():
+            charged = replace(run, spent=_charged(run.spent, effect.budget), reason=effect.reason)
+            return _next_attempt(charged, effect.window_ends_at, now)
+        case Reopen():
+            return _reopened(run, effect, now)
+        case End():
+            return _ended(run, effect, now)
+        case StartJob():
+            return replace(run, starter=by)
+        case _:
+            return _noted(run, effect)
+
+
+def _moved(run: Run, effect: MoveTo, now: datetime) -> Run:
+    is_begun = effect.state is State.POLLING
+    return replace(
+        run,
+        state=effect.state,
+        starts_unanswered=0 if effect.is_only_job else run.starts_unanswered,
+        since=now,
+        window_ends_at=effect.window_ends_at,
+        started_on=run.started_on if effect.started_on is None else effect.started_on,
+        # A new start has a new baseline, so what was judged against the old one is forgotten.
+        post_run_seen=run.post_run_seen if effect.started_on is None else {},
+        changed_inputs=run.changed_inputs if effect.started_on is None else {},
+        start_step=None if is_begun else effect.start_step or run.start_step,
+        start_after=None,
+        starter=None if is_begun else run.starter,
+        job=effect.job or run.job,
+        after_stop=effect.after_stop,
+        rerun_reason=effect.rerun_reason,
+        reason=effect.reason or run.reason,
+    )
+
+
+def _next_attempt(run: Run, window_ends_at: datetime, now: datetime) -> Run:
+    return replace(
+        _settled(run),
+        state=State.EVALUATING,
+        attempt=run.attempt + 1,
+        attempt_at=now,
+        since=now,
+        window_ends_at=window_ends_at,
+        start_failures=0,
+        starts_unanswered=0,
+        job=None,
+        outcome=None,
+    )
+
+
+def _reopened(run: Run, effect: Reopen, now: datetime) -> Run:
+    asked = replace(
+        run,
+        spent=run.spent if effect.budget is None else _charged(run.spent, effect.budget),
+        config_hash=effect.config_hash or run.config_hash,
+        timeout_at=effect.timeout_at,
+        reason=effect.reason,
+    )
+    return _next_attempt(asked, effect.window_ends_at, now)
+
+
+def _ended(run: Run, effect: End, now: datetime) -> Run:
+    return replace(
+        _settled(run),
+        state=State.COMPLETED if effect.outcome is Outcome.SUCCEEDED else State.FAILED_FINAL,
+        since=now,
+        outcome=effect.outcome,
+        reason=effect.reason,
+        started_on=run.started_on if effect.saw is None else effect.saw,
+    )
+
+
+def _settled(run: Run) -> Run:
+    """Nothing is pending any more, neither a start nor a stop."""
+    return replace(
+        run, window_ends_at=None, start_step=None, start_after=None, starter=None, after_stop=None, rerun_reason=""
+    )
+
+
+def _noted(run: Run, effect: Effect) -> Run:
+    match effect:
+        case NoteStart():
+            return replace(
+                run,
+                start_step=effect.step,
+                start_failures=effect.failures,
+                starts_unanswered=run.starts_unanswered if effect.unanswered is None else effect.unanswered,
+                start_after=effect.after,
+                reason=effect.reason or run.reason,
+            )
+        case NoteJob(job=job, is_only_job=is_only):
+            return replace(run, job=job, start_step=None, starts_unanswered=0 if is_only else run.starts_unanswered)
+        case NoteAfterStop(after_stop=after_stop, reason=reason):
+            return replace(run, after_stop=after_stop, rerun_reason="", reason=reason)
+        case NoteSignal(content_hash=content_hash, sensor_key=key, written_at=at):
+            told = _changed(run, key, content_hash, at) if key else run
+            return replace(told, late_reported=content_hash, late_attempt=run.attempt)
+        case NoteChange(sensor_key=key, content_hash=content_hash, written_at=at):
+            return _changed(run, key, content_hash, at)
+        case NotePostRun(sensor_key=key, content_hash=content_hash, written_at=at):
+            seen = _with_newest(run.post_run_seen, key, content_hash, POST_RUN_SEEN_MAX)
+            return replace(run, post_run_seen=seen, told_at=noted(run.told_at, key, at))
+        case ShiftTimes(by=by, patience=patience):
+            return shifted(run, by, patience)
+        case NoteHandled(identity=identity):
+            return replace(run, handled=(*run.handled, identity)[-HANDLED_MAX:])
+        case _:
+            return run
+
+
+def _changed(run: Run, sensor_key: str, content_hash: str, written_at: datetime | None) -> Run:
+    changed = _with_newest(run.changed_inputs, sensor_key, content_hash, CHANGED_INPUTS_MAX)
+    return replace(run, changed_inputs=changed, told_at=noted(run.told_at, sensor_key, written_at))
+
+
+def _with_newest(known: Mapping[str, str], key: str, content_hash: str, at_most: int) -> dict[str, str]:
+    others = [(other, of) for other, of in known.items() if other != key]
+    return dict([*others, (key, content_hash)][-at_most:])
+
+
+def _charged(spent: Spent, budget: Budget) -> Spent:
+    match budget:
+        case Budget.TRANSIENT:
+            return replace(spent, transient=spent.transient + 1)
+        case Budget.CODE:
+            return replace(spent, code=spent.code + 1)
+        case Budget.DRIFT:
+            return replace(spent, drift=spent.drift + 1)
+        case Budget.MANUAL:
+            return replace(spent, manual=spent.manual + 1)

@@ -1,0 +1,146 @@
+"""Rerun requests: the only way from an end to a new attempt, and the only way to replace a live one."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from worker.core.model.eventtypes import EventType, JobEvent
+from worker.core.run.context import Case
+from worker.core.run.effects import (
+    Effect,
+    EvaluateNow,
+    Ignore,
+    LogJob,
+    NoteHandled,
+    RecordRerun,
+    Reopen,
+    Tell,
+)
+from worker.core.run.endings import JOB_FAIL_RETRY, begin_stop
+from worker.core.run.facts import RerunRequested
+from worker.core.run.runstate import AfterStop, Budget, Outcome, Run, Spent, State
+
+LATE_DATA = "late-data"
+DATA_DRIFT = "data-drift"
+REPLAY = "replay"  # asked for period by period over a range, so it is outside the budgets
+
+
+def request_identity(reason: str, requested_at: str, request_id: str) -> str:
+    """Name a request by its content: one row delivered twice is one request, one wish uttered twice is two."""
+    return hashlib.sha256(f"{reason}\n{requested_at}\n{request_id}".encode()).hexdigest()[:32]
+
+
+def budget_for(reason: str) -> Budget | None:
+    """Whose budget a rerun is charged to; None: nobody's."""
+    if reason == REPLAY:
+        return None
+    return Budget.DRIFT if reason in {LATE_DATA, DATA_DRIFT} else Budget.MANUAL
+
+
+def spent_by(reasons: Iterable[str]) -> Spent:
+    """What the record of reruns has used of each budget. It does not say of which kind a failure was: each may be."""
+    recorded = [*reasons]
+    retries = recorded.count(JOB_FAIL_RETRY)
+    asked = [budget_for(reason) for reason in recorded if reason != JOB_FAIL_RETRY]
+    return Spent(transient=retries, code=retries, drift=asked.count(Budget.DRIFT), manual=asked.count(Budget.MANUAL))
+
+
+def is_unanswered(run: Run, identity: str, reason: str, asked_at: datetime | None) -> bool:
+    """Say whether a request is a person's that still waits for its answer, such as for the end of a pause.
+
+    One that is older than the attempt has been answered, or was never ours: the run remembers only the last of them.
+    """
+    is_ours = budget_for(reason) is Budget.DRIFT
+    return not is_ours and identity not in run.handled and asked_at is not None and asked_at >= run.attempt_began_at
+
+
+def decide_rerun(case: Case, fact: RerunRequested) -> list[Effect]:
+    if fact.identity in case.run.handled:
+        return [Ignore(f"request {fact.identity} was answered already")]
+    if case.pipeline.dry_run and case.run.is_ended:
+        return [Ignore(f"{case.pipeline.id} is in dry run: it is rehearsed, never run")]
+    if excluded := case.excluded:
+        return _reject(case, fact, EventType.PIPELINE_EXCLUDED, excluded)
+    if refusal := _refusal(case, fact):
+        return _reject(case, fact, EventType.RERUN_REJECTED, refusal.why, actionHint=refusal.hint)
+    return _accept(case, fact)
+
+
+def reopen(case: Case, reason: str, config_hash: str | None) -> list[Effect]:
+    """Begin the next attempt, and record why: in the same commit, so that no budget is charged for nothing."""
+    return [
+        Reopen(
+            reason=reason,
+            budget=budget_for(reason),
+            config_hash=config_hash,
+            window_ends_at=case.evaluation_ends_at,
+            timeout_at=case.now + case.job.run_timeout,
+        ),
+        RecordRerun(reason=reason),
+        EvaluateNow(),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    why: str
+    hint: str
+
+
+def _refusal(case: Case, fact: RerunRequested) -> _Refusal | None:
+    run = case.run
+    if run.state is State.STOPPING:
+        return _Refusal("the run is being stopped; ask again when it has ended", "ask again when the run has ended")
+    if not run.is_ended and not fact.supersede:
+        why = f"the run is {run.state}; wait for its end, or replace it with `interlock rerun --supersede`"
+        return _Refusal(why, "wait for its end, or replace it with `interlock rerun --supersede`: its job is stopped")
+    if run.is_out_of_reach:
+        why = "a start of its job was not answered, so the job may be running; wait for the run's end, or cancel it"
+        return _Refusal(why, "see whether its job runs; wait for the run's end, or cancel it (`interlock cancel`)")
+    if run.outcome is Outcome.CANCELLED and budget_for(fact.reason) is Budget.DRIFT:
+        why = "the run was cancelled; only a person can reopen it"
+        return _Refusal(why, "if it is needed all the same, `interlock rerun` reopens it")
+    if over := _over_budget(case, budget_for(fact.reason)):
+        return _Refusal(over, "if it is needed all the same, `interlock replay` is outside the budgets")
+    if run.state is State.COMPLETED and not fact.is_fresh and fact.reason != REPLAY:
+        why = "no sensor is newer than the success; a rerun would find the same data"
+        return _Refusal(why, "if it is needed all the same, `interlock replay` asks for no newer data")
+    return None
+
+
+def _over_budget(case: Case, budget: Budget | None) -> str | None:
+    if budget is None:
+        return None
+    limit = case.job.max_drift_reruns if budget is Budget.DRIFT else case.job.max_manual_reruns
+    spent = case.run.spent.of(budget)
+    return f"{spent} of {limit} {budget} reruns are used" if spent >= limit else None
+
+
+def _accept(case: Case, fact: RerunRequested) -> list[Effect]:
+    run = case.run
+    if run.is_ended:
+        begun = reopen(case, fact.reason, fact.birth.config_hash)
+    elif run.is_idle:
+        begun = reopen(case, fact.reason, None)
+    else:
+        begun = begin_stop(case, AfterStop.SUPERSEDE, f"superseded: {fact.reason}", rerun_reason=fact.reason)
+    accepted: list[Effect] = [
+        NoteHandled(fact.identity),
+        LogJob(event=JobEvent.RERUN_ACCEPTED, message=fact.reason),
+        Tell(
+            type=EventType.RERUN_ACCEPTED,
+            message=f"{run.key} runs again: {fact.reason}",
+            detail={"reason": fact.reason, "attempt": run.attempt + 1},
+        ),
+    ]
+    return [begun[0], *accepted, *begun[1:]]
+
+
+def _reject(case: Case, fact: RerunRequested, told: EventType, why: str, **more: str) -> list[Effect]:
+    message = f"{case.run.key} does not run again ({fact.reason}): {why}"
+    return [
+        NoteHandled(fact.identity),
+        LogJob(event=JobEvent.RERUN_REJECTED, message=why),
+        Tell(type=told, message=message, detail={"reason": why, **more}),
+    ]

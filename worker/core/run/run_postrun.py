@@ -1,0 +1,194 @@
+"""Watching on: what post-run sensors say about a job that is running, or is done."""
+
+from datetime import datetime
+
+from worker.core.model.eventtypes import EventType, JobEvent
+from worker.core.model.values import Json
+from worker.core.run.context import Case
+from worker.core.run.drift import Drift
+from worker.core.run.effects import (
+    Effect,
+    Ignore,
+    LogJob,
+    NoteChange,
+    NotePostRun,
+    NoteSignal,
+    PutRerunRequest,
+    Tell,
+)
+from worker.core.run.facts import PostRunSeen, Signal
+from worker.core.run.images import is_old_image
+from worker.core.run.reruns import DATA_DRIFT, LATE_DATA
+from worker.core.run.runstate import Outcome, Run, State
+from worker.core.time.periods import sensor_keys
+from worker.core.time.skew import SKEW_MAX
+
+
+def drift_in_flight(case: Case, fact: PostRunSeen) -> list[Effect]:
+    """Tell people early that the data moved under a running job. What follows is decided when the job is done."""
+    drift = fact.drift
+    if _is_outdated(case, fact):
+        return [_outdated(fact)]
+    if _is_from_before(case, fact.sensor_key, fact.image_at):
+        return [_from_before(fact.sensor_key)]
+    if _is_seen(case, fact):
+        return [_repeat(fact)]
+    noted = NotePostRun(fact.sensor_key, fact.content_hash, fact.written_at)
+    if drift is None or not drift.is_beyond:
+        is_input = case.run.started_on.get(fact.known_as) not in {None, fact.content_hash}
+        # A success that was decided without this content must not be committed.
+        return [noted] if is_input else [Ignore("what the job writes is its baseline when it is done")]
+    message = f"{case.run.key}: {drift.field} of {drift.sensor_key} moved by {drift.delta} while the job runs"
+    return [
+        noted,
+        NoteChange(fact.sensor_key, fact.content_hash, fact.written_at),
+        Tell(
+            type=EventType.POST_RUN_DRIFT_INFLIGHT,
+            message=message,
+            detail={**drift.detail(), "source": "post-run-stream"},
+        ),
+    ]
+
+
+def judge_post_run(case: Case, fact: PostRunSeen) -> list[Effect]:
+    if case.run.state is not State.COMPLETED:
+        return [Ignore("the run did not succeed: there is nothing to compare")]
+    if _is_outdated(case, fact):
+        return [_outdated(fact)]
+    if _is_seen(case, fact):
+        return [_repeat(fact)]
+    if _is_from_before(case, fact.sensor_key, fact.image_at) or _is_as_at_start(case, fact):
+        return [_from_before(fact.sensor_key)]
+    noted = NotePostRun(fact.sensor_key, fact.content_hash, fact.written_at)
+    if fact.drift is not None and fact.drift.is_beyond:
+        told = tell_drift(case, fact.drift, fact.sensor_key, "after the run")
+        return [noted, told, ask_for_rerun(case, DATA_DRIFT, fact.content_hash)]
+    return [noted, tell_post_run(case, fact.reason, held=fact.rules_held)]
+
+
+def tell_post_run(case: Case, reason: str, *, held: bool) -> Tell:
+    if held:
+        return Tell(type=EventType.POST_RUN_PASSED, message=f"{case.run.key}: the post-run rules hold")
+    message = f"{case.run.key}: the post-run rules do not hold: {reason}"
+    hint = "look at the result before others use it; mend it and rerun"
+    return Tell(type=EventType.POST_RUN_FAILED, message=message, detail={"actionHint": hint})
+
+
+def judge_signal(case: Case, signal: Signal) -> list[Effect]:
+    """Is a trigger sensor of an ended run late data? By its content; how often it is delivered means nothing."""
+    if not _is_late(case, signal):
+        return [Ignore(f"{signal.sensor_key} says nothing that the run did not know")]
+    reason = f"{signal.sensor_key} changed after the run had ended"
+    told: list[Effect] = [
+        NoteSignal(signal.content_hash, signal.said_by, signal.written_at),
+        LogJob(event=JobEvent.LATE_DATA_ARRIVAL, message=reason),
+        Tell(
+            type=EventType.LATE_DATA_ARRIVAL,
+            message=f"{case.run.key}: {reason}",
+            detail={"sensorKey": signal.sensor_key},
+        ),
+    ]
+    if case.run.outcome is Outcome.EXHAUSTED and not case.schedule.evaluation.reopen:
+        return told
+    return [*told, ask_for_rerun(case, LATE_DATA, signal.content_hash)]
+
+
+def _is_late(case: Case, signal: Signal) -> bool:
+    run = case.run
+    if run.state is not State.COMPLETED and run.outcome is not Outcome.EXHAUSTED:
+        return False
+    if not is_news(case, signal) or run.changed_inputs.get(signal.said_by) == signal.content_hash:
+        return False
+    if run.started_on or run.outcome is Outcome.EXHAUSTED:
+        return is_since_start(run, signal)
+    # What it was started on is not known, as of another system's run, or was nothing that an evaluation reads: only
+    # the time can tell.
+    known_at = run.since if run.outcome is None else run.attempt_began_at
+    return signal.written_at is not None and signal.written_at > known_at
+
+
+def is_news(case: Case, signal: Signal) -> bool:
+    """Say whether a signal is neither what the job was started on, nor the run's first, nor the last told as late."""
+    run = case.run
+    if signal.content_hash == run.started_on.get(signal.sensor_key):
+        return False
+    if signal.content_hash == run.late_reported and not _is_back(case, signal):
+        return False
+    return not _is_from_before(case, signal.said_by, signal.image_at)
+
+
+def is_since_start(run: Run, signal: Signal) -> bool:
+    """Say whether a signal that is not what the job was started on came since.
+
+    One that an evaluation reads did. One that it does not read, such as another of a prefix, may have been there all
+    the time, and a resync finds it again and again: only when it was written can tell.
+    """
+    if signal.said_by in {"", *sensor_keys(signal.sensor_key, run.key.period)}:
+        return True
+    return signal.written_at is not None and signal.written_at > run.attempt_began_at
+
+
+def _is_back(case: Case, signal: Signal) -> bool:
+    """Say whether a signal that was known before the job was started on another content is there again since then.
+
+    Only a row that says so now, and was written after the attempt began, proves it: a repeat of the first signal does
+    not, nor does a sensor that the pass did not read.
+    """
+    run = case.run
+    if signal.image_at is not None or signal.sensor_key not in run.started_on or run.late_attempt == run.attempt:
+        return False
+    return signal.written_at is not None and signal.written_at > run.attempt_began_at + SKEW_MAX
+
+
+def tell_drift(case: Case, drift: Drift | None, sensor_key: str, when: str) -> Tell:
+    """`drift` None: the sensor is for another period by now, so that nobody can say any more how far it moved."""
+    source: dict[str, Json] = {"sensorKey": sensor_key, "source": "post-run-stream"}
+    if drift is None:
+        message = f"{case.run.key}: {sensor_key} moved {when}, beyond the threshold"
+        return Tell(type=EventType.POST_RUN_DRIFT, message=message, detail=source)
+    message = f"{case.run.key}: {drift.field} of {drift.sensor_key} moved by {drift.delta} {when}"
+    return Tell(type=EventType.POST_RUN_DRIFT, message=message, detail={**drift.detail(), **source})
+
+
+def ask_for_rerun(case: Case, reason: str, cause: str) -> Effect:
+    if excluded := case.excluded:
+        message = f"{case.run.key} is not run again for {reason}: {excluded}"
+        return Tell(type=EventType.PIPELINE_EXCLUDED, message=message)
+    return PutRerunRequest(reason=reason, requested_at=case.now, id=cause)
+
+
+def _is_from_before(case: Case, sensor_key: str, image_at: datetime | None) -> bool:
+    """Say whether an image is older than what the job was started on, or than what was told of its sensor since.
+
+    Of a run that is not ours nobody knows what it was started on.
+    """
+    run = case.run
+    read_at = run.attempt_began_at if run.started_on else None
+    return is_old_image(image_at, read_at=read_at, told_at=run.told_at.get(sensor_key))
+
+
+def _is_as_at_start(case: Case, fact: PostRunSeen) -> bool:
+    """Say whether it never said anything else since the job was started; that it does again would be news."""
+    run = case.run
+    return fact.sensor_key not in run.post_run_seen and run.started_on.get(fact.known_as) == fact.content_hash
+
+
+def _from_before(sensor_key: str) -> Ignore:
+    return Ignore(f"{sensor_key} says what it said before the job was started, or before it was last heard")
+
+
+def _is_outdated(case: Case, fact: PostRunSeen) -> bool:
+    """Say whether the run, and perhaps its baseline, moved on after the comparison. Whoever made it makes it again."""
+    return fact.run_version is not None and fact.run_version != case.run.version
+
+
+def _outdated(fact: PostRunSeen) -> Ignore:
+    return Ignore(f"{fact.sensor_key} was compared when the run was at version {fact.run_version}, which is over")
+
+
+def _is_seen(case: Case, fact: PostRunSeen) -> bool:
+    return case.run.post_run_seen.get(fact.sensor_key) == fact.content_hash
+
+
+def _repeat(fact: PostRunSeen) -> Ignore:
+    return Ignore(f"{fact.sensor_key} was judged with this content already")

@@ -1,0 +1,181 @@
+"""A run as data: one pipeline, one schedule, one period, from its first signal to its end. `run.py` moves it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from worker.core.model.keys import RunKey, SessionId
+from worker.core.model.values import Json
+from worker.core.run.tokens import start_token
+
+HANDLED_MAX = 16
+POST_RUN_SEEN_MAX = 32
+CHANGED_INPUTS_MAX = 32
+
+
+class State(StrEnum):
+    """Where a run stands. What a crash leaves undone follows from it, so nothing else needs to be remembered."""
+
+    EVALUATING = "EVALUATING"
+    TRIGGERING = "TRIGGERING"
+    POLLING = "POLLING"
+    STOPPING = "STOPPING"
+    COMPLETED = "COMPLETED"
+    FAILED_FINAL = "FAILED_FINAL"
+
+
+class Status(StrEnum):
+    """The same in the reference's words, for those who read its rows."""
+
+    RUNNING = "RUNNING"
+    COMPLETED = "COMPLETED"
+    FAILED_FINAL = "FAILED_FINAL"
+
+
+class AfterStop(StrEnum):
+    """What a run that is being stopped becomes once the target says that it stopped."""
+
+    RETRY = "retry"
+    SUPERSEDE = "supersede"
+    CANCEL = "cancel"
+    END = "end"
+
+
+class StartStep(StrEnum):
+    """How far the start of an attempt got, as far as anyone knows: it decides what may safely be done next."""
+
+    SENT = "sent"  # with the starter: on its way, or about to be
+    REFUSED = "refused"  # waits for its next try: this sending certainly started nothing, or is repeated all the same
+    UNANSWERED = "unanswered"  # the target may or may not have started it
+    ABANDONED = "abandoned"  # the starter died, perhaps before it sent anything
+
+
+class Budget(StrEnum):
+    """The four budgets are kept apart: a flood of drift must not use up the retries of a flaky network."""
+
+    TRANSIENT = "transient"
+    CODE = "code"
+    DRIFT = "drift"
+    MANUAL = "manual"
+
+
+class Outcome(StrEnum):
+    """Why a run ended; later data and requests are judged by it."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"  # the job failed, and no retry was left or allowed
+    EXHAUSTED = "exhausted"  # the rules never held
+    NOT_STARTED = "not-started"  # the target refused every start
+    START_UNKNOWN = "start-unknown"  # nobody can tell whether the job was started
+    ORPHANED = "orphaned"  # the job may still be running: it could not be stopped
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed-out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """How much of each budget the run has used, over its whole life."""
+
+    transient: int = 0
+    code: int = 0
+    drift: int = 0
+    manual: int = 0
+
+    def of(self, budget: Budget) -> int:
+        match budget:
+            case Budget.TRANSIENT:
+                return self.transient
+            case Budget.CODE:
+                return self.code
+            case Budget.DRIFT:
+                return self.drift
+            case Budget.MANUAL:
+                return self.manual
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run as its row says; `version` rises by one with every change."""
+
+    key: RunKey
+    run_id: str  # random, from the row's creation: the root of every token sent to a target
+    version: int = 0  # 0: not stored yet
+    state: State = State.EVALUATING
+    attempt: int = 1
+    attempt_at: datetime | None = None  # when this attempt began; None: with the run
+    spent: Spent = field(default_factory=Spent)
+    config_hash: str  # the version of the configuration under which it began and will end
+    created_at: datetime
+    since: datetime  # when it entered its state: evaluations and polls are timed from here; an ended one ended then
+    window_ends_at: datetime | None = None  # the end of its state's window
+    timeout_at: datetime  # the end of its patience as a whole
+    owner: SessionId | None = None  # who holds its next timer
+    starter: SessionId | None = None  # who alone may send the start of this attempt
+    start_step: StartStep | None = None  # None: the start of this attempt is not pending
+    start_failures: int = 0  # of this attempt; on the row, so that a restart does not forgive them
+    starts_unanswered: int = 0  # how many of those may have started the job although another was sent since
+    start_after: datetime | None = None  # a refused start is not tried again before
+    started_on: Mapping[str, str] = field(default_factory=dict[str, str])  # sensor key -> content hash
+    changed_inputs: Mapping[str, str] = field(default_factory=dict[str, str])  # sensor key -> content hash since then
+    late_reported: str | None = None  # content hash of the last signal known of: its first, then the last told as late
+    late_attempt: int = 0  # the attempt of which that was told; 0: it is the first signal
+    post_run_seen: Mapping[str, str] = field(default_factory=dict[str, str])  # sensor key -> content hash last judged
+    told_at: Mapping[str, datetime] = field(default_factory=dict[str, datetime])  # sensor key -> when that was written
+    handled: tuple[str, ...] = ()  # identities of the last requests and reports, newest last, at most HANDLED_MAX
+    job: Mapping[str, Json] | None = None  # the target's handle; only its runner knows what it means
+    after_stop: AfterStop | None = None
+    rerun_reason: str = ""  # why the next attempt is wanted, while the last is being stopped for it
+    outcome: Outcome | None = None  # of an ended run; None for one that another system ended
+    reason: str = ""  # why it ended, was last sent back, or its start was refused
+
+    @property
+    def is_ended(self) -> bool:
+        return self.state in {State.COMPLETED, State.FAILED_FINAL}
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing of this attempt runs anywhere as far as we started it, and nobody is about to start it."""
+        return self.is_ended or self.state is State.EVALUATING or (self._is_refused and not self.starts_unanswered)
+
+    @property
+    def is_out_of_reach(self) -> bool:
+        """Something of this attempt may run, but nobody knows what to stop, whom to ask or whom to wait for."""
+        return self._is_refused and self.starts_unanswered > 0
+
+    @property
+    def _is_refused(self) -> bool:
+        return self.state is State.TRIGGERING and self.start_step is StartStep.REFUSED
+
+    @property
+    def token(self) -> str:
+        return start_token(self.run_id, self.attempt)
+
+    @property
+    def attempt_began_at(self) -> datetime:
+        return self.attempt_at or self.created_at
+
+    @property
+    def status(self) -> Status:
+        match self.state:
+            case State.COMPLETED:
+                return Status.COMPLETED
+            case State.FAILED_FINAL:
+                return Status.FAILED_FINAL
+            case _:
+                return Status.RUNNING
+
+
+def job_id(job: Mapping[str, Json] | None) -> str:
+    """The name by which people find a job at its target: the target's own, else the token it was started with."""
+    names = ((job or {}).get(name) for name in ("runId", "id", "jobRunId", "dagRunId", "token"))
+    return next((name for name in names if isinstance(name, str)), "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignRun:
+    """A row the reference left behind: a status, and for RUNNING the time until which it is respected."""
+
+    key: RunKey
+    status: str
+    expires_at: datetime | None = None

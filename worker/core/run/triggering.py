@@ -1,0 +1,230 @@
+"""TRIGGERING: intent and token are saved; the job may or may not exist yet.
+
+A start is sent again only when it is certain that the last sending started nothing, when the target itself would
+recognise the second one (after a lost starter), or when the pipeline's owner wants it all the same (`onUnknownStart:
+restart`). Of the last two it is remembered that the job may be running: such a run is never called idle, nor its job
+not started.
+"""
+
+from datetime import timedelta
+
+from worker.core.model.eventtypes import EventType, JobEvent
+from worker.core.model.pipeline import OnUnknownStart
+from worker.core.model.values import Json
+from worker.core.run.context import Case, misfit
+from worker.core.run.effects import Effect, End, FindJob, Ignore, LogJob, MoveTo, NoteStart, StartJob, Tell
+from worker.core.run.endings import begin_stop, cancel, time_out, waive
+from worker.core.run.facts import (
+    CancelRequested,
+    Fact,
+    JobFound,
+    JobNotFound,
+    JobNotSeen,
+    JobRefused,
+    JobStarted,
+    PostRunSeen,
+    RunWanted,
+    StarterLost,
+    StartUnanswered,
+    TimeCame,
+)
+from worker.core.run.inputs import note_signal
+from worker.core.run.outcomes import FailureCategory
+from worker.core.run.run_postrun import drift_in_flight
+from worker.core.run.runstate import AfterStop, Outcome, Run, StartStep, State
+
+START_BACKOFF = (timedelta(seconds=30), timedelta(seconds=60), timedelta(seconds=120))
+# A target may ask for a longer pause; a number that is wrong must not hold a run for a day.
+START_PAUSE_MAX = timedelta(minutes=15)
+
+
+def decide_triggering(case: Case, fact: Fact) -> list[Effect]:
+    match fact:
+        case JobStarted() | JobFound():
+            return _started(case, fact)
+        case JobRefused() | StartUnanswered() | StarterLost() | JobNotFound() if is_old_sending(case.run, fact):
+            return [Ignore(f"speaks of sending {fact.sending}; {case.run.start_failures} is the last, or is settled")]
+        case JobRefused():
+            return _refused(case, fact)
+        case StartUnanswered(message=message):
+            return _doubt(case, StartStep.UNANSWERED, message, can_find=fact.can_find)
+        case StarterLost():
+            return _doubt(case, StartStep.ABANDONED, "its starter was lost", can_find=fact.can_find)
+        case JobNotSeen(sending=sending):
+            return _not_seen(case.run, sending)
+        case JobNotFound():
+            return _not_found(case)
+        case CancelRequested(reason=reason):
+            ending = cancel(case, reason) if case.run.is_idle else begin_stop(case, AfterStop.CANCEL, reason)
+            return [*ending, *waive(fact)]
+        case TimeCame():
+            return _time_came(case)
+        case PostRunSeen():
+            return drift_in_flight(case, fact)
+        case RunWanted(signal=signal) if signal is not None:
+            return note_signal(case, signal)
+        case _:
+            return [*misfit(case.run, fact)]
+
+
+def _refused(case: Case, fact: JobRefused) -> list[Effect]:
+    unanswered = case.run.starts_unanswered
+    if unanswered and fact.can_find:
+        # The refusal is about the last sending alone. The one before may still be on its way, so look for its job.
+        return _doubt(case, StartStep.UNANSWERED, fact.message, can_find=True)
+    if fact.is_final:
+        return _give_up(case, fact.message, fact.category, unanswered)
+    return _failed(case, fact.message, fact.category, fact.retry_after, unanswered=unanswered)
+
+
+def is_old_sending(run: Run, fact: JobRefused | StartUnanswered | StarterLost | JobNotFound) -> bool:
+    """Say whether an answer is about a sending that is settled, or was followed by another."""
+    if fact.sending != run.start_failures:
+        return True
+    match fact:
+        case JobRefused(can_find=True) if run.starts_unanswered:
+            return run.start_step is not StartStep.SENT  # in doubt already, because of the one before
+        case JobRefused():
+            return run.start_step is StartStep.REFUSED
+        case StartUnanswered() | StarterLost():
+            return run.start_step is not StartStep.SENT
+        case JobNotFound():
+            return run.start_step not in {StartStep.UNANSWERED, StartStep.ABANDONED}
+
+
+def is_only_job(fact: JobStarted | JobFound) -> bool:
+    """Say whether the job is that of every start of the attempt, those without an answer included."""
+    return isinstance(fact, JobFound) or fact.can_find
+
+
+def _started(case: Case, fact: JobStarted | JobFound) -> list[Effect]:
+    run, job = case.run, fact.job
+    return [
+        MoveTo(
+            state=State.POLLING,
+            job=job,
+            window_ends_at=case.now + case.job.poll_window,
+            is_only_job=is_only_job(fact),
+        ),
+        Tell(
+            type=EventType.JOB_TRIGGERED,
+            message=f"{run.key}: the job of attempt {run.attempt} was started",
+            detail={"attempt": run.attempt, "job": job},
+        ),
+    ]
+
+
+def _failed(
+    case: Case,
+    message: str,
+    category: FailureCategory | None,
+    retry_after: timedelta | None = None,
+    *,
+    unanswered: int,
+) -> list[Effect]:
+    """The start failed, or is to be repeated as if it had: wait and try again under the same token, or give up.
+
+    `unanswered`: how many of the tries so far, this one included, may have started the job.
+    """
+    failures = case.run.start_failures
+    if failures >= len(START_BACKOFF):
+        return _give_up(case, message, category, unanswered)
+    pause = max(START_BACKOFF[failures], min(retry_after or timedelta(), START_PAUSE_MAX))
+    return [
+        NoteStart(
+            step=StartStep.REFUSED,
+            failures=failures + 1,
+            after=case.now + pause,
+            unanswered=unanswered,
+            reason=message,
+        ),
+        LogJob(event=JobEvent.INFRA_TRIGGER_FAILURE, message=message, category=category),
+    ]
+
+
+def _give_up(case: Case, message: str, category: FailureCategory | None, unanswered: int) -> list[Effect]:
+    tries = case.run.start_failures + 1
+    if unanswered:
+        # That the last try was refused says nothing about the others: one of them may have started the job.
+        return _unknown(case, f"{unanswered} of {tries} tries got no answer; the last: {message}")
+    number = "1 try" if tries == 1 else f"{tries} tries"
+    reason = f"the target did not start the job in {number}; the last: {message}"
+    detail: dict[str, Json] = {"attempt": case.run.attempt, "actionHint": "mend what the target refuses, then rerun it"}
+    return [
+        End(outcome=Outcome.NOT_STARTED, reason=reason),
+        LogJob(event=JobEvent.INFRA_TRIGGER_EXHAUSTED, message=message, category=category),
+        Tell(type=EventType.RETRY_EXHAUSTED, message=f"{case.run.key}: {reason}", detail=detail),
+    ]
+
+
+def _doubt(case: Case, step: StartStep, message: str, *, can_find: bool) -> list[Effect]:
+    if can_find:
+        return [
+            NoteStart(step=step, failures=case.run.start_failures, reason=message),
+            LogJob(event=JobEvent.INFRA_TRIGGER_FAILURE, message=message),
+            FindJob(case.run.token, case.run.start_failures),
+        ]
+    if case.job.on_unknown_start is OnUnknownStart.RESTART:
+        return _failed(case, message, None, unanswered=case.run.starts_unanswered + 1)
+    return _unknown(case, message)
+
+
+def _unknown(case: Case, why: str) -> list[Effect]:
+    """Nobody can tell whether the job runs: a person must look, and nothing is started beside it."""
+    reason = f"start outcome unknown: {why}"
+    hint = "see at the target whether the job ran; rerun if it did not"
+    return [
+        End(outcome=Outcome.START_UNKNOWN, reason=reason),
+        LogJob(event=JobEvent.START_UNKNOWN, message=reason),
+        Tell(
+            type=EventType.JOB_START_UNKNOWN,
+            message=f"{case.run.key}: {reason}",
+            detail={"token": case.run.token, "attempt": case.run.attempt, "actionHint": hint},
+        ),
+    ]
+
+
+def _not_seen(run: Run, sending: int) -> list[Effect]:
+    """Send again what a lost starter may have sent: whichever arrives first, the other is the same job.
+
+    The one before stays in doubt: only a started job settles it, or a look once it must have arrived.
+    """
+    if run.start_step is not StartStep.ABANDONED or sending != run.start_failures:
+        return [Ignore("the start is not with a lost starter any more")]
+    if run.start_failures >= len(START_BACKOFF):
+        return [Ignore("the start was sent as often as is allowed; it is looked for until it must have arrived")]
+    return _send(run, run.start_failures + 1, unanswered=run.starts_unanswered + 1)
+
+
+def _not_found(case: Case) -> list[Effect]:
+    run = case.run
+    if run.start_step is StartStep.UNANSWERED or run.start_failures >= len(START_BACKOFF):
+        return _failed(case, "the start was not answered, and the target does not have the job", None, unanswered=0)
+    # The target did nothing wrong, so it need not be spared: send at once. Counted all the same, because a start that
+    # kills whoever sends it must not be tried for ever.
+    return _send(run, run.start_failures + 1, unanswered=0)
+
+
+def _time_came(case: Case) -> list[Effect]:
+    run = case.run
+    if case.is_timed_out and run.is_idle:
+        return time_out(case, "the target had refused to start it")
+    if case.is_timed_out:
+        return begin_stop(case, AfterStop.END, "it was being started")
+    match run.start_step:
+        case StartStep.REFUSED if _is_pause_over(case):
+            return _send(run, run.start_failures)
+        case StartStep.UNANSWERED | StartStep.ABANDONED:
+            return [FindJob(run.token, run.start_failures)]
+        case _:
+            return [Ignore("the start waits for its time, or is with its starter")]
+
+
+def _is_pause_over(case: Case) -> bool:
+    """A pause that is longer than any may be was counted by a clock that was ahead: it is over, too."""
+    until = case.run.start_after
+    return until is None or case.now >= until or until - case.now > START_PAUSE_MAX
+
+
+def _send(run: Run, sending: int, *, unanswered: int | None = None) -> list[Effect]:
+    return [NoteStart(step=StartStep.SENT, failures=sending, unanswered=unanswered), StartJob(run.token, sending)]

@@ -1,0 +1,139 @@
+"""The moments at which something of a schedule must have happened: what the watchdog looks at, and when.
+
+Each expected run has a few: it must have begun, its signal must be there, its deadline must be watched. They follow
+from the configuration alone, so nothing has to be stored to know when the next one comes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from itertools import pairwise
+from typing import Final
+
+from worker.core.model.pipeline import Schedule
+from worker.core.schedule.expected_runs import ExpectedBy, ExpectedRun, begins_by, expected_runs
+from worker.core.time.cron import next_fire
+
+_DAY: Final = timedelta(days=1)
+_HOUR: Final = timedelta(hours=1)
+_END: Final = datetime(2990, 1, 1, tzinfo=UTC)
+
+
+class Concern(StrEnum):
+    """What is looked at."""
+
+    BEGIN = "begin"  # a fire time passed: is there a run?
+    INCLUDED_DATE = "included date"  # an inclusion date came: is there a run?
+    SIGNAL = "signal"  # the trigger's deadline passed: did the data come?
+    WATCH = "watch"  # a deadline comes near: is it watched?
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long after its time a thing counts as missing, and how long before its deadline a watch is armed."""
+
+    begin: timedelta = timedelta(minutes=5)  # a herd is spread over half a minute, and a take-over takes ten seconds
+    signal: timedelta = timedelta(minutes=1)
+    watch_ahead: timedelta = timedelta(minutes=30)
+
+
+DEFAULT_PATIENCE: Final = Patience()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """`at`: when to look. `about`: the time that it is about, which patience comes before or after."""
+
+    at: datetime
+    about: datetime
+    concern: Concern
+    run: ExpectedRun
+
+
+@dataclass(frozen=True, slots=True)
+class Vigil:
+    """The moments of one run that are still to come. `opens_at`: the first of all it ever had.
+
+    One schedule's vigils open in order, so who opens each in its time misses none of any.
+    """
+
+    opens_at: datetime
+    moments: tuple[Moment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """From when on a schedule is watched. `is_new`: it was deployed then, and nothing is expected of it from before."""
+
+    at: datetime
+    is_new: bool = False
+
+    def includes(self, moment: Moment) -> bool:
+        # What is due right after a deployment may have had its time to be looked at before it.
+        return moment.about > self.at if self.is_new else moment.at > self.at
+
+
+def vigils_after(schedule: Schedule, since: Since, patience: Patience = DEFAULT_PATIENCE) -> Iterator[Vigil]:
+    """The vigils of a schedule's runs with moments later than `since`, computed as they are asked for."""
+    for run in _runs_from(schedule, since.at - _reach(schedule)):
+        if run.excluded is None:
+            moments = list(_moments_of(schedule, run, patience))
+            ahead = tuple(moment for moment in moments if since.includes(moment))
+            if ahead:
+                yield Vigil(min(moment.at for moment in moments), ahead)
+
+
+def _moments_of(schedule: Schedule, run: ExpectedRun, patience: Patience) -> Iterator[Moment]:
+    begin = begins_by(schedule, run)
+    if begin is not None:
+        concern = Concern.BEGIN if run.by is ExpectedBy.CRON else Concern.INCLUDED_DATE
+        yield Moment(at=begin + patience.begin, about=begin, concern=concern, run=run)
+    deadline = run.trigger_deadline_at
+    if deadline is not None and schedule.starts_by_trigger:
+        yield Moment(at=deadline + patience.signal, about=deadline, concern=Concern.SIGNAL, run=run)
+    if run.breach_at is not None:
+        first = min(run.warning_at or run.breach_at, run.breach_at)
+        yield Moment(at=first - patience.watch_ahead, about=run.breach_at, concern=Concern.WATCH, run=run)
+
+
+def _reach(schedule: Schedule) -> timedelta:
+    """How long before its last moment a run may count, so that none is overlooked whose time to begin is past."""
+    if schedule.sla is not None and schedule.sla.deadline is not None:
+        return (abs(schedule.sla.day_offset) + 2) * _DAY
+    if schedule.trigger is not None and schedule.trigger.deadline is not None:
+        return 3 * _DAY
+    return 2 * _DAY if schedule.expected_at or schedule.cron is None else 2 * _HOUR
+
+
+def _runs_from(schedule: Schedule, start: datetime) -> Iterator[ExpectedRun]:
+    """The expected runs from `start` on, computed a stretch at a time as they are asked for."""
+    for first, last in pairwise(_stretches(schedule, start)):
+        yield from expected_runs(schedule, first, last)
+
+
+def _stretches(schedule: Schedule, start: datetime) -> Iterator[datetime]:
+    """Bounds of stretches of time that cover every expected run; what nothing happens in is passed over."""
+    yield start
+    if schedule.cron is not None:
+        yield from _cron_stretches(schedule, start)
+    elif schedule.include_dates:
+        yield datetime.combine(max(schedule.include_dates), datetime.min.time(), UTC) + 3 * _DAY
+    elif _has_deadline(schedule):
+        while start < _END:
+            start += _DAY
+            yield start
+
+
+def _cron_stretches(schedule: Schedule, start: datetime) -> Iterator[datetime]:
+    while start < _END and schedule.cron is not None:
+        upcoming = next_fire(schedule.cron, schedule.zone, start - timedelta.resolution)
+        if upcoming is None:
+            return
+        start = upcoming + _DAY
+        yield start
+
+
+def _has_deadline(schedule: Schedule) -> bool:
+    by_sla = schedule.sla is not None and schedule.sla.deadline is not None
+    return by_sla or (schedule.trigger is not None and schedule.trigger.deadline is not None)

@@ -1,0 +1,79 @@
+"""Which periods a run may begin for, and which grain a schedule has: a day, an hour or a minute."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from worker.core.model.pipeline import Schedule
+from worker.core.time.durations import format_duration
+from worker.core.time.local_time import reached_at, wall_at
+from worker.core.time.periods import Granularity, Period
+
+_NAMES = {Granularity.DAILY: "a day", Granularity.HOURLY: "an hour", Granularity.MINUTE: "a minute"}
+_EXAMPLES = {
+    Granularity.DAILY: "2026-03-03",
+    Granularity.HOURLY: "2026-03-03T07",
+    Granularity.MINUTE: "2026-03-03T0730",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutOfRange:
+    """Why no run begins for a period, and what to do. `is_ahead`: its time may come, and a run that exists goes on."""
+
+    reason: str
+    hint: str
+    is_ahead: bool
+
+
+def out_of_range(period: Period, schedule: Schedule, now: datetime, *, kept_for: timedelta) -> OutOfRange | None:
+    """Why no run begins for a period: its rows would soon be deleted, or it is too far ahead; None if one may."""
+    oldest = wall_at(now - kept_for, schedule.zone).date()
+    if period.date < oldest:
+        return OutOfRange(
+            reason=f"{period} is before {oldest}; runs of earlier periods are no longer kept",
+            hint=f"choose a period of the last {kept_for.days} days, or run the job by hand",
+            is_ahead=False,
+        )
+    zone = schedule.zone if period.granularity is Granularity.DAILY else schedule.hour_zone
+    if reached_at(period.begins, zone) - now > schedule.max_ahead:
+        return OutOfRange(
+            reason=f"{period} begins more than {format_duration(schedule.max_ahead)} from now",
+            hint="correct the date; if the pipeline works on future periods, raise `maxAhead` of the schedule",
+            is_ahead=True,
+        )
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class WrongGrain:
+    """A period of another grain than the schedule's."""
+
+    named: Granularity
+    expected: Granularity
+
+    def __str__(self) -> str:
+        return f"names {_NAMES[self.named]}, and the schedule expects {_NAMES[self.expected]}"
+
+    @property
+    def hint(self) -> str:
+        return f"name a period like {_EXAMPLES[self.expected]}, or change the schedule"
+
+
+def wrong_grain(period: Period, schedule: Schedule) -> WrongGrain | None:
+    """How the period's grain differs from the schedule's; None if it does not, or the schedule implies none."""
+    expected = grain_of(schedule)
+    if expected is None or period.granularity is expected:
+        return None
+    return WrongGrain(period.granularity, expected)
+
+
+def grain_of(schedule: Schedule) -> Granularity | None:
+    """The grain that a schedule implies: by its cron, by dates that it lists, or by a deadline of each hour."""
+    if schedule.cron is not None:
+        return schedule.cron.granularity
+    if schedule.include_dates:
+        return Granularity.DAILY
+    deadlines = (schedule.sla and schedule.sla.deadline, schedule.trigger and schedule.trigger.deadline)
+    if any(deadline is not None and deadline.hour is None for deadline in deadlines):
+        return Granularity.HOURLY
+    return None

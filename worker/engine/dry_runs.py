@@ -1,0 +1,125 @@
+"""Dry runs: load, decide, commit, as for a run, but nothing here can reach a job."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from worker.config.versions import Configs, Version
+from worker.core.errors import RetryLater
+from worker.core.model.keys import RowKind, RunKey, SessionId
+from worker.core.model.pipeline import Schedule
+from worker.core.run.dry_run import NOTHING_SPENT, DryRun, DryState, decide, evolve
+from worker.core.run.effects import BeginRehearsal, EvaluateNow
+from worker.core.run.evaluation import judge
+from worker.core.run.facts import Fact, JobReported, RerunRequested, TimeCame
+from worker.core.run.next_wakeup import next_beat
+from worker.core.run.reruns import spent_by
+from worker.core.run.runstate import Spent
+from worker.engine.clock_shifts import ClockShifts
+from worker.engine.commits import Commits
+from worker.engine.evaluations import Sensing
+from worker.engine.session_authority import Standing
+from worker.engine.timer_keys import ADOPTED_WITHIN, Wake, place_of
+from worker.runtime.clock import Clock
+from worker.runtime.timers import Timers
+from worker.runtime.turns import in_turns
+from worker.store.repos.dry_runs import DryRuns
+from worker.store.repos.reruns import Reruns
+from worker.store.table import StaleWrite, Tables
+
+TRIES_MAX: Final = 8
+
+
+class Rehearsals:
+    """`ask_pass` has a pass made, soon and folded."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        configs: Configs,
+        commits: Commits,
+        sensing: Sensing,
+        *,
+        session: SessionId,
+        clock: Clock,
+        timers: Timers[Wake],
+        ask_pass: Callable[[Wake], None],
+        standing: Standing,
+    ) -> None:
+        self._store, self._configs, self._commits, self._sensing = DryRuns(tables), configs, commits, sensing
+        self._session, self._clock, self._timers, self._ask_pass = session, clock, timers, ask_pass
+        self._reruns = Reruns(tables)
+        self._held: dict[RunKey, datetime] = {}  # those whose timers are here, and since when they wait
+        self._shifts = ClockShifts(clock, standing, lambda: self._held)
+
+    async def take_in(self, key: RunKey, fact: Fact, version: Version, schedule: Schedule) -> None:
+        """Settle one fact. Raises `RetryLater` if others were first again and again."""
+        for _ in range(TRIES_MAX):
+            try:
+                if step := self._shifts.pending(key):
+                    await self._settle(key, step, version, schedule)
+                    self._shifts.settled(key, step)
+                return await self._settle(key, fact, version, schedule)
+            except StaleWrite:
+                continue
+        raise RetryLater(f"{type(fact).__name__} of the rehearsal {key} was not settled; try again later")
+
+    async def make_pass(self, key: RunKey) -> None:
+        """Read the sensors and judge the rules, if the rehearsal still waits for them."""
+        run = await self._store.load(key)
+        if run is None or run.state is not DryState.EVALUATING:
+            return
+        version = await self._configs.pinned(key.pipeline, run.config_hash)
+        schedule = version.pipeline.schedule(key.schedule)
+        if schedule is None:
+            return
+        readings = await self._sensing.for_start(key, version.pipeline, schedule)
+        fact = await in_turns(judge(version.pipeline, readings, run.attempt, self._clock.now()))
+        await self.take_in(key, fact, version, schedule)
+
+    async def wake(self, key: RunKey) -> None:
+        """It waits on: the next pass is due."""
+        run = await self._store.load(key)
+        if run is None or run.state is not DryState.EVALUATING:
+            return
+        version = await self._configs.pinned(key.pipeline, run.config_hash)
+        schedule = version.pipeline.schedule(key.schedule)
+        if schedule is not None:
+            self._arm(run, schedule)
+            await self.take_in(key, TimeCame(run.attempt), version, schedule)
+
+    async def adopt(self, key: RunKey) -> None:
+        run = await self._store.load(key)
+        if run is not None and run.state is DryState.EVALUATING:
+            self._timers.set(Wake(RowKind.DRY_RUN, key), self._clock.now() + place_of(key) * ADOPTED_WITHIN)
+
+    async def _settle(self, key: RunKey, fact: Fact, version: Version, schedule: Schedule) -> None:
+        before = await self._store.load(key)
+        now = self._clock.now()
+        effects = decide(before, version.pipeline, schedule, fact, now, spent=await self._spent(key, fact))
+        after = evolve(before, effects, now, self._session)
+        if any(isinstance(effect, BeginRehearsal) for effect in effects):
+            await self._configs.keep(version)
+        run = await self._commits.of_dry_run(before, after, effects, key=key, now=now)
+        if run is not None and run.owner == self._session:
+            self._arm(run, schedule)
+        if EvaluateNow() in effects:
+            self._ask_pass(Wake(RowKind.DRY_RUN, key, is_pass=True))
+
+    async def _spent(self, key: RunKey, fact: Fact) -> Spent:
+        """What the reruns on record have used of the budgets, for those facts that are about one more."""
+        if not isinstance(fact, RerunRequested | JobReported):
+            return NOTHING_SPENT
+        return spent_by(record.reason for record in await self._reruns.list(key))
+
+    def _arm(self, run: DryRun, schedule: Schedule) -> None:
+        wake, now = Wake(RowKind.DRY_RUN, run.key), self._clock.now()
+        if run.state is not DryState.EVALUATING:
+            self._timers.cancel(wake)
+            self._held.pop(run.key, None)
+            self._shifts.forget(run.key)
+            return
+        self._shifts.look()  # before this one counts as held: it may have followed already
+        self._held[run.key] = run.since
+        beat = next_beat(run.since, schedule.evaluation.interval, now)
+        self._timers.set(wake, min(beat, run.window_ends_at) if run.window_ends_at > now else beat)

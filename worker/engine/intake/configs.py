@@ -1,0 +1,151 @@
+"""Configurations that were deployed: taken into force, or refused with the last good one staying in force."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from worker.config.deploy import forget_times
+from worker.config.versions import Configs, Remembered, Unusable, Version
+from worker.core.model import keys
+from worker.core.model.calendars import local_date, reason_excluded
+from worker.core.model.events import Event
+from worker.core.model.eventtypes import EventType
+from worker.core.model.pipeline import PipelineId, Schedule
+from worker.core.model.sla_times import Times, times_for_run
+from worker.core.model.values import Json
+from worker.core.sla.state import SlaWatch
+from worker.core.sla.watch import DeadlineMoved
+from worker.engine.commits import NewId
+from worker.engine.sla_watches import Watching
+from worker.runtime.clock import Clock
+from worker.runtime.ids import random_id
+from worker.store.repos import config_log
+from worker.store.repos.config_log import ConfigChange, ConfigLogEntry
+from worker.store.repos.events import told_write
+from worker.store.repos.marks import move_write
+from worker.store.repos.pipelines import Pipelines
+from worker.store.repos.runs import Runs
+from worker.store.repos.sla_watches import SlaWatches
+from worker.store.table import StaleWrite, Tables, Write
+
+PROBLEMS_TOLD_MAX: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class NewVersion:
+    """A version that is deployed, and what was in force before it."""
+
+    version: Version
+    known: Remembered
+
+
+class ConfigChanges:
+    def __init__(
+        self, tables: Tables, configs: Configs, watches: Watching, clock: Clock, new_id: NewId = random_id
+    ) -> None:
+        self._tables, self._configs, self._watching = tables, configs, watches
+        self._clock, self._new_id = clock, new_id
+        self._pipelines, self._watches, self._runs = Pipelines(tables), SlaWatches(tables), Runs(tables)
+
+    async def take_in(self, pipeline: PipelineId) -> NewVersion | None:
+        """Look at what is deployed; say the version if it is new to us.
+
+        Whoever has done what follows from it calls `accept`: until then it stays new, so that a failure or a crash on
+        the way leaves nothing undone. Raises `StaleWrite` if another looked too.
+        """
+        deployed = await self._configs.deployed(pipeline)
+        if deployed is None:
+            return None
+        known = await self._configs.remembered(pipeline)
+        if isinstance(deployed, Unusable):
+            await self._refuse(deployed, known)
+            return None
+        await self._pipelines.list_deployed(pipeline)
+        if known.good == deployed.config_hash and known.refused is None:
+            return None
+        await self._configs.keep(deployed)  # deadlines that move speak of it
+        await self._move_deadlines(deployed)
+        return NewVersion(deployed, known)
+
+    async def accept(self, new: NewVersion) -> None:
+        """Remember the version, and tell the workers of it. Raises `StaleWrite` if another was put in force since."""
+        version, told = new.version, list[Write]()
+        if new.known.refused is not None:
+            told.append(told_write(self._acceptance(version)))
+        await self._note(version.pipeline.id, new.known, {"good": version.config_hash}, ConfigChange.CHANGED, *told)
+
+    async def taken_back(self, pipeline: PipelineId) -> None:
+        """A configuration was deleted: its times are forgotten, and the workers are told. Harmless to repeat."""
+        if await self._pipelines.get(pipeline) is not None:
+            return  # it came again meanwhile
+        await forget_times(self._tables, pipeline)
+        entry = ConfigLogEntry(id=self._new_id(), pipeline=pipeline, change=ConfigChange.REMOVED)
+        await config_log.ConfigLog(self._tables).append(entry, self._clock.now())
+
+    async def _refuse(self, unusable: Unusable, known: Remembered) -> None:
+        if known.refused == unusable.text_hash:
+            return
+        now = self._clock.now()
+        told = told_write(self._rejection(unusable, known, now))
+        noted: dict[str, Json] = {"good": known.good, "refused": unusable.text_hash}
+        await self._note(unusable.pipeline, known, noted, ConfigChange.REJECTED, told)
+
+    async def _note(
+        self, pipeline: PipelineId, known: Remembered, data: dict[str, Json], change: ConfigChange, *more: Write
+    ) -> None:
+        now, good = self._clock.now(), data["good"]
+        entry = ConfigLogEntry(
+            id=self._new_id(), pipeline=pipeline, change=change, config_hash=good if isinstance(good, str) else None
+        )
+        mark = move_write(pipeline, keys.config_mark_sk(), known.mark, data, now)
+        await self._tables.commit(mark, config_log.append_write(entry, now), *more)
+
+    def _rejection(self, unusable: Unusable, known: Remembered, now: datetime) -> Event:
+        staying = (
+            f"version {known.good} stays in force" if known.good else "there is no earlier version to fall back on"
+        )
+        return Event(
+            id=self._new_id(),
+            type=EventType.CONFIG_REJECTED,
+            at=now,
+            pipeline=unusable.pipeline,
+            message=f"the configuration of {unusable.pipeline} cannot be understood; {staying}",
+            detail={
+                "problems": list(unusable.problems[:PROBLEMS_TOLD_MAX]),
+                "inForce": known.good,
+                "actionHint": "run `interlock validate` on the file, mend it, and deploy it again",
+            },
+        )
+
+    def _acceptance(self, version: Version) -> Event:
+        """People who were told of a configuration that cannot be understood hear that the trouble is over."""
+        pipeline = version.pipeline.id
+        return Event(
+            id=self._new_id(),
+            type=EventType.CONFIG_ACCEPTED,
+            at=self._clock.now(),
+            pipeline=pipeline,
+            message=f"the configuration of {pipeline} is understood again; version {version.config_hash} is in force",
+            detail={"inForce": version.config_hash},
+        )
+
+    # --- deadlines that moved -----------------------------------------------------------------------------------------
+
+    async def _move_deadlines(self, version: Version) -> None:
+        """Recompute the watches of runs that do not exist yet; who began is judged by the deadline it began under."""
+        for schedule in version.pipeline.schedules:
+            for watch in await self._watches.of_schedule(version.pipeline.id, schedule.id):
+                if watch.verdict is None and await self._runs.load(watch.key) is None:
+                    await self._move(watch, schedule, version.config_hash)
+
+    async def _move(self, watch: SlaWatch, schedule: Schedule, config_hash: str) -> None:
+        excluded = reason_excluded(schedule.exclusion, local_date(watch.key.period, schedule))
+        times: Times | None = None
+        arrived_at = watch.arrived_at if schedule.sla and schedule.sla.max_duration else None
+        if schedule.sla is not None and not excluded:
+            times = times_for_run(schedule.sla, schedule, watch.key.period, arrived_at)
+        moved = DeadlineMoved(times=times, config_hash=config_hash, run_exists=False, arrived_at=arrived_at)
+        try:
+            await self._watching.take_in(watch.key, moved)
+        except StaleWrite:
+            return  # its run began meanwhile: it is judged by the deadline it began under

@@ -1,0 +1,39 @@
+"""Whether a rerun may find other data than the success did: by content where that is known, else by time."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import Pipeline, Schedule
+from worker.core.run.evaluation import needed, watched
+from worker.core.run.freshness import is_fresh
+from worker.core.run.runstate import ForeignRun, Run, State, Status
+from worker.engine.evaluations import Sensing
+from worker.engine.foreignruns import ForeignRuns
+from worker.store.table import Tables
+
+
+class Freshness:
+    """One answer for the worker that decides about a rerun and for whoever tells a person beforehand."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._foreign, self._sensing = ForeignRuns(tables), Sensing(tables)
+
+    async def of(self, key: RunKey, run: Run | ForeignRun | None, pipeline: Pipeline, schedule: Schedule) -> bool:
+        succeeded_at = await self._succeeded_at(run)
+        if succeeded_at is None:
+            return True
+        readings = await self._sensing.read(key, (*needed(pipeline, schedule), *watched(pipeline)))
+        started_on: Mapping[str, str] = run.started_on if isinstance(run, Run) else {}
+        if any(name in started_on and readings[name].content_hash != started_on[name] for name in readings):
+            return True
+        return is_fresh((reading.data for reading in readings.values()), succeeded_at)
+
+    async def _succeeded_at(self, run: Run | ForeignRun | None) -> datetime | None:
+        match run:
+            case Run(state=State.COMPLETED):
+                return run.since
+            case ForeignRun(status=Status.COMPLETED):
+                return await self._foreign.succeeded_at(run.key)
+            case _:
+                return None

@@ -1,0 +1,331 @@
+"""Sensors: what a written one means for the runs of its pipeline.
+
+A change record says that a key changed and which period its image spoke of. If the row still speaks of that period,
+the row decides; if it has moved on, the image decides for its own period. Order of delivery is never used.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, TypeAlias
+
+from worker.config.versions import Version
+from worker.core.errors import RetryLater
+from worker.core.model import keys
+from worker.core.model.content_hash import content_hash
+from worker.core.model.eventtypes import EventType
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import Pipeline, PipelineId, PostRun, Schedule
+from worker.core.model.rules import Check, evaluate_in_turns
+from worker.core.model.sla_times import trigger_deadline_at
+from worker.core.model.values import Json
+from worker.core.run.drift import Drift, measure
+from worker.core.run.effects import Tell
+from worker.core.run.evaluation import watched
+from worker.core.run.facts import Origin, PostRunSeen, RunWanted, Signal, SignalOverdue
+from worker.core.run.runstate import Run, State
+from worker.core.run.sensor_match import (
+    LOOK_BACK,
+    Saying,
+    Triggered,
+    audience,
+    is_trigger,
+    period_said,
+    post_run_name,
+    triggered,
+)
+from worker.core.schedule.period_range import OutOfRange, out_of_range, wrong_grain
+from worker.core.time.local_time import wall_at
+from worker.core.time.periods import Period
+from worker.core.time.timestamps import format_rfc3339, parse_rfc3339
+from worker.engine.content_hashes import hash_of
+from worker.engine.engine import Engine
+from worker.engine.evaluations import Sensing
+from worker.engine.timer_keys import Log
+from worker.runtime.clock import Clock
+from worker.runtime.turns import in_turns
+from worker.store import retention
+from worker.store.repos.deferred_signals import HeldBacks, HeldSignal
+from worker.store.repos.dry_runs import DryRuns
+from worker.store.repos.marks import Mark, Marks, move_write
+from worker.store.repos.runs import Runs
+from worker.store.repos.sensors import Sensor, Sensors
+from worker.store.table import Tables
+
+_IS_GUESS: Final = "isGuess"  # on a signal's mark: its day is that of a look at the row
+WAITING_MAX: Final = 100  # how many of a schedule's latest runs a sensor without a period wakes
+
+
+# Asked about a run that a signal wants and that is not there.
+MayBegin: TypeAlias = Callable[[RunKey], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A sensor that was written, or is looked at again. `written_at` None: nobody knows when it was written.
+
+    A run that is not there begins only if `may_begin` says so; None: at once. `is_look`: the row was read, which does
+    not say when it was written; `at` is the time of the look.
+    """
+
+    sensor: Sensor
+    at: datetime
+    written_at: datetime | None
+    is_look: bool = False
+    origin: Origin = Origin.SENSOR
+    may_begin: MayBegin | None = None
+
+
+class Signals:
+    def __init__(self, tables: Tables, engine: Engine, clock: Clock, log: Log) -> None:
+        self._sensors, self._marks, self._runs = Sensors(tables), Marks(tables), Runs(tables)
+        self._dry_runs, self._sensing, self._tables = DryRuns(tables), Sensing(tables), tables
+        self._engine, self._clock, self._log, self._held = engine, clock, log, HeldBacks(tables)
+
+    async def take_in(self, version: Version, seen: Seen) -> None:
+        """Handle a sensor of a pipeline; harmless to repeat."""
+        row = await self._sensors.get(version.pipeline.id, seen.sensor.key)
+        if row is None:
+            return
+        started: set[RunKey] = set()
+        for schedule in version.pipeline.schedules:
+            said = _decisive(schedule, seen.sensor, row, seen.at)
+            image_at = None if said == Saying(row.key, row.data) else seen.at
+            if is_trigger(schedule, said.key):
+                started |= await self._signal(version, schedule, said, seen, image_at)
+            await self._post_run(version.pipeline, schedule, said, seen, image_at)
+        await self._wake_waiting(version.pipeline, row.key, started)
+
+    async def take_up(self, version: Version, held: HeldSignal) -> None:
+        """Handle what a pause held back as if it were just delivered; it is kept until its run is there."""
+        await self.take_in(version, Seen(sensor=held.sensor, at=held.at, written_at=held.written_at))
+        if await self._runs.load(held.key) is not None:
+            await self._held.forget(held)
+
+    # --- the trigger --------------------------------------------------------------------------------------------------
+
+    async def _signal(
+        self, version: Version, schedule: Schedule, said: Saying, seen: Seen, image_at: datetime | None
+    ) -> set[RunKey]:
+        trigger = schedule.trigger
+        if trigger is not None and trigger.rule.check is Check.MATCHES:
+            await asyncio.sleep(0)  # a pattern may take hundredths of a second, and there may be many schedules
+        found = triggered(schedule, said, seen.at)
+        if found is None or trigger is None or await self._must_wait(version.pipeline.id, schedule, said, seen):
+            return set()
+        content = await hash_of(said.data)
+        period = found.period
+        if found.binds_once:
+            period = await self._bound(version.pipeline.id, found, said.key, content, seen)
+        key = RunKey(version.pipeline.id, schedule.id, period)
+        if refusal := await self.refusal(key, schedule):
+            await self.refuse(key, said.key, content, refusal)
+            return set()
+        await self._warn_of_grain(key, schedule, said.key)
+        await self._close_if_overdue(key, version, schedule, seen)
+        wanted = RunWanted(
+            key=key,
+            birth=self._engine.birth(version),
+            origin=seen.origin,
+            signal=Signal(trigger.rule.key, content, seen.written_at, image_at, said.key),
+            arrived_at=await self._arrival(key, schedule, seen.at),
+        )
+        if not await self._engine.handle(key, wanted):
+            held = HeldSignal(key, Sensor(said.key, said.data), seen.at, seen.written_at)
+            await self._held.keep(held, self._clock.now())
+        return {key}
+
+    async def _must_wait(self, pipeline: PipelineId, schedule: Schedule, said: Saying, seen: Seen) -> bool:
+        """Say whether a run is not there and may not begin yet. To ask binds a signal to no day."""
+        if seen.may_begin is None:
+            return False
+        period = await self.bound_period(pipeline, schedule, Sensor(said.key, said.data), seen.at)
+        key = RunKey(pipeline, schedule.id, period)
+        return await self._runs.load(key) is None and not seen.may_begin(key)
+
+    async def _close_if_overdue(self, key: RunKey, version: Version, schedule: Schedule, seen: Seen) -> None:
+        """A signal that is known to have been written too late begins nothing: first the run is given up, once."""
+        deadline_at = trigger_deadline_at(schedule, key.period)
+        if deadline_at is not None and seen.written_at is not None and seen.written_at >= deadline_at:
+            birth = self._engine.birth(version)
+            await self._engine.handle(key, SignalOverdue(key=key, birth=birth, deadline_at=deadline_at))
+
+    async def refusal(self, key: RunKey, schedule: Schedule) -> OutOfRange | None:
+        """Why nothing can begin for a period; None if it can, or did."""
+        found = out_of_range(key.period, schedule, self._clock.now(), kept_for=retention.RUNS_BEGIN)
+        if found is None or (found.is_ahead and await self._runs.load(key) is not None):
+            return None
+        return found
+
+    async def refuse(self, key: RunKey, sensor_key: str, content: str, refusal: OutOfRange) -> None:
+        """Tell people that a sensor begins nothing, once for what it says."""
+        told = Tell(
+            type=EventType.TRIGGER_REJECTED,
+            message=f"{sensor_key} begins no run: {refusal.reason}",
+            detail={"sensorKey": sensor_key, "reason": refusal.reason, "actionHint": refusal.hint},
+            once=True,
+            about=content_hash({"sensor": sensor_key, "content": content}),
+        )
+        if await self._engine.commits.tell_once(key, told, self._clock.now()):
+            self._log("signal.refused", {"run": str(key), "sensor": sensor_key, "reason": refusal.reason})
+
+    async def _warn_of_grain(self, key: RunKey, schedule: Schedule, sensor_key: str) -> None:
+        """Tell people, once for a schedule, that sensors name days where it expects hours, or the reverse."""
+        found = wrong_grain(key.period, schedule)
+        if found is None:
+            return
+        told = Tell(
+            type=EventType.GRAIN_MISMATCH,
+            message=f"{sensor_key} {found}; there is a run of {key.period} all the same",
+            detail={
+                "sensorKey": sensor_key,
+                "named": found.named,
+                "expected": found.expected,
+                "actionHint": found.hint,
+            },
+            once=True,
+        )
+        mark_sk = keys.grain_mark_sk(schedule.id, found.named)
+        if await self._engine.commits.tell_once(key, told, self._clock.now(), mark_sk=mark_sk):
+            self._log("signal.grain_mismatched", {"run": str(key), "sensor": sensor_key, "expected": found.expected})
+
+    async def bound_period(self, pipeline: PipelineId, schedule: Schedule, sensor: Sensor, at: datetime) -> Period:
+        """The period a sensor is for, without binding it to one."""
+        said = Saying(sensor.key, sensor.data)
+        period, is_undated = period_said(said, schedule, at)
+        if not is_undated:
+            return period
+        mark = await self._marks.get(pipeline, keys.signal_mark_sk(sensor.key))
+        bound_at = _bound_at(mark, await hash_of(sensor.data))
+        return period if bound_at is None else Period(wall_at(bound_at, schedule.zone).date())
+
+    async def _bound(self, pipeline: PipelineId, found: Triggered, sensor_key: str, content: str, seen: Seen) -> Period:
+        """The period of a signal that names none: the day on which its content was first seen, for ever.
+
+        A row does not say when it was written, so a look at it only guesses the day; its record, if it still comes,
+        knows better.
+        """
+        mark_sk = keys.signal_mark_sk(sensor_key)
+        mark = await self._marks.get(pipeline, mark_sk)
+        bound_at = _bound_at(mark, content)
+        period = None if bound_at is None else Period(wall_at(bound_at, found.schedule.zone).date())
+        if period is not None and not _is_corrected(mark, period, found.period, seen):
+            return period
+        data: dict[str, Json] = {"hash": content, "at": format_rfc3339(seen.at), "period": str(found.period)}
+        if seen.is_look:
+            data[_IS_GUESS] = True
+        # If another worker was first, this one comes again and sees what it wrote.
+        await self._tables.commit(move_write(pipeline, mark_sk, mark, data, self._clock.now()))
+        return found.period
+
+    async def _arrival(self, key: RunKey, schedule: Schedule, at: datetime) -> datetime | None:
+        """When the first signal of a run came, where its deadline counts from there. Kept before the run begins."""
+        if schedule.sla is None or schedule.sla.max_duration is None:
+            return None
+        mark_sk = keys.first_arrival_mark_sk(key)
+        kept = await self._marks.get(key.pipeline, mark_sk)
+        if kept is None:
+            at = await self._foreign_arrival(key) or at
+            if await self._marks.put_once(key.pipeline, mark_sk, {"at": format_rfc3339(at)}, self._clock.now()):
+                return at
+            kept = await self._marks.get(key.pipeline, mark_sk)
+        return _instant(kept.data.get("at")) if kept else at
+
+    async def _foreign_arrival(self, key: RunKey) -> datetime | None:
+        """The reference kept it among the sensors."""
+        old = await self._sensors.get(key.pipeline, f"first-sensor-arrival#{key.period}")
+        return None if old is None else _instant(old.data.get("arrivedAt"))
+
+    # --- after the run ------------------------------------------------------------------------------------------------
+
+    async def _post_run(
+        self, pipeline: Pipeline, schedule: Schedule, said: Saying, seen: Seen, image_at: datetime | None
+    ) -> None:
+        name, post_run = post_run_name(pipeline, said.key), pipeline.post_run
+        if name is None or post_run is None:
+            return
+        key = RunKey(pipeline.id, schedule.id, period_said(said, schedule, seen.at)[0])
+        run = await self._runs.load(key)
+        if run is None and await self._dry_runs.load(key) is None:
+            return
+        readings = await self._sensing.read(key, watched(pipeline))
+        # What is judged is what was said, whatever the row says by now about another period.
+        data = {each: reading.data for each, reading in readings.items()} | {name: said.data}
+        result = await in_turns(evaluate_in_turns(post_run.rules, data, self._clock.now()))
+        fact = PostRunSeen(
+            sensor_key=said.key,
+            content_hash=await hash_of(said.data),
+            drift=await self._drift(key, post_run, name, said),
+            rules_held=result.passed,
+            reason="" if result.passed else result.reason,
+            run_version=run.version if isinstance(run, Run) else None,
+            known_as=name,
+            written_at=seen.written_at,
+            image_at=image_at,
+        )
+        await self._engine.handle(key, fact)
+        if not await self._is_settled(key, fact):
+            raise RetryLater(f"{key} moved on while {said.key} was compared with its baseline; try again")
+
+    async def _is_settled(self, key: RunKey, fact: PostRunSeen) -> bool:
+        """Say whether the fact was judged. If the run moved on before it was, it was compared with what is over."""
+        run = await self._runs.load(key)
+        if not isinstance(run, Run) or run.version == fact.run_version:
+            return True
+        return run.post_run_seen.get(fact.sensor_key) == fact.content_hash
+
+    async def _drift(self, key: RunKey, post_run: PostRun, name: str, said: Saying) -> Drift | None:
+        before = (await self._sensing.baseline(key)).get(name)
+        return measure(post_run, said.key, before, said.data) if isinstance(before, Mapping) else None
+
+    # --- the rules ----------------------------------------------------------------------------------------------------
+
+    async def _wake_waiting(self, pipeline: Pipeline, sensor_key: str, started: set[RunKey]) -> None:
+        """Have the runs whose rules see the sensor look again; those it just started look anyway."""
+        found = audience(pipeline, sensor_key)
+        if found is None:
+            return
+        for schedule in pipeline.schedules:
+            if found.period is not None:
+                waiting = [RunKey(pipeline.id, schedule.id, found.period)]
+            else:
+                waiting = await self._waiting(pipeline, schedule)
+            self._wake(pipeline, [key for key in waiting if key not in started])
+
+    async def wake_all(self, pipeline: Pipeline) -> None:
+        for schedule in pipeline.schedules:
+            self._wake(pipeline, await self._waiting(pipeline, schedule))
+
+    def _wake(self, pipeline: Pipeline, waiting: list[RunKey]) -> None:
+        for key in waiting:
+            self._engine.sensor_changed(key)
+            if pipeline.dry_run:
+                self._engine.rehearsed_sensor_changed(key)
+
+    async def _waiting(self, pipeline: Pipeline, schedule: Schedule) -> list[RunKey]:
+        if pipeline.dry_run:
+            return await self._dry_runs.waiting(pipeline.id, schedule.id, WAITING_MAX)
+        latest = await self._runs.of_schedule(pipeline.id, schedule.id, WAITING_MAX)
+        return [run.key for run in latest if isinstance(run, Run) and run.state is State.EVALUATING]
+
+
+def _decisive(schedule: Schedule, image: Sensor, row: Sensor, at: datetime) -> Saying:
+    said, is_now = Saying(image.key, image.data), Saying(row.key, row.data)
+    return is_now if period_said(said, schedule, at) == period_said(is_now, schedule, at) else said
+
+
+def _is_corrected(mark: Mark | None, guessed: Period, known: Period, seen: Seen) -> bool:
+    """Say whether a record shows that a look bound its signal to a later day than it was written on."""
+    if seen.is_look or mark is None or not mark.data.get(_IS_GUESS):
+        return False
+    # A record from before the look-back is an old one that comes again: another signal with the same content.
+    return guessed.date - LOOK_BACK <= known.date < guessed.date
+
+
+def _bound_at(mark: Mark | None, content: str) -> datetime | None:
+    return _instant(mark.data.get("at")) if mark and mark.data.get("hash") == content else None
+
+
+def _instant(text: Json) -> datetime | None:
+    return parse_rfc3339(text) if isinstance(text, str) else None

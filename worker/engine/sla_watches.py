@@ -1,0 +1,140 @@
+"""Deadlines: warned of and judged in their own time, by what the run really did."""
+
+from collections.abc import Awaitable, Callable
+
+from worker.config.versions import Configs
+from worker.core.errors import Rejected, RetryLater
+from worker.core.model.keys import RowKind, RunKey, SessionId
+from worker.core.model.pipeline import Sla
+from worker.core.run.runstate import ForeignRun, Run, State, Status
+from worker.core.sla import watch as slawatch
+from worker.core.sla.state import SlaWatch
+from worker.core.sla.watch import DeadlineMoved, InstantCame, WatchFact, next_due
+from worker.engine.commits import Commits
+from worker.engine.foreignruns import ForeignRuns
+from worker.engine.session_authority import Standing
+from worker.engine.timer_keys import ADOPTED_WITHIN, Wake, place_of
+from worker.runtime.clock import Clock
+from worker.runtime.timers import Timers
+from worker.store.repos.runs import Runs, run_key, still_at
+from worker.store.repos.sla_watches import SlaWatches
+from worker.store.table import Absent, Check, Equals, StaleWrite, TableName, Tables, Write
+
+TRIES_MAX = 8
+_NO_SLA = Sla()
+
+
+class Watching:
+    """`look` asks the target of a polling run how its job is, once and not for long, before anything is declared."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        configs: Configs,
+        commits: Commits,
+        *,
+        session: SessionId,
+        clock: Clock,
+        timers: Timers[Wake],
+        look: Callable[[Run], Awaitable[None]],
+        standing: Standing,
+    ) -> None:
+        self._runs, self._watches, self._foreign = Runs(tables), SlaWatches(tables), ForeignRuns(tables)
+        self._configs, self._commits, self._session = configs, commits, session
+        self._clock, self._timers, self._look, self._standing = clock, timers, look, standing
+
+    def arm(self, watch: SlaWatch) -> None:
+        """Wake when the watch has something to say; a closed one has nothing any more."""
+        due = next_due(watch, self._clock.now())
+        wake = Wake(RowKind.SLA, watch.key)
+        if due is None:
+            self._timers.cancel(wake)
+        else:
+            self._timers.set(wake, due)
+
+    async def adopt(self, key: RunKey) -> None:
+        watch = await self._watches.load(key)
+        if watch is None or watch.verdict is not None:
+            return
+        due = next_due(watch, self._clock.now()) or watch.breach_at
+        at = max(due, self._clock.now() + place_of(key) * ADOPTED_WITHIN)
+        self._timers.set(Wake(RowKind.SLA, key), at)
+
+    async def wake(self, key: RunKey) -> None:
+        """The warning or the breach is due, or was when it was asked for."""
+        run = await self._runs.load(key)
+        if isinstance(run, Run) and run.state is State.POLLING:
+            # It may be done already, and in time; a success is committed together with its verdict.
+            await self._look(run)
+        await self.take_in(key, None)
+
+    async def take_in(self, key: RunKey, fact: WatchFact | None) -> None:
+        """Settle a fact about a watch alone; None: the time that it is now. May raise `StaleWrite`, many times over."""
+        for _ in range(TRIES_MAX - 1):
+            try:
+                return await self._settle(key, fact)
+            except StaleWrite:
+                continue
+        return await self._settle(key, fact)
+
+    async def _settle(self, key: RunKey, fact: WatchFact | None) -> None:
+        watch, run = await self._watches.load(key), await self._runs.load(key)
+        settled = fact or await self._instant(watch, run)
+        now = self._clock.now()
+        if fact is None and not self._standing.may_judge_time():
+            raise RetryLater(f"{key}: the wall clock is known to be wrong, so no deadline is judged by it")
+        effects = slawatch.decide(watch, await self._sla(key, watch), settled, now)
+        after = slawatch.evolve(watch, key, effects, now, self._session)
+        version = run.version if isinstance(run, Run) else 0
+        saved = await self._commits.of_watch(
+            watch, after, effects, _unchanged(key, run), run_version=version, key=key, now=now
+        )
+        if saved is not None:
+            self.arm(saved)
+
+    async def _instant(self, watch: SlaWatch | None, run: Run | ForeignRun | None) -> InstantCame | DeadlineMoved:
+        match run:
+            case None if watch is not None and not await self._is_expected(watch.key):
+                return DeadlineMoved(times=None, config_hash=watch.config_hash, run_exists=False)
+            case None:
+                return InstantCame(None)
+            case Run(state=State.COMPLETED):
+                return InstantCame(run.status, run.since)
+            case Run():
+                return InstantCame(run.status)
+            case ForeignRun(status=Status.COMPLETED):
+                # Another system does not always say when; then nothing shows that it was late.
+                succeeded_at = await self._foreign.succeeded_at(run.key)
+                return InstantCame(Status.COMPLETED, succeeded_at or (watch.since if watch else None))
+            case ForeignRun(status=Status.RUNNING):
+                return InstantCame(Status.RUNNING)
+            case ForeignRun():
+                return InstantCame(Status.FAILED_FINAL)
+
+    async def _is_expected(self, key: RunKey) -> bool:
+        """Say whether a run may still begin: of a pipeline or schedule that was taken back, nobody waits for any.
+
+        Asked when the deadline comes, and not when they go: one that is deployed again meanwhile is waited for.
+        """
+        try:
+            version = await self._configs.in_force(key.pipeline)
+        except Rejected:
+            return True  # it cannot be read, which is no reason to keep silent
+        pipeline = version.pipeline if version else None
+        return pipeline is not None and not pipeline.dry_run and pipeline.schedule(key.schedule) is not None
+
+    async def _sla(self, key: RunKey, watch: SlaWatch | None) -> Sla:
+        version = await self._configs.find(key.pipeline, watch.config_hash) if watch else None
+        schedule = version.pipeline.schedule(key.schedule) if version else None
+        return schedule.sla or _NO_SLA if schedule else _NO_SLA
+
+
+def _unchanged(key: RunKey, run: Run | ForeignRun | None) -> Write:
+    """The verdict holds only while the run is as it was looked at."""
+    match run:
+        case None:
+            return Check(TableName.CONTROL, run_key(key), Absent())
+        case Run():
+            return still_at(run)
+        case ForeignRun(status=status):
+            return Check(TableName.CONTROL, run_key(key), Equals("status", status))

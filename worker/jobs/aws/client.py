@@ -1,0 +1,181 @@
+"""AWS, as the job targets and secrets on it use it: one object, made by the wiring, from which they are all built.
+
+Region and credentials come from where AWS's own tools take them. No request is ever repeated by the library: whether a
+start may be sent again is decided by who can look for the job first.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from types import TracebackType
+from typing import Final, Literal, Self, TypeAlias, cast
+
+import aiobotocore
+from aiobotocore.config import AioConfig
+from botocore import xform_name
+
+from worker.core.run.outcomes import FailureCategory
+from worker.jobs.aws.errors import ANSWER_ERRORS, CALL_ERRORS, AwsTrouble, trouble
+from worker.jobs.aws.responses import Answer
+from worker.jobs.aws.session import PASSAGE, Passage, WatchedSession
+from worker.jobs.runner import always
+from worker.net.aws_sessions import session_of_loop
+from worker.net.sockets import open_socket
+
+Service: TypeAlias = Literal["glue", "emr", "emr-serverless", "stepfunctions", "lambda", "logs", "secretsmanager"]
+
+# How far back a lost start is looked for: longer than a run waits for its job, shorter than lists become endless.
+LOOK_BACK: Final = timedelta(days=2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwsSettings:
+    """Where AWS is; None leaves a place to the AWS environment."""
+
+    region: str | None = None
+    endpoint: str | None = None
+    connect_s: float = 3.0
+    call_s: float = 10.0  # for anything but a start; the engine's own limit is above it
+    start_s: float = 20.0
+    # Each synchronous Lambda holds a connection, and a call that finds none free waits: above what the engine allows.
+    connections_max: int = 64
+
+
+class Aws:
+    """Calls to AWS. Use it as a context manager: each service's client is opened when it is first called."""
+
+    def __init__(self, settings: AwsSettings | None = None) -> None:
+        self._settings = settings or AwsSettings()
+        self._clients: dict[_ClientKey, object] = {}
+        self._opening = asyncio.Lock()
+        self._resources = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._clients = {}
+        await self._resources.aclose()
+
+    @property
+    def start_limit(self) -> timedelta:
+        """How long a start is waited for, unless its target needs longer."""
+        return timedelta(seconds=self._settings.start_s)
+
+    async def start(
+        self,
+        service: Service,
+        operation: str,
+        parameters: Mapping[str, object],
+        may_send: Callable[[], bool],
+        *,
+        limit: timedelta | None = None,
+    ) -> Answer:
+        """Send a start, one time, if it may still be sent by then. Raises `AwsTrouble` and nothing else.
+
+        It leaves on a connection of its own: one that was idle may break in a way that looks like a lost start.
+        """
+        limit_s = (limit or self.start_limit).total_seconds()
+        return await self._send(_ClientKey(service, keeps_connections=False), operation, parameters, limit_s, may_send)
+
+    async def call(self, service: Service, operation: str, parameters: Mapping[str, object]) -> Answer:
+        """Send a request that may be sent again, one time. Raises `AwsTrouble` and nothing else."""
+        limit_s = self._settings.call_s
+        return await self._send(_ClientKey(service, keeps_connections=True), operation, parameters, limit_s, always)
+
+    async def pages(
+        self,
+        service: Service,
+        operation: str,
+        parameters: Mapping[str, object],
+        *,
+        cursor: str,
+        pages_max: int,
+        to_the_end: bool = False,
+    ) -> AsyncGenerator[Answer]:
+        """The answers of a list, one page after the other, while there are more and not too many. Raises `AwsTrouble`.
+
+        The last one that is given still has the `cursor` if the list was longer. `to_the_end`: that is trouble, because
+        what was not seen by then may still be there.
+        """
+        asked = dict(parameters)
+        for _ in range(pages_max):
+            answer = await self.call(service, operation, asked)
+            yield answer
+            if not answer.get(cursor):
+                return
+            asked[cursor] = answer[cursor]
+        if to_the_end:
+            message = (
+                f"{service} {operation}: the list goes on after {pages_max} pages, so nothing is known to be missing"
+            )
+            raise AwsTrouble(message, category=FailureCategory.TRANSIENT)
+
+    async def _send(
+        self,
+        key: "_ClientKey",
+        operation: str,
+        parameters: Mapping[str, object],
+        limit_s: float,
+        may_send: Callable[[], bool],
+    ) -> Answer:
+        what, passage = f"{key.service} {operation}", Passage(may_send)
+        watching = PASSAGE.set(passage)
+        try:
+            method = await self._method(key, operation)  # not in the call's time: the first one opens the client
+            async with asyncio.timeout(limit_s):
+                return await method(**parameters)
+        except CALL_ERRORS as error:
+            raise trouble(error, what, has_left=passage.has_left) from error
+        except ANSWER_ERRORS as error:
+            if not passage.has_left:
+                raise  # a mistake of ours
+            raise trouble(error, what, has_left=True) from error
+        finally:
+            PASSAGE.reset(watching)
+
+    async def _method(self, key: "_ClientKey", operation: str) -> Callable[..., Awaitable[Answer]]:
+        client = self._clients.get(key) or await self._open(key)
+        return cast("Callable[..., Awaitable[Answer]]", getattr(client, xform_name(operation)))
+
+    async def _open(self, key: "_ClientKey") -> object:
+        opening = session_of_loop().create_client(
+            key.service,
+            region_name=self._settings.region,
+            endpoint_url=self._settings.endpoint,
+            config=_config(self._settings, keeps_connections=key.keeps_connections),
+        )
+        async with self._opening:  # or two first calls would open two
+            if key not in self._clients:
+                try:
+                    self._clients[key] = await self._resources.enter_async_context(opening)
+                except ValueError as error:
+                    hint = "check AWS_ENDPOINT_URL and the region"
+                    message = f"no client for {key.service}: {error}; {hint}"
+                    raise AwsTrouble(message, category=FailureCategory.TRANSIENT) from error
+            return self._clients[key]
+
+
+@dataclass(frozen=True, slots=True)
+class _ClientKey:
+    service: Service
+    keeps_connections: bool
+
+
+def _config(settings: AwsSettings, *, keeps_connections: bool) -> AioConfig:
+    return AioConfig(
+        # The library leaves its own option for sockets, tcp_keepalive, unread; a start may wait long for its answer.
+        connector_args=None
+        if keeps_connections
+        else {"force_close": True, "keepalive_timeout": None, "socket_factory": open_socket},
+        user_agent=f"interlock aiobotocore/{aiobotocore.__version__}",
+        retries={"mode": "standard", "total_max_attempts": 1},
+        connect_timeout=settings.connect_s,
+        read_timeout=None,  # each call has a limit of its own, which bounds a slow trickle too
+        max_pool_connections=settings.connections_max,
+        http_session_cls=WatchedSession,
+    )

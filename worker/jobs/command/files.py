@@ -1,0 +1,148 @@
+"""The directory of one command job: what it needs to be recognised, and its result, on disk for whoever comes next.
+
+A job's directory appears in one step with its supervisor's identity inside, so creating it decides who runs the job.
+The program signs in before it begins, so whoever finds neither a live supervisor nor a signature knows that nothing
+ever ran. Standard library only, because the supervisor of a job starts without anything else.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from worker.jobs.command.processes import ProcessId
+
+_UNFINISHED = ".new-"
+_DISCARDED = ".old-"
+_TAIL_BYTES = 4096
+
+
+class Result(NamedTuple):
+    """How a program ended: its exit code (negative: the signal that killed it), and who wanted it to end."""
+
+    exit_code: int
+    ending: str
+    ended_at_s: float = 0.0
+
+
+EXITED, TIMED_OUT, STOPPED = "exited", "timed out", "stopped"
+
+
+class JobDirectory:
+    """One job's files. Reading never fails: what is missing or was cut short by a crash counts as not written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def claim(cls, path: Path, supervisor: ProcessId) -> "JobDirectory | None":
+        """Create the directory, or return None if the job already has one. Of any number of callers one succeeds."""
+        unfinished = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=path.parent))
+        (unfinished / "supervisor.json").write_text(json.dumps(supervisor), encoding="utf-8")
+        try:
+            # A directory can only be renamed onto an empty one, and no job's directory is ever empty.
+            unfinished.rename(path)
+        except OSError:
+            shutil.rmtree(unfinished)
+            if not path.exists():
+                raise
+            return None
+        return cls(path)
+
+    def exists(self) -> bool:
+        return self.path.is_dir()
+
+    def supervisor(self) -> ProcessId | None:
+        return _process(self._read("supervisor.json"))
+
+    def program(self) -> ProcessId | None:
+        """Who signed in as the program; None if nobody did, or nobody can any more."""
+        return _process(self._read("program.json"))
+
+    def sign_in(self, program: ProcessId | None) -> bool:
+        """Sign in as the program; False if somebody did before. With None: keep anybody from ever signing in."""
+        scratch = self.path / f"program.{os.getpid()}"
+        scratch.write_text(json.dumps(program), encoding="utf-8")
+        try:
+            # Unlike a rename, a link never replaces; unlike an exclusive open, it appears with its content.
+            (self.path / "program.json").hardlink_to(scratch)
+        except FileExistsError:
+            return False
+        finally:
+            scratch.unlink()
+        return True
+
+    def write_result(self, result: Result) -> None:
+        scratch = self.path / "result.new"
+        scratch.write_text(json.dumps({"exitCode": result.exit_code, "ending": result.ending}), encoding="utf-8")
+        scratch.rename(self.path / "result.json")
+
+    def result(self) -> Result | None:
+        """The result; its file's own time is the time of the end."""
+        match self._read("result.json"):
+            case {"exitCode": int() as exit_code, "ending": str() as ending}:
+                with suppress(FileNotFoundError):
+                    return Result(exit_code, ending, (self.path / "result.json").stat().st_mtime)
+            case _:
+                pass
+        return None
+
+    def last_line(self) -> str:
+        """The last line the program wrote that is not blank: mostly it says why."""
+        with suppress(OSError), (self.path / "output.log").open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            lines = log.read(_TAIL_BYTES).decode(errors="replace").splitlines()
+            return next((line for line in reversed(lines) if line.strip()), "")
+        return ""
+
+    def discard(self) -> None:
+        """Make the directory disappear in one step, so that nobody sees half of it."""
+        grave = Path(tempfile.mkdtemp(prefix=_DISCARDED, dir=self.path.parent))
+        try:
+            self.path.rename(grave / "job")
+        finally:
+            shutil.rmtree(grave)
+
+    def _read(self, name: str) -> object:
+        try:
+            return cast("object", json.loads((self.path / name).read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            return None
+
+
+def discard_ended_before(root: Path, when_s: float) -> int:
+    """Remove the directories of jobs that ended before a time, and what crashes left behind. Gives the number."""
+    return sum(_is_discarded(entry, when_s) for entry in root.iterdir() if entry.is_dir())
+
+
+def _is_discarded(entry: Path, when_s: float) -> bool:
+    """Remove one directory if it is old. One that cannot be, or that another worker removes, keeps nobody waiting."""
+    try:
+        if _last_change_s(entry) >= when_s:
+            return False
+        if entry.name.startswith((_UNFINISHED, _DISCARDED)):
+            shutil.rmtree(entry)
+        else:
+            JobDirectory(entry).discard()
+    except OSError:
+        return False
+    return True
+
+
+def _last_change_s(entry: Path) -> float:
+    """When a job ended, for ever ahead while it has not, so that a long job is never taken for an old one."""
+    if entry.name.startswith((_UNFINISHED, _DISCARDED)):
+        return entry.stat().st_mtime
+    result = JobDirectory(entry).result()
+    return result.ended_at_s if result else float("inf")
+
+
+def _process(found: object) -> ProcessId | None:
+    match found:
+        case [int() as pid, str() as began, str() as place]:
+            return ProcessId(pid, began, place)
+        case _:
+            return None

@@ -1,0 +1,306 @@
+"""Jobs that are programs on the worker's own machine: executed directly, never by a shell.
+
+A supervisor stands between worker and program, so a worker may die at any moment and its successor on the same machine
+finds the program, or its result, by the token. Another machine cannot see either and calls the job lost.
+"""
+
+import asyncio
+import json
+import re
+import socket
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from signal import SIGKILL, SIGTERM
+from typing import cast
+
+import worker
+from worker.core.errors import Rejected, RetryLater
+from worker.core.model.templates import RUN_VARIABLES
+from worker.core.run.outcomes import FailureCategory
+from worker.jobs.command.exit_status import judge
+from worker.jobs.command.files import JobDirectory, Result, discard_ended_before
+from worker.jobs.command.processes import (
+    ProcessId,
+    is_alive,
+    send_signal,
+    send_signal_to_group,
+    this_place,
+)
+from worker.jobs.command.supervisor import Answer, Order
+from worker.jobs.messages import tidy
+from worker.jobs.runner import (
+    CannotStop,
+    Config,
+    Failed,
+    Guarantee,
+    Handle,
+    JobStatus,
+    Refused,
+    RunContext,
+    Running,
+    StartAnswer,
+    Started,
+    StartRequest,
+    StopAnswer,
+    Stopped,
+    StopPending,
+    Traits,
+    Unknown,
+)
+from worker.jobs.secrets import Filling, SecretSource, fill_known
+from worker.jobs.spec_fields import parse_config
+from worker.jobs.specs import CommandConfig
+from worker.runtime.clock import Clock
+
+# Without these most programs do not even start; none of them is a secret.
+_INHERITED = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR")
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_LOOK_AGAIN_S = 0.1
+
+# Isolated, and without site packages: whatever the machine's Python has installed, the supervisor starts fast.
+_SUPERVISOR = "import sys; sys.path.append(sys.argv[1]); from worker.jobs.command.supervisor import main; main()"
+_CODE_ROOT = str(Path(worker.__path__[0]).parent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandLimits:
+    start: timedelta = timedelta(seconds=20)
+    grace: timedelta = timedelta(seconds=10)  # between asking a program to end and ending it
+    log_bytes_max: int = 1024 * 1024
+    kept_for: timedelta = timedelta(days=7)  # results and logs of ended jobs
+
+
+def minimal_environment(environment: Mapping[str, str], also: tuple[str, ...] = ()) -> dict[str, str]:
+    """Choose what jobs get of the worker's environment: what programs need to start, and what the operator names."""
+    return {name: environment[name] for name in (*_INHERITED, *also) if name in environment}
+
+
+def context_environment(token: str, context: RunContext) -> dict[str, str]:
+    """What every program is told about the run it is for."""
+    return {
+        "INTERLOCK_TOKEN": token,
+        "INTERLOCK_PIPELINE": context.pipeline,
+        "INTERLOCK_SCHEDULE": context.schedule,
+        "INTERLOCK_PERIOD": str(context.period),
+        "INTERLOCK_RUN_ID": context.run_id,
+        "INTERLOCK_ATTEMPT": str(context.attempt),
+        "INTERLOCK_PAR_DAY": context.par_day,
+        "INTERLOCK_PAR_HOUR": context.par_hour,
+    }
+
+
+def _known(texts: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:
+    return {name: fill_known(text, values) for name, text in texts.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandRunner:
+    """Runs programs on this machine; `root` is where its jobs' directories live, on a local disk."""
+
+    root: Path
+    clock: Clock
+    secrets: SecretSource
+    environment: Mapping[str, str]
+    limits: CommandLimits = field(default_factory=CommandLimits)
+    # Whether every worker that can be given the same token has its jobs under the same `root`.
+    is_root_shared: bool = False
+
+    def traits(self, config: Config) -> Traits:
+        """A repeated token starts nothing under the same root; where others have their own, no more is claimed."""
+        parse_config(CommandConfig, config)
+        guarantee = Guarantee.EXACTLY_ONCE if self.is_root_shared else Guarantee.FOUND_AGAIN
+        return Traits(guarantee=guarantee, can_stop=True, send_timeout=self.limits.start)
+
+    async def start(self, request: StartRequest) -> StartAnswer:
+        try:
+            order = await self._order(request)
+        except Rejected as problem:
+            return Refused(FailureCategory.PERMANENT, str(problem))
+        except (RetryLater, OSError) as problem:
+            return Refused(FailureCategory.TRANSIENT, str(problem))
+        try:
+            async with asyncio.timeout(self.limits.start.total_seconds()):
+                return await self._send(order, request)
+        except TimeoutError:
+            return Unknown(f"the supervisor of {request.token} did not answer in {self.limits.start}")
+        except (RetryLater, OSError) as problem:
+            return Unknown(f"the supervisor of {request.token} was told, and then: {problem}")
+
+    async def status(self, handle: Handle, config: Config) -> JobStatus:
+        filling = Filling(self.secrets)
+        with suppress(Rejected):
+            environment = parse_config(CommandConfig, config).environment
+            await filling.texts(_known(environment, dict.fromkeys(RUN_VARIABLES, "")))
+        return await asyncio.to_thread(self._inspect, _Job.read(handle), filling.secrets)
+
+    async def find(self, token: str, _config: Config) -> Handle | None:
+        directory = self._directory(token)
+        if not await asyncio.to_thread(directory.exists):
+            return None
+        return await asyncio.to_thread(_handle, token, directory)
+
+    async def stop(self, handle: Handle, _config: Config) -> StopAnswer:
+        job = _Job.read(handle)
+        seen = await asyncio.to_thread(self._look, job)
+        if seen.supervisor:
+            send_signal(seen.supervisor, SIGTERM)
+            return StopPending()
+        if seen.program:
+            await self._end_orphan(seen.program)
+            return StopPending()
+        if seen.result or job.is_of_this_place:
+            return Stopped()
+        return CannotStop(f"the program runs, if it does, on {job.host}; end process {job.process.pid} there")
+
+    async def sweep(self) -> int:
+        """Remove what is left of jobs that ended long ago; gives their number. To be called now and then."""
+        before = self.clock.now() - self.limits.kept_for
+        return await asyncio.to_thread(discard_ended_before, self.root, before.timestamp())
+
+    # --- starting -----------------------------------------------------------------------------------------------------
+
+    async def _order(self, request: StartRequest) -> Order:
+        config = parse_config(CommandConfig, request.config)
+        directory = self._directory(request.token)
+        await asyncio.to_thread(self.root.mkdir, mode=0o700, parents=True, exist_ok=True)
+        told = context_environment(request.token, request.context)
+        own = await Filling(self.secrets).texts(_known(config.environment, told))
+        return Order(
+            directory=str(directory.path.absolute()),
+            # Program by program it differs who reads an argument: where a shell does, it finds the same.
+            arguments=[fill_known(argument, told) for argument in _argument_list(config)],
+            environment={**self.environment, **own, **told},
+            working_directory=config.working_directory,
+            timeout_s=config.timeout or 0,
+            grace_s=self.limits.grace.total_seconds(),
+            log_bytes_max=self.limits.log_bytes_max,
+        )
+
+    async def _send(self, order: Order, request: StartRequest) -> StartAnswer:
+        try:
+            launched = await asyncio.create_subprocess_exec(
+                sys.executable, "-I", "-S", "-c", _SUPERVISOR, _CODE_ROOT, stdin=PIPE, stdout=PIPE, stderr=PIPE, env={}
+            )
+        except OSError as problem:
+            return Refused(FailureCategory.TRANSIENT, f"no process can be started on this machine: {problem}")
+        try:
+            if not request.may_send():
+                return Refused(FailureCategory.TRANSIENT, "this worker may not send any more; another one will")
+            said, complaints = await _give(launched, json.dumps(order._asdict()))
+        finally:
+            # One that has not got its order yet must not get it any more; one that has is on its own already.
+            with suppress(ProcessLookupError):
+                launched.kill()
+            await launched.wait()
+        return await self._read_answer(said, complaints, request.token)
+
+    async def _read_answer(self, said: bytes, complaints: bytes, token: str) -> StartAnswer:
+        try:
+            answer = Answer(*json.loads(said))
+        except (ValueError, TypeError):
+            return Unknown(tidy(f"the supervisor of {token} failed: {complaints[-400:].decode(errors='replace')}"))
+        if answer.outcome != "refused":
+            return Started(await asyncio.to_thread(_handle, token, self._directory(token)))
+        category = FailureCategory.PERMANENT if answer.is_permanent else FailureCategory.TRANSIENT
+        return Refused(category, tidy(f"the program cannot be run on {socket.gethostname()}: {answer.problem}"))
+
+    def _directory(self, token: str) -> JobDirectory:
+        if not _TOKEN.fullmatch(token):
+            raise Rejected(f"{token[:40]!r} is not the token of a command job; nothing was touched")
+        return JobDirectory(self.root / token)
+
+    # --- following ----------------------------------------------------------------------------------------------------
+
+    def _inspect(self, job: "_Job", secrets: frozenset[str]) -> JobStatus:
+        seen = self._look(job)
+        if seen.supervisor or seen.program:
+            return Running()
+        directory = self._directory(job.token)
+        if seen.result:
+            return judge(seen.result, tidy(directory.last_line(), secrets))
+        if not job.is_of_this_place:
+            return Failed(FailureCategory.TRANSIENT, f"host lost: the program was started on {job.host}")
+        # The door is shut before anybody is told: what the dead supervisor had just forked cannot begin any more.
+        if directory.exists() and (directory.sign_in(None) or not directory.program()):
+            return Failed(FailureCategory.TRANSIENT, "the supervisor died before the program began; nothing ran")
+        if self._look(job).program:
+            return Running()  # it came in just before the door was shut
+        return Failed(FailureCategory.TRANSIENT, "the program is gone without a result: it or its files were removed")
+
+    def _look(self, job: "_Job") -> "_Sighting":
+        directory = self._directory(job.token)
+        supervisor, program = directory.supervisor(), directory.program() or job.process
+        return _Sighting(
+            supervisor=supervisor if supervisor and is_alive(supervisor) else None,
+            program=program if is_alive(program) else None,
+            # Looked for last: a supervisor that is over has written it before.
+            result=directory.result(),
+        )
+
+    async def _end_orphan(self, program: ProcessId) -> None:
+        """End a program whose supervisor is dead: what the supervisor would have done."""
+        send_signal_to_group(program, SIGTERM)
+        patience_ends = self.clock.monotonic() + self.limits.grace.total_seconds()
+        while is_alive(program) and self.clock.monotonic() < patience_ends:
+            await self.clock.sleep(_LOOK_AGAIN_S)
+        send_signal_to_group(program, SIGKILL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sighting:
+    """Who of a job's processes is alive here, and its result if there is one."""
+
+    supervisor: ProcessId | None
+    program: ProcessId | None
+    result: Result | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """A handle, read: the token, and the process to look for if the job's directory is out of reach."""
+
+    token: str
+    host: str
+    process: ProcessId
+
+    @property
+    def is_of_this_place(self) -> bool:
+        return self.process.place == this_place()
+
+    @classmethod
+    def read(cls, handle: Handle) -> "_Job":
+        match handle:
+            case {"token": str(token), "host": str(host), "pid": pid, "began": str(began), "place": str(place)}:
+                # Some stores give every number back as a decimal.
+                return cls(token=token, host=host, process=ProcessId(int(cast("int", pid)), began, place))
+            case _:
+                raise Rejected("this is not the handle of a command job; the run's row was changed by somebody else")
+
+
+def _handle(token: str, directory: JobDirectory) -> Handle:
+    process = directory.program() or directory.supervisor()
+    if process is None:
+        raise RetryLater(f"the directory of {token} cannot be read; it may just have been removed")
+    return {"token": token, "host": socket.gethostname(), **process._asdict()}
+
+
+def _argument_list(config: CommandConfig) -> list[str]:
+    command = config.command.split() if isinstance(config.command, str) else config.command
+    further = config.arguments
+    return [
+        *command,
+        *(further if isinstance(further, list) else (f"{name}={value}" for name, value in further.items())),
+    ]
+
+
+async def _give(launched: Process, order: str) -> tuple[bytes, bytes]:
+    """Hand over the order, in the same step of the loop, and wait for the answer."""
+    assert launched.stdin  # noqa: S101 - it was asked for
+    launched.stdin.write(order.encode() + b"\n")
+    launched.stdin.close()
+    return await launched.communicate()

@@ -1,0 +1,139 @@
+"""Jobs that are HTTP requests: started by one, followed by polling a status URL where there is one.
+
+Every start carries `Idempotency-Key: <token>`; whether a target heeds it cannot be known, so it is not relied on.
+With a status URL that contains `{id}`, and no `idPath`, the id *is* the token, and a start whose answer was lost is
+found again by asking for it. Without a status URL the answer itself is the end of the job, unless the job's end is
+reported in the job log (`callback`), which is a fact for the run and nothing this file hears of.
+"""
+
+from dataclasses import replace
+from datetime import UTC, timedelta
+
+from worker.core.time.timestamps import parse_rfc3339
+from worker.jobs.http.auth import Access
+from worker.jobs.http.requests import start_request, status_request, stop_request
+from worker.jobs.http.responses import judge_start, judge_state, judge_stop, read_path, read_state, useless
+from worker.jobs.http.sending import Sender, answered, send_limit
+from worker.jobs.messages import tidy
+from worker.jobs.runner import (
+    CannotStop,
+    Config,
+    Failed,
+    Guarantee,
+    Handle,
+    JobStatus,
+    Running,
+    StartAnswer,
+    Started,
+    StartRequest,
+    StopAnswer,
+    Stopped,
+    Succeeded,
+    Traits,
+    Unknown,
+)
+from worker.jobs.secrets import Filling, SecretSource
+from worker.jobs.spec_fields import parse_config
+from worker.jobs.specs import HttpConfig
+from worker.net.http_client import Answer, HttpClient
+from worker.runtime.clock import Clock
+
+# How late a target may know the job it has just accepted. Nobody promises a number; most know it at once.
+_LIST_LAG = timedelta(seconds=10)
+
+
+class HttpRunner:
+    """Runs jobs behind an HTTP interface."""
+
+    def __init__(self, client: HttpClient, clock: Clock, secrets: SecretSource) -> None:
+        self._sender = Sender(client, clock)
+        self._clock = clock
+        self._secrets = secrets
+
+    def traits(self, config: Config) -> Traits:
+        parsed = parse_config(HttpConfig, config)
+        can_find = _is_found_by_token(parsed)
+        return Traits(
+            guarantee=Guarantee.FOUND_AGAIN if can_find else Guarantee.AT_LEAST_ONCE,
+            can_stop=bool(parsed.stop_url),
+            send_timeout=send_limit(Access(parsed.auth), timedelta(seconds=parsed.timeout)),
+            list_lag=_LIST_LAG if can_find else timedelta(),
+        )
+
+    async def start(self, request: StartRequest) -> StartAnswer:
+        filling = Filling(self._secrets)
+        return await answered(self._start(request, filling), filling)
+
+    async def status(self, handle: Handle, config: Config) -> JobStatus:
+        if ended_at := handle.get("endedAt"):
+            return Succeeded(parse_rfc3339(str(ended_at)))
+        parsed = parse_config(HttpConfig, config)
+        if not parsed.status_url:
+            return Running("waiting for the job to report its end")
+        filling = Filling(self._secrets)
+        answer = await self._ask(parsed, str(handle["id"]), filling)
+        return _read_status(answer, parsed, filling)
+
+    async def find(self, token: str, config: Config) -> Handle | None:
+        parsed = parse_config(HttpConfig, config)
+        if not _is_found_by_token(parsed):
+            return None
+        filling = Filling(self._secrets)
+        answer = await self._ask(parsed, token, filling)
+        if answer.status in {404, 410}:
+            return None
+        _read_status(answer, parsed, filling)
+        return {"token": token, "id": token}
+
+    async def stop(self, handle: Handle, config: Config) -> StopAnswer:
+        parsed = parse_config(HttpConfig, config)
+        if "endedAt" in handle:
+            return Stopped()
+        if not parsed.stop_url:
+            return CannotStop("the job has no stopUrl; end it at the target")
+        filling = Filling(self._secrets)
+        job_id = str(handle["id"])
+        reply = await self._sender.send(
+            Access(parsed.auth), filling, lambda credentials: stop_request(parsed, job_id, filling, credentials)
+        )
+        return judge_stop(reply, filling)
+
+    async def _start(self, request: StartRequest, filling: Filling) -> StartAnswer:
+        config = parse_config(HttpConfig, request.config)
+        reply = await self._sender.send(
+            Access(config.auth), filling, lambda credentials: start_request(config, request, filling, credentials)
+        )
+        answer = judge_start(reply, "url")
+        return self._started(answer, config, request.token) if isinstance(answer, Answer) else answer
+
+    def _started(self, answer: Answer, config: HttpConfig, token: str) -> StartAnswer:
+        if not (config.status_url or config.callback):
+            seen_at = self._clock.now().astimezone(UTC).isoformat()
+            return Started({"token": token, "endedAt": seen_at})
+        job_id = read_path(answer.body, config.id_path) if config.id_path else token
+        if job_id is None:
+            return Unknown(f"accepted, but there is no id at idPath {config.id_path!r} of the answer: {answer.text}")
+        return Started({"token": token, "id": job_id})
+
+    async def _ask(self, config: HttpConfig, job_id: str, filling: Filling) -> Answer:
+        """Ask for the job's state. Raises `RetryLater` without an answer."""
+        return await self._sender.ask(
+            Access(config.auth), filling, lambda credentials: status_request(config, job_id, filling, credentials)
+        )
+
+
+def _is_found_by_token(config: HttpConfig) -> bool:
+    return "{id}" in config.status_url and not config.id_path
+
+
+def _read_status(answer: Answer, config: HttpConfig, filling: Filling) -> JobStatus:
+    """Read a status answer. Raises `RetryLater` if it says nothing about the job."""
+    state = read_state(answer, config) if answer.is_success and answer.is_whole and not answer.is_cut else None
+    if state is None:
+        size = ", too long to be read" if answer.is_cut else ""
+        said = f"the status URL answered {answer.status}{size} without a state: {answer.text}"
+        raise useless(answer, tidy(said, filling.secrets))
+    status = judge_state(state, config)
+    if isinstance(status, Failed):
+        return replace(status, message=tidy(f"{status.message}: {answer.text}", filling.secrets))
+    return status

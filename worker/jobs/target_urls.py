@@ -1,0 +1,33 @@
+"""The addresses in a job's configuration, as far as they are written out."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from worker.core.model.pipeline import Job, JobType
+from worker.core.model.values import Json
+
+_BEHIND_HTTP: Final = frozenset({JobType.HTTP, JobType.AIRFLOW, JobType.DATABRICKS})
+_KEYS: Final = ("url", "workspaceUrl", "statusUrl", "stopUrl")
+
+
+def hosts_of(job: Job) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Each host that requests of the job go to, and where it is written; one that a template supplies is not known."""
+    if job.type not in _BEHIND_HTTP:
+        return
+    auth = job.config.get("auth")
+    found: list[tuple[tuple[str, ...], Json]] = [((key,), job.config.get(key)) for key in _KEYS]
+    if isinstance(auth, Mapping):
+        found.append((("auth", "tokenUrl"), auth.get("tokenUrl")))
+    for path, url in found:
+        if isinstance(url, str) and (host := _host(url)):
+            yield path, host
+
+
+def _host(url: str) -> str | None:
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname if parts.scheme in {"http", "https"} else None
+    except ValueError:
+        return None  # the runner says what is wrong with it
+    return None if host is None or "$" in parts.netloc else host

@@ -1,0 +1,45 @@
+"""A job's configuration with its variables filled in for one attempt."""
+
+from collections.abc import Mapping, Sequence
+
+from worker.core.model.templates import render
+from worker.core.model.values import Json
+from worker.core.run.runstate import Run
+from worker.jobs.runner import Config, RunContext
+
+
+def context_of(run: Run) -> RunContext:
+    key = run.key
+    return RunContext(
+        pipeline=key.pipeline, schedule=key.schedule, period=key.period, run_id=run.run_id, attempt=run.attempt
+    )
+
+
+def filled_in(config: Config, run: Run) -> dict[str, Json]:
+    """The configuration as this attempt's target gets it; secrets are left to the step that holds them."""
+    values = _values(context_of(run))
+    return {name: _filled(value, values) for name, value in config.items()}
+
+
+def _values(context: RunContext) -> dict[str, str]:
+    period = context.period
+    return {
+        "DATE": period.date.isoformat(),
+        "HOUR": "" if period.hour is None else f"{period.hour:02d}",
+        "PIPELINE": context.pipeline,
+        "SCHEDULE": context.schedule,
+        "RUN_ID": context.run_id,
+        "ATTEMPT": str(context.attempt),
+        "PAR_DAY": context.par_day,
+        "PAR_HOUR": context.par_hour,
+    }
+
+
+def _filled(value: Json, values: Mapping[str, str]) -> Json:
+    if isinstance(value, str):
+        return render(value, values)
+    if isinstance(value, Mapping):
+        return {name: _filled(member, values) for name, member in value.items()}
+    if isinstance(value, Sequence):
+        return [_filled(member, values) for member in value]
+    return value

@@ -1,0 +1,98 @@
+"""Finding orphans: rows with work left to do whose owner is gone, or slept through their time.
+
+Every row with work left is in one of the `ACTIVE_BUCKETS`. Whoever holds a group of buckets reads them when it gets
+them, whenever a session ends, and every minute, and hands what nobody looks after to `adopt`. Nothing is written: the
+row's next commit names its new owner. The index lags, so the minute's pass is the guarantee, and the others the speed.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias
+
+from worker.core.errors import RetryLater
+from worker.core.model.keys import ACTIVE_BUCKETS
+from worker.membership.heldlease import HeldLease, LeaseLost
+from worker.membership.lease_coordinator import Offer
+from worker.membership.peers import Peers
+from worker.runtime.clock import Clock
+from worker.store.repos.active_rows import ActiveRow, ActiveRows
+
+STREAM: Final = "active"
+# One lease for four buckets: sixteen workers can share them, and a worker that starts or dies costs a few writes.
+LEASES: Final = 16
+
+PASS_EVERY_S: Final = 60.0
+TRY_AGAIN_S: Final = 5.0
+OVERDUE: Final = timedelta(seconds=60)
+ADOPTED_PER_S_MAX: Final = 2000.0  # ten thousand runs of a dead worker are spread over five seconds
+
+# Takes up a row at the given time. Told again with every pass while the row is an orphan, so it must be cheap for a row
+# that was taken up already; and it must read the row itself, since the index may be behind.
+Adopt: TypeAlias = Callable[[ActiveRow, datetime], None]
+
+
+class OrphanFinder:
+    """Holds groups of buckets, for one session. All workers of a group must agree on the number of `leases`."""
+
+    def __init__(
+        self,
+        rows: ActiveRows,
+        peers: Peers,
+        clock: Clock,
+        adopt: Adopt,
+        *,
+        leases: int = LEASES,
+        pass_every_s: float = PASS_EVERY_S,
+    ) -> None:
+        self._rows, self._peers, self._clock, self._adopt = rows, peers, clock, adopt
+        self._leases, self._pass_every_s = leases, pass_every_s
+        self._next_slot_s = clock.monotonic()
+
+    def offer(self) -> Offer:
+        return Offer(stream=STREAM, holder=self, shards=frozenset(map(_shard, range(self._leases))))
+
+    async def hold(self, held: HeldLease) -> None:
+        while not held.is_stopping:
+            try:
+                await self._pass(held)
+                pause_s = self._pass_every_s
+            except RetryLater:
+                pause_s = TRY_AGAIN_S
+            await held.nap(pause_s)
+
+    async def _pass(self, held: HeldLease) -> None:
+        for number in buckets_of(held.lease.shard, self._leases):
+            # Only these are kept: a bucket may be large, and nearly all of its rows are looked after.
+            suspects = [row async for row in self._rows.in_bucket(number) if self._is_orphan(row)]
+            if any(row.owner is not None and not self._peers.knows(row.owner) for row in suspects):
+                # An owner that we do not know came after our last look, or is gone: only a look after the read tells.
+                await self._peers.look()
+            self._adopt_orphans(suspects, held)
+
+    def _adopt_orphans(self, suspects: Sequence[ActiveRow], held: HeldLease) -> None:
+        for row in suspects:
+            if not held.may_act():
+                raise LeaseLost(held.lease)
+            if self._is_orphan(row):
+                self._adopt(row, self._slot())
+
+    def _is_orphan(self, row: ActiveRow) -> bool:
+        is_looked_after = row.owner is not None and self._peers.is_live(row.owner)
+        is_overdue = row.due_at is not None and self._clock.now() - row.due_at > OVERDUE
+        return is_overdue or not is_looked_after
+
+    def _slot(self) -> datetime:
+        """When the next one is to be taken up: at once, or after those before it."""
+        now_s = self._clock.monotonic()  # the wall clock may be set back, and the line would wait for it
+        slot_s = max(now_s, self._next_slot_s)
+        self._next_slot_s = slot_s + 1 / ADOPTED_PER_S_MAX
+        return self._clock.now() + timedelta(seconds=slot_s - now_s)
+
+
+def buckets_of(shard: str, leases: int = LEASES) -> range:
+    number = int(shard)
+    return range(number * ACTIVE_BUCKETS // leases, (number + 1) * ACTIVE_BUCKETS // leases)
+
+
+def _shard(number: int) -> str:
+    return f"{number:02d}"

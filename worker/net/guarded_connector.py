@@ -1,0 +1,72 @@
+"""Which addresses a job may be sent to: the guard against requests that a pipeline file aims at our own network.
+
+Names are judged by what they resolve to, and the connection goes to exactly those answers, so a name cannot show one
+address to the guard and another to the connection. Every socket is checked once more when it is opened, which holds
+for redirects and for addresses written out as numbers alike.
+"""
+
+import socket
+from collections import OrderedDict
+from collections.abc import Iterable
+from ipaddress import ip_address
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from worker.net.address_policy import AddressPolicy
+from worker.net.resolver import OwnThreadsResolver
+from worker.net.sockets import SocketInfo, open_socket
+
+_VOUCHED_MAX = 1024
+
+
+class AddressGuard(AbstractResolver):
+    """Resolves names for a connector, and opens its sockets, as far as the policy allows."""
+
+    def __init__(self, policy: AddressPolicy, resolver: AbstractResolver | None = None) -> None:
+        self._policy = policy
+        self._resolver = resolver or OwnThreadsResolver()
+        # Addresses that are allowed because a name on the list resolved to them; the newest ones, since each
+        # connection resolves its name anew.
+        self._vouched: OrderedDict[str, None] = OrderedDict()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """Resolve a name. One forbidden answer forbids all: a mixed answer is how a guard is tricked."""
+        self._policy.check_host(host)
+        answers = await self._resolver.resolve(host, port, family)
+        if self._policy.allows_name(host):
+            self._vouch(answer["host"] for answer in answers)
+            return answers
+        for answer in answers:
+            self._policy.check(ip_address(answer["host"]), host)
+        return answers
+
+    def open_socket(self, info: SocketInfo) -> socket.socket:
+        """Open the socket for an address; the last check, just before the connection."""
+        address = str(info[4][0])
+        if address not in self._vouched:
+            self._policy.check(ip_address(address), address)
+        return open_socket(info)
+
+    async def close(self) -> None:
+        await self._resolver.close()
+
+    def _vouch(self, addresses: Iterable[str]) -> None:
+        for address in addresses:
+            self._vouched[address] = None
+            self._vouched.move_to_end(address)
+        while len(self._vouched) > _VOUCHED_MAX:
+            self._vouched.popitem(last=False)
+
+
+def guarded_connector(guard: AddressGuard, *, connections_max: int, reuse: bool) -> aiohttp.TCPConnector:
+    """A connector that connects only where the guard allows it."""
+    return aiohttp.TCPConnector(
+        resolver=guard,
+        socket_factory=guard.open_socket,
+        use_dns_cache=False,
+        limit=connections_max,
+        force_close=not reuse,
+    )

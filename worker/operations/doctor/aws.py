@@ -1,0 +1,77 @@
+"""Everything on AWS that a worker with given settings needs: who it is, its clock, its rights, its bus and queues."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from worker.config.settings import Duty, Settings
+from worker.core.errors import WorkerError
+from worker.core.model.values import Json
+from worker.core.time.skew import SKEW_MAX
+from worker.operations.doctor.aws_calls import Refused, Unauthenticated
+from worker.operations.doctor.bus import BusLook
+from worker.operations.doctor.checks import followed_tables, queues, secret_probe, table_probes
+from worker.operations.doctor.iam import Calls, ask
+from worker.operations.doctor.queue import look_at_queue
+from worker.operations.doctor.report import Diagnosis, doubtful, fine, wrong
+from worker.operations.doctor.streams import StreamLook
+from worker.store.dynamodb.requests import TableNames
+
+MANAGED: Final = "secretsmanager://"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cloud:
+    calls: Calls
+    settings: Settings
+    names: TableNames
+    told: Mapping[str, Json]  # the pattern of events that people must hear of
+
+    async def look(self) -> AsyncIterator[Diagnosis]:
+        """One thing after the other; what fails keeps nothing else from being looked at, unless nobody knows us."""
+        duties, aws = self.settings.duties, self.settings.aws
+        try:
+            async for found in self._identity():
+                yield found
+        except Unauthenticated as trouble:
+            yield _nobody(trouble)
+            return
+        for probe in table_probes(self.names, duties):
+            yield await ask(self.calls, probe)
+        for table in followed_tables(duties):
+            yield await StreamLook(self.calls, self.names[table]).diagnose()
+        if Duty.RELAY in duties:
+            async for found in BusLook(calls=self.calls, bus=aws.bus, told=self.told).diagnose():
+                yield found
+        for name, address in queues(aws, duties).items():
+            async for found in look_at_queue(self.calls, name, address):
+                yield found
+        token = self.settings.people.slack_token
+        if token.startswith(MANAGED):
+            yield await ask(self.calls, secret_probe(token.removeprefix(MANAGED).partition("#")[0]))
+
+    async def _identity(self) -> AsyncIterator[Diagnosis]:
+        try:
+            answer = await self.calls.call("sts", "GetCallerIdentity", {})
+        except Unauthenticated:
+            raise
+        except (Refused, WorkerError) as trouble:
+            yield _nobody(trouble)
+            return
+        yield fine("credentials", "who we are", f"{answer.body.get('Arn')} in account {answer.body.get('Account')}")
+        yield _clock(answer.ahead_s)
+
+
+def _nobody(trouble: Exception) -> Diagnosis:
+    remedy = "set AWS_PROFILE or the task's role, and the region; an endpoint must be one that answers"
+    return wrong("credentials", "who we are", f"no usable credentials: {trouble}", remedy)
+
+
+def _clock(ahead_s: float | None) -> Diagnosis:
+    if ahead_s is None:
+        return doubtful("clock", "skew", "the service did not say what time it is", "compare the clock by hand")
+    said = f"this clock is {abs(ahead_s):.1f} s {'ahead of' if ahead_s > 0 else 'behind'} the service's"
+    if abs(ahead_s) > SKEW_MAX.total_seconds():
+        remedy = f"set the clock: beyond {SKEW_MAX.total_seconds():.0f} s a worker takes no decision"
+        return wrong("clock", "skew", said, remedy)
+    return fine("clock", "skew", said if ahead_s else "this clock agrees with the service's")

@@ -1,0 +1,110 @@
+"""The bus that events go to, and the rules that take them further."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from worker.core.errors import WorkerError
+from worker.core.model.values import Json
+from worker.operations.doctor.aws_calls import Refused
+from worker.operations.doctor.iam import Calls, denied, granted, unanswered
+from worker.operations.doctor.report import Diagnosis, doubtful, fine, wrong
+
+PAGE: Final = 100
+PAGES_MAX: Final = 20  # of rules; a bus has 300 unless AWS was asked for more
+PUBLISHED: Final = "puts an event that is not JSON, which the bus refuses by itself"
+_PUT: Final = "events:PutEvents"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusLook:
+    """`told`: the pattern of events that people must hear of, which the alerts' rule has to have."""
+
+    calls: Calls
+    bus: str
+    told: Mapping[str, Json]
+
+    async def diagnose(self) -> AsyncIterator[Diagnosis]:
+        if not self.bus:
+            finding = "no bus is set, so events go to people only"
+            yield doubtful("bus", "INTERLOCK_BUS", finding, "set it, if others listen")
+            return
+        yield await self._publishing()
+        try:
+            rules, is_whole = await self._rules()
+        except Refused as refusal:
+            yield self._not_there(refusal)
+            return
+        except WorkerError as trouble:
+            yield unanswered("events:DescribeEventBus", trouble)
+            return
+        yield fine("bus", self.bus, "it is there", proven_by="describes the bus")
+        if not is_whole:
+            finding = f"it has more than {len(rules):,} rules, and the others were not looked at"
+            yield doubtful("rules", self.bus, finding, "look at those that you know of yourself")
+        if not any(_has_pattern(rule, self.told) for rule in rules):
+            remedy = "deploy the module's rule again, so that people hear of every kind of event"
+            yield doubtful("rules", self.bus, "no rule has the present pattern of what people are told", remedy)
+        for rule in rules:
+            yield await self._rule(rule)
+
+    async def _publishing(self) -> Diagnosis:
+        entry = {"EventBusName": self.bus, "Source": "interlock.doctor", "DetailType": "NOTHING", "Detail": "not JSON"}
+        try:
+            answer = await self.calls.call("events", "PutEvents", {"Entries": [entry]})
+        except Refused as refusal:
+            return denied(_PUT, f"bus {self.bus}", refusal, PUBLISHED)
+        except WorkerError as trouble:
+            return unanswered(_PUT, trouble)
+        refusal = Refused(str(answer.body["Entries"][0].get("ErrorCode", "")), "")
+        if refusal.is_for_lack_of_rights:
+            return denied(_PUT, f"bus {self.bus}", refusal, PUBLISHED)
+        return granted(_PUT, f"bus {self.bus}", PUBLISHED)
+
+    async def _rules(self) -> tuple[list[Mapping[str, Any]], bool]:
+        """The rules of the bus; False: there are more than anybody looks at."""
+        await self.calls.call("events", "DescribeEventBus", {"Name": self.bus})
+        rules: list[Mapping[str, Any]] = []
+        more: dict[str, str] = {}
+        for _ in range(PAGES_MAX):
+            asked = {"EventBusName": self.bus, "Limit": PAGE, **more}
+            listed = await self.calls.call("events", "ListRules", asked)
+            rules += listed.body.get("Rules", [])
+            if not (token := listed.body.get("NextToken")):
+                return rules, True
+            more = {"NextToken": str(token)}
+        return rules, False
+
+    def _not_there(self, refusal: Refused) -> Diagnosis:
+        if refusal.is_for_lack_of_rights:
+            remedy = "a worker needs no such right; for this check, use a role that may describe the bus"
+            return doubtful("bus", self.bus, f"it cannot be looked at: {refusal}", remedy)
+        return wrong("bus", self.bus, str(refusal), "correct INTERLOCK_BUS, or make the bus")
+
+    async def _rule(self, rule: Mapping[str, Any]) -> Diagnosis:
+        name = str(rule["Name"])
+        if rule.get("State") == "DISABLED":
+            return wrong("rules", name, "it is disabled", "enable it, or delete it")
+        try:
+            answer = await self.calls.call("events", "ListTargetsByRule", {"Rule": name, "EventBusName": self.bus})
+        except (Refused, WorkerError) as trouble:
+            return doubtful("rules", name, f"its targets are unknown: {trouble}", "use a role that may list them")
+        return _judged(name, list(answer.body.get("Targets", [])))
+
+
+def _judged(rule: str, targets: list[Mapping[str, Any]]) -> Diagnosis:
+    if not targets:
+        return wrong("rules", rule, "it has no target", "give it one, or delete it")
+    careless = [str(target["Id"]) for target in targets if not target.get("DeadLetterConfig")]
+    if careless:
+        finding = f"target {', '.join(careless)} has no dead-letter queue: what it refuses is lost"
+        return doubtful("rules", rule, finding, "give the target a dead-letter queue")
+    return fine("rules", rule, f"enabled, with {len(targets)} targets and their dead-letter queues")
+
+
+def _has_pattern(rule: Mapping[str, Any], told: Mapping[str, Json]) -> bool:
+    try:
+        return json.loads(str(rule.get("EventPattern") or "null")) == told
+    except ValueError:
+        return False

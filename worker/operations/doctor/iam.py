@@ -1,0 +1,50 @@
+"""What the answer to a probe says about a right."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from worker.core.errors import WorkerError
+from worker.operations.doctor.aws_calls import Answer, Refused
+from worker.operations.doctor.checks import Probe
+from worker.operations.doctor.report import Diagnosis, fine, wrong
+
+AREA = "permissions"
+
+
+class Calls(Protocol):
+    async def call(self, service: str, operation: str, parameters: Mapping[str, Any]) -> Answer:
+        """Raises `Refused`, `RetryLater` where nothing answered, and `Unauthenticated` without usable credentials."""
+        ...
+
+
+async def ask(calls: Calls, probe: Probe) -> Diagnosis:
+    """Make the call of a probe, and judge by what came back."""
+    try:
+        await calls.call(probe.service, probe.operation, probe.parameters)
+    except Refused as refusal:
+        return _judged(probe, refusal)
+    except WorkerError as trouble:
+        return unanswered(probe.action, trouble)
+    return granted(probe.action, probe.resource, probe.proof)
+
+
+def granted(action: str, resource: str, proof: str) -> Diagnosis:
+    return fine(AREA, action, f"allowed on {resource}", proven_by=proof)
+
+
+def denied(action: str, resource: str, refusal: object, proof: str) -> Diagnosis:
+    remedy = f"allow {action} on {resource}, or use the role of the worker"
+    return wrong(AREA, action, f"refused on {resource}: {refusal}", remedy, proven_by=proof)
+
+
+def unanswered(action: str, trouble: WorkerError) -> Diagnosis:
+    return wrong(AREA, action, f"no answer: {trouble}", "see the network, the region and the endpoint")
+
+
+def _judged(probe: Probe, refusal: Refused) -> Diagnosis:
+    if refusal.code in probe.refusals:
+        return granted(probe.action, probe.resource, probe.proof)
+    if refusal.is_for_lack_of_rights:
+        return denied(probe.action, probe.resource, refusal, probe.proof)
+    finding = f"{probe.resource} answered {refusal}"
+    return wrong(AREA, probe.action, finding, "see that it is there and as it must be", proven_by=probe.proof)

@@ -1,0 +1,42 @@
+"""The conditions of a gate, one by one."""
+
+from collections.abc import Iterator, Mapping
+
+from worker.core.model.rules import GroupResult, RuleResult
+from worker.core.run.freshness import changed_at
+from worker.core.run.runstate import Run
+from worker.core.run.sensor_match import Saying, is_for_later
+from worker.operations.explain.explanation import Condition
+from worker.store.repos.sensors import Sensor
+
+
+def condition_of(result: RuleResult, sensor: Sensor | None, run: Run | None) -> Condition:
+    rule = result.rule
+    return Condition(
+        subject=f"{rule.key}.{rule.field}" if rule.field else rule.key,
+        passed=result.passed,
+        seen=result.seen,
+        wanted=result.wanted,
+        reason=result.reason,
+        sensor=None if sensor is None else sensor.key,
+        changed_at=None if sensor is None else changed_at(sensor.data),
+        is_news=None if run is None or sensor is None else _is_news(rule.key, sensor, run),
+    )
+
+
+def _is_news(name: str, sensor: Sensor, run: Run) -> bool | None:
+    """Say whether a sensor is not what the job was started on, as a success would; None: no job was started on it."""
+    started_on = run.started_on.get(name)
+    if started_on is None:
+        return None
+    is_over = is_for_later(Saying(sensor.key, sensor.data), run.key.period)
+    return sensor.content_hash != started_on and not is_over
+
+
+def conditions_of(result: GroupResult, sensors: Mapping[str, Sensor], run: Run | None) -> Iterator[Condition]:
+    """Every rule of the group and of the groups inside it, in the order they are written."""
+    for member in result.members:
+        if isinstance(member, GroupResult):
+            yield from conditions_of(member, sensors, run)
+        else:
+            yield condition_of(member, sensors.get(member.rule.key), run)

@@ -1,0 +1,34 @@
+"""Why did it run, why did it not: every gate in order, from what was loaded and nothing else."""
+
+from collections.abc import Callable
+
+from worker.core.model.keys import RunKey
+from worker.operations.explain import run_gates, start_gates
+from worker.operations.explain.explanation import Explanation, Finding, Gate, is_closed, is_unknown
+from worker.operations.explain.snapshot import Sight
+
+GATES: dict[Gate, Callable[[Sight], Finding]] = {
+    Gate.CONFIG: start_gates.config,
+    Gate.SCHEDULE: start_gates.schedule,
+    Gate.CALENDAR: start_gates.calendar,
+    Gate.PAUSE: start_gates.pause,
+    Gate.TRIGGER: start_gates.trigger,
+    Gate.RUN: run_gates.run,
+    Gate.RULES: run_gates.rules,
+    Gate.BUDGETS: run_gates.budgets,
+    Gate.SLA: run_gates.sla,
+}
+
+
+def explain(sight: Sight) -> Explanation:
+    """Say of every gate whether it is open, and what would open those that are not."""
+    findings = tuple(look(sight) for look in GATES.values())
+    return Explanation(key=sight.key, findings=findings, is_under_way=run_gates.is_under_way(sight))
+
+
+def explain_unusable(key: RunKey, problems: tuple[str, ...]) -> Explanation:
+    """Nothing can be said about a pipeline whose configuration cannot be understood, and never could."""
+    sentence = f"what is deployed cannot be used: {'; '.join(problems)}"
+    closed = is_closed(Gate.CONFIG, sentence, f"correct the file of {key.pipeline} and push it")
+    others = (is_unknown(gate, "nobody can tell without a configuration") for gate in list(Gate)[1:])
+    return Explanation(key=key, findings=(closed, *others))

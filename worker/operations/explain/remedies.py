@@ -1,0 +1,90 @@
+"""The smallest change to the data that makes rules hold, in the imperative: `write orders.count >= 1000 for …`."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from worker.core.model.checks import Check
+from worker.core.model.rules import GroupResult, Mode, RuleResult
+from worker.core.model.values import show
+from worker.core.time.durations import parse_duration
+from worker.core.time.periods import Period
+from worker.core.time.timestamps import parse_rfc3339
+from worker.operations.explain.snapshot import moment
+
+_SIGNS = {
+    Check.EQUALS: "=",
+    Check.GT: ">",
+    Check.GTE: ">=",
+    Check.LT: "<",
+    Check.LTE: "<=",
+    Check.IN: "as one of",
+    Check.BETWEEN: "within",
+    Check.MATCHES: "so that it matches",
+    Check.NOT_EQUALS: "as anything but",
+}
+
+
+def smallest_changes(result: GroupResult, period: Period, zone: ZoneInfo) -> tuple[str, ...]:
+    """Everything that must change for the group to hold; of alternatives, those that need the fewest changes."""
+    if result.passed:
+        return ()
+    options = [_changes_of(member, period, zone) for member in result.members if not member.passed]
+    return tuple(change for chosen in _cheapest(options, _missing(result)) for change in chosen)
+
+
+def change_for(result: RuleResult, period: Period, zone: ZoneInfo) -> str:
+    """What makes one rule hold that does not."""
+    rule = result.rule
+    subject = f"{rule.key}.{rule.field}" if rule.field else rule.key
+    match rule.check:
+        case Check.EXISTS:
+            return f"write sensor {rule.key} for {period}"
+        case Check.MISSING if rule.field is None:
+            return f"remove sensor {rule.key} of {period}"
+        case Check.MISSING:
+            return f"write {rule.key} without {rule.field} for {period}"
+        case Check.AGE_GT if at := _old_enough_at(result):
+            return f"wait until {moment(at, zone)}, when {subject} is older than {_bare(result)}"
+        case Check.AGE_GT:
+            return f"write {subject} with a time more than {_bare(result)} ago for {period}"
+        case Check.AGE_LT:
+            return f"write {subject} with a time less than {_bare(result)} ago for {period}"
+        case check:
+            return f"write {subject} {_SIGNS[check]} {show(rule.value)} for {period}"
+
+
+def _changes_of(result: RuleResult | GroupResult, period: Period, zone: ZoneInfo) -> tuple[str, ...]:
+    if isinstance(result, GroupResult):
+        # A group that no change of data can satisfy must not pass for one that needs none.
+        return smallest_changes(result, period, zone) or (f"correct the rules: {result.reason}",)
+    return (change_for(result, period, zone),)
+
+
+def _missing(result: GroupResult) -> int:
+    """How many members must hold that do not."""
+    failed = sum(not member.passed for member in result.members)
+    match result.mode:
+        case Mode.ALL:
+            return failed
+        case Mode.ANY:
+            return 1
+        case Mode.AT_LEAST:
+            return result.count - (len(result.members) - failed)
+
+
+def _cheapest(options: Sequence[tuple[str, ...]], number: int) -> list[tuple[str, ...]]:
+    """The options with the fewest changes, in the order they are written."""
+    ranked = sorted(range(len(options)), key=lambda index: (len(options[index]), index))
+    return [options[index] for index in sorted(ranked[:number])]
+
+
+def _old_enough_at(result: RuleResult) -> datetime | None:
+    seen, wanted = result.seen, result.rule.value
+    instant = parse_rfc3339(seen) if isinstance(seen, str) else None
+    age = parse_duration(wanted) if isinstance(wanted, str) else None
+    return instant + age if instant and age else None
+
+
+def _bare(result: RuleResult) -> str:
+    return show(result.rule.value).strip('"')

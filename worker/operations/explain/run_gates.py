@@ -1,0 +1,192 @@
+"""The gates of a run: its own state, the rules, the budgets, and the watch over its deadline."""
+
+from worker.core.model.rules import evaluate
+from worker.core.model.sla_times import times_for_run
+from worker.core.run.context import limits
+from worker.core.run.dry_run import DryRun, DryState
+from worker.core.run.runstate import AfterStop, ForeignRun, Run, Spent, StartStep, State, Status
+from worker.core.sla.state import Verdict
+from worker.operations.explain.conditions import conditions_of
+from worker.operations.explain.explanation import Finding, Gate, is_closed, is_open
+from worker.operations.explain.remedies import smallest_changes
+from worker.operations.explain.snapshot import Sight, moment
+from worker.operations.explain.waiting import times
+
+AFTERWARDS = {
+    AfterStop.RETRY: "then it is tried again",
+    AfterStop.SUPERSEDE: "then the next attempt begins",
+    AfterStop.CANCEL: "then it is cancelled",
+    AfterStop.END: "then it has timed out",
+}
+
+
+def run(sight: Sight) -> Finding:
+    match sight.run:
+        case None:
+            return is_open(Gate.RUN, "there is no run yet")
+        case DryRun() as rehearsal:
+            return _rehearsal(sight, rehearsal)
+        case ForeignRun() as foreign:
+            return _foreign(sight, foreign)
+        case Run(state=State.COMPLETED | State.FAILED_FINAL) as ended:
+            return _ended(sight, ended)
+        case Run(state=State.STOPPING) as stopping:
+            return _stopping(sight, stopping)
+        case Run() as active:
+            return is_open(Gate.RUN, _progress(sight, active))
+
+
+def _progress(sight: Sight, active: Run) -> str:
+    zone = sight.schedule.zone
+    attempt, since = f"attempt {active.attempt}", moment(active.since, zone)
+    match active.state, active.start_step:
+        case State.EVALUATING, _:
+            until = f", until {moment(active.window_ends_at, zone)}" if active.window_ends_at else ""
+            return f"{attempt} waits for its rules since {since}{until}"
+        case State.TRIGGERING, StartStep.REFUSED:
+            again = f"; it is tried again at {moment(active.start_after, zone)}" if active.start_after else ""
+            return f"{attempt}: {_failures(active)}{again}{_last_word(active)}"
+        case State.TRIGGERING, StartStep.UNANSWERED | StartStep.ABANDONED:
+            asked = f"the job may have been started at {since}; the target is asked whether it has it"
+            return f"{attempt}: {asked}{_last_word(active)}"
+        case State.TRIGGERING, _:
+            return f"{attempt}: the job is being started since {since}"
+        case _:
+            return f"{attempt}: the job runs since {since}, and has until {_patience(sight, active)}"
+
+
+def _failures(active: Run) -> str:
+    if lost := active.starts_unanswered:
+        return f"the job may be running: of {active.start_failures} tries to start it, {lost} got no answer"
+    return f"the job was refused {times(active.start_failures)}"
+
+
+def _last_word(active: Run) -> str:
+    return f"; the last answer: {active.reason}" if active.reason else ""
+
+
+def _patience(sight: Sight, active: Run) -> str:
+    return moment(min(filter(None, (active.window_ends_at, active.timeout_at))), sight.schedule.zone)
+
+
+def _stopping(sight: Sight, stopping: Run) -> Finding:
+    then = AFTERWARDS.get(stopping.after_stop, "") if stopping.after_stop else ""
+    until = f" (until {moment(stopping.window_ends_at, sight.schedule.zone)})" if stopping.window_ends_at else ""
+    why = f": {stopping.reason}" if stopping.reason else ""
+    sentence = f"attempt {stopping.attempt} is being stopped{until}{why}; {then}"
+    return is_closed(Gate.RUN, sentence.rstrip("; "), "wait until the job has stopped")
+
+
+def _ended(sight: Sight, ended: Run) -> Finding:
+    at = moment(ended.since, sight.schedule.zone)
+    how = "completed" if ended.state is State.COMPLETED else f"ended as {ended.outcome or 'failed'}"
+    why = f": {ended.reason}" if ended.reason else ""
+    sentence = f"attempt {ended.attempt} {how} at {at}{why}"
+    return is_closed(Gate.RUN, sentence, _again(sight, ended))
+
+
+def _again(sight: Sight, ended: Run) -> str:
+    key = sight.key
+    if _manual_left(sight, ended):
+        return f"run `interlock rerun {key.pipeline} {key.period} --schedule {key.schedule}`"
+    return (
+        f"run `interlock replay {key.pipeline} {key.period} {key.period} --schedule {key.schedule}`, outside the budget"
+    )
+
+
+def _foreign(sight: Sight, foreign: ForeignRun) -> Finding:
+    if foreign.status != Status.RUNNING:
+        key = sight.key
+        again = f"run `interlock rerun {key.pipeline} {key.period} --schedule {key.schedule}`"
+        return is_closed(Gate.RUN, f"another system ended it as {foreign.status}", again)
+    if foreign.expires_at is None:
+        return is_closed(
+            Gate.RUN, "another system is running it, without an end to its claim", "end it in the system that began it"
+        )
+    at = moment(foreign.expires_at, sight.schedule.zone)
+    if sight.now > foreign.expires_at:
+        return is_closed(Gate.RUN, f"another system's claim ended at {at}", "let a worker close it, then rerun it")
+    return is_closed(Gate.RUN, f"another system is running it, at most until {at}", f"wait until {at}")
+
+
+def _rehearsal(sight: Sight, rehearsal: DryRun) -> Finding:
+    since = moment(rehearsal.since, sight.schedule.zone)
+    match rehearsal.state:
+        case DryState.EVALUATING:
+            until = moment(rehearsal.window_ends_at, sight.schedule.zone)
+            return is_open(Gate.RUN, f"the rehearsal waits for its rules since {since}, until {until}")
+        case DryState.WOULD_TRIGGER:
+            return is_open(Gate.RUN, f"the job would have been started at {since}")
+        case DryState.EXHAUSTED:
+            return is_open(Gate.RUN, f"the rehearsal was given up at {since}: {rehearsal.reason}")
+
+
+def rules(sight: Sight) -> Finding:
+    sensors = {name: sensor.data for name, sensor in sight.sensors.items()}
+    result = evaluate(sight.pipeline.rules, sensors, sight.now)
+    conditions = tuple(conditions_of(result, sight.sensors, sight.own_run))
+    if is_under_way(sight):
+        return is_open(Gate.RULES, f"they held when the job was started; now {result.reason}", conditions)
+    if result.passed:
+        return is_open(Gate.RULES, result.reason, conditions)
+    changes = smallest_changes(result, sight.key.period, sight.schedule.zone)
+    return is_closed(Gate.RULES, result.reason, *changes, conditions=conditions)
+
+
+def is_under_way(sight: Sight) -> bool:
+    return sight.own_run is not None and sight.own_run.state in {State.TRIGGERING, State.POLLING, State.STOPPING}
+
+
+def budgets(sight: Sight) -> Finding:
+    seen = sight.own_run
+    sentence = f"{_used(sight)}{_asked(sight)}"
+    if seen is None or not seen.is_ended or _manual_left(sight, seen):
+        return is_open(Gate.BUDGETS, sentence)
+    return is_closed(Gate.BUDGETS, f"{sentence}; a manual rerun would be refused", _again(sight, seen))
+
+
+def _used(sight: Sight) -> str:
+    job = limits(sight.pipeline)
+    spent = sight.own_run.spent if sight.own_run else Spent()
+    counts = (
+        (spent.transient, job.max_retries, "retries"),
+        (spent.code, job.max_code_retries, "code retries"),
+        (spent.drift, job.max_drift_reruns, "drift reruns"),
+        (spent.manual, job.max_manual_reruns, "manual reruns"),
+    )
+    return "used: " + ", ".join(f"{used} of {limit} {name}" for used, limit, name in counts)
+
+
+def _manual_left(sight: Sight, seen: Run) -> bool:
+    return seen.spent.manual < limits(sight.pipeline).max_manual_reruns
+
+
+def _asked(sight: Sight) -> str:
+    request, seen = sight.request, sight.own_run
+    if request is None or (seen is not None and request.identity in seen.handled):
+        return ""
+    return f"; a rerun asked for at {request.requested_at or 'an unknown time'} ({request.reason}) is not answered yet"
+
+
+def sla(sight: Sight) -> Finding:
+    """A deadline holds nothing back, so this gate is always open; what it says may be bad news all the same."""
+    watch, wanted = sight.watch, sight.schedule.sla
+    if watch is None:
+        times = times_for_run(wanted, sight.schedule, sight.key.period, None) if wanted else None
+        if times is None:
+            return is_open(
+                Gate.SLA, "it has no deadline" if wanted is None else "its deadline counts from its first signal"
+            )
+        return is_open(Gate.SLA, f"due by {moment(times.breach_at, sight.schedule.zone)}; not watched yet")
+    due, since = moment(watch.breach_at, sight.schedule.zone), moment(watch.since, sight.schedule.zone)
+    why = f": {watch.reason}" if watch.reason else ""
+    match watch.verdict:
+        case None:
+            warned = "; the warning was given" if watch.warned_at else ""
+            return is_open(Gate.SLA, f"{'overdue since' if sight.now >= watch.breach_at else 'due by'} {due}{warned}")
+        case Verdict.MET:
+            return is_open(Gate.SLA, f"met: due by {due}, judged at {since}")
+        case Verdict.BREACHED:
+            return is_open(Gate.SLA, f"missed: due by {due}{why}")
+        case Verdict.WAIVED:
+            return is_open(Gate.SLA, f"waived at {since}{why}")

@@ -1,0 +1,202 @@
+"""The gates before a run exists: configuration, schedule, calendar, pause and trigger."""
+
+from datetime import date, datetime, timedelta
+
+from worker.core.model.calendars import local_date, reason_excluded
+from worker.core.model.pipeline import Match, Schedule, Undated
+from worker.core.model.rules import RuleResult, evaluate_rule
+from worker.core.model.sla_times import trigger_deadline_at
+from worker.core.schedule.expected_runs import ExpectedRun, expected_runs
+from worker.core.schedule.period_range import OutOfRange, out_of_range
+from worker.core.time.local_time import reached_at, wall_at
+from worker.core.time.periods import LAST_DATE, Period, period_of_sensor
+from worker.operations.explain.conditions import condition_of
+from worker.operations.explain.explanation import Finding, Gate, is_closed, is_open, is_unknown
+from worker.operations.explain.remedies import change_for
+from worker.operations.explain.snapshot import Sight, moment
+from worker.operations.explain.timing import why_not_begun
+from worker.store import retention
+from worker.store.repos.sensors import Sensor
+
+LOOK_AROUND = timedelta(days=3)  # a period's own time lies this close to it, whatever zones and offsets are involved
+LOOK_AHEAD = timedelta(days=62)  # for the next expected run: as far as a monthly one can be away
+DAYS_TRIED_MAX = 366
+HASH_SHOWN = 12
+
+
+def config(sight: Sight) -> Finding:
+    seen, pipeline = sight.config, sight.pipeline
+    sentence = f"version {seen.applied[:HASH_SHOWN]}"
+    if seen.applied != seen.in_force:
+        sentence += f", under which the run began; later runs begin under {seen.in_force[:HASH_SHOWN]}"
+    if seen.problems:
+        # What was in force stays so: a bad deployment stops nothing.
+        sentence += f"; what was deployed since cannot be used: {seen.problems[0]}"
+    if pipeline.dry_run:
+        return is_closed(
+            Gate.CONFIG,
+            f"{sentence}; a dry run: it is rehearsed, never run",
+            f"set dryRun to false and push {pipeline.id}",
+        )
+    if pipeline.job is None:
+        return is_closed(Gate.CONFIG, f"{sentence}; it has no job to start", f"add a job to {pipeline.id} and push it")
+    return is_open(Gate.CONFIG, sentence)
+
+
+# --- schedule ---------------------------------------------------------------------------------------------------------
+
+
+def schedule(sight: Sight) -> Finding:
+    period, zone = sight.key.period, sight.schedule.zone
+    refusal = refused(period, sight.schedule, sight.now, exists=sight.run is not None)
+    expected = None if sight.run is not None else expected_run(sight.schedule, sight)
+    # A cron comes to its time by itself.
+    is_awaited = expected is not None and not sight.schedule.starts_by_trigger
+    if refusal is not None and not (refusal.is_ahead and is_awaited):
+        return is_closed(Gate.SCHEDULE, refusal.reason, refusal.hint)
+    if sight.run is not None:
+        return is_open(Gate.SCHEDULE, f"{_started_by(sight.schedule)}; the run exists")
+    if sight.schedule.starts_by_trigger:
+        due = f"; expected at {moment(expected.at, zone)}" if expected and expected.at else ""
+        return is_open(Gate.SCHEDULE, f"{_started_by(sight.schedule)}{due}{_next(sight.schedule, sight.now)}")
+    if sight.schedule.starts_by_cron:
+        return _by_cron(sight, expected)
+    return is_closed(Gate.SCHEDULE, "nothing starts it by itself: it has neither cron nor trigger", _rerun(sight))
+
+
+def refused(period: Period, schedule: Schedule, now: datetime, *, exists: bool) -> OutOfRange | None:
+    """Why nothing can begin for a period; None if it can, or did."""
+    found = out_of_range(period, schedule, now, kept_for=retention.RUNS_BEGIN)
+    return None if found is None or (found.is_ahead and exists) else found
+
+
+def expected_run(schedule: Schedule, sight: Sight) -> ExpectedRun | None:
+    """The expected run of the period, if the schedule leads people to expect one."""
+    begins = reached_at(sight.key.period.begins, schedule.hour_zone)
+    around = expected_runs(schedule, begins - LOOK_AROUND, begins + LOOK_AROUND)
+    return next((run for run in around if run.period == sight.key.period), None)
+
+
+def _by_cron(sight: Sight, expected: ExpectedRun | None) -> Finding:
+    zone, begun_by = sight.schedule.zone, _started_by(sight.schedule)
+    if expected is None or expected.at is None:
+        return is_closed(
+            Gate.SCHEDULE,
+            f"{begun_by}, and that never names {sight.key.period}{_next(sight.schedule, sight.now)}",
+            _rerun(sight),
+        )
+    if expected.at > sight.now:
+        at = moment(expected.at, zone)
+        return is_closed(Gate.SCHEDULE, f"{begun_by}; its time comes at {at}", f"wait until {at}")
+    reason = why_not_begun(expected.at, sight.timing, sight.now) if sight.timing else "nobody noted why"
+    came = f"{begun_by}; its time came at {moment(expected.at, zone)} and no run was begun: {reason}"
+    return is_unknown(Gate.SCHEDULE, f"{came}{_next(sight.schedule, sight.now)}", _rerun(sight))
+
+
+def _started_by(schedule: Schedule) -> str:
+    cron = f"cron {schedule.cron.text!r} in {schedule.zone.key}" if schedule.cron else ""
+    trigger = f"sensor {schedule.trigger.rule.key}" if schedule.trigger else ""
+    if schedule.starts_by_trigger:
+        also = f", and so does {cron}" if schedule.starts_by_cron else ""
+        return f"{trigger} starts it{also}"
+    return f"{cron} starts it" if schedule.starts_by_cron else "nothing starts it by itself"
+
+
+def _next(schedule: Schedule, now: datetime) -> str:
+    coming = (run for run in expected_runs(schedule, now, now + LOOK_AHEAD) if run.excluded is None)
+    run = next(coming, None)
+    if run is None:
+        return ""
+    when = run.at or run.breach_at or run.trigger_deadline_at
+    by = "" if when is None else f" {'at' if run.at else 'by'} {moment(when, schedule.zone)}"
+    return f"; next is {run.period}{by}"
+
+
+def _rerun(sight: Sight) -> str:
+    return f"run `interlock rerun {sight.key.pipeline} {sight.key.period} --schedule {sight.key.schedule}`"
+
+
+# --- calendar and pause -----------------------------------------------------------------------------------------------
+
+
+def calendar(sight: Sight) -> Finding:
+    day = local_date(sight.key.period, sight.schedule)
+    reason = reason_excluded(sight.schedule.exclusion, day)
+    if reason is None:
+        return is_open(Gate.CALENDAR, f"{day} is not excluded")
+    later = _next_included(sight.schedule, day)
+    instead = f", or take {later}, the next date that runs" if later else ""
+    return is_closed(
+        Gate.CALENDAR, f"{day} is excluded: {reason}", f"take {day} out of the exclusions and push{instead}"
+    )
+
+
+def _next_included(schedule: Schedule, day: date) -> date | None:
+    days = (day + timedelta(days=number) for number in range(1, min(DAYS_TRIED_MAX, (LAST_DATE - day).days + 1)))
+    return next((later for later in days if reason_excluded(schedule.exclusion, later) is None), None)
+
+
+def pause(sight: Sight) -> Finding:
+    seen, zone = sight.pause, sight.schedule.zone
+    if seen is None:
+        return is_open(Gate.PAUSE, "not paused")
+    if seen.is_over(sight.now):
+        return is_open(Gate.PAUSE, "the last pause is over")
+    resume = f"resume the pipeline: `interlock resume {sight.key.pipeline}`"
+    if seen.until is None:
+        return is_closed(Gate.PAUSE, f"paused until someone resumes it: {seen.reason}", resume)
+    at = moment(seen.until, zone)
+    return is_closed(Gate.PAUSE, f"paused until {at}: {seen.reason}", f"{resume}, or wait until {at}")
+
+
+# --- trigger ----------------------------------------------------------------------------------------------------------
+
+
+def trigger(sight: Sight) -> Finding:
+    wanted = sight.schedule.trigger
+    if wanted is None or not sight.schedule.starts_by_trigger:
+        return is_open(Gate.TRIGGER, "no sensor is needed to start it")
+    if sight.run is not None:
+        return is_open(Gate.TRIGGER, f"{wanted.rule.key} is not needed any more: the run exists")
+    sensor = sight.sensors.get(wanted.rule.key)
+    result = evaluate_rule(wanted.rule, None if sensor is None else sensor.data, sight.now)
+    if not result.passed and wanted.match is Match.PREFIX:
+        listing = f"interlock sensor list {sight.key.pipeline} --prefix {wanted.rule.key}"
+        return is_unknown(
+            Gate.TRIGGER, f"any sensor whose key begins with {wanted.rule.key} starts it: see `{listing}`"
+        )
+    conditions = (condition_of(result, sensor, None),)
+    problem = (_given_up(sight) or result.reason) if not result.passed else _not_about(sight, sensor)
+    if problem is None:
+        return is_open(Gate.TRIGGER, f"{result.reason}; a worker begins the run when it sees that", conditions)
+    return is_closed(Gate.TRIGGER, problem, _write(sight, result), conditions=conditions)
+
+
+def _write(sight: Sight, result: RuleResult) -> str:
+    if not result.passed:
+        return change_for(result, sight.key.period, sight.schedule.zone)
+    return f"write sensor {result.rule.key}#{sight.key.period}"
+
+
+def _given_up(sight: Sight) -> str | None:
+    at = trigger_deadline_at(sight.schedule, sight.key.period)
+    if at is None or sight.schedule.trigger is None or sight.now < at:
+        return None
+    return f"{sight.schedule.trigger.rule.key} did not come by {moment(at, sight.schedule.zone)}, when it was given up"
+
+
+def _not_about(sight: Sight, sensor: Sensor | None) -> str | None:
+    """Why a sensor that says the right thing does not say it of this period."""
+    wanted = sight.schedule.trigger
+    if sensor is None or wanted is None or sensor.key != wanted.rule.key:
+        return None  # its key names the period
+    today = wall_at(sight.now, sight.schedule.zone).date()
+    spoken_of = period_of_sensor(sensor.data, None, today)
+    taken = sight.consumed
+    is_taken = taken is not None and taken.content_hash == sensor.content_hash and wanted.undated is Undated.ONCE
+    if taken is not None and is_taken and taken.period != sight.key.period:
+        of = f" of {taken.period}" if taken.period else ""
+        return f"{sensor.key} says so, but was taken as the signal{of} already, and counts once"
+    if spoken_of != sight.key.period:
+        return f"{sensor.key} says so, but speaks of {spoken_of}"
+    return None

@@ -1,0 +1,45 @@
+"""Why no run was begun at a time that came: what the scheduler left in the rows about it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from worker.core.schedule.due import ON_TIME, ScheduleKey
+from worker.core.time.timestamps import format_rfc3339
+from worker.store.repos.deployments import Deployed, Deployments
+from worker.store.repos.schedule_marks import ScheduleMark, ScheduleMarks
+from worker.store.table import Tables
+
+NOT_ACCEPTED = (
+    "the pipeline is older than this installation, and its cron starts nothing until it is accepted "
+    "(`interlock migrate accept`), or a changed file of it is pushed"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Since when a schedule may start runs (None: it may not yet), and how far its times were considered."""
+
+    deployed: Deployed | None
+    mark: ScheduleMark | None
+
+
+async def timing_of(tables: Tables, key: ScheduleKey) -> Timing:
+    """Raises `RetryLater`, and `Rejected` for a damaged row."""
+    deployed = await Deployments(tables).accepted(key.pipeline)
+    return Timing(deployed, (await ScheduleMarks(tables).load([key])).get(key))
+
+
+def why_not_begun(at: datetime, timing: Timing, now: datetime) -> str:
+    """Say why there is no run for a time that has come, as far as anybody can know."""
+    deployed, mark = timing.deployed, timing.mark
+    if deployed is None:
+        return NOT_ACCEPTED
+    if at <= deployed.since:
+        return f"the pipeline was deployed later, at {format_rfc3339(deployed.since)}"
+    if mark is not None and mark.passed is not None and mark.passed.first <= at <= mark.passed.last:
+        return mark.passed.reason
+    if mark is not None and at <= mark.considered:
+        return "it was let go when its time came, or its run is not kept any more"
+    if now - at <= ON_TIME:
+        return "its time has only just come"
+    return "it was not looked at since: no worker holds the scheduler's duty, or the pipeline is paused"

@@ -1,0 +1,63 @@
+"""What a run waits for, in a few words."""
+
+from collections.abc import Iterator
+
+from worker.core.model.rules import GroupResult
+from worker.core.run.runstate import Outcome, Run, StartStep, State
+from worker.core.time.timestamps import format_rfc3339
+
+
+def waits_for(run: Run) -> str:
+    """What must happen next, as far as the row says; of a run that has ended, why it did."""
+    match run.state, run.start_step:
+        case State.FAILED_FINAL, _ if run.outcome is Outcome.CANCELLED:
+            return f"cancelled: {run.reason}" if run.reason else "cancelled"
+        case ((State.COMPLETED | State.FAILED_FINAL), _):
+            return run.reason
+        case State.EVALUATING, _:
+            return "its rules"
+        case State.TRIGGERING, StartStep.REFUSED:
+            at = f" at {format_rfc3339(run.start_after.replace(microsecond=0))}" if run.start_after else ""
+            why = f": {run.reason}" if run.reason else ""
+            return f"the next try to start the job{at}; {_failures(run)}{why}"
+        case State.TRIGGERING, StartStep.UNANSWERED | StartStep.ABANDONED:
+            why = f": {run.reason}" if run.reason else ""
+            return f"the target to say whether it has the job{why}"
+        case State.TRIGGERING, _:
+            return "the job to start"
+        case State.STOPPING, _:
+            return f"the job to stop: {run.reason}" if run.reason else "the job to stop"
+        case State.POLLING, _:
+            return "the job"
+
+
+def _failures(run: Run) -> str:
+    if lost := run.starts_unanswered:
+        return f"it may be running: of {run.start_failures} tries {lost} got no answer"
+    return f"it was refused {times(run.start_failures)}"
+
+
+def times(number: int) -> str:
+    """`once`, `3 times`."""
+    return "once" if number == 1 else f"{number} times"
+
+
+def waits_for_rules(result: GroupResult) -> str:
+    """The first condition that does not hold, and how many more."""
+    if result.passed:
+        return "nothing: its rules hold, and the next look starts it"
+    reasons = list(_failed(result))
+    if not reasons:
+        return result.reason
+    more = f", and {len(reasons) - 1} more" if len(reasons) > 1 else ""
+    return f"{reasons[0]}{more}"
+
+
+def _failed(result: GroupResult) -> Iterator[str]:
+    for member in result.members:
+        if member.passed:
+            continue
+        if isinstance(member, GroupResult):
+            yield from _failed(member)
+        else:
+            yield member.reason

@@ -1,0 +1,106 @@
+"""Reads what a shadow and the old system have about the runs of a pipeline, over some days."""
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from typing import Final
+
+from worker.config.settings import GROUP
+from worker.config.versions import Configs
+from worker.core.errors import Rejected
+from worker.core.model import keys
+from worker.core.model.keys import RunKey
+from worker.core.model.pipeline import Pipeline, PipelineId, ScheduleId
+from worker.core.run.dry_run import DryRun
+from worker.core.run.runstate import ForeignRun
+from worker.core.time.periods import Period
+from worker.core.time.timestamps import parse_rfc3339
+from worker.operations.migrate.agreement import Seen, TheirRun
+from worker.store.attributes import BadRow
+from worker.store.repos.dry_runs import dry_run_of
+from worker.store.repos.events import Events
+from worker.store.repos.installation import began_at
+from worker.store.repos.job_log import JobLog
+from worker.store.repos.run_rows import run_from_row
+from worker.store.repos.sensors import Sensors
+from worker.store.shadow import ShadowTables
+from worker.store.table import Between, Row, TableName, Tables, query_all
+
+EVENTS_MAX: Final = 1_000  # of one pipeline, the latest: where reasons are looked for
+
+
+class SideBySide:
+    def __init__(self, tables: Tables, shadow: ShadowTables) -> None:
+        self._tables, self._shadow = tables, shadow
+        self._configs, self._log, self._sensors = Configs(tables), JobLog(tables), Sensors(tables)
+
+    async def since(self) -> datetime:
+        """When the shadow first started. Raises `Rejected` if it never did."""
+        began = await began_at(self._shadow, GROUP)
+        if began is None:
+            raise Rejected(
+                "no shadow was ever run on this store; start one with INTERLOCK_SHADOW=1 and let it see a day"
+            )
+        return began
+
+    async def read(self, pipeline: PipelineId, first: date, last: date) -> Seen:
+        """Raises `Rejected` for a pipeline without a usable configuration, and `RetryLater`."""
+        version = await self._configs.in_force(pipeline)
+        if version is None:
+            raise Rejected(f"pipeline {pipeline} has no configuration that can be used; see `interlock migrate check`")
+        said, said_max = await self._said(pipeline)
+        return Seen(
+            ours=await self._ours(version.pipeline, first, last),
+            theirs=await self._theirs(version.pipeline, first, last),
+            since=await self.since(),
+            said=said,
+            said_max=said_max,
+        )
+
+    async def _ours(self, pipeline: Pipeline, first: date, last: date) -> dict[RunKey, DryRun]:
+        rows = await _of_days(self._shadow, pipeline, keys.DRY_RUN, first, last)
+        return {run.key: run for run in map(dry_run_of, rows)}
+
+    async def _theirs(self, pipeline: Pipeline, first: date, last: date) -> dict[RunKey, TheirRun]:
+        rows = await _of_days(self._tables, pipeline, keys.TRIGGER, first, last)
+        found = [run for row in rows if (run := _foreign(row))]
+        return {run.key: await self._their_run(run) for run in found}
+
+    async def _their_run(self, run: ForeignRun) -> TheirRun:
+        lines = [line async for line in self._log.list(run.key)]
+        arrival = await self._sensors.get(run.key.pipeline, f"first-sensor-arrival#{run.key.period}")
+        said = arrival.data.get("arrivedAt") if arrival else None
+        began = parse_rfc3339(said) if isinstance(said, str) else None
+        return TheirRun(
+            key=run.key,
+            status=run.status,
+            log=tuple(line.event for line in lines),
+            began_at=began or (lines[0].at if lines else None),
+        )
+
+    async def _said(self, pipeline: PipelineId) -> tuple[Mapping[RunKey, str], int | None]:
+        """What the shadow last told about each run; later words replace earlier ones. And how much was read, if cut."""
+        said: dict[RunKey, str] = {}
+        latest = await Events(self._shadow).latest(pipeline, EVENTS_MAX + 1)
+        for stored in reversed(latest[:EVENTS_MAX]):
+            period = Period.parse(stored.event.period)
+            if period is not None:
+                said[RunKey(pipeline, ScheduleId(stored.event.schedule), period)] = stored.event.message
+        return said, EVENTS_MAX if len(latest) > EVENTS_MAX else None
+
+
+async def _of_days(tables: Tables, pipeline: Pipeline, kind: str, first: date, last: date) -> Sequence[Row]:
+    rows: list[Row] = []
+    for schedule in pipeline.schedules:
+        begin = f"{kind}{schedule.id}#"
+        span = Between(f"{begin}{Period(first)}", f"{begin}{Period(last, 23, 59)}")
+        rows += [row async for row in query_all(tables, TableName.CONTROL, keys.pipeline_pk(pipeline.id), sk=span)]
+    return rows
+
+
+def _foreign(row: Row) -> ForeignRun | None:
+    """A row that nobody can read is told by `migrate check`; one of our own is no run of the old system."""
+    try:
+        run = run_from_row(row)
+    except BadRow:
+        return None
+    return run if isinstance(run, ForeignRun) else None

@@ -1,0 +1,73 @@
+"""Reads what a pipeline of another system has in the control table, changing nothing and bounded in each direction."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from worker.config.settings import GROUP
+from worker.core.model import keys
+from worker.core.model.pipeline import PipelineId
+from worker.store.paging import first_rows
+from worker.store.repos.installation import began_at
+from worker.store.repos.pipelines import Pipelines
+from worker.store.repos.sensors import Sensor, sensor_of
+from worker.store.table import LISTS, Key, Prefix, Row, TableName, Tables
+
+# Read of one kind for one pipeline. Nothing of the reference expires, so an old pipeline may have far more; the rows
+# with the highest keys, which are the latest periods, are the ones that are read.
+ROWS_MAX: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class SensorRow:
+    """`is_flat`: its attributes stand on the row itself, which the reference's rules could not see."""
+
+    sensor: Sensor
+    is_flat: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surveyed:
+    """Everything about one pipeline that a check looks at. `config` None: there is no CONFIG row, or it has no text."""
+
+    pipeline: PipelineId
+    config: str | None
+    is_listed: bool
+    is_accepted: bool
+    sensors: tuple[SensorRow, ...]
+    triggers: tuple[Row, ...]
+    requests: tuple[Row, ...]
+    began_at: datetime | None = None  # when this installation first started; None: it has not yet
+    is_cut: bool = False  # of some kind there are more rows than were read
+
+
+async def survey(tables: Tables, pipeline: PipelineId) -> Surveyed:
+    """Raises `RetryLater`."""
+    pk = keys.pipeline_pk(pipeline)
+    stored = await Pipelines(tables).get(pipeline)
+    found = await tables.get_many(TableName.CONTROL, [Key(pk, keys.CONFIG), Key(pk, keys.deployed_mark_sk())])
+    config_row = found.get(Key(pk, keys.CONFIG), {})
+    kinds = (keys.SENSOR, keys.TRIGGER, keys.RERUN_REQUEST)
+    sensors, triggers, requests = [await _latest(tables, pk, kind) for kind in kinds]
+    return Surveyed(
+        pipeline=pipeline,
+        config=None if stored is None else stored.text,
+        is_listed=LISTS.partition in config_row,
+        is_accepted=Key(pk, keys.deployed_mark_sk()) in found,
+        sensors=tuple(_sensor_rows(sensors[:ROWS_MAX])),
+        triggers=tuple(triggers[:ROWS_MAX]),
+        requests=tuple(requests[:ROWS_MAX]),
+        began_at=await began_at(tables, GROUP),
+        is_cut=max(map(len, (sensors, triggers, requests))) > ROWS_MAX,
+    )
+
+
+async def _latest(tables: Tables, pk: str, prefix: str) -> list[Row]:
+    """One more than is looked at, if there is one: so it is known whether there is."""
+    return await first_rows(tables, TableName.CONTROL, pk, sk=Prefix(prefix), reverse=True, limit=ROWS_MAX + 1)
+
+
+def _sensor_rows(rows: list[Row]) -> list[SensorRow]:
+    found = ((sensor_of(row), not isinstance(row.get("data"), Mapping)) for row in rows)
+    return [SensorRow(sensor, is_flat) for sensor, is_flat in found if sensor is not None]

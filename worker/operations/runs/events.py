@@ -1,0 +1,98 @@
+"""Reading events as they come: of one pipeline along its own partition, of all along the index of types."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+from worker.core.errors import Rejected
+from worker.core.model.events import Event
+from worker.core.model.eventtypes import EventType
+from worker.runtime.together import together
+from worker.store.repos.events import Events
+from worker.store.table import Tables
+from worker.store.tail import LOOK_BACK, Tail
+
+PAGE = 1000
+READ_MAX = 100_000
+# What one decision tells has one time; the types are listed in the order of a life.
+_ORDER: Final = {event_type.value: number for number, event_type in enumerate(EventType)}
+
+
+class EventReader:
+    """Hands out every event since a time once, oldest first within one reading.
+
+    Without a pipeline the types must be known beforehand: `types` empty means all of our own. What others publish
+    under names of theirs shows up where their type or their pipeline is asked for.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        since: datetime,
+        *,
+        pipeline: str | None,
+        types: Sequence[str] = (),
+        read_max: int = READ_MAX,
+        advice: str = "choose a later --since",
+    ) -> None:
+        self._events, self._pipeline, self._types = Events(tables), pipeline, tuple(types)
+        self._tail, self._since, self._read_max, self._advice = Tail.starting(since), since, read_max, advice
+        self._seen: set[tuple[datetime, str, str, str]] = set()
+
+    async def news(self, now: datetime) -> list[Event]:
+        """What has come since the last reading. `now` is read before the call.
+
+        Raises `Rejected` where that is more than anyone can look at.
+        """
+        if self._pipeline is not None:
+            return [event for event in await self._of_pipeline(self._pipeline, now) if self._is_wanted(event)]
+        return await self._of_types(now)
+
+    def _is_wanted(self, event: Event) -> bool:
+        return not self._types or event.type in self._types
+
+    async def _of_pipeline(self, pipeline: str, now: datetime) -> list[Event]:
+        found: list[Event] = []
+        while True:
+            page, self._tail = await self._events.since(pipeline, self._tail, now, PAGE)
+            found += [stored.event for stored in page]
+            self._bound(len(found))
+            if not page:
+                return in_order(found)
+
+    async def _of_types(self, now: datetime) -> list[Event]:
+        parts = await together([partial(self._of_type, each) for each in self._types or tuple(EventType)])
+        events = [event for part in parts for event in part if _identity(event) not in self._seen]
+        # The index lags, and a slow commit appears before what was read already: look back, and remember what was had.
+        self._since = max(self._since, now - LOOK_BACK)
+        self._seen |= {_identity(event) for event in events}
+        self._seen = {identity for identity in self._seen if identity[0] >= self._since}
+        return in_order(events)
+
+    async def _of_type(self, event_type: str) -> list[Event]:
+        found: list[Event] = []
+        async for stored in self._events.of_type(event_type, self._since):
+            found.append(stored.event)
+            self._bound(len(found))
+        return found
+
+    def _bound(self, number: int) -> None:
+        if number > self._read_max:
+            raise Rejected(f"there are more than {self._read_max:,} events in that time; {self._advice}")
+
+
+def in_order(events: Iterable[Event]) -> list[Event]:
+    """Oldest first; of one time, a run's events as they came about."""
+    return sorted(
+        events, key=lambda event: (event.at, event.pipeline, _version(event), _ORDER.get(event.type, 0), event.id)
+    )
+
+
+def _version(event: Event) -> int:
+    version = event.detail.get("version")
+    return version if isinstance(version, int) else 0
+
+
+def _identity(event: Event) -> tuple[datetime, str, str, str]:
+    return event.at, event.pipeline, event.type, event.id

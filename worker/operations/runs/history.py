@@ -1,0 +1,151 @@
+"""The history of one run: every transition and attempt, from all that was written down about it, in order."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+from worker.core.model.events import Event
+from worker.core.model.keys import RunKey
+from worker.core.run.runstate import ForeignRun, Run, job_id
+from worker.core.sla.state import SlaWatch
+from worker.core.time.timestamps import parse_rfc3339
+from worker.operations.runs.events import EventReader
+from worker.store.repos.job_log import JobLog, JobRecord
+from worker.store.repos.reruns import RerunRecord, Reruns
+from worker.store.repos.runs import Runs
+from worker.store.repos.sla_watches import SlaWatches
+from worker.store.table import Tables
+
+BEFORE = timedelta(days=1)  # events about a run may come before it exists: what was refused, what was missed
+
+
+class Source(StrEnum):
+    """Where it is written; of one instant, in this order."""
+
+    RERUN = "rerun"
+    JOB_LOG = "job log"
+    EVENT = "event"
+    RUN = "run"
+    SLA = "sla"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """Something that happened. `at` None: whoever wrote it down did not say when.
+
+    `title`: how people say it, where the rows' own word would mislead them.
+    """
+
+    at: datetime | None
+    source: Source
+    what: str
+    message: str = ""
+    attempt: int | None = None
+    title: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """All that is stored about one run."""
+
+    run: Run | ForeignRun | None
+    watch: SlaWatch | None
+    lines: Sequence[JobRecord]
+    reruns: Sequence[RerunRecord]
+    events: Sequence[Event]
+
+
+def tell(records: Records) -> list[Moment]:
+    """Everything in order of time; what has no time comes first."""
+    moments = [
+        *map(_of_rerun, records.reruns),
+        *map(_of_line, records.lines),
+        *map(_of_event, records.events),
+        *_of_run(records.run),
+        *_of_watch(records.watch),
+    ]
+    order = list(Source)
+    return sorted(moments, key=lambda each: (each.at.timestamp() if each.at else 0.0, order.index(each.source)))
+
+
+def _of_rerun(record: RerunRecord) -> Moment:
+    source = f" after {record.source_event}" if record.source_event else ""
+    return Moment(
+        at=parse_rfc3339(record.triggered_at),
+        source=Source.RERUN,
+        what=f"rerun {record.number}",
+        message=f"{record.reason}{source}",
+        title=f"rerun {record.number + 1}",  # rows count from 0
+    )
+
+
+def _of_line(record: JobRecord) -> Moment:
+    parts = (record.error, record.category, record.run_id and f"job {record.run_id}", _author(record))
+    message = "; ".join(part for part in parts if part)
+    return Moment(at=record.at, source=Source.JOB_LOG, what=record.event, message=message, attempt=record.attempt)
+
+
+def _author(record: JobRecord) -> str:
+    return "" if record.is_ours else "written by others"
+
+
+def _of_event(event: Event) -> Moment:
+    attempt, job = event.detail.get("attempt"), event.detail.get("job")
+    named = job_id(job) if isinstance(job, Mapping) else ""
+    return Moment(
+        at=event.at,
+        source=Source.EVENT,
+        what=event.type,
+        message=f"{event.message}; job {named}" if named else event.message,
+        attempt=attempt if isinstance(attempt, int) and not isinstance(attempt, bool) else None,
+    )
+
+
+def _of_run(run: Run | ForeignRun | None) -> Iterator[Moment]:
+    """The row keeps where the run began and where it stands; what was between is in the records."""
+    match run:
+        case None:
+            return
+        case ForeignRun(status=status):
+            yield Moment(at=None, source=Source.RUN, what=status, message="another system's row, without times")
+        case Run():
+            yield Moment(at=run.created_at, source=Source.RUN, what="created", message=f"run {run.run_id}")
+            yield Moment(at=run.since, source=Source.RUN, what=run.state, message=run.reason, attempt=run.attempt)
+
+
+def _of_watch(watch: SlaWatch | None) -> Iterator[Moment]:
+    if watch is None:
+        return
+    if watch.arrived_at is not None:
+        yield Moment(
+            at=watch.arrived_at, source=Source.SLA, what="first signal", message="its deadline counts from here"
+        )
+    if watch.warned_at is not None:
+        yield Moment(at=watch.warned_at, source=Source.SLA, what="warned")
+    if watch.verdict is not None:
+        yield Moment(at=watch.since, source=Source.SLA, what=watch.verdict.lower(), message=watch.reason)
+
+
+async def load(tables: Tables, key: RunKey, now: datetime) -> Records:
+    """Read all of it: by exact keys and the run's own ranges. Raises `BadRow` and `RetryLater`."""
+    run, watch = await Runs(tables).load(key), await SlaWatches(tables).load(key)
+    lines = [record async for record in JobLog(tables).list(key)]
+    reruns = await Reruns(tables).list(key)
+    begin = min([*_known_times(key, run, watch), *(line.at for line in lines[:1])]) - BEFORE
+    part = f"`interlock events --pipeline {key.pipeline} --since TIME` shows a part of them"
+    reader = EventReader(tables, begin, pipeline=key.pipeline, advice=part)
+    events = [event for event in await reader.news(now) if _is_about(event, key)]
+    return Records(run=run, watch=watch, lines=lines, reruns=reruns, events=events)
+
+
+def _known_times(key: RunKey, run: Run | ForeignRun | None, watch: SlaWatch | None) -> Iterable[datetime]:
+    yield key.period.begins.replace(tzinfo=UTC)
+    if isinstance(run, Run):
+        yield run.created_at
+    if watch is not None:
+        yield watch.since
+
+
+def _is_about(event: Event, key: RunKey) -> bool:
+    return (event.schedule, event.period) == (key.schedule, str(key.period))

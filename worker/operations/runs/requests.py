@@ -1,0 +1,163 @@
+"""Asking something of a run: what will become of it is told first, and the request is one row that a worker answers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from worker.config.versions import Configs, Version
+from worker.core.model.keys import RunKey
+from worker.core.run.dry_run import DryRun
+from worker.core.run.effects import Ignore
+from worker.core.run.facts import Birth, CancelRequested, RerunRequested
+from worker.core.run.forecast import Forecast, Prospect, foresee, foresee_rehearsal
+from worker.core.run.foreign import respect
+from worker.core.run.reruns import REPLAY
+from worker.core.run.runstate import ForeignRun, Run
+from worker.core.time.timestamps import format_rfc3339
+from worker.engine.foreignruns import ForeignRuns
+from worker.engine.intake.rerun_freshness import Freshness
+from worker.operations.explain.load import schedule_of
+from worker.operations.explain.snapshot import AnyRun
+from worker.operations.explain.start_gates import refused
+from worker.runtime.clock import Clock
+from worker.runtime.ids import random_id
+from worker.store.repos.dry_runs import DryRuns
+from worker.store.repos.pauses import Pauses
+from worker.store.repos.requests import CancelRequest, Requests, RerunRequest
+from worker.store.repos.runs import Runs
+from worker.store.table import Tables
+
+_ANSWERED_WELL = frozenset({Prospect.ACCEPTED, Prospect.WAITS})
+_NOT_MADE = Birth(run_id="", config_hash="")  # a forecast makes no row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """`replaced` is a request that stood there unanswered, `is_first`: there never was a run of that period."""
+
+    key: RunKey
+    forecast: Forecast
+    is_written: bool
+    is_first: bool = False
+    replaced: RerunRequest | CancelRequest | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """A rerun as a person wants it."""
+
+    reason: str
+    supersede: bool = False
+    note: str = ""
+
+
+class Asking:
+    """`is_rehearsed`: tell what would become of it, and write nothing.
+
+    Its methods may raise `StaleWrite` if somebody else asked at the same moment, and `RetryLater`.
+    """
+
+    def __init__(
+        self, tables: Tables, clock: Clock, *, is_rehearsed: bool = False, new_id: Callable[[], str] = random_id
+    ) -> None:
+        self._tables, self._clock, self._is_rehearsed, self._new_id = tables, clock, is_rehearsed, new_id
+        self._configs, self._runs, self._requests = Configs(tables), Runs(tables), Requests(tables)
+
+    async def rerun(self, key: RunKey, version: Version, wish: Wish) -> Asked:
+        """Ask for a rerun. One that will be refused is not made: whoever asks learns why, and nobody is alerted."""
+        now, run = self._clock.now(), await self._runs.load(key)
+        seen = await self._requests.rerun_of(key)
+        forecast = await self._foresee_rerun(key, version, run, wish, now)
+        request = RerunRequest(
+            reason=wish.reason,
+            requested_at=format_rfc3339(now),
+            id=self._new_id(),
+            supersede=wish.supersede,
+            note=wish.note,
+        )
+        is_written = forecast.prospect in _ANSWERED_WELL and not self._is_rehearsed
+        if is_written:
+            await self._requests.ask_rerun(key, request, seen)
+        replaced = _unanswered(seen, run)
+        return Asked(key=key, forecast=forecast, is_written=is_written, is_first=run is None, replaced=replaced)
+
+    async def cancel(self, key: RunKey, version: Version, reason: str, *, waive_sla: bool) -> Asked:
+        """Ask for a cancellation. One that finds nothing to cancel is not made: it must not wait for a run to come."""
+        now, run = self._clock.now(), await self._runs.load(key)
+        seen = await self._requests.cancel_of(key)
+        forecast = await self._foresee_cancel(version, key, run, reason, waive_sla=waive_sla)
+        is_written = forecast.prospect is Prospect.ACCEPTED and not self._is_rehearsed
+        if is_written:
+            request = CancelRequest(
+                reason=reason, requested_at=format_rfc3339(now), id=self._new_id(), waive_sla=waive_sla
+            )
+            await self._requests.ask_cancel(key, request, seen)
+        replaced = _unanswered(seen, run)
+        return Asked(key=key, forecast=forecast, is_written=is_written, is_first=run is None, replaced=replaced)
+
+    # --- what will become of it ---------------------------------------------------------------------------------------
+
+    async def _foresee_rerun(
+        self, key: RunKey, version: Version, run: Run | ForeignRun | None, wish: Wish, now: datetime
+    ) -> Forecast:
+        version = await self._judged_by(version, run)
+        pipeline, schedule = version.pipeline, schedule_of(version.pipeline, key.schedule)
+        if refusal := refused(key.period, schedule, now, exists=run is not None):
+            return Forecast(Prospect.REFUSED, f"{refusal.reason}; {refusal.hint}")
+        fact = RerunRequested(
+            key=key,
+            birth=_NOT_MADE,
+            identity=self._new_id(),
+            reason=wish.reason,
+            is_fresh=wish.reason == REPLAY or await Freshness(self._tables).of(key, run, pipeline, schedule),
+            supersede=wish.supersede,
+        )
+        if pipeline.dry_run and not _is_active(run):
+            return foresee_rehearsal(await self._rehearsal(key), pipeline, schedule, fact, now)
+        if isinstance(run, ForeignRun):
+            if taken := _respected(run, now):
+                return taken
+            run = await ForeignRuns(self._tables).stand_in(run, _NOT_MADE, pipeline, now)
+        pause = await Pauses(self._tables).load(key.pipeline)
+        return foresee(run, pipeline, schedule, fact, now, pause=pause)
+
+    async def _foresee_cancel(
+        self, version: Version, key: RunKey, run: Run | ForeignRun | None, reason: str, *, waive_sla: bool
+    ) -> Forecast:
+        now = self._clock.now()
+        if isinstance(run, ForeignRun):
+            return _respected(run, now) or Forecast(Prospect.NOTHING, "another system ended it; nothing to cancel")
+        version = await self._judged_by(version, run)
+        schedule = schedule_of(version.pipeline, key.schedule)
+        fact = CancelRequested(reason=reason, waive_sla=waive_sla, identity=self._new_id())
+        return foresee(run, version.pipeline, schedule, fact, now)
+
+    async def _judged_by(self, in_force: Version, run: AnyRun | None) -> Version:
+        """A run goes by the version it began under; one that ended, by the one in force."""
+        if isinstance(run, Run) and not run.is_ended:
+            return await self._configs.pinned(run.key.pipeline, run.config_hash)
+        return in_force
+
+    async def _rehearsal(self, key: RunKey) -> DryRun | None:
+        return await DryRuns(self._tables).load(key)
+
+
+def _is_active(run: AnyRun | None) -> bool:
+    return isinstance(run, Run) and not run.is_ended
+
+
+def _respected(foreign: ForeignRun, now: datetime) -> Forecast | None:
+    match respect(foreign, _NOT_MADE, now):
+        case None:
+            return None
+        case [Ignore(reason=reason)]:
+            return Forecast(Prospect.NOTHING, reason)
+        case _:
+            return Forecast(Prospect.REFUSED, "another system's run timed out and is closed first; then ask again")
+
+
+def _unanswered(
+    seen: RerunRequest | CancelRequest | None, run: Run | ForeignRun | None
+) -> RerunRequest | CancelRequest | None:
+    handled = run.handled if isinstance(run, Run) else ()
+    return None if seen is None or seen.identity in handled else seen

@@ -1,0 +1,321 @@
+"""The board: where every run stands that is active or ended lately, failures first."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import IntEnum
+from typing import Final, TypeAlias
+
+from worker.config.versions import Configs, Version
+from worker.core.model.keys import DRY_RUN, RowKind, RunKey, pipeline_pk
+from worker.core.model.pipeline import PipelineId, Schedule
+from worker.core.model.rules import evaluate
+from worker.core.run.dry_run import DryRun, DryState
+from worker.core.run.evaluation import needed
+from worker.core.run.machine import Pause
+from worker.core.run.runstate import ForeignRun, Outcome, Run, State, Status
+from worker.core.sla.state import SlaWatch
+from worker.operations.explain.waiting import waits_for, waits_for_rules
+from worker.runtime.together import as_one
+from worker.store.attributes import BadRow
+from worker.store.paging import first_rows
+from worker.store.repos.active_rows import ActiveRow, ActiveRows
+from worker.store.repos.dry_runs import dry_run_key, dry_run_of
+from worker.store.repos.pauses import Pauses
+from worker.store.repos.run_rows import run_from_row
+from worker.store.repos.runs import Runs, Unreadable, run_key
+from worker.store.repos.sensors import Sensors
+from worker.store.repos.sla_watches import watch_from_row, watch_key
+from worker.store.table import Key, Prefix, Row, TableName, Tables
+
+Found: TypeAlias = Run | ForeignRun | DryRun | Unreadable
+
+COUNTED_MAX: Final = 1_000  # ended runs of one status; beyond that the board says "at least"
+
+
+class Rank(IntEnum):
+    """The order of the board."""
+
+    FAILED = 0
+    UNREADABLE = 1
+    ACTIVE = 2
+    REHEARSED = 3
+    CANCELLED = 4  # a person wanted it to end: nobody needs to look
+    DONE = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One run. `waits_for` is what it waits for, or why it ended."""
+
+    rank: Rank
+    name: str  # as its row is called, where that cannot be read
+    key: RunKey | None
+    state: str
+    since: datetime | None
+    attempt: int | None = None
+    waits_for: str = ""
+    watch: SlaWatch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """`totals` counts the runs of each kind, shown or not; of the kinds in `uncounted` there may be more.
+
+    `is_cut`: of the one pipeline it shows, runs of earlier periods are left out. `pause` is that pipeline's.
+    """
+
+    lines: tuple[Line, ...]
+    totals: Mapping[Rank, int] = field(default_factory=dict[Rank, int])
+    uncounted: frozenset[Rank] = frozenset()
+    is_cut: bool = False
+    pause: Pause | None = None
+
+    @property
+    def shown(self) -> Mapping[Rank, int]:
+        return Counter(line.rank for line in self.lines)
+
+
+class Boards:
+    """Reads indexes and exact keys, never a whole table. Its methods may raise `RetryLater`."""
+
+    def __init__(self, tables: Tables, *, counted_max: int = COUNTED_MAX) -> None:
+        self._tables, self._runs, self._configs = tables, Runs(tables), Configs(tables)
+        self._counted_max = counted_max
+
+    async def of_all(self, now: datetime, *, days: int, limit: int) -> Board:
+        """What is active, and what ended on the last days: at most `limit` lines of each kind."""
+        active, ended, uncounted = await self._active(), list[Found](), frozenset[Rank]()
+        for status in (Status.FAILED_FINAL, Status.COMPLETED):
+            found, is_whole = await self._ended(status, now, days, limit)
+            ended += found
+            uncounted |= frozenset() if is_whole else _RANKS[status]
+        looked_at = _first_of_each_kind(active, limit)
+        loaded = await self._load(looked_at)
+        # Rows read by key come last: they are as things are, an index is as they were a moment ago.
+        lines = [*(await self._lines(_cut(ended, limit), now)), *(await self._lines(loaded, now))]
+        totals = _totals(ended, active, looked_at, loaded)
+        return Board(_in_order(lines), totals, uncounted)
+
+    async def of_pipeline(self, version: Version, now: datetime, *, limit: int) -> Board:
+        """What is active of one pipeline, and the latest periods of each of its schedules."""
+        pipeline = version.pipeline
+        active = [row for row in await self._active() if row.key.pipeline == pipeline.id]
+        names, latest, is_cut = {_name_of(row) for row in active}, list[Found](), False
+        enough = limit + min(limit, len(active)) + 1  # rows by which it shows whether anything else is left out
+        for schedule in pipeline.schedules:
+            runs = await self._runs.of_schedule(pipeline.id, schedule.id, enough)
+            for found in (runs, await self._rehearsals(pipeline.id, schedule, enough)):
+                earlier = [run for run in found[limit:] if _name_of(run) not in names]
+                is_cut = is_cut or bool(earlier) or len(found) == enough
+                latest += found[:limit]
+        known = {_name_of(run) for run in latest}
+        looked_at = _first_of_each_kind([row for row in active if _name_of(row) not in known], limit)
+        loaded = await self._load(looked_at)
+        lines = await self._lines([*loaded, *latest], now)
+        pause = await Pauses(self._tables).load(pipeline.id)
+        is_over = pause is None or pause.is_over(now)
+        totals = _totals([], active, looked_at, [*loaded, *latest])
+        return Board(_in_order(lines), totals, is_cut=is_cut, pause=None if is_over else pause)
+
+    # --- finding ------------------------------------------------------------------------------------------------------
+
+    async def _active(self) -> list[ActiveRow]:
+        """All active runs and rehearsals, those first that stand longest."""
+        rows = await ActiveRows(self._tables).everywhere({RowKind.TRIGGER, RowKind.DRY_RUN})
+        return sorted(rows, key=lambda row: (row.since, row.key))
+
+    async def _ended(self, status: Status, now: datetime, days: int, limit: int) -> tuple[list[Found], bool]:
+        """Those to show, latest first, and as many more as can be counted; False: there are yet more."""
+        found: list[Found] = []
+        is_whole = True
+        for day in range(days):
+            if len(found) >= max(limit, self._counted_max):
+                return found, False
+            listed = await as_one(self._runs.ended(status, (now - timedelta(days=day)).date(), limit))
+            found += listed.runs
+            is_whole = is_whole and listed.is_whole
+        return found, is_whole
+
+    async def _load(self, rows: Sequence[ActiveRow]) -> list[Found]:
+        """The index lags: the rows themselves say where their runs stand."""
+        wanted = [run_key(row.key) if row.kind is RowKind.TRIGGER else dry_run_key(row.key) for row in rows]
+        found = await self._tables.get_many(TableName.CONTROL, wanted)
+        return [_read(row) for row in found.values()]
+
+    async def _rehearsals(self, pipeline: PipelineId, schedule: Schedule, limit: int) -> list[DryRun | Unreadable]:
+        begin = Prefix(f"{DRY_RUN}{schedule.id}#")
+        rows = await first_rows(
+            self._tables, TableName.CONTROL, pipeline_pk(pipeline), sk=begin, reverse=True, limit=limit
+        )
+        return [run for row in rows if isinstance(run := _read(row), DryRun | Unreadable)]
+
+    # --- telling ------------------------------------------------------------------------------------------------------
+
+    async def _lines(self, found: Iterable[Found], now: datetime) -> list[Line]:
+        runs = list(found)
+        watches = await self._watches([run.key for run in runs if isinstance(run, Run | ForeignRun)])
+        return [await self._line(run, watches, now) for run in runs]
+
+    async def _watches(self, keys: Sequence[RunKey]) -> dict[RunKey, SlaWatch]:
+        rows = await self._tables.get_many(TableName.CONTROL, [watch_key(key) for key in keys])
+        watches: dict[RunKey, SlaWatch] = {}
+        for row in rows.values():
+            try:
+                watch = watch_from_row(row)
+            except BadRow:
+                continue  # `explain` and the worker's log name it; the board goes on without its deadline
+            watches[watch.key] = watch
+        return watches
+
+    async def _line(self, run: Found, watches: dict[RunKey, SlaWatch], now: datetime) -> Line:
+        match run:
+            case Unreadable():
+                return _unreadable(run)
+            case DryRun():
+                is_waiting = run.state is DryState.EVALUATING
+                return _rehearsed(run, await self._rules(run.key, run.config_hash, now) if is_waiting else run.reason)
+            case ForeignRun():
+                return _of_another(run, watches.get(run.key))
+            case Run():
+                is_waiting = run.state is State.EVALUATING
+                waiting = await self._rules(run.key, run.config_hash, now) if is_waiting else waits_for(run)
+                return _own(run, waiting, watches.get(run.key))
+
+    async def _rules(self, key: RunKey, config_hash: str, now: datetime) -> str:
+        version = await self._configs.find(key.pipeline, config_hash)
+        schedule = version.pipeline.schedule(key.schedule) if version else None
+        if version is None or schedule is None:
+            return "its configuration, which is gone"
+        names = needed(version.pipeline, schedule)
+        sensors = await Sensors(self._tables).read(key.pipeline, names, key.period)
+        data = {name: sensor.data for name, sensor in sensors.items()}
+        return waits_for_rules(evaluate(version.pipeline.rules, data, now))
+
+
+def _read(row: Row) -> Found:
+    try:
+        return dry_run_of(row) if str(row["SK"]).startswith(DRY_RUN) else run_from_row(row)
+    except BadRow as error:
+        return Unreadable(Key(str(row["PK"]), str(row["SK"])), str(error))
+
+
+def _own(run: Run, waiting: str, watch: SlaWatch | None) -> Line:
+    return Line(
+        rank=_rank_of(run),
+        name=_name_of(run),
+        key=run.key,
+        state=run.state,
+        since=run.since,
+        attempt=run.attempt,
+        waits_for=waiting,
+        watch=watch,
+    )
+
+
+def _of_another(run: ForeignRun, watch: SlaWatch | None) -> Line:
+    return Line(
+        rank=_rank_of(run),
+        name=_name_of(run),
+        key=run.key,
+        state=run.status,
+        since=None,
+        waits_for="another system's run",
+        watch=watch,
+    )
+
+
+def _rehearsed(run: DryRun, waiting: str) -> Line:
+    return Line(
+        rank=_rank_of(run),
+        name=_name_of(run),
+        key=run.key,
+        state=run.state,
+        since=run.since,
+        waits_for=waiting,
+    )
+
+
+def _unreadable(found: Unreadable) -> Line:
+    return Line(
+        rank=_rank_of(found),
+        name=_name_of(found),
+        key=None,
+        state="UNREADABLE",
+        since=None,
+        waits_for=found.problem,
+    )
+
+
+# --- kinds and counts -------------------------------------------------------------------------------------------------
+
+# Which kinds the list of an end state holds; a row in it that cannot be read counts, too.
+_RANKS: Final = {
+    Status.FAILED_FINAL: frozenset({Rank.FAILED, Rank.CANCELLED, Rank.UNREADABLE}),
+    Status.COMPLETED: frozenset({Rank.DONE, Rank.UNREADABLE}),
+}
+
+
+def _name_of(run: Found | ActiveRow) -> str:
+    match run:
+        case Unreadable():
+            return f"{run.key.pk} {run.key.sk}"
+        case DryRun() | ActiveRow(kind=RowKind.DRY_RUN):
+            return f"{run.key} (dry run)"
+        case _:
+            return str(run.key)
+
+
+def _rank_of(run: Found | ActiveRow) -> Rank:
+    match run:
+        case Unreadable():
+            return Rank.UNREADABLE
+        case DryRun() | ActiveRow(kind=RowKind.DRY_RUN):
+            return Rank.REHEARSED
+        case Run(outcome=Outcome.CANCELLED):
+            return Rank.CANCELLED
+        case Run(status=Status.FAILED_FINAL) | ForeignRun(status=Status.FAILED_FINAL):
+            return Rank.FAILED
+        case Run(status=Status.COMPLETED) | ForeignRun(status=Status.COMPLETED):
+            return Rank.DONE
+        case _:
+            return Rank.ACTIVE
+
+
+def _first_of_each_kind(rows: Sequence[ActiveRow], limit: int) -> list[ActiveRow]:
+    return [row for kind in (RowKind.TRIGGER, RowKind.DRY_RUN) for row in [r for r in rows if r.kind is kind][:limit]]
+
+
+def _cut(found: Iterable[Found], limit: int) -> list[Found]:
+    """The first of each kind."""
+    kept: list[Found] = []
+    counts = Counter[Rank]()
+    for run in found:
+        counts[_rank_of(run)] += 1
+        if counts[_rank_of(run)] <= limit:
+            kept.append(run)
+    return kept
+
+
+def _totals(
+    ended: Iterable[Found], active: Iterable[ActiveRow], looked_at: Iterable[ActiveRow], loaded: Iterable[Found]
+) -> Counter[Rank]:
+    """How many there are of each kind: as their rows say, where those were read, else as the indexes do."""
+    ranks = {_name_of(run): _rank_of(run) for run in (*ended, *active)}
+    for row in looked_at:
+        ranks.pop(_name_of(row), None)
+    return Counter((ranks | {_name_of(run): _rank_of(run) for run in loaded}).values())
+
+
+def _in_order(lines: Iterable[Line]) -> tuple[Line, ...]:
+    """Failures first; what is active by how long it stands there, what has ended by how lately.
+
+    An index may still list as ended what was begun again: of two lines about one run the later given counts.
+    """
+    return tuple(sorted({line.name: line for line in lines}.values(), key=_place))
+
+
+def _place(line: Line) -> tuple[int, float, str]:
+    seconds = line.since.timestamp() if line.since else 0.0
+    return line.rank, seconds if line.rank in {Rank.ACTIVE, Rank.REHEARSED} else -seconds, line.name

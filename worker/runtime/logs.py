@@ -1,0 +1,159 @@
+"""Logs: facts as keys, one line each, configured once; JSON for machines, coloured lines for a person's terminal.
+
+An event's name is a constant `noun.past_verb`. Bodies, tokens and addresses with credentials are never logged; the
+redaction here is the last line of defence, not the first.
+"""
+
+import io
+import json
+import logging
+import re
+from collections.abc import Generator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from typing import Any, Final, TextIO, TypeAlias, cast
+
+import structlog
+from structlog.typing import FilteringBoundLogger, Processor
+
+from worker.runtime.clock import Clock
+from worker.runtime.json_bytes import to_json
+from worker.runtime.line_writer import LineWriter
+
+Logger: TypeAlias = FilteringBoundLogger
+Facts: TypeAlias = MutableMapping[str, Any]  # structlog's own type of a line on its way
+
+REDACTED: Final = "[redacted]"
+TEXT_MAX: Final = 2_000
+DEPTH_MAX: Final = 4
+MEMBERS_MAX: Final = 50
+
+_SECRET_NAME: Final = re.compile(
+    r"passw|secret|token|credential|authori[sz]ation|cookie|api_?key|webhook|(^|_)body$", re.IGNORECASE
+)
+_SECRET_TEXT: Final = re.compile(
+    r"xox[a-z]-[\w-]+"  # chat tokens
+    r"|https://hooks\.[^\s\"']+"  # a webhook's address is its password
+    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
+    r"|(?i:\b(?:bearer|basic)\s+)[\w.~+/=-]+"
+    r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"  # user and password of a URL
+)
+
+
+def configure_logs(stream: TextIO | LineWriter, clock: Clock, *, level: int = logging.INFO) -> None:
+    """Send all logs to `stream`, those of libraries too (their warnings and errors). Call it once, at the edge.
+
+    A `LineWriter` reports the lines it lost as `log.lost`, whatever the level.
+    """
+    processors = [*_common(clock), *_rendering(is_terminal=stream.isatty())]
+    structlog.configure(
+        processors=processors,
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", stream)),
+    )
+    if isinstance(stream, LineWriter):
+        stream.describe_loss = partial(_loss_line, processors)
+    logging.basicConfig(handlers=[_FromLibraries()], level=logging.WARNING, force=True)
+
+
+def _loss_line(processors: Sequence[Processor], lost: int, reason: str) -> str:
+    line = io.StringIO()
+    at_every_level = structlog.make_filtering_bound_logger(logging.NOTSET)
+    _log = structlog.wrap_logger(structlog.WriteLogger(line), list(processors), wrapper_class=at_every_level)
+    _log.error("log.lost", lines=lost, reason=reason)
+    return line.getvalue().rstrip("\n")
+
+
+def logger() -> Logger:
+    """A logger to keep in a module: it follows whatever `configure_logs` says, before or after."""
+    return structlog.get_logger()
+
+
+@contextmanager
+def logs_kept_back() -> Generator[None]:
+    """Log nothing but disasters meanwhile: for a command that shows the same in its own words."""
+    kept = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        yield
+    finally:
+        structlog.configure(**kept)
+
+
+def redact(_logger: object, _method: str, facts: Facts) -> Facts:
+    """Hide what looks like a secret, by its name or by its form, and cut what is too long to be a fact."""
+    return {name: _redacted(name, value, DEPTH_MAX) for name, value in facts.items()}
+
+
+def _common(clock: Clock) -> list[Processor]:
+    def stamp(_logger: object, _method: str, facts: Facts) -> Facts:
+        facts["at"] = clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return facts
+
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        stamp,
+        structlog.processors.format_exc_info,
+        redact,  # after the traceback has become text, before anything is written
+    ]
+
+
+def _rendering(*, is_terminal: bool) -> list[Processor]:
+    if not is_terminal:
+        return [structlog.processors.JSONRenderer(serializer=_as_line)]
+    # A plain traceback: the pretty ones show local variables, and with them whatever we meant to hide.
+    return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback, timestamp_key="at")]
+
+
+def _as_line(facts: Facts, **_: object) -> str:
+    try:
+        return to_json(facts).decode()
+    except ValueError:  # half a character, as in a file name that is no text
+        return json.dumps(facts, default=repr)
+
+
+@lru_cache(maxsize=1_000)
+def _is_secret(name: str) -> bool:
+    return _SECRET_NAME.search(name) is not None
+
+
+def _redacted(name: str, value: object, depth: int) -> object:
+    if _is_secret(name):
+        return REDACTED
+    if type(value) is str:  # most are, and lines are many
+        return redacted_text(value)
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case Mapping() if depth:
+            members = cast("Mapping[object, object]", value)
+            some = list(members.items())[:MEMBERS_MAX]
+            return {str(key): _redacted(str(key), member, depth - 1) for key, member in some}
+        case list() | tuple() if depth:
+            listed = cast("Sequence[object]", value)
+            return [_redacted("", member, depth - 1) for member in listed[:MEMBERS_MAX]]
+        case _:
+            return redacted_text(_text_of(value))
+
+
+def _text_of(value: object) -> str:
+    try:
+        return str(value)
+    except Exception as error:  # noqa: BLE001  a line about trouble must not make more of it
+        return f"a {type(value).__name__} that cannot be shown ({type(error).__name__})"
+
+
+def redacted_text(text: str) -> str:
+    """Hide what looks like a secret in a text, and cut it if it is too long to be a fact."""
+    shown = _SECRET_TEXT.sub(REDACTED, text)
+    return shown if len(shown) <= TEXT_MAX else f"{shown[:TEXT_MAX]}… ({len(shown)} characters)"
+
+
+class _FromLibraries(logging.Handler):
+    """Brings what libraries log the standard way into our form."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        logger().log(
+            record.levelno, "library.spoke", library=record.name, said=record.getMessage(), exc_info=record.exc_info
+        )

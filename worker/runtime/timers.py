@@ -1,0 +1,128 @@
+"""Timers in memory, one per key, for very many keys: a heap and a dictionary instead of a task for each.
+
+A timer is never stored: whoever needs it computes it again from the row it is about. So losing them all costs a read.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Awaitable, Callable, Hashable
+from datetime import UTC, datetime, timedelta
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from worker.runtime.clock import Clock
+from worker.runtime.clock_steps import ClockSteps
+from worker.runtime.waking import Alarm
+
+K = TypeVar("K", bound=Hashable)
+
+# When it is due (seconds since 1970), how many were set before it, and its key. One object in both places, so that
+# a timer that was replaced or cancelled is told by identity, and costs nothing until its turn comes.
+_Entry: TypeAlias = tuple[float, int, K]
+
+# Deadlines are on the wall clock, which may be set while we sleep: look again at least this often.
+NAP_MAX_S: Final = 30.0
+FIRED_IN_A_ROW_MAX: Final = 100  # then others get a turn, whatever is due
+REFIRED_PER_S: Final = 2000.0  # after the clock was set: ten thousand timers are spread over five seconds
+_REMOVED_MIN: Final = 64  # fewer dead entries than this are not worth clearing away
+
+
+class Timers(Generic[K]):
+    """Fires each key once when its time comes; equal times fire in the order in which they were set."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._heap: list[_Entry[K]] = []
+        self._entries: dict[K, _Entry[K]] = {}
+        self._set_count = 0
+        self._alarm = Alarm(clock)
+        self._steps = ClockSteps(clock)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def set(self, key: K, at: datetime, *, jitter: timedelta = timedelta(0)) -> None:
+        """Fire `key` at that time plus `jitter`, and at no other: an earlier setting is replaced."""
+        # Not only when something is due: this time is by the clock as it is now, which may be set back before that.
+        self._look_for_step()
+        self._set_count += 1
+        entry = ((at + jitter).timestamp(), self._set_count, key)
+        self._entries[key] = entry
+        heapq.heappush(self._heap, entry)
+        self._clear_away()
+        if self._heap[0] is entry:
+            self._alarm.ring()
+
+    def cancel(self, key: K) -> bool:
+        """Forget the timer; False if there was none."""
+        was_set = self._entries.pop(key, None) is not None
+        self._clear_away()
+        return was_set
+
+    def due(self, key: K) -> datetime | None:
+        """When the key is going to fire; None if it is not."""
+        entry = self._entries.get(key)
+        return None if entry is None else datetime.fromtimestamp(entry[0], UTC)
+
+    async def run(self, fire: Callable[[K], Awaitable[None]]) -> None:
+        """Fire what is due, one at a time, until cancelled. What `fire` awaits holds the others back."""
+        fired = 0
+        while True:
+            key = self.pop_due()
+            if key is None:
+                await self._alarm.sleep(self._nap_s())
+                fired = 0
+                continue
+            await fire(key)
+            fired += 1
+            if fired % FIRED_IN_A_ROW_MAX == 0:
+                await asyncio.sleep(0)
+
+    def pop_due(self) -> K | None:
+        """Take a key whose time has come, for who looks by itself instead of calling `run`; None if there is none."""
+        self._look_for_step()
+        first = self._first()
+        if first is None or first[0] > self._clock.now().timestamp():
+            return None
+        heapq.heappop(self._heap)
+        del self._entries[first[2]]
+        return first[2]
+
+    def _look_for_step(self) -> None:
+        if self._steps.look():
+            self._fire_all()
+            self._alarm.ring()
+
+    def _fire_all(self) -> None:
+        """Make every timer due, in order and one shortly after the other: the wall clock was set.
+
+        Nobody knows whether a time meant a moment or a duration. Whoever is woken too early sets its timer again.
+        """
+        now = self._clock.now().timestamp()
+        due = sorted(self._entries.values())
+        self._entries = {
+            entry[2]: (min(entry[0], now + place / REFIRED_PER_S), entry[1], entry[2])
+            for place, entry in enumerate(due)
+        }
+        self._heap = list(self._entries.values())
+        heapq.heapify(self._heap)
+
+    def _first(self) -> _Entry[K] | None:
+        """The next timer that still stands."""
+        while self._heap and self._is_dead(self._heap[0]):
+            heapq.heappop(self._heap)
+        return self._heap[0] if self._heap else None
+
+    def _nap_s(self) -> float | None:
+        """How long to sleep: until the first timer, if there is one."""
+        first = self._first()
+        return None if first is None else min(NAP_MAX_S, first[0] - self._clock.now().timestamp())
+
+    def _is_dead(self, entry: _Entry[K]) -> bool:
+        return self._entries.get(entry[2]) is not entry
+
+    def _clear_away(self) -> None:
+        """Keep the dead below half of the heap, so that memory follows the timers that stand, at constant cost each."""
+        dead = len(self._heap) - len(self._entries)
+        if dead > max(_REMOVED_MIN, len(self._entries)):
+            self._heap = list(self._entries.values())
+            heapq.heapify(self._heap)

@@ -1,0 +1,94 @@
+"""Calls to DynamoDB: sent once, or patiently; in either case only our own errors come out."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import AsyncExitStack, contextmanager
+from typing import Any, Final, TypeAlias
+
+from worker.core.errors import ConfigError, RetryLater
+from worker.net.aws_client import ClientSettings, open_client
+from worker.runtime.backoff import Backoff, Patience
+from worker.runtime.clock import Clock
+from worker.store.dynamodb.errors import CALL_ERRORS, NoCredentials, translate
+from worker.store.store_clock import StoreTime
+
+Answer: TypeAlias = Mapping[str, Any]
+SLACK_S: Final = 1.0  # above the library's own limits, which do not bound a slow trickle
+
+
+@contextmanager
+def credentials_required() -> Generator[None]:
+    """Raise `ConfigError` if patience ran out for want of credentials: before anything worked, a person must act."""
+    try:
+        yield
+    except RetryLater as trouble:
+        if not isinstance(trouble.__cause__, NoCredentials):
+            raise
+        raise ConfigError(
+            f"no usable AWS credentials: {trouble.__cause__.__cause__}; "
+            "set AWS_PROFILE, the access keys, or the role of the task"
+        ) from trouble
+
+
+class DynamoCalls:
+    """One client and what it takes to use it with patience."""
+
+    def __init__(
+        self, settings: ClientSettings, clock: Clock, backoff: Backoff, *, store_time: StoreTime | None = None
+    ) -> None:
+        self._settings, self._clock, self._backoff = settings, clock, backoff
+        self._store_time = store_time
+        self._call_s = settings.connect_s + settings.read_s + SLACK_S
+        self._methods: dict[str, Callable[..., Awaitable[Any]]] = {}
+        self._resources = AsyncExitStack()
+
+    async def open(self) -> None:
+        """Open the client; opening an open one changes nothing."""
+        if self._methods:
+            return
+        client = await self._resources.enter_async_context(open_client(self._settings))
+        self._methods = {
+            "BatchGetItem": client.batch_get_item,
+            "CreateTable": client.create_table,
+            "DeleteItem": client.delete_item,
+            "DescribeTable": client.describe_table,
+            "DescribeTimeToLive": client.describe_time_to_live,
+            "GetItem": client.get_item,
+            "PutItem": client.put_item,
+            "Query": client.query,
+            "TransactWriteItems": client.transact_write_items,
+            "UpdateItem": client.update_item,
+            "UpdateTable": client.update_table,
+            "UpdateTimeToLive": client.update_time_to_live,
+        }
+
+    async def close(self) -> None:
+        self._methods = {}
+        await self._resources.aclose()
+
+    def patience(self) -> Patience:
+        return Patience(self._backoff, self._clock)
+
+    async def once(self, operation: str, parameters: Mapping[str, Any]) -> Answer:
+        """Send one request, one time. Raises our own errors only, `NotApplied` and `InDoubt` among them."""
+        method = self._methods.get(operation)
+        if method is None:
+            raise ConfigError(f"DynamoDB {operation}: the store is not started; call start() first")
+        sent = self._clock.now()
+        try:
+            async with asyncio.timeout(self._call_s):
+                answer = await method(**parameters)
+        except CALL_ERRORS as error:
+            raise translate(error, operation) from error
+        if self._store_time is not None:
+            self._store_time.hear(answer, sent)
+        return answer
+
+    async def patiently(self, operation: str, parameters: Mapping[str, Any]) -> Answer:
+        """Send a request that may be repeated freely until it is answered. Raises `RetryLater` out of patience."""
+        patience = self.patience()
+        while True:
+            try:
+                return await self.once(operation, parameters)
+            except RetryLater as trouble:
+                await patience.wait(trouble)

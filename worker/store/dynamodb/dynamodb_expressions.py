@@ -1,0 +1,93 @@
+"""Conditions, updates and key ranges in DynamoDB's expression language."""
+
+from typing import Any, assert_never
+
+from worker.store.dynamodb.values import Attribute, encode_value
+from worker.store.table import (
+    TTL,
+    Absent,
+    AllOf,
+    AnyOf,
+    Between,
+    Condition,
+    Equals,
+    Exists,
+    Expired,
+    Less,
+    Prefix,
+    Update,
+    Value,
+)
+
+
+class Expressions:
+    """The expressions of one request; they share names and values, so that no attribute can be a reserved word."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self._values: dict[str, Attribute] = {}
+
+    def placeholders(self) -> dict[str, Any]:
+        """What the request carries beside its expressions; call it last."""
+        found: dict[str, Any] = {}
+        if self._names:
+            found["ExpressionAttributeNames"] = {place: name for name, place in self._names.items()}
+        if self._values:
+            found["ExpressionAttributeValues"] = self._values
+        return found
+
+    def condition(self, condition: Condition) -> str:
+        match condition:
+            case Absent(attribute):
+                return f"attribute_not_exists({self._attribute_or_row(attribute)})"
+            case Exists(attribute):
+                return f"attribute_exists({self._attribute_or_row(attribute)})"
+            case Equals(attribute, value):
+                return f"{self._name(attribute)} = {self._value(value)}"
+            case Less(attribute, value):
+                return f"{self._name(attribute)} < {self._value(value)}"
+            case Expired(now):
+                return f"{self._name(TTL)} <= {self._value(now.timestamp())}"
+            case AnyOf(conditions):
+                return self._joined(conditions, " OR ", if_empty="attribute_exists(PK) AND attribute_not_exists(PK)")
+            case AllOf(conditions):
+                return self._joined(conditions, " AND ", if_empty="attribute_exists(PK) OR attribute_not_exists(PK)")
+            case _:
+                assert_never(condition)
+
+    def update(self, update: Update) -> str:
+        settings = [f"{self._name(name)} = {self._value(value)}" for name, value in update.set.items()]
+        for name, value in update.set_if_absent.items():
+            place = self._name(name)
+            settings.append(f"{place} = if_not_exists({place}, {self._value(value)})")
+        removals = [self._name(name) for name in sorted(update.remove)]
+        clauses = (("SET", settings), ("REMOVE", removals))
+        return " ".join(f"{word} {', '.join(changes)}" for word, changes in clauses if changes)
+
+    def key_range(self, partition: str, pk: str, sort: str, sk: Prefix | Between | None) -> str:
+        text = f"{self._name(partition)} = {self._value(pk)}"
+        match sk:
+            case None | Prefix(""):
+                return text
+            case Prefix(prefix):
+                return f"{text} AND begins_with({self._name(sort)}, {self._value(prefix)})"
+            case Between("", high):  # no key is empty, and an empty bound would be refused
+                return f"{text} AND {self._name(sort)} <= {self._value(high)}"
+            case Between(low, high):
+                return f"{text} AND {self._name(sort)} BETWEEN {self._value(low)} AND {self._value(high)}"
+            case _:
+                assert_never(sk)
+
+    def _joined(self, conditions: tuple[Condition, ...], word: str, *, if_empty: str) -> str:
+        return word.join(f"({self.condition(one)})" for one in conditions) or if_empty
+
+    def _attribute_or_row(self, attribute: str | None) -> str:
+        return "PK" if attribute is None else self._name(attribute)
+
+    def _name(self, attribute: str) -> str:
+        return self._names.setdefault(attribute, f"#{len(self._names)}")
+
+    def _value(self, value: Value) -> str:
+        place = f":{len(self._values)}"
+        self._values[place] = encode_value(value)
+        return place

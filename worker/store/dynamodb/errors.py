@@ -1,0 +1,144 @@
+"""What went wrong, in our own words: no error of the AWS libraries leaves the DynamoDB backend."""
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+import aiohttp
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    HTTPClientError,
+)
+from botocore.exceptions import ConnectionError as NoConnection
+from botocore.parsers import ResponseParserError
+
+from worker.core.errors import ConfigError, Rejected, RetryLater, WorkerError
+from worker.net.aws_credentials import CREDENTIAL_CODES, CREDENTIAL_ERRORS, are_missing
+from worker.store.dynamodb.values import Item, decode_row
+from worker.store.table import Row, TooLarge
+
+# Everything a call may raise; whatever else comes out of it is a mistake of ours and must be seen.
+CALL_ERRORS: Final = (ClientError, BotoCoreError, ResponseParserError, aiohttp.ClientError, OSError, TimeoutError)
+# Of the library's own errors those that heal by themselves: whoever gives out credentials may be away for a moment.
+PASSING: Final = (HTTPClientError, NoConnection, *CREDENTIAL_ERRORS)
+
+THROTTLED: Final = {
+    "ProvisionedThroughputExceededException",
+    "ThrottlingException",
+    "Throttling",
+    "ThrottlingError",
+    "ThrottledException",
+    "RequestLimitExceeded",
+    "LimitExceededException",
+    "TransactionConflictException",
+    "TransactionConflict",
+    "ProvisionedThroughputExceeded",
+    "ReplicatedWriteConflictException",
+}
+# The other attempt may end either way.
+UNDECIDED: Final = {"TransactionInProgressException", "InternalServerError", "ServiceUnavailable", "RequestTimeout"}
+NOT_ALLOWED: Final = {"AccessDeniedException"}
+# The request itself is wrong. Of any other 4xx it is not known who is to blame, and a proxy on the way may be.
+IMPOSSIBLE: Final = {
+    "ValidationException",
+    "SerializationException",
+    "ItemCollectionSizeLimitExceededException",
+    "IdempotentParameterMismatchException",
+    "UnknownOperationException",
+    "RequestEntityTooLarge",
+}
+
+
+class NotApplied(RetryLater):
+    """The request was certainly not carried out: sending it again is safe."""
+
+
+class NoCredentials(NotApplied):
+    """There are no credentials, or the service does not accept them: at the start for a person, later for patience."""
+
+
+class InDoubt(RetryLater):
+    """No answer: the request may have been carried out, may not, or may be carried out yet."""
+
+
+class MissingTable(ConfigError):
+    """A table is not there, or is not there yet."""
+
+
+class TableBusy(Rejected):
+    """A table is being made or changed by someone else at this moment."""
+
+
+class ConditionFailed(WorkerError):
+    """The write at `position` was refused; `row` is what it found."""
+
+    def __init__(self, position: int, row: Row | None) -> None:
+        super().__init__(f"the condition of write {position} does not hold")
+        self.position, self.row = position, row
+
+
+def translate(error: Exception, operation: str) -> WorkerError:
+    """Say what an error of a call means for the caller."""
+    if isinstance(error, ClientError):
+        return _answered(cast("Mapping[str, Any]", error.response), operation)
+    what = f"DynamoDB {operation}: {type(error).__name__}: {error}"
+    if are_missing(error):
+        return NoCredentials(f"{what}; the request never left, it is tried again")
+    if _was_never_sent(error):
+        return NotApplied(f"{what}; the request never left, it is tried again")
+    if isinstance(error, BotoCoreError) and not isinstance(error, PASSING):
+        return ConfigError(f"{what}; check the region, credentials and endpoint of the store")
+    return InDoubt(f"{what}; the answer was lost, so the outcome is not known")
+
+
+def _was_never_sent(error: Exception) -> bool:
+    # The library calls a reset after sending "could not connect" too: only its own cause tells them apart.
+    cause = error.kwargs.get("error") if isinstance(error, BotoCoreError) else None
+    is_before_sending = isinstance(error, (ConnectTimeoutError, *CREDENTIAL_ERRORS))
+    return is_before_sending or isinstance(cause, aiohttp.ClientConnectorError)
+
+
+def _answered(response: Mapping[str, Any], operation: str) -> WorkerError:
+    code, message = str(response["Error"].get("Code")), str(response["Error"].get("Message"))
+    what = f"DynamoDB {operation}: {code}: {message}"
+    if code == "ConditionalCheckFailedException":
+        return ConditionFailed(0, _row(response.get("Item")))
+    if code == "TransactionCanceledException":
+        return _cancelled(response.get("CancellationReasons") or [], what)
+    if code in THROTTLED:
+        return NotApplied(f"{what}; it is tried again")
+    if code in UNDECIDED or response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500:
+        return InDoubt(f"{what}; the outcome is not known")
+    if code == "ResourceNotFoundException":
+        return MissingTable(f"{what}; create the tables with `interlock store init`, or correct their names or region")
+    if code == "ResourceInUseException":
+        return TableBusy(f"{what}; wait until that is done")
+    if code in CREDENTIAL_CODES:
+        return NoCredentials(f"{what}; it is tried again with new credentials")
+    if code in NOT_ALLOWED:
+        return ConfigError(f"{what}; give the worker valid credentials that are allowed to do this")
+    if code in IMPOSSIBLE:
+        return _impossible(message, what)
+    return NotApplied(f"{what}; it is tried again")
+
+
+def _cancelled(reasons: list[Mapping[str, Any]], what: str) -> WorkerError:
+    """Judge a cancelled transaction by the first reason that decides it; nothing of it was applied."""
+    for position, reason in enumerate(reasons):
+        if reason.get("Code") == "ConditionalCheckFailed":
+            return ConditionFailed(position, _row(reason.get("Item")))
+    if any(reason.get("Code") in THROTTLED for reason in reasons):
+        return NotApplied(f"{what}; it is tried again")
+    messages = "; ".join(str(reason["Message"]) for reason in reasons if reason.get("Message"))
+    return _impossible(messages, f"{what} {messages}")
+
+
+def _impossible(message: str, what: str) -> WorkerError:
+    if "size" in message.lower() and "exceed" in message.lower():
+        return TooLarge(f"{what}; keep large data elsewhere and store where it is")
+    return Rejected(f"{what}; the request can never succeed as it is")
+
+
+def _row(item: Item | None) -> Row | None:
+    return decode_row(item) if item else None

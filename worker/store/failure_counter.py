@@ -1,0 +1,77 @@
+"""Knowing that the store is unwell: whoever judges a failure must not hold the store's own against somebody else."""
+
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
+
+from worker.core.errors import RetryLater
+from worker.runtime.clock import Clock
+from worker.store.availability import Access, StoreAvailability
+from worker.store.table import Between, Index, Key, Page, Prefix, Row, TableName, Tables, Write
+
+T = TypeVar("T")
+
+
+class WatchedTables:
+    """`Tables` that counts the calls which got no answer. Every caller of a worker goes through the same one."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self.failures = 0
+        self._availability: StoreAvailability | None = None
+        self._clock: Clock | None = None
+
+    def report_to(self, availability: StoreAvailability, clock: Clock) -> "WatchedTables":
+        """Tell from now on what becomes of each call."""
+        self._availability, self._clock = availability, clock
+        return self
+
+    async def start(self) -> None:
+        await self._tables.start()
+
+    async def stop(self) -> None:
+        await self._tables.stop()
+
+    async def ping(self) -> None:
+        await self._watch(Access.READ, self._tables.ping())
+
+    async def get(self, table: TableName, key: Key) -> Row | None:
+        return await self._watch(Access.READ, self._tables.get(table, key))
+
+    async def get_many(self, table: TableName, keys: Sequence[Key]) -> dict[Key, Row]:
+        return await self._watch(Access.READ, self._tables.get_many(table, keys))
+
+    async def query(
+        self,
+        table: TableName,
+        pk: str,
+        *,
+        sk: Prefix | Between | None = None,
+        index: Index | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page:
+        asked = self._tables.query(table, pk, sk=sk, index=index, reverse=reverse, limit=limit, cursor=cursor)
+        return await self._watch(Access.READ, asked)
+
+    async def commit(self, *writes: Write) -> None:
+        await self._watch(Access.WRITE, self._tables.commit(*writes))
+
+    async def _watch(self, access: Access, call: Awaitable[T]) -> T:
+        began_at = 0.0 if self._clock is None else self._clock.monotonic()
+        try:
+            answer = await call
+        except RetryLater as error:
+            self.failures += 1
+            if self._availability is not None:
+                self._availability.failed(access, began_at=began_at, reason=str(error))
+            raise
+        # A commit that is refused by its condition has written nothing: it says nothing about a full disk.
+        if self._availability is not None:
+            self._availability.answered(access)
+        return answer
+
+
+def watched(tables: Tables) -> WatchedTables:
+    """The same, watched. What is watched already counts on, for all who use it."""
+    return tables if isinstance(tables, WatchedTables) else WatchedTables(tables)

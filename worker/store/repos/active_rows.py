@@ -1,0 +1,62 @@
+"""Rows with work left to do, by bucket: how a worker finds what a dead one left behind."""
+
+from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from worker.core.model import keys
+from worker.core.model.keys import RowKind, RunKey, SessionId
+from worker.core.time.timestamps import parse_rfc3339
+from worker.runtime.together import together
+from worker.store.attributes import loose_text
+from worker.store.table import ACTIVE, Row, TableName, Tables, query_all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActiveRow:
+    """As much as the index knows, a moment ago: enough to tell whether to look at the row itself."""
+
+    kind: RowKind
+    key: RunKey
+    owner: SessionId | None
+    state: str
+    since: str
+    due_at: datetime | None = None  # by when its owner must have acted on it, whatever it waits for
+
+
+class ActiveRows:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def everywhere(self, kinds: Collection[RowKind]) -> list[ActiveRow]:
+        """Read all of them, however many there are: it costs what is active, and not what is stored."""
+
+        async def listed(number: int) -> list[ActiveRow]:
+            return [row async for row in self.in_bucket(number) if row.kind in kinds]
+
+        buckets = await together([partial(listed, number) for number in range(keys.ACTIVE_BUCKETS)])
+        return [row for bucket in buckets for row in bucket]
+
+    async def in_bucket(self, number: int) -> AsyncIterator[ActiveRow]:
+        """Read one of the `ACTIVE_BUCKETS`. May lag: a row may be missing, or be here although it has ended."""
+        bucket = keys.active_bucket(number)
+        async for row in query_all(self._tables, TableName.CONTROL, bucket, index=ACTIVE):
+            named = keys.run_row_of(str(row["PK"]), str(row["SK"]))
+            if named is not None:
+                owner = row.get("owner")
+                yield ActiveRow(
+                    kind=named[0],
+                    key=named[1],
+                    owner=SessionId(owner) if isinstance(owner, str) else None,
+                    state=str(row.get("state", "")),
+                    since=str(row.get("since", "")),
+                    due_at=_due_at(row),
+                )
+
+
+def _due_at(row: Row) -> datetime | None:
+    """The first time at which something happens to the row without anyone else's doing."""
+    warning = () if "warnedAt" in row else ("warningAt",)
+    times = [parse_rfc3339(loose_text(row, name)) for name in ("windowEndsAt", "timeoutAt", "breachAt", *warning)]
+    return min((time for time in times if time is not None), default=None)

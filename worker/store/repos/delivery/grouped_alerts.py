@@ -1,0 +1,116 @@
+"""Events that wait to be told together: one row for each, until the message that counts it was posted."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from worker.core.model import keys
+from worker.core.model.events import Event
+from worker.store import retention
+from worker.store.attributes import expiry, instant_text, loose_text, optional_instant
+from worker.store.table import TTL, Between, Delete, Key, Prefix, Put, Row, TableName, Tables
+
+MESSAGE_MAX: Final = 300
+PAGE: Final = 200
+DELETED_AT_ONCE: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedAlert:
+    """An event as far as a group tells it, and how grave it is."""
+
+    event: Event
+    severity: str
+
+
+class GroupedAlerts:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def groups(self) -> Sequence[tuple[str, str]]:
+        """Channels and types of what waits. Finds each group by one read, however much waits in it."""
+        found, after = list[tuple[str, str]](), ""
+        while (row := await self._next(after)) is not None:
+            channel, event_type = loose_text(row, "channel"), loose_text(row, "type")
+            found.append((channel, event_type))
+            # Past every row of this group: the character after its separator.
+            after = keys.grouped_alert_prefix(channel, event_type)[:-1] + chr(ord("|") + 1)
+        return found
+
+    async def of(self, channel: str, event_type: str, most: int) -> list[GroupedAlert]:
+        """What waits in a group, oldest first."""
+        return [each async for each in self._events(channel, event_type, most)]
+
+    async def drop(self, channel: str, alerts: Sequence[GroupedAlert]) -> None:
+        """Forget events that were told. May be repeated. Raises `RetryLater`."""
+        for begin in range(0, len(alerts), DELETED_AT_ONCE):
+            some = alerts[begin : begin + DELETED_AT_ONCE]
+            await self._tables.commit(*(Delete(TableName.EVENTS, _key(channel, each.event)) for each in some))
+
+    async def _next(self, after: str) -> Row | None:
+        sk = Between(after, _LAST) if after else None
+        cursor: str | None = None
+        while True:
+            page = await self._tables.query(TableName.EVENTS, keys.GROUPED_ALERTS, sk=sk, limit=1, cursor=cursor)
+            if page.rows or page.cursor is None:
+                return page.rows[0] if page.rows else None
+            cursor = page.cursor
+
+    async def _events(self, channel: str, event_type: str, most: int) -> AsyncIterator[GroupedAlert]:
+        cursor, left = None, most
+        while left > 0:
+            page = await self._tables.query(
+                TableName.EVENTS,
+                keys.GROUPED_ALERTS,
+                sk=Prefix(keys.grouped_alert_prefix(channel, event_type)),
+                limit=min(PAGE, left),
+                cursor=cursor,
+            )
+            for row in page.rows:
+                left -= 1
+                if loose_text(row, "type") == event_type:  # names that others gave may hold our separator
+                    yield GroupedAlert(_event(row), loose_text(row, "severity"))
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+
+def waiting_write(channel: str, event: Event, severity: str, now: datetime) -> Put:
+    """Build the row of an event that is to be told with others. Writing it again changes nothing."""
+    key = _key(channel, event)
+    row = {
+        "PK": key.pk,
+        "SK": key.sk,
+        "channel": channel,
+        "type": event.type,
+        "severity": severity,
+        "id": event.id,
+        "at": instant_text(event.at),
+        "pipeline": event.pipeline,
+        "schedule": event.schedule,
+        "period": event.period,
+        "message": event.message[:MESSAGE_MAX],
+        TTL: expiry(now, retention.EVENTS),
+    }
+    return Put(TableName.EVENTS, row)
+
+
+_LAST: Final = "\U0010ffff"
+
+
+def _key(channel: str, event: Event) -> Key:
+    return Key(keys.GROUPED_ALERTS, keys.grouped_alert_sk(channel, event.type, event.at, event.id))
+
+
+def _event(row: Row) -> Event:
+    at = optional_instant(row, "at")
+    return Event(
+        id=loose_text(row, "id"),
+        type=loose_text(row, "type"),
+        at=at or keys.instant(0),
+        pipeline=loose_text(row, "pipeline"),
+        schedule=loose_text(row, "schedule"),
+        period=loose_text(row, "period"),
+        message=loose_text(row, "message"),
+    )

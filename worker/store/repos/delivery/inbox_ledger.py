@@ -1,0 +1,123 @@
+"""The inbox's ledger: of each object and rule, which content was last made known, and as which sensor.
+
+Messages come twice, late and out of order. By this row an unchanged object is recognised, and so is news that is older
+than what is known. It keeps the sensor itself, because who finds that another was faster must put right what it wrote
+over.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from worker.core.model import keys
+from worker.core.model.pipeline import PipelineId
+from worker.core.model.values import Json
+from worker.store import retention
+from worker.store.attributes import expiry, json_map, optional_text, text, whole
+from worker.store.table import (
+    TTL,
+    Absent,
+    Equals,
+    Expired,
+    Key,
+    Put,
+    Row,
+    StaleWrite,
+    TableName,
+    Tables,
+    Value,
+    any_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where it stands what a rule made known of an object."""
+
+    bucket: str
+    key: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A sensor as it is to be stored."""
+
+    pipeline: PipelineId
+    key: str
+    data: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known of an object. `etag` "": it is gone. `sequencer` "": nobody knows when that was.
+
+    `report` None: it was there before the inbox was, and nobody was told.
+    """
+
+    etag: str
+    sequencer: str = ""
+    report: Report | None = None
+    version: int = field(default=0, compare=False)
+
+    def is_later_than(self, other: "Known") -> bool:
+        """Where one of them does not say, the one that is asked came last."""
+        return not self.sequencer or not other.sequencer or self.sequencer > other.sequencer
+
+
+class InboxLedger:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def get(self, entry: Entry) -> Known | None:
+        row = await self._tables.get(TableName.CONTROL, _key(entry))
+        return None if row is None else _known(row)
+
+    async def missing(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Those that are not there."""
+        found = await self._tables.get_many(TableName.CONTROL, list(dict.fromkeys(map(_key, entries))))
+        return [entry for entry in entries if _key(entry) not in found]
+
+    async def move(self, entry: Entry, seen: Known | None, known: Known, now: datetime) -> None:
+        """Note what is known now. Raises `StaleWrite` if `seen` is no longer what the ledger says."""
+        condition = any_of(Absent(), Expired(now)) if seen is None else Equals("version", seen.version)
+        version = 1 if seen is None else seen.version + 1
+        await self._tables.commit(Put(TableName.CONTROL, _row(entry, known, version, now), condition))
+
+    async def add(self, entry: Entry, known: Known, now: datetime) -> bool:
+        """Note what nothing is known of; False if something is."""
+        try:
+            await self.move(entry, None, known, now)
+        except StaleWrite:
+            return False
+        return True
+
+
+def _key(entry: Entry) -> Key:
+    return Key(keys.inbox_pk(entry.bucket, entry.key), keys.inbox_ledger_sk(entry.rule))
+
+
+def _row(entry: Entry, known: Known, version: int, now: datetime) -> Row:
+    at, report = _key(entry), known.report
+    row: dict[str, Value] = {
+        "PK": at.pk,
+        "SK": at.sk,
+        "bucket": entry.bucket,
+        "key": entry.key,
+        "etag": known.etag,
+        "sequencer": known.sequencer,
+        "version": version,
+        TTL: expiry(now, retention.INBOX),
+    }
+    told = {} if report is None else {"pipeline": report.pipeline, "sensor": report.key, "data": report.data}
+    return {**row, **told}
+
+
+def _known(row: Row) -> Known:
+    pipeline = optional_text(row, "pipeline")
+    return Known(
+        etag=text(row, "etag"),
+        sequencer=text(row, "sequencer"),
+        report=None if pipeline is None else Report(PipelineId(pipeline), text(row, "sensor"), json_map(row, "data")),
+        version=whole(row, "version"),
+    )

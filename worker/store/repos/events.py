@@ -1,0 +1,120 @@
+"""Events: whole, each under an id of its own, and for those of ours the outbox the relay sends from."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from worker.core.model import keys
+from worker.core.model.events import Event
+from worker.store import retention
+from worker.store.attributes import expiry, loose_text, without_nothing
+from worker.store.paging import first_rows
+from worker.store.plain import plain_map
+from worker.store.table import (
+    EVENT_TYPES,
+    TTL,
+    Absent,
+    Between,
+    Put,
+    Row,
+    StaleWrite,
+    TableName,
+    Tables,
+    query_all,
+)
+from worker.store.tail import AFTER_ALL_TIMES, Tail, follow
+
+# Chat threads live in the same partition; every event's key begins with a digit.
+_ALL_TIMES = Between("0", AFTER_ALL_TIMES)
+_END_OF_TIME = 10**13 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """An event as kept, its time to the millisecond. `out`: we decided it, and the relay sends it."""
+
+    event: Event
+    out: bool
+
+
+def told_write(event: Event) -> Put:
+    """Build an event of ours: it belongs in the commit of the decision it reports; the relay sends it from there."""
+    return _put(event, out=True)
+
+
+def event_of(row: Row) -> StoredEvent | None:
+    """Read an event from its row or its image in a change record; None if the row is not an event."""
+    at = keys.stamp_of(str(row["SK"]))
+    if at is None:
+        return None
+    detail = row.get("detail")
+    event = Event(
+        id=loose_text(row, "id"),  # the reference gave its events none
+        type=loose_text(row, "eventType"),
+        at=at,
+        pipeline=loose_text(row, "pipelineId"),
+        schedule=loose_text(row, "scheduleId"),
+        period=loose_text(row, "date"),
+        message=loose_text(row, "message"),
+        detail=plain_map(detail) if isinstance(detail, Mapping) else {},
+    )
+    return StoredEvent(event, out=row.get("out") is True)
+
+
+class Events:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def put_foreign(self, event: Event) -> bool:
+        """Keep an event that others published; it is not sent again. False if it is there already."""
+        try:
+            await self._tables.commit(_put(event, out=False))
+        except StaleWrite:
+            return False
+        return True
+
+    async def latest(self, pipeline: str, limit: int = 100) -> list[StoredEvent]:
+        """The last events of a pipeline, latest first."""
+        partition = keys.pipeline_pk(pipeline)
+        rows = await first_rows(self._tables, TableName.EVENTS, partition, sk=_ALL_TIMES, reverse=True, limit=limit)
+        return _events(rows)
+
+    async def since(
+        self, pipeline: str, tail: Tail, now: datetime, limit: int = 1000
+    ) -> tuple[list[StoredEvent], Tail]:
+        """The events of a pipeline that a reader has not had yet, oldest first, and where it goes on from."""
+        partition = keys.pipeline_pk(pipeline)
+        rows, tail = await follow(self._tables, TableName.EVENTS, partition, tail, now=now, limit=limit)
+        return _events(rows), tail
+
+    async def of_type(
+        self, event_type: str, since: datetime, until: datetime | None = None
+    ) -> AsyncIterator[StoredEvent]:
+        """The events of one type over all pipelines, oldest first, both ends included. May lag a moment behind."""
+        span = Between(keys.millis(since), _END_OF_TIME if until is None else keys.millis(until))
+        async for row in query_all(self._tables, TableName.EVENTS, event_type, sk=span, index=EVENT_TYPES):
+            stored = event_of(row)
+            if stored is not None:
+                yield stored
+
+
+def _put(event: Event, *, out: bool) -> Put:
+    row = {
+        "PK": keys.pipeline_pk(event.pipeline),
+        "SK": keys.stamped_sk(event.at, event.type, event.id),
+        "id": event.id,
+        "eventType": event.type,
+        "pipelineId": event.pipeline,
+        "scheduleId": event.schedule or None,
+        "date": event.period or None,
+        "message": event.message or None,
+        "timestamp": keys.millis(event.at),
+        "detail": event.detail or None,
+        "out": out or None,
+        TTL: expiry(event.at, retention.EVENTS),
+    }
+    return Put(TableName.EVENTS, without_nothing(row), Absent())
+
+
+def _events(rows: list[Row]) -> list[StoredEvent]:
+    return [stored for row in rows if (stored := event_of(row))]

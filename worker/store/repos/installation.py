@@ -1,0 +1,28 @@
+"""When this installation first started on its tables: what is older belongs to whoever ran them before."""
+
+from datetime import datetime
+
+from worker.core.model import keys
+from worker.store.attributes import instant, instant_text
+from worker.store.table import Absent, Key, Put, StaleWrite, TableName, Tables
+
+_SK = "INSTALLATION"
+
+
+async def installed_at(tables: Tables, group: str, now: datetime) -> datetime:
+    """Give the time of the first start, which is `now` if this is it. Never changes again."""
+    key = Key(keys.group_pk(group), _SK)
+    try:
+        first = {"PK": key.pk, "SK": key.sk, "beganAt": instant_text(now)}
+        await tables.commit(Put(TableName.CONTROL, first, Absent()))
+    except StaleWrite as error:
+        if error.row is None:
+            raise
+        return instant(error.row, "beganAt")
+    return now
+
+
+async def began_at(tables: Tables, group: str) -> datetime | None:
+    """When the first start was; None if there was none yet."""
+    row = await tables.get(TableName.CONTROL, Key(keys.group_pk(group), _SK))
+    return None if row is None else instant(row, "beganAt")

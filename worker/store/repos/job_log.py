@@ -1,0 +1,93 @@
+"""The job log: what became of each attempt, append-only. A record for people and old readers; nothing decides by it."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from worker.core.model import keys
+from worker.core.model.keys import RunKey
+from worker.store import retention
+from worker.store.attributes import expiry, loose_text, without_nothing
+from worker.store.table import TTL, Absent, Prefix, Put, Row, TableName, Tables, query_all
+
+OURS = "interlock"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLine:
+    """A line of ours."""
+
+    id: str  # keeps two lines of one millisecond apart
+    at: datetime
+    attempt: int
+    event: str
+    run_id: str = ""  # the target's id of the job
+    error: str = ""
+    category: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """A line as logged. One by others has neither attempt nor id."""
+
+    id: str
+    at: datetime  # to the millisecond
+    attempt: int | None
+    event: str
+    run_id: str
+    error: str
+    category: str
+    by: str
+
+    @property
+    def is_ours(self) -> bool:
+        """Ours come back through the change feed and are no news; those of others are."""
+        return self.by == OURS
+
+
+def append_write(key: RunKey, line: JobLine) -> Put:
+    """Build a line; it belongs in the commit of the decision it records."""
+    row = {
+        "PK": keys.pipeline_pk(key.pipeline),
+        "SK": keys.job_sk(key, at=line.at, attempt=line.attempt, entry_id=line.id),
+        "event": line.event,
+        "attempt": line.attempt,
+        "runId": line.run_id or None,
+        "error": line.error or None,
+        "category": line.category or None,
+        "by": OURS,
+        TTL: expiry(line.at, retention.JOB_LOG),
+    }
+    return Put(TableName.JOBLOG, without_nothing(row), Absent())
+
+
+class JobLog:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def append(self, key: RunKey, line: JobLine) -> None:
+        await self._tables.commit(append_write(key, line))
+
+    async def list(self, key: RunKey) -> AsyncIterator[JobRecord]:
+        """All lines about a run, oldest first, those of others among them."""
+        partition, lines = keys.pipeline_pk(key.pipeline), Prefix(keys.job_prefix(key))
+        async for row in query_all(self._tables, TableName.JOBLOG, partition, sk=lines):
+            record = _record(key, row)
+            if record is not None:
+                yield record
+
+
+def _record(key: RunKey, row: Row) -> JobRecord | None:
+    stamp = keys.job_stamp_of(key, str(row["SK"]))
+    if stamp is None:
+        return None
+    return JobRecord(
+        id=stamp.entry_id,
+        at=stamp.at,
+        attempt=stamp.attempt,
+        event=loose_text(row, "event"),
+        run_id=loose_text(row, "runId"),
+        error=loose_text(row, "error"),
+        category=loose_text(row, "category"),
+        by=loose_text(row, "by"),
+    )

@@ -1,0 +1,52 @@
+"""Pauses: a person's wish that nothing new begins for a pipeline."""
+
+from datetime import datetime
+
+from worker.core.model import keys
+from worker.core.model.pipeline import PipelineId
+from worker.core.run.machine import Pause
+from worker.store.attributes import loose_text, optional_instant_text, optional_whole, without_nothing
+from worker.store.table import Absent, Check, Delete, Key, Less, Put, Row, TableName, Tables, any_of
+
+UNTIL_MILLIS = "untilMillis"  # a number, so that a commit's condition can compare it
+
+
+def pause_key(pipeline: PipelineId) -> Key:
+    return Key(keys.pipeline_pk(pipeline), keys.PAUSE)
+
+
+def pause_of(row: Row | None) -> Pause | None:
+    """Read a pause from its row. Raises `BadRow`."""
+    if row is None:
+        return None
+    until = optional_whole(row, UNTIL_MILLIS)
+    return Pause(loose_text(row, "reason") or "no reason given", None if until is None else keys.instant(until))
+
+
+def not_paused(pipeline: PipelineId, now: datetime) -> Check:
+    """For a commit that begins something: a pause that came since it was decided refuses it."""
+    is_over = Less(UNTIL_MILLIS, keys.millis(now) + 1)
+    return Check(TableName.CONTROL, pause_key(pipeline), any_of(Absent(), is_over))
+
+
+class Pauses:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def load(self, pipeline: PipelineId) -> Pause | None:
+        return pause_of(await self._tables.get(TableName.CONTROL, pause_key(pipeline)))
+
+    async def put(self, pipeline: PipelineId, pause: Pause) -> None:
+        """Pause a pipeline; the last wish counts."""
+        key = pause_key(pipeline)
+        row = {
+            "PK": key.pk,
+            "SK": key.sk,
+            "reason": pause.reason,
+            "until": optional_instant_text(pause.until),
+            UNTIL_MILLIS: None if pause.until is None else keys.millis(pause.until),
+        }
+        await self._tables.commit(Put(TableName.CONTROL, without_nothing(row)))
+
+    async def remove(self, pipeline: PipelineId) -> None:
+        await self._tables.commit(Delete(TableName.CONTROL, pause_key(pipeline)))

@@ -1,0 +1,113 @@
+"""Requests: what people (and we ourselves, for late data and drift) ask of a run, each one row.
+
+A run has one row for each kind of request, so a new one takes the place of the last. Its identity is its content: a
+row delivered again is the same request, and the run remembers those it answered.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from worker.core.model import keys
+from worker.core.model.keys import RunKey
+from worker.core.run.reruns import request_identity
+from worker.store.attributes import loose_text, without_nothing
+from worker.store.table import Absent, Condition, Equals, Exists, Key, Put, Row, TableName, Tables, Value, all_of
+
+DEFAULT_REASON = "manual"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerunRequest:
+    """`requested_at` is text, because others write such rows too and spell it as they like."""
+
+    reason: str = DEFAULT_REASON
+    requested_at: str
+    id: str = ""
+    supersede: bool = False
+    note: str = ""  # for people: why, where `reason` says only what kind of rerun it is
+
+    @property
+    def identity(self) -> str:
+        return request_identity(self.reason, self.requested_at, self.id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRequest:
+    reason: str
+    requested_at: str
+    id: str
+    waive_sla: bool = False
+
+    @property
+    def identity(self) -> str:
+        return request_identity(self.reason, self.requested_at, self.id)
+
+
+AnyRequest: TypeAlias = RerunRequest | CancelRequest
+
+
+def rerun_request_of(row: Row) -> RerunRequest:
+    """Read a request from its row or its image in a change record; one without a reason is a person's."""
+    return RerunRequest(
+        reason=loose_text(row, "reason") or DEFAULT_REASON,
+        requested_at=loose_text(row, "requestedAt"),
+        id=loose_text(row, "id"),
+        supersede=row.get("supersede") is True,
+        note=loose_text(row, "note"),
+    )
+
+
+def cancel_request_of(row: Row) -> CancelRequest:
+    return CancelRequest(
+        reason=loose_text(row, "reason") or "no reason given",
+        requested_at=loose_text(row, "requestedAt"),
+        id=loose_text(row, "id"),
+        waive_sla=row.get("waiveSla") is True,
+    )
+
+
+class Requests:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def rerun_of(self, key: RunKey) -> RerunRequest | None:
+        """The last rerun that was asked for, answered or not."""
+        row = await self._tables.get(TableName.CONTROL, _key(key, keys.rerun_request_sk(key)))
+        return None if row is None else rerun_request_of(row)
+
+    async def cancel_of(self, key: RunKey) -> CancelRequest | None:
+        row = await self._tables.get(TableName.CONTROL, _key(key, keys.cancel_request_sk(key)))
+        return None if row is None else cancel_request_of(row)
+
+    async def ask_rerun(self, key: RunKey, request: RerunRequest, seen: RerunRequest | None) -> None:
+        """Ask in place of the request that was seen. Raises `StaleWrite` if somebody else asked since."""
+        await self._tables.commit(rerun_write(key, request, seen))
+
+    async def ask_cancel(self, key: RunKey, request: CancelRequest, seen: CancelRequest | None) -> None:
+        """As `ask_rerun`."""
+        at = _key(key, keys.cancel_request_sk(key))
+        await self._tables.commit(_write(at, request, seen, {"waiveSla": request.waive_sla or None}))
+
+
+def rerun_write(key: RunKey, request: RerunRequest, seen: RerunRequest | None) -> Put:
+    """Ask in place of the request that was seen, as part of a commit."""
+    more: dict[str, Value] = {"supersede": request.supersede or None, "note": request.note or None}
+    return _write(_key(key, keys.rerun_request_sk(key)), request, seen, more)
+
+
+def _write(at: Key, request: AnyRequest, seen: AnyRequest | None, more: Mapping[str, Value]) -> Put:
+    said = {"reason": request.reason, "requestedAt": request.requested_at, "id": request.id}
+    return Put(TableName.CONTROL, without_nothing({"PK": at.pk, "SK": at.sk, **said, **more}), _still(seen))
+
+
+def _key(key: RunKey, sk: str) -> Key:
+    return Key(keys.pipeline_pk(key.pipeline), sk)
+
+
+def _still(seen: AnyRequest | None) -> Condition:
+    """The row is the one that was read, as far as it says which one it is: others leave the id out, or the time."""
+    if seen is None:
+        return Absent()
+    named = (("id", seen.id), ("requestedAt", seen.requested_at))
+    return all_of(Exists(), *(Equals(attribute, text) for attribute, text in named if text))

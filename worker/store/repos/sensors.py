@@ -1,0 +1,135 @@
+"""Sensors: what producers say about their data, in either of the two shapes they use.
+
+Sensor rows are the producers'. Ours is a producer's write too when a person uses the command line, and nothing else:
+plain, alone, never inside a transaction.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date
+
+from worker.core.model import keys
+from worker.core.model.content_hash import content_hash
+from worker.core.model.pipeline import PipelineId
+from worker.core.model.values import Json
+from worker.core.time.periods import Period, sensor_keys
+from worker.store.plain import plain_map
+from worker.store.table import (
+    COMMIT_ID,
+    TTL,
+    Between,
+    Delete,
+    Equals,
+    Exists,
+    Key,
+    Prefix,
+    Put,
+    Row,
+    StaleWrite,
+    TableName,
+    Tables,
+    Value,
+    all_of,
+    query_all,
+)
+
+_NOT_DATA = frozenset({"PK", "SK", TTL, COMMIT_ID})
+
+
+@dataclass(frozen=True, slots=True)
+class Sensor:
+    """A sensor under the key it is stored by, its period included if it has one."""
+
+    key: str
+    data: Mapping[str, Json]
+
+    @property
+    def content_hash(self) -> str:
+        """The same for the same content, in whichever shape and spelling it was written."""
+        return content_hash(self.data)
+
+
+def sensor_of(row: Row) -> Sensor | None:
+    """Read a sensor from its row or from its image in a change record; None if the row is not a sensor.
+
+    The map `data` is the sensor; without one, all attributes but the key and what the store adds are.
+    """
+    key = keys.sensor_key_of(str(row["SK"]))
+    if key is None:
+        return None
+    data = row.get("data")
+    if not isinstance(data, Mapping):
+        data = {name: value for name, value in row.items() if name not in _NOT_DATA}
+    return Sensor(key, plain_map(data))
+
+
+class Sensors:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def get(self, pipeline: PipelineId, key: str) -> Sensor | None:
+        row = await self._tables.get(TableName.CONTROL, _key(pipeline, key))
+        return None if row is None else sensor_of(row)
+
+    async def read(self, pipeline: PipelineId, names: Iterable[str], period: Period) -> dict[str, Sensor]:
+        """Read what rules of a period see, by the names they use; those that are not there are left out.
+
+        Consistent and by exact key, so the number of sensors ever written costs nothing. The dashed spelling of the
+        period is preferred to the compact one, and both to the plain key.
+        """
+        spellings = {name: sensor_keys(name, period) for name in names}
+        wanted = [_key(pipeline, key) for options in spellings.values() for key in options]
+        rows = await self._tables.get_many(TableName.CONTROL, list(dict.fromkeys(wanted)))
+        found = {sensor.key: sensor for row in rows.values() if (sensor := sensor_of(row))}
+        chosen = {name: next((key for key in options if key in found), None) for name, options in spellings.items()}
+        return {name: found[key] for name, key in chosen.items() if key is not None}
+
+    async def put(self, pipeline: PipelineId, key: str, data: Mapping[str, Json]) -> None:
+        """Write as a producer does: the whole sensor, whatever was there."""
+        at = _key(pipeline, key)
+        await self._tables.commit(Put(TableName.CONTROL, {"PK": at.pk, "SK": at.sk, "data": data}))
+
+    async def remove(self, pipeline: PipelineId, seen: Sensor) -> None:
+        """Take a sensor back if it still says what was seen; one that is gone is no trouble.
+
+        Raises `StaleWrite` if it says something else by now: that is what its producer wants.
+        """
+        at = _key(pipeline, seen.key)
+        row = await self._tables.get(TableName.CONTROL, at)
+        if row is None:
+            return
+        delete = Delete(TableName.CONTROL, at, all_of(Exists(), *(Equals(*each) for each in _attributes(row))))
+        if sensor_of(row) != seen:
+            raise StaleWrite(delete, row)
+        try:
+            await self._tables.commit(delete)
+        except StaleWrite as refused:
+            if refused.row is not None:
+                raise
+
+    async def of_days(self, pipeline: PipelineId, name: str, first: date, last: date) -> AsyncIterator[Sensor]:
+        """The sensors of one name whose key ends in a period of these days, in either spelling."""
+        begin, end = Period(first), Period(last, 23, 59)
+        for low, high in ((str(begin), str(end)), (begin.compact, end.compact)):
+            span = Between(keys.sensor_sk(f"{name}#{low}"), keys.sensor_sk(f"{name}#{high}"))
+            async for row in query_all(self._tables, TableName.CONTROL, keys.pipeline_pk(pipeline), sk=span):
+                sensor = sensor_of(row)
+                if sensor is not None:
+                    yield sensor
+
+    async def list(self, pipeline: PipelineId, prefix: str = "") -> AsyncIterator[Sensor]:
+        """All sensors of a pipeline whose key begins with `prefix`, in order of their key."""
+        begin = Prefix(keys.sensor_sk(prefix))
+        async for row in query_all(self._tables, TableName.CONTROL, keys.pipeline_pk(pipeline), sk=begin):
+            sensor = sensor_of(row)
+            if sensor is not None:
+                yield sensor
+
+
+def _attributes(row: Row) -> list[tuple[str, Value]]:
+    """What makes a row the one that was read: all of it, so that also who writes the same again is heard."""
+    return [(name, value) for name, value in row.items() if name not in {"PK", "SK"}]
+
+
+def _key(pipeline: PipelineId, key: str) -> Key:
+    return Key(keys.pipeline_pk(pipeline), keys.sensor_sk(key))

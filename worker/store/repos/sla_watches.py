@@ -1,0 +1,123 @@
+"""SLA watches: armed once, judged once, and like runs changed by compare-and-swap only."""
+
+from dataclasses import replace
+
+from worker.core.model import keys
+from worker.core.model.keys import RowKind, RunKey, SessionId
+from worker.core.model.pipeline import PipelineId, ScheduleId
+from worker.core.sla.state import SlaWatch, Verdict
+from worker.store import retention
+from worker.store.attributes import (
+    BadRow,
+    expiry,
+    instant,
+    instant_text,
+    optional_choice,
+    optional_instant,
+    optional_instant_text,
+    optional_text,
+    text,
+    whole,
+    without_nothing,
+)
+from worker.store.paging import first_rows
+from worker.store.table import ACTIVE, TTL, Absent, Equals, Key, Prefix, Put, Row, TableName, Tables, Value, Write
+
+
+def watch_key(key: RunKey) -> Key:
+    return Key(keys.pipeline_pk(key.pipeline), keys.sla_sk(key))
+
+
+def save_write(watch: SlaWatch) -> Put:
+    """Write the watch over the version it was loaded at; a new one must not be there yet.
+
+    A success puts this in the run's commit, so that the verdict and the end it judges are one.
+    """
+    condition = Equals("version", watch.version) if watch.version else Absent()
+    return Put(TableName.CONTROL, watch_to_row(_next(watch)), condition)
+
+
+def saved(watch: SlaWatch) -> SlaWatch:
+    """The watch as `save_write` left it."""
+    return _next(watch)
+
+
+class SlaWatches:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def load(self, key: RunKey) -> SlaWatch | None:
+        """Raises `BadRow`."""
+        row = await self._tables.get(TableName.CONTROL, watch_key(key))
+        return None if row is None else watch_from_row(row)
+
+    async def of_schedule(self, pipeline: PipelineId, schedule: ScheduleId, limit: int = 100) -> list[SlaWatch]:
+        """The watches of one schedule, latest period first; one that cannot be read is left out."""
+        begin = Prefix(f"{keys.SLA}{schedule}#")
+        partition = keys.pipeline_pk(pipeline)
+        rows = await first_rows(self._tables, TableName.CONTROL, partition, sk=begin, reverse=True, limit=limit)
+        return [watch for row in rows if (watch := _listed(row))]
+
+    async def save(self, watch: SlaWatch, *extra: Write) -> SlaWatch:
+        """Raises `StaleWrite` if another writer was first; then nothing was written."""
+        await self._tables.commit(save_write(watch), *extra)
+        return _next(watch)
+
+
+def _listed(row: Row) -> SlaWatch | None:
+    try:
+        return watch_from_row(row)
+    except BadRow:
+        return None
+
+
+def _next(watch: SlaWatch) -> SlaWatch:
+    return replace(watch, version=watch.version + 1)
+
+
+def watch_to_row(watch: SlaWatch) -> dict[str, Value]:
+    key = watch_key(watch.key)
+    return without_nothing(
+        {
+            "PK": key.pk,
+            "SK": key.sk,
+            "version": watch.version,
+            "state": watch.state.value,
+            "since": instant_text(watch.since),
+            "configHash": watch.config_hash,
+            "arrivedAt": optional_instant_text(watch.arrived_at),
+            "warningAt": optional_instant_text(watch.warning_at),
+            "breachAt": instant_text(watch.breach_at),
+            "warnedAt": optional_instant_text(watch.warned_at),
+            "verdict": None if watch.verdict is None else watch.verdict.value,
+            "reason": watch.reason or None,
+            "owner": watch.owner,
+            **_lifetime(watch, key),
+        }
+    )
+
+
+def _lifetime(watch: SlaWatch, key: Key) -> dict[str, Value]:
+    if watch.verdict is None:
+        return {ACTIVE.partition: keys.active_bucket_of(key.pk, key.sk)}
+    return {TTL: expiry(watch.since, retention.RUNS)}
+
+
+def watch_from_row(row: Row) -> SlaWatch:
+    named = keys.run_row_of(str(row["PK"]), str(row["SK"]))
+    if named is None or named[0] is not RowKind.SLA:
+        raise BadRow(row, "SK", "does not name a schedule and a period")
+    owner = optional_text(row, "owner")
+    return SlaWatch(
+        key=named[1],
+        version=whole(row, "version"),
+        config_hash=text(row, "configHash"),
+        since=instant(row, "since"),
+        arrived_at=optional_instant(row, "arrivedAt"),
+        warning_at=optional_instant(row, "warningAt"),
+        breach_at=instant(row, "breachAt"),
+        warned_at=optional_instant(row, "warnedAt"),
+        verdict=optional_choice(row, "verdict", Verdict),
+        reason=optional_text(row, "reason") or "",
+        owner=None if owner is None else SessionId(owner),
+    )

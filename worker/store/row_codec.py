@@ -1,0 +1,153 @@
+"""Rows as bytes: JSON where JSON is exact, tagged where it is not.
+
+The encoding is canonical: two rows are equal exactly if their bytes are. So a write that changes nothing is seen by
+comparing bytes, and `True` is never mistaken for `1` as Python would.
+"""
+
+import base64
+from collections.abc import Callable, Mapping, Sequence, Set
+from decimal import Decimal
+from typing import Final, TypeAlias, cast
+
+from worker.core.errors import ConfigError, Rejected
+from worker.runtime.json_bytes import from_json, to_json
+from worker.store.numbers import number_from_text, number_to_text
+from worker.store.table import Row, Value
+
+Encodable: TypeAlias = "str | int | bool | Sequence[Encodable] | Mapping[str, Encodable] | None"
+
+# A map with one of these as its only key stands for a value JSON has no word for.
+NUMBER, BYTES, MAP = "$n", "$b", "$m"
+TEXT_SET, NUMBER_SET, BYTES_SET = "$ss", "$ns", "$bs"
+TAG_MARK: Final = b'"$'  # a row without this has no tag anywhere, and what JSON says is the row
+JSON_INT_MAX: Final = 2**63
+
+
+def encode(value: Value) -> bytes:
+    """Write a row or value as the one text that means it. Raises `Rejected` or `TooLarge` for what cannot be stored."""
+    try:
+        return to_json(_tagged(value), is_sorted=True)
+    except ValueError as error:
+        raise Rejected(f"a value cannot be stored: {error}; fix whoever made it") from error
+
+
+def decode_row(body: bytes) -> Row:
+    """Read back exactly what `encode` was given, with numbers as `int` where whole and `Decimal` otherwise."""
+    return cast("dict[str, Value]", decode(body))
+
+
+def decode(body: bytes) -> Value:
+    """Read a row or value. Raises `ConfigError` for bytes that `encode` has not written."""
+    try:
+        parsed = cast("Encodable", from_json(body))
+    except ValueError as error:
+        raise ConfigError(
+            f"a stored row is damaged ({error}): restore the store from a backup, or delete the row; it begins with "
+            f"{body[:60]!r}"
+        ) from error
+    if TAG_MARK not in body:
+        return parsed
+    return _untagged(parsed)
+
+
+def _tagged(value: Value) -> Encodable:
+    match value:
+        case None | bool():
+            return value
+        case str():
+            return value
+        case int() if -JSON_INT_MAX <= value < JSON_INT_MAX:
+            return value
+        case int() | float() | Decimal():
+            return _tagged_number(value)
+        case bytes():
+            return {BYTES: _base64(value)}
+        case Mapping():
+            return _tagged_map(value)
+        case Set():
+            return _tagged_set(cast("Set[Value]", value))
+        case _:
+            return [_tagged(member) for member in value]
+
+
+def _tagged_number(value: float | Decimal) -> Encodable:
+    text = number_to_text(value)
+    number = number_from_text(text)
+    if isinstance(number, int) and -JSON_INT_MAX <= number < JSON_INT_MAX:
+        return number
+    return {NUMBER: text}
+
+
+def _tagged_map(value: Mapping[str, Value]) -> Encodable:
+    # Texts are told apart here: nearly every member is one, and every row comes through.
+    members = {name: member if type(member) is str else _tagged(member) for name, member in value.items()}
+    # A map that looks like a tag is wrapped in one, so that it comes back as what it was.
+    return {MAP: members} if any(name[:1] == "$" for name in members) else members
+
+
+def _tagged_set(value: Set[Value]) -> Encodable:
+    kinds = {_kind_of_member(member) for member in value}
+    if len(kinds) != 1:
+        raise Rejected(
+            "a set must hold texts, or numbers, or bytes, of one kind and at least one; leave out an empty set"
+        )
+    [tag] = kinds
+    return {tag: sorted({_SET_MEMBER[tag](member) for member in value})}
+
+
+def _kind_of_member(member: Value) -> str:
+    match member:
+        case str():
+            return TEXT_SET
+        case bytes():
+            return BYTES_SET
+        case int() | float() | Decimal() if not isinstance(member, bool):
+            return NUMBER_SET
+        case _:
+            raise Rejected(f"a set cannot hold a {type(member).__name__}; it holds texts, or numbers, or bytes")
+
+
+def _untagged(value: Encodable) -> Value:
+    match value:
+        case dict():
+            if len(value) == 1:
+                [(tag, content)] = value.items()
+                if tag in _UNTAG:
+                    return _UNTAG[tag](content)
+            return _untagged_members(value)
+        case list():
+            return [_untagged(member) for member in value]
+        case _:
+            return value
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def _unwrapped_map(content: Encodable) -> Value:
+    return _untagged_members(cast("dict[str, Encodable]", content))
+
+
+def _untagged_members(members: Mapping[str, Encodable]) -> dict[str, Value]:
+    # Texts are told apart here, as in `_tagged_map`.
+    return {name: member if type(member) is str else _untagged(member) for name, member in members.items()}
+
+
+def _texts(content: Encodable) -> list[str]:
+    return cast("list[str]", content)
+
+
+_SET_MEMBER: Final[Mapping[str, Callable[..., str]]] = {
+    TEXT_SET: str,
+    NUMBER_SET: number_to_text,
+    BYTES_SET: _base64,
+}
+_UNTAG: Final[Mapping[str, Callable[[Encodable], Value]]] = {
+    NUMBER: lambda content: number_from_text(str(content)),
+    BYTES: lambda content: base64.b64decode(str(content)),
+    MAP: _unwrapped_map,
+    TEXT_SET: lambda content: frozenset(_texts(content)),
+    NUMBER_SET: lambda content: frozenset(number_from_text(text) for text in _texts(content)),
+    BYTES_SET: lambda content: frozenset(base64.b64decode(text) for text in _texts(content)),
+}

@@ -1,0 +1,297 @@
+"""Making, checking, migrating and measuring the SQLite file."""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from worker.core.errors import ConfigError, RetryLater, WorkerError
+from worker.runtime.clock import Clock
+from worker.store.admin import Figure, Migration, Verdict
+from worker.store.sqlite.commit import EPOCH
+from worker.store.sqlite.errors import TROUBLES, translated, unusable
+from worker.store.sqlite.file import BUSY_TIMEOUT, connect, connect_in_memory
+from worker.store.sqlite.identity import (
+    describe_loss,
+    lost_changes,
+    noted_position,
+    remedy_of_loss,
+    require_never_made,
+)
+from worker.store.sqlite.reads import last_position
+from worker.store.sqlite.schema import APPLICATION_ID, VERSION
+from worker.store.sqlite.statements import (
+    CHANGE_OLDEST,
+    ENTRIES_COUNT,
+    ROWS_COUNT,
+    ROWS_EXPIRED_COUNT,
+    TRIMMED_GET,
+)
+from worker.store.table import ACTIVE, LISTS, Index, TableName
+
+PROBLEMS_MAX: Final = 10
+ROOM_BYTES_MIN: Final = 100_000  # some commits of a few rows
+WAL, FULL = "wal", 2
+
+# Kinds of rows that an index can count: a name, and how their partitions in it begin.
+COUNTED: Final[Sequence[tuple[str, Index, str]]] = (
+    ("pipelines", LISTS, "PIPELINES"),
+    ("active rows", ACTIVE, "ACTIVE#"),
+    ("ended runs", LISTS, "STATUS#"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """Whose file it is, and of which version; read without changing it."""
+
+    application: int
+    version: int
+
+    @property
+    def is_older(self) -> bool:
+        return self.application == APPLICATION_ID and self.version < VERSION
+
+
+class SqliteAdmin:
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path, self._clock = path, clock
+
+    @property
+    def place(self) -> str:
+        return str(self._path)
+
+    async def require_ready(self) -> None:
+        await asyncio.to_thread(self._require_ready)
+
+    async def require_writable(self) -> None:
+        await asyncio.to_thread(self._require_writable)
+
+    async def init(self, *, may_create: bool) -> bool:  # noqa: ARG002  the port's; a file costs nothing
+        return await asyncio.to_thread(self._init)
+
+    async def check(self) -> Sequence[Verdict]:
+        return await asyncio.to_thread(lambda: list(self._check()))
+
+    async def migrate(self, *, backup: bool) -> Migration | None:
+        return await asyncio.to_thread(self._migrate, backup)
+
+    async def stats(self) -> Sequence[Figure]:
+        return await asyncio.to_thread(self._stats)
+
+    # --- making and migrating -----------------------------------------------------------------------------------------
+
+    def _require_ready(self) -> None:
+        if not _is_there(self._path):
+            raise ConfigError(
+                f"there is no store at {self._path}; make it with `interlock store init`, or name another with --store"
+            )
+        found = self._stamp()
+        if found.is_older:
+            raise ConfigError(
+                f"the store {self._path} has version {found.version} and this program uses {VERSION}; "
+                "bring it up with `interlock store migrate`, which keeps a copy of it"
+            )
+
+    def _require_writable(self) -> None:
+        """Take the lock that a commit takes, and look at the room on the disk; nothing is written."""
+        try:
+            with closing(connect(self._path)) as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            raise translated(error, self._path) from error
+        disk = os.statvfs(self._path)
+        require_room(self._path, disk.f_bavail * disk.f_frsize)
+
+    def _init(self) -> bool:
+        if _is_there(self._path):
+            self._require_ready()
+            connect(self._path).close()  # refuses a file that is another program's
+            return False
+        require_never_made(str(self._path))
+        connect(self._path).close()
+        return True
+
+    def _migrate(self, with_backup: bool) -> Migration:
+        if not _is_there(self._path):
+            self._require_ready()
+        before = self._stamp()
+        copy = self._back_up(before.version) if with_backup and before.is_older else None
+        connect(self._path).close()
+        return Migration(before=before.version, after=self._stamp().version, backup=copy)
+
+    def _back_up(self, version: int) -> Path:
+        """Copy the store as of one moment, whoever writes to it meanwhile."""
+        moment = self._clock.now().strftime("%Y%m%dT%H%M%SZ")
+        copy = self._path.with_name(f"{self._path.name}.v{version}.{moment}.bak")
+        if copy.exists():
+            raise ConfigError(f"the copy {copy} is there already; move it away, or migrate with --no-backup")
+        try:
+            with self._opened() as source, closing(sqlite3.connect(copy)) as target:
+                source.backup(target)
+        except BaseException:
+            copy.unlink(missing_ok=True)  # half a copy is worse than none
+            raise
+        return copy
+
+    def _stamp(self) -> Stamp:
+        with self._opened() as connection:
+            [application], [version] = (
+                connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
+            )
+        return Stamp(int(application), int(version))
+
+    @contextmanager
+    def _opened(self) -> Generator[sqlite3.Connection]:
+        """Open the file as it is: nothing is made and nothing migrated. Raises our own errors only."""
+        try:
+            address = f"file:{quote(str(self._path.resolve()))}?mode=rw"
+            timeout_s = BUSY_TIMEOUT.total_seconds()
+            with closing(sqlite3.connect(address, timeout_s, isolation_level=None, uri=True)) as connection:
+                yield connection
+        except sqlite3.Error as error:
+            raise unusable(error, self._path) from error
+
+    # --- checking -----------------------------------------------------------------------------------------------------
+
+    def _check(self) -> Iterator[Verdict]:
+        """Stop where the rest could not be judged."""
+        try:
+            self._require_ready()
+            connect(self._path).close()  # as the worker does: the place, the rights, whose file, which version
+            self._require_writable()
+        except (ConfigError, RetryLater) as error:
+            yield _refused("file", error)
+            return
+        yield Verdict("file", f"{self._path} can be opened and written")
+        yield Verdict("version", f"{VERSION}, the one this program uses")
+        try:
+            yield (layout := self._layout())
+            if layout.is_sound:
+                yield from (self._durability(), self._integrity(), self._feed(), self._changes())
+        except ConfigError as error:
+            yield _refused("content", error)
+
+    def _layout(self) -> Verdict:
+        with self._opened() as connection, closing(connect_in_memory()) as model:
+            lacking = sorted(_layout_of(model) - _layout_of(connection))
+        if lacking:
+            return Verdict("layout", f"lacks {', '.join(lacking)}", "restore a backup: the file was changed by hand")
+        return Verdict("layout", "every table, column and index is there")
+
+    def _durability(self) -> Verdict:
+        with closing(connect(self._path)) as connection:
+            [journal] = connection.execute("PRAGMA journal_mode").fetchone()
+            [sync] = connection.execute("PRAGMA synchronous").fetchone()
+        if (journal, sync) != (WAL, FULL):
+            finding = f"journal mode {journal}, synchronous {sync}"
+            return Verdict("durability", finding, "put the file where WAL works: a local disk")
+        return Verdict("durability", "write-ahead log, and every commit waits for the disk")
+
+    def _integrity(self) -> Verdict:
+        with self._opened() as connection:
+            found = [str(line) for (line,) in connection.execute(f"PRAGMA quick_check({PROBLEMS_MAX + 1})")]
+        if found != ["ok"]:
+            more = ["and more"] if len(found) > PROBLEMS_MAX else []
+            damage = "; ".join([*found[:PROBLEMS_MAX], *more])
+            return Verdict("integrity", damage, "the file is damaged: restore a backup")
+        return Verdict("integrity", "SQLite's quick_check finds nothing wrong")
+
+    def _feed(self) -> Verdict:
+        with self._opened() as connection:
+            [trimmed] = connection.execute(TRIMMED_GET).fetchone()
+            last = last_position(connection)
+        if last < trimmed:
+            return Verdict("feed", f"ends at {last}, before its own start {trimmed}", "restore a backup")
+        return Verdict("feed", f"{last - trimmed:,} changes kept, the newest is {last:,}")
+
+    def _changes(self) -> Verdict:
+        path = str(self._path)
+        noted = noted_position(path)  # first: a worker may go on meanwhile
+        with self._opened() as connection:
+            lost = lost_changes(noted, last_position(connection))
+        if lost:
+            return Verdict("changes", describe_loss(path, lost), remedy_of_loss(path))
+        return Verdict("changes", "all that were committed are there")
+
+    # --- measuring ----------------------------------------------------------------------------------------------------
+
+    def _stats(self) -> list[Figure]:
+        self._require_ready()
+        connect(self._path).close()  # refuses a file that is not ours
+        with self._opened() as connection:
+            return [
+                Figure("schema version", VERSION),
+                *self._sizes(),
+                *(Figure(f"{table} rows", _number(connection, ROWS_COUNT, table)) for table in TableName),
+                *(Figure(name, _counted(connection, index, begin)) for name, index, begin in COUNTED),
+                self._expired(connection),
+                *_feed_figures(connection),
+            ]
+
+    def _sizes(self) -> Iterator[Figure]:
+        yield Figure("file bytes", self._path.stat().st_size)
+        log = self._path.with_name(f"{self._path.name}-wal")
+        yield Figure("log bytes", log.stat().st_size if log.exists() else 0, "the write-ahead log beside the file")
+
+    def _expired(self, connection: sqlite3.Connection) -> Figure:
+        count = _number(connection, ROWS_EXPIRED_COUNT, int(self._clock.now().timestamp()))
+        return Figure("expired rows", count, "no longer visible, and deleted a day after they expired")
+
+
+def require_room(path: Path, bytes_left: int) -> None:
+    """Raise `RetryLater` if the disk has no room for some more commits."""
+    if bytes_left < ROOM_BYTES_MIN:
+        what, remedy = TROUBLES[sqlite3.SQLITE_FULL]
+        raise RetryLater(f"the store {path} {what} ({bytes_left:,} bytes); {remedy}")
+
+
+def _is_there(path: Path) -> bool:
+    """An empty file is none: SQLite makes one by merely opening a path."""
+    try:
+        return path.stat().st_size > 0
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError) as error:  # ValueError: a path that no system has
+        raise ConfigError(f"the store {path} cannot be looked at: {error}; name another path") from error
+
+
+def _refused(subject: str, error: WorkerError) -> Verdict:
+    finding, _, remedy = str(error).rpartition("; ")
+    return Verdict(subject, finding or remedy, remedy)
+
+
+def _layout_of(connection: sqlite3.Connection) -> set[str]:
+    found: list[tuple[str, str]] = connection.execute("SELECT type, name FROM sqlite_schema").fetchall()
+    columns = {
+        f"column {name}.{column}"
+        for kind, name in found
+        if kind == "table"
+        for _, column, *_ in connection.execute(f"PRAGMA table_info({name})")
+    }
+    return columns | {f"{kind} {name}" for kind, name in found}
+
+
+def _number(connection: sqlite3.Connection, statement: str, *parameters: str | int) -> int:
+    [number] = connection.execute(statement, parameters).fetchone()
+    return int(number)
+
+
+def _counted(connection: sqlite3.Connection, index: Index, begin: str) -> int:
+    return _number(connection, ENTRIES_COUNT, index.name, begin, f"{begin}\U0010ffff")
+
+
+def _feed_figures(connection: sqlite3.Connection) -> Iterator[Figure]:
+    trimmed = _number(connection, TRIMMED_GET)
+    yield Figure("changes kept", last_position(connection) - trimmed, "the change feed: at most 24 h or 1,000,000")
+    oldest: tuple[int] | None = connection.execute(CHANGE_OLDEST, (trimmed,)).fetchone()
+    if oldest is not None:
+        at = EPOCH + timedelta(microseconds=oldest[0])
+        yield Figure("oldest change", at.isoformat(timespec="seconds").replace("+00:00", "Z"))

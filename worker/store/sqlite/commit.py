@@ -1,0 +1,167 @@
+"""One commit inside a transaction that someone else has begun: rows, index entries and the change feed together."""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, assert_never
+
+from worker.store.limits import row_bytes
+from worker.store.row_codec import decode_row, encode
+from worker.store.sqlite.conditions import holds
+from worker.store.sqlite.indexes import Entry, entries, ttl_column
+from worker.store.sqlite.statements import (
+    CHANGE_INSERT,
+    ENTRY_DELETE,
+    ENTRY_INSERT,
+    ROW_DELETE,
+    ROW_FIND,
+    ROW_INSERT,
+    ROW_REPLACE,
+)
+from worker.store.table import (
+    COMMIT_ID,
+    ROW_BYTES_MAX,
+    ChangeKind,
+    Check,
+    Delete,
+    Key,
+    Put,
+    Row,
+    StaleWrite,
+    TableName,
+    TooLarge,
+    Update,
+    Value,
+    Write,
+)
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A row as the file holds it."""
+
+    body: bytes
+    ttl: int | None
+    entries: frozenset[Entry]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One row before and after, None where there is none; `number` is its id in the file, if it is there."""
+
+    table: TableName
+    key: Key
+    number: int | None
+    before: Image | None
+    after: Image | None
+
+
+def commit(connection: sqlite3.Connection, writes: Sequence[Write], commit_id: str, now: datetime) -> None:
+    """Apply all writes or, by raising before the first of them, none.
+
+    Two phases make it so without a savepoint: everything that can be refused is refused while planning.
+    """
+    stamps = _stamps(writes, commit_id)
+    plan = [_plan(connection, write, stamp) for write, stamp in zip(writes, stamps, strict=True)]
+    for step in plan:
+        apply(connection, step, now)
+
+
+def apply(connection: sqlite3.Connection, step: Step, now: datetime) -> None:
+    """Write one row, its index entries and its change record; nothing at all if the row stays as it is."""
+    if step.before == step.after:
+        return
+    number, kind = _write_row(connection, step)
+    _write_entries(connection, step, number)
+    body = None if step.after is None else step.after.body
+    record = (step.table, step.key.pk, step.key.sk, kind, body, microseconds(now))
+    connection.execute(CHANGE_INSERT, record)
+
+
+def image_of(table: TableName, row: Row, body: bytes) -> Image:
+    return Image(body, ttl_column(row), entries(table, row))
+
+
+def microseconds(at: datetime) -> int:
+    """An instant as SQLite keeps it: exact, and in order."""
+    return (at - EPOCH) // timedelta(microseconds=1)
+
+
+# --- planning: reads and refuses, writes nothing ----------------------------------------------------------------------
+
+
+def _stamps(writes: Sequence[Write], commit_id: str) -> list[Row]:
+    """What each write stores besides what it says: the commit id on the first `Put` or `Update`."""
+    stamps: list[Row] = [{}] * len(writes)
+    first = next((at for at, write in enumerate(writes) if isinstance(write, Put | Update)), None)
+    if first is not None:
+        stamps[first] = {COMMIT_ID: commit_id}
+    return stamps
+
+
+def _plan(connection: sqlite3.Connection, write: Write, stamp: Row) -> Step:
+    table, key = write.table, write.key
+    found: tuple[int, bytes] | None = connection.execute(ROW_FIND, (table, key.pk, key.sk)).fetchone()
+    row = None if found is None else decode_row(found[1])
+    if write.condition is not None and not holds(write.condition, row):
+        raise StaleWrite(write, row)
+    before = None if row is None or found is None else image_of(table, row, found[1])
+    after = before if isinstance(write, Check) else _image_after(write, row, stamp)
+    return Step(table=table, key=key, number=None if found is None else found[0], before=before, after=after)
+
+
+def _image_after(write: Put | Update | Delete, row: Row | None, stamp: Row) -> Image | None:
+    match write:
+        case Put():
+            return _checked_image(write, {**write.row, **stamp})
+        case Update():
+            return _checked_image(write, {**_updated(write, row), **stamp})
+        case Delete():
+            return None
+        case _:
+            assert_never(write)
+
+
+def _updated(write: Update, row: Row | None) -> Row:
+    found = row or {"PK": write.key.pk, "SK": write.key.sk}
+    merged: dict[str, Value] = {**write.set_if_absent, **found, **write.set}
+    return {name: value for name, value in merged.items() if name not in write.remove}
+
+
+def _checked_image(write: Put | Update, row: Row) -> Image:
+    body = encode(row)
+    # A digit and a comma count as a number of 21 bytes, nothing else as more: short JSON needs no second look.
+    if len(body) > ROW_BYTES_MAX // 16 and (size := row_bytes(row)) > ROW_BYTES_MAX:
+        raise TooLarge(
+            f"{write.table} {write.key.pk} {write.key.sk} would have {size} bytes; at most {ROW_BYTES_MAX} fit in a "
+            "row: keep large data elsewhere and store where it is"
+        )
+    return image_of(write.table, row, body)
+
+
+# --- applying: writes, and fails only together with the whole transaction ---------------------------------------------
+
+
+def _write_row(connection: sqlite3.Connection, step: Step) -> tuple[int | None, ChangeKind]:
+    after = step.after
+    if after is None:
+        connection.execute(ROW_DELETE, (step.number,))
+        return step.number, ChangeKind.REMOVE
+    if step.number is None:
+        values = (step.table, step.key.pk, step.key.sk, after.body, after.ttl)
+        return connection.execute(ROW_INSERT, values).lastrowid, ChangeKind.INSERT
+    connection.execute(ROW_REPLACE, (after.body, after.ttl, step.number))
+    return step.number, ChangeKind.MODIFY
+
+
+def _write_entries(connection: sqlite3.Connection, step: Step, number: int | None) -> None:
+    old = frozenset[Entry]() if step.before is None else step.before.entries
+    new = frozenset[Entry]() if step.after is None else step.after.entries
+    pk, sk = step.key.pk, step.key.sk
+    for entry in old - new:
+        connection.execute(ENTRY_DELETE, (entry.index, entry.part, entry.sort, pk, sk))
+    for entry in new - old:
+        connection.execute(ENTRY_INSERT, (entry.index, entry.part, entry.sort, pk, sk, number))

@@ -1,0 +1,84 @@
+"""Leaving a target alone that does not answer: after some failures in a row, one call now and then finds out."""
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from random import random
+from typing import Final
+
+from worker.core.errors import RetryLater
+from worker.engine.timer_keys import Log, to_nobody
+from worker.runtime.clock import Clock
+
+FAILURES_MAX: Final = 5  # in a row, from whatever job of the target
+FIRST_PAUSE_S: Final = 5.0
+LONGEST_PAUSE_S: Final = 60.0
+
+
+class TargetClosed(RetryLater):
+    """The target was not asked, because it has not answered others. Nothing was sent."""
+
+    def __init__(self, target: str, problem: str, again_after: timedelta) -> None:
+        super().__init__(
+            f"{target} does not answer and is left alone for {again_after.total_seconds():.0f} s: {problem}"
+        )
+        self.again_after = again_after
+
+
+class Breaker:
+    """One target's. Whoever asks it is `admitted`, and says whether it `answered` or `failed`, if that can be told."""
+
+    def __init__(self, target: str, clock: Clock, log: Log = to_nobody, jitter: Callable[[], float] = random) -> None:
+        self._target, self._clock, self._log, self._jitter = target, clock, log, jitter
+        self._failures = 0
+        self._problem = ""
+        self._closed_at: float | None = None
+        self._pause_s = FIRST_PAUSE_S
+        self._ask_at = 0.0
+        self._is_probed = False
+
+    @property
+    def closed_for(self) -> timedelta:
+        """How long the target has been left alone; nothing if it is not."""
+        return timedelta(seconds=0 if self._closed_at is None else self._clock.monotonic() - self._closed_at)
+
+    def check(self) -> None:
+        """Raises `TargetClosed` while the target is to be left alone."""
+        wait_s = self._ask_at - self._clock.monotonic()
+        if self._closed_at is not None and (self._is_probed or wait_s > 0):
+            raise TargetClosed(self._target, self._problem, timedelta(seconds=max(wait_s, 1.0)))
+
+    @contextmanager
+    def admitted(self) -> Generator[None]:
+        """Make a call, if it may be made. Of a target that was closed, it is the one that finds out."""
+        self.check()
+        is_probe = self._is_probed = self._closed_at is not None
+        try:
+            yield
+        finally:
+            if is_probe:
+                self._is_probed = False  # also of one that was given up, or told nothing: another may try
+
+    def answered(self) -> None:
+        self._failures, self._pause_s = 0, FIRST_PAUSE_S
+        if self._closed_at is not None:
+            self._log("target.reopened", self._facts())
+            self._closed_at = None
+
+    def failed(self, problem: str) -> None:
+        """The target gave no answer. Of those that were under way when it was closed, nothing more is learnt."""
+        self._failures, self._problem = self._failures + 1, problem
+        if self._closed_at is None and self._failures >= FAILURES_MAX:
+            self._closed_at = self._clock.monotonic()
+            self._log("target.closed", self._facts())
+            self._rest()
+        elif self._is_probed:
+            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+            self._rest()
+
+    def _rest(self) -> None:
+        # Spread, so that the workers of a group do not all try a target that is just coming back in one moment.
+        self._ask_at = self._clock.monotonic() + self._pause_s * (0.5 + self._jitter() / 2)
+
+    def _facts(self) -> Mapping[str, object]:
+        return {"target": self._target, "problem": self._problem, "closed_s": self.closed_for.total_seconds()}
