@@ -16,7 +16,7 @@ from time import perf_counter, process_time
 from typing import Final
 
 from bench.engine_worker import PIPELINES, deploy_all, key_of, logging_to_nowhere, worker_on
-from worker.core.run.runstate import Run
+from worker.core.run.state import Run
 from worker.runtime.clock import SystemClock
 from worker.store.repos.runs import Runs
 from worker.store.repos.sensors import Sensors

@@ -36,8 +36,8 @@ from worker.jobs.runner import (
 from worker.membership.heartbeat_threads import ThreadBeater
 from worker.membership.sessions import Group, Member, Membership, session_ids
 from worker.runtime.clock import SystemClock
+from worker.runtime.concurrency import Undertakings
 from worker.runtime.logs import configure_logs
-from worker.runtime.undertakings import Undertakings
 from worker.store.sqlite.tables import SqliteTables
 
 # Calls to one target are limited, so the runs are spread over many, as those of a real installation are.

@@ -7,7 +7,7 @@ from typing import Final
 
 from tests.engineworld import CONFIG, Worker, World, a_world
 from worker.core.model.keys import RowKind
-from worker.core.run.runstate import Run, State
+from worker.core.run.state import Run, State
 from worker.core.time.periods import Period
 from worker.store.repos.runs import Runs
 

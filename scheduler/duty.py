@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Protocol, TypeAlias
 
-from scheduler.chores import Chore
-from scheduler.rota import Rota
-from worker.membership.heldlease import HeldLease
+from scheduler.periodic import Chore, Rota
+from worker.membership.held_lease import HeldLease
 from worker.membership.lease_coordinator import Offer
 from worker.runtime.clock import Clock
 

@@ -16,8 +16,7 @@ from tests.faults import FaultyTables
 from tests.manualclock import NOON
 from tests.streamworld import FULL_WAITS
 from tests.virtualtime import VirtualClock
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import Event, EventType
 from worker.runtime.backoff import Backoff
 from worker.store.repos.delivery.grouped_alerts import GroupedAlerts
 from worker.store.repos.delivery.rates import Rates

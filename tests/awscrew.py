@@ -27,7 +27,7 @@ from worker.config.deploy import deploy
 from worker.config.load import load_text
 from worker.config.settings import GROUP
 from worker.core.model.keys import RunKey, SessionId
-from worker.core.run.tokens import start_token
+from worker.core.run.state import start_token
 from worker.net.aws_client import ClientSettings
 from worker.runtime.clock import SystemClock
 from worker.store.dynamodb.tables import DynamoTables

@@ -19,7 +19,7 @@ from worker.core.model.pipeline import (
 from worker.core.model.rules import Group, Rule
 from worker.core.model.sla_times import Times
 from worker.core.run.facts import Birth
-from worker.core.run.runstate import AfterStop, Outcome, Run, StartStep, State
+from worker.core.run.state import AfterStop, Outcome, Run, StartStep, State
 from worker.core.sla.state import SlaWatch
 from worker.core.time.periods import Period
 

@@ -11,7 +11,7 @@ from tests.manualclock import ManualClock
 from worker.config.versions import Configs
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId, ScheduleId
-from worker.core.run.runstate import Run, Spent, State
+from worker.core.run.state import Run, Spent, State
 from worker.core.time.periods import Period
 from worker.store.backends.open import open_tables
 from worker.store.table import Tables

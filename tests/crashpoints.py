@@ -15,7 +15,7 @@ from tests.fakerunner import FakeRunner
 from tests.faults import DROP_AFTER, DROP_BEFORE, NO_FAULT, Fault, FaultyTables, late, send
 from tests.virtualtime import Host, VirtualClock
 from worker.core.errors import RetryLater
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.runner import (
     Config,
     Failed,

@@ -5,11 +5,11 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from scheduler.cron.starter import CronStarts
-from scheduler.rota import Rota
+from scheduler.periodic import Rota
 from tests.engineworld import Worker, World
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId, ScheduleId
-from worker.core.run.runstate import ForeignRun, Run
+from worker.core.run.state import ForeignRun, Run
 from worker.core.time.periods import Period
 from worker.runtime.clock import Clock
 from worker.store.repos.runs import Runs

@@ -6,19 +6,19 @@ from tests.engineworld import CONFIG, DAY, ORDERS, run_key
 from tests.fakerunner import FakeRunner
 from tests.virtualtime import Host, VirtualClock
 from worker.app.embedded import embedded_workplace
+from worker.app.environment import Workplace
 from worker.app.session import SessionWork
 from worker.app.worker import LEASED
-from worker.app.workplace import Workplace
 from worker.config.deploy import deploy
 from worker.config.load import load_text
 from worker.config.settings import EVERYTHING, GROUP, Duty
 from worker.core.model.events import Event
 from worker.core.model.pipeline import JobType
-from worker.core.run.runstate import Run, State
+from worker.core.run.state import Run, State
 from worker.jobs.runner import Succeeded
 from worker.membership.heartbeat_threads import TaskBeater
 from worker.membership.sessions import Group, Member, Membership, session_ids
-from worker.runtime.undertakings import Undertakings
+from worker.runtime.concurrency import Undertakings
 from worker.store.repos.runs import Runs
 from worker.store.repos.sensors import Sensors
 from worker.store.sqlite.tables import SqliteTables

@@ -22,7 +22,7 @@ from worker.core.model import keys
 from worker.core.model.keys import RunKey, SessionId
 from worker.core.model.pipeline import JobType, Pipeline, PipelineId, ScheduleId
 from worker.core.model.values import Json
-from worker.core.run.runstate import Run, State
+from worker.core.run.state import Run, State
 from worker.core.sla.state import SlaWatch
 from worker.core.time.periods import Period
 from worker.core.time.timestamps import format_rfc3339

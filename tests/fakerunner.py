@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from worker.core.errors import RetryLater
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.runner import (
     CannotStop,
     Config,

@@ -15,7 +15,7 @@ from tests.liveworker import LOOK_AGAIN_S, LiveWorker
 from worker.core.model.keys import RunKey, SessionId
 from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.model.values import Json
-from worker.core.run.runstate import Run, State
+from worker.core.run.state import Run, State
 from worker.core.time.periods import Period
 from worker.store.repos.events import Events
 from worker.store.repos.runs import Runs

@@ -3,12 +3,12 @@
 from datetime import datetime
 
 from tests.builders import ME, a_pipeline
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 from worker.core.model.pipeline import Pipeline
 from worker.core.run.effects import Effect, Tell
 from worker.core.run.facts import Fact
 from worker.core.run.machine import decide, evolve
-from worker.core.run.runstate import Run
+from worker.core.run.state import Run
 
 PLAIN = a_pipeline()
 

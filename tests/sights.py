@@ -10,7 +10,7 @@ from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, Schedule, StartBy, Trigger
 from worker.core.model.rules import Group, Rule
 from worker.core.model.values import Json
-from worker.core.run.runstate import ForeignRun
+from worker.core.run.state import ForeignRun
 from worker.operations.explain.explanation import Finding, Gate
 from worker.operations.explain.gates import explain
 from worker.operations.explain.snapshot import ConfigSeen, Sight

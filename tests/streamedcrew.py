@@ -18,8 +18,8 @@ from consumers.streams.source import Stream
 from consumers.streams.unreadable import Stray
 from tests.embeddedcrew import Crew
 from tests.fakestreams import FakeDynamoStreams, FakeKinesis, change_record
-from worker.app.duties import DUTIES
-from worker.app.workplace import Readers, Workplace
+from worker.app.environment import Readers, Workplace
+from worker.app.readers import DUTIES
 from worker.config.settings import GROUP
 from worker.core.model.pipeline import JobType
 from worker.store.sqlite.tables import SqliteTables

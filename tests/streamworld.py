@@ -18,7 +18,7 @@ from tests.virtualtime import VirtualClock
 from worker.core.membership.liveness import Timing
 from worker.core.model.keys import SessionId
 from worker.membership.fence import Fence
-from worker.membership.heldlease import HeldLease
+from worker.membership.held_lease import HeldLease
 from worker.runtime.backoff import Backoff
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
 from worker.store.repos.delivery.parked_keys import ParkedKeys

@@ -11,7 +11,7 @@ from tests.engineworld import Worker, World
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
-from worker.core.run.runstate import Run, State
+from worker.core.run.state import Run, State
 from worker.store.repos.events import Events, StoredEvent
 from worker.store.table import Tables
 

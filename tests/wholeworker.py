@@ -22,7 +22,7 @@ from tests.installation import (
     write_pipeline,
 )
 from tests.liveworker import LiveWorker, interlock, today
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 
 PATIENCE_S = 90.0
 EXIT_S = 25.0

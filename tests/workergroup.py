@@ -16,7 +16,7 @@ from worker.core.membership.liveness import DEFAULT_TIMING, Timing
 from worker.core.model.keys import SessionId
 from worker.membership.clock_guard import ClockGuard
 from worker.membership.heartbeat_threads import Beater, TaskBeater
-from worker.membership.heldlease import HeldLease
+from worker.membership.held_lease import HeldLease
 from worker.membership.lease_coordinator import Offer
 from worker.membership.notices import Notice
 from worker.membership.sessions import Group, Member, Membership, Work

@@ -13,11 +13,10 @@ from consumers.alerts import text
 from consumers.alerts.chat import ChatRefused
 from consumers.alerts.services import Telling
 from consumers.outbox.severities import Severity, severity_of
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import Event, EventType
 from worker.runtime.logs import logger
-from worker.store.attributes import instant_text
 from worker.store.repos.delivery.threads import Busy, Claimed, Face, ThreadKey
+from worker.store.rows import instant_text
 
 SUCCESSES: Final = tuple(event_type for event_type in EventType if severity_of(event_type) is Severity.SUCCESS)
 LATE: Final = timedelta(minutes=1)  # for the index, which lags behind

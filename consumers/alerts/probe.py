@@ -9,8 +9,7 @@ from typing import Final, TypeAlias
 
 from consumers.outbox.routes import Deliver
 from worker.core.errors import RetryLater
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import Event, EventType
 from worker.runtime.clock import Clock
 from worker.runtime.logs import logger
 from worker.store.repos.delivery.alert_probe import AlertPath

@@ -6,8 +6,7 @@ from typing import Final
 
 from consumers.outbox.incidents import incident_of
 from consumers.outbox.severities import Severity
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import Event, EventType
 
 
 class Standing(StrEnum):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from consumers.inbox.rules import OfEvents, OfObjects, Place, Rule, Rules
 from consumers.outbox.routes import SOURCE
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from consumers.inbox.rules import OfObjects, Place, Rules
 from worker.runtime.clock import Clock
-from worker.runtime.together import together
+from worker.runtime.concurrency import together
 from worker.store.repos.delivery.inbox_ledger import Entry, InboxLedger, Known
 from worker.store.table import Tables
 

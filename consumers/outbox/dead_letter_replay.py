@@ -13,15 +13,14 @@ from consumers.delivery.retry import GivenUp, Tries
 from consumers.outbox.routes import Deliver, event_in
 from consumers.streams.parking import REASON_MAX, change_of
 from worker.core.errors import ConfigError, Rejected, RetryLater
-from worker.membership.heldlease import HeldLease, LeaseLost
+from worker.membership.held_lease import HeldLease, LeaseLost
 from worker.membership.lease_coordinator import Offer
 from worker.runtime.logs import logger
-from worker.store.attributes import optional_text, text
-from worker.store.plain import plain_map
 from worker.store.repos.delivery.dead_letter_replays import ReplayRequest, Replays
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
 from worker.store.repos.delivery.parked_keys import ParkedKeys
 from worker.store.row_codec import decode_row
+from worker.store.rows import optional_text, plain_map, text
 from worker.store.table import Change, Row
 
 STREAM: Final = "replays"

@@ -8,8 +8,7 @@ from typing import Final, cast
 from consumers.outbox.routes import SOURCE
 from consumers.queues.queue import Message
 from worker.core.errors import Rejected
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import Event, EventType
 from worker.core.model.values import Json
 from worker.core.time.timestamps import parse_rfc3339
 from worker.runtime.json_bytes import from_json

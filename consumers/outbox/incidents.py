@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import Event, EventType
 from worker.core.model.values import Json
 
 # After so long without a word an incident counts as over, whether or not anybody said so: the next event is a new one.

@@ -13,8 +13,7 @@ from consumers.delivery.retry import Tries
 from consumers.outbox.routes import Route, envelope
 from consumers.streams.consumer import Beginning, Subscription
 from consumers.streams.source import Gap
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import Event, EventType
 from worker.core.model.keys import stamp_of
 from worker.runtime.clock import Clock
 from worker.runtime.logs import logger

@@ -9,7 +9,7 @@ from worker.core.errors import Rejected
 from worker.core.model.events import Event
 from worker.core.model.values import Json
 from worker.core.time.timestamps import parse_rfc3339
-from worker.store.attributes import instant_text
+from worker.store.rows import instant_text
 
 SOURCE: Final = "interlock"
 

@@ -7,7 +7,7 @@ from typing import Final
 from consumers.outbox.incidents import is_over_alarm
 from consumers.outbox.patterns import Pattern, parse_pattern
 from consumers.outbox.routes import SOURCE
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 from worker.core.model.values import Json
 
 

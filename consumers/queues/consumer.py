@@ -19,8 +19,8 @@ from consumers.queues.visibility import Custody, Held
 from worker.core.errors import Rejected, RetryLater
 from worker.runtime.backoff import Backoff
 from worker.runtime.clock import Clock
+from worker.runtime.concurrency import Undertakings
 from worker.runtime.logs import logger
-from worker.runtime.undertakings import Undertakings
 from worker.store.table import StaleWrite
 
 POLL_LATE_S: Final = 1.0  # for an answer beyond the wait that was asked for, once we are asked to stop

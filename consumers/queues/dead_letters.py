@@ -5,9 +5,9 @@ from typing import Final
 from consumers.delivery.retry import GivenUp, Tries
 from consumers.queues.queue import Message
 from worker.runtime.clock import Clock
-from worker.store.attributes import without_nothing
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
 from worker.store.row_codec import encode
+from worker.store.rows import without_nothing
 
 REASON_MAX: Final = 2_000
 

@@ -22,7 +22,7 @@ from consumers.streams.resync import Halt
 from consumers.streams.settle import Counts, OnFailure, Settling
 from consumers.streams.source import Batch, Gap, Position, Record, Source
 from worker.core.errors import Rejected, RetryLater
-from worker.membership.heldlease import HeldLease, LeaseLost
+from worker.membership.held_lease import HeldLease, LeaseLost
 from worker.membership.lease_coordinator import Offer
 from worker.runtime.clock import Clock
 from worker.runtime.logs import logger

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from consumers.delivery.retry import GivenUp
-from worker.membership.heldlease import HeldLease
+from worker.membership.held_lease import HeldLease
 from worker.store.repos.leases import Ordeal
 
 DEATHS_MIN: Final = 2  # one death is an accident, and most of them are deployments

@@ -11,10 +11,10 @@ from consumers.streams.source import Record
 from worker.core.model.keys import instant, millis
 from worker.runtime.clock import Clock
 from worker.runtime.logs import logger
-from worker.store.attributes import choice, optional_text, text, whole
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
 from worker.store.repos.delivery.parked_keys import ParkedKey, ParkedKeys
 from worker.store.row_codec import encode
+from worker.store.rows import choice, optional_text, text, whole
 from worker.store.table import Change, ChangeKind, Key, Row, TableName, Value, Write
 
 REASON_MAX: Final = 2_000

@@ -10,8 +10,7 @@ from consumers.delivery.retry import Tries
 from consumers.streams.source import Gap
 from worker.config.settings import ON_LOSS
 from worker.core.errors import WorkerError
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import Event, EventType
 from worker.core.model.keys import loss_mark_sk
 from worker.core.model.pipeline import PipelineId
 from worker.runtime.clock import Clock

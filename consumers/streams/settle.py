@@ -8,7 +8,7 @@ from enum import StrEnum
 from consumers.delivery.retry import GivenUp, Tries
 from consumers.streams.parking import ParkedLanes
 from consumers.streams.source import Record
-from worker.membership.heldlease import HeldLease, LeaseLost
+from worker.membership.held_lease import HeldLease, LeaseLost
 from worker.runtime.logs import logger
 from worker.store.table import Change
 

@@ -20,7 +20,7 @@ from consumers.streams.settle import Counts
 from consumers.streams.shard_tree import audit, is_ready, leaves
 from consumers.streams.source import Position, Shard, Stream
 from worker.core.errors import RetryLater
-from worker.membership.heldlease import HeldLease, LeaseLost
+from worker.membership.held_lease import HeldLease, LeaseLost
 from worker.membership.lease_coordinator import Offer
 from worker.runtime.backoff import Backoff
 from worker.runtime.clock import Clock

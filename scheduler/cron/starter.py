@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, TypeAlias
 
-from scheduler.chores import Chore
 from scheduler.cron.agenda import Agenda, Timed
 from scheduler.cron.timetable import Reading, Timetable
+from scheduler.periodic import Chore
 from worker.config.versions import Version
 from worker.core.errors import Rejected, WorkerError
 from worker.core.model.keys import RunKey

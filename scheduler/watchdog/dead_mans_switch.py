@@ -13,8 +13,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from scheduler.watchdog.check import Finding, Impaired
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import Event, EventType
 from worker.core.time.durations import format_duration
 from worker.core.time.skew import was_set_back
 from worker.core.time.timestamps import format_rfc3339

@@ -6,8 +6,7 @@ from datetime import datetime
 from typing import Final, TypeVar
 
 from scheduler.watchdog.expectations_loader import OURSELVES
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import Event, EventType
 from worker.core.model.keys import watchdog_mark_sk
 from worker.core.model.values import Json
 from worker.core.time.timestamps import format_rfc3339

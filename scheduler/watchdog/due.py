@@ -11,7 +11,7 @@ from scheduler.watchdog.alerts import Alert
 from scheduler.watchdog.expectations import Due, Ledger
 from worker.config.versions import Version
 from worker.core.errors import Rejected
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId, Schedule
 from worker.core.model.values import Json

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from worker.core.model.keys import RunKey
-from worker.core.run.runstate import Run, Status
+from worker.core.run.state import Run, Status
 from worker.store.repos.runs import Runs
 
 # The index lags, and a commit is stamped when it was decided: a little is read twice.

@@ -11,13 +11,13 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from scheduler.chores import Chore
+from scheduler.periodic import Chore
 from scheduler.watchdog.check import Check, Finding, Impaired
 from scheduler.watchdog.degraded import Degraded, Trouble
 from worker.core.errors import WorkerError
 from worker.runtime.clock import Clock
+from worker.runtime.concurrency import together
 from worker.runtime.logs import logger
-from worker.runtime.together import together
 
 EVERY: Final = timedelta(minutes=1)
 LOOK_MAX: Final = timedelta(seconds=60)  # for a check as a whole: a stuck one must not keep the others waiting

@@ -14,7 +14,7 @@ from worker.config.settings import AwsSettings, Duty, Settings
 from worker.core.errors import RetryLater
 from worker.operations.doctor.aws import Cloud
 from worker.operations.doctor.aws_calls import Answer, Refused, Unauthenticated
-from worker.operations.doctor.bus import PUBLISHED
+from worker.operations.doctor.aws_resources import PUBLISHED
 from worker.operations.doctor.checks import queue_probes, secret_probe, table_probes
 from worker.operations.doctor.report import Diagnosis, Health
 from worker.runtime.clock import SystemClock

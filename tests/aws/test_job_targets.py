@@ -16,7 +16,7 @@ from tests.emulators import Server, ministack, moto, use_test_credentials
 from tests.jobtargets import NO_SECRETS
 from tests.runners import TOKEN, a_request, ended, started
 from tests.wire import Fault, WireProxy
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.aws.client import Aws
 from worker.jobs.aws.emr import EmrRunner
 from worker.jobs.aws.emr_serverless import EmrServerlessRunner

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from worker.core.model.keys import RunKey, SessionId
 from worker.core.model.pipeline import PipelineId, ScheduleId
-from worker.core.run.runstate import Run, State
+from worker.core.run.state import Run, State
 from worker.core.sla.state import SlaWatch
 from worker.core.time.periods import Period
 from worker.store.table import StaleWrite

@@ -12,7 +12,7 @@ from tests.manualclock import ManualClock
 from tests.runners import TOKEN, a_request, started
 from worker.core.errors import RetryLater
 from worker.core.model.values import Json
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.rest.airflow import AirflowRunner
 from worker.jobs.rest.airflow_versions import KEPT_FOR
 from worker.jobs.runner import Config, Failed, Guarantee, Refused, Running, Started, Stopped, Succeeded, Unknown

@@ -8,7 +8,7 @@ from tests.awsfake import an_aws_fake, aws_at, raw_answer
 from tests.awsjobs import Glue
 from tests.emulators import use_test_credentials
 from tests.httptarget import a_web_server, reset
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.aws.client import Aws, AwsSettings, Service
 from worker.jobs.aws.errors import AwsTrouble
 

@@ -8,7 +8,7 @@ from tests.httptarget import Behaviour, break_off, hang, reset
 from tests.jobtargets import Plot
 from tests.runners import TOKEN, a_request, started
 from worker.core.errors import RetryLater
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.aws.session import ANSWER_BYTES_MAX
 from worker.jobs.runner import CannotStop, Guarantee, Handle, Refused, Started, StopPending, Unknown
 

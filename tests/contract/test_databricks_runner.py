@@ -10,7 +10,7 @@ from tests.httptarget import Received, WebServer, a_web_server, answer, by_path,
 from tests.manualclock import NOON, ManualClock
 from tests.runners import TOKEN, a_request, started
 from worker.core.model.values import Json
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.rest.databricks import DatabricksRunner
 from worker.jobs.runner import CannotStop, Config, Guarantee, Refused, Started, Stopped, Succeeded
 from worker.jobs.secrets import EnvironmentSecrets

@@ -10,7 +10,7 @@ from tests.awstargets import CONFIGS, AwsTarget, aws_target
 from tests.jobtargets import Plot
 from tests.runners import TOKEN, a_request, started
 from worker.core.model.values import Json
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.runner import Failed, Refused, Stopped, Succeeded
 
 

@@ -12,7 +12,7 @@ from tests.httptarget import Behaviour, hang, reset
 from tests.manualclock import ManualClock
 from tests.runners import TOKEN, a_request, started
 from worker.core.model.values import Json
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.core.time.periods import Period
 from worker.jobs.aws.errors import AwsTrouble
 from worker.jobs.aws.glue import GlueRunner

@@ -16,7 +16,7 @@ from tests.runners import TOKEN, a_request, started
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.aws.client import Aws
 from worker.jobs.aws.errors import NOT_SET_UP, TURNED_AWAY, UNDECIDED
 from worker.jobs.aws.lambda_ import LambdaRunner

@@ -24,7 +24,7 @@ from tests.httptarget import (
 from tests.manualclock import ManualClock
 from tests.runners import TOKEN, a_request, started
 from worker.core.errors import RetryLater, WorkerError
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.messages import MESSAGE_BYTES_MAX
 from worker.jobs.rest.airflow import AirflowRunner
 from worker.jobs.rest.databricks import DatabricksRunner

@@ -21,7 +21,7 @@ from tests.runners import TOKEN, a_request, ended, started, until
 from tests.runningairflow import REAL_TARGETS
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model.pipeline import JobType
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.command.runner import CommandRunner
 from worker.jobs.http.runner import HttpRunner
 from worker.jobs.runner import (

@@ -11,7 +11,7 @@ from tests.jobtargets import Plot
 from tests.runners import TOKEN, a_request, ended, started
 from worker.core.errors import Rejected
 from worker.core.model.values import Json
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.runner import Config, Failed, Refused, Running, Started
 
 EXECUTION = f"{MACHINE.replace('stateMachine', 'execution')}:{TOKEN}"

@@ -9,9 +9,9 @@ import pytest
 from tests.contract.storevalues import NOW, a_name
 from worker.core.model import keys
 from worker.store import retention
-from worker.store.attributes import expires_at
 from worker.store.failure_counter import WatchedTables
 from worker.store.repos.delivery.dead_letters import HISTORY_MAX, PART_BYTES, DeadLetter, DeadLetters
+from worker.store.rows import expires_at
 from worker.store.table import Key, Row, TableName, Tables, TooLarge
 
 

@@ -12,15 +12,15 @@ from worker.core.model import keys
 from worker.core.model.events import Event
 from worker.core.model.keys import RowKind, RunKey, SessionId
 from worker.core.model.pipeline import ScheduleId
-from worker.core.run.runstate import AfterStop, ForeignRun, Run, Spent, State, Status
+from worker.core.run.state import AfterStop, ForeignRun, Run, Spent, State, Status
 from worker.core.sla.state import Verdict
-from worker.store.attributes import BadRow
 from worker.store.repos import events, job_log, marks, sla_watches
 from worker.store.repos.active_rows import ActiveRow, ActiveRows
 from worker.store.repos.events import Events
 from worker.store.repos.job_log import JobLine, JobLog
 from worker.store.repos.runs import Runs, Unreadable, run_key, still_at
 from worker.store.repos.sla_watches import SlaWatches
+from worker.store.rows import BadRow
 from worker.store.table import Put, Row, StaleWrite, TableName, Tables, Update, Value
 
 DAY = NOW.date()

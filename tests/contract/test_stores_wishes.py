@@ -11,12 +11,12 @@ from worker.core.model import keys
 from worker.core.model.pipeline import ScheduleId
 from worker.core.run.dry_run import DryRun, DryState
 from worker.core.run.machine import Pause
-from worker.store.attributes import BadRow
 from worker.store.repos.dry_runs import DryRuns, save_write, saved
 from worker.store.repos.marks import once_write
 from worker.store.repos.pauses import Pauses, not_paused
 from worker.store.repos.sensors import Sensors
 from worker.store.repos.sla_watches import SlaWatches
+from worker.store.rows import BadRow
 from worker.store.shadow import ShadowTables
 from worker.store.table import Put, Row, StaleWrite, TableName, Tables
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from consumers.outbox.severities import Severity, severity_of
 from tests.builders import BIRTH, KEY, ME, MINUTE, NOON, a_pipeline, a_post_run
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 from worker.core.model.pipeline import OnUnknownStart, Pipeline
 from worker.core.run.drift import Drift
 from worker.core.run.effects import (
@@ -60,9 +60,7 @@ from worker.core.run.facts import (
 )
 from worker.core.run.machine import decide, evolve
 from worker.core.run.next_wakeup import next_due
-from worker.core.run.outcomes import FailureCategory
-from worker.core.run.runstate import Outcome, Run
-from worker.core.run.tokens import start_token
+from worker.core.run.state import FailureCategory, Outcome, Run, start_token
 
 BUDGETS: Mapping[str, object] = {
     "max_retries": 2,

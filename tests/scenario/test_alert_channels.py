@@ -14,8 +14,7 @@ from consumers.outbox.severities import Severity
 from tests.alertsworld import FAILED, AlertsWorld, an_event
 from tests.fakeslack import UNAVAILABLE, Trouble
 from tests.virtualtime import on_virtual_time
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import Event, EventType
 from worker.store.repos.events import told_write
 
 ONCALL = Routing(everyone=Channels("#usual", {Severity.ALERT: "#oncall"}))

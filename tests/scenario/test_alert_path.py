@@ -12,8 +12,7 @@ from tests.engineworld import a_world
 from tests.httptarget import a_web_server, answer
 from tests.virtualtime import on_virtual_time
 from worker.core.errors import RetryLater
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import Event, EventType
 from worker.core.model.keys import SessionId
 from worker.net.address_policy import AddressPolicy
 from worker.net.http_client import HttpClient

@@ -21,8 +21,7 @@ from tests.faults import RandomFaults
 from tests.queueworld import assert_accounts_balance
 from tests.scenario.test_alerts_queue import QueuedAlerts
 from tests.virtualtime import on_virtual_time, run
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import Event, EventType
 from worker.store.repos.delivery.grouped_alerts import GroupedAlerts
 
 WORKERS = 4

@@ -22,8 +22,7 @@ from tests.queueworld import assert_accounts_balance
 from tests.scenario.test_relay import RelayWorld
 from tests.streamworld import FULL_WAITS
 from tests.virtualtime import on_virtual_time
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import Event, EventType
 from worker.store.repos.delivery.dead_letters import DeadLetters
 from worker.store.repos.delivery.threads import Threads
 from worker.store.repos.events import told_write

@@ -8,7 +8,7 @@ import pytest
 from tests.alertsworld import AlertsWorld, an_event
 from tests.faults import RandomFaults
 from tests.virtualtime import run
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 
 
 @pytest.mark.parametrize("seed", range(20))

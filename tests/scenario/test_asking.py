@@ -6,7 +6,7 @@ from tests.engineworld import World, a_world, run_key
 from tests.virtualtime import on_virtual_time
 from worker.config.versions import Version
 from worker.core.run.forecast import Prospect
-from worker.core.run.runstate import State
+from worker.core.run.state import State
 from worker.core.time.timestamps import format_rfc3339
 from worker.operations.explain.explanation import Gate, Passage
 from worker.operations.explain.gates import explain

@@ -11,8 +11,7 @@ from consumers.outbox.bus import BYTES_MAX, Entry, EventBus, entry_of
 from tests.manualclock import NOON
 from tests.virtualtime import VirtualClock, on_virtual_time
 from worker.core.errors import Rejected, RetryLater
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import Event, EventType
 
 TAKEN: Mapping[str, str] = {}
 THROTTLED = {"ErrorCode": "ThrottlingException", "ErrorMessage": "slow down"}

@@ -11,7 +11,7 @@ from tests.alertsworld import FAILED, HOUR, AlertsWorld, an_event
 from tests.fakeslack import UNAVAILABLE
 from tests.faults import DROP_AFTER, NO_FAULT, Fault, Operation
 from tests.virtualtime import on_virtual_time
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 from worker.store.repos.events import told_write
 
 # --- threads ----------------------------------------------------------------------------------------------------------

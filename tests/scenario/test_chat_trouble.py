@@ -16,7 +16,7 @@ from tests.fakeslack import ERROR, RESET, RESET_AFTER, UNAVAILABLE, Trouble, ref
 from tests.faults import DROP_BEFORE, always
 from tests.virtualtime import on_virtual_time
 from worker.core.errors import RetryLater
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 
 
 @pytest.mark.parametrize(

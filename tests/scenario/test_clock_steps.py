@@ -13,7 +13,7 @@ from tests.manualclock import NOON
 from tests.virtualtime import on_virtual_time
 from worker.core.model.keys import SessionId
 from worker.core.run.facts import SensorChanged
-from worker.core.run.runstate import Outcome, StartStep, State
+from worker.core.run.state import Outcome, StartStep, State
 from worker.core.sla.state import Verdict
 from worker.jobs.runner import Succeeded
 from worker.store.table import Put, TableName

@@ -24,9 +24,9 @@ from tests.crashpoints import (
 from tests.engineworld import CONFIG, ORDERS, Worker, World, a_world, run_key
 from tests.virtualtime import Host, run
 from worker.core.model import keys
-from worker.core.model.eventtypes import JobEvent
+from worker.core.model.events import JobEvent
 from worker.core.model.keys import SessionId
-from worker.core.run.runstate import Outcome, Run, Spent, State
+from worker.core.run.state import Outcome, Run, Spent, State
 from worker.core.sla.state import Verdict
 from worker.jobs.runner import Guarantee
 

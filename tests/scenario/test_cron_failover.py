@@ -9,9 +9,9 @@ from typing import Final
 
 import pytest
 
-from scheduler.chores import Chore
 from scheduler.cron.starter import CronStarts
 from scheduler.duty import STREAM, NapTicker, SchedulerDuty
+from scheduler.periodic import Chore
 from tests.crashpoints import WRITE_PERILS, Course, Fate, Peril, PerilousTables
 from tests.cronworld import a_timed_config, cron_key, do_chores, periods_of
 from tests.engineworld import World, a_world
@@ -23,11 +23,11 @@ from worker.config.deploy import deploy
 from worker.config.load import load_text
 from worker.core.model.keys import SessionId
 from worker.core.model.pipeline import JobType, PipelineId, ScheduleId
-from worker.core.run.runstate import Run
+from worker.core.run.state import Run
 from worker.core.schedule.due import ScheduleKey
 from worker.engine.engine import Engine
-from worker.membership.heldlease import HeldLease
-from worker.membership.memberstanding import MemberStanding
+from worker.membership.held_lease import HeldLease
+from worker.membership.peers import MemberStanding
 from worker.membership.sessions import Member
 from worker.store.repos.runs import Runs
 from worker.store.repos.schedule_marks import ScheduleMarks

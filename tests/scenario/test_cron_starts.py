@@ -11,12 +11,12 @@ from tests.engineworld import ORDERS, World, a_world
 from tests.faults import NO_FAULT, Fault, FaultyTables, Operation
 from tests.manualclock import NOON
 from tests.virtualtime import on_virtual_time
-from worker.app.surprises import expecting_surprises
+from worker.app.guard import expecting_surprises
 from worker.config.deploy import accept, withdraw
 from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.run.machine import Pause
-from worker.core.run.runstate import Run, State
+from worker.core.run.state import Run, State
 from worker.core.schedule.due import HERD_MIN, SPREAD, ScheduleKey, place_in_herd
 from worker.store.repos.events import Events
 from worker.store.repos.pauses import Pauses

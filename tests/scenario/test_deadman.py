@@ -12,7 +12,7 @@ from tests.engineworld import World, a_world
 from tests.manualclock import NOON
 from tests.virtualtime import on_virtual_time, run
 from tests.watchworld import told, told_of_ourselves, watch
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 from worker.store.repos.delivery.alert_probe import AlertPath
 
 MINUTE = timedelta(minutes=1)

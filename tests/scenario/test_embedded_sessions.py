@@ -16,7 +16,7 @@ from worker.config.deploy import deploy
 from worker.config.load import load_text
 from worker.config.settings import GROUP
 from worker.core.model.events import Event
-from worker.core.run.runstate import State
+from worker.core.run.state import State
 from worker.jobs.runner import Config, Handle, JobStatus
 from worker.store.repos.delivery.dead_letter_replays import Replays
 from worker.store.repos.delivery.dead_letters import DeadLetters

@@ -4,7 +4,7 @@ from tests.engineworld import CONFIG, DAY, ORDERS, Worker, World, a_world, run_k
 from tests.virtualtime import on_virtual_time
 from worker.core.model import keys
 from worker.core.model.values import Json
-from worker.core.run.runstate import State
+from worker.core.run.state import State
 from worker.store.table import Put, TableName
 
 NEXT_DAY = "2026-03-04"

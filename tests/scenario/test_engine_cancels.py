@@ -2,7 +2,7 @@
 
 from tests.engineworld import a_world
 from tests.virtualtime import on_virtual_time
-from worker.core.run.runstate import Outcome, State
+from worker.core.run.state import Outcome, State
 from worker.store.table import TableName
 
 

@@ -11,7 +11,7 @@ from tests.faults import Fault, FaultyTables, on_commit
 from tests.manualclock import NOON
 from tests.virtualtime import VirtualClock, on_virtual_time
 from worker.core.model.pipeline import JobType
-from worker.core.run.runstate import Outcome, State
+from worker.core.run.state import Outcome, State
 from worker.net.http_client import CONNECTIONS_MAX
 from worker.targets.calls import Limits, Targets, TokenBucket, target_of
 

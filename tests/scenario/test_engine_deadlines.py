@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from tests.engineworld import CONFIG, DAY, ORDERS, a_world, run_key
 from tests.virtualtime import on_virtual_time
 from worker.core.model import keys
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 from worker.core.model.sla_times import Times
-from worker.core.run.runstate import State
+from worker.core.run.state import State
 from worker.core.sla.state import Verdict
 from worker.core.sla.watch import RunExpected
 from worker.jobs.runner import Succeeded

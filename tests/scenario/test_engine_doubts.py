@@ -11,7 +11,7 @@ from tests.virtualtime import Host, on_virtual_time
 from worker.core.errors import RetryLater
 from worker.core.model.pipeline import Sla
 from worker.core.model.sla_times import Deadline, absolute_times
-from worker.core.run.runstate import State
+from worker.core.run.state import State
 from worker.core.sla.watch import RunExpected
 from worker.store.table import Change, TableName
 

@@ -7,7 +7,7 @@ from tests.virtualtime import on_virtual_time
 from worker.core.model import keys
 from worker.core.model.values import Json
 from worker.core.run.dry_run import DryState
-from worker.core.run.runstate import State
+from worker.core.run.state import State
 from worker.store.repos.dry_runs import DryRuns
 from worker.store.repos.reruns import Rerun, Reruns
 from worker.store.table import Put, TableName

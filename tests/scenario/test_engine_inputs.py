@@ -10,7 +10,7 @@ from tests.faults import FaultyTables
 from tests.virtualtime import on_virtual_time
 from worker.core.model import keys
 from worker.core.model.values import Json
-from worker.core.run.runstate import Run, State
+from worker.core.run.state import Run, State
 from worker.store.repos.requests import Requests
 from worker.store.repos.sensors import Sensor, Sensors
 from worker.store.table import Put, TableName, Tables, Write

@@ -6,8 +6,7 @@ from tests.engineworld import CONFIG, DAY, ORDERS, World, a_world
 from tests.virtualtime import on_virtual_time
 from worker.app.worklog import QUIET
 from worker.core.model import keys
-from worker.core.run.outcomes import FailureCategory
-from worker.core.run.runstate import Outcome, State
+from worker.core.run.state import FailureCategory, Outcome, State
 from worker.jobs.runner import Succeeded
 from worker.store.table import Put, TableName
 

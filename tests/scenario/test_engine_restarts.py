@@ -9,7 +9,7 @@ from tests.faults import DROP_BEFORE, NO_FAULT, Fault, FaultyTables, Operation, 
 from tests.virtualtime import on_virtual_time
 from worker.core.model import keys
 from worker.core.model.keys import RowKind
-from worker.core.run.runstate import State
+from worker.core.run.state import State
 from worker.jobs.runner import Guarantee, Running
 from worker.store.repos.runs import run_key as row_key
 from worker.store.table import Delete, Key, Put, TableName, Update

@@ -7,8 +7,7 @@ from tests.engineworld import a_world, run_key
 from tests.faults import Fault, FaultyTables, no_faults, on_commit
 from tests.virtualtime import on_virtual_time
 from worker.core.run.facts import JobFailed
-from worker.core.run.outcomes import FailureCategory
-from worker.core.run.runstate import State
+from worker.core.run.state import FailureCategory, State
 
 INTERVAL = timedelta(minutes=5)  # of the rules
 

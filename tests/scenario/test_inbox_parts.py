@@ -8,7 +8,7 @@ from tests.engineworld import CONFIG, DAY, World, a_world
 from tests.inboxworld import an_object, message, notification
 from tests.virtualtime import on_virtual_time
 from worker.core.model.pipeline import PipelineId
-from worker.core.run.runstate import State
+from worker.core.run.state import State
 from worker.store.repos.sensors import Sensors
 
 RULES = """\

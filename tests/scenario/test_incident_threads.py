@@ -14,8 +14,7 @@ from tests.alertsworld import AlertsWorld, an_event
 from tests.fakeslack import Said
 from tests.manualclock import NOON
 from tests.virtualtime import on_virtual_time, run
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import Event, EventType
 from worker.core.model.values import Json
 
 MINUTE = timedelta(minutes=1)

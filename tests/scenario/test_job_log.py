@@ -4,11 +4,11 @@ import pytest
 
 from tests.builders import a_run, a_schedule
 from tests.manualclock import NOON, ManualClock
-from worker.core.model.eventtypes import JobEvent
+from worker.core.model.events import JobEvent
 from worker.core.model.keys import SessionId
 from worker.core.model.values import Json
 from worker.core.run.effects import LogJob
-from worker.core.run.runstate import State
+from worker.core.run.state import State
 from worker.engine.commits import Commits
 from worker.store.repos.job_log import JobLog
 from worker.store.sqlite.tables import SqliteTables

@@ -16,7 +16,7 @@ from tests.faults import Fault, no_faults, on_commit
 from tests.shardworld import MergingWorld, ShardWorld, Worker
 from tests.virtualtime import on_virtual_time
 from worker.core.membership.liveness import Timing
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 from worker.store.repos.events import Events
 
 SETTLED_S: Final = 30.0

@@ -8,9 +8,8 @@ from worker.core.membership.liveness import DEFAULT_TIMING
 from worker.core.model.keys import SessionId
 from worker.membership.clock_guard import ClockGuard
 from worker.membership.fence import Fence, SessionLost
-from worker.membership.memberstanding import MemberStanding
 from worker.membership.notices import to_nobody
-from worker.membership.peers import Peers
+from worker.membership.peers import MemberStanding, Peers
 from worker.store.repos.sessions import Sessions
 from worker.store.sqlite.tables import SqliteTables
 

@@ -7,7 +7,7 @@ from tests.virtualtime import on_virtual_time
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import ScheduleId
 from worker.core.model.values import Json
-from worker.core.run.runstate import State
+from worker.core.run.state import State
 from worker.core.time.periods import Period
 from worker.store.repos.runs import Runs
 from worker.store.repos.sensors import Sensors

@@ -14,8 +14,8 @@ from tests.queueworld import QueueWorld
 from tests.virtualtime import on_virtual_time
 from worker.core.errors import ConfigError, Rejected, RetryLater
 from worker.runtime.backoff import Backoff
-from worker.store.plain import plain_map
 from worker.store.row_codec import decode_row
+from worker.store.rows import plain_map
 from worker.store.table import Put, TableName
 
 FULL_RETRIES = Backoff(attempts_max=5, first_s=2.0, longest_s=10.0, jitter=lambda: 1.0)

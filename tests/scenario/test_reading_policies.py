@@ -10,9 +10,9 @@ from tests.shardworld import ShardWorld
 from tests.streamedcrew import StreamedCrew, Way
 from tests.virtualtime import run
 from worker.app.aws import pace_of
-from worker.app.workplace import Workplace
+from worker.app.environment import Workplace
 from worker.config.settings import ON_FAILURE, ON_LOSS, POLLS, Duty, ReadingSettings, read_settings
-from worker.core.run.runstate import State
+from worker.core.run.state import State
 from worker.store.repos import runs
 from worker.store.repos.delivery.dead_letters import DeadLetters
 from worker.store.table import Delete, Put, TableName

@@ -21,8 +21,7 @@ from consumers.streams.source import Batch, Position, Record
 from tests.streamworld import FULL_WAITS, STREAM, World
 from tests.virtualtime import on_virtual_time
 from worker.core.errors import Rejected, RetryLater
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import Event, EventType
 from worker.core.model.keys import pipeline_pk, stamped_sk
 from worker.store.repos.events import Events, told_write
 from worker.store.row_codec import decode_row

@@ -22,7 +22,7 @@ from worker.core.errors import Rejected, RetryLater
 from worker.core.model.events import Event
 from worker.core.model.keys import SessionId
 from worker.membership.fence import Fence
-from worker.membership.heldlease import HeldLease, LeaseLost
+from worker.membership.held_lease import HeldLease, LeaseLost
 from worker.store.repos.delivery.dead_letter_replays import Replays
 from worker.store.repos.delivery.dead_letters import DeadLetter
 from worker.store.repos.leases import Lease

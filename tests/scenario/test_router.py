@@ -8,7 +8,7 @@ from tests.engineworld import CONFIG, DAY, ORDERS, World, a_world
 from tests.virtualtime import on_virtual_time
 from worker.core.model import keys
 from worker.core.run.facts import Origin
-from worker.core.run.runstate import State
+from worker.core.run.state import State
 from worker.store.repos.config_log import ConfigLog
 from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.sensors import Sensors

@@ -9,7 +9,7 @@ from tests.virtualtime import on_virtual_time, run
 from tests.workergroup import GROUP, SETTLED_S, STREAM, Act, Actor, WorkerGroup, overlaps, three
 from worker.core.model.keys import SessionId, group_pk, lease_sk
 from worker.membership.heartbeat_threads import TaskBeater
-from worker.membership.heldlease import HeldLease, LeaseLost
+from worker.membership.held_lease import HeldLease, LeaseLost
 from worker.membership.lease_coordinator import PATIENCE_S, Offer
 from worker.membership.sessions import Member
 from worker.store.repos.leases import Lease, Leases

@@ -13,10 +13,10 @@ from worker.config.settings import GROUP
 from worker.core.model.keys import SHADOW
 from worker.core.model.pipeline import JobType
 from worker.core.run.dry_run import DryRun, DryState
-from worker.core.run.runstate import State
+from worker.core.run.state import State
 from worker.membership.heartbeat_threads import TaskBeater
 from worker.membership.sessions import Group, Member, Membership, session_ids
-from worker.runtime.undertakings import Undertakings
+from worker.runtime.concurrency import Undertakings
 from worker.store.repos.dry_runs import DryRuns
 from worker.store.repos.events import Events
 from worker.store.shadow import ShadowTables

@@ -8,8 +8,8 @@ import pytest
 from tests.engineworld import CONFIG, DAY, Worker, World, a_world
 from tests.fakerunner import lose
 from tests.virtualtime import on_virtual_time
-from worker.core.model.eventtypes import EventType
-from worker.core.run.runstate import State
+from worker.core.model.events import EventType
+from worker.core.run.state import State
 from worker.jobs.runner import Guarantee
 from worker.targets.circuit_breaker import FAILURES_MAX
 

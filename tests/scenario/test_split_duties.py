@@ -13,7 +13,7 @@ from tests.streamedcrew import StreamedCrew, Way
 from tests.virtualtime import on_virtual_time, run
 from worker.cli.commands.leases import look, reason
 from worker.config.settings import GROUP, Duty
-from worker.core.run.runstate import State
+from worker.core.run.state import State
 from worker.store.repos.leases import Leases
 from worker.store.table import TableName
 

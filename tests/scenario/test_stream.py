@@ -10,7 +10,7 @@ from consumers.streams.source import Batch, Position
 from tests.faults import DROP_AFTER, NO_FAULT, Fault, Operation, no_faults
 from tests.streamworld import World
 from tests.virtualtime import on_virtual_time
-from worker.membership.heldlease import LeaseLost
+from worker.membership.held_lease import LeaseLost
 from worker.store.table import Change, Put, TableName
 
 

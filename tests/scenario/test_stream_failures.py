@@ -18,7 +18,7 @@ from tests.manualclock import NOON
 from tests.streamworld import STREAM, World, nothing_to_catch_up
 from tests.virtualtime import on_virtual_time, run
 from worker.core.errors import Rejected
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 from worker.store.repos.events import Events
 from worker.store.repos.leases import Ordeal
 from worker.store.row_codec import decode_row

@@ -12,7 +12,7 @@ from tests.shardworld import ShardWorld
 from tests.streamworld import World
 from tests.virtualtime import on_virtual_time
 from worker.core.errors import RetryLater
-from worker.membership.heldlease import LeaseLost
+from worker.membership.held_lease import LeaseLost
 from worker.store.table import Change, Put, TableName
 
 

@@ -16,7 +16,7 @@ from tests.streamedcrew import TABLES, StreamedCrew, Way
 from tests.virtualtime import on_virtual_time
 from worker.config.settings import Duty
 from worker.core.model import keys
-from worker.core.run.runstate import State
+from worker.core.run.state import State
 from worker.core.time.timestamps import format_rfc3339
 from worker.membership.sessions import Membership
 from worker.store.repos.delivery.dead_letters import DeadLetters

@@ -2,7 +2,7 @@
 
 from tests.engineworld import run_key
 from tests.manualclock import NOON, ManualClock
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 from worker.core.model.keys import SessionId
 from worker.core.run.effects import Tell
 from worker.engine.commits import Commits

@@ -13,8 +13,8 @@ from consumers.streams.source import Gap, Position
 from tests.manualclock import NOON
 from tests.streamworld import GROUP, STREAM, World
 from tests.virtualtime import VirtualClock, on_virtual_time
-from worker.app.reading import is_from_others
-from worker.app.surprises import expecting_surprises
+from worker.app.guard import expecting_surprises
+from worker.app.readers import is_from_others
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model.keys import RowKind, RunKey
 from worker.core.model.pipeline import PipelineId, ScheduleId

@@ -15,8 +15,7 @@ from tests.manualclock import NOON
 from tests.virtualtime import on_virtual_time, run
 from tests.watchworld import DAILY, on_watch, told_of_ourselves, types_told
 from worker.core.errors import RetryLater
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import Event, EventType
 
 
 def of_checks(world: World, checks: Sequence[Check]) -> Watchdog:

@@ -15,7 +15,7 @@ from worker.config.load import load_text
 from worker.config.versions import Configs, Version
 from worker.core.model.keys import CONFIG, PIPELINES, RunKey, pipeline_pk
 from worker.core.model.pipeline import Pipeline, PipelineId, ScheduleId
-from worker.core.run.runstate import Run, State
+from worker.core.run.state import Run, State
 from worker.core.time.periods import Period
 from worker.store.repos.pipelines import StoredConfig
 from worker.store.repos.run_rows import run_to_row

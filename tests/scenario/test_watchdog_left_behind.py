@@ -10,7 +10,7 @@ from tests.virtualtime import on_virtual_time
 from tests.watchworld import on_watch, told, types_told, watch
 from worker.core.model.keys import pipeline_pk, trigger_sk
 from worker.core.run.facts import JobRunning, JobSucceeded
-from worker.core.run.runstate import Outcome, Run, State
+from worker.core.run.state import Outcome, Run, State
 from worker.store.repos.runs import Runs
 from worker.store.table import Put, TableName
 

@@ -19,8 +19,7 @@ import pytest
 from tests.liveworker import LiveWorker, live_worker
 from tests.onlooker import Onlooker, last_days, session_of, wait_until
 from worker.core.model.keys import RunKey
-from worker.core.run.runstate import Run
-from worker.core.run.tokens import start_token
+from worker.core.run.state import Run, start_token
 from worker.runtime.clock import SystemClock
 from worker.store.sqlite.tables import SqliteTables
 

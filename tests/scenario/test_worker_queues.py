@@ -12,8 +12,8 @@ from consumers.queues.queue import Message
 from tests.embeddedcrew import Crew
 from tests.queueworld import QueueWorld
 from tests.virtualtime import on_virtual_time
+from worker.app.environment import Workplace
 from worker.app.queues import queue_consumer
-from worker.app.workplace import Workplace
 from worker.config.settings import GROUP, Duty
 from worker.core.errors import ConfigError
 from worker.store.repos.delivery.dead_letter_replays import Replays

@@ -11,10 +11,9 @@ from consumers.queues.queue import Message
 from consumers.streams.source import Source
 from tests.queueworld import QueueWorld
 from tests.virtualtime import on_virtual_time
-from worker.app.kinds import Premises
+from worker.app.environment import Premises, Readers, Workplace
 from worker.app.telemetry import Telemetry
 from worker.app.worker import Worker
-from worker.app.workplace import Readers, Workplace
 from worker.config.settings import Duty, Settings, WatchedSettings
 from worker.membership.clock_guard import ClockGuard
 from worker.store.table import TableName, Tables

@@ -14,24 +14,24 @@ from consumers.streams.low_water_mark import LowWater
 from tests.simulation.violations import Invariant
 from worker.core.errors import RetryLater
 from worker.core.model import keys
-from worker.core.model.eventtypes import JobEvent
+from worker.core.model.events import JobEvent
 from worker.core.model.pipeline import Job
 from worker.core.run import polling
 from worker.core.run.context import Case, limits
 from worker.core.run.effects import Effect, JudgeDeadline, StartJob
 from worker.core.run.endings import after_failure, begin_stop
-from worker.core.run.runstate import AfterStop, Run
+from worker.core.run.state import AfterStop, Run
 from worker.core.sla import watch as slawatch
 from worker.engine.commits import Commits
 from worker.engine.decisions import Decisions
 from worker.engine.engine import Engine
 from worker.engine.sla_watches import Watching
-from worker.membership import lease_coordinator, leaselife
+from worker.membership import held_lease, lease_coordinator
 from worker.membership.orphan_finder import PASS_EVERY_S, TRY_AGAIN_S, OrphanFinder
-from worker.store.attributes import expiry
 from worker.store.repos import run_rows
 from worker.store.repos.run_rows import run_to_row
 from worker.store.repos.runs import Runs
+from worker.store.rows import expiry
 from worker.store.table import TTL, Change, ChangeKind, Key, Put, TableName, Update, Value
 
 Patch: TypeAlias = pytest.MonkeyPatch
@@ -74,7 +74,7 @@ def act_before_the_commit(patch: Patch) -> None:
 def forget_fencing_on_release(patch: Patch) -> None:
     async def live(held: Anything, holder: Anything, clock: Anything) -> None:
         try:
-            await leaselife.live(held, holder, clock)
+            await held_lease.live(held, holder, clock)
         finally:
             key = Key(held._leases._pk, keys.lease_sk(held.lease.stream, held.lease.shard))
             freed = Update(

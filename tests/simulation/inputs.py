@@ -8,10 +8,10 @@ from typing import Final
 
 from tests.simulation.violations import Invariant, Verdicts
 from worker.core.model import keys
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey
-from worker.core.run.runstate import Run, State
 from worker.core.run.sensor_match import Saying, period_named
+from worker.core.run.state import Run, State
 from worker.store.repos.events import event_of
 from worker.store.repos.run_rows import run_from_row
 from worker.store.repos.sensors import sensor_of

@@ -12,14 +12,13 @@ from tests.simulation.target import Job, Record, world_time
 from tests.simulation.violations import Invariant, Verdicts
 from worker.core.model import keys
 from worker.core.model.content_hash import content_hash
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import Event, EventType
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import OnUnknownStart, Pipeline
 from worker.core.model.rules import evaluate
 from worker.core.model.values import Json
 from worker.core.run.machine import Pause
-from worker.core.run.runstate import Budget, Outcome, Run, State
+from worker.core.run.state import Budget, Outcome, Run, State
 from worker.core.sla.state import SlaWatch, Verdict
 from worker.jobs.runner import StartRequest, Succeeded
 from worker.store.repos.events import event_of

@@ -21,8 +21,8 @@ from tests.simulation.store import SimulatedStore
 from tests.simulation.target import Record, world_time
 from tests.simulation.violations import Invariant, Verdicts
 from tests.virtualtime import Host, VirtualClock
+from worker.app.environment import Buckets, Readers, Workplace
 from worker.app.session import SessionWork
-from worker.app.workplace import Buckets, Readers, Workplace
 from worker.core.errors import WorkerError
 from worker.core.model.keys import SessionId
 from worker.core.model.pipeline import JobType, Pipeline
@@ -33,7 +33,7 @@ from worker.membership.heartbeat_threads import TaskBeater
 from worker.membership.lease_coordinator import Offer
 from worker.membership.sessions import Group, Member, Membership
 from worker.runtime.backoff import Backoff
-from worker.runtime.undertakings import Undertakings
+from worker.runtime.concurrency import Undertakings
 from worker.store.repos.leases import Leases
 from worker.store.table import Change, TableName
 

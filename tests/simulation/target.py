@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from tests.manualclock import NOON
 from tests.virtualtime import OUTSIDE
 from worker.core.errors import RetryLater
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.runner import (
     CannotStop,
     Config,

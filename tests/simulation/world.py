@@ -25,7 +25,7 @@ from tests.simulation.violations import Invariant, Verdicts
 from tests.simulation.weather import Weather
 from tests.virtualtime import OUTSIDE, VirtualClock
 from tests.virtualtime import run as on_virtual_loop
-from worker.app.reading import is_from_others
+from worker.app.readers import is_from_others
 from worker.config.deploy import deploy
 from worker.core.model import keys
 from worker.core.model.keys import RunKey

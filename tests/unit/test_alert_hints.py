@@ -4,7 +4,7 @@ import pytest
 
 from tests.builders import BIRTH, HOUR, KEY, NOON, a_run
 from tests.runsteps import step
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 from worker.core.run.effects import Tell
 from worker.core.run.facts import (
     Drift,
@@ -16,8 +16,7 @@ from worker.core.run.facts import (
     RerunRequested,
     RulesNotHeld,
 )
-from worker.core.run.outcomes import FailureCategory
-from worker.core.run.runstate import Outcome, Run, Spent, StartStep, State
+from worker.core.run.state import FailureCategory, Outcome, Run, Spent, StartStep, State
 
 NOT_YET = RulesNotHeld(attempt=1, saw={}, reason="orders.count is 5")
 FAILED = JobFailed(1, FailureCategory.TRANSIENT, "out of memory")

@@ -6,7 +6,7 @@ import pytest
 
 from consumers.alerts.run_status import SEVERITIES, Standing, standing_after, standing_of
 from tests.alertsworld import FAILED
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 
 E, S = EventType, Standing
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.awsmodel import enum_of
 from worker.core.errors import RetryLater
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.aws import emr, emr_serverless, glue_runs, step_functions
 from worker.jobs.aws.states import States
 from worker.jobs.runner import Failed, Running, Succeeded

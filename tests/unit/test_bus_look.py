@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from worker.operations.doctor.aws_calls import Answer
-from worker.operations.doctor.bus import PAGE, PAGES_MAX, BusLook
+from worker.operations.doctor.aws_resources import PAGE, PAGES_MAX, BusLook
 from worker.operations.doctor.report import Diagnosis
 
 

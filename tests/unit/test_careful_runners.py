@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.runners import TOKEN, a_request
-from worker.app.runners_part import careful
+from worker.app.guard import careful
 from worker.core.errors import Rejected, RetryLater
 from worker.jobs.runner import (
     BatchRunner,

@@ -14,7 +14,7 @@ from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
 from worker.core.run.machine import Pause
-from worker.core.run.runstate import Spent, State
+from worker.core.run.state import Spent, State
 from worker.operations.runs.requests import Asking, Wish
 from worker.store.repos.events import Events
 from worker.store.repos.pauses import Pauses

@@ -18,8 +18,7 @@ from worker.cli.terminal.console import Screen
 from worker.cli.terminal.store_access import StoreAccess
 from worker.config.load import load_directory
 from worker.core.errors import ConfigError
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import Event, EventType
 from worker.store.repos.events import Events
 from worker.store.table import Tables
 

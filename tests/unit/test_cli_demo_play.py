@@ -13,8 +13,8 @@ import pytest
 from tests import liveworker
 from worker.cli.demo.folder import ALERTS, LOG
 from worker.cli.demo.stage import run_of
-from worker.core.model.eventtypes import EventType, JobEvent
-from worker.core.run.runstate import Run, State
+from worker.core.model.events import EventType, JobEvent
+from worker.core.run.state import Run, State
 from worker.core.sla.state import Verdict
 from worker.runtime.clock import SystemClock
 from worker.store.backends.open import open_tables

@@ -13,7 +13,7 @@ from worker.core.errors import Rejected
 from worker.core.model import keys
 from worker.core.model.events import Event
 from worker.core.model.values import Json
-from worker.core.run.runstate import State
+from worker.core.run.state import State
 from worker.core.sla.state import SlaWatch, Verdict
 from worker.operations.runs.events import EventReader
 from worker.store.backends.open import open_tables

@@ -13,7 +13,7 @@ from tests.commandline import TODAY, interlock
 from worker.cli.main import app
 from worker.cli.terminal.store_access import Exit
 from worker.core.model.events import Event
-from worker.core.run.runstate import State
+from worker.core.run.state import State
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
 from worker.store.repos.events import told_write
 from worker.store.repos.runs import Runs

@@ -13,7 +13,7 @@ from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId
 from worker.core.run.dry_run import DryRun, DryState
 from worker.core.run.machine import Pause
-from worker.core.run.runstate import State
+from worker.core.run.state import State
 from worker.operations.explain.load import Looking
 from worker.store.repos import dry_runs
 from worker.store.repos.marks import once_write

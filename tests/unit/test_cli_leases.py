@@ -8,7 +8,7 @@ import pytest
 from tests import cliruns
 from tests.commandline import TODAY, interlock, records
 from tests.manualclock import ManualClock
-from worker.app.duties import duty_of
+from worker.app.readers import duty_of
 from worker.config.settings import GROUP
 from worker.core.model.keys import SessionId
 from worker.store.repos.leases import Lease, Leases

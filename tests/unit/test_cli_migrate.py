@@ -11,7 +11,7 @@ from tests.cliruns import a_stored_run, in_store, key_of
 from tests.commandline import TODAY, interlock, records
 from worker.config.settings import GROUP
 from worker.core.model.pipeline import PipelineId
-from worker.core.run.runstate import State
+from worker.core.run.state import State
 from worker.core.time.timestamps import format_rfc3339
 from worker.store.repos.config_log import ConfigLog
 from worker.store.repos.deployments import Deployments

@@ -20,7 +20,7 @@ from worker.cli.terminal.console import Screen
 from worker.core.model.keys import watchdog_mark_sk
 from worker.core.model.pipeline import PipelineId
 from worker.core.time.timestamps import format_rfc3339
-from worker.runtime.together import together
+from worker.runtime.concurrency import together
 from worker.store.repos.events import Events
 from worker.store.repos.marks import Marks
 from worker.store.repos.pipelines import Pipelines

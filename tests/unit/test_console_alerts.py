@@ -15,8 +15,7 @@ from consumers.outbox.severities import Severity, severity_of, told_to_people
 from tests.manualclock import NOON, ManualClock
 from tests.virtualtime import VirtualClock, on_virtual_time
 from worker.core.errors import RetryLater
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import Event, EventType
 from worker.runtime.clock import Clock
 
 FAILED = Event(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.rest.databricks_states import judge_run
 from worker.jobs.runner import Failed, Running, Succeeded
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.builders import BIRTH, HOUR, KEY, ME, MINUTE, NEW, NOON, OLD, a_pipeline, a_post_run, a_schedule
 from worker.core.model.calendars import Exclusion
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 from worker.core.model.pipeline import Pipeline, Sla
 from worker.core.model.sla_times import Deadline
 from worker.core.run import dry_run, effects
@@ -29,7 +29,7 @@ from worker.core.run.facts import (
     Signal,
     TimeCame,
 )
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 
 PLAIN = a_pipeline(dry_run=True, job={"max_retries": 2})
 EXCLUDING = a_pipeline(schedule=a_schedule(exclusion=Exclusion(dates=frozenset({KEY.period.date}))), dry_run=True)

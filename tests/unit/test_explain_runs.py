@@ -9,7 +9,7 @@ from worker.core.model.pipeline import Sla
 from worker.core.model.rules import Group, Mode, Rule
 from worker.core.model.sla_times import Deadline
 from worker.core.run.dry_run import DryRun, DryState
-from worker.core.run.runstate import AfterStop, ForeignRun, Outcome, Spent, StartStep, State
+from worker.core.run.state import AfterStop, ForeignRun, Outcome, Spent, StartStep, State
 from worker.core.sla.state import Verdict
 from worker.operations.explain.explanation import Gate, Passage
 from worker.operations.explain.gates import explain

@@ -5,7 +5,7 @@ import pytest
 from consumers.outbox.severities import Severity, is_told_by_its_end, severity_of
 from tests.builders import KEY, MINUTE, NOON, a_pipeline, a_run, a_schedule
 from worker.core.model.calendars import Exclusion
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 from worker.core.model.pipeline import Pipeline
 from worker.core.run.effects import Tell
 from worker.core.run.facts import (
@@ -21,8 +21,7 @@ from worker.core.run.facts import (
     TimeCame,
 )
 from worker.core.run.machine import decide
-from worker.core.run.outcomes import FailureCategory
-from worker.core.run.runstate import AfterStop, Run, Spent, State
+from worker.core.run.state import AfterStop, FailureCategory, Run, Spent, State
 
 FAILED = JobFailed(1, FailureCategory.TRANSIENT, "exit code 3")
 REPORTED = JobReported(key=KEY, identity="row", report=Report.FAIL, at=NOON + MINUTE)

@@ -9,7 +9,7 @@ from worker.core.run.dry_run import DryRun
 from worker.core.run.facts import CancelRequested, RerunRequested
 from worker.core.run.forecast import Forecast, Prospect, foresee, foresee_rehearsal
 from worker.core.run.machine import Pause, decide, evolve
-from worker.core.run.runstate import AfterStop, Run, Spent, StartStep, State
+from worker.core.run.state import AfterStop, Run, Spent, StartStep, State
 
 PIPELINE = a_pipeline()
 ACCEPTED, REFUSED, NOTHING = Prospect.ACCEPTED, Prospect.REFUSED, Prospect.NOTHING

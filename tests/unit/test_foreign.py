@@ -2,11 +2,11 @@
 
 from tests.builders import BIRTH, HOUR, KEY, MINUTE, NEW, NOON
 from tests.runsteps import step, told
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 from worker.core.run.effects import Create, Ignore
 from worker.core.run.facts import Origin, RerunRequested, RunWanted, Signal
 from worker.core.run.foreign import as_run, respect
-from worker.core.run.runstate import ForeignRun, Outcome, Spent, State
+from worker.core.run.state import ForeignRun, Outcome, Spent, State
 
 RUNNING = ForeignRun(key=KEY, status="RUNNING", expires_at=NOON)
 COMPLETED = ForeignRun(key=KEY, status="COMPLETED")

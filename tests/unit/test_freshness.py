@@ -7,7 +7,7 @@ import pytest
 
 from tests.builders import HOUR, NOON
 from worker.core.model.values import Json
-from worker.core.run.freshness import changed_at, is_fresh
+from worker.core.run.drift import changed_at, is_fresh
 
 SECONDS = int(NOON.timestamp())
 

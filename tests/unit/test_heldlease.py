@@ -10,7 +10,7 @@ from tests.manualclock import NOON, ManualClock
 from worker.core.membership.liveness import DEFAULT_TIMING
 from worker.core.model.keys import SessionId
 from worker.membership.fence import Fence
-from worker.membership.heldlease import HeldLease, LeaseLost
+from worker.membership.held_lease import HeldLease, LeaseLost
 from worker.store.repos.leases import Lease, Leases, Ordeal
 from worker.store.sqlite.tables import SqliteTables
 

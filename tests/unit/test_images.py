@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from tests.builders import MINUTE, NOON
-from worker.core.run.images import TOLD_AT_MAX, is_old_image, noted
+from worker.core.run.post_run import TOLD_AT_MAX, is_old_image, noted
 from worker.core.time.skew import SKEW_MAX
 
 SECOND = timedelta(seconds=1)

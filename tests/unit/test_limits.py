@@ -5,8 +5,7 @@ from decimal import Decimal
 import pytest
 
 from worker.core.errors import Rejected
-from worker.store.limits import check_commit, row_bytes
-from worker.store.numbers import number_from_text, number_to_text
+from worker.store.limits import check_commit, number_from_text, number_to_text, row_bytes
 from worker.store.table import Check, Delete, Exists, Key, Put, TableName, TooLarge, Update, Value
 
 

@@ -11,7 +11,7 @@ from consumers.alerts.log import LoggedAlerts
 from tests.alertsworld import FAILED
 from tests.manualclock import ManualClock
 from tests.virtualtime import VirtualClock, on_virtual_time
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 
 
 async def test_without_a_chat_an_alert_is_a_line_of_the_log_once() -> None:

@@ -13,7 +13,7 @@ from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.model.values import Json
 from worker.core.run.reruns import request_identity
-from worker.core.run.runstate import Run
+from worker.core.run.state import Run
 from worker.core.time.periods import Period
 from worker.core.time.timestamps import format_rfc3339
 from worker.operations.migrate.agreement import Result

@@ -4,7 +4,7 @@ from tests.builders import HANDLE, ME, a_run
 from worker.core.model.keys import SessionId
 from worker.core.run.effects import Act, EvaluateNow, FindJob, StartJob, StopJob
 from worker.core.run.recovery import acts_of, is_with_another
-from worker.core.run.runstate import Run, StartStep, State
+from worker.core.run.state import Run, StartStep, State
 
 OTHER = SessionId("other")
 TOKEN = a_run().token

@@ -6,7 +6,7 @@ from tests.builders import ME, MINUTE, NOON, a_pipeline, a_run
 from worker.core.run.effects import Ignore, NoteHandled
 from worker.core.run.facts import CancelRequested
 from worker.core.run.machine import decide, evolve
-from worker.core.run.runstate import Run, State
+from worker.core.run.state import Run, State
 
 CANCEL = CancelRequested(reason="not needed", identity="request-1")
 PIPELINE = a_pipeline()

@@ -7,7 +7,7 @@ import pytest
 from tests.builders import BIRTH, HOUR, KEY, MINUTE, NOON, a_pipeline, a_run, a_schedule
 from tests.runsteps import PLAIN, step, told
 from worker.core.model.calendars import Exclusion
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 from worker.core.model.pipeline import PipelineId, Sla
 from worker.core.model.sla_times import Deadline
 from worker.core.run.effects import (
@@ -35,7 +35,7 @@ from worker.core.run.facts import (
     Signal,
 )
 from worker.core.run.machine import Pause, decide
-from worker.core.run.runstate import AfterStop, Outcome, Run, Spent, StartStep, State
+from worker.core.run.state import AfterStop, Outcome, Run, Spent, StartStep, State
 
 CANCEL = CancelRequested(reason="no longer wanted")
 SUPERSEDE = RerunRequested(key=KEY, birth=BIRTH, identity="request-1", supersede=True)

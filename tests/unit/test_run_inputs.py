@@ -10,7 +10,7 @@ from tests.builders import BIRTH, HOUR, KEY, ME, NEW, NOON, OLD, a_key, a_pipeli
 from tests.runsteps import step, told
 from worker.core.model.calendars import Exclusion
 from worker.core.model.checks import Check
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 from worker.core.model.pipeline import Trigger
 from worker.core.model.rules import Group, Rule, at_once
 from worker.core.model.values import Json
@@ -29,8 +29,8 @@ from worker.core.run.facts import JobReported, JobSucceeded, Origin, Report, Run
 from worker.core.run.inputs import DRIFT_TOLD_MAX
 from worker.core.run.machine import evolve
 from worker.core.run.readings import Inputs, Reading
-from worker.core.run.runstate import CHANGED_INPUTS_MAX, Run, State
 from worker.core.run.sensor_match import Saying, is_for_later
+from worker.core.run.state import CHANGED_INPUTS_MAX, Run, State
 
 DAY = str(KEY.period)
 WRITTEN = NOON + timedelta(minutes=10)

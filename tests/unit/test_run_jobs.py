@@ -8,7 +8,7 @@ from tests.builders import HANDLE, HOUR, ME, MINUTE, NOON, OLD, a_pipeline, a_po
 from tests.runsteps import step, told
 from worker.core.model.calendars import Exclusion
 from worker.core.model.checks import Check
-from worker.core.model.eventtypes import EventType, JobEvent
+from worker.core.model.events import EventType, JobEvent
 from worker.core.model.pipeline import Overlap, Sla
 from worker.core.model.rules import Group, Rule
 from worker.core.model.sla_times import Deadline
@@ -43,9 +43,8 @@ from worker.core.run.facts import (
     StopRefused,
     TimeCame,
 )
-from worker.core.run.outcomes import FailureCategory
 from worker.core.run.readings import Inputs, Reading
-from worker.core.run.runstate import AfterStop, Outcome, Run, Spent, StartStep, State
+from worker.core.run.state import AfterStop, FailureCategory, Outcome, Run, Spent, StartStep, State
 
 RETRYING = a_pipeline(job={"max_retries": 1, "max_code_retries": 1})
 POLLING, STOPPING = a_run(State.POLLING), a_run(State.STOPPING)

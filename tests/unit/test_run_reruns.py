@@ -7,7 +7,7 @@ import pytest
 from tests.builders import BIRTH, HOUR, KEY, MINUTE, NEW, NOON, OLD, a_pipeline, a_run, a_schedule
 from tests.runsteps import step, told
 from worker.core.model.calendars import Exclusion
-from worker.core.model.eventtypes import EventType, JobEvent
+from worker.core.model.events import EventType, JobEvent
 from worker.core.model.pipeline import Evaluation, PostRun
 from worker.core.model.rules import Group
 from worker.core.run.drift import Drift, measure
@@ -15,7 +15,7 @@ from worker.core.run.effects import Effect, Ignore, LogJob, PutRerunRequest, Rec
 from worker.core.run.facts import Birth, Origin, PostRunSeen, RerunRequested, RunWanted, Signal
 from worker.core.run.machine import decide
 from worker.core.run.reruns import request_identity
-from worker.core.run.runstate import HANDLED_MAX, POST_RUN_SEEN_MAX, Outcome, Run, Spent, State
+from worker.core.run.state import HANDLED_MAX, POST_RUN_SEEN_MAX, Outcome, Run, Spent, State
 
 COMPLETED, FAILED = a_run(State.COMPLETED), a_run(State.FAILED_FINAL)
 EXHAUSTED = a_run(State.FAILED_FINAL, outcome=Outcome.EXHAUSTED, job=None)

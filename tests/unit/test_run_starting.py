@@ -8,7 +8,7 @@ import pytest
 from tests.builders import BIRTH, HANDLE, HOUR, KEY, ME, MINUTE, NOON, OLD, a_pipeline, a_post_run, a_run
 from tests.runsteps import PLAIN as PIPELINE
 from tests.runsteps import step, told
-from worker.core.model.eventtypes import EventType, JobEvent
+from worker.core.model.events import EventType, JobEvent
 from worker.core.model.keys import SessionId
 from worker.core.model.pipeline import OnUnknownStart
 from worker.core.run.effects import (
@@ -44,9 +44,7 @@ from worker.core.run.facts import (
     TimeCame,
 )
 from worker.core.run.machine import Pause, decide, evolve
-from worker.core.run.outcomes import FailureCategory
-from worker.core.run.runstate import Outcome, Run, StartStep, State
-from worker.core.run.tokens import start_token
+from worker.core.run.state import FailureCategory, Outcome, Run, StartStep, State, start_token
 
 SECOND = timedelta(seconds=1)
 

@@ -43,8 +43,7 @@ from worker.core.run.facts import (
     TimeCame,
 )
 from worker.core.run.machine import decide
-from worker.core.run.outcomes import FailureCategory
-from worker.core.run.runstate import AfterStop, Outcome, Run, StartStep, State
+from worker.core.run.state import AfterStop, FailureCategory, Outcome, Run, StartStep, State
 
 DRIFT = Drift(sensor_key="out", field="n", previous=1, current=2, threshold=0)
 FACTS: tuple[Fact, ...] = (

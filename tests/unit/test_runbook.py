@@ -9,7 +9,7 @@ import pytest
 from consumers.outbox.severities import told_pattern
 from tests.commandline import interlock
 from tests.logcatalogue import PACKAGES, PAGE, catalogue, logged_in, loud, meanings, with_fresh_table
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 
 ROOT = Path(__file__).parents[2]
 RUNBOOK = (ROOT / "deploy" / "runbook.md").read_text(encoding="utf-8")

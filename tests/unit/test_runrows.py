@@ -4,7 +4,7 @@ from dataclasses import MISSING, fields, replace
 from datetime import timedelta
 
 from tests.builders import HANDLE, HOUR, KEY, ME, NEW, NOON, OLD, a_watch
-from worker.core.run.runstate import AfterStop, Outcome, Run, Spent, StartStep, State
+from worker.core.run.state import AfterStop, Outcome, Run, Spent, StartStep, State
 from worker.core.sla.state import Verdict
 from worker.store.repos.run_rows import run_from_row, run_to_row
 from worker.store.repos.sla_watches import watch_from_row, watch_to_row

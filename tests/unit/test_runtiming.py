@@ -15,7 +15,7 @@ from worker.core.run.next_wakeup import (
     STOP_INTERVAL,
     next_due,
 )
-from worker.core.run.runstate import Run, StartStep, State
+from worker.core.run.state import Run, StartStep, State
 from worker.core.run.triggering import START_PAUSE_MAX
 
 SECOND = timedelta(seconds=1)

@@ -7,13 +7,12 @@ from datetime import timedelta
 from functools import partial
 
 from scheduler.apscheduler_ticker import ApschedulerTicker
-from scheduler.chores import Chore
 from scheduler.duty import NapTicker, SchedulerDuty
-from scheduler.rota import Rota
+from scheduler.periodic import Chore, Rota
 from tests.virtualtime import VirtualClock, on_virtual_time
 from tests.workergroup import WorkerGroup
 from worker.core.errors import RetryLater
-from worker.membership.heldlease import HeldLease
+from worker.membership.held_lease import HeldLease
 from worker.membership.sessions import Member
 
 SECOND = timedelta(seconds=1)

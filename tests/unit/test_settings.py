@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from consumers.streams.settle import OnFailure
-from worker.app.duties import DUTIES as BY_TABLE
+from worker.app.readers import DUTIES as BY_TABLE
 from worker.config.settings import (
     CHANGES,
     DEFAULT_STORE,

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from worker.core.errors import RetryLater
-from worker.runtime.together import as_one, together
+from worker.runtime.concurrency import as_one, together
 
 
 class Counting:

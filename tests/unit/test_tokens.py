@@ -2,7 +2,7 @@
 
 import re
 
-from worker.core.run.tokens import start_token
+from worker.core.run.state import start_token
 
 
 def test_a_token_is_the_same_each_time_it_is_asked_for() -> None:

@@ -1,7 +1,7 @@
 """What is still under way can be waited for by name, and ended."""
 
 from tests.virtualtime import VirtualClock, on_virtual_time
-from worker.runtime.undertakings import Undertakings
+from worker.runtime.concurrency import Undertakings
 
 
 @on_virtual_time

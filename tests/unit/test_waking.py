@@ -3,7 +3,7 @@
 import asyncio
 
 from tests.virtualtime import VirtualClock, on_virtual_time
-from worker.runtime.waking import Alarm
+from worker.runtime.timers import Alarm
 
 
 def now() -> float:

@@ -23,8 +23,7 @@ from worker.app.ecs_protection import AGENT
 from worker.app.session import SessionWork
 from worker.app.telemetry import Telemetry
 from worker.config.settings import WatchedSettings
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import Event, EventType
 from worker.membership.sessions import Member
 from worker.runtime.clock import SystemClock
 from worker.store.table import TableName

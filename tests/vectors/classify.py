@@ -16,7 +16,7 @@ from tests.manualclock import ManualClock
 from tests.runners import TOKEN, a_request
 from worker.core.errors import RetryLater
 from worker.core.model.values import Json
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.core.time.periods import Period
 from worker.jobs.aws.client import Aws
 from worker.jobs.aws.emr import EmrRunner

@@ -22,7 +22,7 @@ from worker.core.model.keys import RunKey, pipeline_pk, trigger_sk
 from worker.core.model.pipeline import Job, Pipeline, PipelineId, Schedule
 from worker.core.model.rules import Check, Group, Mode, Rule, evaluate
 from worker.core.model.sla_times import Times, relative_times, times_for_run
-from worker.core.run.tokens import start_token
+from worker.core.run.state import start_token
 from worker.core.schedule.expected_runs import ExpectedRun, expected_runs, overdue
 from worker.core.time.cron import previous_fire
 from worker.core.time.durations import format_duration

@@ -19,7 +19,7 @@ from worker.core.errors import WorkerError
 from worker.core.model import keys
 from worker.core.model.keys import RowKind, SessionId
 from worker.core.model.pipeline import JobType, PipelineId
-from worker.core.run.runstate import Run, Spent, State
+from worker.core.run.state import Run, Spent, State
 from worker.engine.engine import Engine
 from worker.engine.intake.router import Router
 from worker.store.repos.pipelines import Pipelines

@@ -27,8 +27,7 @@ from worker.core.run.facts import (
     JobSucceeded,
     RulesNotHeld,
 )
-from worker.core.run.outcomes import FailureCategory
-from worker.core.run.runstate import Run, Spent, StartStep, State
+from worker.core.run.state import FailureCategory, Run, Spent, StartStep, State
 from worker.core.sla.state import SlaWatch
 from worker.core.time.periods import Period
 from worker.engine.engine import Engine

@@ -27,10 +27,10 @@ from worker.cli.commands.watchdog import LeftToWorkers
 from worker.config.load import load_text
 from worker.config.render import config_hash
 from worker.core.model import keys
-from worker.core.model.eventtypes import JobEvent
+from worker.core.model.events import JobEvent
 from worker.core.model.keys import RowKind
 from worker.core.model.pipeline import JobType, PipelineId, ScheduleId
-from worker.core.run.runstate import Run, State
+from worker.core.run.state import Run, State
 from worker.core.schedule.checkpoints import Patience, Since
 from worker.core.time.timestamps import format_rfc3339
 from worker.engine.engine import Engine

@@ -36,11 +36,10 @@ from worker.app.alerts import (
     tells_people,
 )
 from worker.app.aws_streams import ChangeStreams
-from worker.app.duties import DUTIES
-from worker.app.kinds import Premises, sweeping
+from worker.app.environment import Premises, Readers, Workplace, sweeping
 from worker.app.queues import queue_consumer
+from worker.app.readers import DUTIES
 from worker.app.runners import CommandRoot, open_targets
-from worker.app.workplace import Readers, Workplace
 from worker.config.settings import GROUP, Duty, ReadingSettings, Settings
 from worker.jobs.aws.client import AwsSettings as AwsJobs
 from worker.membership.clock_guard import ClockGuard

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from worker.app.aws import AwsKind
 from worker.app.embedded import EmbeddedKind, Options
-from worker.app.kinds import Kind
+from worker.app.environment import Kind
 from worker.app.shadow import ShadowKind, shadow_settings
 from worker.app.telemetry import Telemetry
 from worker.app.worker import LEASED, Worker

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from worker.core.errors import RetryLater
 from worker.runtime.clock import Clock
 from worker.runtime.logs import logger
-from worker.runtime.waking import Alarm
+from worker.runtime.timers import Alarm
 
 AGENT: Final = "ECS_AGENT_URI"  # set by ECS in every task
 PATH: Final = "/task-protection/v1/state"

@@ -20,9 +20,8 @@ from scheduler.duty import NapTicker, Ticker
 from scheduler.watchdog.checks.table import Watched
 from scheduler.watchdog.heartbeat_ping import pinging
 from worker.app.alerts import alerts_by_line, open_alerting
-from worker.app.kinds import Premises, sweeping
+from worker.app.environment import Premises, Readers, Workplace, sweeping
 from worker.app.runners import CommandRoot, open_targets
-from worker.app.workplace import Readers, Workplace
 from worker.config.settings import GROUP, Settings
 from worker.core.model.pipeline import JobType
 from worker.jobs.runner import Runner

@@ -7,7 +7,7 @@ from consumers.queues.consumer import Handle, QueueConsumer
 from consumers.queues.dead_letters import QueueLetters
 from consumers.queues.proven import ProvenQueue
 from consumers.queues.queue import QueueCalls
-from worker.app.surprises import expecting_surprises, log_surprise
+from worker.app.guard import expecting_surprises, log_surprise
 from worker.runtime.clock import Clock
 from worker.store.failure_counter import WatchedTables
 from worker.store.repos.delivery.dead_letters import DeadLetters

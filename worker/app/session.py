@@ -6,27 +6,24 @@ from functools import partial
 from typing import Final
 
 from consumers.delivery.retry import Tries
-from scheduler.chores import Chore
 from scheduler.cron.starter import CronStarts
 from scheduler.duty import SchedulerDuty
+from scheduler.periodic import Chore
 from scheduler.watchdog.checks.table import make_watchdog
-from worker.app.duties import duty_of
-from worker.app.reading import Reading
-from worker.app.runners_part import careful
-from worker.app.surprises import expecting_surprises
-from worker.app.workplace import Readers, Workplace
+from worker.app.environment import Readers, Workplace
+from worker.app.guard import careful, expecting_surprises
+from worker.app.readers import Reading, duty_of
 from worker.config.settings import Duty
 from worker.config.versions import Configs
 from worker.engine.engine import Engine
 from worker.engine.intake.router import Router
 from worker.membership.adoption import Adoption
-from worker.membership.heldlease import HeldLease
+from worker.membership.held_lease import HeldLease
 from worker.membership.lease_coordinator import Offer
-from worker.membership.memberstanding import MemberStanding
 from worker.membership.orphan_finder import OrphanFinder
+from worker.membership.peers import MemberStanding
 from worker.membership.sessions import Member
-from worker.runtime.guarding import Doing
-from worker.runtime.undertakings import Undertakings
+from worker.runtime.concurrency import Doing, Undertakings
 from worker.store.failure_counter import watched
 from worker.store.repos.active_rows import ActiveRows
 from worker.store.repos.installation import installed_at

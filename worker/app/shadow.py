@@ -4,8 +4,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Final
 
-from worker.app.kinds import Kind, Premises
-from worker.app.workplace import Workplace, no_duties
+from worker.app.environment import Kind, Premises, Workplace, no_duties
 from worker.config.settings import AwsSettings, Duty, PeopleSettings, Settings
 from worker.membership.clock_guard import ClockGuard
 from worker.runtime.clock import Clock

@@ -18,8 +18,7 @@ from worker.app.session import SessionWork
 from worker.app.worklog import log_notice
 from worker.config.settings import WatchedSettings
 from worker.core.errors import RetryLater
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import Event, EventType
 from worker.membership.notices import Notice, PeerEnded, SessionBegan, SessionOver
 from worker.membership.sessions import LEFT_IN_ORDER, Member
 from worker.runtime.clock import Clock

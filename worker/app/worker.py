@@ -11,7 +11,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Final
 
-from worker.app.kinds import Kind, Premises
+from worker.app.environment import Kind, Premises
 from worker.app.session import SessionWork
 from worker.app.telemetry import Telemetry, counting
 from worker.config.settings import Duty, Settings
@@ -19,8 +19,8 @@ from worker.membership.heartbeat_threads import ThreadBeater
 from worker.membership.sessions import Group, Member, Membership, session_ids
 from worker.runtime import gc_tuning
 from worker.runtime.clock import Clock
+from worker.runtime.concurrency import Undertakings
 from worker.runtime.logs import logger
-from worker.runtime.undertakings import Undertakings
 from worker.store.failure_counter import WatchedTables, watched
 
 # Duties whose work is shared out by leases; the others only take messages.

@@ -9,22 +9,22 @@ from typing import Annotated
 
 import typer
 
-from worker.cli.commands.askingcommands import asking_app
-from worker.cli.commands.dlqcommands import dlq_app
-from worker.cli.commands.doctorcommand import doctor_app
-from worker.cli.commands.inboxcommands import inbox_app
-from worker.cli.commands.leasescommands import leases_app
-from worker.cli.commands.migratecommands import migrate_app
-from worker.cli.commands.pipelinescommands import pipelines_app
-from worker.cli.commands.runcommand import run_app
-from worker.cli.commands.schedulecommands import schedule_app
+from worker.cli.commands.dlq import dlq_app
+from worker.cli.commands.doctor import doctor_app
+from worker.cli.commands.inbox import inbox_app
+from worker.cli.commands.leases import leases_app
+from worker.cli.commands.migrate import migrate_app
+from worker.cli.commands.pipelines import pipelines_app
+from worker.cli.commands.requests import asking_app
+from worker.cli.commands.run import run_app
+from worker.cli.commands.schedule import schedule_app
 from worker.cli.commands.schema import FileKind, run_schema
-from worker.cli.commands.sensorcommands import sensor_app
+from worker.cli.commands.sensors import sensor_app
 from worker.cli.commands.show import reading_app
-from worker.cli.commands.storecommands import store_app
+from worker.cli.commands.store import store_app
 from worker.cli.commands.validate import address_check, run_validate
-from worker.cli.commands.watchdogcommands import watchdog_app
-from worker.cli.demo.democommand import demo_app
+from worker.cli.commands.watchdog import watchdog_app
+from worker.cli.demo.demo import demo_app
 from worker.cli.plan.command import PlanRequest, run_diff, run_plan
 from worker.cli.plan.expected import Span
 from worker.cli.terminal.console import OutputFailed, Screen

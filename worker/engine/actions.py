@@ -29,10 +29,9 @@ from worker.core.run.facts import (
     StopPending,
     StopRefused,
 )
-from worker.core.run.outcomes import FailureCategory
-from worker.core.run.runstate import Run, StartStep, State
+from worker.core.run.state import FailureCategory, Run, StartStep, State
 from worker.core.time.durations import format_duration
-from worker.engine.outages import Outages
+from worker.engine.incidents import Outages
 from worker.engine.session_authority import Standing
 from worker.jobs import runner as port
 from worker.jobs.runner import Guarantee, Runner, Traits

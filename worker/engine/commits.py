@@ -31,7 +31,7 @@ from worker.core.run.effects import (
     WatchEffect,
 )
 from worker.core.run.reruns import is_unanswered
-from worker.core.run.runstate import ForeignRun, Run, job_id
+from worker.core.run.state import ForeignRun, Run, job_id
 from worker.core.sla import watch as slawatch
 from worker.core.sla.state import SlaWatch
 from worker.core.time.timestamps import format_rfc3339, parse_rfc3339

@@ -1,8 +1,4 @@
-"""Load, decide, commit: a fact about a run becomes rows, or is found to change nothing.
-
-A commit that met another writer, or whose reply was lost, is no answer: the run is loaded and the fact decided again.
-Whether a lost one was applied shows in the row, and what the row calls for is then done.
-"""
+"""Load, decide, commit: turn a fact about a run into rows, or find that it changes nothing."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,6 +10,7 @@ from worker.config.versions import Configs, Version
 from worker.core.errors import RetryLater
 from worker.core.model.keys import RunKey, SessionId
 from worker.core.model.pipeline import Pipeline, Schedule
+from worker.core.run.context import limits
 from worker.core.run.effects import (
     Act,
     Create,
@@ -37,19 +34,41 @@ from worker.core.run.facts import (
     Report,
     RerunRequested,
 )
-from worker.core.run.foreign import respect
+from worker.core.run.foreign import as_run, respect
 from worker.core.run.machine import Pause, decide, evolve
 from worker.core.run.recovery import acts_of
-from worker.core.run.runstate import ForeignRun, Run, State
+from worker.core.run.reruns import spent_by
+from worker.core.run.state import ForeignRun, Run, Spent, State
 from worker.core.sla.state import SlaWatch
 from worker.engine.commits import Commits, NewId
 from worker.engine.evaluations import Sensing
-from worker.engine.foreignruns import ForeignRuns
 from worker.runtime.clock import Clock
+from worker.store.repos.job_log import JobLog
 from worker.store.repos.pauses import Pauses
+from worker.store.repos.reruns import Reruns
 from worker.store.repos.runs import Runs
 from worker.store.repos.sla_watches import SlaWatches
 from worker.store.table import StaleWrite, Tables
+
+
+class ForeignRuns:
+    def __init__(self, tables: Tables) -> None:
+        self._log, self._reruns = JobLog(tables), Reruns(tables)
+
+    async def stand_in(self, foreign: ForeignRun, birth: Birth, pipeline: Pipeline, now: datetime) -> Run:
+        """The run that an ended row stands for; a retry in its place has the whole patience before it."""
+        ended_at, spent = await self.succeeded_at(foreign.key), await self._spent(foreign.key)
+        run = as_run(foreign, birth, now, ended_at=ended_at, spent=spent)
+        return replace(run, timeout_at=now + limits(pipeline).run_timeout)
+
+    async def succeeded_at(self, key: RunKey) -> datetime | None:
+        """When it last succeeded; None if its log does not say."""
+        successes = [record.at async for record in self._log.list(key) if record.event == "success"]
+        return successes[-1] if successes else None
+
+    async def _spent(self, key: RunKey) -> Spent:
+        return spent_by(record.reason for record in await self._reruns.list(key))
+
 
 TRIES_MAX: Final = 6  # some seconds in all: whoever waits behind this fact waits no longer
 BACKOFF_S: Final = 0.2  # after a lost reply, doubled each time; a refusal is answered at once

@@ -12,7 +12,7 @@ from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline
 from worker.core.run.effects import Act, EvaluateNow, FindJob, PollNow, StartJob, StopJob
 from worker.core.run.facts import Fact, JobNotSeen
-from worker.core.run.runstate import Run
+from worker.core.run.state import Run
 from worker.engine.actions import Acts
 from worker.engine.session_authority import Standing
 from worker.engine.timer_keys import Log

@@ -14,7 +14,7 @@ from worker.core.run.evaluation import judge
 from worker.core.run.facts import Fact, JobReported, RerunRequested, TimeCame
 from worker.core.run.next_wakeup import next_beat
 from worker.core.run.reruns import spent_by
-from worker.core.run.runstate import Spent
+from worker.core.run.state import Spent
 from worker.engine.clock_shifts import ClockShifts
 from worker.engine.commits import Commits
 from worker.engine.evaluations import Sensing

@@ -31,11 +31,10 @@ from worker.core.run.facts import (
 )
 from worker.core.run.next_wakeup import next_due
 from worker.core.run.recovery import is_with_another
-from worker.core.run.runstate import Run, StartStep, State
+from worker.core.run.state import Run, StartStep, State
 from worker.engine.actions import Acts
 from worker.engine.clock_shifts import ClockShifts
 from worker.engine.commits import Commits, NewId
-from worker.engine.damage import LOOK_AGAIN_AFTER, Damage
 from worker.engine.decisions import (
     Answer,
     Decisions,
@@ -49,14 +48,14 @@ from worker.engine.decisions import (
 from worker.engine.dispatcher import Errands, Work
 from worker.engine.dry_runs import Rehearsals
 from worker.engine.evaluations import Sensing
-from worker.engine.outages import Outages
+from worker.engine.incidents import LOOK_AGAIN_AFTER, Damage, Outages
 from worker.engine.pauses import PauseEnds
 from worker.engine.session_authority import Standing
 from worker.engine.sla_watches import Watching
 from worker.engine.timer_keys import ADOPTED_WITHIN, TRY_AGAIN_AFTER, Log, Wake, place_of, to_nobody
 from worker.jobs.runner import Runner
 from worker.runtime.clock import Clock
-from worker.runtime.guarding import Guard, unguarded
+from worker.runtime.concurrency import Guard, unguarded
 from worker.runtime.ids import random_id
 from worker.runtime.rate_limit import Folding
 from worker.runtime.timers import Timers

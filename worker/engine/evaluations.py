@@ -9,7 +9,7 @@ from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.model.values import Json
 from worker.core.run.evaluation import for_start, judge_post_run, needed, watched
 from worker.core.run.readings import Inputs, Reading
-from worker.core.run.runstate import Run
+from worker.core.run.state import Run
 from worker.engine.content_hashes import hash_of
 from worker.runtime.turns import in_turns
 from worker.store.repos.marks import Marks

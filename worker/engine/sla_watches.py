@@ -6,12 +6,12 @@ from worker.config.versions import Configs
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model.keys import RowKind, RunKey, SessionId
 from worker.core.model.pipeline import Sla
-from worker.core.run.runstate import ForeignRun, Run, State, Status
+from worker.core.run.state import ForeignRun, Run, State, Status
 from worker.core.sla import watch as slawatch
 from worker.core.sla.state import SlaWatch
 from worker.core.sla.watch import DeadlineMoved, InstantCame, WatchFact, next_due
 from worker.engine.commits import Commits
-from worker.engine.foreignruns import ForeignRuns
+from worker.engine.decisions import ForeignRuns
 from worker.engine.session_authority import Standing
 from worker.engine.timer_keys import ADOPTED_WITHIN, Wake, place_of
 from worker.runtime.clock import Clock

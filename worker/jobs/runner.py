@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from worker.core.errors import RetryLater
 from worker.core.model.values import Json
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.core.time.periods import Period
 
 # What a target needs to recognise its job. It is kept on the run's row: small, plain, and free of secrets.

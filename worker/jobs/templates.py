@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from worker.core.model.templates import render
 from worker.core.model.values import Json
-from worker.core.run.runstate import Run
+from worker.core.run.state import Run
 from worker.jobs.runner import Config, RunContext
 
 

@@ -17,12 +17,11 @@ from worker.core.membership.placement import Stake, plan, weight
 from worker.core.model.keys import SessionId
 from worker.membership.fence import Fence
 from worker.membership.heartbeat import Pulse
-from worker.membership.heldlease import HeldLease, Holder
-from worker.membership.leaselife import live
+from worker.membership.held_lease import HeldLease, Holder, live
 from worker.membership.notices import LeaseGone, LeaseTaken, Notify
 from worker.membership.peers import Peers, Situation
 from worker.runtime.clock import Clock
-from worker.runtime.waking import Alarm
+from worker.runtime.timers import Alarm
 from worker.store.repos.leases import Lease, Leases, LeaseStatus
 
 READ_EVERY_LOOKS: Final = 15  # lease rows are read when someone changed one, and this often in any case

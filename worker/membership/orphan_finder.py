@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from worker.core.errors import RetryLater
 from worker.core.model.keys import ACTIVE_BUCKETS
-from worker.membership.heldlease import HeldLease, LeaseLost
+from worker.membership.held_lease import HeldLease, LeaseLost
 from worker.membership.lease_coordinator import Offer
 from worker.membership.peers import Peers
 from worker.runtime.clock import Clock

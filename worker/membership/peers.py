@@ -1,4 +1,4 @@
-"""The other workers of the group: who is alive, and ending those who are not."""
+"""Peers: which workers of the group are alive, ending dead sessions, and what the engine asks of both."""
 
 import asyncio
 from contextlib import suppress
@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 from worker.core.errors import RetryLater
 from worker.core.membership.liveness import Sightings, Timing, next_look_s, observe, stood_still
 from worker.core.model.keys import SessionId
+from worker.membership.clock_guard import ClockGuard
 from worker.membership.fence import ENDED_BY_ANOTHER, Fence
 from worker.membership.notices import Notify, PeerEnded
 from worker.runtime.clock import Clock
@@ -112,3 +113,36 @@ class Peers:
         if is_over:
             self._notify(PeerEnded(session.id))
         return is_over
+
+
+OVER_MAX: Final = 1000  # sessions remembered to be over; forgetting one costs a look
+
+
+class MemberStanding:
+    """`Standing` by our own fence and by what we see of our peers."""
+
+    def __init__(self, fence: Fence, peers: Peers, guard: ClockGuard) -> None:
+        self._fence, self._peers, self._guard = fence, peers, guard
+        self._over: set[SessionId] = set()
+
+    @property
+    def session(self) -> SessionId:
+        return self._fence.session
+
+    def may_act(self) -> bool:
+        return not self._fence.is_down()
+
+    def may_judge_time(self) -> bool:
+        return self._guard.is_trusted
+
+    async def is_over(self, session: SessionId) -> bool:
+        """What is over stays so: the ten thousand runs of one dead session cost one look, not ten thousand."""
+        if session in self._over:
+            return True
+        await self._peers.look()
+        if not self._peers.is_over(session):
+            return False
+        if len(self._over) >= OVER_MAX:
+            self._over.clear()
+        self._over.add(session)
+        return True

@@ -17,7 +17,7 @@ from aiohttp.abc import AbstractResolver
 from yarl import URL
 
 from worker.core.errors import Rejected
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.runner import always
 from worker.net.address_policy import AddressPolicy, AddressRefused
 from worker.net.guarded_connector import AddressGuard, guarded_connector

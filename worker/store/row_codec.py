@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, cast
 
 from worker.core.errors import ConfigError, Rejected
 from worker.runtime.json_bytes import from_json, to_json
-from worker.store.numbers import number_from_text, number_to_text
+from worker.store.limits import number_from_text, number_to_text
 from worker.store.table import Row, Value
 
 Encodable: TypeAlias = "str | int | bool | Sequence[Encodable] | Mapping[str, Encodable] | None"

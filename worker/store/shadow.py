@@ -14,7 +14,7 @@ from worker.core.model import keys
 from worker.core.model.keys import SHADOW
 from worker.runtime.clock import Clock
 from worker.store import retention
-from worker.store.attributes import expiry
+from worker.store.rows import expiry
 from worker.store.table import (
     INDEXES,
     LISTS,

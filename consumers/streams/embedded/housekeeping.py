@@ -5,7 +5,7 @@ from typing import Final, Protocol
 
 from consumers.streams.embedded.feed import TrimmableFeed, trim_behind
 from worker.core.errors import RetryLater
-from worker.membership.heldlease import HeldLease
+from worker.membership.held_lease import HeldLease
 from worker.membership.lease_coordinator import Offer
 from worker.runtime.logs import logger
 from worker.store.repos.leases import Leases

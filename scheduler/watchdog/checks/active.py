@@ -15,9 +15,9 @@ from scheduler.watchdog.rotation import Rotation
 from worker.core.model.keys import ACTIVE_BUCKETS, RowKind, RunKey
 from worker.core.model.pipeline import PipelineId
 from worker.core.run.facts import TimeCame
-from worker.core.run.runstate import ForeignRun, Run, Status
+from worker.core.run.state import ForeignRun, Run, Status
 from worker.engine.engine import Engine
-from worker.runtime.together import together
+from worker.runtime.concurrency import together
 from worker.store.repos.active_rows import ActiveRow, ActiveRows
 from worker.store.repos.runs import Runs
 from worker.store.table import Tables

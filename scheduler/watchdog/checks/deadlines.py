@@ -7,13 +7,13 @@ from functools import partial
 from scheduler.watchdog.alerts import APART_MAX, Alert, Alerts
 from scheduler.watchdog.check import Finding, few
 from scheduler.watchdog.due import SOURCE, DueWork, Expected, alert_of
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.sla_times import Times
 from worker.core.model.values import Json
 from worker.core.run.create import deadline_detail
 from worker.core.run.facts import SignalOverdue
-from worker.core.run.runstate import Status
+from worker.core.run.state import Status
 from worker.core.schedule.checkpoints import Concern
 from worker.core.sla.watch import RunExpected
 from worker.core.time.timestamps import format_rfc3339

@@ -8,7 +8,7 @@ from typing import Final
 from scheduler.watchdog.alerts import APART_MAX, Alert, Alerts
 from scheduler.watchdog.check import Finding, few
 from scheduler.watchdog.due import SOURCE, DueWork, Expected, alert_of
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
 from worker.core.run.sensor_match import LOOK_BACK

@@ -25,11 +25,10 @@ from worker.core.time.periods import Period
 from worker.core.time.timestamps import parse_rfc3339
 from worker.engine.engine import Engine
 from worker.engine.intake.router import Router
-from worker.store.attributes import json_map
-from worker.store.paging import first_rows
 from worker.store.repos.runs import Runs
 from worker.store.repos.sensors import Sensors
 from worker.store.repos.sla_watches import SlaWatches
+from worker.store.rows import first_rows, json_map
 from worker.store.table import Prefix, Row, TableName, Tables
 
 ARRIVALS_MAX: Final = 10  # of a schedule, the latest periods

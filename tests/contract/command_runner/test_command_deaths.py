@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.contract.command_runner.commandjobs import files_of, shell
 from tests.runners import TOKEN, ended, started, until
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.command.files import JobDirectory
 from worker.jobs.command.processes import ProcessId, identify, is_alive, this_place
 from worker.jobs.command.runner import CommandRunner

@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract.command_runner.commandjobs import LIMITS, files_of, shell
 from tests.runners import ended, started, until
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.command.exit_status import judge
 from worker.jobs.command.files import EXITED, STOPPED, TIMED_OUT, Result
 from worker.jobs.command.processes import identify, is_alive

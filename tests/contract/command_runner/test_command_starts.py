@@ -10,7 +10,7 @@ import pytest
 from tests.contract.command_runner.commandjobs import files_of, shell
 from tests.runners import TOKEN, a_request, ended, started
 from worker.core.errors import Rejected
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.command.runner import CommandRunner
 from worker.jobs.runner import Config, Failed, Guarantee, Refused, Started, Succeeded, Unknown
 

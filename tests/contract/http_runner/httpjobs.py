@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from tests.httptarget import WebServer
 from worker.core.model.values import Json
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.runner import Config
 from worker.jobs.secrets import EnvironmentSecrets
 from worker.net.address_policy import AddressPolicy

@@ -10,7 +10,7 @@ from tests.httptarget import Behaviour, Received, WebServer, answer, by_path, in
 from tests.manualclock import ManualClock
 from tests.runners import a_request, started
 from worker.core.model.values import Json
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.http.runner import HttpRunner
 from worker.jobs.runner import Refused, Started
 from worker.net.http_client import HttpClient

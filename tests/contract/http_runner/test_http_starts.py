@@ -9,7 +9,7 @@ from tests.httptarget import Behaviour, Names, WebServer, a_web_server, answer, 
 from tests.manualclock import NOON, ManualClock
 from tests.runners import a_request, started
 from worker.core.model.values import Json
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.http.runner import HttpRunner
 from worker.jobs.messages import MESSAGE_BYTES_MAX
 from worker.jobs.runner import Config, Refused, Started, Stopped, Succeeded, Unknown

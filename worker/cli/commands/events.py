@@ -10,8 +10,7 @@ from worker.cli.terminal.store_access import Exit, StoreAccess
 from worker.cli.terminal.truncation import Truncation
 from worker.config.problems import suggest
 from worker.core.errors import ConfigError
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import Event, EventType
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
 from worker.core.time.timestamps import format_rfc3339

@@ -2,9 +2,9 @@
 
 from datetime import datetime
 
-from worker.cli.commands.asking import version_of
 from worker.cli.commands.explain import Question, why_shown
 from worker.cli.commands.pipelines import say_unknown
+from worker.cli.commands.requests import version_of
 from worker.cli.terminal.arguments import chosen_schedule
 from worker.cli.terminal.console import Screen, counted, shown_time
 from worker.cli.terminal.store_access import Exit, StoreAccess

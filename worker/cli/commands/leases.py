@@ -1,15 +1,18 @@
-"""`interlock leases`: who works on what, how far it got, and what the workers' plan would move, and why."""
+"""`interlock leases`: show which worker holds which lease, its progress, and what the plan would move."""
 
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Annotated
+
+import typer
 
 from consumers.streams.shard_tree import is_ready
-from worker.app.duties import duty_of
+from worker.app.readers import duty_of
 from worker.cli.terminal.console import Screen, aligned, counted, shown_time, without_empty_columns
-from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
 from worker.cli.terminal.worker_presence import absence_of_all
 from worker.config.problems import advise
 from worker.config.settings import GROUP
@@ -19,9 +22,9 @@ from worker.core.model.keys import SessionId, instant
 from worker.core.model.values import Json
 from worker.core.time.durations import format_duration
 from worker.membership.lease_coordinator import Siblings, stakes
-from worker.store.attributes import optional_instant_text
 from worker.store.repos.leases import Lease, Leases, LeaseStatus
 from worker.store.repos.sessions import Session, Sessions, SessionState
+from worker.store.rows import optional_instant_text
 from worker.store.table import Tables
 
 # Positions of feeds and shards end with the time of the record they stand after.
@@ -194,3 +197,32 @@ def _nobody_for(stream: str) -> str:
 
 def _load(session: SessionId | None, view: StreamView) -> int:
     return sum(weight(lease.rate) for lease in view.leases.values() if lease.owner == session)
+
+
+leases_app = typer.Typer()
+
+LEASES_HELP = f"""Show who works on what: every worker, every lease with its holder and how far it got, and the plan.
+
+Leases are shards of streams, change feeds, groups of active runs, and duties that one worker has at a time. All \
+workers make the same plan from the same rows; `plan` says what it does about each lease, and why. "Done up to" is the \
+time of the last record that is done: while nothing comes it grows old, and that is no lag. Where workers have \
+different duties, a lease goes to those that have its duty.
+
+\b
+Examples:
+  interlock leases
+  interlock leases stream.control
+  interlock leases --json | jq 'select(.type == "lease" and .holder == null)'
+
+{EXIT_CODES}"""
+
+
+@leases_app.command(help=LEASES_HELP)
+def leases(
+    context: typer.Context,
+    stream: Annotated[str | None, typer.Argument(metavar="STREAM", help="Only the leases of one stream.")] = None,
+    *,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    on_store(context, store, lambda screen, at: run_leases(screen, at, stream, as_json=as_json))

@@ -1,13 +1,17 @@
-"""`interlock migrate check|accept`: what tables of the reference will mean here, and the word that lets cron start."""
+"""`interlock migrate`: check tables of the Lambda edition, compare shadow decisions, accept cron starts."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
+import typer
+
+from worker.cli.commands.migrate_compare import CompareRequest, run_compare
 from worker.cli.terminal.console import Screen, counted
-from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
 from worker.config.deploy import accept
 from worker.config.files import yaml_files
 from worker.core.errors import ConfigError
@@ -15,6 +19,7 @@ from worker.core.model.pipeline import PipelineId
 from worker.operations.migrate.check import check
 from worker.operations.migrate.findings import Finding, Weight
 from worker.operations.migrate.survey import survey
+from worker.runtime.clock import Clock
 from worker.store.backends.open import DynamoPlace, locate, open_whole_table, opened_as_found
 from worker.store.repos.pipelines import Pipelines
 from worker.store.table import Tables
@@ -177,3 +182,144 @@ def _sum_up(screen: Screen, pipelines: int, tally: Counter[Weight], *, as_json: 
         return
     counts = f"{tally[Weight.UNDERSTOOD]} understood, {tally[Weight.CHANGES]} change, {tally[Weight.REFUSED]} refused"
     screen.line(f"{counted(pipelines, 'pipeline')}: {counts}; nothing was written")
+
+
+migrate_app = typer.Typer(
+    name="migrate",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="""Come over from the reference on the same tables: look first, run beside it, then take over.
+
+Tables of the reference have no list of pipelines. Name them, or give the directory of their files; --read-all reads \
+the whole control table once, says before what that costs, and is never done otherwise.""",
+)
+
+CHECK_HELP = """Say what of existing tables is understood, what changes its meaning and what is refused. Writes nothing.
+
+Looked at are the configurations, the sensors, the runs and the rerun requests of each pipeline, the latest 5,000 of \
+each kind.
+
+\b
+Examples:
+  interlock migrate check orders-daily --store dynamodb://prod-interlock
+  interlock migrate check --files pipelines/ --quiet
+  interlock migrate check --read-all --json | jq 'select(.weight=="refused")'
+
+\b
+Exit codes:
+  0  everything means the same here
+  1  something changes or is refused, or no pipeline was found
+  2  the command, the settings or the store is wrong: a person must act
+     (also if there is no such pipeline, run or dead letter)
+  3  the store does not answer: try again later
+"""
+
+ACCEPT_HELP = f"""Take pipelines of the reference over: they appear in lists, and their cron may start runs from now on.
+
+Until then the cron of a pipeline that is older than this installation starts nothing, as the reference never did. \
+Times before this moment are not made up for. May be repeated.
+
+\b
+Examples:
+  interlock migrate accept orders-daily
+  interlock migrate accept --files pipelines/ --dry-run
+  interlock migrate accept --files pipelines/ --keep-cron-silent
+
+{EXIT_CODES}"""
+
+COMPARE_HELP = f"""Put what a shadow decided beside what the old system did, run by run, over the last days.
+
+Run a worker with INTERLOCK_SHADOW=1 beside the old system first. Runs that the old system began before the shadow did \
+are left out. Shown is what they do not agree on; --all shows everything.
+
+\b
+Examples:
+  interlock migrate compare --files pipelines/
+  interlock migrate compare orders-daily --days 14 --all
+  interlock migrate compare --listed --json | jq .result
+
+{EXIT_CODES}"""
+
+Names = Annotated[list[str] | None, typer.Argument(metavar="PIPELINE", help="Ids of pipelines.", show_default=False)]
+Files = Annotated[
+    Path | None,
+    typer.Option(exists=True, file_okay=False, help="The pipelines that have a file in this directory."),
+]
+Listed = Annotated[bool, typer.Option("--listed", help="The pipelines that the store lists already.")]
+ReadAll = Annotated[
+    bool, typer.Option("--read-all", help="Find them by reading the whole control table, once; says what it costs.")
+]
+
+
+@migrate_app.command("check", help=CHECK_HELP)
+def check_command(
+    context: typer.Context,
+    names: Names = None,
+    *,
+    files: Files = None,
+    listed: Listed = False,
+    read_all: ReadAll = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Only what changes or is refused.")] = False,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    which = _which(names, files, listed=listed, read_all=read_all)
+    on_store(context, store, lambda screen, at: run_check(screen, at, which, quiet=quiet, as_json=as_json))
+
+
+@migrate_app.command("accept", help=ACCEPT_HELP)
+def accept_command(
+    context: typer.Context,
+    names: Names = None,
+    *,
+    files: Files = None,
+    listed: Listed = False,
+    read_all: ReadAll = False,
+    keep_cron_silent: Annotated[
+        bool, typer.Option("--keep-cron-silent", help="Only have them listed; cron still starts nothing.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and write nothing.")] = False,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    which = _which(names, files, listed=listed, read_all=read_all)
+    on_store(
+        context,
+        store,
+        lambda screen, at: run_accept(
+            screen, at, which, keep_silent=keep_cron_silent, dry_run=dry_run, as_json=as_json
+        ),
+    )
+
+
+@migrate_app.command("compare", help=COMPARE_HELP)
+def compare(
+    context: typer.Context,
+    names: Names = None,
+    *,
+    files: Files = None,
+    listed: Listed = False,
+    read_all: ReadAll = False,
+    days: Annotated[
+        int, typer.Option(metavar="N", min=1, max=90, help="How many days back, by the runs' periods.")
+    ] = 7,
+    show_all: Annotated[bool, typer.Option("--all", help="Also what they agree on.")] = False,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    clock: Clock = context.obj
+    # Somewhere it is tomorrow already.
+    last = clock.now().date() + timedelta(days=1)
+    request = CompareRequest(
+        which=_which(names, files, listed=listed, read_all=read_all),
+        first=last - timedelta(days=days + 1),
+        last=last,
+        show_all=show_all,
+        as_json=as_json,
+    )
+    on_store(context, store, lambda screen, at: run_compare(screen, at, request))
+
+
+def _which(names: list[str] | None, files: Path | None, *, listed: bool, read_all: bool) -> Which:
+    named = [PipelineId(name) for name in names or []]
+    return Which(named=named, files=files, listed=listed, read_all=read_all)

@@ -1,13 +1,19 @@
-"""`interlock pipelines list|show|remove`: the configurations in the store."""
+"""`interlock pipelines list|show|remove`: the pipeline configurations in the store."""
 
 import json
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from worker.cli.commands.push import PushRequest, run_push
 from worker.cli.commands.validate import show_problems
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen, counted
-from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.cli.terminal.files import Sources
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
 from worker.config.deploy import withdraw
 from worker.config.load import Loaded, load_text
 from worker.config.problems import suggest
@@ -16,9 +22,10 @@ from worker.core.model.pipeline import Pipeline, PipelineId
 from worker.core.model.values import Json
 from worker.core.run.machine import Pause
 from worker.core.time.timestamps import format_rfc3339
-from worker.store.attributes import BadRow
+from worker.runtime.clock import Clock
 from worker.store.repos.pauses import pause_key, pause_of
 from worker.store.repos.pipelines import Pipelines, StoredConfig
+from worker.store.rows import BadRow
 from worker.store.table import Row, TableName, Tables
 
 HASH_SHOWN = 12
@@ -169,3 +176,107 @@ async def warn_if_unknown(screen: Screen, tables: Tables, pipeline: PipelineId, 
 async def suggestion(tables: Tables, pipeline: PipelineId) -> str:
     """`did you mean …?`, or nothing if no pipeline of the store has a name like it."""
     return suggest(pipeline, [stored.pipeline async for stored in Pipelines(tables).list()])
+
+
+pipelines_app = typer.Typer(
+    name="pipelines",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Put pipelines into the store, and see what is in it.",
+)
+
+PUSH_HELP = f"""Bring the store to what the files say: check them, show what changes, ask, write only what changes.
+
+Files are checked strictly, and nothing is written if any has an error. Runs under way finish with the configuration \
+they began with. A pipeline without a file stays in the store: `interlock pipelines remove` takes it out.
+
+\b
+Examples:
+  interlock pipelines push pipelines/ --dry-run
+  interlock pipelines push pipelines/orders-daily.yaml --yes
+  interlock pipelines push pipelines/ --yes --json
+
+{EXIT_CODES}"""
+
+LIST_HELP = f"""List the pipelines in the store: version, job, schedules, owner, and what is paused or in dry run.
+
+\b
+Examples:
+  interlock pipelines list
+  interlock pipelines list --json
+  interlock pipelines list --store sqlite:///interlock.db
+
+{EXIT_CODES}"""
+
+SHOW_HELP = f"""Show the configuration in force as a file that can be edited and pushed again.
+
+Calendars it uses are written into it.
+
+\b
+Examples:
+  interlock pipelines show orders-daily
+  interlock pipelines show orders-daily --json
+  interlock pipelines show orders-daily --yaml
+
+{EXIT_CODES}"""
+
+REMOVE_HELP = f"""Take a pipeline out of the store, so that no new run of it starts.
+
+Its runs, events, sensors and earlier versions stay. Push its file to bring it back.
+
+\b
+Examples:
+  interlock pipelines remove orders-daily --yes
+  interlock pipelines remove fraud-scores --yes --json
+  interlock pipelines remove payment-files -y
+
+{EXIT_CODES}"""
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="The pipeline's id.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Needed where there is no terminal.")]
+
+
+@pipelines_app.command(help=PUSH_HELP)
+def push(
+    context: typer.Context,
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH", exists=True, help="Pipeline files, or directories of them.")
+    ],
+    *,
+    calendars: Annotated[
+        Path | None,
+        typer.Option(exists=True, file_okay=False, help="Directory of calendar files.", show_default="beside PATH"),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and write nothing.")] = False,
+    yes: Yes = False,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    clock: Clock = context.obj
+    sources = Sources(paths=paths, calendars=calendars, today=clock.now().date())
+    request = PushRequest(sources=sources, consent=Consent.by_option(yes), dry_run=dry_run, as_json=as_json)
+    on_store(context, store, lambda screen, at: run_push(screen, at, request))
+
+
+@pipelines_app.command("list", help=LIST_HELP)
+def list_pipelines(context: typer.Context, *, store: StoreUrl = None, as_json: AsJson = False) -> None:
+    on_store(context, store, lambda screen, at: run_list(screen, at, as_json=as_json))
+
+
+@pipelines_app.command(help=SHOW_HELP)
+def show(
+    context: typer.Context,
+    pipeline: Id,
+    *,
+    as_json: Annotated[bool, typer.Option("--json/--yaml", help="The form of the file.")] = False,
+    store: StoreUrl = None,
+) -> None:
+    on_store(context, store, lambda screen, at: run_show(screen, at, PipelineId(pipeline), as_json=as_json))
+
+
+@pipelines_app.command(help=REMOVE_HELP)
+def remove(
+    context: typer.Context, pipeline: Id, *, yes: Yes = False, store: StoreUrl = None, as_json: AsJson = False
+) -> None:
+    consent, name = Consent.by_option(yes), PipelineId(pipeline)
+    on_store(context, store, lambda screen, at: run_remove(screen, at, name, consent=consent, as_json=as_json))

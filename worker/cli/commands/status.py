@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from worker.cli.commands.asking import version_of
 from worker.cli.commands.pipelines import say_unknown
+from worker.cli.commands.requests import version_of
 from worker.cli.terminal.console import Screen, passed
 from worker.cli.terminal.store_access import Exit, StoreAccess
 from worker.cli.terminal.truncation import Truncation

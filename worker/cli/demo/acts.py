@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from worker.cli.commands.explain import Question, run_explain
 from worker.cli.demo.stage import Expected, Stage, run_of
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 from worker.core.model.pipeline import PipelineId
 
 BRONZE, SILVER, GOLD, NEXT = "bronze-orders", "silver-orders", "gold-orders", "gold-orders-next"

@@ -1,4 +1,4 @@
-"""`interlock demo`: a real worker, real jobs and a small lake, in about half a minute, told as it happens."""
+"""`interlock demo`: a real worker, real jobs and a small lake, in about half a minute."""
 
 import asyncio
 import os
@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager, chdir, contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
-from typing import TextIO, cast
+from typing import Annotated, TextIO, cast
+
+import typer
 
 from consumers.alerts.console import WriteLine
 from consumers.outbox.severities import Severity
@@ -21,7 +23,7 @@ from worker.cli.demo.stage import NotInTime, Stage, short_name
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.files import Sources
-from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.cli.terminal.store_access import EXIT_CODES, Exit, StoreAccess, told
 from worker.config.settings import read_settings
 from worker.core.errors import ConfigError
 from worker.runtime.clock import Clock
@@ -167,3 +169,35 @@ def show_next_steps(screen: Screen, folder: Path, day: date) -> None:
 
 def _heading(screen: Screen, title: str) -> None:
     screen.line(f"\n== {title}", style="bold cyan")
+
+
+demo_app = typer.Typer()
+
+DEMO_HELP = f"""See Interlock at work, on this machine alone: a small lake of three pipelines, with real jobs.
+
+In under a minute: data that is not good enough yet, a start, a retry, an SLA warning, late data, a rerun after drift, \
+a dry run. It leaves a store to explore. Everything is in one directory, ./interlock-demo unless --dir says otherwise; \
+where there is no terminal to ask on, a new one.
+
+\b
+Examples:
+  interlock demo
+  interlock demo --dir /tmp/demo
+  interlock demo --yes
+
+{EXIT_CODES}"""
+
+
+@demo_app.command("demo", help=DEMO_HELP)
+def demo(
+    context: typer.Context,
+    *,
+    directory: Annotated[
+        Path | None, typer.Option("--dir", metavar="DIR", help="Where to play.", show_default="./interlock-demo")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Replace an earlier demo without asking.")] = False,
+) -> None:
+    screen = Screen()
+    clock: Clock = context.obj
+    request = FolderRequest(directory=directory, consent=Consent.by_option(yes))
+    raise typer.Exit(told(screen, lambda: run_demo(screen, clock, request)))

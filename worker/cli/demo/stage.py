@@ -12,12 +12,11 @@ from worker.cli.terminal.console import Screen
 from worker.cli.terminal.run_streams import STYLES
 from worker.cli.terminal.store_access import StoreAccess
 from worker.config.settings import GROUP
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import Event, EventType
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import STREAM_SCHEDULE, PipelineId
 from worker.core.model.values import Json
-from worker.core.run.runstate import Run, State
+from worker.core.run.state import Run, State
 from worker.operations.runs.events import EventReader, in_order
 from worker.store.repos.leases import Leases
 from worker.store.repos.runs import Runs

@@ -1,8 +1,9 @@
-"""What we tell the world, as one value."""
+"""Events: the closed list of their names, and one event as a value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 
 from worker.core.model.values import Json
 
@@ -19,3 +20,96 @@ class Event:
     period: str = ""
     message: str = ""
     detail: Mapping[str, Json] = field(default_factory=dict[str, Json])
+
+
+class EventType(StrEnum):
+    """The types of our events. Consumers match on these names, so none is ever renamed."""
+
+    # the run
+    JOB_TRIGGERED = "JOB_TRIGGERED"
+    VALIDATION_PASSED = "VALIDATION_PASSED"
+    VALIDATION_EXHAUSTED = "VALIDATION_EXHAUSTED"
+    JOB_COMPLETED = "JOB_COMPLETED"
+    JOB_FAILED = "JOB_FAILED"
+    JOB_POLL_EXHAUSTED = "JOB_POLL_EXHAUSTED"
+    RETRY_EXHAUSTED = "RETRY_EXHAUSTED"
+    INFRA_FAILURE = "INFRA_FAILURE"
+    SFN_TIMEOUT = "SFN_TIMEOUT"
+    LATE_DATA_ARRIVAL = "LATE_DATA_ARRIVAL"
+    RERUN_ACCEPTED = "RERUN_ACCEPTED"
+    RERUN_REJECTED = "RERUN_REJECTED"
+    PIPELINE_EXCLUDED = "PIPELINE_EXCLUDED"
+
+    # the watchdog
+    SCHEDULE_MISSED = "SCHEDULE_MISSED"
+    IRREGULAR_SCHEDULE_MISSED = "IRREGULAR_SCHEDULE_MISSED"
+    TRIGGER_RECOVERED = "TRIGGER_RECOVERED"
+    SENSOR_DEADLINE_EXPIRED = "SENSOR_DEADLINE_EXPIRED"
+    POST_RUN_SENSOR_MISSING = "POST_RUN_SENSOR_MISSING"
+    WATCHDOG_DEGRADED = "WATCHDOG_DEGRADED"
+
+    # the deadline
+    SLA_WARNING = "SLA_WARNING"
+    SLA_BREACH = "SLA_BREACH"
+    SLA_MET = "SLA_MET"
+    RELATIVE_SLA_WARNING = "RELATIVE_SLA_WARNING"
+    RELATIVE_SLA_BREACH = "RELATIVE_SLA_BREACH"
+
+    # after the run
+    POST_RUN_BASELINE_CAPTURED = "POST_RUN_BASELINE_CAPTURED"
+    BASELINE_CAPTURE_FAILED = "BASELINE_CAPTURE_FAILED"
+    POST_RUN_PASSED = "POST_RUN_PASSED"
+    POST_RUN_FAILED = "POST_RUN_FAILED"
+    POST_RUN_DRIFT = "POST_RUN_DRIFT"
+    POST_RUN_DRIFT_INFLIGHT = "POST_RUN_DRIFT_INFLIGHT"
+    DATA_DRIFT = "DATA_DRIFT"
+
+    # the dry run
+    DRY_RUN_WOULD_TRIGGER = "DRY_RUN_WOULD_TRIGGER"
+    DRY_RUN_LATE_DATA = "DRY_RUN_LATE_DATA"
+    DRY_RUN_SLA_PROJECTION = "DRY_RUN_SLA_PROJECTION"
+    DRY_RUN_DRIFT = "DRY_RUN_DRIFT"
+    DRY_RUN_COMPLETED = "DRY_RUN_COMPLETED"
+    DRY_RUN_WOULD_RERUN = "DRY_RUN_WOULD_RERUN"
+    DRY_RUN_RERUN_REJECTED = "DRY_RUN_RERUN_REJECTED"
+    DRY_RUN_WOULD_RETRY = "DRY_RUN_WOULD_RETRY"
+    DRY_RUN_RETRY_EXHAUSTED = "DRY_RUN_RETRY_EXHAUSTED"
+
+    INFRA_ALARM = "INFRA_ALARM"
+
+    # what the reference had no name for
+    JOB_START_UNKNOWN = "JOB_START_UNKNOWN"
+    JOB_ORPHANED = "JOB_ORPHANED"
+    RUN_CANCELLED = "RUN_CANCELLED"
+    DRY_RUN_VALIDATION_EXHAUSTED = "DRY_RUN_VALIDATION_EXHAUSTED"
+    SLA_WAIVED = "SLA_WAIVED"
+    CONFIG_REJECTED = "CONFIG_REJECTED"
+    TRIGGER_REJECTED = "TRIGGER_REJECTED"  # a sensor or a cascade would begin a run of a period for which none may
+    GRAIN_MISMATCH = "GRAIN_MISMATCH"  # a sensor names a day where the schedule expects hours, or the reverse
+    CONFIG_ACCEPTED = "CONFIG_ACCEPTED"  # after CONFIG_REJECTED only
+    DATA_LOSS_SUSPECTED = "DATA_LOSS_SUSPECTED"
+    DATA_RESYNCED = "DATA_RESYNCED"  # after DATA_LOSS_SUSPECTED: everything was looked at again
+    JOB_SUCCESS_UNCHECKED = "JOB_SUCCESS_UNCHECKED"  # beside JOB_COMPLETED: what should have confirmed it is unreadable
+    JOB_ORPHAN_ENDED = "JOB_ORPHAN_ENDED"
+    WATCHDOG_RECOVERED = "WATCHDOG_RECOVERED"
+    WATCHDOG_HEARTBEAT = "WATCHDOG_HEARTBEAT"
+    ALERT_PATH_CHECK = "ALERT_PATH_CHECK"  # sent to ourselves, to see whether an alert would arrive
+
+
+class JobEvent(StrEnum):
+    """The events of the job log. Others write the first three too, and then they are facts."""
+
+    SUCCESS = "success"
+    FAIL = "fail"
+    TIMEOUT = "timeout"
+    VALIDATION_EXHAUSTED = "validation-exhausted"
+    JOB_POLL_EXHAUSTED = "job-poll-exhausted"
+    INFRA_TRIGGER_FAILURE = "infra-trigger-failure"
+    INFRA_TRIGGER_EXHAUSTED = "infra-trigger-exhausted"
+    LATE_DATA_ARRIVAL = "late-data-arrival"
+    RERUN_ACCEPTED = "rerun-accepted"
+    RERUN_REJECTED = "rerun-rejected"
+    START_UNKNOWN = "start-unknown"
+    ORPHANED = "orphaned"
+    CANCELLED = "cancelled"
+    RUN_TIMEOUT = "run-timeout"  # not `timeout`, which says that the job itself timed out

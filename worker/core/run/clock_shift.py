@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from worker.core.run.effects import Ignore, ShiftTimes
 from worker.core.run.facts import ClockStepped
-from worker.core.run.runstate import Run
+from worker.core.run.state import Run
 from worker.core.time.skew import was_set_back
 
 

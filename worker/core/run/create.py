@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from worker.core.model.eventtypes import EventType, JobEvent
+from worker.core.model.events import EventType, JobEvent
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.model.sla_times import absolute_times, relative_times
@@ -31,7 +31,7 @@ from worker.core.run.facts import (
     SignalOverdue,
 )
 from worker.core.run.reruns import REPLAY
-from worker.core.run.runstate import Outcome, Run, State
+from worker.core.run.state import Outcome, Run, State
 from worker.core.time.timestamps import format_rfc3339, said
 
 PATH_MAX = 32

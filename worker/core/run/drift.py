@@ -1,11 +1,13 @@
-"""Drift: how far a number has moved away from what a job was started on."""
+"""Drift and freshness: how far a post-run value moved, and whether sensors changed since a success."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
 
 from worker.core.model.pipeline import PostRun
 from worker.core.model.values import Json, Number, read_number
+from worker.core.time.timestamps import parse_rfc3339
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,3 +53,28 @@ def measure(post_run: PostRun, sensor_key: str, before: Mapping[str, Json], afte
         # By way of its text: a float's own digits would make 0.1 slightly more than a tenth.
         threshold=Decimal(repr(post_run.drift_threshold)),
     )
+
+
+UPDATED_AT = "updatedAt"
+_SECONDS_END = 253_402_300_800  # the year 10000, where dates end
+_MILLIS_FROM = 10**12  # a smaller number of milliseconds would lie before 2001: it is seconds
+_MILLIS_END = 10**14
+
+
+def changed_at(data: Mapping[str, Json]) -> datetime | None:
+    """Read `updatedAt`: RFC 3339, or seconds or milliseconds since 1970; None where the producer does not say."""
+    value = data.get(UPDATED_AT)
+    if isinstance(value, str) and (instant := parse_rfc3339(value)):
+        return instant
+    number = read_number(value)
+    if number is None:
+        return None
+    if 0 < number < _SECONDS_END:
+        return datetime.fromtimestamp(float(number), UTC)
+    return datetime.fromtimestamp(float(number) / 1000, UTC) if _MILLIS_FROM <= number < _MILLIS_END else None
+
+
+def is_fresh(sensors: Iterable[Mapping[str, Json]], succeeded_at: datetime) -> bool:
+    """Say whether a rerun may find other data than the success did: yes, unless every sensor that tells is older."""
+    times = [at for data in sensors if (at := changed_at(data))]
+    return not times or max(times) > succeeded_at

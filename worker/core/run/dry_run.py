@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey, SessionId
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.model.rules import leaves
@@ -45,9 +45,9 @@ from worker.core.run.facts import (
     Signal,
     TimeCame,
 )
-from worker.core.run.images import is_old_image, noted
+from worker.core.run.post_run import is_old_image, noted
 from worker.core.run.reruns import REPLAY, budget_for
-from worker.core.run.runstate import HANDLED_MAX, POST_RUN_SEEN_MAX, Budget, Spent
+from worker.core.run.state import HANDLED_MAX, POST_RUN_SEEN_MAX, Budget, Spent
 from worker.core.time.durations import format_duration
 from worker.core.time.timestamps import format_rfc3339
 

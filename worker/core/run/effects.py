@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from worker.core.model.eventtypes import EventType, JobEvent
+from worker.core.model.events import EventType, JobEvent
 from worker.core.model.keys import RunKey
 from worker.core.model.sla_times import Times
 from worker.core.model.values import Json
 from worker.core.run.facts import Handle
-from worker.core.run.outcomes import FailureCategory
-from worker.core.run.runstate import AfterStop, Budget, Outcome, Run, StartStep, State
+from worker.core.run.state import AfterStop, Budget, FailureCategory, Outcome, Run, StartStep, State
 from worker.core.sla.state import Verdict
 
 # --- the run's row ----------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """COMPLETED and FAILED_FINAL: what still reaches a run that has ended."""
 
-from worker.core.model.eventtypes import JobEvent
+from worker.core.model.events import JobEvent
 from worker.core.run.context import Case, misfit
 from worker.core.run.effects import Effect, Ignore, LogJob, NoteHandled, NoteJob
 from worker.core.run.endings import after_failure, tell_orphan, waive_only
@@ -14,8 +14,8 @@ from worker.core.run.facts import (
     RunWanted,
 )
 from worker.core.run.polling import report_event
-from worker.core.run.run_postrun import judge_post_run, judge_signal
-from worker.core.run.runstate import Outcome, State
+from worker.core.run.post_run import judge_post_run, judge_signal
+from worker.core.run.state import Outcome, State
 
 
 def decide_ended(case: Case, fact: Fact) -> list[Effect]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from worker.core.model.eventtypes import EventType, JobEvent
+from worker.core.model.events import EventType, JobEvent
 from worker.core.model.values import Json
 from worker.core.run.context import STOP_PATIENCE, Case
 from worker.core.run.effects import (
@@ -19,8 +19,7 @@ from worker.core.run.effects import (
     WaiveDeadline,
 )
 from worker.core.run.facts import CancelRequested
-from worker.core.run.outcomes import FailureCategory
-from worker.core.run.runstate import AfterStop, Budget, Outcome, State
+from worker.core.run.state import AfterStop, Budget, FailureCategory, Outcome, State
 from worker.core.time.timestamps import format_rfc3339, said
 
 JOB_FAIL_RETRY = "job-fail-retry"

@@ -1,6 +1,6 @@
 """EVALUATING: the rules do not hold yet."""
 
-from worker.core.model.eventtypes import EventType, JobEvent
+from worker.core.model.events import EventType, JobEvent
 from worker.core.run.context import Case, misfit
 from worker.core.run.effects import (
     Effect,
@@ -24,7 +24,7 @@ from worker.core.run.facts import (
     SensorChanged,
     TimeCame,
 )
-from worker.core.run.runstate import Outcome, StartStep, State
+from worker.core.run.state import Outcome, StartStep, State
 
 
 def decide_evaluating(case: Case, fact: Fact) -> list[Effect]:

@@ -14,8 +14,8 @@ from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
 from worker.core.run.drift import Drift
-from worker.core.run.outcomes import FailureCategory
 from worker.core.run.readings import Inputs
+from worker.core.run.state import FailureCategory
 
 Handle: TypeAlias = Mapping[str, Json]  # what a target needs to find its job again; only its runner reads it
 

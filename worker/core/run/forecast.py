@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from worker.core.model.eventtypes import EventType, JobEvent
+from worker.core.model.events import EventType, JobEvent
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.run import dry_run
 from worker.core.run.dry_run import DryRun
@@ -24,7 +24,7 @@ from worker.core.run.effects import (
 )
 from worker.core.run.facts import CancelRequested, RerunRequested
 from worker.core.run.machine import Pause, decide
-from worker.core.run.runstate import Run
+from worker.core.run.state import Run
 
 
 class Prospect(StrEnum):

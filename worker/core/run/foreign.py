@@ -6,10 +6,10 @@ usual rules apply to it: whatever is decided replaces the row by one of ours.
 
 from datetime import datetime
 
-from worker.core.model.eventtypes import EventType, JobEvent
+from worker.core.model.events import EventType, JobEvent
 from worker.core.run.effects import Create, Effect, Ignore, LogJob, Tell
 from worker.core.run.facts import Birth
-from worker.core.run.runstate import ForeignRun, Outcome, Run, Spent, State, Status
+from worker.core.run.state import ForeignRun, Outcome, Run, Spent, State, Status
 from worker.core.time.timestamps import format_rfc3339, said
 
 

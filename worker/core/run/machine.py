@@ -40,10 +40,10 @@ from worker.core.run.facts import (
     RerunRequested,
     TimeCame,
 )
-from worker.core.run.images import noted
 from worker.core.run.polling import decide_polling
+from worker.core.run.post_run import noted
 from worker.core.run.reruns import decide_rerun
-from worker.core.run.runstate import (
+from worker.core.run.state import (
     CHANGED_INPUTS_MAX,
     HANDLED_MAX,
     POST_RUN_SEEN_MAX,

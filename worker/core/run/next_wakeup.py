@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.run.context import limits
-from worker.core.run.runstate import Run, StartStep, State
+from worker.core.run.state import Run, StartStep, State
 from worker.core.run.triggering import START_PAUSE_MAX
 
 FIND_INTERVAL = timedelta(seconds=30)

@@ -1,6 +1,6 @@
 """POLLING: the job's id is known."""
 
-from worker.core.model.eventtypes import EventType, JobEvent
+from worker.core.model.events import EventType, JobEvent
 from worker.core.run.context import Case, misfit
 from worker.core.run.effects import Effect, Ignore, LogJob, LookAgain, NoteHandled, PollNow, Tell
 from worker.core.run.endings import after_failure, begin_stop, is_retry, waive
@@ -18,8 +18,8 @@ from worker.core.run.facts import (
     TimeCame,
 )
 from worker.core.run.inputs import note_signal
-from worker.core.run.run_postrun import drift_in_flight
-from worker.core.run.runstate import AfterStop
+from worker.core.run.post_run import drift_in_flight
+from worker.core.run.state import AfterStop
 from worker.core.run.success import succeed, succeed_as_reported
 from worker.core.time.durations import format_duration
 

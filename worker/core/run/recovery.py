@@ -2,7 +2,7 @@
 
 from worker.core.model.keys import SessionId
 from worker.core.run.effects import Act, EvaluateNow, FindJob, StartJob, StopJob
-from worker.core.run.runstate import Run, StartStep, State
+from worker.core.run.state import Run, StartStep, State
 
 
 def acts_of(run: Run, session: SessionId) -> list[Act]:

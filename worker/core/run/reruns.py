@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from worker.core.model.eventtypes import EventType, JobEvent
+from worker.core.model.events import EventType, JobEvent
 from worker.core.run.context import Case
 from worker.core.run.effects import (
     Effect,
@@ -19,7 +19,7 @@ from worker.core.run.effects import (
 )
 from worker.core.run.endings import JOB_FAIL_RETRY, begin_stop
 from worker.core.run.facts import RerunRequested
-from worker.core.run.runstate import AfterStop, Budget, Outcome, Run, Spent, State
+from worker.core.run.state import AfterStop, Budget, Outcome, Run, Spent, State
 
 LATE_DATA = "late-data"
 DATA_DRIFT = "data-drift"

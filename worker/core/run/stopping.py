@@ -1,6 +1,6 @@
 """STOPPING: a job that may be running was told to stop, and nothing new begins before it has."""
 
-from worker.core.model.eventtypes import JobEvent
+from worker.core.model.events import JobEvent
 from worker.core.model.pipeline import Overlap
 from worker.core.run.context import STOP_PATIENCE, Case, misfit
 from worker.core.run.effects import Effect, FindJob, Ignore, NoteAfterStop, NoteJob, NoteStart, StopJob
@@ -37,9 +37,9 @@ from worker.core.run.facts import (
 )
 from worker.core.run.inputs import note_signal
 from worker.core.run.polling import old_report, with_report_noted
+from worker.core.run.post_run import drift_in_flight
 from worker.core.run.reruns import reopen
-from worker.core.run.run_postrun import drift_in_flight
-from worker.core.run.runstate import AfterStop, StartStep
+from worker.core.run.state import AfterStop, StartStep
 from worker.core.run.success import succeed, succeed_as_reported
 from worker.core.run.triggering import is_old_sending, is_only_job
 from worker.core.time.durations import format_duration

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from worker.core.model.eventtypes import EventType, JobEvent
+from worker.core.model.events import EventType, JobEvent
 from worker.core.run.context import Case
 from worker.core.run.effects import Effect, End, JudgeDeadline, KeepBaseline, LogJob, LookAgain, Tell
 from worker.core.run.endings import tell_unanswered, tell_unchecked
@@ -10,7 +10,7 @@ from worker.core.run.evaluation import baseline
 from worker.core.run.facts import JobReported, JobSucceeded
 from worker.core.run.inputs import Comparison, report_changes
 from worker.core.run.readings import Inputs
-from worker.core.run.runstate import Outcome
+from worker.core.run.state import Outcome
 
 
 def succeed(case: Case, fact: JobSucceeded) -> list[Effect]:

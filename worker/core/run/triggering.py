@@ -8,7 +8,7 @@ not started.
 
 from datetime import timedelta
 
-from worker.core.model.eventtypes import EventType, JobEvent
+from worker.core.model.events import EventType, JobEvent
 from worker.core.model.pipeline import OnUnknownStart
 from worker.core.model.values import Json
 from worker.core.run.context import Case, misfit
@@ -29,9 +29,8 @@ from worker.core.run.facts import (
     TimeCame,
 )
 from worker.core.run.inputs import note_signal
-from worker.core.run.outcomes import FailureCategory
-from worker.core.run.run_postrun import drift_in_flight
-from worker.core.run.runstate import AfterStop, Outcome, Run, StartStep, State
+from worker.core.run.post_run import drift_in_flight
+from worker.core.run.state import AfterStop, FailureCategory, Outcome, Run, StartStep, State
 
 START_BACKOFF = (timedelta(seconds=30), timedelta(seconds=60), timedelta(seconds=120))
 # A target may ask for a longer pause; a number that is wrong must not hold a run for a day.

@@ -8,8 +8,7 @@ from worker.config.deploy import forget_times
 from worker.config.versions import Configs, Remembered, Unusable, Version
 from worker.core.model import keys
 from worker.core.model.calendars import local_date, reason_excluded
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import Event, EventType
 from worker.core.model.pipeline import PipelineId, Schedule
 from worker.core.model.sla_times import Times, times_for_run
 from worker.core.model.values import Json

@@ -5,11 +5,11 @@ from datetime import datetime
 
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, Schedule
+from worker.core.run.drift import is_fresh
 from worker.core.run.evaluation import needed, watched
-from worker.core.run.freshness import is_fresh
-from worker.core.run.runstate import ForeignRun, Run, State, Status
+from worker.core.run.state import ForeignRun, Run, State, Status
+from worker.engine.decisions import ForeignRuns
 from worker.engine.evaluations import Sensing
-from worker.engine.foreignruns import ForeignRuns
 from worker.store.table import Tables
 
 

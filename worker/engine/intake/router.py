@@ -7,14 +7,14 @@ from worker.config.versions import Version
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model import keys
 from worker.core.model.content_hash import content_hash
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Match, PipelineId, Schedule, ScheduleId, Trigger
 from worker.core.run.effects import Tell
 from worker.core.run.facts import CancelRequested, JobReported, Origin, Report, RerunRequested
-from worker.core.run.outcomes import FailureCategory
 from worker.core.run.reruns import DATA_DRIFT, LATE_DATA
 from worker.core.run.sensor_match import LOOK_BACK
+from worker.core.run.state import FailureCategory
 from worker.core.time.local_time import wall_at
 from worker.core.time.periods import Period
 from worker.core.time.skew import was_set_back
@@ -26,7 +26,6 @@ from worker.engine.intake.rerun_freshness import Freshness
 from worker.engine.intake.sensors import MayBegin, Seen, Signals
 from worker.engine.timer_keys import Log, to_nobody
 from worker.runtime.clock import Clock
-from worker.store.attributes import loose_text, texts
 from worker.store.repos.deferred_signals import HeldCascade, HeldSignal, held_back_of
 from worker.store.repos.deployments import Deployments
 from worker.store.repos.job_log import OURS
@@ -34,6 +33,7 @@ from worker.store.repos.pauses import pause_of
 from worker.store.repos.requests import Requests
 from worker.store.repos.runs import Runs
 from worker.store.repos.sensors import Sensor, Sensors, sensor_of
+from worker.store.rows import loose_text, texts
 from worker.store.table import Change, ChangeKind, Prefix, Row, StaleWrite, TableName, Tables, query_all
 
 _JOB: Final = "JOB#"

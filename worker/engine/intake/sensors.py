@@ -14,7 +14,7 @@ from worker.config.versions import Version
 from worker.core.errors import RetryLater
 from worker.core.model import keys
 from worker.core.model.content_hash import content_hash
-from worker.core.model.eventtypes import EventType
+from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, PipelineId, PostRun, Schedule
 from worker.core.model.rules import Check, evaluate_in_turns
@@ -24,7 +24,6 @@ from worker.core.run.drift import Drift, measure
 from worker.core.run.effects import Tell
 from worker.core.run.evaluation import watched
 from worker.core.run.facts import Origin, PostRunSeen, RunWanted, Signal, SignalOverdue
-from worker.core.run.runstate import Run, State
 from worker.core.run.sensor_match import (
     LOOK_BACK,
     Saying,
@@ -35,6 +34,7 @@ from worker.core.run.sensor_match import (
     post_run_name,
     triggered,
 )
+from worker.core.run.state import Run, State
 from worker.core.schedule.period_range import OutOfRange, out_of_range, wrong_grain
 from worker.core.time.local_time import wall_at
 from worker.core.time.periods import Period

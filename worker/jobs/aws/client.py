@@ -16,7 +16,7 @@ import aiobotocore
 from aiobotocore.config import AioConfig
 from botocore import xform_name
 
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.aws.errors import ANSWER_ERRORS, CALL_ERRORS, AwsTrouble, trouble
 from worker.jobs.aws.responses import Answer
 from worker.jobs.aws.session import PASSAGE, Passage, WatchedSession

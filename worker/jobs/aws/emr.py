@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Final
 
 from worker.core.errors import Rejected
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.aws.client import LOOK_BACK, Aws
 from worker.jobs.aws.errors import AwsTrouble, declined, start_answer
 from worker.jobs.aws.responses import Answer, by_id, part, parts, text, time

@@ -10,7 +10,7 @@ from typing import Final, cast
 
 from worker.core.errors import Rejected
 from worker.core.model.values import Json
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.aws.client import LOOK_BACK, Aws
 from worker.jobs.aws.errors import AwsTrouble, start_answer
 from worker.jobs.aws.responses import by_id, part, parts, text, time

@@ -17,7 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 from botocore.parsers import ResponseParserError
 
 from worker.core.errors import Rejected, RetryLater
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.messages import tidy
 from worker.jobs.runner import Refused, TargetDown, Unknown
 from worker.net.aws_credentials import CREDENTIAL_CODES

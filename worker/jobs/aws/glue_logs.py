@@ -13,7 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final
 
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.aws.client import Aws
 from worker.jobs.aws.errors import AwsTrouble
 from worker.jobs.aws.responses import Answer, parts, text

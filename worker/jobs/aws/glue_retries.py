@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.aws.client import Aws
 from worker.jobs.aws.errors import AwsTrouble
 from worker.jobs.aws.glue_runs import (

@@ -5,7 +5,7 @@ from contextlib import aclosing
 from datetime import datetime
 from typing import Any, Final
 
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.aws.client import Aws
 from worker.jobs.aws.responses import Answer, parts, text, time
 from worker.jobs.aws.states import States

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 from worker.core.model.values import Json
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.http.responses import FAILED, SUCCEEDED, TIMED_OUT
 from worker.jobs.messages import tidy
 from worker.jobs.runner import Failed, JobStatus, RunContext, Running, StartRequest, Succeeded

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from worker.core.errors import Rejected
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.aws.client import Aws
 from worker.jobs.aws.errors import AwsTrouble
 from worker.jobs.aws.responses import text

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from worker.core.errors import RetryLater
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.aws.errors import AwsTrouble
 from worker.jobs.messages import tidy
 from worker.jobs.runner import CannotStop, Failed, JobStatus, Running, StopAnswer, Stopped, StopPending, Succeeded

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from worker.core.errors import Rejected
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.aws.client import Aws
 from worker.jobs.aws.errors import AwsTrouble, start_answer
 from worker.jobs.aws.responses import Answer, by_id, text, time

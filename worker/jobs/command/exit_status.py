@@ -12,7 +12,7 @@
 from datetime import UTC, datetime
 from signal import strsignal
 
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.command.files import STOPPED, TIMED_OUT, Result
 from worker.jobs.runner import Failed, JobStatus, Succeeded
 

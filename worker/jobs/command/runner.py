@@ -21,7 +21,7 @@ from typing import cast
 import worker
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model.templates import RUN_VARIABLES
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.command.exit_status import judge
 from worker.jobs.command.files import JobDirectory, Result, discard_ended_before
 from worker.jobs.command.processes import (

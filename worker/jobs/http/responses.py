@@ -16,7 +16,7 @@ from email.utils import parsedate_to_datetime
 from typing import cast
 
 from worker.core.errors import RetryLater
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.messages import tidy
 from worker.jobs.runner import (
     CannotStop,

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from worker.core.errors import Rejected, RetryLater
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.http.auth import TOKEN_TIMEOUT, Access, Authenticator
 from worker.jobs.messages import tidy
 from worker.jobs.runner import Refused, StartAnswer, Started, TargetDown

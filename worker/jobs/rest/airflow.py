@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model.values import Json
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.core.time.timestamps import parse_rfc3339
 from worker.jobs.http.auth import Access
 from worker.jobs.http.json_path import LONG_ANSWER_BYTES_MAX, JsonApi, listed, members_of, same_place

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import cast
 
-from worker.core.run.outcomes import FailureCategory
+from worker.core.run.state import FailureCategory
 from worker.jobs.runner import Failed, JobStatus, Running, Succeeded
 
 _ENDED = frozenset({"TERMINATED", "SKIPPED", "INTERNAL_ERROR"})

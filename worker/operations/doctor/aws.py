@@ -9,12 +9,10 @@ from worker.core.errors import WorkerError
 from worker.core.model.values import Json
 from worker.core.time.skew import SKEW_MAX
 from worker.operations.doctor.aws_calls import Refused, Unauthenticated
-from worker.operations.doctor.bus import BusLook
+from worker.operations.doctor.aws_resources import BusLook, StreamLook, look_at_queue
 from worker.operations.doctor.checks import followed_tables, queues, secret_probe, table_probes
 from worker.operations.doctor.iam import Calls, ask
-from worker.operations.doctor.queue import look_at_queue
 from worker.operations.doctor.report import Diagnosis, doubtful, fine, wrong
-from worker.operations.doctor.streams import StreamLook
 from worker.store.dynamodb.requests import TableNames
 
 MANAGED: Final = "secretsmanager://"

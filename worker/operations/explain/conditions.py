@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 
 from worker.core.model.rules import GroupResult, RuleResult
-from worker.core.run.freshness import changed_at
-from worker.core.run.runstate import Run
+from worker.core.run.drift import changed_at
 from worker.core.run.sensor_match import Saying, is_for_later
+from worker.core.run.state import Run
 from worker.operations.explain.explanation import Condition
 from worker.store.repos.sensors import Sensor
 

@@ -8,15 +8,15 @@ from typing import Final
 from worker.core.model.keys import RowKind, RunKey
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.run.dry_run import DryRun, DryState
-from worker.core.run.runstate import ForeignRun, Run, Status
+from worker.core.run.state import ForeignRun, Run, Status
 from worker.core.schedule.expected_runs import ExpectedRun, expected_runs
 from worker.core.time.local_time import reached_at, wall_at
 from worker.core.time.periods import Period
-from worker.store.attributes import BadRow
 from worker.store.repos.active_rows import ActiveRows
 from worker.store.repos.dry_runs import DryRuns, dry_run_key, dry_run_of
 from worker.store.repos.run_rows import run_from_row
 from worker.store.repos.runs import Runs, Unreadable, run_key
+from worker.store.rows import BadRow
 from worker.store.table import Key, Row, TableName, Tables
 
 LOOK_AROUND: Final = timedelta(days=3)

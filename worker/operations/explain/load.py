@@ -7,7 +7,7 @@ from worker.core.errors import ConfigError
 from worker.core.model.keys import RunKey, signal_mark_sk
 from worker.core.model.pipeline import Pipeline, PipelineId, Schedule, ScheduleId
 from worker.core.run.evaluation import needed
-from worker.core.run.runstate import Run
+from worker.core.run.state import Run
 from worker.core.schedule.due import ScheduleKey
 from worker.core.time.periods import Period
 from worker.operations.explain.snapshot import AnyRun, ConfigSeen, Consumed, Sight

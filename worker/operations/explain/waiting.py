@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from worker.core.model.rules import GroupResult
-from worker.core.run.runstate import Outcome, Run, StartStep, State
+from worker.core.run.state import Outcome, Run, StartStep, State
 from worker.core.time.timestamps import format_rfc3339
 
 

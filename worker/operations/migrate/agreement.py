@@ -6,10 +6,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from worker.core.model.eventtypes import JobEvent
+from worker.core.model.events import JobEvent
 from worker.core.model.keys import RunKey
 from worker.core.run.dry_run import DryRun, DryState
-from worker.core.run.runstate import Status
+from worker.core.run.state import Status
 
 # Lines of a job log that say that a job was started, or that it was tried.
 _STARTED: Final = frozenset(

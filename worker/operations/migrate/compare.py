@@ -11,17 +11,17 @@ from worker.core.model import keys
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, PipelineId, ScheduleId
 from worker.core.run.dry_run import DryRun
-from worker.core.run.runstate import ForeignRun
+from worker.core.run.state import ForeignRun
 from worker.core.time.periods import Period
 from worker.core.time.timestamps import parse_rfc3339
 from worker.operations.migrate.agreement import Seen, TheirRun
-from worker.store.attributes import BadRow
 from worker.store.repos.dry_runs import dry_run_of
 from worker.store.repos.events import Events
 from worker.store.repos.installation import began_at
 from worker.store.repos.job_log import JobLog
 from worker.store.repos.run_rows import run_from_row
 from worker.store.repos.sensors import Sensors
+from worker.store.rows import BadRow
 from worker.store.shadow import ShadowTables
 from worker.store.table import Between, Row, TableName, Tables, query_all
 

@@ -8,13 +8,13 @@ from enum import StrEnum
 
 from worker.core.model.keys import RunKey, run_row_of
 from worker.core.model.pipeline import Pipeline
-from worker.core.run.runstate import ForeignRun, Run, Status
+from worker.core.run.state import ForeignRun, Run, Status
 from worker.core.time.timestamps import parse_rfc3339, said
 from worker.operations.migrate.findings import Finding, Topic, Weight
 from worker.operations.migrate.survey import Surveyed
-from worker.store.attributes import BadRow
 from worker.store.repos.requests import rerun_request_of
 from worker.store.repos.run_rows import run_from_row
+from worker.store.rows import BadRow
 from worker.store.table import Row
 
 _ENDED = frozenset({Status.COMPLETED.value, Status.FAILED_FINAL.value})

@@ -8,10 +8,10 @@ from typing import Final
 from worker.config.settings import GROUP
 from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId
-from worker.store.paging import first_rows
 from worker.store.repos.installation import began_at
 from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.sensors import Sensor, sensor_of
+from worker.store.rows import first_rows
 from worker.store.table import LISTS, Key, Prefix, Row, TableName, Tables
 
 # Read of one kind for one pipeline. Nothing of the reference expires, so an old pipeline may have far more; the rows

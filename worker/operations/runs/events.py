@@ -6,9 +6,8 @@ from functools import partial
 from typing import Final
 
 from worker.core.errors import Rejected
-from worker.core.model.events import Event
-from worker.core.model.eventtypes import EventType
-from worker.runtime.together import together
+from worker.core.model.events import Event, EventType
+from worker.runtime.concurrency import together
 from worker.store.repos.events import Events
 from worker.store.table import Tables
 from worker.store.tail import LOOK_BACK, Tail

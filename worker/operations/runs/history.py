@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from worker.core.model.events import Event
 from worker.core.model.keys import RunKey
-from worker.core.run.runstate import ForeignRun, Run, job_id
+from worker.core.run.state import ForeignRun, Run, job_id
 from worker.core.sla.state import SlaWatch
 from worker.core.time.timestamps import parse_rfc3339
 from worker.operations.runs.events import EventReader

@@ -12,9 +12,9 @@ from worker.core.run.facts import Birth, CancelRequested, RerunRequested
 from worker.core.run.forecast import Forecast, Prospect, foresee, foresee_rehearsal
 from worker.core.run.foreign import respect
 from worker.core.run.reruns import REPLAY
-from worker.core.run.runstate import ForeignRun, Run
+from worker.core.run.state import ForeignRun, Run
 from worker.core.time.timestamps import format_rfc3339
-from worker.engine.foreignruns import ForeignRuns
+from worker.engine.decisions import ForeignRuns
 from worker.engine.intake.rerun_freshness import Freshness
 from worker.operations.explain.load import schedule_of
 from worker.operations.explain.snapshot import AnyRun

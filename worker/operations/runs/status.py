@@ -14,12 +14,10 @@ from worker.core.model.rules import evaluate
 from worker.core.run.dry_run import DryRun, DryState
 from worker.core.run.evaluation import needed
 from worker.core.run.machine import Pause
-from worker.core.run.runstate import ForeignRun, Outcome, Run, State, Status
+from worker.core.run.state import ForeignRun, Outcome, Run, State, Status
 from worker.core.sla.state import SlaWatch
 from worker.operations.explain.waiting import waits_for, waits_for_rules
-from worker.runtime.together import as_one
-from worker.store.attributes import BadRow
-from worker.store.paging import first_rows
+from worker.runtime.concurrency import as_one
 from worker.store.repos.active_rows import ActiveRow, ActiveRows
 from worker.store.repos.dry_runs import dry_run_key, dry_run_of
 from worker.store.repos.pauses import Pauses
@@ -27,6 +25,7 @@ from worker.store.repos.run_rows import run_from_row
 from worker.store.repos.runs import Runs, Unreadable, run_key
 from worker.store.repos.sensors import Sensors
 from worker.store.repos.sla_watches import watch_from_row, watch_key
+from worker.store.rows import BadRow, first_rows
 from worker.store.table import Key, Prefix, Row, TableName, Tables
 
 Found: TypeAlias = Run | ForeignRun | DryRun | Unreadable

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, assert_never
 
-from worker.store.dynamodb.dynamodb_expressions import Expressions
+from worker.store.dynamodb.expressions import Expressions
 from worker.store.dynamodb.values import encode_key, encode_row
 from worker.store.table import COMMIT_ID, Check, Condition, Delete, Put, TableName, Update, Write
 

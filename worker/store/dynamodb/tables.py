@@ -9,9 +9,8 @@ from worker.net.aws_client import ClientSettings
 from worker.runtime.backoff import Backoff
 from worker.runtime.clock import Clock
 from worker.store.dynamodb.calls import DynamoCalls, credentials_required
-from worker.store.dynamodb.dynamodb_cursors import cursor_from_key, key_from_cursor
-from worker.store.dynamodb.dynamodb_expressions import Expressions
 from worker.store.dynamodb.errors import ConditionFailed, InDoubt
+from worker.store.dynamodb.expressions import Expressions, cursor_from_key, key_from_cursor
 from worker.store.dynamodb.requests import CommitRequest, TableNames, commit_request
 from worker.store.dynamodb.schema import check_tables, ensure_tables
 from worker.store.dynamodb.values import Item, decode_row, encode_key

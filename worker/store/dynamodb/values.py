@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any, Final, TypeAlias, cast
 
 from worker.core.errors import Rejected
-from worker.store.numbers import number_from_text, number_to_text
+from worker.store.limits import number_from_text, number_to_text
 from worker.store.table import Key, Row, Value
 
 Attribute: TypeAlias = dict[str, Any]  # one entry: type letter and value, as the wire has it

@@ -8,8 +8,8 @@ from functools import partial
 from worker.core.model import keys
 from worker.core.model.keys import RowKind, RunKey, SessionId
 from worker.core.time.timestamps import parse_rfc3339
-from worker.runtime.together import together
-from worker.store.attributes import loose_text
+from worker.runtime.concurrency import together
+from worker.store.rows import loose_text
 from worker.store.table import ACTIVE, Row, TableName, Tables, query_all
 
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId
 from worker.store import retention
-from worker.store.attributes import expiry, loose_text, without_nothing
+from worker.store.rows import expiry, loose_text, without_nothing
 from worker.store.table import TTL, Absent, Put, Row, TableName, Tables
 from worker.store.tail import Tail, follow
 

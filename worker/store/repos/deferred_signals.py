@@ -11,8 +11,8 @@ from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
 from worker.store import retention
-from worker.store.attributes import expiry, instant, instant_text, json_map, optional_instant, text, texts
 from worker.store.repos.sensors import Sensor
+from worker.store.rows import expiry, instant, instant_text, json_map, optional_instant, text, texts
 from worker.store.table import TTL, Absent, Delete, Key, Put, Row, StaleWrite, TableName, Tables
 
 REMEMBERED_MAX = 10_000  # forgetting one costs a needless write

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId
-from worker.store.attributes import instant, instant_text, optional_text, whole, without_nothing
+from worker.store.rows import instant, instant_text, optional_text, whole, without_nothing
 from worker.store.table import Absent, Delete, Equals, Key, Put, Row, StaleWrite, TableName, Tables
 
 

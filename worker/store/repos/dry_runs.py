@@ -7,13 +7,14 @@ from worker.core.model import keys
 from worker.core.model.keys import RowKind, RunKey, SessionId
 from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.run.dry_run import DryRun, DryState
-from worker.core.run.runstate import HANDLED_MAX
+from worker.core.run.state import HANDLED_MAX
 from worker.core.time.timestamps import parse_rfc3339
 from worker.store import retention
-from worker.store.attributes import (
+from worker.store.rows import (
     BadRow,
     choice,
     expiry,
+    first_rows,
     instant,
     instant_map,
     instant_text,
@@ -25,7 +26,6 @@ from worker.store.attributes import (
     whole,
     without_nothing,
 )
-from worker.store.paging import first_rows
 from worker.store.table import (
     ACTIVE,
     TTL,

@@ -7,9 +7,7 @@ from datetime import datetime
 from worker.core.model import keys
 from worker.core.model.events import Event
 from worker.store import retention
-from worker.store.attributes import expiry, loose_text, without_nothing
-from worker.store.paging import first_rows
-from worker.store.plain import plain_map
+from worker.store.rows import expiry, first_rows, loose_text, plain_map, without_nothing
 from worker.store.table import (
     EVENT_TYPES,
     TTL,

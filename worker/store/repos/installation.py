@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from worker.core.model import keys
-from worker.store.attributes import instant, instant_text
+from worker.store.rows import instant, instant_text
 from worker.store.table import Absent, Key, Put, StaleWrite, TableName, Tables
 
 _SK = "INSTALLATION"

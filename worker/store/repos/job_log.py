@@ -7,7 +7,7 @@ from datetime import datetime
 from worker.core.model import keys
 from worker.core.model.keys import RunKey
 from worker.store import retention
-from worker.store.attributes import expiry, loose_text, without_nothing
+from worker.store.rows import expiry, loose_text, without_nothing
 from worker.store.table import TTL, Absent, Prefix, Put, Row, TableName, Tables, query_all
 
 OURS = "interlock"

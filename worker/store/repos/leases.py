@@ -13,7 +13,7 @@ from enum import StrEnum
 from worker.core.model import keys
 from worker.core.model.keys import SessionId
 from worker.store import retention
-from worker.store.attributes import (
+from worker.store.rows import (
     BadRow,
     choice,
     expiry,

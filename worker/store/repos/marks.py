@@ -11,7 +11,7 @@ from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
 from worker.store import retention
-from worker.store.attributes import expiry, json_map, whole
+from worker.store.rows import expiry, json_map, whole
 from worker.store.table import (
     TTL,
     Absent,

@@ -5,7 +5,7 @@ from datetime import datetime
 from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId
 from worker.core.run.machine import Pause
-from worker.store.attributes import loose_text, optional_instant_text, optional_whole, without_nothing
+from worker.store.rows import loose_text, optional_instant_text, optional_whole, without_nothing
 from worker.store.table import Absent, Check, Delete, Key, Less, Put, Row, TableName, Tables, any_of
 
 UNTIL_MILLIS = "untilMillis"  # a number, so that a commit's condition can compare it

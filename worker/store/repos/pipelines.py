@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId
-from worker.store.attributes import text
+from worker.store.rows import text
 from worker.store.table import (
     LISTS,
     Absent,

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from worker.core.model import keys
 from worker.core.model.keys import RunKey
 from worker.core.run.reruns import request_identity
-from worker.store.attributes import loose_text, without_nothing
+from worker.store.rows import loose_text, without_nothing
 from worker.store.table import Absent, Condition, Equals, Exists, Key, Put, Row, TableName, Tables, Value, all_of
 
 DEFAULT_REASON = "manual"

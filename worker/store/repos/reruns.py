@@ -7,7 +7,7 @@ from worker.core.errors import RetryLater
 from worker.core.model import keys
 from worker.core.model.keys import RunKey
 from worker.store import retention
-from worker.store.attributes import expiry, instant_text, loose_text, without_nothing
+from worker.store.rows import expiry, instant_text, loose_text, without_nothing
 from worker.store.table import (
     TTL,
     Absent,

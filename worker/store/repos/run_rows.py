@@ -4,18 +4,9 @@ from datetime import UTC
 
 from worker.core.model import keys
 from worker.core.model.keys import RowKind, RunKey, SessionId
-from worker.core.run.runstate import (
-    HANDLED_MAX,
-    AfterStop,
-    ForeignRun,
-    Outcome,
-    Run,
-    Spent,
-    StartStep,
-    State,
-)
+from worker.core.run.state import HANDLED_MAX, AfterStop, ForeignRun, Outcome, Run, Spent, StartStep, State
 from worker.store import retention
-from worker.store.attributes import (
+from worker.store.rows import (
     BadRow,
     choice,
     expires_at,

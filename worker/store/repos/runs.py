@@ -8,11 +8,10 @@ from functools import partial
 from worker.core.model import keys
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId, ScheduleId
-from worker.core.run.runstate import ForeignRun, Run, Status
-from worker.runtime.together import together
-from worker.store.attributes import BadRow
-from worker.store.paging import first_rows
+from worker.core.run.state import ForeignRun, Run, Status
+from worker.runtime.concurrency import together
 from worker.store.repos.run_rows import run_from_row, run_to_row
+from worker.store.rows import BadRow, first_rows
 from worker.store.table import (
     LISTS,
     TTL,

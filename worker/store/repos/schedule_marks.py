@@ -11,7 +11,7 @@ from datetime import datetime
 from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId, Schedule
 from worker.core.schedule.due import Passed, ScheduleKey
-from worker.store.attributes import (
+from worker.store.rows import (
     instant,
     instant_text,
     optional_instant,

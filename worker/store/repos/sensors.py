@@ -13,7 +13,7 @@ from worker.core.model.content_hash import content_hash
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
 from worker.core.time.periods import Period, sensor_keys
-from worker.store.plain import plain_map
+from worker.store.rows import plain_map
 from worker.store.table import (
     COMMIT_ID,
     TTL,

@@ -13,7 +13,7 @@ from worker.core.model import keys
 from worker.core.model.keys import SessionId
 from worker.core.time.timestamps import parse_rfc3339
 from worker.store import retention
-from worker.store.attributes import choice, expiry, instant_text, loose_text, texts, whole
+from worker.store.rows import choice, expiry, instant_text, loose_text, texts, whole
 from worker.store.table import (
     TTL,
     Absent,

@@ -7,9 +7,10 @@ from worker.core.model.keys import RowKind, RunKey, SessionId
 from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.sla.state import SlaWatch, Verdict
 from worker.store import retention
-from worker.store.attributes import (
+from worker.store.rows import (
     BadRow,
     expiry,
+    first_rows,
     instant,
     instant_text,
     optional_choice,
@@ -20,7 +21,6 @@ from worker.store.attributes import (
     whole,
     without_nothing,
 )
-from worker.store.paging import first_rows
 from worker.store.table import ACTIVE, TTL, Absent, Equals, Key, Prefix, Put, Row, TableName, Tables, Value, Write
 
 

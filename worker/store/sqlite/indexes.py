@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Final
 
 from worker.core.errors import Rejected
-from worker.store.numbers import number_to_text
+from worker.store.limits import number_to_text
 from worker.store.table import INDEXES, KEY_BYTES_MAX, TTL, Index, Row, TableName, TooLarge, Value
 
 Sort = str | bytes

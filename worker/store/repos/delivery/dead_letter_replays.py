@@ -5,8 +5,8 @@ from datetime import datetime
 
 from worker.core.model import keys
 from worker.store import retention
-from worker.store.attributes import expiry, instant, instant_text, text
 from worker.store.repos.delivery.dead_letters import DeadLetter
+from worker.store.rows import expiry, instant, instant_text, text
 from worker.store.table import TTL, Delete, Key, Prefix, Put, Row, TableName, Tables, query_all
 
 

@@ -7,8 +7,17 @@ from datetime import datetime
 
 from worker.core.model import keys
 from worker.store import retention
-from worker.store.attributes import BadRow, expiry, optional_text, optional_whole, text, texts, whole, without_nothing
-from worker.store.paging import first_rows
+from worker.store.rows import (
+    BadRow,
+    expiry,
+    first_rows,
+    optional_text,
+    optional_whole,
+    text,
+    texts,
+    whole,
+    without_nothing,
+)
 from worker.store.table import (
     TTL,
     Absent,

@@ -8,7 +8,7 @@ from typing import Final
 from worker.core.model import keys
 from worker.core.model.events import Event
 from worker.store import retention
-from worker.store.attributes import expiry, instant_text, loose_text, optional_instant
+from worker.store.rows import expiry, instant_text, loose_text, optional_instant
 from worker.store.table import TTL, Between, Delete, Key, Prefix, Put, Row, TableName, Tables
 
 MESSAGE_MAX: Final = 300

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from worker.core.model import keys
-from worker.store.attributes import BadRow, expires_at, expiry, optional_whole, text
 from worker.store.retention import PARKED_KEYS
+from worker.store.rows import BadRow, expires_at, expiry, optional_whole, text
 from worker.store.table import (
     TTL,
     Absent,

@@ -12,7 +12,7 @@ from worker.core.errors import RetryLater
 from worker.core.model import keys
 from worker.core.time.skew import SKEW_MAX
 from worker.store import retention
-from worker.store.attributes import expiry, optional_whole
+from worker.store.rows import expiry, optional_whole
 from worker.store.table import (
     TTL,
     Absent,

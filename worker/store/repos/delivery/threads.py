@@ -14,7 +14,7 @@ from typing import TypeAlias
 from worker.core.model import keys
 from worker.core.time.skew import SET_BACK_MIN
 from worker.store import retention
-from worker.store.attributes import expiry, instant_text, loose_text, optional_whole, texts
+from worker.store.rows import expiry, instant_text, loose_text, optional_whole, texts
 from worker.store.table import (
     TTL,
     Absent,

@@ -1,5 +1,6 @@
-"""A run as data: one pipeline, one schedule, one period, from its first signal to its end. `run.py` moves it."""
+"""Run state: one pipeline, schedule and period from its first sensor to its end. `machine.py` moves it."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -7,7 +8,27 @@ from enum import StrEnum
 
 from worker.core.model.keys import RunKey, SessionId
 from worker.core.model.values import Json
-from worker.core.run.tokens import start_token
+
+
+class FailureCategory(StrEnum):
+    """The kind of a failure, whether the job was refused at its start or failed later."""
+
+    PERMANENT = "PERMANENT"  # the same request fails again: wrong code, wrong configuration; counts as a code retry
+    TRANSIENT = "TRANSIENT"  # the next attempt may well succeed: throttled, lost host, a crash
+    TIMEOUT = "TIMEOUT"  # the job took longer than it, or its target, allows
+
+
+_DIGITS = 40
+
+
+def start_token(run_id: str, attempt: int) -> str:
+    """Fits every target: at most 64 characters, letters, digits and a dash.
+
+    The run id is random and written when the run's row is made, so a token never repeats, not even for a row that was
+    lost and made anew.
+    """
+    return f"il-{hashlib.sha256(f'{run_id}#{attempt}'.encode()).hexdigest()[:_DIGITS]}"
+
 
 HANDLED_MAX = 16
 POST_RUN_SEEN_MAX = 32

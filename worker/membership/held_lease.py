@@ -1,15 +1,15 @@
-"""A lease in our hands, as its holder sees it."""
+"""Held leases: the work under a lease runs, ends or is stopped in order before the lease is released."""
 
 import asyncio
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
 
-from worker.core.errors import WorkerError
+from worker.core.errors import RetryLater, WorkerError
 from worker.core.model.keys import SessionId
 from worker.membership.fence import Fence
 from worker.runtime.clock import Clock
-from worker.runtime.waking import Alarm
+from worker.runtime.timers import Alarm
 from worker.store.repos.leases import Lease, Leases, Ordeal
 
 
@@ -122,3 +122,36 @@ class Holder(Protocol):
         `LeaseLost`. Returning early gives the lease up.
         """
         ...
+
+
+DRAIN_MAX_S: Final = 15.0  # how long a holder may take to finish what it has in hand
+GIVE_UP_TRIES_MAX: Final = 5
+GIVE_UP_PAUSE_S: Final = 0.5
+
+
+async def live(held: HeldLease, holder: Holder, clock: Clock) -> None:
+    """Have the work of a lease done, then give the lease up. When this returns nobody works on it here."""
+    async with asyncio.TaskGroup() as tasks:
+        working = tasks.create_task(_hold(held, holder), name=f"hold:{held.lease.stream}/{held.lease.shard}")
+        working.add_done_callback(lambda _: held.work_ended())
+        await held.until_drained(DRAIN_MAX_S)
+        working.cancel()
+    await _give_up(held, clock)
+
+
+async def _hold(held: HeldLease, holder: Holder) -> None:
+    try:
+        await holder.hold(held)
+    except LeaseLost:
+        held.lose()
+
+
+async def _give_up(held: HeldLease, clock: Clock) -> None:
+    """Try a few times; what is left ours by its row after that is found there and taken up again."""
+    for _ in range(GIVE_UP_TRIES_MAX):
+        try:
+            return await held.give_up()
+        except RetryLater:
+            await clock.sleep(GIVE_UP_PAUSE_S)
+    held.lose()
+    return None

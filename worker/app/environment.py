@@ -1,25 +1,30 @@
-"""What a worker is put together from: all that outlives its sessions, and all that differs from one kind to another."""
+"""Platform port and worker dependencies: what differs between one machine and AWS, and what outlives a session."""
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from consumers.delivery.retry import PATIENCE
 from consumers.outbox.dead_letter_replay import Way
 from consumers.outbox.routes import Route
+from consumers.queues.consumer import QueueConsumer
 from consumers.streams.consumer import Pace, StreamConsumer, Subscription
 from consumers.streams.memory_budget import Budget
 from consumers.streams.sharded import ShardedConsumer
 from consumers.streams.source import Source, Stream
 from scheduler.duty import Ticker
 from scheduler.watchdog.checks.table import Watched
-from worker.app.surprises import log_surprise
+from worker.app.alerts import Beside, never_failed
+from worker.app.guard import log_surprise
 from worker.app.worklog import log_work
 from worker.config.settings import EVERYTHING, Duty, ReadingSettings
 from worker.core.model.pipeline import JobType
 from worker.engine.commits import NewId
 from worker.engine.timer_keys import Log
+from worker.jobs.command.runner import CommandRunner
 from worker.jobs.runner import Runner
+from worker.membership.clock_guard import ClockGuard
 from worker.membership.lease_coordinator import Offer
 from worker.membership.orphan_finder import LEASES, PASS_EVERY_S
 from worker.runtime.backoff import Backoff
@@ -80,3 +85,58 @@ class Workplace:
     on_surprise: Callable[[Exception], None] = log_surprise
     # A place for whoever keeps books on what is read and handled.
     watched: Callable[[TableName, Subscription], Subscription] = as_it_is
+
+
+SWEEP_JOBS_EVERY_S: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Premises:
+    """All that a worker stands on, open and ready."""
+
+    place: Workplace
+    beside: Mapping[str, Beside] = field(default_factory=dict[str, Beside])  # by name; for as long as the process
+    queues: Sequence[QueueConsumer] = ()
+    alert_failures: Callable[[], int] = never_failed
+
+
+class Kind(Protocol):
+    @property
+    def group(self) -> str:
+        """Which workers share the work."""
+        ...
+
+    @property
+    def where(self) -> str:
+        """The store, for people."""
+        ...
+
+    @property
+    def tables(self) -> Tables:
+        """The store; not started yet."""
+        ...
+
+    @property
+    def guard(self) -> ClockGuard:
+        """What knows whether our clock agrees with the store's."""
+        ...
+
+    def beater_tables(self) -> Tables:
+        """The same store once more, for the heart's own thread."""
+        ...
+
+    async def open(self, stack: AsyncExitStack) -> Premises:
+        """Make everything else, on the started store; it is closed with `stack`. Raises `ConfigError`, `RetryLater`."""
+        ...
+
+
+def sweeping(command: CommandRunner, clock: Clock) -> Beside:
+    """Clear away the books of command jobs that ended long ago, now and then."""
+
+    async def sweep() -> None:
+        while True:
+            with suppress(OSError):  # what cannot be removed now is tried again
+                await command.sweep()
+            await clock.sleep(SWEEP_JOBS_EVERY_S)
+
+    return sweep

@@ -1,16 +1,64 @@
-"""Reading and writing the attributes of a row by type, so that a damaged row is named and never half understood."""
+"""Typed access to row attributes, paging over partitions, and stored values as JSON."""
 
+import base64
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from enum import StrEnum
 from typing import TypeVar
 
 from worker.core.errors import Rejected
 from worker.core.model.values import Json
 from worker.core.time.timestamps import format_rfc3339, parse_rfc3339
-from worker.store.plain import plain_map
-from worker.store.table import TTL, Row, Value
+from worker.store.table import TTL, Between, Index, Prefix, Row, TableName, Tables, Value
+
+
+async def first_rows(
+    tables: Tables,
+    table: TableName,
+    pk: str,
+    *,
+    limit: int,
+    sk: Prefix | Between | None = None,
+    index: Index | None = None,
+    reverse: bool = False,
+) -> list[Row]:
+    """Read the first rows in sort order (the last ones first, if reversed), at most `limit`."""
+    rows: list[Row] = []
+    cursor: str | None = None
+    while len(rows) < limit:
+        page = await tables.query(
+            table, pk, sk=sk, index=index, reverse=reverse, limit=limit - len(rows), cursor=cursor
+        )
+        rows.extend(page.rows)
+        cursor = page.cursor
+        if cursor is None:
+            break
+    return rows
+
+
+def plain(value: Value) -> Json:
+    """Give a stored value in JSON's types: a set as a sorted list, bytes as base64 text.
+
+    The reference reads both as null; here a change of them is a change of the sensor.
+    """
+    match value:
+        case None | bool() | str() | int() | float() | Decimal():
+            return value
+        case bytes():
+            return base64.b64encode(value).decode()
+        case Mapping():
+            return plain_map(value)
+        case frozenset():
+            return [plain(member) for member in sorted(value)]
+        case _:
+            return [plain(member) for member in value]
+
+
+def plain_map(value: Mapping[str, Value]) -> dict[str, Json]:
+    return {name: plain(member) for name, member in value.items()}
+
 
 Choice = TypeVar("Choice", bound=StrEnum)
 

@@ -1,14 +1,15 @@
-"""The bus that events go to, and the rules that take them further."""
+"""AWS resources that doctor checks: the event bus and its rules, queues, and table streams."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from worker.core.errors import WorkerError
 from worker.core.model.values import Json
 from worker.operations.doctor.aws_calls import Refused
-from worker.operations.doctor.iam import Calls, denied, granted, unanswered
+from worker.operations.doctor.checks import queue_probes
+from worker.operations.doctor.iam import Calls, ask, denied, granted, unanswered
 from worker.operations.doctor.report import Diagnosis, doubtful, fine, wrong
 
 PAGE: Final = 100
@@ -108,3 +109,75 @@ def _has_pattern(rule: Mapping[str, Any], told: Mapping[str, Json]) -> bool:
         return json.loads(str(rule.get("EventPattern") or "null")) == told
     except ValueError:
         return False
+
+
+async def look_at_queue(calls: Calls, name: str, address: str) -> AsyncIterator[Diagnosis]:
+    if not address:
+        finding = f"INTERLOCK_{name.upper()}_QUEUE is not set, so this duty does nothing"
+        yield doubtful("queues", name, finding, "set it, or drop the duty")
+        return
+    try:
+        answer = await calls.call("sqs", "GetQueueAttributes", {"QueueUrl": address, "AttributeNames": ["All"]})
+    except Refused as refusal:
+        yield wrong("queues", name, str(refusal), "correct its address, or allow sqs:GetQueueAttributes")
+        return
+    except WorkerError as trouble:
+        yield unanswered("sqs:GetQueueAttributes", trouble)
+        return
+    yield _judged_queue(name, answer.body.get("Attributes", {}))
+    for probe in queue_probes(name, address):
+        yield await ask(calls, probe)
+
+
+def _judged_queue(name: str, attributes: Mapping[str, str]) -> Diagnosis:
+    waiting = f"{attributes.get('ApproximateNumberOfMessages', '?')} messages wait"
+    if "RedrivePolicy" not in attributes:
+        remedy = "give it one: a message nobody settles is lost after its retention"
+        return doubtful("queues", name, f"it has no dead-letter queue; {waiting}", remedy)
+    receives = json.loads(attributes["RedrivePolicy"]).get("maxReceiveCount")
+    return fine("queues", name, f"given up after {receives} receives; {waiting}")
+
+
+PROOF: Final = "reads no record from the newest end of a shard"
+_NO_STREAM: Final = "enable it with new images: `interlock store init`, or in your infrastructure code"
+
+
+@dataclass(slots=True)
+class StreamLook:
+    """One look at the stream of a table; `step` is how far it got."""
+
+    calls: Calls
+    name: str
+    step: str = field(default="", init=False)
+
+    async def diagnose(self) -> Diagnosis:
+        try:
+            return await self._look()
+        except Refused as refusal:
+            remedy = "see that the table and its stream are there"
+            if refusal.is_for_lack_of_rights:
+                remedy = f"allow dynamodb:{self.step} on the stream of {self.name}"
+            return wrong("streams", self.name, f"{self.step} was refused: {refusal}", remedy, proven_by=PROOF)
+        except WorkerError as trouble:
+            return unanswered(f"dynamodb:{self.step}", trouble)
+
+    async def _look(self) -> Diagnosis:
+        table = (await self._call("dynamodb", "DescribeTable", TableName=self.name))["Table"]
+        arn = table.get("LatestStreamArn")
+        if not arn:
+            return wrong("streams", self.name, "the table has no stream", _NO_STREAM)
+        stream = (await self._call("dynamodbstreams", "DescribeStream", StreamArn=arn))["StreamDescription"]
+        shards: list[Mapping[str, str]] = stream["Shards"]
+        if shards:
+            await self._read_nothing(arn, shards[-1]["ShardId"])
+        finding = f"{len(shards)} shards, {stream.get('StreamViewType')}; they can be read"
+        return fine("streams", self.name, finding, proven_by=PROOF)
+
+    async def _read_nothing(self, arn: str, shard: str) -> None:
+        begin = {"StreamArn": arn, "ShardId": shard, "ShardIteratorType": "LATEST"}
+        iterator = (await self._call("dynamodbstreams", "GetShardIterator", **begin))["ShardIterator"]
+        await self._call("dynamodbstreams", "GetRecords", ShardIterator=iterator, Limit=1)
+
+    async def _call(self, service: str, operation: str, **parameters: object) -> Mapping[str, Any]:
+        self.step = operation
+        return (await self.calls.call(service, operation, parameters)).body

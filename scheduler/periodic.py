@@ -1,12 +1,26 @@
-"""Whose turn it is: each chore as often as it says, by elapsed time, and never twice at once."""
+"""Periodic tasks of the scheduler: each runs at its own interval of elapsed time, never twice at once."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 
-from scheduler.chores import Chore
 from worker.core.errors import WorkerError
 from worker.runtime.clock import Clock
 from worker.runtime.logs import logger
+
+
+@dataclass(frozen=True, slots=True)
+class Chore:
+    """One thing done every so often: it begins at once with the duty, and never overlaps itself.
+
+    A chore that raises is logged and tried again at its next turn; it never stops the others.
+    """
+
+    name: str
+    every: timedelta
+    run: Callable[[], Awaitable[None]]
+
 
 _log = logger()
 

@@ -1,8 +1,9 @@
-"""Watching on: what post-run sensors say about a job that is running, or is done."""
+"""Post-run rules: what sensors mean for a job that runs or has ended, and a guard against replayed images."""
 
+from collections.abc import Mapping
 from datetime import datetime
 
-from worker.core.model.eventtypes import EventType, JobEvent
+from worker.core.model.events import EventType, JobEvent
 from worker.core.model.values import Json
 from worker.core.run.context import Case
 from worker.core.run.drift import Drift
@@ -17,11 +18,34 @@ from worker.core.run.effects import (
     Tell,
 )
 from worker.core.run.facts import PostRunSeen, Signal
-from worker.core.run.images import is_old_image
 from worker.core.run.reruns import DATA_DRIFT, LATE_DATA
-from worker.core.run.runstate import Outcome, Run, State
+from worker.core.run.state import Outcome, Run, State
 from worker.core.time.periods import sensor_keys
 from worker.core.time.skew import SKEW_MAX
+
+TOLD_AT_MAX = 32
+
+
+def is_old_image(image_at: datetime | None, *, read_at: datetime | None, told_at: datetime | None) -> bool:
+    """Say whether something later than the image is known. `image_at` None: it is no image, but the row itself.
+
+    `read_at` is when, at the earliest, we read the sensors for the start: by our clock, so that the store's may differ.
+    `told_at` is when what was last told of this sensor was written, by the store's own clock. Of two that were written
+    at the same time both are told: better twice than never.
+    """
+    if image_at is None:
+        return False
+    is_before_start = read_at is not None and image_at < read_at - SKEW_MAX
+    return is_before_start or (told_at is not None and image_at < told_at)
+
+
+def noted(told_at: Mapping[str, datetime], sensor_key: str, at: datetime | None) -> dict[str, datetime]:
+    """Remember when what is told now was written, of the sensors told of last. `at` None: nobody knows when."""
+    others = {key: told for key, told in told_at.items() if key != sensor_key}
+    latest = max((told for told in (at, told_at.get(sensor_key)) if told is not None), default=None)
+    if latest is None:
+        return others
+    return dict([*others.items(), (sensor_key, latest)][-TOLD_AT_MAX:])
 
 
 def drift_in_flight(case: Case, fact: PostRunSeen) -> list[Effect]:

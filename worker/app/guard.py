@@ -1,14 +1,9 @@
-"""Runners as the engine may rely on them: what they raise by mistake is an answer like any other.
-
-Targets are others' programs, and one day one of them answers as nobody expected. That must not end the worker: the run
-would be taken up by the next one, and end it as well.
-"""
+"""Containment of bugs: an unexpected error becomes a retry or a failed answer instead of a crash loop."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
-from worker.app.surprises import surprise
-from worker.core.errors import Rejected, WorkerError
+from worker.core.errors import Rejected, RetryLater, WorkerError
 from worker.jobs.runner import (
     BatchRunner,
     Config,
@@ -23,8 +18,42 @@ from worker.jobs.runner import (
     Traits,
     Unknown,
 )
+from worker.runtime.logs import logger
 
 T = TypeVar("T")
+Handler: TypeAlias = Callable[[T], Awaitable[None]]
+
+_log = logger()
+
+
+class Surprise(RetryLater):
+    """Something nobody expected: tried again like any trouble, and kept as a dead letter if it stays."""
+
+
+def log_surprise(surprise: Exception) -> None:
+    _log.error("mistake.met", exc_info=surprise)
+
+
+def surprise(error: Exception, tell: Callable[[Exception], None]) -> Surprise:
+    """Tell what was raised by mistake, and give what it is from then on."""
+    tell(error)
+    return Surprise(f"{type(error).__name__}: {error}; this is a mistake in Interlock, please report it")
+
+
+def expecting_surprises(handle: Handler[T], tell: Callable[[Exception], None] = log_surprise) -> Handler[T]:
+    """Do what `handle` does; what it raises by mistake is told and becomes a `Surprise`."""
+
+    async def guarded(thing: T) -> None:
+        try:
+            await handle(thing)
+        except WorkerError:
+            raise
+        except Exception as error:
+            raise surprise(error, tell) from error
+
+    return guarded
+
+
 Tell = Callable[[Exception], None]
 
 

@@ -1,4 +1,4 @@
-"""The wiring of readers: which tables are followed, what is made of their changes, and in whose hands each shard is."""
+"""Stream readers: which tables a worker follows, what handles their changes, and which leases it may hold."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,9 +14,8 @@ from consumers.streams.resync import Resync, halting, tell_loss
 from consumers.streams.settle import OnFailure
 from consumers.streams.sharded import ShardedConsumer, ShardTree
 from consumers.streams.source import Gap, Stream
-from worker.app.duties import DUTIES
-from worker.app.surprises import Handle, expecting_surprises
-from worker.app.workplace import Readers, Workplace
+from worker.app.environment import Readers, Workplace
+from worker.app.guard import Handler, expecting_surprises
 from worker.config.settings import EVERYTHING, Duty
 from worker.core.model import keys
 from worker.engine.intake.router import Router
@@ -27,6 +26,22 @@ from worker.store.repos.delivery.parked_keys import ParkedKeys
 from worker.store.repos.events import Events
 from worker.store.repos.leases import Leases
 from worker.store.table import Change, TableName, Tables
+
+# Whose work the changes of a table are.
+DUTIES: Final = {TableName.CONTROL: Duty.ENGINE, TableName.JOBLOG: Duty.ENGINE, TableName.EVENTS: Duty.RELAY}
+
+_OF_TABLES: Final = frozenset({"feed", "stream", "kinesis"})  # what tells of a table's changes
+_BY_TABLE: Final[Mapping[str, str]] = {table.value: duty for table, duty in DUTIES.items()}
+_OF_ITSELF: Final[Mapping[str, str]] = {"active": Duty.ENGINE, "scheduler": Duty.SCHEDULER}
+
+
+def duty_of(stream: str) -> str:
+    """The duty whose workers share the leases of a stream; "" if all do."""
+    kind, _, rest = stream.removeprefix("shards.").partition(".")
+    if kind in _OF_TABLES:
+        return _BY_TABLE.get(rest, "")
+    return rest if kind == "replays" else _OF_ITSELF.get(kind, "")
+
 
 T = TypeVar("T")
 
@@ -159,7 +174,7 @@ class Reading:
             clock=self._clock,
         )
 
-    def _facts(self, handle: Handle[Change], catch_up: Handle[Gap | None]) -> Subscription:
+    def _facts(self, handle: Handler[Change], catch_up: Handler[Gap | None]) -> Subscription:
         return Subscription(
             wants=is_from_others, lane_of=row_of, handle=handle, catch_up=catch_up, begin=Beginning.NEWEST
         )
@@ -169,7 +184,7 @@ class Reading:
         if gap is not None:
             await tell_loss(self._tables, gap)
 
-    def _expecting_surprises(self, handle: Handle[T]) -> Handle[T]:
+    def _expecting_surprises(self, handle: Handler[T]) -> Handler[T]:
         return expecting_surprises(handle, self._place.on_surprise)
 
 
