@@ -20,10 +20,10 @@ from pathlib import Path
 from tests.wire import WireProxy
 from worker.net.aws_client import ClientSettings
 from worker.runtime.clock import Clock, SystemClock
-from worker.store.dynamodb.requests import TableNames
 from worker.store.dynamodb.schema import TableSchema
 from worker.store.dynamodb.tables import DynamoTables
 from worker.store.table import TableName, Tables
+from worker.store.url import TableNames
 
 BIN = Path(__file__).parent.parent / ".venv" / "emulators" / "bin"
 READY_S = 30.0

@@ -15,9 +15,9 @@ from tests.emulators import AWS_ENVIRONMENT, Server, new_names, use_test_credent
 from tests.fakeslack import TOKEN, FakeSlack
 from worker.net.aws_client import ClientSettings
 from worker.runtime.clock import SystemClock
-from worker.store.dynamodb.requests import TableNames
 from worker.store.dynamodb.tables import DynamoTables
 from worker.store.table import TableName
+from worker.store.url import TableNames
 
 REGION: Final = AWS_ENVIRONMENT["AWS_DEFAULT_REGION"]
 ROLE: Final = "arn:aws:iam::000000000000:role/orders"

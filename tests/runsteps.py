@@ -3,9 +3,10 @@
 from datetime import datetime
 
 from tests.builders import ME, a_pipeline
+from worker.core.model.effects import Tell
 from worker.core.model.events import EventType
 from worker.core.model.pipeline import Pipeline
-from worker.core.run.effects import Effect, Tell
+from worker.core.run.effects import Effect
 from worker.core.run.facts import Fact
 from worker.core.run.machine import decide, evolve
 from worker.core.run.state import Run

@@ -12,7 +12,6 @@ from typing import Final
 
 from consumers.delivery.lanes import Lanes
 from consumers.delivery.retry import Tries
-from consumers.streams.aws.calls import RefusedCall
 from consumers.streams.crash_loop_guard import Care
 from consumers.streams.low_water_mark import LowWater
 from consumers.streams.memory_budget import Account, Budget
@@ -20,7 +19,7 @@ from consumers.streams.parking import ParkedLanes, Parking
 from consumers.streams.progress import STUCK_AFTER_S, Backlog, Progress, Stuck
 from consumers.streams.resync import Halt
 from consumers.streams.settle import Counts, OnFailure, Settling
-from consumers.streams.source import Batch, Gap, Position, Record, Source
+from consumers.streams.source import Batch, Gap, Position, Record, RefusedCall, Source
 from worker.core.errors import Rejected, RetryLater
 from worker.membership.held_lease import HeldLease, LeaseLost
 from worker.membership.lease_coordinator import Offer

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from consumers.delivery.retry import GivenUp
-from consumers.streams.aws.change_records import LazyRow
+from consumers.streams.lazy_row import LazyRow
 from consumers.streams.source import Record
 from worker.core.model.keys import instant, millis
 from worker.runtime.clock import Clock

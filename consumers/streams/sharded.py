@@ -11,14 +11,13 @@ from datetime import datetime
 from typing import Final
 
 from consumers.delivery.retry import Tries
-from consumers.streams.aws.calls import RefusedCall
 from consumers.streams.consumer import Beginning, Pace, StreamConsumer, Subscription
 from consumers.streams.memory_budget import Budget
 from consumers.streams.parking import Parking
 from consumers.streams.positions import time_of
 from consumers.streams.settle import Counts
 from consumers.streams.shard_tree import audit, is_ready, leaves
-from consumers.streams.source import Position, Shard, Stream
+from consumers.streams.source import Position, RefusedCall, Shard, Stream
 from worker.core.errors import RetryLater
 from worker.membership.held_lease import HeldLease, LeaseLost
 from worker.membership.lease_coordinator import Offer

@@ -7,7 +7,7 @@ from typing import NewType, Protocol, runtime_checkable
 
 import msgspec
 
-from worker.core.errors import WorkerError
+from worker.core.errors import RetryLater, WorkerError
 from worker.store.table import Change
 
 # Written so that text order is the source's own order: it is kept as a lease's checkpoint and compared there.
@@ -95,3 +95,10 @@ class Stream(Protocol):
         Without it, a reader that begins late cannot know that the beginning is gone: no service says so.
         """
         ...
+
+
+class RefusedCall(RetryLater):
+    """The service does not take a call that it took before, or says so in a way nobody knows: a person must look.
+
+    It is asked again, because whatever is wrong may be put right, and the rest of the worker does not depend on it.
+    """

@@ -23,8 +23,9 @@ from worker.core.schedule.due import Due, due
 from worker.core.time.cron import Fire
 from worker.core.time.skew import was_set_back
 from worker.engine.engine import Engine
-from worker.engine.timer_keys import TRY_AGAIN_AFTER, Log, to_nobody
+from worker.runtime.backoff import TRY_AGAIN_AFTER
 from worker.runtime.clock import Clock
+from worker.runtime.logs import Log, to_nobody
 from worker.store.repos.config_log import ConfigLog, ConfigLogEntry
 from worker.store.repos.schedule_marks import ScheduleMarks
 from worker.store.table import StaleWrite, Tables

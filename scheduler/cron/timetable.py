@@ -11,8 +11,8 @@ from worker.config.versions import Configs, Version
 from worker.core.errors import Rejected
 from worker.core.model.pipeline import Pipeline, PipelineId, Schedule
 from worker.core.schedule.due import ScheduleKey
-from worker.engine.timer_keys import Log
 from worker.runtime.clock import Clock
+from worker.runtime.logs import Log
 from worker.store.repos.deployments import Deployed, Deployments
 from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.schedule_marks import ScheduleMark, ScheduleMarks, plan_of

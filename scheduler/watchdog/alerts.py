@@ -11,15 +11,16 @@ from typing import Final
 
 from worker.core.errors import RetryLater
 from worker.core.model import keys
+from worker.core.model.effects import Tell
 from worker.core.model.events import Event
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
-from worker.core.run.effects import Tell
 from worker.core.time.skew import was_set_back
 from worker.core.time.timestamps import format_rfc3339, parse_rfc3339
-from worker.engine.commits import NewId, random_id
+from worker.engine.commits import random_id
 from worker.runtime.clock import Clock
+from worker.runtime.ids import NewId
 from worker.store.repos.events import told_write
 from worker.store.repos.marks import Mark, Marks, move_write
 from worker.store.repos.sensors import Sensors

@@ -17,8 +17,9 @@ from worker.core.model.events import Event, EventType
 from worker.core.time.durations import format_duration
 from worker.core.time.skew import was_set_back
 from worker.core.time.timestamps import format_rfc3339
-from worker.engine.commits import NewId, random_id
+from worker.engine.commits import random_id
 from worker.runtime.clock import Clock
+from worker.runtime.ids import NewId
 from worker.runtime.logs import logger
 from worker.store.repos.delivery.alert_probe import AlertPath, PathState, Probe, sent_write
 from worker.store.repos.events import told_write

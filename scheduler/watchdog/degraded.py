@@ -10,8 +10,9 @@ from worker.core.model.events import Event, EventType
 from worker.core.model.keys import watchdog_mark_sk
 from worker.core.model.values import Json
 from worker.core.time.timestamps import format_rfc3339
-from worker.engine.commits import NewId, random_id
+from worker.engine.commits import random_id
 from worker.runtime.clock import Clock
+from worker.runtime.ids import NewId
 from worker.runtime.logs import logger
 from worker.store.repos.events import told_write
 from worker.store.repos.marks import Marks, move_write

@@ -11,11 +11,11 @@ from scheduler.watchdog.alerts import Alert
 from scheduler.watchdog.expectations import Due, Ledger
 from worker.config.versions import Version
 from worker.core.errors import Rejected
+from worker.core.model.effects import Tell
 from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId, Schedule
 from worker.core.model.values import Json
-from worker.core.run.effects import Tell
 from worker.core.run.machine import Pause
 from worker.core.run.sensor_match import LOOK_BACK
 from worker.core.schedule.checkpoints import Concern

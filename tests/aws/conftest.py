@@ -12,8 +12,8 @@ from tests.wire import WireProxy
 from worker.net.aws_client import ClientSettings
 from worker.runtime.backoff import Backoff
 from worker.runtime.clock import SystemClock
-from worker.store.dynamodb.requests import TableNames
 from worker.store.dynamodb.tables import DynamoTables
+from worker.store.url import TableNames
 
 ANSWER_S = 0.25  # long for an emulator, short for a test that waits it out
 IMPATIENT = Backoff(attempts_max=4, first_s=0.001, longest_s=0.004, budget_s=10.0, jitter=lambda: 1.0)

@@ -20,9 +20,9 @@ from worker.core.errors import ConfigError, Rejected, RetryLater
 from worker.net.aws_client import PERSON, ClientSettings, open_client
 from worker.runtime.backoff import Backoff
 from worker.runtime.clock import SystemClock
-from worker.store.dynamodb.requests import TableNames
 from worker.store.dynamodb.tables import DynamoTables
 from worker.store.table import ACTIVE, EVENT_TYPES, Key, Put, TableName, query_all
+from worker.store.url import TableNames
 
 pytestmark = pytest.mark.xdist_group("aws")
 

@@ -13,9 +13,9 @@ from tests.wire import WireProxy
 from worker.config.settings import STORE
 from worker.net.aws_client import ClientSettings, open_client
 from worker.runtime.clock import SystemClock
-from worker.store.dynamodb.requests import TableNames
 from worker.store.dynamodb.scan import Size
 from worker.store.table import TableName
+from worker.store.url import TableNames
 
 pytestmark = pytest.mark.xdist_group("aws")
 

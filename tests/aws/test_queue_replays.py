@@ -13,7 +13,7 @@ from worker.app.aws import AwsKind
 from worker.config.settings import read_settings
 from worker.core.errors import Rejected
 from worker.runtime.clock import SystemClock
-from worker.store.backends.open import DynamoPlace, locate
+from worker.store.url import DynamoPlace, locate
 
 pytestmark = pytest.mark.xdist_group("aws")
 

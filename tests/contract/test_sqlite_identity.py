@@ -14,12 +14,12 @@ from tests.commandline import interlock
 from tests.contract.portrows import CONTROL, a_row
 from tests.manualclock import ManualClock
 from worker.core.errors import ConfigError
-from worker.store.backends.open import SqlitePlace, locate
 from worker.store.sqlite import file as sqlite_file
 from worker.store.sqlite.file import connect
 from worker.store.sqlite.identity import ChangesLost, StoreFile, StoreReplaced
 from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Key, Put
+from worker.store.url import SqlitePlace, locate
 
 
 def beside(path: Path, suffix: str) -> Path:

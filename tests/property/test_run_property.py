@@ -14,22 +14,11 @@ from hypothesis import strategies as st
 
 from consumers.outbox.severities import Severity, severity_of
 from tests.builders import BIRTH, KEY, ME, MINUTE, NOON, a_pipeline, a_post_run
+from worker.core.model.effects import Tell
 from worker.core.model.events import EventType
 from worker.core.model.pipeline import OnUnknownStart, Pipeline
 from worker.core.run.drift import Drift
-from worker.core.run.effects import (
-    Act,
-    BesideRow,
-    Effect,
-    End,
-    EvaluateNow,
-    FindJob,
-    OfRow,
-    PollNow,
-    StartJob,
-    StopJob,
-    Tell,
-)
+from worker.core.run.effects import Act, BesideRow, Effect, End, EvaluateNow, FindJob, OfRow, PollNow, StartJob, StopJob
 from worker.core.run.facts import (
     CancelRequested,
     Fact,

@@ -6,8 +6,8 @@ from datetime import timedelta
 from scheduler.watchdog.alerts import Alert, Alerts
 from tests.engineworld import ORDERS, run_key
 from tests.manualclock import NOON, ManualClock
+from worker.core.model.effects import Tell
 from worker.core.model.events import EventType
-from worker.core.run.effects import Tell
 from worker.store.repos.events import Events
 from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Write

@@ -13,7 +13,8 @@ from tests.virtualtime import VirtualClock, on_virtual_time
 from worker.core.model.pipeline import JobType
 from worker.core.run.state import Outcome, State
 from worker.net.http_client import CONNECTIONS_MAX
-from worker.targets.calls import Limits, Targets, TokenBucket, target_of
+from worker.runtime.rate_limit import TokenBucket
+from worker.targets.calls import Limits, Targets, target_of
 
 
 @on_virtual_time

@@ -13,9 +13,9 @@ from consumers.outbox.bus import Entry, EventBus
 from consumers.outbox.patterns import parse_pattern
 from consumers.outbox.relay import Relay, dead_letter_source
 from consumers.outbox.routes import Route
-from consumers.streams.aws.change_records import LazyRow
 from consumers.streams.consumer import Pace, StreamConsumer
 from consumers.streams.embedded.feed import TableFeed
+from consumers.streams.lazy_row import LazyRow
 from consumers.streams.parking import Parking
 from consumers.streams.source import Batch, Position, Record
 from tests.streamworld import FULL_WAITS, STREAM, World

@@ -11,7 +11,7 @@ from consumers.delivery.retry import GivenUp, Tries
 from consumers.outbox.dead_letter_replay import LOOK_EVERY_S, Replayer, Way, delivered, handled, sent_back
 from consumers.outbox.relay import dead_letter_source
 from consumers.outbox.routes import envelope
-from consumers.streams.aws.change_records import LazyRow
+from consumers.streams.lazy_row import LazyRow
 from consumers.streams.parking import Parking
 from consumers.streams.source import Position, Record
 from consumers.streams.unreadable import Stray, Strays

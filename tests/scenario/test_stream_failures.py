@@ -6,9 +6,9 @@ from collections import Counter
 import pytest
 from msgspec import structs
 
-from consumers.streams.aws.change_records import LazyRow
 from consumers.streams.consumer import Pace
 from consumers.streams.embedded.feed import FeedPosition, TableFeed
+from consumers.streams.lazy_row import LazyRow
 from consumers.streams.memory_budget import MEBIBYTE, RECORD_MIN, Budget
 from consumers.streams.progress import STUCK_AFTER_S
 from consumers.streams.resync import halting

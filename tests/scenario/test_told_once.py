@@ -2,9 +2,9 @@
 
 from tests.engineworld import run_key
 from tests.manualclock import NOON, ManualClock
+from worker.core.model.effects import Tell
 from worker.core.model.events import EventType
 from worker.core.model.keys import SessionId
-from worker.core.run.effects import Tell
 from worker.engine.commits import Commits
 from worker.store.repos.events import Events
 from worker.store.sqlite.tables import SqliteTables

@@ -26,7 +26,6 @@ from worker.app.session import SessionWork
 from worker.core.errors import WorkerError
 from worker.core.model.keys import SessionId
 from worker.core.model.pipeline import JobType, Pipeline
-from worker.engine.timer_keys import to_nobody
 from worker.jobs.runner import Runner
 from worker.membership.clock_guard import ClockGuard
 from worker.membership.heartbeat_threads import TaskBeater
@@ -34,6 +33,7 @@ from worker.membership.lease_coordinator import Offer
 from worker.membership.sessions import Group, Member, Membership
 from worker.runtime.backoff import Backoff
 from worker.runtime.concurrency import Undertakings
+from worker.runtime.logs import to_nobody
 from worker.store.repos.leases import Leases
 from worker.store.table import Change, TableName
 

@@ -4,8 +4,8 @@ import pytest
 
 from tests.builders import BIRTH, HOUR, KEY, NOON, a_run
 from tests.runsteps import step
+from worker.core.model.effects import Tell
 from worker.core.model.events import EventType
-from worker.core.run.effects import Tell
 from worker.core.run.facts import (
     Drift,
     Fact,

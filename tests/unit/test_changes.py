@@ -5,7 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from consumers.streams.aws.change_records import LazyRow, Unreadable, delivered_change, streamed_change
+from consumers.streams.aws.change_records import delivered_change, streamed_change
+from consumers.streams.lazy_row import LazyRow, Unreadable
 from tests.fakestreams import Precision, change_record
 from tests.manualclock import NOON
 from worker.runtime.json_bytes import from_json, to_json

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from consumers.streams.aws.calls import BadArgument, ExpiredIterator, RefusedCall
-from consumers.streams.source import Batch, Position
+from consumers.streams.aws.calls import BadArgument, ExpiredIterator
+from consumers.streams.source import Batch, Position, RefusedCall
 from tests.dynamodbstreamworld import World, read_on
 from tests.manualclock import NOON
 from tests.streamvalues import ROW, read_beside_others, values

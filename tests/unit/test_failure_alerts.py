@@ -5,9 +5,9 @@ import pytest
 from consumers.outbox.severities import Severity, is_told_by_its_end, severity_of
 from tests.builders import KEY, MINUTE, NOON, a_pipeline, a_run, a_schedule
 from worker.core.model.calendars import Exclusion
+from worker.core.model.effects import Tell
 from worker.core.model.events import EventType
 from worker.core.model.pipeline import Pipeline
-from worker.core.run.effects import Tell
 from worker.core.run.facts import (
     Fact,
     JobFailed,

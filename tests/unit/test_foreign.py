@@ -2,8 +2,9 @@
 
 from tests.builders import BIRTH, HOUR, KEY, MINUTE, NEW, NOON
 from tests.runsteps import step, told
+from worker.core.model.effects import Ignore
 from worker.core.model.events import EventType
-from worker.core.run.effects import Create, Ignore
+from worker.core.run.effects import Create
 from worker.core.run.facts import Origin, RerunRequested, RunWanted, Signal
 from worker.core.run.foreign import as_run, respect
 from worker.core.run.state import ForeignRun, Outcome, Spent, State

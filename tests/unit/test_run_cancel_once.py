@@ -3,7 +3,8 @@
 import pytest
 
 from tests.builders import ME, MINUTE, NOON, a_pipeline, a_run
-from worker.core.run.effects import Ignore, NoteHandled
+from worker.core.model.effects import Ignore
+from worker.core.run.effects import NoteHandled
 from worker.core.run.facts import CancelRequested
 from worker.core.run.machine import decide, evolve
 from worker.core.run.state import Run, State

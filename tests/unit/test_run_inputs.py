@@ -10,20 +10,12 @@ from tests.builders import BIRTH, HOUR, KEY, ME, NEW, NOON, OLD, a_key, a_pipeli
 from tests.runsteps import step, told
 from worker.core.model.calendars import Exclusion
 from worker.core.model.checks import Check
+from worker.core.model.effects import Ignore, Tell
 from worker.core.model.events import EventType
 from worker.core.model.pipeline import Trigger
 from worker.core.model.rules import Group, Rule, at_once
 from worker.core.model.values import Json
-from worker.core.run.effects import (
-    End,
-    Ignore,
-    LookAgain,
-    MoveTo,
-    NoteChange,
-    NoteHandled,
-    PutRerunRequest,
-    Tell,
-)
+from worker.core.run.effects import End, LookAgain, MoveTo, NoteChange, NoteHandled, PutRerunRequest
 from worker.core.run.evaluation import judge_post_run
 from worker.core.run.facts import JobReported, JobSucceeded, Origin, Report, RunWanted, Signal
 from worker.core.run.inputs import DRIFT_TOLD_MAX

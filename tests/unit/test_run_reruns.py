@@ -7,11 +7,12 @@ import pytest
 from tests.builders import BIRTH, HOUR, KEY, MINUTE, NEW, NOON, OLD, a_pipeline, a_run, a_schedule
 from tests.runsteps import step, told
 from worker.core.model.calendars import Exclusion
+from worker.core.model.effects import Ignore, Tell
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.pipeline import Evaluation, PostRun
 from worker.core.model.rules import Group
 from worker.core.run.drift import Drift, measure
-from worker.core.run.effects import Effect, Ignore, LogJob, PutRerunRequest, RecordRerun, Reopen, Tell
+from worker.core.run.effects import Effect, LogJob, PutRerunRequest, RecordRerun, Reopen
 from worker.core.run.facts import Birth, Origin, PostRunSeen, RerunRequested, RunWanted, Signal
 from worker.core.run.machine import decide
 from worker.core.run.reruns import request_identity

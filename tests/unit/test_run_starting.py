@@ -8,21 +8,11 @@ import pytest
 from tests.builders import BIRTH, HANDLE, HOUR, KEY, ME, MINUTE, NOON, OLD, a_pipeline, a_post_run, a_run
 from tests.runsteps import PLAIN as PIPELINE
 from tests.runsteps import step, told
+from worker.core.model.effects import Ignore, Tell
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.keys import SessionId
 from worker.core.model.pipeline import OnUnknownStart
-from worker.core.run.effects import (
-    Effect,
-    End,
-    FindJob,
-    Ignore,
-    KeepBaseline,
-    LogJob,
-    MoveTo,
-    StartJob,
-    StopJob,
-    Tell,
-)
+from worker.core.run.effects import Effect, End, FindJob, KeepBaseline, LogJob, MoveTo, StartJob, StopJob
 from worker.core.run.facts import (
     CancelRequested,
     Fact,

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import HOUR, KEY, ME, MINUTE, NOON, a_watch
+from worker.core.model.effects import Ignore, Tell
 from worker.core.model.events import EventType
 from worker.core.model.pipeline import Sla
 from worker.core.model.sla_times import Deadline, Times
-from worker.core.run.effects import ArmWatch, CloseWatch, Ignore, MarkWarned, Tell, WatchEffect
 from worker.core.run.state import Status
+from worker.core.sla.effects import ArmWatch, CloseWatch, MarkWarned, WatchEffect
 from worker.core.sla.state import SlaWatch, Verdict, WatchState
 from worker.core.sla.watch import (
     DeadlineMoved,

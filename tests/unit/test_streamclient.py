@@ -12,15 +12,9 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
-from consumers.streams.aws.calls import (
-    BadArgument,
-    ExpiredIterator,
-    NotFound,
-    RefusedCall,
-    Throttled,
-    TrimmedData,
-)
+from consumers.streams.aws.calls import BadArgument, ExpiredIterator, NotFound, Throttled, TrimmedData
 from consumers.streams.aws.client import StreamClient, translate
+from consumers.streams.source import RefusedCall
 from worker.core.errors import ConfigError, RetryLater
 from worker.net.aws_client import ClientSettings
 

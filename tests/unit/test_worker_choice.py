@@ -25,7 +25,7 @@ from worker.config.settings import (
     read_settings,
 )
 from worker.core.errors import ConfigError
-from worker.store.backends.open import DynamoPlace, locate
+from worker.store.url import DynamoPlace, locate
 
 TABLES = "dynamodb://interlock?region=eu-west-1"
 QUEUE = "https://sqs.eu-west-1.amazonaws.com/111122223333/alerts"

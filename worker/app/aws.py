@@ -46,11 +46,11 @@ from worker.membership.clock_guard import ClockGuard
 from worker.net.aws_client import ClientSettings
 from worker.net.http_client import HttpClient
 from worker.runtime.clock import Clock
-from worker.store.backends.open import DynamoPlace
 from worker.store.dynamodb.tables import DynamoTables
 from worker.store.failure_counter import watched
 from worker.store.repos.events import Events
 from worker.store.table import TableName
+from worker.store.url import DynamoPlace
 
 BUS: Final = "bus"
 PEOPLE: Final = "people"

@@ -11,7 +11,7 @@ from worker.app.worker import LEASED, Worker
 from worker.config.settings import ALERTS_QUEUE, DUTIES, EVENTS_QUEUE, SENSORS_QUEUE, Duty, Settings
 from worker.core.errors import ConfigError
 from worker.runtime.clock import Clock
-from worker.store.backends.open import DynamoPlace, Place, SqlitePlace, locate
+from worker.store.url import DynamoPlace, Place, SqlitePlace, locate
 
 
 def make_worker(options: Options, clock: Clock) -> Worker:

@@ -20,8 +20,6 @@ from worker.app.guard import log_surprise
 from worker.app.worklog import log_work
 from worker.config.settings import EVERYTHING, Duty, ReadingSettings
 from worker.core.model.pipeline import JobType
-from worker.engine.commits import NewId
-from worker.engine.timer_keys import Log
 from worker.jobs.command.runner import CommandRunner
 from worker.jobs.runner import Runner
 from worker.membership.clock_guard import ClockGuard
@@ -29,7 +27,8 @@ from worker.membership.lease_coordinator import Offer
 from worker.membership.orphan_finder import LEASES, PASS_EVERY_S
 from worker.runtime.backoff import Backoff
 from worker.runtime.clock import Clock
-from worker.runtime.ids import random_id
+from worker.runtime.ids import NewId, random_id
+from worker.runtime.logs import Log
 from worker.store.table import TableName, Tables
 from worker.targets.calls import Limits
 

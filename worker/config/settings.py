@@ -12,7 +12,7 @@ from worker.core.errors import ConfigError
 from worker.core.membership.liveness import DEFAULT_TIMING, FAST_TIMING, Timing
 from worker.core.model.pipeline import JobType
 from worker.core.time.durations import parse_duration
-from worker.store.backends.open import locate
+from worker.store.url import locate
 
 STORE: Final = "INTERLOCK_STORE"
 TIMING: Final = "INTERLOCK_TIMING"  # how fast a dead worker is noticed; all workers of a store must agree

@@ -7,9 +7,9 @@ from worker.core.model.keys import RunKey
 from worker.core.run.facts import ClockStepped
 from worker.core.time.skew import SKEW_MAX
 from worker.engine.session_authority import Standing
-from worker.engine.timer_keys import Log, to_nobody
 from worker.runtime.clock import Clock
 from worker.runtime.clock_steps import ClockSteps
+from worker.runtime.logs import Log, to_nobody
 
 
 class ClockShifts:

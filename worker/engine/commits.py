@@ -4,12 +4,12 @@ What a commit needs to know about other rows is read while it is put together. I
 commit is stale: the caller loads and decides again.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeAlias
 
 from worker.core.model import keys
+from worker.core.model.effects import Tell
 from worker.core.model.events import Event
 from worker.core.model.keys import RunKey, SessionId
 from worker.core.model.pipeline import Schedule, Sla
@@ -25,17 +25,16 @@ from worker.core.run.effects import (
     PutRerunRequest,
     RecordRerun,
     StartJob,
-    Tell,
     WaiveDeadline,
     WatchDeadline,
-    WatchEffect,
 )
 from worker.core.run.reruns import is_unanswered
 from worker.core.run.state import ForeignRun, Run, job_id
 from worker.core.sla import watch as slawatch
+from worker.core.sla.effects import WatchEffect
 from worker.core.sla.state import SlaWatch
 from worker.core.time.timestamps import format_rfc3339, parse_rfc3339
-from worker.runtime.ids import random_id
+from worker.runtime.ids import NewId, random_id
 from worker.store.repos import dry_runs, job_log, sla_watches
 from worker.store.repos.events import told_write
 from worker.store.repos.marks import Marks, move_write, once_write
@@ -47,8 +46,6 @@ from worker.store.repos.sla_watches import SlaWatches
 from worker.store.table import Put, Tables, Write
 
 _NO_SLA = Sla()  # for a deadline that the configuration no longer has: nothing about it can be said any more
-
-NewId: TypeAlias = Callable[[], str]
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias, TypeGuard
 
 from worker.config.versions import Configs, Version
 from worker.core.errors import RetryLater
+from worker.core.model.effects import Ignore
 from worker.core.model.keys import RunKey, SessionId
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.run.context import limits
@@ -17,7 +18,6 @@ from worker.core.run.effects import (
     Effect,
     EvaluateNow,
     FindJob,
-    Ignore,
     LookAgain,
     PollNow,
     Reopen,
@@ -40,9 +40,10 @@ from worker.core.run.recovery import acts_of
 from worker.core.run.reruns import spent_by
 from worker.core.run.state import ForeignRun, Run, Spent, State
 from worker.core.sla.state import SlaWatch
-from worker.engine.commits import Commits, NewId
+from worker.engine.commits import Commits
 from worker.engine.evaluations import Sensing
 from worker.runtime.clock import Clock
+from worker.runtime.ids import NewId
 from worker.store.repos.job_log import JobLog
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.reruns import Reruns

@@ -15,8 +15,8 @@ from worker.core.run.facts import Fact, JobNotSeen
 from worker.core.run.state import Run
 from worker.engine.actions import Acts
 from worker.engine.session_authority import Standing
-from worker.engine.timer_keys import Log
 from worker.runtime.clock import Clock
+from worker.runtime.logs import Log
 
 REPORT_BACKOFF_MAX_S: Final = 30.0
 

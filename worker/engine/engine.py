@@ -34,7 +34,7 @@ from worker.core.run.recovery import is_with_another
 from worker.core.run.state import Run, StartStep, State
 from worker.engine.actions import Acts
 from worker.engine.clock_shifts import ClockShifts
-from worker.engine.commits import Commits, NewId
+from worker.engine.commits import Commits
 from worker.engine.decisions import (
     Answer,
     Decisions,
@@ -52,11 +52,13 @@ from worker.engine.incidents import LOOK_AGAIN_AFTER, Damage, Outages
 from worker.engine.pauses import PauseEnds
 from worker.engine.session_authority import Standing
 from worker.engine.sla_watches import Watching
-from worker.engine.timer_keys import ADOPTED_WITHIN, TRY_AGAIN_AFTER, Log, Wake, place_of, to_nobody
+from worker.engine.timer_keys import ADOPTED_WITHIN, Wake, place_of
 from worker.jobs.runner import Runner
+from worker.runtime.backoff import TRY_AGAIN_AFTER
 from worker.runtime.clock import Clock
 from worker.runtime.concurrency import Guard, unguarded
-from worker.runtime.ids import random_id
+from worker.runtime.ids import NewId, random_id
+from worker.runtime.logs import Log, to_nobody
 from worker.runtime.rate_limit import Folding
 from worker.runtime.timers import Timers
 from worker.runtime.turns import in_turns

@@ -4,14 +4,14 @@ from datetime import timedelta
 from typing import Final
 
 from worker.core.errors import Rejected
+from worker.core.model.effects import Tell
 from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline
-from worker.core.run.effects import Tell
 from worker.core.run.state import Run, State
 from worker.engine.commits import Commits
-from worker.engine.timer_keys import Log
 from worker.runtime.clock import Clock
+from worker.runtime.logs import Log
 from worker.targets.calls import Targets, target_of
 
 # Only a person can help, and may: after that it is taken up again without anybody's doing.

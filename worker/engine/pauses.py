@@ -5,8 +5,9 @@ from datetime import datetime
 
 from worker.core.errors import WorkerError
 from worker.core.model.pipeline import PipelineId
-from worker.engine.timer_keys import TRY_AGAIN_AFTER, Log
+from worker.runtime.backoff import TRY_AGAIN_AFTER
 from worker.runtime.clock import Clock
+from worker.runtime.logs import Log
 from worker.runtime.timers import Timers
 
 

@@ -1,19 +1,13 @@
 """What can be waited for: a timer's key."""
 
-from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from worker.core.model.keys import RowKind, RunKey, bucket
 
 # Adopted rows are taken up within so long, each at its own place. Short, because they come spread out already, and
 # nobody has looked after them since their owner was lost.
 ADOPTED_WITHIN: Final = timedelta(seconds=1)
-# After the store or a row gave trouble.
-TRY_AGAIN_AFTER: Final = timedelta(seconds=10)
-
-# The wiring logs it: what happened (`noun.past_verb`), and the facts about it.
-Log: TypeAlias = Callable[[str, Mapping[str, object]], None]
 
 
 class Wake(NamedTuple):
@@ -27,7 +21,3 @@ class Wake(NamedTuple):
 def place_of(key: RunKey) -> float:
     """A run's own place in any spread, from 0 up to 1; always the same, so that its beat is steady."""
     return bucket(str(key), 1000) / 1000
-
-
-def to_nobody(_: str, __: Mapping[str, object]) -> None:
-    return

@@ -7,8 +7,8 @@ from typing import Final, TypeAlias
 
 from worker.core.errors import WorkerError
 from worker.core.model.keys import RowKind, RunKey
-from worker.engine.timer_keys import Log, to_nobody
 from worker.runtime.clock import Clock
+from worker.runtime.logs import Log, to_nobody
 from worker.runtime.timers import Timers
 from worker.store.repos.active_rows import ActiveRow
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from random import random
+from typing import Final
 
 from worker.core.errors import RetryLater
 from worker.runtime.clock import Clock
@@ -42,3 +44,7 @@ class Patience:
     def restart(self) -> None:
         """Start counting again, because the last try got somewhere."""
         self._attempt = 0
+
+
+# After the store or a row gave trouble.
+TRY_AGAIN_AFTER: Final = timedelta(seconds=10)

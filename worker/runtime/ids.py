@@ -2,7 +2,8 @@
 
 import os
 import threading
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 DRAWN: Final = 4096  # bytes
 
@@ -39,3 +40,6 @@ def random_id() -> str:
 def random_long_id() -> str:
     """For what there are very many of."""
     return _pool.take(16).hex()
+
+
+NewId: TypeAlias = Callable[[], str]

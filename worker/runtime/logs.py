@@ -8,7 +8,7 @@ import io
 import json
 import logging
 import re
-from collections.abc import Generator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import Any, Final, TextIO, TypeAlias, cast
@@ -157,3 +157,11 @@ class _FromLibraries(logging.Handler):
         logger().log(
             record.levelno, "library.spoke", library=record.name, said=record.getMessage(), exc_info=record.exc_info
         )
+
+
+# The wiring logs it: what happened (`noun.past_verb`), and the facts about it.
+Log: TypeAlias = Callable[[str, Mapping[str, object]], None]
+
+
+def to_nobody(_: str, __: Mapping[str, object]) -> None:
+    return

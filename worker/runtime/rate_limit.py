@@ -1,6 +1,7 @@
 """Folding: however often something is asked for, it is done at most once a second, and once after the last asking."""
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Generic, TypeVar
 
@@ -59,3 +60,25 @@ class Folding(Generic[K]):
         for key in list(self._ended_at)[:2]:  # two for each one added: what is old is gone sooner than it gathers
             if self._ended_at[key] <= oldest_kept:
                 del self._ended_at[key]
+
+
+@dataclass(slots=True)
+class TokenBucket:
+    """Lets `burst` through at once, and `per_second` in the long run; those who wait keep their order."""
+
+    clock: Clock
+    per_second: float
+    burst: int
+    _tokens: float = field(init=False)
+    _counted_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._tokens, self._counted_at = float(self.burst), self.clock.monotonic()
+
+    async def take(self) -> None:
+        now = self.clock.monotonic()
+        gained = (now - self._counted_at) * self.per_second
+        self._tokens, self._counted_at = min(self._tokens + gained, self.burst) - 1, now
+        if self._tokens < 0:
+            # The debt is ours: whoever comes next waits longer.
+            await self.clock.sleep(-self._tokens / self.per_second)

@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 
 from worker.core.model.pipeline import Job, JobType
 from worker.core.time.durations import format_duration
-from worker.engine.timer_keys import Log, to_nobody
 from worker.jobs.runner import TargetDown
 from worker.runtime.clock import Clock
+from worker.runtime.logs import Log, to_nobody
+from worker.runtime.rate_limit import TokenBucket
 from worker.targets.circuit_breaker import Breaker
 from worker.targets.priority_gate import Turnstile, Urgency
 from worker.targets.rates import DEFAULT_RATES, Rate
@@ -97,28 +98,6 @@ class Targets:
                 breaker=Breaker(target, self._clock, self._log),
             )
         return gate
-
-
-@dataclass(slots=True)
-class TokenBucket:
-    """Lets `burst` through at once, and `per_second` in the long run; those who wait keep their order."""
-
-    clock: Clock
-    per_second: float
-    burst: int
-    _tokens: float = field(init=False)
-    _counted_at: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._tokens, self._counted_at = float(self.burst), self.clock.monotonic()
-
-    async def take(self) -> None:
-        now = self.clock.monotonic()
-        gained = (now - self._counted_at) * self.per_second
-        self._tokens, self._counted_at = min(self._tokens + gained, self.burst) - 1, now
-        if self._tokens < 0:
-            # The debt is ours: whoever comes next waits longer.
-            await self.clock.sleep(-self._tokens / self.per_second)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from random import random
 from typing import Final
 
 from worker.core.errors import RetryLater
-from worker.engine.timer_keys import Log, to_nobody
 from worker.runtime.clock import Clock
+from worker.runtime.logs import Log, to_nobody
 
 FAILURES_MAX: Final = 5  # in a row, from whatever job of the target
 FIRST_PAUSE_S: Final = 5.0

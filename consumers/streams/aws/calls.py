@@ -8,6 +8,7 @@ reads them (`consumers/streams/aws/kinesis_records.py`).
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeAlias
 
+from consumers.streams.source import RefusedCall
 from worker.core.errors import ConfigError, RetryLater, WorkerError
 
 Answer: TypeAlias = Mapping[str, Any]
@@ -21,13 +22,6 @@ class Calls(Protocol):
 
 class Throttled(RetryLater):
     """We ask too often: slow down."""
-
-
-class RefusedCall(RetryLater):
-    """The service does not take a call that it took before, or says so in a way nobody knows: a person must look.
-
-    It is asked again, because whatever is wrong may be put right, and the rest of the worker does not depend on it.
-    """
 
 
 class BadArgument(RefusedCall):

@@ -4,18 +4,16 @@ A stream carries far more than is used of it: a change's key, kind and time are 
 what somebody looks at. The rest of a delivered record is passed over as bytes, which is most of what it costs to read.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
+from consumers.streams.lazy_row import UNDECODABLE, LazyRow, Unreadable, said_of
 from consumers.streams.positions import BEGINNING
-from worker.core.errors import Rejected
-from worker.store.dynamodb.values import Attribute, decode_value
-from worker.store.row_codec import encode
-from worker.store.table import Change, ChangeKind, Key, TableName, Value
+from worker.store.table import Change, ChangeKind, Key, TableName
 
 _KINDS: Final = {kind.value: kind for kind in ChangeKind}
 # How DynamoDB counts the time of a change that it delivers to Kinesis, by the precision that the record names.
@@ -25,68 +23,6 @@ _UNITS: Final = {
     "MICROSECOND": timedelta(microseconds=1),
 }
 _MILLIS_LEAST: Final = 10**11  # fewer would be before DynamoDB was made, and as many seconds are 3,000 years
-_UNDECODABLE: Final = (ValueError, RecursionError)  # what the decoder says of bytes that are not what they should be
-
-
-class Unreadable(Rejected):
-    """A record that is no change of a row, or an attribute that is no value."""
-
-
-class LazyRow(Mapping[str, Value]):
-    """A row as the wire has it, or still in bytes: an attribute is converted when it is first looked at.
-
-    Looking may raise `Unreadable`.
-    """
-
-    __slots__ = ("_item", "_known")
-
-    def __init__(self, item: Mapping[str, Attribute] | Mapping[str, msgspec.Raw]) -> None:
-        self._item = item
-        self._known: dict[str, Value] | None = None  # most rows are never looked at
-
-    def __getitem__(self, name: str) -> Value:
-        if self._known is None:
-            self._known = {}
-        if name not in self._known:
-            self._known[name] = _value(name, self._item[name])
-        return self._known[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._item
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._item)
-
-    def __len__(self) -> int:
-        return len(self._item)
-
-    def parted(self) -> tuple[dict[str, Value], dict[str, bytes]]:
-        """What a row of ours can hold, and the rest as it is written: what nobody can look at is kept whole as well."""
-        values: dict[str, Value] = {}
-        rest: dict[str, bytes] = {}
-        for name, attribute in self._item.items():
-            try:
-                value = self[name]
-                encode(value)  # a foreign producer may write numbers that no row has room for
-            except Rejected:
-                rest[name] = msgspec.json.encode(attribute)
-            else:
-                values[name] = value
-        return values, rest
-
-    @classmethod
-    def joined(cls, values: Mapping[str, Value], rest: Mapping[str, bytes]) -> "LazyRow":
-        """The row that was parted so: what could not be converted then may be by now."""
-        row = cls({name: msgspec.Raw(rest.get(name, b"null")) for name in (*values, *rest)})
-        row._known = dict(values)
-        return row
-
-
-def _value(name: str, attribute: Attribute | msgspec.Raw) -> Value:
-    try:
-        return decode_value(msgspec.json.decode(attribute) if isinstance(attribute, msgspec.Raw) else attribute)
-    except (*_UNDECODABLE, ArithmeticError, AttributeError, KeyError, TypeError) as error:
-        raise Unreadable(f"attribute {name!r} is no value of a row: {_said_of(error)}; look at its producer") from error
 
 
 class _Text(msgspec.Struct, gc=False):
@@ -156,7 +92,7 @@ def delivered_change(data: bytes, tables: Mapping[str, TableName], position: int
             image=None if record.kind is ChangeKind.REMOVE else LazyRow(_image_in(said)),
             at=_delivered_at(said),
         )
-    except (*_UNDECODABLE, KeyError, OverflowError) as error:
+    except (*UNDECODABLE, KeyError, OverflowError) as error:
         if (named := table_named_in(data)) is not None and named not in tables:
             return None  # its keys may be others
         raise Unreadable(_problem(error)) from error
@@ -167,7 +103,7 @@ def table_named_in(data: bytes) -> str | None:
     try:
         origin = _origin.decode(data)
         return origin.table or _table_in(origin)
-    except (*_UNDECODABLE, KeyError):
+    except (*UNDECODABLE, KeyError):
         return None
 
 
@@ -200,10 +136,6 @@ def since_1970(seconds: float) -> datetime:
 
 def _problem(error: Exception) -> str:
     return (
-        f"it is no change of a row with PK and SK and its new image: {_said_of(error)}; let the stream carry new "
+        f"it is no change of a row with PK and SK and its new image: {said_of(error)}; let the stream carry new "
         "images, and nothing but changes of Interlock's tables"
     )
-
-
-def _said_of(error: Exception) -> str:
-    return f"there is no {error}" if isinstance(error, KeyError) else str(error)

@@ -12,17 +12,9 @@ from typing import Any, Final, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from consumers.streams.aws.calls import (
-    Answer,
-    BadArgument,
-    Calls,
-    ExpiredIterator,
-    NotFound,
-    RefusedCall,
-    Throttled,
-    TrimmedData,
-)
+from consumers.streams.aws.calls import Answer, BadArgument, Calls, ExpiredIterator, NotFound, Throttled, TrimmedData
 from consumers.streams.aws.kinesis_records import decode_answer
+from consumers.streams.source import RefusedCall
 from worker.core.errors import ConfigError, RetryLater, WorkerError
 from worker.net.aws_client import ClientSettings, open_service
 from worker.net.aws_credentials import CREDENTIAL_CODES

@@ -13,8 +13,9 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from consumers.streams.aws.calls import Answer, Calls, NotFound, TrimmedData
-from consumers.streams.aws.change_records import Unreadable, since_1970, streamed_change
+from consumers.streams.aws.change_records import since_1970, streamed_change
 from consumers.streams.aws.iterators import IteratorChain, ask_after
+from consumers.streams.lazy_row import Unreadable
 from consumers.streams.positions import BEGINNING, OLDEST, Place, parse_place, position_text
 from consumers.streams.source import Batch, Gap, Position, Record, Shard
 from consumers.streams.unreadable import KeepStray, Stray
@@ -22,8 +23,8 @@ from worker.core.errors import ConfigError, RetryLater
 from worker.core.model.keys import millis
 from worker.runtime.clock import Clock
 from worker.runtime.json_bytes import to_json
+from worker.runtime.rate_limit import TokenBucket
 from worker.store.table import TableName
-from worker.targets.calls import TokenBucket
 
 DIGITS: Final = 40
 READ_MAX: Final = 1_000

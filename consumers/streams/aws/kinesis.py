@@ -12,18 +12,18 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from consumers.streams.aws.calls import Answer, Calls, NotFound, TrimmedData
-from consumers.streams.aws.change_records import Unreadable
 from consumers.streams.aws.iterators import IteratorChain, ask_after
 from consumers.streams.aws.kinesis_records import DIGITS, Item, KinesisRecord, items
 from consumers.streams.aws.kpl import BadAggregate
+from consumers.streams.lazy_row import Unreadable
 from consumers.streams.positions import BEGINNING, OLDEST, Place, parse_place
 from consumers.streams.source import Batch, Gap, Position, Record, Shard
 from consumers.streams.unreadable import KeepStray, Stray
 from worker.core.errors import RetryLater
 from worker.core.model.keys import instant
 from worker.runtime.clock import Clock
+from worker.runtime.rate_limit import TokenBucket
 from worker.store.table import TableName
-from worker.targets.calls import TokenBucket
 
 READ_MAX: Final = 1_000
 READS_PER_SECOND: Final = 4.0  # of one shard, which allows five to all its readers together

@@ -10,11 +10,11 @@ from scheduler.watchdog.check import Finding
 from scheduler.watchdog.due import SOURCE
 from scheduler.watchdog.recent_ends import Endings
 from worker.config.versions import Configs
+from worker.core.model.effects import Tell
 from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline
 from worker.core.model.values import Json
-from worker.core.run.effects import Tell
 from worker.core.run.facts import Fact, JobFailed, JobRunning, JobStopped, JobSucceeded
 from worker.core.run.state import Outcome, Run, Status
 from worker.store.repos.runs import Runs

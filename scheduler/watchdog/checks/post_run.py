@@ -14,12 +14,12 @@ from scheduler.watchdog.recent_ends import Endings
 from worker.core.errors import Rejected
 from worker.core.model import keys
 from worker.core.model.content_hash import content_hash
+from worker.core.model.effects import Tell
 from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, PipelineId, PostRun
 from worker.core.model.values import Json
 from worker.core.run.drift import changed_at
-from worker.core.run.effects import Tell
 from worker.core.run.evaluation import watched
 from worker.core.run.sensor_match import LOOK_BACK, is_named
 from worker.core.run.state import Run, Status

@@ -38,10 +38,11 @@ from worker.core.model.pipeline import Pipeline
 from worker.operations.doctor.group import Staff, look_at_workers, watch_workers
 from worker.operations.doctor.machine import look_at_disk, look_at_program
 from worker.operations.doctor.report import Diagnosis, Health, doubtful, fine, of_verdicts, wrong
-from worker.store.backends.open import DynamoPlace, SqlitePlace, locate, opened_as_found
+from worker.store.backends.open import opened_as_found
 from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.sessions import Sessions
 from worker.store.table import Tables
+from worker.store.url import DynamoPlace, SqlitePlace, locate
 
 AREA_WIDTH: Final = len("permissions")
 STYLES: Final = {Health.OK: "green", Health.WARN: "yellow", Health.FAIL: "red"}

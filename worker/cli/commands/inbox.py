@@ -30,9 +30,9 @@ from worker.core.errors import ConfigError, Rejected, WorkerError
 from worker.core.model.values import Json
 from worker.runtime.clock import Clock
 from worker.runtime.logs import logs_kept_back
-from worker.store.backends.open import DynamoPlace, locate
 from worker.store.repos.delivery.inbox_ledger import Report
 from worker.store.repos.sensors import Sensor
+from worker.store.url import DynamoPlace, locate
 
 STDIN: Final = "-"
 LISTING_S: Final = 20.0

@@ -20,9 +20,10 @@ from worker.operations.migrate.check import check
 from worker.operations.migrate.findings import Finding, Weight
 from worker.operations.migrate.survey import survey
 from worker.runtime.clock import Clock
-from worker.store.backends.open import DynamoPlace, locate, open_whole_table, opened_as_found
+from worker.store.backends.open import open_whole_table, opened_as_found
 from worker.store.repos.pipelines import Pipelines
 from worker.store.table import Tables
+from worker.store.url import DynamoPlace, locate
 
 STYLES: Final = {Weight.UNDERSTOOD: "green", Weight.CHANGES: "yellow", Weight.REFUSED: "red"}
 HOW_TO_NAME: Final = "name them, or give --files DIR, or --listed, or --read-all"

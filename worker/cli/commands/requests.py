@@ -9,8 +9,7 @@ import typer
 
 from worker.cli.commands.pauses import run_pause, run_resume
 from worker.cli.commands.pipelines import say_unknown
-from worker.cli.commands.show import PipelineArgument, ScheduleOption
-from worker.cli.terminal.arguments import chosen_schedule, read_period, read_reason
+from worker.cli.terminal.arguments import PipelineArgument, ScheduleOption, chosen_schedule, read_period, read_reason
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store

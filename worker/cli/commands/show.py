@@ -9,7 +9,7 @@ from worker.cli.commands.events import EventsRequest, event_types, follow_events
 from worker.cli.commands.explain import Question, run_explain
 from worker.cli.commands.history import run_history
 from worker.cli.commands.status import StatusRequest, run_status, watch_status
-from worker.cli.terminal.arguments import read_period, time_before
+from worker.cli.terminal.arguments import PipelineArgument, ScheduleOption, read_period, time_before
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
 from worker.core.model.pipeline import PipelineId
@@ -66,12 +66,8 @@ Examples:
 
 {EXIT_CODES}"""
 
-PipelineArgument = Annotated[str, typer.Argument(metavar="PIPELINE", help="The pipeline's id.")]
 MaybePeriod = Annotated[
     str | None, typer.Argument(metavar="PERIOD", help="2026-03-03, 2026-03-03T07 or 2026-03-03T0730.")
-]
-ScheduleOption = Annotated[
-    str | None, typer.Option("--schedule", metavar="ID", help="Which schedule, where there are several.")
 ]
 
 

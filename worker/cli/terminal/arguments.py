@@ -1,6 +1,9 @@
 """How runs and times are named on the command line."""
 
 from datetime import datetime
+from typing import Annotated
+
+import typer
 
 from worker.core.errors import ConfigError
 from worker.core.model.pipeline import Pipeline, Schedule, ScheduleId
@@ -62,3 +65,11 @@ def _time(text: str) -> datetime:
     if at is None:
         raise ConfigError(f"{text!r} is not a time; write 2h, 2026-03-03 or 2026-03-03T12:00:00Z")
     return at
+
+
+PipelineArgument = Annotated[str, typer.Argument(metavar="PIPELINE", help="The pipeline's id.")]
+
+
+ScheduleOption = Annotated[
+    str | None, typer.Option("--schedule", metavar="ID", help="Which schedule, where there are several.")
+]

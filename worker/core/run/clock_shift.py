@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from worker.core.run.effects import Ignore, ShiftTimes
+from worker.core.model.effects import Ignore
+from worker.core.run.effects import ShiftTimes
 from worker.core.run.facts import ClockStepped
 from worker.core.run.state import Run
 from worker.core.time.skew import was_set_back

@@ -2,22 +2,14 @@
 
 from datetime import datetime
 
+from worker.core.model.effects import Ignore, Tell
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.model.sla_times import absolute_times, relative_times
 from worker.core.model.values import Json
 from worker.core.run.context import exclusion_of, limits
-from worker.core.run.effects import (
-    Create,
-    Effect,
-    EvaluateNow,
-    Ignore,
-    LogJob,
-    RecordRerun,
-    Tell,
-    WatchDeadline,
-)
+from worker.core.run.effects import Create, Effect, EvaluateNow, LogJob, RecordRerun, WatchDeadline
 from worker.core.run.endings import waive_only
 from worker.core.run.facts import (
     Birth,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from worker.core.model.effects import Ignore, Tell
 from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey, SessionId
 from worker.core.model.pipeline import Pipeline, Schedule
@@ -21,13 +22,11 @@ from worker.core.run.effects import (
     DryEffect,
     EvaluateNow,
     GiveUpRehearsal,
-    Ignore,
     KeepBaseline,
     NoteHandled,
     NotePostRun,
     NoteSignal,
     ShiftTimes,
-    Tell,
     WouldTrigger,
 )
 from worker.core.run.endings import budget_of

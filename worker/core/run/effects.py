@@ -4,17 +4,17 @@ There is no order to set a timer: when a run is next due follows from its row (`
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from worker.core.model.events import EventType, JobEvent
+from worker.core.model.effects import Ignore, Tell
+from worker.core.model.events import JobEvent
 from worker.core.model.keys import RunKey
 from worker.core.model.sla_times import Times
 from worker.core.model.values import Json
 from worker.core.run.facts import Handle
 from worker.core.run.state import AfterStop, Budget, FailureCategory, Outcome, Run, StartStep, State
-from worker.core.sla.state import Verdict
 
 # --- the run's row ----------------------------------------------------------------------------------------------------
 
@@ -153,20 +153,6 @@ class NoteHandled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tell:
-    """Write an event. `once`: at most once per type, schedule and period, where no row of the run remembers it.
-
-    `about` tells apart what one type may be told of, so that the one does not silence the other.
-    """
-
-    type: EventType
-    message: str
-    detail: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    once: bool = False
-    about: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LogJob:
     """Append a line to the job log."""
 
@@ -270,17 +256,6 @@ class LookAgain:
     """Once this is committed, read the run and its sensors again and decide on the same fact anew."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ignore:
-    """Nothing changes, for this reason. `is_held_back`: for now only (`until` then, if that is known), and the fact
-    must come again.
-    """
-
-    reason: str
-    is_held_back: bool = False
-    until: datetime | None = None
-
-
 OfRow: TypeAlias = (
     Create
     | MoveTo
@@ -304,29 +279,6 @@ Effect: TypeAlias = OfRow | BesideRow | Act | LookAgain | Ignore
 
 
 # --- the deadline's watch ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmWatch:
-    """Fix the two instants, of a new watch or of one whose deadline moved."""
-
-    times: Times
-    arrived_at: datetime | None
-    config_hash: str
-
-
-@dataclass(frozen=True, slots=True)
-class MarkWarned:
-    """Remember that the warning was given."""
-
-
-@dataclass(frozen=True, slots=True)
-class CloseWatch:
-    verdict: Verdict
-    reason: str = ""
-
-
-WatchEffect: TypeAlias = ArmWatch | MarkWarned | CloseWatch | Tell | Ignore
 
 
 # --- the dry run: a union of its own, so that no rehearsal can hold a job, a lock or a rerun --------------------------

@@ -1,8 +1,9 @@
 """COMPLETED and FAILED_FINAL: what still reaches a run that has ended."""
 
+from worker.core.model.effects import Ignore
 from worker.core.model.events import JobEvent
 from worker.core.run.context import Case, misfit
-from worker.core.run.effects import Effect, Ignore, LogJob, NoteHandled, NoteJob
+from worker.core.run.effects import Effect, LogJob, NoteHandled, NoteJob
 from worker.core.run.endings import after_failure, tell_orphan, waive_only
 from worker.core.run.facts import (
     CancelRequested,

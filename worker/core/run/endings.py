@@ -3,21 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from worker.core.model.effects import Ignore, Tell
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.values import Json
 from worker.core.run.context import STOP_PATIENCE, Case
-from worker.core.run.effects import (
-    Effect,
-    End,
-    EvaluateNow,
-    Ignore,
-    LogJob,
-    MoveTo,
-    RecordRerun,
-    Retry,
-    Tell,
-    WaiveDeadline,
-)
+from worker.core.run.effects import Effect, End, EvaluateNow, LogJob, MoveTo, RecordRerun, Retry, WaiveDeadline
 from worker.core.run.facts import CancelRequested
 from worker.core.run.state import AfterStop, Budget, FailureCategory, Outcome, State
 from worker.core.time.timestamps import format_rfc3339, said

@@ -1,18 +1,9 @@
 """EVALUATING: the rules do not hold yet."""
 
+from worker.core.model.effects import Ignore, Tell
 from worker.core.model.events import EventType, JobEvent
 from worker.core.run.context import Case, misfit
-from worker.core.run.effects import (
-    Effect,
-    End,
-    EvaluateNow,
-    Ignore,
-    KeepBaseline,
-    LogJob,
-    MoveTo,
-    StartJob,
-    Tell,
-)
+from worker.core.run.effects import Effect, End, EvaluateNow, KeepBaseline, LogJob, MoveTo, StartJob
 from worker.core.run.endings import cancel, time_out, waive
 from worker.core.run.evaluation import needed
 from worker.core.run.facts import (

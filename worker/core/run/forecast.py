@@ -5,23 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from worker.core.model.effects import Ignore, Tell
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.run import dry_run
 from worker.core.run.dry_run import DryRun
-from worker.core.run.effects import (
-    Create,
-    DryEffect,
-    Effect,
-    End,
-    Ignore,
-    LogJob,
-    MoveTo,
-    NoteAfterStop,
-    Reopen,
-    Tell,
-    WaiveDeadline,
-)
+from worker.core.run.effects import Create, DryEffect, Effect, End, LogJob, MoveTo, NoteAfterStop, Reopen, WaiveDeadline
 from worker.core.run.facts import CancelRequested, RerunRequested
 from worker.core.run.machine import Pause, decide
 from worker.core.run.state import Run

@@ -6,8 +6,9 @@ usual rules apply to it: whatever is decided replaces the row by one of ours.
 
 from datetime import datetime
 
+from worker.core.model.effects import Ignore, Tell
 from worker.core.model.events import EventType, JobEvent
-from worker.core.run.effects import Create, Effect, Ignore, LogJob, Tell
+from worker.core.run.effects import Create, Effect, LogJob
 from worker.core.run.facts import Birth
 from worker.core.run.state import ForeignRun, Outcome, Run, Spent, State, Status
 from worker.core.time.timestamps import format_rfc3339, said

@@ -9,12 +9,13 @@ not is noted first, and decided again.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from worker.core.model.effects import Ignore, Tell
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.rules import evaluate_rule
 from worker.core.model.values import Json
 from worker.core.run.context import Case
 from worker.core.run.drift import Drift, measure
-from worker.core.run.effects import Effect, Ignore, LogJob, NoteChange, NotePostRun, NoteSignal, Tell
+from worker.core.run.effects import Effect, LogJob, NoteChange, NotePostRun, NoteSignal
 from worker.core.run.evaluation import needed, watched
 from worker.core.run.facts import Signal
 from worker.core.run.post_run import ask_for_rerun, is_news, is_since_start, tell_drift, tell_post_run

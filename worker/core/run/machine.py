@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from worker.core.model.effects import Ignore
 from worker.core.model.keys import SessionId
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.run.clock_shift import decide_step, realign, shifted
@@ -16,7 +17,6 @@ from worker.core.run.effects import (
     Create,
     Effect,
     End,
-    Ignore,
     MoveTo,
     NoteAfterStop,
     NoteChange,

@@ -1,8 +1,9 @@
 """POLLING: the job's id is known."""
 
+from worker.core.model.effects import Ignore, Tell
 from worker.core.model.events import EventType, JobEvent
 from worker.core.run.context import Case, misfit
-from worker.core.run.effects import Effect, Ignore, LogJob, LookAgain, NoteHandled, PollNow, Tell
+from worker.core.run.effects import Effect, LogJob, LookAgain, NoteHandled, PollNow
 from worker.core.run.endings import after_failure, begin_stop, is_retry, waive
 from worker.core.run.facts import (
     CancelRequested,

@@ -3,20 +3,12 @@
 from collections.abc import Mapping
 from datetime import datetime
 
+from worker.core.model.effects import Ignore, Tell
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.values import Json
 from worker.core.run.context import Case
 from worker.core.run.drift import Drift
-from worker.core.run.effects import (
-    Effect,
-    Ignore,
-    LogJob,
-    NoteChange,
-    NotePostRun,
-    NoteSignal,
-    PutRerunRequest,
-    Tell,
-)
+from worker.core.run.effects import Effect, LogJob, NoteChange, NotePostRun, NoteSignal, PutRerunRequest
 from worker.core.run.facts import PostRunSeen, Signal
 from worker.core.run.reruns import DATA_DRIFT, LATE_DATA
 from worker.core.run.state import Outcome, Run, State

@@ -5,18 +5,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from worker.core.model.effects import Ignore, Tell
 from worker.core.model.events import EventType, JobEvent
 from worker.core.run.context import Case
-from worker.core.run.effects import (
-    Effect,
-    EvaluateNow,
-    Ignore,
-    LogJob,
-    NoteHandled,
-    RecordRerun,
-    Reopen,
-    Tell,
-)
+from worker.core.run.effects import Effect, EvaluateNow, LogJob, NoteHandled, RecordRerun, Reopen
 from worker.core.run.endings import JOB_FAIL_RETRY, begin_stop
 from worker.core.run.facts import RerunRequested
 from worker.core.run.state import AfterStop, Budget, Outcome, Run, Spent, State

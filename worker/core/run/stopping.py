@@ -1,9 +1,10 @@
 """STOPPING: a job that may be running was told to stop, and nothing new begins before it has."""
 
+from worker.core.model.effects import Ignore
 from worker.core.model.events import JobEvent
 from worker.core.model.pipeline import Overlap
 from worker.core.run.context import STOP_PATIENCE, Case, misfit
-from worker.core.run.effects import Effect, FindJob, Ignore, NoteAfterStop, NoteJob, NoteStart, StopJob
+from worker.core.run.effects import Effect, FindJob, NoteAfterStop, NoteJob, NoteStart, StopJob
 from worker.core.run.endings import (
     NOBODY_KNOWS,
     after_failure,

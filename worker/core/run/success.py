@@ -2,9 +2,10 @@
 
 from datetime import datetime
 
+from worker.core.model.effects import Tell
 from worker.core.model.events import EventType, JobEvent
 from worker.core.run.context import Case
-from worker.core.run.effects import Effect, End, JudgeDeadline, KeepBaseline, LogJob, LookAgain, Tell
+from worker.core.run.effects import Effect, End, JudgeDeadline, KeepBaseline, LogJob, LookAgain
 from worker.core.run.endings import tell_unanswered, tell_unchecked
 from worker.core.run.evaluation import baseline
 from worker.core.run.facts import JobReported, JobSucceeded

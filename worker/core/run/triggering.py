@@ -8,11 +8,12 @@ not started.
 
 from datetime import timedelta
 
+from worker.core.model.effects import Ignore, Tell
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.pipeline import OnUnknownStart
 from worker.core.model.values import Json
 from worker.core.run.context import Case, misfit
-from worker.core.run.effects import Effect, End, FindJob, Ignore, LogJob, MoveTo, NoteStart, StartJob, Tell
+from worker.core.run.effects import Effect, End, FindJob, LogJob, MoveTo, NoteStart, StartJob
 from worker.core.run.endings import begin_stop, cancel, time_out, waive
 from worker.core.run.facts import (
     CancelRequested,

@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias
 
+from worker.core.model.effects import Ignore, Tell
 from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey, SessionId
 from worker.core.model.pipeline import Sla
 from worker.core.model.sla_times import Times
 from worker.core.model.values import Json
-from worker.core.run.effects import ArmWatch, CloseWatch, Ignore, MarkWarned, Tell, WatchEffect
 from worker.core.run.state import Status
+from worker.core.sla.effects import ArmWatch, CloseWatch, MarkWarned, WatchEffect
 from worker.core.sla.state import SlaWatch, Verdict
 from worker.core.time.durations import format_duration
 from worker.core.time.timestamps import format_rfc3339, said

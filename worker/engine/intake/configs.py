@@ -14,10 +14,9 @@ from worker.core.model.sla_times import Times, times_for_run
 from worker.core.model.values import Json
 from worker.core.sla.state import SlaWatch
 from worker.core.sla.watch import DeadlineMoved
-from worker.engine.commits import NewId
 from worker.engine.sla_watches import Watching
 from worker.runtime.clock import Clock
-from worker.runtime.ids import random_id
+from worker.runtime.ids import NewId, random_id
 from worker.store.repos import config_log
 from worker.store.repos.config_log import ConfigChange, ConfigLogEntry
 from worker.store.repos.events import told_write

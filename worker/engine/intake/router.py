@@ -7,10 +7,10 @@ from worker.config.versions import Version
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model import keys
 from worker.core.model.content_hash import content_hash
+from worker.core.model.effects import Tell
 from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Match, PipelineId, Schedule, ScheduleId, Trigger
-from worker.core.run.effects import Tell
 from worker.core.run.facts import CancelRequested, JobReported, Origin, Report, RerunRequested
 from worker.core.run.reruns import DATA_DRIFT, LATE_DATA
 from worker.core.run.sensor_match import LOOK_BACK
@@ -24,8 +24,8 @@ from worker.engine.intake.cascades import Cascades
 from worker.engine.intake.configs import ConfigChanges
 from worker.engine.intake.rerun_freshness import Freshness
 from worker.engine.intake.sensors import MayBegin, Seen, Signals
-from worker.engine.timer_keys import Log, to_nobody
 from worker.runtime.clock import Clock
+from worker.runtime.logs import Log, to_nobody
 from worker.store.repos.deferred_signals import HeldCascade, HeldSignal, held_back_of
 from worker.store.repos.deployments import Deployments
 from worker.store.repos.job_log import OURS

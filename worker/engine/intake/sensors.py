@@ -14,6 +14,7 @@ from worker.config.versions import Version
 from worker.core.errors import RetryLater
 from worker.core.model import keys
 from worker.core.model.content_hash import content_hash
+from worker.core.model.effects import Tell
 from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, PipelineId, PostRun, Schedule
@@ -21,7 +22,6 @@ from worker.core.model.rules import Check, evaluate_in_turns
 from worker.core.model.sla_times import trigger_deadline_at
 from worker.core.model.values import Json
 from worker.core.run.drift import Drift, measure
-from worker.core.run.effects import Tell
 from worker.core.run.evaluation import watched
 from worker.core.run.facts import Origin, PostRunSeen, RunWanted, Signal, SignalOverdue
 from worker.core.run.sensor_match import (
@@ -42,8 +42,8 @@ from worker.core.time.timestamps import format_rfc3339, parse_rfc3339
 from worker.engine.content_hashes import hash_of
 from worker.engine.engine import Engine
 from worker.engine.evaluations import Sensing
-from worker.engine.timer_keys import Log
 from worker.runtime.clock import Clock
+from worker.runtime.logs import Log
 from worker.runtime.turns import in_turns
 from worker.store import retention
 from worker.store.repos.deferred_signals import HeldBacks, HeldSignal

@@ -13,7 +13,7 @@ from worker.operations.doctor.aws_resources import BusLook, StreamLook, look_at_
 from worker.operations.doctor.checks import followed_tables, queues, secret_probe, table_probes
 from worker.operations.doctor.iam import Calls, ask
 from worker.operations.doctor.report import Diagnosis, doubtful, fine, wrong
-from worker.store.dynamodb.requests import TableNames
+from worker.store.url import TableNames
 
 MANAGED: Final = "secretsmanager://"
 

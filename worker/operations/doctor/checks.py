@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from worker.config.settings import GROUP, AwsSettings, Duty
 from worker.core.model import keys
-from worker.store.dynamodb.requests import TableNames
 from worker.store.table import EVENT_TYPES, INDEXES, Index, TableName
+from worker.store.url import TableNames
 
 # A row that nobody has: the sort key belongs to no kind of row. Every task may use its group's partition, and each duty
 # that needs rows of pipelines may use that of no pipeline.

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from worker.config.versions import Configs, Version
+from worker.core.model.effects import Ignore
 from worker.core.model.keys import RunKey
 from worker.core.run.dry_run import DryRun
-from worker.core.run.effects import Ignore
 from worker.core.run.facts import Birth, CancelRequested, RerunRequested
 from worker.core.run.forecast import Forecast, Prospect, foresee, foresee_rehearsal
 from worker.core.run.foreign import respect

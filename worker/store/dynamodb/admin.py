@@ -12,9 +12,9 @@ from worker.runtime.clock import Clock
 from worker.store.admin import Figure, Migration, Verdict
 from worker.store.dynamodb.calls import DynamoCalls, credentials_required
 from worker.store.dynamodb.errors import MissingTable
-from worker.store.dynamodb.requests import TableNames
 from worker.store.dynamodb.schema import Description, SchemaMismatch, TableSchema, ensure_tables
 from worker.store.table import TTL, TableName
+from worker.store.url import TableNames
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 CREATE: Final = "create it with `interlock store init --create-tables`, or in your infrastructure code"

@@ -1,14 +1,13 @@
 """A commit as the one request that carries it out: a plain conditional write, or a transaction."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, assert_never
+from typing import Any, assert_never
 
 from worker.store.dynamodb.expressions import Expressions
 from worker.store.dynamodb.values import encode_key, encode_row
-from worker.store.table import COMMIT_ID, Check, Condition, Delete, Put, TableName, Update, Write
-
-TableNames: TypeAlias = Mapping[TableName, str]
+from worker.store.table import COMMIT_ID, Check, Condition, Delete, Put, Update, Write
+from worker.store.url import TableNames
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from worker.core.errors import ConfigError, RetryLater
 from worker.runtime.clock import Clock
 from worker.store.dynamodb.calls import DynamoCalls
 from worker.store.dynamodb.errors import MissingTable, TableBusy
-from worker.store.dynamodb.requests import TableNames
 from worker.store.table import INDEXES, TTL, Index, TableName
+from worker.store.url import TableNames
 
 STREAMED: Final = frozenset({TableName.CONTROL, TableName.JOBLOG, TableName.EVENTS})
 KEY_SCHEMA: Final = [{"AttributeName": "PK", "KeyType": "HASH"}, {"AttributeName": "SK", "KeyType": "RANGE"}]

@@ -11,7 +11,7 @@ from worker.runtime.clock import Clock
 from worker.store.dynamodb.calls import DynamoCalls, credentials_required
 from worker.store.dynamodb.errors import ConditionFailed, InDoubt
 from worker.store.dynamodb.expressions import Expressions, cursor_from_key, key_from_cursor
-from worker.store.dynamodb.requests import CommitRequest, TableNames, commit_request
+from worker.store.dynamodb.requests import CommitRequest, commit_request
 from worker.store.dynamodb.schema import check_tables, ensure_tables
 from worker.store.dynamodb.values import Item, decode_row, encode_key
 from worker.store.limits import check_commit, check_key
@@ -29,6 +29,7 @@ from worker.store.table import (
     Write,
     is_visible,
 )
+from worker.store.url import TableNames
 
 BATCH_MAX: Final = 100
 

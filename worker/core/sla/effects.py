@@ -1,0 +1,32 @@
+"""Effects of a decision about an SLA watch."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+from worker.core.model.effects import Ignore, Tell
+from worker.core.model.sla_times import Times
+from worker.core.sla.state import Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmWatch:
+    """Fix the two instants, of a new watch or of one whose deadline moved."""
+
+    times: Times
+    arrived_at: datetime | None
+    config_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class MarkWarned:
+    """Remember that the warning was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseWatch:
+    verdict: Verdict
+    reason: str = ""
+
+
+WatchEffect: TypeAlias = ArmWatch | MarkWarned | CloseWatch | Tell | Ignore
