@@ -42,7 +42,7 @@ async def measure(path: Path) -> Lives:
     await deploy_all(producers, "ready")
     async with worker_on(path) as worker:
         await _live(worker, producers, range(WARM_UP))
-        gc_tuning.settle()  # as the worker does once it is ready
+        gc_tuning.freeze_startup_objects()  # as the worker does once it is ready
         cpu, wall = process_time(), perf_counter()
         await _live(worker, producers, range(WARM_UP, WARM_UP + LIVES))
         cpu, wall = process_time() - cpu, perf_counter() - wall

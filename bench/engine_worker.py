@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from worker.app.embedded import embedded_workplace
+from worker.app.embedded import embedded_deps
 from worker.app.session import SessionWork
 from worker.config.deploy import deploy
 from worker.config.load import load_text
@@ -34,9 +34,9 @@ from worker.jobs.runner import (
     Traits,
 )
 from worker.membership.heartbeat_threads import ThreadBeater
-from worker.membership.sessions import Group, Member, Membership, session_ids
+from worker.membership.sessions import GroupSettings, Member, Membership, session_ids
 from worker.runtime.clock import SystemClock
-from worker.runtime.concurrency import Undertakings
+from worker.runtime.concurrency import TrackedTaskGroup
 from worker.runtime.logs import configure_logs
 from worker.store.sqlite.tables import SqliteTables
 
@@ -142,9 +142,9 @@ async def worker_on(path: Path) -> AsyncGenerator[BenchWorker]:
     seen, clock = BenchWorker(), SystemClock()
     runner = InProcess(seen.start)
     tables = SqliteTables(path, clock)
-    place = embedded_workplace(tables, seen.count, {JobType.HTTP: runner}, clock)
+    place = embedded_deps(tables, seen.count, {JobType.HTTP: runner}, clock)
     membership = Membership(
-        Group(name=GROUP, program="bench"),
+        GroupSettings(name=GROUP, program="bench"),
         tables=tables,
         beater=ThreadBeater(lambda: SqliteTables(path, clock)),
         clock=clock,
@@ -152,7 +152,7 @@ async def worker_on(path: Path) -> AsyncGenerator[BenchWorker]:
     )
 
     async def work(member: Member) -> None:
-        async with Undertakings() as tasks:
+        async with TrackedTaskGroup() as tasks:
             session = SessionWork(place, member, tasks)
             await session.begin()
             seen.session = session

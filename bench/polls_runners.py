@@ -26,7 +26,7 @@ from worker.jobs.http.runner import HttpRunner
 from worker.jobs.rest import airflow, databricks
 from worker.jobs.rest.airflow import AirflowRunner
 from worker.jobs.rest.databricks import DatabricksRunner
-from worker.jobs.runner import BatchRunner, Question, Runner, Running
+from worker.jobs.runner import BatchRunner, Runner, Running, StatusQuery
 from worker.net.address_policy import AddressPolicy
 from worker.net.http_client import HttpClient
 from worker.runtime.clock import SystemClock
@@ -55,7 +55,7 @@ class Cost:
 class _Case:
     name: str
     runner: Runner
-    questions: list[Question]  # as many as one call tells of
+    questions: list[StatusQuery]  # as many as one call tells of
 
 
 async def costs(folder: Path) -> list[Cost]:
@@ -119,17 +119,17 @@ async def _cases(url: str, folder: Path) -> AsyncGenerator[list[_Case]]:
             _case("step-function", StepFunctionRunner(aws), step_functions.PAGE, {}, {}, prefix=f"{EXECUTION}:"),
             _case("databricks", DatabricksRunner(http, clock, NO_SECRETS), databricks.PAGE, {}, workspace),
             _case("airflow", AirflowRunner(http, clock, NO_SECRETS), airflow.PAGE, {}, dag),
-            _Case(name="http", runner=HttpRunner(http, clock, NO_SECRETS), questions=[Question({"id": "0"}, web)]),
-            _Case(name="command", runner=command, questions=[Question(process, sleeping)]),
+            _Case(name="http", runner=HttpRunner(http, clock, NO_SECRETS), questions=[StatusQuery({"id": "0"}, web)]),
+            _Case(name="command", runner=command, questions=[StatusQuery(process, sleeping)]),
         ]
 
 
 def _case(
     name: str, runner: Runner, listed: int, handle: Mapping[str, Json], config: Mapping[str, Json], *, prefix: str = ""
 ) -> _Case:
-    def about(number: int) -> Question:
+    def about(number: int) -> StatusQuery:
         run_id = f"{prefix}{number}"
-        return Question({**handle, "runId": run_id, "dagRunId": run_id}, config)
+        return StatusQuery({**handle, "runId": run_id, "dagRunId": run_id}, config)
 
     return _Case(name=name, runner=runner, questions=[about(number) for number in range(listed)])
 

@@ -6,7 +6,7 @@ import sys
 from time import perf_counter, process_time
 from typing import Final
 
-from consumers.delivery.retry import Tries
+from consumers.delivery.retry import RetryPolicy
 from consumers.queues.consumer import QueueConsumer, QueuePace
 from consumers.queues.queue import Message
 from consumers.queues.sqs import AwsQueue, open_sqs
@@ -38,7 +38,7 @@ async def consume(url: str, messages: int) -> dict[str, float]:
             name="bench",
             calls=AwsQueue(client, queue),
             handle=handle,
-            tries=Tries(clock, SqliteTables.in_memory(clock).ping),
+            tries=RetryPolicy(clock, SqliteTables.in_memory(clock).ping),
             clock=clock,
             pace=QueuePace(),
         )

@@ -18,7 +18,7 @@ from time import perf_counter, thread_time
 from typing import Any
 
 from worker.core.model.patterns import TEXT_CHARS_MAX, compile_pattern
-from worker.core.model.rules import Check, Group, Rule, evaluate, evaluate_in_turns
+from worker.core.model.rules import Group, Operator, Rule, evaluate, evaluate_in_turns
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ROUNDS = 15
@@ -42,7 +42,7 @@ SENSORS: dict[str, dict[str, Any]] = {
 }
 GROUP = Group(
     members=tuple(
-        Rule(key=rule["key"], check=Check(rule["check"]), field=rule.get("field"), value=rule.get("value"))
+        Rule(key=rule["key"], check=Operator(rule["check"]), field=rule.get("field"), value=rule.get("value"))
         for rule in RULES
     )
 )
@@ -156,7 +156,7 @@ COSTLIEST: Mapping[str, tuple[Callable[[int], str], int]] = {
 def longest_wait(pattern: Callable[[int], str], count: int) -> tuple[float, float]:
     """The longest wait of the rest of the loop, and the whole evaluation, in seconds of CPU."""
     text = "".join(random.Random(1).choice("ab") for _ in range(TEXT_CHARS_MAX))
-    rules = [Rule(key="orders", check=Check.MATCHES, field="it", value=pattern(number)) for number in range(count)]
+    rules = [Rule(key="orders", check=Operator.MATCHES, field="it", value=pattern(number)) for number in range(count)]
     compile_pattern.cache_clear()
     waits, began = list[float](), thread_time()
     turns = evaluate_in_turns(Group(members=tuple(rules)), {"orders": {"it": text}}, NOW)

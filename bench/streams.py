@@ -16,7 +16,7 @@ from bench.children import Contestant, Figures, best_of_each, python_with
 from bench.fixedanswers import fixed_answers
 from bench.streamanswers import dynamodb_answers, kinesis_answers
 from bench.streams_kcl import KCL, PEERS, Missing, compare
-from consumers.streams.consumer import Pace
+from consumers.streams.consumer import ReadPace
 from tests.shardworld import ShardWorld
 from tests.virtualtime import run
 from worker.core.model.keys import LEASE
@@ -41,7 +41,7 @@ async def idle_calls_per_shard_minute() -> float:
 
 async def idle_writes_per_hour() -> tuple[float, float]:
     """Of one shard, and of one worker for all that it has."""
-    world = ShardWorld(pace=Pace(poll_s=60, poll_idle_s=60))  # reading writes nothing, however often
+    world = ShardWorld(pace=ReadPace(poll_s=60, poll_idle_s=60))  # reading writes nothing, however often
     world.spread(SHARDS_WRITTEN_ABOUT)
     world.start("a")
     await asyncio.sleep(600)

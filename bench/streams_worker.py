@@ -20,7 +20,7 @@ from consumers.streams.aws.client import open_dynamodb_streams, open_kinesis
 from consumers.streams.aws.dynamodb_streams import DynamoStream, TableStream, listing_budget
 from consumers.streams.aws.kinesis import DeliveryStream, KinesisStream
 from consumers.streams.source import Source
-from consumers.streams.unreadable import Stray
+from consumers.streams.unreadable import UnreadableRecordLetter
 from worker.net.aws_client import ClientSettings
 from worker.runtime import gc_tuning
 from worker.runtime.clock import SystemClock
@@ -42,7 +42,7 @@ async def handle_wire(change: Mapping[str, Any]) -> None:
     SEEN[:] = [change["NewImage"]["rows"]["N"]]
 
 
-async def no_strays(stray: Stray) -> None:
+async def no_strays(stray: UnreadableRecordLetter) -> None:
     raise AssertionError(stray.reason)
 
 
@@ -138,7 +138,7 @@ async def measure(name: str, url: str) -> Mapping[str, float]:
         for _ in range(WARM_UP):
             await read()
         if name.startswith("our"):
-            gc_tuning.settle()  # as the worker does once it is ready
+            gc_tuning.freeze_startup_objects()  # as the worker does once it is ready
         started = process_time()
         for _ in range(READS):
             await read()

@@ -5,15 +5,15 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Protocol, TypeAlias
 
-from scheduler.periodic import Chore, Rota
+from scheduler.periodic import PeriodicRunner, PeriodicTask
 from worker.membership.held_lease import HeldLease
-from worker.membership.lease_coordinator import Offer
+from worker.membership.lease_coordinator import LeaseOffer
 from worker.runtime.clock import Clock
 
 STREAM: Final = "scheduler"
 
 # The chores of one holding: what they remember must not outlive it.
-Chores: TypeAlias = Callable[[HeldLease], Sequence[Chore]]
+Chores: TypeAlias = Callable[[HeldLease], Sequence[PeriodicTask]]
 
 
 class Ticker(Protocol):
@@ -38,18 +38,18 @@ class NapTicker:
         return nullcontext()
 
 
-class SchedulerDuty:
+class SchedulerRole:
     """Holds the duty. A chore that is under way when the duty ends is finished first, within the lease's patience."""
 
     def __init__(self, chores: Chores, clock: Clock, ticker: Ticker) -> None:
         self._chores, self._clock, self._ticker = chores, clock, ticker
 
-    def offer(self) -> Offer:
-        return Offer(stream=STREAM, holder=self, shards=frozenset({"0"}))
+    def offer(self) -> LeaseOffer:
+        return LeaseOffer(stream=STREAM, holder=self, shards=frozenset({"0"}))
 
     async def hold(self, held: HeldLease) -> None:
         async with asyncio.TaskGroup() as tasks:
-            rota = Rota(self._chores(held), self._clock, tasks)
+            rota = PeriodicRunner(self._chores(held), self._clock, tasks)
             with self._ticker.ticking(held.wake):
                 while not held.is_stopping:
                     if held.may_act():

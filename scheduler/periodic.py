@@ -11,7 +11,7 @@ from worker.runtime.logs import logger
 
 
 @dataclass(frozen=True, slots=True)
-class Chore:
+class PeriodicTask:
     """One thing done every so often: it begins at once with the duty, and never overlaps itself.
 
     A chore that raises is logged and tried again at its next turn; it never stops the others.
@@ -25,10 +25,10 @@ class Chore:
 _log = logger()
 
 
-class Rota:
+class PeriodicRunner:
     """Chores that belong to `tasks`. One that fails is logged and has its next turn; the others do not notice."""
 
-    def __init__(self, chores: Sequence[Chore], clock: Clock, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, chores: Sequence[PeriodicTask], clock: Clock, tasks: asyncio.TaskGroup) -> None:
         self._chores, self._clock, self._tasks = chores, clock, tasks
         self._next_turn: dict[str, float] = {}
         self._under_way: set[str] = set()
@@ -42,7 +42,7 @@ class Rota:
                 self._under_way.add(chore.name)
                 self._tasks.create_task(self._do(chore), name=f"chore:{chore.name}")
 
-    async def _do(self, chore: Chore) -> None:
+    async def _do(self, chore: PeriodicTask) -> None:
         try:
             await chore.run()
         except WorkerError as problem:

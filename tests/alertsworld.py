@@ -5,12 +5,12 @@ from datetime import timedelta
 
 from consumers.alerts.chat import Chat
 from consumers.alerts.pace import Admission, SharedPace
-from consumers.alerts.rate_limited_chat import ChatLine
+from consumers.alerts.rate_limited_chat import RateLimitedChat
 from consumers.alerts.routing import OwnerOf, Routing, nobody, one_channel
-from consumers.alerts.services import Telling
+from consumers.alerts.services import AlertServices
 from consumers.alerts.slack import SlackChat
 from consumers.alerts.threads import ChatAlerts
-from consumers.delivery.retry import Tries
+from consumers.delivery.retry import RetryPolicy
 from tests.fakeslack import TOKEN, FakeSlack
 from tests.faults import FaultyTables
 from tests.manualclock import NOON
@@ -60,18 +60,18 @@ class AlertsWorld:
     def chat(self) -> Chat:
         return SlackChat(self._token, self.slack.session())
 
-    def telling(self, chat: Chat | None = None, *, off_by_s: float = 0.0) -> Telling:
+    def telling(self, chat: Chat | None = None, *, off_by_s: float = 0.0) -> AlertServices:
         """What a worker tells with, whose clock may be wrong."""
         clock = VirtualClock(off_by=timedelta(seconds=off_by_s)) if off_by_s else self.clock
-        return Telling(
-            line=ChatLine(chat or self.chat(), clock, SharedPace(self.rates, clock), while_down=WHILE_DOWN),
+        return AlertServices(
+            line=RateLimitedChat(chat or self.chat(), clock, SharedPace(self.rates, clock), while_down=WHILE_DOWN),
             threads=self.threads,
             events=Events(self.tables),
             grouped=GroupedAlerts(self.tables),
             admission=Admission(self.rates, clock),
             routing=self.routing,
             owner_of=self.owner_of,
-            tries=Tries(self.clock, self.tables.ping, FULL_WAITS),
+            tries=RetryPolicy(self.clock, self.tables.ping, FULL_WAITS),
             clock=clock,
         )
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from consumers.alerts.probe import answering_probes
-from consumers.delivery.retry import Tries
+from consumers.delivery.retry import RetryPolicy
 from consumers.outbox.relay import Relay, dead_letter_source, is_outgoing
 from consumers.outbox.routes import Route
 from consumers.outbox.severities import told_to_people
@@ -55,7 +55,7 @@ class AlertWay:
             [Route("bus", told_to_people(), self._publish)],
             events=Events(tables),
             letters=DeadLetters(tables),
-            tries=Tries(clock, tables.ping),
+            tries=RetryPolicy(clock, tables.ping),
             clock=clock,
         )
         self._deliver = answering_probes(self._post, AlertPath(tables), clock, self._reach)

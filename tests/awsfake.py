@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from tests.awsmodel import AgainstModel, Call, Reply, read_call, write_answer, write_error
 from tests.emulators import use_test_credentials
 from tests.httptarget import Behaviour, Received, WebServer, a_web_server
-from worker.jobs.aws.client import Aws, AwsSettings
+from worker.jobs.aws.client import Aws, AwsEndpoint
 
 # What a service does with a call: its answer, or `AwsError`.
 Handler: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -125,6 +125,6 @@ async def an_aws_fake() -> AsyncGenerator[AwsFake]:
 @asynccontextmanager
 async def aws_at(endpoint: str, *, answer_s: float = 10.0) -> AsyncGenerator[Aws]:
     use_test_credentials()
-    settings = AwsSettings(region="eu-west-1", endpoint=endpoint, call_s=answer_s, start_s=answer_s)
+    settings = AwsEndpoint(region="eu-west-1", endpoint=endpoint, call_s=answer_s, start_s=answer_s)
     async with Aws(settings) as aws:
         yield aws

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from worker.core.model.checks import Check
+from worker.core.model.checks import Operator
 from worker.core.model.keys import RunKey, SessionId
 from worker.core.model.pipeline import (
     Job,
@@ -17,8 +17,8 @@ from worker.core.model.pipeline import (
     Trigger,
 )
 from worker.core.model.rules import Group, Rule
-from worker.core.model.sla_times import Times
-from worker.core.run.facts import Birth
+from worker.core.model.sla_times import SlaTimes
+from worker.core.run.facts import NewRun
 from worker.core.run.state import AfterStop, Outcome, Run, StartStep, State
 from worker.core.sla.state import SlaWatch
 from worker.core.time.periods import Period
@@ -28,7 +28,7 @@ MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 ME = SessionId("me")
 HANDLE = {"id": "job-1"}
-BIRTH = Birth(run_id="run-1", config_hash="v1")
+BIRTH = NewRun(run_id="run-1", config_hash="v1")
 OLD, NEW = "hash-of-old-content", "hash-of-new-content"
 
 
@@ -42,7 +42,7 @@ KEY = a_key()
 
 
 def a_schedule(**changes: object) -> Schedule:
-    rule = Rule(key="orders", check=Check.EXISTS)
+    rule = Rule(key="orders", check=Operator.EXISTS)
     return replace(Schedule(id=ScheduleId("stream"), trigger=Trigger(rule=rule)), **changes)
 
 
@@ -51,7 +51,7 @@ def a_job(**changes: object) -> Job:
 
 
 def a_post_run(**changes: object) -> PostRun:
-    return replace(PostRun(rules=Group(members=(Rule(key="out", check=Check.EXISTS),))), **changes)
+    return replace(PostRun(rules=Group(members=(Rule(key="out", check=Operator.EXISTS),))), **changes)
 
 
 def a_pipeline(
@@ -61,7 +61,7 @@ def a_pipeline(
     pipeline = Pipeline(
         id=PipelineId("orders"),
         schedules=(schedule or a_schedule(),),
-        rules=Group(members=(Rule(key="orders", check=Check.EXISTS),)),
+        rules=Group(members=(Rule(key="orders", check=Operator.EXISTS),)),
         job=a_job(**(job or {})),
     )
     return replace(pipeline, **changes)
@@ -102,7 +102,7 @@ _IMPLIED: Mapping[State, Mapping[str, object]] = {
 
 def a_watch(**changes: object) -> SlaWatch:
     """A watch that warns at one and breaches at two."""
-    times = Times(NOON + HOUR, NOON + 2 * HOUR)
+    times = SlaTimes(NOON + HOUR, NOON + 2 * HOUR)
     watch = SlaWatch(
         key=KEY, version=1, config_hash="v1", since=NOON, warning_at=times.warning_at, breach_at=times.breach_at
     )

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from tests.commandline import TODAY, interlock
 from tests.manualclock import ManualClock
-from worker.config.versions import Configs
+from worker.config.versions import PipelineVersions
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.run.state import Run, Spent, State
@@ -62,7 +62,7 @@ def key_of(period: str = PERIOD, pipeline: str = "orders", schedule: str = "stre
 
 
 async def version_hash(tables: Tables, pipeline: str = "orders") -> str:
-    version = await Configs(tables).in_force(PipelineId(pipeline))
+    version = await PipelineVersions(tables).current(PipelineId(pipeline))
     assert version is not None
     return version.config_hash
 

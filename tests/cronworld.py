@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from scheduler.cron.starter import CronStarts
-from scheduler.periodic import Rota
+from scheduler.periodic import PeriodicRunner
 from tests.engineworld import Worker, World
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId, ScheduleId
@@ -29,7 +29,7 @@ job: {{type: command, config: {{command: "true"}}}}
 
 async def do_chores(cron: CronStarts, clock: Clock, tick_s: float = 1.0) -> None:
     async with asyncio.TaskGroup() as tasks:
-        rota = Rota(cron.chores(), clock, tasks)
+        rota = PeriodicRunner(cron.chores(), clock, tasks)
         while True:
             rota.begin_due()
             await clock.sleep(tick_s)

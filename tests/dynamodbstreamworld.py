@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from consumers.streams.aws.dynamodb_streams import DynamoShard, DynamoStream, TableStream, listing_budget
 from consumers.streams.source import Position
-from consumers.streams.unreadable import Stray
+from consumers.streams.unreadable import UnreadableRecordLetter
 from tests.fakestreams import ARN, FakeDynamoStreams
 from tests.manualclock import ManualClock
 from tests.streamvalues import ROW, values
@@ -14,7 +14,7 @@ from worker.store.table import TableName, Value
 @dataclass
 class World:
     clock: ManualClock = field(default_factory=ManualClock)
-    strays: list[Stray] = field(default_factory=list[Stray])
+    strays: list[UnreadableRecordLetter] = field(default_factory=list[UnreadableRecordLetter])
 
     def __post_init__(self) -> None:
         self.fake = FakeDynamoStreams(clock=self.clock)
@@ -26,7 +26,7 @@ class World:
         table = TableStream(name="stream.control", arn=ARN, table=TableName.CONTROL, keep_stray=self.keep)
         return DynamoStream(table, self.fake, self.clock, listing_budget(self.clock))
 
-    async def keep(self, stray: Stray) -> None:
+    async def keep(self, stray: UnreadableRecordLetter) -> None:
         self.strays.append(stray)
 
     def reader(self, shard: str | None = None) -> DynamoShard:

@@ -5,20 +5,20 @@ from dataclasses import dataclass, field, replace
 from tests.engineworld import CONFIG, DAY, ORDERS, run_key
 from tests.fakerunner import FakeRunner
 from tests.virtualtime import Host, VirtualClock
-from worker.app.embedded import embedded_workplace
-from worker.app.environment import Workplace
+from worker.app.embedded import embedded_deps
+from worker.app.environment import WorkerDeps
 from worker.app.session import SessionWork
 from worker.app.worker import LEASED
 from worker.config.deploy import deploy
 from worker.config.load import load_text
-from worker.config.settings import EVERYTHING, GROUP, Duty
+from worker.config.settings import EVERYTHING, GROUP, Role
 from worker.core.model.events import Event
 from worker.core.model.pipeline import JobType
 from worker.core.run.state import Run, State
 from worker.jobs.runner import Succeeded
 from worker.membership.heartbeat_threads import TaskBeater
-from worker.membership.sessions import Group, Member, Membership, session_ids
-from worker.runtime.concurrency import Undertakings
+from worker.membership.sessions import GroupSettings, Member, Membership, session_ids
+from worker.runtime.concurrency import TrackedTaskGroup
 from worker.store.repos.runs import Runs
 from worker.store.repos.sensors import Sensors
 from worker.store.sqlite.tables import SqliteTables
@@ -40,16 +40,16 @@ class Crew:
     async def tell(self, event: Event) -> None:
         self.told.append(event)
 
-    def place(self) -> Workplace:
-        return embedded_workplace(self.store, self.tell, {JobType.COMMAND: self.runner}, self.clock)
+    def place(self) -> WorkerDeps:
+        return embedded_deps(self.store, self.tell, {JobType.COMMAND: self.runner}, self.clock)
 
-    def worker(self, name: str, *does: Duty) -> tuple[Host, Membership]:
+    def worker(self, name: str, *does: Role) -> tuple[Host, Membership]:
         """Begin a worker that has these duties, or all of them."""
         duties = frozenset(does) or EVERYTHING
         place = replace(self.place(), does=duties)
 
         async def work(member: Member) -> None:
-            async with Undertakings() as tasks:
+            async with TrackedTaskGroup() as tasks:
                 session = SessionWork(place, member, tasks)
                 await session.begin()
                 await member.stopping.wait()
@@ -57,7 +57,7 @@ class Crew:
 
         host = Host(name)
         membership = Membership(
-            Group(name=GROUP, program="test", duties=duties & LEASED),
+            GroupSettings(name=GROUP, program="test", duties=duties & LEASED),
             tables=self.store,
             beater=TaskBeater(self.store),
             clock=self.clock,

@@ -21,9 +21,9 @@ from worker.jobs.runner import (
     StartAnswer,
     Started,
     StartRequest,
+    StopAccepted,
     StopAnswer,
     Stopped,
-    StopPending,
     Succeeded,
     TargetDown,
     Traits,
@@ -105,7 +105,7 @@ class FakeRunner:
         if not self.can_stop:
             return CannotStop("this target cannot")
         if self.stops_slowly:
-            return StopPending()
+            return StopAccepted()
         self.jobs[str(handle["id"])] = Failed(FailureCategory.TRANSIENT, "stopped")
         return Stopped()
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from consumers.streams.aws.kinesis import DeliveryStream, KinesisShard, KinesisStream
 from consumers.streams.aws.kpl import Part
 from consumers.streams.source import Batch, Position
-from consumers.streams.unreadable import Stray
+from consumers.streams.unreadable import UnreadableRecordLetter
 from tests.aggregates import aggregate
 from tests.fakestreams import FakeKinesis, change_record
 from tests.manualclock import ManualClock
@@ -17,7 +17,7 @@ from worker.store.table import TableName
 @dataclass
 class World:
     clock: ManualClock = field(default_factory=ManualClock)
-    strays: list[Stray] = field(default_factory=list[Stray])
+    strays: list[UnreadableRecordLetter] = field(default_factory=list[UnreadableRecordLetter])
 
     def __post_init__(self) -> None:
         self.fake = FakeKinesis(clock=self.clock)
@@ -34,7 +34,7 @@ class World:
         )
         return KinesisStream(stream, self.fake, self.clock)
 
-    async def keep(self, stray: Stray) -> None:
+    async def keep(self, stray: UnreadableRecordLetter) -> None:
         self.strays.append(stray)
 
     def reader(self, shard: str | None = None) -> KinesisShard:

@@ -6,15 +6,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from consumers.delivery.retry import Tries
+from consumers.delivery.retry import RetryPolicy
 from consumers.queues.consumer import QueueConsumer, QueuePace
-from consumers.queues.dead_letters import QueueLetters, queue_letter_source
+from consumers.queues.dead_letters import QueueDeadLetters, queue_letter_source
 from consumers.queues.queue import Message
 from tests.fakesqs import FakeQueue
 from tests.faults import FaultyTables
 from tests.streamworld import FULL_WAITS
 from tests.virtualtime import VirtualClock
-from worker.store.failure_counter import WatchedTables
+from worker.store.failure_counter import FailureCountingTables
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
 from worker.store.sqlite.tables import SqliteTables
 
@@ -55,13 +55,13 @@ class QueueWorld:
     def __post_init__(self) -> None:
         self.queue = FakeQueue(self.clock, receives_max=self.receives_max)
         self.tables = FaultyTables(SqliteTables.in_memory(self.clock))
-        self.watched = WatchedTables(self.tables)
+        self.watched = FailureCountingTables(self.tables)
         self.letters = DeadLetters(self.tables)
         failures = partial(getattr, self.watched, "failures")
-        self.tries = Tries(self.clock, self.tables.ping, FULL_WAITS, store_failures=failures)
+        self.tries = RetryPolicy(self.clock, self.tables.ping, FULL_WAITS, store_failures=failures)
 
     def consumer(self) -> QueueConsumer:
-        letters = QueueLetters("alerts", self.letters, self.tries, self.clock)
+        letters = QueueDeadLetters("alerts", self.letters, self.tries, self.clock)
         return QueueConsumer(
             name="alerts",
             calls=self.queue,

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from tests.builders import ME, a_pipeline
-from worker.core.model.effects import Tell
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType
 from worker.core.model.pipeline import Pipeline
 from worker.core.run.effects import Effect
@@ -23,4 +23,4 @@ def step(run: Run | None, fact: Fact, now: datetime, pipeline: Pipeline = PLAIN)
 
 
 def told(effects: list[Effect]) -> list[EventType]:
-    return [effect.type for effect in effects if isinstance(effect, Tell)]
+    return [effect.type for effect in effects if isinstance(effect, EmitEvent)]

@@ -11,16 +11,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from consumers.delivery.retry import Tries
-from consumers.streams.aws.calls import Calls
+from consumers.delivery.retry import RetryPolicy
+from consumers.streams.aws.calls import StreamCalls
 from consumers.streams.aws.dynamodb_streams import DynamoStream, TableStream, listing_budget
 from consumers.streams.aws.kinesis import DeliveryStream, KinesisStream
-from consumers.streams.consumer import Beginning, Pace, Subscription
+from consumers.streams.consumer import Beginning, ReadPace, Subscription
 from consumers.streams.parking import Parking
 from consumers.streams.settle import OnFailure
 from consumers.streams.sharded import ShardedConsumer, ShardTree
 from consumers.streams.source import Gap, Stream
-from consumers.streams.unreadable import Strays
+from consumers.streams.unreadable import UnreadableRecordLetters
 from tests.fakeshards import HASH_MAX
 from tests.fakestreams import ARN, FakeDynamoStreams, FakeKinesis, change_record
 from tests.streamworld import FULL_WAITS, by_row, nothing_to_catch_up
@@ -28,7 +28,7 @@ from tests.virtualtime import VirtualClock
 from tests.workergroup import GROUP, Station, WorkerGroup
 from worker.membership.sessions import Member
 from worker.runtime.backoff import Backoff
-from worker.store.failure_counter import WatchedTables
+from worker.store.failure_counter import FailureCountingTables
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
 from worker.store.repos.delivery.parked_keys import ParkedKeys
 from worker.store.repos.leases import Lease, Leases
@@ -80,7 +80,7 @@ class ShardWorld:
     on_failure: OnFailure = OnFailure.PARK_KEY
     catch_up: Callable[[Gap | None], Awaitable[None]] = nothing_to_catch_up
     before: Callable[[Change], Awaitable[None]] | None = None
-    pace: Pace = field(default_factory=Pace)
+    pace: ReadPace = field(default_factory=ReadPace)
 
     def __post_init__(self) -> None:
         self.group = WorkerGroup(shards=0)
@@ -117,8 +117,8 @@ class ShardWorld:
         consumers: list[ShardedConsumer] = []
 
         async def work(member: Member) -> None:
-            tables = WatchedTables(station.tables)
-            tries = Tries(station.clock, tables.ping, FULL_WAITS, store_failures=lambda: tables.failures)
+            tables = FailureCountingTables(station.tables)
+            tries = RetryPolicy(station.clock, tables.ping, FULL_WAITS, store_failures=lambda: tables.failures)
             stream = self.stream(tables, station.clock)
             consumer = self._consumer(name, stream, tables, tries, station.clock)
             tree = ShardTree(
@@ -139,16 +139,16 @@ class ShardWorld:
         self.workers.append(worker)
         return worker
 
-    def calls(self) -> Calls:
+    def calls(self) -> StreamCalls:
         return self.fake
 
     def stream(self, tables: Tables, clock: VirtualClock) -> Stream:
-        strays = Strays(DeadLetters(tables), NAME, clock)
+        strays = UnreadableRecordLetters(DeadLetters(tables), NAME, clock)
         table = TableStream(name=NAME, arn=ARN, table=TableName.CONTROL, keep_stray=strays.keep)
         return DynamoStream(table, self.calls(), clock, listing_budget(clock))
 
     def _consumer(
-        self, name: str, stream: Stream, tables: Tables, tries: Tries, clock: VirtualClock
+        self, name: str, stream: Stream, tables: Tables, tries: RetryPolicy, clock: VirtualClock
     ) -> ShardedConsumer:
         async def handle(change: Change) -> None:
             if self.before is not None:
@@ -207,7 +207,7 @@ class MergingWorld(ShardWorld):
         self.low, self.high = self.kinesis.split(root)
 
     def stream(self, tables: Tables, clock: VirtualClock) -> Stream:
-        strays = Strays(DeadLetters(tables), NAME, clock)
+        strays = UnreadableRecordLetters(DeadLetters(tables), NAME, clock)
         described = DeliveryStream(
             name=NAME,
             kinesis_name=self.kinesis.name,

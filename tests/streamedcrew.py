@@ -13,12 +13,12 @@ from consumers.outbox.patterns import parse_pattern
 from consumers.outbox.routes import SOURCE, Route
 from consumers.streams.aws.dynamodb_streams import DynamoStream, TableStream, listing_budget
 from consumers.streams.aws.kinesis import DeliveryStream, KinesisStream
-from consumers.streams.consumer import Pace
+from consumers.streams.consumer import ReadPace
 from consumers.streams.source import Stream
-from consumers.streams.unreadable import Stray
+from consumers.streams.unreadable import UnreadableRecordLetter
 from tests.embeddedcrew import Crew
 from tests.fakestreams import FakeDynamoStreams, FakeKinesis, change_record
-from worker.app.environment import Readers, Workplace
+from worker.app.environment import Readers, WorkerDeps
 from worker.app.readers import DUTIES
 from worker.config.settings import GROUP
 from worker.core.model.pipeline import JobType
@@ -77,7 +77,7 @@ class StreamedTables(SqliteTables):
 @dataclass
 class StreamedCrew(Crew):
     way: Way = Way.TABLE_STREAMS
-    strays: list[Stray] = field(default_factory=list[Stray])
+    strays: list[UnreadableRecordLetter] = field(default_factory=list[UnreadableRecordLetter])
 
     def __post_init__(self) -> None:
         self.streams = Streams(self)
@@ -85,8 +85,8 @@ class StreamedCrew(Crew):
         assert isinstance(self.store, StreamedTables)
         self.store.streams = self.streams
 
-    def place(self) -> Workplace:
-        return Workplace(
+    def place(self) -> WorkerDeps:
+        return WorkerDeps(
             group=GROUP,
             tables=self.store,
             source_of=self._stream,
@@ -94,7 +94,7 @@ class StreamedCrew(Crew):
             routes=[Route("bus", parse_pattern({"source": [SOURCE]}), self.tell)],
             runners={JobType.COMMAND: self.runner},
             clock=self.clock,
-            pace=Pace(poll_s=0.25, poll_idle_s=2.0),
+            pace=ReadPace(poll_s=0.25, poll_idle_s=2.0),
         )
 
     def _stream(self, table: TableName) -> Stream:
@@ -111,7 +111,7 @@ class StreamedCrew(Crew):
         read = TableStream(name=f"stream.{table}", arn=fake.arn, table=table, keep_stray=self._keep)
         return DynamoStream(read, fake, self.clock, listing_budget(self.clock))
 
-    async def _keep(self, stray: Stray) -> None:
+    async def _keep(self, stray: UnreadableRecordLetter) -> None:
         self.strays.append(stray)
 
 

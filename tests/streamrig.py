@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 
 from aiobotocore.session import AioSession
 
-from consumers.streams.aws.calls import Calls
+from consumers.streams.aws.calls import StreamCalls
 from consumers.streams.aws.client import open_dynamodb_streams, open_kinesis
 from consumers.streams.aws.dynamodb_streams import DynamoStream, TableStream, find_stream, listing_budget
 from consumers.streams.aws.kinesis import DeliveryStream, KinesisStream
 from consumers.streams.source import Batch, Source, Stream
-from consumers.streams.unreadable import Stray
+from consumers.streams.unreadable import UnreadableRecordLetter
 from tests.emulators import Server, use_test_credentials
 from worker.net.aws_client import ClientSettings
 from worker.runtime.clock import SystemClock
@@ -30,11 +30,11 @@ class StreamRig:
     server: Server
     dynamodb: Client
     kinesis: Client
-    streams: Calls
-    shards: Calls
-    strays: list[Stray]
+    streams: StreamCalls
+    shards: StreamCalls
+    strays: list[UnreadableRecordLetter]
 
-    async def keep(self, stray: Stray) -> None:
+    async def keep(self, stray: UnreadableRecordLetter) -> None:
         self.strays.append(stray)
 
     async def table(self, view: str = "NEW_AND_OLD_IMAGES") -> str:

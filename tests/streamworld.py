@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from consumers.delivery.retry import Tries
-from consumers.streams.consumer import SHARD, Beginning, Pace, StreamConsumer, Subscription
+from consumers.delivery.retry import RetryPolicy
+from consumers.streams.consumer import SHARD, Beginning, ReadPace, StreamConsumer, Subscription
 from consumers.streams.embedded.feed import TableFeed
-from consumers.streams.memory_budget import Budget
+from consumers.streams.memory_budget import MemoryBudget
 from consumers.streams.parking import Parking
 from consumers.streams.settle import OnFailure
 from consumers.streams.source import Gap, Source
@@ -73,10 +73,10 @@ class World:
     seen: Seen = field(default_factory=Seen)
     catch_up: Callable[[Gap | None], Awaitable[None]] = nothing_to_catch_up
     begin: Beginning = Beginning.OLDEST
-    pace: Pace = field(default_factory=Pace)
+    pace: ReadPace = field(default_factory=ReadPace)
     source: Source | None = None
     on_failure: OnFailure = OnFailure.PARK_KEY
-    budget: Budget = field(default_factory=Budget)
+    budget: MemoryBudget = field(default_factory=MemoryBudget)
 
     def __post_init__(self) -> None:
         self.store = SqliteTables.in_memory(self.clock)
@@ -115,7 +115,7 @@ class World:
             source=self.source or TableFeed(self.store, TableName.CONTROL, self.clock),
             subscription=subscription,
             parking=parking,
-            tries=Tries(self.clock, self.tables.ping, FULL_WAITS),
+            tries=RetryPolicy(self.clock, self.tables.ping, FULL_WAITS),
             clock=self.clock,
             pace=self.pace,
             budget=self.budget,

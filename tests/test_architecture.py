@@ -1,10 +1,11 @@
-"""Imports point one way, the core is pure, and one file alone reads the clock.
+"""The floor plan, enforced: packages form a DAG, folders stay narrow, the core is pure, one file reads the clock.
 
 Each rule is a function over source text, so that the tests at the end can show that it is able to fail.
 """
 
 import ast
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +15,42 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("worker", "consumers", "scheduler")
 
+# The order of packages, from the ground up: a module imports its own package and packages of lower lines, nothing else.
+# `docs/architecture.md` draws the same order; a test compares the two.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("worker.core", "worker.core.time", "worker.yaml"),
+    ("worker.core.model", "worker.runtime"),
+    ("worker.core.membership", "worker.core.run", "worker.core.schedule", "worker.store", "worker.telemetry"),
+    ("worker.core.sla", "worker.jobs", "worker.store.sqlite", "worker.web"),
+    ("worker.jobs.command", "worker.net", "worker.store.repos", "worker.targets"),
+    ("worker.jobs.http", "worker.store.dynamodb", "worker.store.repos.delivery"),
+    ("worker.config", "worker.jobs.aws", "worker.jobs.rest", "worker.membership", "worker.store.backends"),
+    ("consumers.delivery", "scheduler", "worker.engine"),
+    ("consumers.queues", "consumers.streams", "scheduler.cron", "worker.engine.intake"),
+    ("consumers.outbox", "consumers.streams.aws", "scheduler.watchdog"),
+    ("worker.operations.doctor", "worker.operations.explain", "worker.operations.migrate"),
+    ("consumers.alerts", "consumers.streams.embedded", "scheduler.watchdog.checks", "worker.operations.runs"),
+    ("consumers.inbox",),
+    ("worker.app",),
+    ("worker.cli.terminal",),
+    ("worker.cli.commands",),
+    ("worker.cli.demo", "worker.cli.plan"),
+    ("worker.cli",),
+)
+WIDTH_MAX = 26
+
+# A composer is above both its package and the packages below it; each is named with what it composes.
+COMPOSERS = {"worker.cli.main": "the command `interlock`, made of all commands"}
+
+# Modules that something other than an import starts.
+ENTRY_POINTS = {
+    "worker.cli.main": "the script `interlock`",
+    "worker.web.probe": "the health check of the container image",
+}
+
+# Public class names that two modules may both use, with the reason.
+SAME_NAME_ALLOWED: Mapping[str, str] = {}
+
 # What the core may use of the standard library. None of these opens a file, reads a clock or draws a random number.
 PURE = {
     "bisect", "calendar", "collections", "contextlib", "dataclasses", "datetime", "decimal", "difflib", "enum",
@@ -21,41 +58,12 @@ PURE = {
     "types", "typing", "zoneinfo",
 }  # fmt: skip
 
-# Where a module stands; it may import its own layer and those below. Unlisted modules of `worker` are boundary code.
-EDGE = ("worker.app", "worker.cli", "worker.web")
-AROUND = ("consumers", "scheduler")
-
-# A library that only some files may know.
+# A library that only some packages or modules may know.
 KNOWN_ONLY_TO = {
-    "aiobotocore": (
-        "worker.net.aws",
-        "worker.store.dynamodb",
-        "worker.jobs",
-        "consumers",
-        "worker.app",
-    ),
-    "botocore": (
-        "worker.net.aws",
-        "worker.store.dynamodb",
-        "worker.jobs",
-        "worker.operations.doctor",
-        "consumers",
-    ),
-    "aiohttp": (
-        "worker.jobs",
-        "worker.net",
-        "worker.store.dynamodb",
-        "worker.web",
-        "worker.app",
-        "consumers",
-    ),
-    "msgspec": (
-        "worker.runtime.json_bytes",
-        "worker.store.table",
-        "consumers.streams.source",
-        "consumers.streams.aws.change_records",
-        "consumers.streams.aws.kinesis_records",
-    ),
+    "aiobotocore": ("worker.net", "worker.store.dynamodb", "worker.jobs.aws", "worker.app", "consumers"),
+    "botocore": ("worker.net", "worker.store.dynamodb", "worker.jobs.aws", "worker.operations.doctor", "consumers"),
+    "aiohttp": ("worker.jobs", "worker.net", "worker.store.dynamodb", "worker.web", "worker.app", "consumers"),
+    "msgspec": ("worker.runtime.json_bytes", "worker.store.table", "consumers.streams"),
     "sqlite3": ("worker.store.sqlite",),
     "yaml": ("worker.yaml.parser", "worker.config.render"),
     "croniter": ("worker.config.cron_text",),
@@ -78,6 +86,10 @@ class Module:
     name: str
     source: str
 
+    @property
+    def package(self) -> str:
+        return self.name.rpartition(".")[0]
+
     @cached_property
     def tree(self) -> ast.Module:
         return ast.parse(self.source)
@@ -87,7 +99,7 @@ class Module:
             if isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module:
-                yield node.module
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
     def calls(self) -> Iterator[str]:
         """Calls of the form `a.b(...)` by their last two names, and `f(...)` by its name."""
@@ -96,68 +108,141 @@ class Module:
                 parts = ast.unparse(node.func).split(".")
                 yield ".".join(parts[-2:])
 
+    def public_classes(self) -> Iterator[str]:
+        for node in self.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                yield node.name
+
+
+class Floor:
+    """Every module of the tree by name, and what imports what."""
+
+    def __init__(self, found: Iterable[Module]) -> None:
+        self.modules = {module.name: module for module in found}
+
+    def targets(self, module: Module) -> set[str]:
+        """The modules of ours that a module imports."""
+        named: set[str] = set()
+        for name in module.imports():
+            if name in self.modules:
+                named.add(name)
+            elif name.rpartition(".")[0] in self.modules:
+                named.add(name.rpartition(".")[0])
+        return named
+
 
 def modules() -> list[Module]:
     files = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
-    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files]
-    return [Module(name.removesuffix(".__init__"), path.read_text()) for name, path in zip(names, files, strict=True)]
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files if path.stem != "__init__"]
+    return [Module(name, (ROOT / name.replace(".", "/")).with_suffix(".py").read_text()) for name in names]
 
 
-def is_in(name: str, homes: tuple[str, ...]) -> bool:
-    return any(name == home or name.startswith((f"{home}.", f"{home}_")) for home in homes)
+def is_in(name: str, homes: Iterable[str]) -> bool:
+    return any(name == home or name.startswith(f"{home}.") for home in homes)
 
 
-def impurities(found: Module) -> list[str]:
-    """What a module of the core uses that is neither the core nor pure."""
-    if not is_in(found.name, ("worker.core",)):
+# --- the rules --------------------------------------------------------------------------------------------------------
+
+
+def wrong_imports(floor: Floor, module: Module) -> list[str]:
+    """Rule 1: imports of another package of the same layer or of a higher one."""
+    level = {package: number for number, layer in enumerate(LAYERS) for package in layer}
+    targets = [floor.modules[name] for name in floor.targets(module)]
+    others = [target for target in targets if target.package != module.package]
+    return sorted(each.name for each in others if level[each.package] >= level[module.package])
+
+
+def unknown_packages(found: Iterable[Module]) -> set[str]:
+    """Rule 1: packages that have no place in the order."""
+    return {module.package for module in found} - {package for layer in LAYERS for package in layer}
+
+
+def wide_folders(found: Iterable[Module]) -> list[str]:
+    """Rule 2: folders with more modules than a person can take in, and modules directly in `worker`."""
+    widths: defaultdict[str, int] = defaultdict(int)
+    for module in found:
+        widths[module.package] += 1
+    return sorted(name for name, width in widths.items() if width > WIDTH_MAX or name == "worker")
+
+
+def imported_children(floor: Floor, module: Module) -> list[str]:
+    """Rule 3: a parent package is the port, so it knows none of its children; a composer above both does."""
+    if module.name in COMPOSERS:
         return []
-    foreign = [name for name in found.imports() if name.split(".")[0] not in PURE and not is_in(name, ("worker.core",))]
-    effects = [call for call in found.calls() if call in {"open", "print", "input", "eval", "exec"}]
+    packages = {floor.modules[name].package for name in floor.targets(module)}
+    return sorted(package for package in packages if package.startswith(f"{module.package}."))
+
+
+def without_importer(floor: Floor) -> list[str]:
+    """Rule 4: modules that nothing imports and nothing starts."""
+    imported = {name for module in floor.modules.values() for name in floor.targets(module) if name != module.name}
+    return sorted(floor.modules.keys() - imported - ENTRY_POINTS.keys())
+
+
+def repeated_class_names(found: Iterable[Module]) -> dict[str, list[str]]:
+    """Rule 4: public class names that more than one module defines."""
+    homes: defaultdict[str, list[str]] = defaultdict(list)
+    for module in found:
+        for name in module.public_classes():
+            homes[name].append(module.name)
+    return {name: where for name, where in homes.items() if len(where) > 1 and name not in SAME_NAME_ALLOWED}
+
+
+def impurities(module: Module) -> list[str]:
+    """What a module of the core uses that is neither the core nor pure."""
+    if not is_in(module.name, ("worker.core",)):
+        return []
+    imports = [name for name in module.imports() if name.split(".")[0] not in PURE]
+    foreign = [name for name in imports if not is_in(name, ("worker.core",))]
+    effects = [call for call in module.calls() if call in {"open", "print", "input", "eval", "exec"}]
     return [*foreign, *effects]
 
 
-def wrong_directions(found: Module) -> list[str]:
-    """Imports that point up: at the wiring, or from one of the two outer packages at the other."""
-    if is_in(found.name, EDGE):
-        return []
-    forbidden: tuple[str, ...] = EDGE
-    if is_in(found.name, ("consumers",)):
-        forbidden += ("scheduler",)
-    elif is_in(found.name, ("scheduler",)):
-        forbidden += ("consumers",)
-    else:
-        forbidden += AROUND
-    if is_in(found.name, ("worker.engine",)):
-        forbidden += (
-            "worker.store.sqlite",
-            "worker.store.dynamodb",
-            "worker.store.redis",
-            "worker.store.backends.open",
-        )
-    return [name for name in found.imports() if is_in(name, forbidden)]
-
-
-def strays(found: Module) -> list[str]:
+def strays(module: Module) -> list[str]:
     """Libraries used outside the files that are meant to know them."""
-    uses = [name for name in found.imports() if name.split(".")[0] in KNOWN_ONLY_TO]
-    return [name for name in uses if not is_in(found.name, KNOWN_ONLY_TO[name.split(".")[0]])]
+    uses = [name for name in module.imports() if name.split(".")[0] in KNOWN_ONLY_TO]
+    return [name for name in uses if not is_in(module.name, KNOWN_ONLY_TO[name.split(".")[0]])]
 
 
-def clock_readings(found: Module) -> list[str]:
-    if found.name == "worker.runtime.clock":
+def clock_readings(module: Module) -> list[str]:
+    if module.name == "worker.runtime.clock":
         return []
-    return [call for call in found.calls() if call in CLOCK_CALLS]
+    return [call for call in module.calls() if call in CLOCK_CALLS]
 
+
+# --- the tree ---------------------------------------------------------------------------------------------------------
 
 MODULES = modules()
+FLOOR = Floor(MODULES)
 
 
 @pytest.mark.parametrize("found", MODULES, ids=lambda found: found.name)
 def test_a_module_keeps_to_its_place(found: Module) -> None:
+    assert wrong_imports(FLOOR, found) == []
+    assert imported_children(FLOOR, found) == []
     assert impurities(found) == []
-    assert wrong_directions(found) == []
     assert strays(found) == []
     assert clock_readings(found) == []
+
+
+def test_every_package_has_its_place_in_the_order() -> None:
+    assert unknown_packages(MODULES) == set()
+
+
+def test_the_order_names_no_package_that_is_gone() -> None:
+    assert {package for layer in LAYERS for package in layer} == {module.package for module in MODULES}
+
+
+def test_no_folder_is_too_wide() -> None:
+    assert wide_folders(MODULES) == []
+
+
+def test_every_module_has_an_importer() -> None:
+    assert without_importer(FLOOR) == []
+
+
+def test_no_public_class_name_is_defined_twice() -> None:
+    assert repeated_class_names(MODULES) == {}
 
 
 def test_packages_are_empty_so_that_every_import_names_its_home() -> None:
@@ -170,6 +255,75 @@ def test_a_module_is_named_for_what_lives_there() -> None:
     shapeless = {"utils", "util", "helpers", "helper", "common", "misc", "base"}
 
     assert [found.name for found in MODULES if found.name.split(".")[-1] in shapeless] == []
+
+
+# --- each rule can fail -----------------------------------------------------------------------------------------------
+
+
+def a_tree(**sources: str) -> Floor:
+    """A tree of modules whose dots are written as two underscores."""
+    return Floor(Module(name.replace("__", "."), source) for name, source in sources.items())
+
+
+@pytest.mark.parametrize(
+    ("name", "imported"),
+    [
+        ("worker.engine.engine", "worker.app.worker"),
+        ("worker.store.repos.runs", "consumers.outbox.relay"),
+        ("consumers.outbox.relay", "scheduler.watchdog.watchdog"),
+        ("scheduler.cron.starter", "consumers.streams.source"),
+        ("worker.core.run.machine", "worker.core.sla.watch"),
+    ],
+)
+def test_the_check_sees_an_import_that_points_up_or_sideways(name: str, imported: str) -> None:
+    floor = Floor([Module(name, f"from {imported} import Thing"), Module(imported, "class Thing: ...")])
+
+    assert wrong_imports(floor, floor.modules[name]) == [imported]
+
+
+def test_the_check_lets_an_import_point_down_or_stay_in_its_package() -> None:
+    floor = a_tree(
+        worker__engine__engine="from worker.engine.commits import C\nfrom worker.store.repos.runs import Runs",
+        worker__engine__commits="class C: ...",
+        worker__store__repos__runs="class Runs: ...",
+    )
+
+    assert wrong_imports(floor, floor.modules["worker.engine.engine"]) == []
+
+
+def test_the_check_sees_an_import_of_a_module_by_its_package() -> None:
+    floor = a_tree(worker__core__run__machine="from worker.core.sla import watch", worker__core__sla__watch="")
+
+    assert wrong_imports(floor, floor.modules["worker.core.run.machine"]) == ["worker.core.sla.watch"]
+
+
+def test_the_check_sees_a_package_without_a_place() -> None:
+    assert unknown_packages([Module("worker.attic.box", "")]) == {"worker.attic"}
+
+
+def test_the_check_sees_a_wide_folder_and_a_module_at_the_top() -> None:
+    crowd = [Module(f"worker.engine.m{number}", "") for number in range(WIDTH_MAX + 1)]
+
+    assert wide_folders([*crowd, Module("worker.clock", "")]) == ["worker", "worker.engine"]
+    assert wide_folders(crowd[1:]) == []
+
+
+def test_the_check_sees_a_parent_that_knows_its_child() -> None:
+    floor = a_tree(worker__store__table="from worker.store.sqlite.tables import T", worker__store__sqlite__tables="")
+
+    assert imported_children(floor, floor.modules["worker.store.table"]) == ["worker.store.sqlite"]
+
+
+def test_the_check_sees_a_module_that_nothing_imports() -> None:
+    floor = a_tree(worker__engine__engine="from worker.engine.commits import C", worker__engine__commits="")
+
+    assert without_importer(floor) == ["worker.engine.engine"]
+
+
+def test_the_check_sees_a_class_name_that_is_defined_twice() -> None:
+    twice = [Module("worker.a.b", "class Thing: ..."), Module("worker.c.d", "class Thing: ...\nclass _Own: ...")]
+
+    assert repeated_class_names(twice) == {"Thing": ["worker.a.b", "worker.c.d"]}
 
 
 @pytest.mark.parametrize(
@@ -188,25 +342,11 @@ def test_the_check_sees_an_impure_core(source: str) -> None:
     assert impurities(Module("worker.core.model.rules", source))
 
 
-@pytest.mark.parametrize(
-    ("name", "source"),
-    [
-        ("worker.engine.engine", "from worker.store.sqlite.tables import SqliteTables"),
-        ("worker.config.load", "from worker.cli.main import main"),
-        ("worker.store.repos.runs", "import consumers.outbox.relay"),
-        ("consumers.outbox.relay", "from scheduler.cron.starter import due"),
-        ("scheduler.cron.starter", "from consumers.outbox.relay import Relay"),
-    ],
-)
-def test_the_check_sees_an_import_that_points_up(name: str, source: str) -> None:
-    assert wrong_directions(Module(name, source))
-
-
 def test_the_check_sees_a_library_out_of_place() -> None:
-    assert strays(Module("scheduler.cron.starter", "from apscheduler.schedulers.asyncio import AsyncIOScheduler"))
-    assert not strays(
-        Module("scheduler.apscheduler_ticker", "from apscheduler.schedulers.asyncio import AsyncIOScheduler")
-    )
+    source = "from apscheduler.schedulers.asyncio import AsyncIOScheduler"
+
+    assert strays(Module("scheduler.cron.starter", source))
+    assert not strays(Module("scheduler.apscheduler_ticker", source))
 
 
 @pytest.mark.parametrize("call", ["time.time()", "datetime.now(UTC)", "date.today()", "datetime.datetime.utcnow()"])

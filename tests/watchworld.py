@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from scheduler.watchdog.checks.table import Watched, make_watchdog
-from scheduler.watchdog.watchdog import Report, Watchdog
+from scheduler.watchdog.watchdog import CheckReport, Watchdog
 from tests.engineworld import Worker, World
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId
@@ -40,7 +40,7 @@ class Watch:
     watchdog: Watchdog
     duty: list[bool] = field(default_factory=lambda: [True])
 
-    async def go(self, *, only: Sequence[str] = ()) -> list[Report]:
+    async def go(self, *, only: Sequence[str] = ()) -> list[CheckReport]:
         """One pass, with what it sets going."""
         if only:
             reports = await self.watchdog.pass_over(self.world.clock.now(), only=only)

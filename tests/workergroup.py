@@ -17,9 +17,9 @@ from worker.core.model.keys import SessionId
 from worker.membership.clock_guard import ClockGuard
 from worker.membership.heartbeat_threads import Beater, TaskBeater
 from worker.membership.held_lease import HeldLease
-from worker.membership.lease_coordinator import Offer
+from worker.membership.lease_coordinator import LeaseOffer
 from worker.membership.notices import Notice
-from worker.membership.sessions import Group, Member, Membership, Work
+from worker.membership.sessions import GroupSettings, Member, Membership, Work
 from worker.store.repos.leases import Lease, Leases
 from worker.store.repos.sessions import Session, Sessions
 from worker.store.sqlite.tables import SqliteTables
@@ -117,7 +117,7 @@ class WorkerGroup:
         tables, guard = FaultyTables(self.store, choose), ClockGuard(clock)
         notices: list[Notice] = []
         membership = Membership(
-            Group(name=GROUP, program="test", timing=timing or self.timing),
+            GroupSettings(name=GROUP, program="test", timing=timing or self.timing),
             tables=tables,
             beater=make_beater(tables),
             clock=clock,
@@ -130,7 +130,7 @@ class WorkerGroup:
 
         async def act(member: Member) -> None:
             station.members.append(member)
-            member.keeper.offer(Offer(stream=STREAM, holder=actor, shards=self.shards))
+            member.keeper.offer(LeaseOffer(stream=STREAM, holder=actor, shards=self.shards))
             if work is not None:
                 await work(member)
             await member.stopping.wait()

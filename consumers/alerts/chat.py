@@ -11,7 +11,7 @@ Block: TypeAlias = Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True)
-class Saying:
+class ChatMessage:
     """A message: as blocks, and as plain text for notifications and old clients."""
 
     text: str
@@ -53,8 +53,8 @@ class ChatRefused(Rejected):
 class Chat(Protocol):
     """All of it raises `ChatTrouble` and `ChatRefused`, and sends once: who repeats it, knows what it may double."""
 
-    async def post(self, channel: str, saying: Saying, *, thread: str = "", is_broadcast: bool = False) -> Posted:
+    async def post(self, channel: str, saying: ChatMessage, *, thread: str = "", is_broadcast: bool = False) -> Posted:
         """Say something, in a thread if one is named; `is_broadcast` shows it in the channel as well."""
         ...
 
-    async def update(self, message: Posted, saying: Saying) -> None: ...
+    async def update(self, message: Posted, saying: ChatMessage) -> None: ...

@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final, TypeAlias
 
-from consumers.alerts.recent_ids import Repeats
+from consumers.alerts.recent_ids import RecentIds
 from consumers.alerts.retrying_writer import RetryingWriter
 from consumers.outbox.severities import Severity, severity_of
 from worker.core.model.events import Event
@@ -32,7 +32,7 @@ class ConsoleAlerts:
     def __init__(self, write: WriteLine, clock: Clock, digest_every: timedelta | None = DIGEST_EVERY) -> None:
         self._write, self._clock, self._digest_every = write, clock, digest_every
         self.line = RetryingWriter("standard output", clock)
-        self._told = Repeats()
+        self._told = RecentIds()
         self._successes: Counter[str] = Counter()
         self._pipelines: Counter[str] = Counter()
 

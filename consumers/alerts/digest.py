@@ -11,11 +11,11 @@ from typing import Final
 
 from consumers.alerts import text
 from consumers.alerts.chat import ChatRefused
-from consumers.alerts.services import Telling
+from consumers.alerts.services import AlertServices
 from consumers.outbox.severities import Severity, severity_of
 from worker.core.model.events import Event, EventType
 from worker.runtime.logs import logger
-from worker.store.repos.delivery.threads import Busy, Claimed, Face, ThreadKey
+from worker.store.repos.delivery.threads import Busy, Claimed, ThreadHeader, ThreadKey
 from worker.store.rows import instant_text
 
 SUCCESSES: Final = tuple(event_type for event_type in EventType if severity_of(event_type) is Severity.SUCCESS)
@@ -38,7 +38,7 @@ class _Counted:
 
 
 class Digests:
-    def __init__(self, telling: Telling) -> None:
+    def __init__(self, telling: AlertServices) -> None:
         self._with = telling
         self._posted_to: datetime | None = None
 
@@ -46,7 +46,7 @@ class Digests:
         """Post digests until cancelled; nothing at all if each success is told by itself."""
         every = self._with.routing.digest_every
         while every is not None:
-            await self._with.tries.insist(lambda: self._post_due(every))
+            await self._with.tries.forever(lambda: self._post_due(every))
             next_at = (self._posted_to or _BEGINNING) + every + LATE
             await self._with.clock.sleep(max((next_at - self._with.clock.now()).total_seconds(), 1.0))
 
@@ -96,14 +96,14 @@ class Digests:
                 return False
             if isinstance(claim, Claimed):
                 posted = await self._with.line.post(channel, saying)
-                await self._with.tries.insist(
+                await self._with.tries.forever(
                     lambda: self._with.threads.opened(
                         window,
                         claim,
                         claimant=claimant,
                         channel=posted.channel,
                         timestamp=posted.timestamp,
-                        face=Face(),
+                        face=ThreadHeader(),
                         told=_SCHEDULE,
                     )
                 )

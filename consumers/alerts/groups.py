@@ -10,7 +10,7 @@ from typing import Final
 
 from consumers.alerts import text
 from consumers.alerts.chat import ChatRefused
-from consumers.alerts.services import Telling
+from consumers.alerts.services import AlertServices
 from consumers.outbox.severities import gravest
 from worker.core.errors import RetryLater
 from worker.runtime.logs import logger
@@ -25,14 +25,14 @@ _log = logger()
 
 
 class Groups:
-    def __init__(self, telling: Telling) -> None:
+    def __init__(self, telling: AlertServices) -> None:
         self._with = telling
         self._refused: set[tuple[str, str]] = set()
 
     async def run(self) -> None:
         """Tell what waits, until cancelled."""
         while True:
-            await self._with.tries.insist(self.tell_waiting)
+            await self._with.tries.forever(self.tell_waiting)
             await self._pause()
 
     async def tell_waiting(self) -> None:
@@ -71,7 +71,7 @@ class Groups:
                 severity = gravest(each.severity for each in alerts)
                 await self._with.post(channel, text.group(severity, [each.event for each in alerts]))
                 # They were told: so this is insisted on, or they would be told again.
-                await self._with.tries.insist(lambda: self._with.grouped.drop(channel, alerts))
+                await self._with.tries.forever(lambda: self._with.grouped.drop(channel, alerts))
                 _log.info("group.told", channel=channel, type=event_type, count=len(alerts))
 
         try:

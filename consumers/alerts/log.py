@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from consumers.alerts.recent_ids import Repeats
+from consumers.alerts.recent_ids import RecentIds
 from consumers.alerts.retrying_writer import RetryingWriter
 from consumers.outbox.severities import Severity, severity_of
 from worker.core.model.events import Event
@@ -27,7 +27,7 @@ class LoggedAlerts:
     def __init__(self, clock: Clock, confirm: ConfirmLogged = unconfirmed) -> None:
         self._confirm = confirm
         self.line = RetryingWriter("the log", clock)
-        self._told = Repeats()
+        self._told = RecentIds()
 
     async def deliver(self, event: Event) -> None:
         """Write one line, at a level that fits how bad it is."""

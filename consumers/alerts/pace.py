@@ -23,7 +23,7 @@ REMEMBERED_MAX: Final = 1_000
 ANSWERS_EVERY: Final = timedelta(seconds=2)
 
 
-class Pace(Protocol):
+class ChannelPace(Protocol):
     async def turn(self, channel: str) -> float:
         """Take the channel's next turn; say in how many seconds it is, and take none that is later than `WAIT_MAX`."""
         ...

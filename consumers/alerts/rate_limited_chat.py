@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from consumers.alerts.chat import Chat, ChatBusy, ChatDown, ChatRefused, Posted, Saying
-from consumers.alerts.pace import WAIT_MAX, Pace
+from consumers.alerts.chat import Chat, ChatBusy, ChatDown, ChatMessage, ChatRefused, Posted
+from consumers.alerts.pace import WAIT_MAX, ChannelPace
 from worker.core.errors import RetryLater
 from worker.runtime.backoff import Backoff
 from worker.runtime.clock import Clock
@@ -32,10 +32,10 @@ class _Channel:
     free_at: float = 0.0
 
 
-class ChatLine:
+class RateLimitedChat:
     """A chat, and the turns in which it is used: `post` and `update` belong inside what `say` is given."""
 
-    def __init__(self, chat: Chat, clock: Clock, pace: Pace, *, while_down: Backoff = WHILE_DOWN) -> None:
+    def __init__(self, chat: Chat, clock: Clock, pace: ChannelPace, *, while_down: Backoff = WHILE_DOWN) -> None:
         self._chat, self._clock, self._pace, self._while_down = chat, clock, pace, while_down
         self._channels: dict[str, _Channel] = {}
         self._probing = asyncio.Lock()
@@ -53,7 +53,7 @@ class ChatLine:
         return self.is_down or any(lane.free_at > turn for lane in self._channels.values())
 
     async def post(
-        self, channel: str, saying: Saying, *, lane: str = "", thread: str = "", is_broadcast: bool = False
+        self, channel: str, saying: ChatMessage, *, lane: str = "", thread: str = "", is_broadcast: bool = False
     ) -> Posted:
         """Post in the channel's next turn. `lane` is its name where `channel` is its id: both have the same turns."""
         try:
@@ -65,7 +65,7 @@ class ChatLine:
             self.failed_tries += 1
             raise
 
-    async def update(self, message: Posted, saying: Saying, *, lane: str) -> None:
+    async def update(self, message: Posted, saying: ChatMessage, *, lane: str) -> None:
         await self._in_turn(lane, lambda: self._chat.update(message, saying))
 
     async def _in_turn(self, lane: str, call: Callable[[], Awaitable[T]]) -> T:

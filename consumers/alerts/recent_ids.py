@@ -6,7 +6,7 @@ from typing import Final
 REMEMBERED_MAX: Final = 10_000
 
 
-class Repeats:
+class RecentIds:
     """Remembers as many ids as it may, the latest ones. In memory only: where it matters, the store knows as well."""
 
     def __init__(self, remembered_max: int = REMEMBERED_MAX) -> None:

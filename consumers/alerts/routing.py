@@ -14,7 +14,7 @@ from worker.config.problems import Problems
 from worker.config.scalars import read_duration
 from worker.config.schema import DurationText, Section
 from worker.config.shape import read_shape
-from worker.config.versions import Configs
+from worker.config.versions import PipelineVersions
 from worker.core.errors import ConfigError, Rejected
 from worker.core.model.pipeline import PipelineId
 
@@ -91,10 +91,10 @@ def routing_of(text: str, file: str = "<text>") -> Routing:
     return routing
 
 
-def owners_of(configs: Configs) -> OwnerOf:
+def owners_of(configs: PipelineVersions) -> OwnerOf:
     async def owner_of(pipeline: str) -> str:
         try:
-            version = await configs.in_force(PipelineId(pipeline)) if pipeline else None
+            version = await configs.current(PipelineId(pipeline)) if pipeline else None
         except Rejected:  # what is stored of it is damaged: all the more must people hear of it, in the usual channel
             return ""
         return "" if version is None else version.pipeline.owner

@@ -9,7 +9,7 @@ from consumers.outbox.severities import Severity
 from worker.core.model.events import Event, EventType
 
 
-class Standing(StrEnum):
+class RunStatus(StrEnum):
     NOTED = "noted"  # nothing is known of a run
     RUNNING = "running"
     RETRYING = "running again"
@@ -21,9 +21,9 @@ class Standing(StrEnum):
     DONE = "done"
 
 
-_BY_NAME: Final = {standing.value: standing for standing in Standing}
-_TROUBLED: Final = frozenset({Standing.BREACHED, Standing.FAILED, Standing.RETRYING, Standing.RECOVERED})
-_ENDED_WELL: Final = frozenset({Standing.DONE, Standing.RECOVERED})
+_BY_NAME: Final = {standing.value: standing for standing in RunStatus}
+_TROUBLED: Final = frozenset({RunStatus.BREACHED, RunStatus.FAILED, RunStatus.RETRYING, RunStatus.RECOVERED})
+_ENDED_WELL: Final = frozenset({RunStatus.DONE, RunStatus.RECOVERED})
 
 _BREACHES: Final = frozenset(
     {
@@ -48,40 +48,40 @@ _GOING_ON: Final = frozenset({EventType.SLA_WARNING, EventType.RELATIVE_SLA_WARN
 _BEGINNING_AGAIN: Final = frozenset({EventType.RERUN_ACCEPTED, EventType.JOB_FAILED, EventType.JOB_POLL_EXHAUSTED})
 _SUCCESSES: Final = frozenset({EventType.JOB_COMPLETED, EventType.SLA_MET})
 
-SEVERITIES: Final[Mapping[Standing, Severity]] = {
-    Standing.NOTED: Severity.NOTE,
-    Standing.RUNNING: Severity.WARNING,
-    Standing.RETRYING: Severity.WARNING,
-    Standing.BREACHED: Severity.ALERT,
-    Standing.FAILED: Severity.ALERT,
-    Standing.CANCELLED: Severity.NOTE,
-    Standing.RECOVERED: Severity.SUCCESS,
-    Standing.ONGOING: Severity.ALERT,
-    Standing.DONE: Severity.SUCCESS,
+SEVERITIES: Final[Mapping[RunStatus, Severity]] = {
+    RunStatus.NOTED: Severity.NOTE,
+    RunStatus.RUNNING: Severity.WARNING,
+    RunStatus.RETRYING: Severity.WARNING,
+    RunStatus.BREACHED: Severity.ALERT,
+    RunStatus.FAILED: Severity.ALERT,
+    RunStatus.CANCELLED: Severity.NOTE,
+    RunStatus.RECOVERED: Severity.SUCCESS,
+    RunStatus.ONGOING: Severity.ALERT,
+    RunStatus.DONE: Severity.SUCCESS,
 }
 
 
-def standing_of(text: str) -> Standing:
+def standing_of(text: str) -> RunStatus:
     """What a row says; of what it does not say, or not any more, nothing is known."""
-    return _BY_NAME.get(text, Standing.NOTED)
+    return _BY_NAME.get(text, RunStatus.NOTED)
 
 
-def standing_after(before: str, event: Event) -> Standing:
+def standing_after(before: str, event: Event) -> RunStatus:
     """How the run stands after an event; `before` is what the first message shows, or nothing."""
     was, event_type = standing_of(before), event.type
     if (incident := incident_of(event)) is not None and incident.has_recovery:
-        return Standing.RECOVERED if incident.is_over else Standing.ONGOING
+        return RunStatus.RECOVERED if incident.is_over else RunStatus.ONGOING
     if event_type in _BREACHES:
         # The verdict of a run that ended too late comes with its end, in whichever order.
-        return Standing.RECOVERED if was in _ENDED_WELL else Standing.BREACHED
+        return RunStatus.RECOVERED if was in _ENDED_WELL else RunStatus.BREACHED
     if event_type in _FAILURES or (event_type == EventType.PIPELINE_EXCLUDED and event.detail.get("final") is True):
-        return Standing.FAILED
+        return RunStatus.FAILED
     if event_type == EventType.RUN_CANCELLED:
-        return Standing.CANCELLED
+        return RunStatus.CANCELLED
     if event_type in _SUCCESSES:
-        return Standing.RECOVERED if was in _TROUBLED else Standing.DONE
+        return RunStatus.RECOVERED if was in _TROUBLED else RunStatus.DONE
     if event_type in _BEGINNING_AGAIN:
-        return was if was is Standing.BREACHED else Standing.RETRYING
+        return was if was is RunStatus.BREACHED else RunStatus.RETRYING
     if event_type in _GOING_ON:
-        return was if was is not Standing.NOTED else Standing.RUNNING
+        return was if was is not RunStatus.NOTED else RunStatus.RUNNING
     return was

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Final
 
-from consumers.alerts.chat import ChatRefused, Posted, Saying
+from consumers.alerts.chat import ChatMessage, ChatRefused, Posted
 from consumers.alerts.pace import Admission
-from consumers.alerts.rate_limited_chat import ChatLine
+from consumers.alerts.rate_limited_chat import RateLimitedChat
 from consumers.alerts.routing import OwnerOf, Routing
-from consumers.delivery.retry import Tries
+from consumers.delivery.retry import RetryPolicy
 from worker.runtime.clock import Clock
 from worker.runtime.logs import logger
 from worker.store.repos.delivery.grouped_alerts import GroupedAlerts
@@ -23,21 +23,21 @@ _log = logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Telling:
-    line: ChatLine
+class AlertServices:
+    line: RateLimitedChat
     threads: Threads
     events: Events
     grouped: GroupedAlerts
     admission: Admission
     routing: Routing
     owner_of: OwnerOf
-    tries: Tries
+    tries: RetryPolicy
     clock: Clock
     new_claimant: Callable[[], str] = lambda: token_hex(8)
     has_grouped: asyncio.Event = field(default_factory=asyncio.Event)  # this worker left something to a group
 
     async def post(
-        self, channel: str, saying: Saying, *, lane: str = "", thread: str = "", is_broadcast: bool = False
+        self, channel: str, saying: ChatMessage, *, lane: str = "", thread: str = "", is_broadcast: bool = False
     ) -> Posted:
         """Post, if need be to the usual channel: a channel that is gone must not hide what happened."""
         try:

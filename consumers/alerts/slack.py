@@ -7,7 +7,7 @@ import aiohttp
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from consumers.alerts.chat import Block, ChatBusy, ChatDown, ChatRefused, ChatTrouble, Posted, Saying
+from consumers.alerts.chat import Block, ChatBusy, ChatDown, ChatMessage, ChatRefused, ChatTrouble, Posted
 from worker.core.errors import Rejected, RetryLater
 
 API: Final = "https://slack.com/api/"
@@ -50,7 +50,7 @@ class SlackChat:
         self._token, self._session, self._api = token, session, api
         self._client: Any = None  # an AsyncWebClient, whose types are incomplete
 
-    async def post(self, channel: str, saying: Saying, *, thread: str = "", is_broadcast: bool = False) -> Posted:
+    async def post(self, channel: str, saying: ChatMessage, *, thread: str = "", is_broadcast: bool = False) -> Posted:
         answer = await self._say(
             "chat.postMessage",
             channel=channel,
@@ -63,7 +63,7 @@ class SlackChat:
         )
         return Posted(channel=str(answer.get("channel") or channel), timestamp=str(answer["ts"]))
 
-    async def update(self, message: Posted, saying: Saying) -> None:
+    async def update(self, message: Posted, saying: ChatMessage) -> None:
         await self._say(
             "chat.update",
             channel=message.channel,

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from consumers.alerts.chat import Block, Saying
-from consumers.alerts.run_status import SEVERITIES, Standing, standing_of
+from consumers.alerts.chat import Block, ChatMessage
+from consumers.alerts.run_status import SEVERITIES, RunStatus, standing_of
 from consumers.outbox.incidents import incident_of, is_recovery
 from consumers.outbox.severities import Severity, severity_of
 from worker.core.model.events import Event
 from worker.core.model.values import Json
-from worker.store.repos.delivery.threads import Face, ThreadKey
+from worker.store.repos.delivery.threads import ThreadHeader, ThreadKey
 
 SECTION_MAX: Final = 2_900  # Slack takes 3,000
 MESSAGE_MAX: Final = 1_500
@@ -52,12 +52,12 @@ def thread_of(event: Event) -> ThreadKey:
     return ThreadKey(event.pipeline, incident=incident.key)
 
 
-def alert(event: Event) -> Saying:
+def alert(event: Event) -> ChatMessage:
     """One event, for itself."""
     severity = Severity.SUCCESS if is_recovery(event) else severity_of(event.type, event.detail)
     head = f"{EMOJI[severity]} *{_name(event.type)}*"
     about = " | ".join(_name(part) for part in (event.pipeline, event.schedule, event.period) if part)
-    return Saying(
+    return ChatMessage(
         _notice(summary(event)), [_heading(f"{head} | {about}" if about else head), *_body("\n".join(_lines(event)))]
     )
 
@@ -68,28 +68,28 @@ def summary(event: Event) -> str:
     return _cut(" ".join(line.split()), FACE_MAX)
 
 
-def first_message(thread: ThreadKey, face: Face) -> Saying:
+def first_message(thread: ThreadKey, face: ThreadHeader) -> ChatMessage:
     """The head of a thread: what it is about, how that stands now, how it began and what came last."""
     standing = standing_of(face.standing)
     emoji = EMOJI[_severity(standing, face)]
     parts = _parts(thread)
-    shown = "" if standing is Standing.NOTED else f": *{standing}*"
+    shown = "" if standing is RunStatus.NOTED else f": *{standing}*"
     blocks = [
         _heading(f"{emoji} *{' | '.join(map(_name, parts))}*{shown}"),
         *_body(face.first),
     ]
     if face.latest and face.latest != face.first:
         blocks.append(_context(f"now: {face.latest}"))
-    return Saying(_notice(f"{' '.join(parts)}: {standing}: {face.latest or face.first}"), blocks)
+    return ChatMessage(_notice(f"{' '.join(parts)}: {standing}: {face.latest or face.first}"), blocks)
 
 
-def elsewhere(event: Event) -> Saying:
+def elsewhere(event: Event) -> ChatMessage:
     """An alert told beside its thread, because those who must act look into another channel."""
     told = alert(event)
-    return Saying(told.text, [*told.blocks, _context("its thread is in another channel")])
+    return ChatMessage(told.text, [*told.blocks, _context("its thread is in another channel")])
 
 
-def digest(since: datetime, until: datetime, types: Counter[str], pipelines: Counter[str]) -> Saying:
+def digest(since: datetime, until: datetime, types: Counter[str], pipelines: Counter[str]) -> ChatMessage:
     """What went well in a stretch of time."""
     counts = ", ".join(f"{number} {_name(name)}" for name, number in sorted(types.items()))
     span = f"{since:%Y-%m-%d %H:%M} to {until:%H:%M} UTC"
@@ -97,10 +97,10 @@ def digest(since: datetime, until: datetime, types: Counter[str], pipelines: Cou
     more = len(pipelines) - len(named)
     where = ", ".join(named) + (f" and {more} more" if more else "")
     text = f"{span}: {counts}"
-    return Saying(_notice(text), [_heading(f"{EMOJI[Severity.SUCCESS]} *Digest* | {text}"), *_body(where)])
+    return ChatMessage(_notice(text), [_heading(f"{EMOJI[Severity.SUCCESS]} *Digest* | {text}"), *_body(where)])
 
 
-def group(severity: Severity, events: Sequence[Event]) -> Saying:
+def group(severity: Severity, events: Sequence[Event]) -> ChatMessage:
     """Events of one type that came too fast to be told one by one; the oldest comes first."""
     event_type, first = events[0].type, events[0].at
     counted = f"{len(events)} more since {first:%Y-%m-%d %H:%M:%S} UTC"
@@ -108,7 +108,7 @@ def group(severity: Severity, events: Sequence[Event]) -> Saying:
     if len(events) > NAMED_MAX:
         lines = [*_causes(events), *_named(events)]
     rest = f"`interlock events --type {event_type} --since {first:%Y-%m-%dT%H:%M:%SZ}` lists them all"
-    return Saying(
+    return ChatMessage(
         _notice(f"{event_type}: {counted}"),
         [
             _heading(f"{EMOJI[severity]} *{_name(event_type)}* | {counted}"),
@@ -146,9 +146,9 @@ def _cause(event: Event) -> str:
     return _cut(" ".join(said.split()), CAUSE_MAX)
 
 
-def _severity(standing: Standing, face: Face) -> Severity:
+def _severity(standing: RunStatus, face: ThreadHeader) -> Severity:
     """Where no run is known, the latest event says how bad it is; its line begins with its type."""
-    is_told_by_event = standing in {Standing.NOTED, Standing.ONGOING}
+    is_told_by_event = standing in {RunStatus.NOTED, RunStatus.ONGOING}
     return severity_of(face.latest.partition(":")[0]) if is_told_by_event else SEVERITIES[standing]
 
 

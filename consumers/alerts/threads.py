@@ -12,16 +12,16 @@ from typing import Final
 
 from consumers.alerts import text
 from consumers.alerts.chat import ChatRefused, Posted
-from consumers.alerts.recent_ids import Repeats
-from consumers.alerts.run_status import Standing, standing_after
-from consumers.alerts.services import Telling
+from consumers.alerts.recent_ids import RecentIds
+from consumers.alerts.run_status import RunStatus, standing_after
+from consumers.alerts.services import AlertServices
 from consumers.outbox.incidents import QUIET, incident_of
 from consumers.outbox.severities import Severity, graver_of, is_graver, is_told_by_its_end, severity_of
 from worker.core.model.events import Event
 from worker.core.model.keys import millis
 from worker.runtime.logs import logger
 from worker.store.repos.delivery.grouped_alerts import waiting_write
-from worker.store.repos.delivery.threads import Busy, Claimed, Face, Open, ThreadKey
+from worker.store.repos.delivery.threads import Busy, Claimed, Open, ThreadHeader, ThreadKey
 from worker.store.table import Write
 
 BUSY_S: Final = 2.0  # while another opens the thread
@@ -36,9 +36,9 @@ _log = logger()
 class ChatAlerts:
     """Its `deliver` is a route's end, and what the alerts queue is handled with."""
 
-    def __init__(self, telling: Telling) -> None:
+    def __init__(self, telling: AlertServices) -> None:
         self._with = telling
-        self._told = Repeats()
+        self._told = RecentIds()
 
     async def deliver(self, event: Event) -> None:
         """Tell people, or leave it to a group; return once it is done. Raises `RetryLater`, and `ChatRefused`."""
@@ -122,7 +122,7 @@ class ChatAlerts:
     async def _open(self, event: Event, thread: ThreadKey, channel: str, claimant: str, claimed: Claimed) -> Open:
         face = _first_face(event, claimed.before)
         posted = await self._with.post(channel, text.first_message(thread, face))
-        is_ours = await self._with.tries.insist(
+        is_ours = await self._with.tries.forever(
             lambda: self._with.threads.opened(
                 thread,
                 claimed,
@@ -155,14 +155,14 @@ class ChatAlerts:
         """Remember that the event was told. It was: so this is insisted on, or it would be told again."""
         told_id = told_id or event.id
         while True:
-            seen = await self._with.tries.insist(lambda: self._with.threads.find(thread))
+            seen = await self._with.tries.forever(lambda: self._with.threads.find(thread))
             if seen is None:  # past its time, to the second
                 return Open(channel="", timestamp="")
             if told_id in seen.told:
                 return seen
             face, noting = (_face(seen.face, event) if told_id == event.id else seen.face), seen
             worst = graver_of(severity_of(event.type, event.detail), seen.worst)
-            noted = await self._with.tries.insist(
+            noted = await self._with.tries.forever(
                 lambda: self._with.threads.note(thread, noting, told=told_id, face=face, worst=worst)  # noqa: B023 - awaited here
             )
             if noted is not None:
@@ -178,7 +178,7 @@ class ChatAlerts:
 
     async def _is_noted(self, event: Event, thread: ThreadKey, seen: Open | None, *also: Write) -> bool:
         """Note it; False while another opens or changes the thread."""
-        before = seen.face if seen is not None and seen.is_open else Face(first=text.summary(event))
+        before = seen.face if seen is not None and seen.is_open else ThreadHeader(first=text.summary(event))
         return await self._with.threads.remember(
             thread,
             seen,
@@ -195,7 +195,7 @@ class ChatAlerts:
         """Bring the first message up to date. Whoever is late finds the row moved on, and shows the latest again."""
         for _ in range(SHOWS_MAX):
             await self._update(thread, seen)
-            now = await self._with.tries.insist(lambda: self._with.threads.find(thread))
+            now = await self._with.tries.forever(lambda: self._with.threads.find(thread))
             if now is None or now.face == seen.face:
                 return
             seen = now
@@ -233,13 +233,13 @@ def _is_settled(event: Event, seen: Open | None) -> bool:
     if seen is not None and (seen.is_open or event.id in seen.told):
         return not seen.is_open
     incident = incident_of(event)
-    was_told = seen is not None and seen.face.standing == Standing.ONGOING
+    was_told = seen is not None and seen.face.standing == RunStatus.ONGOING
     return incident is not None and incident.is_silent_alone and not was_told
 
 
-def _face(before: Face, event: Event) -> Face:
+def _face(before: ThreadHeader, event: Event) -> ThreadHeader:
     """What the first message shows after an event. Of an older version nothing changes: that is the store's to see."""
-    return Face(
+    return ThreadHeader(
         version=_version(event),
         standing=standing_after(before.standing, event),
         first=before.first,
@@ -247,9 +247,9 @@ def _face(before: Face, event: Event) -> Face:
     )
 
 
-def _first_face(event: Event, before: Open) -> Face:
+def _first_face(event: Event, before: Open) -> ThreadHeader:
     """What the first message shows when it is posted: if the end came before the beginning, that it is over."""
-    face = _face(Face(first=text.summary(event)), event)
+    face = _face(ThreadHeader(first=text.summary(event)), event)
     is_over = not before.is_open and before.face.version > face.version
     return replace(before.face, first=face.first) if is_over else face
 
@@ -260,7 +260,7 @@ def _is_past(seen: Open, event: Event) -> bool:
     after_ms = (_version(event) - seen.face.version) / _PER_MS
     if incident is None or incident.is_over or after_ms <= 0:
         return False
-    return seen.face.standing == Standing.RECOVERED or after_ms > QUIET / timedelta(milliseconds=1)
+    return seen.face.standing == RunStatus.RECOVERED or after_ms > QUIET / timedelta(milliseconds=1)
 
 
 def _version(event: Event) -> int:

@@ -29,7 +29,7 @@ class GivenUp:
     history: tuple[str, ...]
 
 
-class Tries:
+class RetryPolicy:
     """Tries again with full jitter. While the store itself is unwell, a failure is held against nobody.
 
     `store_failures` counts the calls to the store that got no answer, by whomever: a try during which it rose says
@@ -58,7 +58,7 @@ class Tries:
         """Something that must be done has failed and is tried again, most likely because the store is away."""
         return self._insisting > 0
 
-    async def carry_out(self, act: Act[None]) -> GivenUp | None:
+    async def limited(self, act: Act[None]) -> GivenUp | None:
         """Do it; None once it is done. Given up when it can never succeed, or failed as often as is allowed."""
         history: deque[str] = deque(maxlen=HISTORY_MAX)
         began_at, tries, counted = self._clock.monotonic(), 0, 0
@@ -78,7 +78,7 @@ class Tries:
                 return GivenUp(f"failed {tries} times, last: {history[-1]}", tuple(history))
             await self._clock.sleep(self._backoff.wait_s(min(tries, self.attempts_max)))
 
-    async def unless_unwell(self, act: Act[None]) -> None:
+    async def while_store_down(self, act: Act[None]) -> None:
         """Do it, again and again while only the store is to blame. Raises what it raises for any other reason."""
         tries = 0
         while True:
@@ -91,7 +91,7 @@ class Tries:
             tries = min(tries + 1, self.attempts_max)
             await self._clock.sleep(self._backoff.wait_s(tries))
 
-    async def insist(self, act: Act[T]) -> T:
+    async def forever(self, act: Act[T]) -> T:
         """Do it however long it takes: only the caller's own end ends it."""
         try:
             return await act()
@@ -128,4 +128,4 @@ class Tries:
 
     async def _store_answers(self) -> None:
         """Wait until the store answers: an outage must not turn every record in hand into a dead letter."""
-        await self.insist(self._ping)
+        await self.forever(self._ping)

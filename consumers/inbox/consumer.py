@@ -9,15 +9,15 @@ order workers come.
 import asyncio
 from typing import Final
 
-from consumers.alerts.recent_ids import Repeats
+from consumers.alerts.recent_ids import RecentIds
 from consumers.inbox.counts import Fate, InboxCounts
-from consumers.inbox.notifications import News, NoNews, ObjectNews, read_news
-from consumers.inbox.rules import Mapped, Rule, Rules
+from consumers.inbox.notifications import News, NoNotification, ObjectNotification, read_notification
+from consumers.inbox.rules import InboxRule, Mapped, Rules
 from consumers.queues.queue import Message
 from worker.core.errors import Rejected, RetryLater
 from worker.runtime.clock import Clock
 from worker.runtime.logs import logger
-from worker.store.repos.delivery.inbox_ledger import Entry, InboxLedger, Known, Report
+from worker.store.repos.delivery.inbox_ledger import InboxLedger, Known, LedgerEntry, SensorReport
 from worker.store.repos.sensors import Sensors
 from worker.store.table import StaleWrite, Tables
 
@@ -32,7 +32,7 @@ class SensorInbox:
     def __init__(self, tables: Tables, rules: Rules, clock: Clock) -> None:
         self._rules, self._clock = rules, clock
         self._sensors, self._ledger = Sensors(tables), InboxLedger(tables)
-        self._begun = Repeats()  # while the store is away, one receipt is tried again and again
+        self._begun = RecentIds()  # while the store is away, one receipt is tried again and again
         self.counts = InboxCounts()
 
     async def handle(self, message: Message) -> None:
@@ -41,7 +41,7 @@ class SensorInbox:
         Raises `RetryLater` too; all of it may be repeated.
         """
         try:
-            found = read_news(message)
+            found = read_notification(message)
         except Rejected:
             self.counts.add(Fate.FAILED)
             raise
@@ -54,9 +54,9 @@ class SensorInbox:
     async def _take_in(self, news: News, *, is_repeat: bool) -> list[Rejected]:
         """Give it to every rule; one that cannot use it does not keep it from the others."""
         refusals: list[Rejected] = []
-        fate = Fate.SKIPPED if isinstance(news, NoNews) else Fate.UNMATCHED
+        fate = Fate.SKIPPED if isinstance(news, NoNotification) else Fate.UNMATCHED
         for rule in self._rules:
-            if not isinstance(news, ObjectNews):
+            if not isinstance(news, ObjectNotification):
                 await asyncio.sleep(0)  # a message may hold very long lists, and there may be many rules
             try:
                 fate = max(fate, await self._by_rule(rule, news, is_repeat=is_repeat))
@@ -66,19 +66,19 @@ class SensorInbox:
         self.counts.add(fate)
         return refusals
 
-    async def _by_rule(self, rule: Rule, news: News, *, is_repeat: bool) -> Fate:
+    async def _by_rule(self, rule: InboxRule, news: News, *, is_repeat: bool) -> Fate:
         mapped = rule.map(news)
         if mapped is None:
             return Fate.UNMATCHED
-        if isinstance(news, ObjectNews):
+        if isinstance(news, ObjectNotification):
             is_told = await self._tell_of_object(news, mapped, is_repeat=is_repeat)
             return Fate.USED if is_told else Fate.SKIPPED
         await self._put(mapped.report)
         return Fate.USED
 
-    async def _tell_of_object(self, news: ObjectNews, mapped: Mapped, *, is_repeat: bool) -> bool:
+    async def _tell_of_object(self, news: ObjectNotification, mapped: Mapped, *, is_repeat: bool) -> bool:
         """Say whether it was news."""
-        entry = Entry(news.bucket, news.key, mapped.rule)
+        entry = LedgerEntry(news.bucket, news.key, mapped.rule)
         mine = Known(etag=news.content, sequencer=news.sequencer, report=mapped.report)
         has_written = False
         for _ in range(RACES_MAX):
@@ -99,6 +99,6 @@ class SensorInbox:
             return has_written
         raise RetryLater(f"the ledger of {news} keeps moving; it is tried again")
 
-    async def _put(self, report: Report) -> None:
+    async def _put(self, report: SensorReport) -> None:
         await self._sensors.put(report.pipeline, report.key, report.data)
         _log.debug("inbox.told", pipeline=report.pipeline, sensor=report.key)

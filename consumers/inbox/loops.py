@@ -8,13 +8,13 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from consumers.inbox.rules import OfEvents, OfObjects, Place, Rule, Rules
+from consumers.inbox.rules import BucketPrefix, InboxRule, OfEvents, OfObjects, Rules
 from consumers.outbox.routes import SOURCE
 from worker.core.model.events import EventType
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LoopStep:
     """`by` is what a pipeline does that the rule of that number hears."""
 
     pipeline: str
@@ -26,7 +26,7 @@ class Step:
 class Loop:
     """The way of a loop; the last step comes back to the pipeline of the first."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[LoopStep, ...]
 
     def __str__(self) -> str:
         return ", then ".join(f"`{step.pipeline}` {step.by}" for step in self.steps)
@@ -43,7 +43,7 @@ def find_loops(rules: Rules) -> list[Loop]:
 
 
 def _loop_through(number: int, rules: Rules) -> Loop | None:
-    pending: deque[tuple[str, tuple[Step, ...]]] = deque([(rules[number].pipeline, ())])
+    pending: deque[tuple[str, tuple[LoopStep, ...]]] = deque([(rules[number].pipeline, ())])
     seen = {rules[number].pipeline}
     while pending:
         pipeline, way = pending.popleft()
@@ -58,15 +58,15 @@ def _loop_through(number: int, rules: Rules) -> Loop | None:
     return None
 
 
-def _steps_from(pipeline: str, rules: Rules) -> Iterator[Step]:
+def _steps_from(pipeline: str, rules: Rules) -> Iterator[LoopStep]:
     places = [place for rule in rules if rule.pipeline == pipeline for place in rule.writes]
     for number, rule in enumerate(rules):
         by = _heard(rule, pipeline, places)
         if by is not None:
-            yield Step(pipeline, by, number)
+            yield LoopStep(pipeline, by, number)
 
 
-def _heard(rule: Rule, pipeline: str, places: list[Place]) -> str | None:
+def _heard(rule: InboxRule, pipeline: str, places: list[BucketPrefix]) -> str | None:
     match rule.source:
         case OfObjects() as source:
             place = next((place for place in places if source.may_be_in(place)), None)

@@ -27,7 +27,7 @@ _HEX: Final = frozenset("0123456789ABCDEF")
 _TEST: Final = "s3:TestEvent"
 
 
-class BadNews(Rejected):
+class BadNotification(Rejected):
     """A message that tells nothing we understand."""
 
     def __init__(self, message: str, problem: str) -> None:
@@ -44,7 +44,7 @@ class Happened(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectNews:
+class ObjectNotification:
     """An object was written or deleted. `sequencer` orders news of one object; "" if S3 gave none."""
 
     bucket: str
@@ -79,7 +79,7 @@ class ObjectNews:
 
 
 @dataclass(frozen=True, slots=True)
-class EventNews:
+class EventNotification:
     """Anything else that came over a bus, in its envelope."""
 
     envelope: Mapping[str, Json]
@@ -89,7 +89,7 @@ class EventNews:
 
 
 @dataclass(frozen=True, slots=True)
-class PlainNews:
+class PlainNotification:
     """A JSON object of its sender's own shape."""
 
     body: Mapping[str, Json]
@@ -99,7 +99,7 @@ class PlainNews:
 
 
 @dataclass(frozen=True, slots=True)
-class NoNews:
+class NoNotification:
     """Known, and nothing to do about it."""
 
     reason: str
@@ -108,22 +108,22 @@ class NoNews:
         return self.reason
 
 
-News: TypeAlias = ObjectNews | EventNews | PlainNews | NoNews
+News: TypeAlias = ObjectNotification | EventNotification | PlainNotification | NoNotification
 
 
-def read_news(message: Message) -> Sequence[News]:
-    """Everything that a message tells, in its order. Raises `BadNews` if any of it cannot be understood."""
+def read_notification(message: Message) -> Sequence[News]:
+    """Everything that a message tells, in its order. Raises `BadNotification` if any of it cannot be understood."""
     body = _unwrapped(message)
     records = body.get("Records")
     if isinstance(records, list | tuple):
         if len(records) > RECORDS_MAX:
-            raise BadNews(message.id, f"it has {len(records)} records; {RECORDS_MAX} is the most")
+            raise BadNotification(message.id, f"it has {len(records)} records; {RECORDS_MAX} is the most")
         return [_of_record(record, message) for record in records]
     if body.get("Event") == _TEST:
-        return [NoNews("S3's own test of the notification")]
+        return [NoNotification("S3's own test of the notification")]
     if "detail-type" in body and isinstance(body.get("detail"), Mapping):
         return [_of_envelope(body, message)]
-    return [PlainNews(body)]
+    return [PlainNotification(body)]
 
 
 def _unwrapped(message: Message) -> Mapping[str, Json]:
@@ -135,18 +135,20 @@ def _unwrapped(message: Message) -> Mapping[str, Json]:
         if not isinstance(body.get("TopicArn"), str) or not isinstance(inner, str):
             return body
         if body.get("Type") != "Notification":
-            raise BadNews(message.id, f"the topic {body['TopicArn']} asks for something: confirm its subscription")
+            raise BadNotification(
+                message.id, f"the topic {body['TopicArn']} asks for something: confirm its subscription"
+            )
         text = inner
-    raise BadNews(message.id, f"it is wrapped by more than {WRAPPINGS_MAX} topics")
+    raise BadNotification(message.id, f"it is wrapped by more than {WRAPPINGS_MAX} topics")
 
 
 def _object(text: str, message: Message) -> Mapping[str, Json]:
     try:
         body: object = from_json(text)
     except ValueError as error:
-        raise BadNews(message.id, f"it is not JSON ({error})") from error
+        raise BadNotification(message.id, f"it is not JSON ({error})") from error
     if not isinstance(body, dict):
-        raise BadNews(message.id, "it is no JSON object")
+        raise BadNotification(message.id, "it is no JSON object")
     return cast("dict[str, Json]", body)
 
 
@@ -159,10 +161,10 @@ def _of_record(record: Json, message: Message) -> News:
     name = _text(members, "eventName")
     s3 = _mapping(members.get("s3"))
     if not name or not s3:
-        raise BadNews(message.id, "a record is none of S3's: it has no `eventName` or no `s3`")
+        raise BadNotification(message.id, "a record is none of S3's: it has no `eventName` or no `s3`")
     happened = _happened_in_record(name)
     if happened is None:
-        return NoNews(f"{name} changes no content")
+        return NoNotification(f"{name} changes no content")
     found, bucket = _mapping(s3.get("object")), _text(_mapping(s3.get("bucket")), "name")
     return _object_news(
         message,
@@ -189,10 +191,10 @@ def _happened_in_record(name: str) -> Happened | None:
 def _of_envelope(body: Mapping[str, Json], message: Message) -> News:
     """An event of a bus. S3's come here with their keys as they are."""
     if body.get("source") != S3:
-        return EventNews(body)
+        return EventNotification(body)
     happened = {"Object Created": Happened.CREATED, "Object Deleted": Happened.DELETED}.get(_text(body, "detail-type"))
     if happened is None:
-        return NoNews(f"{_text(body, 'detail-type')} changes no content")
+        return NoNotification(f"{_text(body, 'detail-type')} changes no content")
     detail = _mapping(body.get("detail"))
     found = _mapping(detail.get("object"))
     return _object_news(
@@ -217,13 +219,13 @@ def _object_news(
     found: Mapping[str, Json],
     version: str,
     at: str,
-) -> ObjectNews:
+) -> ObjectNotification:
     if not bucket or not key:
-        raise BadNews(message.id, "it names no bucket or no key of an object")
+        raise BadNotification(message.id, "it names no bucket or no key of an object")
     if len(key.encode()) > KEY_BYTES_MAX:
-        raise BadNews(message.id, f"its key is longer than the {KEY_BYTES_MAX} bytes that S3 allows")
+        raise BadNotification(message.id, f"its key is longer than the {KEY_BYTES_MAX} bytes that S3 allows")
     size = found.get("size")
-    return ObjectNews(
+    return ObjectNotification(
         bucket=bucket,
         key=key,
         happened=happened,
@@ -239,7 +241,7 @@ def _sequencer(text: str, message: Message) -> str:
     """As text that orders as S3 says: hexadecimal, the shorter one filled up with zeros on its right."""
     digits = text.upper()
     if len(digits) > SEQUENCER or not _HEX.issuperset(digits):
-        raise BadNews(message.id, f"{text[:80]!r} is no sequencer of S3's")
+        raise BadNotification(message.id, f"{text[:80]!r} is no sequencer of S3's")
     return digits.ljust(SEQUENCER, "0") if digits else ""
 
 

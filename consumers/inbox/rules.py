@@ -6,15 +6,22 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from consumers.inbox.key_patterns import KeyPattern
-from consumers.inbox.notifications import EventNews, Happened, News, NoNews, ObjectNews, PlainNews
+from consumers.inbox.notifications import (
+    EventNotification,
+    Happened,
+    News,
+    NoNotification,
+    ObjectNotification,
+    PlainNotification,
+)
 from consumers.inbox.templates import Facts, Unfilled, fill_fields, fill_text
-from consumers.outbox.patterns import Pattern
+from consumers.outbox.patterns import EventPattern
 from worker.config.schema import ID_PATTERN
 from worker.core.errors import Rejected
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
 from worker.core.time.periods import Period
-from worker.store.repos.delivery.inbox_ledger import Report
+from worker.store.repos.delivery.inbox_ledger import SensorReport
 
 SENSOR_CHARS_MAX: Final = 256
 
@@ -33,13 +40,13 @@ class Unmappable(Rejected):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class BucketPrefix:
     """A part of a bucket."""
 
     bucket: str
     prefix: str = ""
 
-    def covers(self, other: "Place") -> bool:
+    def covers(self, other: "BucketPrefix") -> bool:
         return self.bucket == other.bucket and other.prefix.startswith(self.prefix)
 
     def __str__(self) -> str:
@@ -60,7 +67,7 @@ class OfObjects:
         is_meant = bucket == self.bucket and not key.startswith(self.unless)
         return self.key.find(key) if is_meant else None
 
-    def may_be_in(self, place: Place) -> bool:
+    def may_be_in(self, place: BucketPrefix) -> bool:
         """Say whether any object there could be meant."""
         if place.bucket != self.bucket or place.prefix.startswith(self.unless):
             return False
@@ -69,12 +76,12 @@ class OfObjects:
 
 @dataclass(frozen=True, slots=True)
 class OfEvents:
-    pattern: Pattern
+    pattern: EventPattern
 
 
 @dataclass(frozen=True, slots=True)
 class OfMessages:
-    pattern: Pattern
+    pattern: EventPattern
 
 
 Source: TypeAlias = OfObjects | OfEvents | OfMessages
@@ -85,12 +92,12 @@ class Mapped:
     """What a rule makes of news."""
 
     rule: str
-    report: Report
+    report: SensorReport
     period: Period | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class InboxRule:
     """`fields` None: the sensor says all that the news does."""
 
     name: str
@@ -99,7 +106,7 @@ class Rule:
     sensor: str
     period: str = ""
     fields: Mapping[str, Json] | None = None
-    writes: tuple[Place, ...] = field(default=())
+    writes: tuple[BucketPrefix, ...] = field(default=())
 
     def map(self, news: News) -> Mapped | None:
         """Give the sensor that the news becomes, None if it is not meant. Raises `Unmappable`."""
@@ -114,13 +121,13 @@ class Rule:
     def _facts(self, news: News) -> Facts | None:
         """What the texts of this rule may name; None if the news is not meant."""
         match self.source, news:
-            case OfObjects() as source, ObjectNews():
+            case OfObjects() as source, ObjectNotification():
                 found = source.find(news.bucket, news.key)
                 is_heard = news.happened is Happened.CREATED or source.tells_deletes
                 return Facts({**news.facts(), **found}) if found is not None and is_heard else None
-            case OfEvents(pattern), EventNews(envelope):
+            case OfEvents(pattern), EventNotification(envelope):
                 return Facts(envelope) if pattern.matches(envelope) else None
-            case OfMessages(pattern), PlainNews(body):
+            case OfMessages(pattern), PlainNotification(body):
                 return Facts(body) if pattern.matches(body) else None
             case _:
                 return None
@@ -134,7 +141,7 @@ class Rule:
         period = self._period(news, facts)
         stored_key = sensor if period is None else f"{sensor}#{period}"
         data = _said_by(news) if self.fields is None else fill_fields(self.fields, facts)
-        return Mapped(rule=self.name, report=Report(PipelineId(pipeline), stored_key, data), period=period)
+        return Mapped(rule=self.name, report=SensorReport(PipelineId(pipeline), stored_key, data), period=period)
 
     def _period(self, news: News, facts: Facts) -> Period | None:
         if not self.period:
@@ -148,15 +155,15 @@ class Rule:
 
 def _said_by(news: News) -> Mapping[str, Json]:
     match news:
-        case ObjectNews():
+        case ObjectNotification():
             return news.facts()
-        case EventNews(envelope):
+        case EventNotification(envelope):
             detail = envelope.get("detail")
             return detail if isinstance(detail, Mapping) else {}
-        case PlainNews(body):
+        case PlainNotification(body):
             return body
-        case NoNews():
+        case NoNotification():
             return {}
 
 
-Rules: TypeAlias = Sequence[Rule]
+Rules: TypeAlias = Sequence[InboxRule]

@@ -9,11 +9,11 @@ from pydantic import Field
 from consumers.inbox.key_patterns import BadKeyPattern, parse_key_pattern
 from consumers.inbox.loops import find_loops
 from consumers.inbox.notifications import S3
-from consumers.inbox.rules import OfEvents, OfMessages, OfObjects, Place, Rule, Rules, Source
+from consumers.inbox.rules import BucketPrefix, InboxRule, OfEvents, OfMessages, OfObjects, Rules, Source
 from consumers.inbox.templates import TEXT_CHARS_MAX
-from consumers.outbox.patterns import BadPattern, parse_pattern
+from consumers.outbox.patterns import BadEventPattern, parse_pattern
 from worker.config.documents import read_document
-from worker.config.files import Unreadable, read_text
+from worker.config.files import UnreadableFile, read_text
 from worker.config.problems import Problem, Problems, advise, show
 from worker.config.schema import Id, Section
 from worker.config.settings import INBOX
@@ -44,7 +44,7 @@ class ObjectSection(Section):
     deletes: Literal["ignore", "report"] = Field(default="ignore", description="What the end of an object is.")
 
 
-class RuleSection(Section):
+class InboxRuleSection(Section):
     """One kind of news, and the sensor it becomes."""
 
     name: Id = Field(default="", description="Name of the rule; the ledger of objects goes by it.")
@@ -63,7 +63,7 @@ class RuleSection(Section):
 
 
 class InboxFile(Section):
-    rules: list[RuleSection] = Field(default_factory=list[RuleSection], max_length=RULES_MAX)
+    rules: list[InboxRuleSection] = Field(default_factory=list[InboxRuleSection], max_length=RULES_MAX)
 
 
 def rules_from(said: str) -> Rules:
@@ -81,7 +81,7 @@ def rules_in(path: Path) -> Rules:
     """Read the inbox file. Raises `ConfigError` with everything that is wrong with it, and where."""
     try:
         text = read_text(path)
-    except Unreadable as error:
+    except UnreadableFile as error:
         raise ConfigError(f"the inbox file {path} {error}; name another with {INBOX}") from error
     return rules_of(text, str(path))
 
@@ -103,11 +103,11 @@ def check_rules(text: str, file: str) -> tuple[Rules | None, tuple[Problem, ...]
     return (None if problems.has_errors else rules), problems.found
 
 
-def _rules(model: InboxFile, problems: Problems) -> list[Rule]:
+def _rules(model: InboxFile, problems: Problems) -> list[InboxRule]:
     if not model.rules:
         problems.error(("rules",), "is required: an inbox without rules makes nothing of any message")
     taken: set[str] = set()
-    rules: list[Rule] = []
+    rules: list[InboxRule] = []
     for number, section in enumerate(model.rules):
         rule = _Reading(section, ("rules", number), problems).rule()
         if rule.name in taken:
@@ -134,17 +134,17 @@ _NOT_READ: Final = OfObjects(bucket="", key=parse_key_pattern("**"))
 class _Reading:
     """One rule, from its section. What cannot be read is reported, and something harmless stands in its place."""
 
-    def __init__(self, section: RuleSection, at: At, problems: Problems) -> None:
+    def __init__(self, section: InboxRuleSection, at: At, problems: Problems) -> None:
         self._section, self._at, self._problems = section, at, problems
 
-    def rule(self) -> Rule:
+    def rule(self) -> InboxRule:
         section = self._section
         for name in ("name", "pipeline", "sensor"):
             if not getattr(section, name):
                 self._error((name,), "is required")
         source = self._source()
         self._check_texts(source)
-        return Rule(
+        return InboxRule(
             name=section.name,
             source=source,
             pipeline=section.pipeline,
@@ -173,7 +173,7 @@ class _Reading:
         pattern = cast("Json", section.event if section.event is not None else section.message)
         try:
             parsed = parse_pattern(pattern)
-        except BadPattern as error:
+        except BadEventPattern as error:
             where = tuple(part for part in error.where.split(".") if part)
             self._error((given[0], *where), error.problem)
             return _NOT_READ
@@ -201,11 +201,11 @@ class _Reading:
             tells_deletes=section.deletes == "report",
         )
 
-    def _place(self, number: int, text: str) -> Place:
+    def _place(self, number: int, text: str) -> BucketPrefix:
         bucket, _, prefix = text.removeprefix("s3://").partition("/")
         if not text.startswith("s3://") or not bucket:
             self._error(("writes", number), f"must be like s3://bucket/prefix/; found {show(text)}")
-        return Place(bucket=bucket, prefix=prefix)
+        return BucketPrefix(bucket=bucket, prefix=prefix)
 
     # --- its texts ----------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from consumers.inbox.seeding import Bucket, Listed
+from consumers.inbox.seeding import Bucket, ListedObject
 from worker.core.errors import ConfigError, RetryLater, WorkerError
 from worker.net.aws_client import ClientSettings, open_service
 from worker.store.dynamodb.errors import CALL_ERRORS, PASSING
@@ -35,7 +35,7 @@ class S3Bucket:
     def __init__(self, client: _Lists, bucket: str) -> None:
         self._client, self._bucket = client, bucket
 
-    async def page(self, prefix: str, after: str) -> Sequence[Listed]:
+    async def page(self, prefix: str, after: str) -> Sequence[ListedObject]:
         where = {"Bucket": self._bucket, "Prefix": prefix, "MaxKeys": PAGE_MAX}
         start = {"StartAfter": after} if after else {}
         try:
@@ -43,7 +43,7 @@ class S3Bucket:
                 answer = await self._client.list_objects_v2(**where, **start)
         except CALL_ERRORS as error:
             raise self._translated(error) from error
-        return [Listed(str(each["Key"]), str(each["ETag"]).strip('"')) for each in answer.get("Contents", [])]
+        return [ListedObject(str(each["Key"]), str(each["ETag"]).strip('"')) for each in answer.get("Contents", [])]
 
     def _translated(self, error: Exception) -> WorkerError:
         what = f"listing the bucket {self._bucket}: {type(error).__name__}: {error}"

@@ -8,27 +8,27 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from consumers.inbox.rules import OfObjects, Place, Rules
+from consumers.inbox.rules import BucketPrefix, OfObjects, Rules
 from worker.runtime.clock import Clock
-from worker.runtime.concurrency import together
-from worker.store.repos.delivery.inbox_ledger import Entry, InboxLedger, Known
+from worker.runtime.concurrency import gather_bounded
+from worker.store.repos.delivery.inbox_ledger import InboxLedger, Known, LedgerEntry
 from worker.store.table import Tables
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedObject:
     key: str
     etag: str
 
 
 class Bucket(Protocol):
-    async def page(self, prefix: str, after: str) -> Sequence[Listed]:
+    async def page(self, prefix: str, after: str) -> Sequence[ListedObject]:
         """The next objects in order of their keys; none if there are no more. Raises `RetryLater`, `ConfigError`."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class SeedProgress:
     """How far it came. `after`: the last key that was dealt with; to go on, begin there."""
 
     listed: int = 0
@@ -38,23 +38,23 @@ class Progress:
     after: str = ""
 
 
-class Seeding:
+class Seeder:
     def __init__(self, tables: Tables, rules: Rules, clock: Clock) -> None:
         self._ledger, self._clock = InboxLedger(tables), clock
         self._sources = [(rule.name, rule.source) for rule in rules if isinstance(rule.source, OfObjects)]
 
-    def is_about(self, place: Place) -> bool:
+    def is_about(self, place: BucketPrefix) -> bool:
         """Say whether any rule is about any object there."""
         return any(source.may_be_in(place) for _, source in self._sources)
 
-    async def run(self, bucket: Bucket, place: Place, after: str = "") -> AsyncIterator[Progress]:
+    async def run(self, bucket: Bucket, place: BucketPrefix, after: str = "") -> AsyncIterator[SeedProgress]:
         """Note everything in a place, and say after each page how far it is. Raises `RetryLater`, `ConfigError`."""
-        progress = Progress(after=after)
+        progress = SeedProgress(after=after)
         while page := await bucket.page(place.prefix, progress.after):
             wanted = self._entries(place.bucket, page)
             missing = await self._ledger.missing(list(wanted))
-            added = await together([self._adding(entry, wanted[entry]) for entry in missing])
-            progress = Progress(
+            added = await gather_bounded([self._adding(entry, wanted[entry]) for entry in missing])
+            progress = SeedProgress(
                 listed=progress.listed + len(page),
                 unmatched=progress.unmatched + len(page) - len({entry.key for entry in wanted}),
                 noted=progress.noted + sum(added),
@@ -63,13 +63,13 @@ class Seeding:
             )
             yield progress
 
-    def _entries(self, bucket: str, page: Sequence[Listed]) -> dict[Entry, Known]:
+    def _entries(self, bucket: str, page: Sequence[ListedObject]) -> dict[LedgerEntry, Known]:
         return {
-            Entry(bucket, each.key, name): Known(etag=each.etag)
+            LedgerEntry(bucket, each.key, name): Known(etag=each.etag)
             for each in page
             for name, source in self._sources
             if source.find(bucket, each.key) is not None
         }
 
-    def _adding(self, entry: Entry, known: Known) -> Callable[[], Awaitable[bool]]:
+    def _adding(self, entry: LedgerEntry, known: Known) -> Callable[[], Awaitable[bool]]:
         return lambda: self._ledger.add(entry, known, self._clock.now())

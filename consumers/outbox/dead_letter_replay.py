@@ -9,18 +9,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, TypeAlias
 
-from consumers.delivery.retry import GivenUp, Tries
+from consumers.delivery.retry import GivenUp, RetryPolicy
 from consumers.outbox.routes import Deliver, event_in
 from consumers.streams.parking import REASON_MAX, change_of
 from worker.core.errors import ConfigError, Rejected, RetryLater
 from worker.membership.held_lease import HeldLease, LeaseLost
-from worker.membership.lease_coordinator import Offer
+from worker.membership.lease_coordinator import LeaseOffer
 from worker.runtime.logs import logger
 from worker.store.repos.delivery.dead_letter_replays import ReplayRequest, Replays
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
 from worker.store.repos.delivery.parked_keys import ParkedKeys
 from worker.store.row_codec import decode_row
-from worker.store.rows import optional_text, plain_map, text
+from worker.store.rows import optional_text, text, to_json_map
 from worker.store.table import Change, Row
 
 STREAM: Final = "replays"
@@ -49,7 +49,7 @@ def delivered(deliver: Deliver) -> Way:
     """The way of an event over its route."""
 
     async def replay(body: Row) -> None:
-        await deliver(event_in(plain_map(body)))
+        await deliver(event_in(to_json_map(body)))
 
     return replay
 
@@ -77,15 +77,15 @@ class Replayer:
         requests: Replays,
         letters: DeadLetters,
         keys: ParkedKeys,
-        tries: Tries,
+        tries: RetryPolicy,
         part: str = "",
     ) -> None:
         self._ways, self._requests, self._letters, self._keys, self._tries = ways, requests, letters, keys, tries
         self._part = part
 
-    def offer(self) -> Offer:
+    def offer(self) -> LeaseOffer:
         stream = f"{STREAM}.{self._part}" if self._part else STREAM
-        return Offer(stream=stream, holder=self, shards=frozenset({"0"}))
+        return LeaseOffer(stream=stream, holder=self, shards=frozenset({"0"}))
 
     async def hold(self, held: HeldLease) -> None:
         while not held.is_stopping:
@@ -147,4 +147,4 @@ class Replayer:
                 raise LeaseLost(held.lease)
             await way(decode_row(body))
 
-        return await self._tries.carry_out(go)
+        return await self._tries.limited(go)

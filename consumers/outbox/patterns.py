@@ -39,7 +39,7 @@ _Found: TypeAlias = "Json | _Missing"
 _Test: TypeAlias = Callable[[_Found], bool]
 
 
-class BadPattern(ConfigError):
+class BadEventPattern(ConfigError):
     """A pattern that cannot be understood."""
 
     def __init__(self, where: str, problem: str) -> None:
@@ -48,7 +48,7 @@ class BadPattern(ConfigError):
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class EventPattern:
     """Says of events whether they match. Made by `parse_pattern`."""
 
     _matches: Callable[[Mapping[str, Json]], bool]
@@ -57,16 +57,16 @@ class Pattern:
         return self._matches(event)
 
 
-def parse_pattern(pattern: Json) -> Pattern:
-    """Read a pattern. Raises `BadPattern` for what is not one, or is more than is understood here."""
-    return Pattern(_object(pattern, "", DEPTH_MAX))
+def parse_pattern(pattern: Json) -> EventPattern:
+    """Read a pattern. Raises `BadEventPattern` for what is not one, or is more than is understood here."""
+    return EventPattern(_object(pattern, "", DEPTH_MAX))
 
 
 def _object(pattern: Json, where: str, depth: int) -> Callable[[Mapping[str, Json]], bool]:
     if not isinstance(pattern, Mapping) or not pattern:
-        raise BadPattern(where, "must be an object with at least one name")
+        raise BadEventPattern(where, "must be an object with at least one name")
     if not depth:
-        raise BadPattern(where, f"is nested deeper than {DEPTH_MAX}; no event is")
+        raise BadEventPattern(where, f"is nested deeper than {DEPTH_MAX}; no event is")
     tests = [(name, _field(wanted, f"{where}.{name}".lstrip("."), depth - 1)) for name, wanted in pattern.items()]
     return lambda event: all(test(event.get(name, _MISSING)) for name, test in tests)
 
@@ -76,9 +76,9 @@ def _field(wanted: Json, where: str, depth: int) -> _Test:
         inner = _object(wanted, where, depth)
         return lambda found: any(inner(each) for each in _objects(found))
     if not isinstance(wanted, list | tuple) or not wanted:
-        raise BadPattern(where, 'must be a list of what it may be, as in ["JOB_FAILED"], or an object')
+        raise BadEventPattern(where, 'must be a list of what it may be, as in ["JOB_FAILED"], or an object')
     if len(wanted) > CHOICES_MAX:
-        raise BadPattern(where, f"lists {len(wanted)} choices; {CHOICES_MAX} is the most")
+        raise BadEventPattern(where, f"lists {len(wanted)} choices; {CHOICES_MAX} is the most")
     # A list in an event may be long, so values are looked up, and only what is no value is tried one by one.
     values = {_value(each) for each in wanted if not isinstance(each, Mapping | list | tuple)}
     choices = [_choice(each, where) for each in wanted if isinstance(each, Mapping | list | tuple)]
@@ -130,7 +130,7 @@ def _choice(wanted: Json, where: str) -> _Test:
         case {"numeric": list() | tuple() as bounds, **rest} if not rest:
             return _numeric(bounds, where)
         case _:
-            raise BadPattern(where, f"each choice is a value, or an object with one of {_KINDS} in its right form")
+            raise BadEventPattern(where, f"each choice is a value, or an object with one of {_KINDS} in its right form")
 
 
 def _exactly(wanted: Json) -> _Test:
@@ -143,7 +143,7 @@ def _anything_but(but: Json, where: str) -> _Test:
     if isinstance(but, Mapping):
         prefix = but.get("prefix")
         if len(but) != 1 or not isinstance(prefix, str):
-            raise BadPattern(where, _BUT)
+            raise BadEventPattern(where, _BUT)
         return lambda found: isinstance(found, str) and not found.startswith(prefix)
     refused = [_exactly(each) for each in _plain_values(but, where)]
     return lambda found: found is not _MISSING and not any(is_it(found) for is_it in refused)
@@ -153,14 +153,14 @@ def _plain_values(but: Json, where: str) -> Sequence[Json]:
     values = but if isinstance(but, list | tuple) else [but]
     are_texts = [isinstance(each, str) for each in values]
     if not values or not (all(are_texts) or all(_number(each) is not None for each in values)):
-        raise BadPattern(where, _BUT)
+        raise BadEventPattern(where, _BUT)
     return values
 
 
 def _numeric(bounds: Sequence[Json], where: str) -> _Test:
     pairs = list(zip(bounds[::2], bounds[1::2], strict=False))
     if len(bounds) not in {2, 4}:
-        raise BadPattern(where, 'numeric takes one or two bounds, as in [">", 0, "<=", 100]')
+        raise BadEventPattern(where, 'numeric takes one or two bounds, as in [">", 0, "<=", 100]')
     tests = [_bound(comparison, limit, where) for comparison, limit in pairs]
     return lambda found: all(test(found) for test in tests)
 
@@ -169,7 +169,7 @@ def _bound(comparison: Json, limit: Json, where: str) -> _Test:
     compare = _COMPARISONS.get(comparison) if isinstance(comparison, str) else None
     bound = _number(limit)
     if compare is None or bound is None:
-        raise BadPattern(where, f"numeric compares by {' '.join(_COMPARISONS)} with a number")
+        raise BadEventPattern(where, f"numeric compares by {' '.join(_COMPARISONS)} with a number")
 
     def test(found: _Found) -> bool:
         number = _number(found)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from consumers.delivery.retry import Tries
+from consumers.delivery.retry import RetryPolicy
 from consumers.outbox.routes import Route, envelope
 from consumers.streams.consumer import Beginning, Subscription
 from consumers.streams.source import Gap
@@ -36,7 +36,7 @@ def dead_letter_source(route: str) -> str:
 
 class Relay:
     def __init__(
-        self, routes: Sequence[Route], *, events: Events, letters: DeadLetters, tries: Tries, clock: Clock
+        self, routes: Sequence[Route], *, events: Events, letters: DeadLetters, tries: RetryPolicy, clock: Clock
     ) -> None:
         self._routes, self._events, self._letters = routes, events, letters
         self._tries, self._clock = tries, clock
@@ -84,7 +84,7 @@ class Relay:
                 await self._carry(route, event)
 
     async def _carry(self, route: Route, event: Event) -> None:
-        given_up = await self._tries.carry_out(lambda: route.deliver(event))
+        given_up = await self._tries.limited(lambda: route.deliver(event))
         if given_up is None:
             return
         letter = DeadLetter(
@@ -94,7 +94,7 @@ class Relay:
             reason=given_up.reason,
             history=given_up.history,
         )
-        await self._tries.insist(lambda: self._letters.put(letter, encode(envelope(event)), now=self._clock.now()))
+        await self._tries.forever(lambda: self._letters.put(letter, encode(envelope(event)), now=self._clock.now()))
         _log.error("event.parked", route=route.name, event_id=event.id, type=event.type, reason=given_up.reason)
 
 

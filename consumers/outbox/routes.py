@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from consumers.outbox.patterns import Pattern
+from consumers.outbox.patterns import EventPattern
 from worker.core.errors import Rejected
 from worker.core.model.events import Event
 from worker.core.model.values import Json
@@ -22,7 +22,7 @@ Deliver: TypeAlias = Callable[[Event], Awaitable[None]]
 @dataclass(frozen=True, slots=True)
 class Route:
     name: str
-    pattern: Pattern
+    pattern: EventPattern
     deliver: Deliver
     is_waiting: Callable[[], bool] = lambda: False  # for its end, which is away: `deliver` returns when that is back
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 from consumers.outbox.incidents import is_over_alarm
-from consumers.outbox.patterns import Pattern, parse_pattern
+from consumers.outbox.patterns import EventPattern, parse_pattern
 from consumers.outbox.routes import SOURCE
 from worker.core.model.events import EventType
 from worker.core.model.values import Json
@@ -122,7 +122,7 @@ def is_told_by_its_end(event_type: str, detail: Mapping[str, Json]) -> bool:
     return event_type == EventType.JOB_FAILED and detail.get("willRetry") is False
 
 
-def told_to_people() -> Pattern:
+def told_to_people() -> EventPattern:
     return parse_pattern(told_pattern())
 
 

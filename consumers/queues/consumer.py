@@ -11,15 +11,15 @@ from math import ceil
 from typing import Final, Protocol, TypeAlias
 
 from consumers.delivery.lanes import Lanes
-from consumers.delivery.retry import GivenUp, Tries
+from consumers.delivery.retry import GivenUp, RetryPolicy
 from consumers.queues.polls import Permits, Polling, Polls
 from consumers.queues.queue import Message, QueueCalls
-from consumers.queues.settle import Outcome, QueueCounts, Settling
-from consumers.queues.visibility import Custody, Held
+from consumers.queues.settle import Acknowledger, MessageOutcome, QueueCounts
+from consumers.queues.visibility import InFlight, VisibilityKeeper
 from worker.core.errors import Rejected, RetryLater
 from worker.runtime.backoff import Backoff
 from worker.runtime.clock import Clock
-from worker.runtime.concurrency import Undertakings
+from worker.runtime.concurrency import TrackedTaskGroup
 from worker.runtime.logs import logger
 from worker.store.table import StaleWrite
 
@@ -70,7 +70,7 @@ class QueueConsumer:
     name: str
     calls: QueueCalls
     handle: Handle
-    tries: Tries
+    tries: RetryPolicy
     clock: Clock
     park: Park | None = None
     # None: its receipts are taken for failures, also those after which somebody who stopped gave it back.
@@ -99,7 +99,7 @@ class QueueConsumer:
 
     async def run(self) -> None:
         """Consume until stopped. Raises a group of `ConfigError` if the queue cannot be used."""
-        async with Undertakings() as tasks:
+        async with TrackedTaskGroup() as tasks:
             self._work = _Work(self, tasks)
             if not self._is_stopped:
                 await self._work.run()
@@ -115,17 +115,17 @@ class QueueConsumer:
 class _Work:
     """From the start of a consumer to its end."""
 
-    def __init__(self, consumer: QueueConsumer, tasks: Undertakings) -> None:
+    def __init__(self, consumer: QueueConsumer, tasks: TrackedTaskGroup) -> None:
         self._tasks = tasks
         self._consumer, self._counts, self._pace = consumer, consumer.counts, consumer.pace
         self._clock = consumer.clock
-        self._custody = Custody(consumer.calls, consumer.clock, consumer.pace.polling.visibility_s)
+        self._custody = VisibilityKeeper(consumer.calls, consumer.clock, consumer.pace.polling.visibility_s)
         self._permits = Permits(consumer.pace.in_hand_max)
         self._polls = Polls(
             consumer.calls, consumer.pace.polling, self._permits, arrived=self._arrived, clock=consumer.clock
         )
-        self._lanes: Lanes[Held] = Lanes(tasks, self._attend)
-        self._settling = Settling(consumer.calls, self._custody, self._ended, tasks=tasks, clock=consumer.clock)
+        self._lanes: Lanes[InFlight] = Lanes(tasks, self._attend)
+        self._settling = Acknowledger(consumer.calls, self._custody, self._ended, tasks=tasks, clock=consumer.clock)
         self._stopping = asyncio.Event()
         self._is_out_of_time = False
         self._moved_at = consumer.clock.monotonic()
@@ -214,12 +214,12 @@ class _Work:
             self._lanes.put(held.message.group or held.message.id, held)
         return len(taken)
 
-    async def _attend(self, _lane: str, held: Held) -> None:
+    async def _attend(self, _lane: str, held: InFlight) -> None:
         """See one message to its end, as far as it depends on us."""
         held.is_attended = True
         # What the last polls bring is handled while there is time: to give it back would be one more delivery.
         if held.is_unwanted or self._is_out_of_time:
-            self._return(held, Outcome.RELEASED, visible_in_s=0)
+            self._return(held, MessageOutcome.RELEASED, visible_in_s=0)
             return
         try:
             async with asyncio.timeout(None) as held.scope:
@@ -227,20 +227,20 @@ class _Work:
         except TimeoutError:
             if held.scope is None or not held.scope.expired():
                 raise
-            self._return(held, Outcome.RELEASED, visible_in_s=0)
+            self._return(held, MessageOutcome.RELEASED, visible_in_s=0)
         finally:
             held.scope = None
 
-    async def _handle(self, held: Held) -> None:
+    async def _handle(self, held: InFlight) -> None:
         try:
             # While it is our store that is in trouble, and not the message, this receipt goes on.
-            await self._consumer.tries.unless_unwell(lambda: self._handle_new(held.message))
+            await self._consumer.tries.while_store_down(lambda: self._handle_new(held.message))
         except Rejected as error:
             await self._give_up(held, str(error))
         except (RetryLater, StaleWrite) as error:
             await self._failed(held, str(error))
         else:
-            self._settling.delete(held, Outcome.DONE)
+            self._settling.delete(held, MessageOutcome.DONE)
 
     async def _handle_new(self, message: Message) -> None:
         ledger = self._consumer.ledger
@@ -250,35 +250,35 @@ class _Work:
         if ledger is not None:
             await ledger.add(message)
 
-    async def _failed(self, held: Held, reason: str) -> None:
+    async def _failed(self, held: InFlight, reason: str) -> None:
         failed, retries = self._consumer.failed, self._pace.retries
         tried = held.message.receive_count if failed is None else await failed(held.message)
         if tried >= retries.attempts_max and self._consumer.park is not None:
             await self._give_up(held, f"failed {tried} times, last: {reason}")
             return
         _log.warning("message.failed", queue=self._consumer.name, message=held.message.id, tried=tried, reason=reason)
-        self._return(held, Outcome.FAILED, visible_in_s=max(1, ceil(retries.wait_s(min(tried, 20)))))
+        self._return(held, MessageOutcome.FAILED, visible_in_s=max(1, ceil(retries.wait_s(min(tried, 20)))))
 
-    async def _give_up(self, held: Held, reason: str) -> None:
+    async def _give_up(self, held: InFlight, reason: str) -> None:
         if self._consumer.park is None:
-            self._return(held, Outcome.FAILED, visible_in_s=ceil(self._pace.retries.longest_s))
+            self._return(held, MessageOutcome.FAILED, visible_in_s=ceil(self._pace.retries.longest_s))
             return
         await self._consumer.park(held.message, GivenUp(reason, (reason,)))
         _log.error("message.parked", queue=self._consumer.name, message=held.message.id, reason=reason)
-        self._settling.delete(held, Outcome.PARKED)
+        self._settling.delete(held, MessageOutcome.PARKED)
 
-    def _return(self, held: Held, outcome: Outcome, *, visible_in_s: int) -> None:
+    def _return(self, held: InFlight, outcome: MessageOutcome, *, visible_in_s: int) -> None:
         if held.message.group:
             self._release_rest_of_group(held)
         self._settling.give_back(held, outcome, visible_in_s=visible_in_s)
 
-    def _release_rest_of_group(self, returned: Held) -> None:
+    def _release_rest_of_group(self, returned: InFlight) -> None:
         """None may overtake one that goes back: the queue keeps the group back until that one is seen again."""
         for other in self._custody:
             if other.message.group == returned.message.group and not other.is_attended:
                 other.is_unwanted = True
 
-    def _ended(self, outcome: Outcome) -> None:
+    def _ended(self, outcome: MessageOutcome) -> None:
         self._counts.add(outcome)
         self._moved_at = self._clock.monotonic()
         self._permits.give_back(1)

@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from consumers.delivery.retry import GivenUp, Tries
+from consumers.delivery.retry import GivenUp, RetryPolicy
 from consumers.queues.queue import Message
 from worker.runtime.clock import Clock
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
 from worker.store.row_codec import encode
-from worker.store.rows import without_nothing
+from worker.store.rows import without_none
 
 REASON_MAX: Final = 2_000
 
@@ -16,16 +16,16 @@ def queue_letter_source(queue: str) -> str:
     return f"queue.{queue}"
 
 
-class QueueLetters:
+class QueueDeadLetters:
     """Its `park` and `failed` are a consumer's; each takes as long as the store does, and a repeat changes nothing."""
 
-    def __init__(self, queue: str, letters: DeadLetters, tries: Tries, clock: Clock) -> None:
+    def __init__(self, queue: str, letters: DeadLetters, tries: RetryPolicy, clock: Clock) -> None:
         self._source, self._letters = queue_letter_source(queue), letters
         self._tries, self._clock = tries, clock
 
     async def failed(self, message: Message) -> int:
         """How often it has failed, with this time, over all workers."""
-        return await self._tries.insist(
+        return await self._tries.forever(
             lambda: self._letters.count_failure(self._source, message.id, message.receive_count, self._clock.now())
         )
 
@@ -38,5 +38,5 @@ class QueueLetters:
             history=tuple(said[:REASON_MAX] for said in given_up.history),
         )
         kept = {"body": message.body, "group": message.group or None, "receives": message.receive_count}
-        body = encode(without_nothing(kept))
-        await self._tries.insist(lambda: self._letters.put(letter, body, now=self._clock.now()))
+        body = encode(without_none(kept))
+        await self._tries.forever(lambda: self._letters.put(letter, body, now=self._clock.now()))

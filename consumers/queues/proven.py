@@ -17,7 +17,7 @@ T = TypeVar("T")
 _log = logger()
 
 
-class ProvenQueue:
+class FailFastOnceQueue:
     """`QueueCalls` that raise `ConfigError` until the queue was read once, and `RetryLater` from then on."""
 
     def __init__(self, name: str, calls: QueueCalls) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from consumers.queues.batches import Batcher
 from consumers.queues.queue import QueueCalls, Refusal, Visibility
-from consumers.queues.visibility import Custody, Held
+from consumers.queues.visibility import InFlight, VisibilityKeeper
 from worker.core.errors import RetryLater
 from worker.runtime.clock import Clock
 from worker.runtime.logs import logger
@@ -18,7 +18,7 @@ TELLING_MAX: Final = 8  # tries for each message; then it comes again, and is re
 _log = logger()
 
 
-class Outcome(Enum):
+class MessageOutcome(Enum):
     DONE = auto()
     FAILED = auto()
     PARKED = auto()
@@ -36,33 +36,33 @@ class QueueCounts:
     released: int = 0  # given back untouched
     repeated: int = 0  # came while in hand; not in the sum
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: MessageOutcome) -> None:
         match outcome:
-            case Outcome.DONE:
+            case MessageOutcome.DONE:
                 self.done += 1
-            case Outcome.FAILED:
+            case MessageOutcome.FAILED:
                 self.failed += 1
-            case Outcome.PARKED:
+            case MessageOutcome.PARKED:
                 self.parked += 1
-            case Outcome.RELEASED:
+            case MessageOutcome.RELEASED:
                 self.released += 1
 
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    held: Held
-    outcome: Outcome
+    held: InFlight
+    outcome: MessageOutcome
     visible_in_s: int = 0
 
 
-class Settling:
+class Acknowledger:
     """Deletes messages and gives them back, in batches. A message leaves our hands once the queue has heard."""
 
     def __init__(
         self,
         calls: QueueCalls,
-        custody: Custody,
-        ended: Callable[[Outcome], None],
+        custody: VisibilityKeeper,
+        ended: Callable[[MessageOutcome], None],
         *,
         tasks: asyncio.TaskGroup,
         clock: Clock,
@@ -71,10 +71,10 @@ class Settling:
         self._deletes: Batcher[_Ending] = Batcher(self._send_deletes, tasks, clock)
         self._returns: Batcher[_Ending] = Batcher(self._send_returns, tasks, clock)
 
-    def delete(self, held: Held, outcome: Outcome) -> None:
+    def delete(self, held: InFlight, outcome: MessageOutcome) -> None:
         self._deletes.put(_Ending(held, outcome))
 
-    def give_back(self, held: Held, outcome: Outcome, *, visible_in_s: int) -> None:
+    def give_back(self, held: InFlight, outcome: MessageOutcome, *, visible_in_s: int) -> None:
         held.is_returning = True
         self._returns.put(_Ending(held, outcome, visible_in_s))
 
@@ -120,6 +120,6 @@ class Settling:
         self._ended(ending.outcome)
 
 
-def _may_tell_again(held: Held, refusal: Refusal, handle: str) -> bool:
+def _may_tell_again(held: InFlight, refusal: Refusal, handle: str) -> bool:
     held.tries += 1
     return held.tries < TELLING_MAX and not (refusal.is_final and handle == held.handle)

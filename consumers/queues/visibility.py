@@ -24,7 +24,7 @@ _log = logger()
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class InFlight:
     """A message in hand."""
 
     message: Message
@@ -49,12 +49,12 @@ class Held:
             self.scope.reschedule(0.0)  # at once: the loop's time is past that
 
 
-class Custody:
+class VisibilityKeeper:
     def __init__(self, calls: QueueCalls, clock: Clock, visibility_s: int) -> None:
         self._calls, self._clock, self._visibility_s = calls, clock, visibility_s
         self._margin_s = visibility_s / MARGIN_PARTS
-        self._held: dict[str, Held] = {}
-        self._due: list[tuple[float, int, Held]] = []  # a heap: when to extend next
+        self._held: dict[str, InFlight] = {}
+        self._due: list[tuple[float, int, InFlight]] = []  # a heap: when to extend next
         self._order = count()
         self._has_some, self._is_empty = asyncio.Event(), asyncio.Event()
         self._is_empty.set()
@@ -62,23 +62,23 @@ class Custody:
     def __len__(self) -> int:
         return len(self._held)
 
-    def __iter__(self) -> Iterator[Held]:
+    def __iter__(self) -> Iterator[InFlight]:
         return iter(list(self._held.values()))
 
-    def take(self, message: Message) -> Held | None:
+    def take(self, message: Message) -> InFlight | None:
         """Keep a message; None if it is in hand already, and only its handle is new."""
         now = self._clock.monotonic()
         known = self._held.get(message.id)
         if known is not None:
             known.handle, known.expires_at = message.handle, now + self._visibility_s
             return None
-        held = Held(message, message.handle, taken_at=now, expires_at=now + self._visibility_s)
+        held = InFlight(message, message.handle, taken_at=now, expires_at=now + self._visibility_s)
         self._held[message.id] = held
         self._schedule(held, now + self._visibility_s / 2)
         self._is_empty.clear()
         return held
 
-    def let_go(self, held: Held) -> None:
+    def let_go(self, held: InFlight) -> None:
         del self._held[held.message.id]
         if not self._held:
             self._is_empty.set()
@@ -109,12 +109,12 @@ class Custody:
                     _log.warning("message.guard_lost", message=held.message.id, reason="no answer to its extension")
                     held.stop()
 
-    def _schedule(self, held: Held, at: float) -> None:
+    def _schedule(self, held: InFlight, at: float) -> None:
         heapq.heappush(self._due, (at, next(self._order), held))
         self._has_some.set()
 
-    def _pop_due(self) -> list[Held]:
-        due: list[Held] = []
+    def _pop_due(self) -> list[InFlight]:
+        due: list[InFlight] = []
         now = self._clock.monotonic()
         while self._due and self._due[0][0] <= now:
             held = heapq.heappop(self._due)[2]
@@ -122,14 +122,14 @@ class Custody:
                 due.append(held)
         return [held for held in due if not self._is_too_old(held, now)]
 
-    def _is_too_old(self, held: Held, now: float) -> bool:
+    def _is_too_old(self, held: InFlight, now: float) -> bool:
         if now - held.taken_at + self._visibility_s <= HELD_MAX_S:
             return False
         _log.warning("message.held_too_long", message=held.message.id, held_s=round(now - held.taken_at))
         held.stop()
         return True
 
-    async def _extend(self, batch: Sequence[Held]) -> None:
+    async def _extend(self, batch: Sequence[InFlight]) -> None:
         asked_at = self._clock.monotonic()
         changes = [Visibility(held.handle, self._visibility_s) for held in batch]
         try:
@@ -144,7 +144,7 @@ class Custody:
                 held.expires_at = asked_at + self._visibility_s
                 self._schedule(held, asked_at + self._visibility_s / 2)
 
-    def _not_extended(self, held: Held, refusal: Refusal, *, was_newest: bool) -> None:
+    def _not_extended(self, held: InFlight, refusal: Refusal, *, was_newest: bool) -> None:
         """Try again while there is time; a handler that nobody guards is stopped before another can begin."""
         now = self._clock.monotonic()
         is_near = held.expires_at - now <= self._margin_s

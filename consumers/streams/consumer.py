@@ -11,18 +11,18 @@ from enum import Enum, auto
 from typing import Final
 
 from consumers.delivery.lanes import Lanes
-from consumers.delivery.retry import Tries
-from consumers.streams.crash_loop_guard import Care
-from consumers.streams.low_water_mark import LowWater
-from consumers.streams.memory_budget import Account, Budget
+from consumers.delivery.retry import RetryPolicy
+from consumers.streams.crash_loop_guard import CrashLoopGuard
+from consumers.streams.low_water_mark import LowWaterMark
+from consumers.streams.memory_budget import Account, MemoryBudget
 from consumers.streams.parking import ParkedLanes, Parking
 from consumers.streams.progress import STUCK_AFTER_S, Backlog, Progress, Stuck
 from consumers.streams.resync import Halt
-from consumers.streams.settle import Counts, OnFailure, Settling
+from consumers.streams.settle import Counts, OnFailure, RecordProcessor
 from consumers.streams.source import Batch, Gap, Position, Record, RefusedCall, Source
 from worker.core.errors import Rejected, RetryLater
 from worker.membership.held_lease import HeldLease, LeaseLost
-from worker.membership.lease_coordinator import Offer
+from worker.membership.lease_coordinator import LeaseOffer
 from worker.runtime.clock import Clock
 from worker.runtime.logs import logger
 from worker.store.table import Change
@@ -59,7 +59,7 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class ReadPace:
     lanes: int = 8  # records handled at once
     ahead_max: int = 1_000  # records read and not yet covered by the mark: what a crash makes us do again
     poll_s: float = 0.25
@@ -77,10 +77,10 @@ class StreamConsumer:
     source: Source
     subscription: Subscription
     parking: Parking
-    tries: Tries
+    tries: RetryPolicy
     clock: Clock
-    pace: Pace = field(default_factory=Pace)
-    budget: Budget = field(default_factory=Budget)  # shared by all readers of a process
+    pace: ReadPace = field(default_factory=ReadPace)
+    budget: MemoryBudget = field(default_factory=MemoryBudget)  # shared by all readers of a process
     counts: Counts = field(default_factory=Counts)
     stalls: int = 0  # one after another, with nothing done in between
     is_halted: bool = False
@@ -101,8 +101,8 @@ class StreamConsumer:
         """False: it has stopped by itself, or beginning anew has not got it going again. Somebody must look."""
         return not self.is_halted and self.stalls < STALLS_MAX
 
-    def offer(self) -> Offer:
-        return Offer(stream=self.source.name, holder=self, shards=frozenset({SHARD}))
+    def offer(self) -> LeaseOffer:
+        return LeaseOffer(stream=self.source.name, holder=self, shards=frozenset({SHARD}))
 
     def wake(self) -> None:
         """Say that there is something to read."""
@@ -117,7 +117,7 @@ class StreamConsumer:
         self._held, is_lost, has_ended = held, False, False
         try:
             position = await self._first_position(held)
-            parked = await self.tries.insist(self.parking.parked)
+            parked = await self.tries.forever(self.parking.parked)
             has_ended = await self._read_to_end(held, position, parked)
         except* LeaseLost:
             is_lost = True
@@ -136,11 +136,11 @@ class StreamConsumer:
         if held.position is not None:
             return Position(held.position)
         if self.subscription.begin is Beginning.OLDEST:
-            return await self.tries.insist(self.source.oldest)
+            return await self.tries.forever(self.source.oldest)
         # Before the catching up: what changes during it is then read as well.
-        position = await self.tries.insist(self.source.newest)
-        await self.tries.insist(lambda: self.subscription.catch_up(None))
-        await self.tries.insist(lambda: held.checkpoint(position))
+        position = await self.tries.forever(self.source.newest)
+        await self.tries.forever(lambda: self.subscription.catch_up(None))
+        await self.tries.forever(lambda: held.checkpoint(position))
         return position
 
     async def _read_to_end(self, held: HeldLease, position: Position, parked: ParkedLanes) -> bool:
@@ -162,12 +162,12 @@ class _Reading:
     def __init__(self, consumer: StreamConsumer, held: HeldLease, position: Position, parked: ParkedLanes) -> None:
         self._consumer, self._tries, self._pace = consumer, consumer.tries, consumer.pace
         self._counts, self._clock, self._held = consumer.counts, consumer.clock, held
-        self._read_to, self._low = position, LowWater(position)
+        self._read_to, self._low = position, LowWaterMark(position)
         self._account: Account = consumer.budget.open()
         self._progress = Progress(consumer.clock, held.lease.rate)
         self._backlog = consumer.backlog = Backlog(consumer.clock)
-        self._care = Care(held, consumer.tries.attempts_max, consumer.pace.ahead_max)
-        self._settling = Settling(
+        self._care = CrashLoopGuard(held, consumer.tries.attempts_max, consumer.pace.ahead_max)
+        self._settling = RecordProcessor(
             handle=consumer.subscription.handle,
             on_failure=consumer.subscription.on_failure,
             parked=parked,
@@ -199,7 +199,7 @@ class _Reading:
             self._counts.returned += self._low.in_flight
             self._counts.in_flight -= self._low.in_flight
             self._account.close()
-        await self._tries.insist(self._save)
+        await self._tries.forever(self._save)
         return self._has_ended
 
     async def _read_on(self) -> None:
@@ -281,19 +281,19 @@ class _Reading:
         self._account.take(record.size)
 
     async def _take_carefully(self, lane: str, record: Record) -> None:
-        if given_up := await self._tries.insist(self._care.begin):
+        if given_up := await self._tries.forever(self._care.begin):
             self._settling.given_up_before[record.position] = given_up
         await self._settle(lane, record)
-        await self._tries.insist(self._save)
+        await self._tries.forever(self._save)
 
     async def _bridge(self, gap: Gap) -> None:
         """Catch up with what can never be read, before the checkpoint says that it is behind us."""
         _log.error("source.lost_records", source=gap.source, asked=gap.asked, resume_at=gap.resume_at)
         await self._lanes.drained()
-        await self._tries.insist(lambda: self._consumer.subscription.catch_up(gap))
+        await self._tries.forever(lambda: self._consumer.subscription.catch_up(gap))
         self._read_to = gap.resume_at
         self._low.pass_to(gap.resume_at)
-        await self._tries.insist(self._save)
+        await self._tries.forever(self._save)
 
     def _pause_s(self) -> float:
         """Poll ever more rarely while nothing comes, but come back to save what is done."""

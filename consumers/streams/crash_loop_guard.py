@@ -10,12 +10,12 @@ from typing import Final
 
 from consumers.delivery.retry import GivenUp
 from worker.membership.held_lease import HeldLease
-from worker.store.repos.leases import Ordeal
+from worker.store.repos.leases import CrashHistory
 
 DEATHS_MIN: Final = 2  # one death is an accident, and most of them are deployments
 
 
-class Care:
+class CrashLoopGuard:
     """What is known about the place where a lease was taken over."""
 
     def __init__(self, held: HeldLease, attempts_max: int, records: int) -> None:
@@ -33,7 +33,7 @@ class Care:
         """Count a try of the record right after the checkpoint, or say that it has had them all. Raises `LeaseLost`."""
         self._left -= 1
         if self._ordeal.at != self._held.position:
-            self._ordeal = Ordeal(at=self._held.position, deaths=self._ordeal.deaths)
+            self._ordeal = CrashHistory(at=self._held.position, deaths=self._ordeal.deaths)
         if self._ordeal.tries >= self._attempts_max:
             return GivenUp(f"{self._ordeal.tries} workers ended while they handled it", ())
         self._ordeal = replace(self._ordeal, tries=self._ordeal.tries + 1)

@@ -13,14 +13,14 @@ from worker.store.table import Value
 UNDECODABLE: Final = (ValueError, RecursionError)  # what the decoder says of bytes that are not what they should be
 
 
-class Unreadable(Rejected):
+class UnreadableRecord(Rejected):
     """A record that is no change of a row, or an attribute that is no value."""
 
 
 class LazyRow(Mapping[str, Value]):
     """A row as the wire has it, or still in bytes: an attribute is converted when it is first looked at.
 
-    Looking may raise `Unreadable`.
+    Looking may raise `UnreadableRecord`.
     """
 
     __slots__ = ("_item", "_known")
@@ -71,7 +71,9 @@ def _value(name: str, attribute: Attribute | msgspec.Raw) -> Value:
     try:
         return decode_value(msgspec.json.decode(attribute) if isinstance(attribute, msgspec.Raw) else attribute)
     except (*UNDECODABLE, ArithmeticError, AttributeError, KeyError, TypeError) as error:
-        raise Unreadable(f"attribute {name!r} is no value of a row: {said_of(error)}; look at its producer") from error
+        raise UnreadableRecord(
+            f"attribute {name!r} is no value of a row: {said_of(error)}; look at its producer"
+        ) from error
 
 
 def said_of(error: Exception) -> str:

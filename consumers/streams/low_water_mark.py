@@ -12,7 +12,7 @@ class _Taken:
     is_done: bool
 
 
-class LowWater:
+class LowWaterMark:
     """Positions are taken in order and done in any order; the mark covers only what is done without a hole.
 
     A reader that goes on from the mark meets everything again that was not done, and perhaps some that was.

@@ -6,7 +6,7 @@ MEBIBYTE: Final = 1024 * 1024
 RECORD_MIN: Final = 1024  # what a record costs in memory however short it is
 
 
-class Budget:
+class MemoryBudget:
     """A reader sets a permit aside before it reads, and keeps what it really read until that is done."""
 
     def __init__(self, total: int = 64 * MEBIBYTE, permit: int = MEBIBYTE) -> None:
@@ -33,7 +33,7 @@ class Budget:
 class Account:
     """What one reader holds. Closing it gives all of it back, whatever became of the reader."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: MemoryBudget) -> None:
         self._budget, self._held = budget, 0
 
     def reserve(self) -> bool:

@@ -25,7 +25,7 @@ _TEXT: Final = re.compile(rf"(\d+)(?:\.(\d{{{PART_DIGITS}}}))?([@~])(\d{{13}})(?
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RecordPosition:
     """Just after a record, or just after one of its parts."""
 
     sequence: str  # empty: before the first record
@@ -42,12 +42,12 @@ class Place:
     def is_start(self) -> bool:
         return not self.sequence
 
-    def bridged(self, now: datetime) -> "Place":
+    def bridged(self, now: datetime) -> "RecordPosition":
         """Where to go on after a gap: after everything that could be asked for here, before all that is left."""
         return replace(self, at=now, is_bridged=True)
 
 
-OLDEST: Final = Place(sequence="", at=BEGINNING)
+OLDEST: Final = RecordPosition(sequence="", at=BEGINNING)
 
 
 def position_text(sequence: str, at_millis: int, digits: int, *, part: int | None = None, mark: str = "@") -> Position:
@@ -57,7 +57,7 @@ def position_text(sequence: str, at_millis: int, digits: int, *, part: int | Non
     return Position(f"{sequence.zfill(digits)}{inside}{mark}{str(at_millis).zfill(13)}{zeros}")
 
 
-def parse_place(text: str, digits: int) -> Place:
+def parse_place(text: str, digits: int) -> RecordPosition:
     found = _TEXT.fullmatch(text)
     if found is None or len(found[1]) != digits:
         raise ConfigError(
@@ -65,7 +65,7 @@ def parse_place(text: str, digits: int) -> Place:
             "stream is read anew"
         )
     number, part, mark, at, width = found.groups()
-    return Place(
+    return RecordPosition(
         sequence=number[-int(width) :] if width else number.lstrip("0"),
         at=instant(int(at)),
         part=None if part is None else int(part),

@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Final, TypeAlias
 
-from consumers.delivery.retry import Tries
+from consumers.delivery.retry import RetryPolicy
 from consumers.streams.source import Gap
 from worker.config.settings import ON_LOSS
 from worker.core.errors import WorkerError
@@ -15,7 +15,7 @@ from worker.core.model.keys import loss_mark_sk
 from worker.core.model.pipeline import PipelineId
 from worker.runtime.clock import Clock
 from worker.runtime.logs import logger
-from worker.store.repos.events import told_write
+from worker.store.repos.events import event_write
 from worker.store.repos.marks import once_write
 from worker.store.repos.pipelines import Pipelines
 from worker.store.table import StaleWrite, Tables
@@ -53,7 +53,7 @@ def halting(tables: Tables, catch_up: CatchUp) -> CatchUp:
 class Resync:
     """What a consumer of our own tables does about records it will never see."""
 
-    def __init__(self, tables: Tables, resync: ResyncPipeline, tries: Tries, clock: Clock) -> None:
+    def __init__(self, tables: Tables, resync: ResyncPipeline, tries: RetryPolicy, clock: Clock) -> None:
         self._tables, self._resync, self._tries, self._clock = tables, resync, tries, clock
 
     async def catch_up(self, gap: Gap | None) -> None:
@@ -69,7 +69,7 @@ class Resync:
             await tell_resync(self._tables, gap, count, self._clock.now())
 
     async def _look_at(self, pipeline: PipelineId) -> None:
-        given_up = await self._tries.carry_out(lambda: self._resync(pipeline))
+        given_up = await self._tries.limited(lambda: self._resync(pipeline))
         if given_up is not None:
             # One damaged row must not keep every other pipeline waiting.
             _log.error("pipeline.left_behind", pipeline=pipeline, reason=given_up.reason)
@@ -106,4 +106,4 @@ def _gap_id(gap: Gap, *more: str) -> str:
 async def _tell_once(tables: Tables, event: Event, gap: Gap) -> None:
     told = once_write(_NO_PIPELINE, loss_mark_sk(event.id), {"source": gap.source}, gap.noticed_at)
     with suppress(StaleWrite):  # told before, by us or by whoever read here then
-        await tables.commit(told, told_write(event))
+        await tables.commit(told, event_write(event))

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from consumers.delivery.retry import GivenUp, Tries
+from consumers.delivery.retry import GivenUp, RetryPolicy
 from consumers.streams.parking import ParkedLanes
 from consumers.streams.source import Record
 from worker.membership.held_lease import HeldLease, LeaseLost
@@ -36,13 +36,13 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settling:
+class RecordProcessor:
     """How records of one source come to their end, during one stay with it."""
 
     handle: Callable[[Change], Awaitable[None]]
     on_failure: OnFailure
     parked: ParkedLanes
-    tries: Tries
+    tries: RetryPolicy
     held: HeldLease
     turns: asyncio.Semaphore
     counts: Counts
@@ -51,22 +51,22 @@ class Settling:
 
     async def settle(self, lane: str, record: Record) -> None:
         """Return once nothing is left to do about the record, durably. Raises `LeaseLost`."""
-        if await self.tries.insist(lambda: self.parked.follow(lane, record)):
+        if await self.tries.forever(lambda: self.parked.follow(lane, record)):
             self.counts.parked += 1
             return
         given_up = self.given_up_before.get(record.position) or await self._carry_out(record)
         if given_up is None:
             self.counts.done += 1
         elif self.on_failure is OnFailure.SKIP:
-            await self.tries.insist(lambda: self.parked.skip(lane, record, given_up))
+            await self.tries.forever(lambda: self.parked.skip(lane, record, given_up))
             self.counts.failed += 1
         else:
-            await self.tries.insist(lambda: self.parked.park(lane, record, given_up))
+            await self.tries.forever(lambda: self.parked.park(lane, record, given_up))
             self.counts.parked += 1
 
     async def _carry_out(self, record: Record) -> GivenUp | None:
         while True:
-            given_up = await self.tries.carry_out(lambda: self._handle(record))
+            given_up = await self.tries.limited(lambda: self._handle(record))
             if given_up is None or self.on_failure is not OnFailure.BLOCK:
                 return given_up
             _log.error("record.blocks", position=record.position, lease=self.held.lease.shard, reason=given_up.reason)

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from consumers.delivery.retry import Tries
-from consumers.streams.consumer import Beginning, Pace, StreamConsumer, Subscription
-from consumers.streams.memory_budget import Budget
+from consumers.delivery.retry import RetryPolicy
+from consumers.streams.consumer import Beginning, ReadPace, StreamConsumer, Subscription
+from consumers.streams.memory_budget import MemoryBudget
 from consumers.streams.parking import Parking
 from consumers.streams.positions import time_of
 from consumers.streams.settle import Counts
@@ -20,7 +20,7 @@ from consumers.streams.shard_tree import audit, is_ready, leaves
 from consumers.streams.source import Position, RefusedCall, Shard, Stream
 from worker.core.errors import RetryLater
 from worker.membership.held_lease import HeldLease, LeaseLost
-from worker.membership.lease_coordinator import Offer
+from worker.membership.lease_coordinator import LeaseOffer
 from worker.runtime.backoff import Backoff
 from worker.runtime.clock import Clock
 from worker.runtime.logs import logger
@@ -44,16 +44,16 @@ class ShardedConsumer:
     stream: Stream
     subscription: Subscription
     parking: Parking
-    tries: Tries
+    tries: RetryPolicy
     clock: Clock
-    pace: Pace = field(default_factory=Pace)
-    budget: Budget = field(default_factory=Budget)
+    pace: ReadPace = field(default_factory=ReadPace)
+    budget: MemoryBudget = field(default_factory=MemoryBudget)
     counts: Counts = field(default_factory=Counts)  # of all shards together
     readers: dict[str, StreamConsumer] = field(default_factory=dict[str, StreamConsumer])
     children_backoff: Backoff = CHILDREN
 
-    def offer(self) -> Offer:
-        return Offer(stream=self.stream.name, holder=self, is_ready=is_ready)
+    def offer(self) -> LeaseOffer:
+        return LeaseOffer(stream=self.stream.name, holder=self, is_ready=is_ready)
 
     @property
     def name(self) -> str:
@@ -103,13 +103,13 @@ class ShardedConsumer:
         """Wait for what follows, as long as it takes. There is none if the stream ends or forgets the shard."""
         children = await self._children_soon(held)
         if children is None and not held.is_stopping:
-            await self.tries.insist(held.wait_for_children)
+            await self.tries.forever(held.wait_for_children)
         while children is None and not held.is_stopping:
             await held.nap(AUDIT_EVERY_S)
             children = await self._children_late(held.lease.shard)
         if children is not None:
             found = {child.id: child.parents for child in children}
-            await self.tries.insist(lambda: held.finish(found, self.clock.now(), _whole_to(held)))
+            await self.tries.forever(lambda: held.finish(found, self.clock.now(), _whole_to(held)))
             _log.info("shard.finished", stream=self.stream.name, shard=held.lease.shard, children=sorted(found))
 
     async def _children_soon(self, held: HeldLease) -> Sequence[Shard] | None:
@@ -146,13 +146,13 @@ class ShardTree:
     stream: Stream
     subscription: Subscription
     leases: Leases
-    tries: Tries
+    tries: RetryPolicy
     clock: Clock
     added: Callable[[], None]  # told when there are new leases to share
     jitter: Callable[[], float]
 
-    def offer(self) -> Offer:
-        return Offer(stream=f"shards.{self.stream.name}", holder=self, shards=frozenset({"0"}))
+    def offer(self) -> LeaseOffer:
+        return LeaseOffer(stream=f"shards.{self.stream.name}", holder=self, shards=frozenset({"0"}))
 
     async def hold(self, held: HeldLease) -> None:
         while not held.is_stopping:

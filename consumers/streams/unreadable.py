@@ -17,7 +17,7 @@ _log = logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stray:
+class UnreadableRecordLetter:
     """A record that was read and not understood."""
 
     source: str
@@ -28,16 +28,16 @@ class Stray:
 
 
 # Returns once the record is kept durably. May raise `RetryLater`, and then the record is read again.
-KeepStray: TypeAlias = Callable[[Stray], Awaitable[None]]
+KeepStray: TypeAlias = Callable[[UnreadableRecordLetter], Awaitable[None]]
 
 
-class Strays:
+class UnreadableRecordLetters:
     """Keeps strays as dead letters of their stream."""
 
     def __init__(self, letters: DeadLetters, stream: str, clock: Clock) -> None:
         self._letters, self._stream, self._clock = letters, stream, clock
 
-    async def keep(self, stray: Stray) -> None:
+    async def keep(self, stray: UnreadableRecordLetter) -> None:
         letter = DeadLetter(id=stray.position, source=self._stream, at=stray.at, reason=stray.reason)
         body = {"shard": stray.source, "position": stray.position, "data": stray.body[:BODY_MAX]}
         await self._letters.put(letter, encode(body), now=self._clock.now())

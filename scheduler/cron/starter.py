@@ -12,13 +12,13 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from scheduler.cron.agenda import Agenda, Timed
-from scheduler.cron.timetable import Reading, Timetable
-from scheduler.periodic import Chore
+from scheduler.cron.timetable import Timetable, TimetableEntry
+from scheduler.periodic import PeriodicTask
 from worker.config.versions import Version
 from worker.core.errors import Rejected, WorkerError
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId
-from worker.core.run.facts import Origin, RunWanted
+from worker.core.run.facts import Origin, RunTriggered
 from worker.core.schedule.due import Due, due
 from worker.core.time.cron import Fire
 from worker.core.time.skew import was_set_back
@@ -71,11 +71,11 @@ class CronStarts:
         self._tail: Tail | None = None
         self._read_at = clock.now()
 
-    def chores(self) -> Sequence[Chore]:
+    def chores(self) -> Sequence[PeriodicTask]:
         return (
-            Chore("cron", FIRE_EVERY, self.fire),
-            Chore("timetable", FOLLOW_EVERY, self.follow),
-            Chore("damaged-schedules", MENDED_LOOK, self.read_damaged),
+            PeriodicTask("cron", FIRE_EVERY, self.fire),
+            PeriodicTask("timetable", FOLLOW_EVERY, self.follow),
+            PeriodicTask("damaged-schedules", MENDED_LOOK, self.read_damaged),
         )
 
     def __len__(self) -> int:
@@ -111,7 +111,7 @@ class CronStarts:
     async def _read_again(self, pipeline: PipelineId) -> None:
         self._take_in(pipeline, await self._timetable.of(pipeline))
 
-    def _take_in(self, pipeline: PipelineId, reading: Reading) -> None:
+    def _take_in(self, pipeline: PipelineId, reading: TimetableEntry) -> None:
         self._agenda.replace(pipeline, reading.timed)
         if reading.config_hash is None:
             self._versions.pop(pipeline, None)
@@ -145,7 +145,7 @@ class CronStarts:
         if found is None:
             self._agenda.moved(timed)
             return
-        version = await self._engine.configs.in_force(timed.key.pipeline)
+        version = await self._engine.configs.current(timed.key.pipeline)
         if version is None or version.pipeline.schedule(timed.key.schedule) != timed.schedule:
             await self._read_again(timed.key.pipeline)  # it was changed a moment ago: its times may be others now
             return
@@ -166,7 +166,7 @@ class CronStarts:
 
     async def _is_taken_in(self, version: Version, timed: Timed, fire: Fire) -> bool:
         key = RunKey(timed.key.pipeline, timed.key.schedule, fire.period)
-        wanted = RunWanted(key=key, birth=self._engine.birth(version), origin=Origin.CRON)
+        wanted = RunTriggered(key=key, birth=self._engine.birth(version), origin=Origin.CRON)
         try:
             return await self._engine.handle(key, wanted)
         except Rejected as problem:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final, TypeAlias
 
 from scheduler.cron.agenda import Timed
-from worker.config.versions import Configs, Version
+from worker.config.versions import PipelineVersions, Version
 from worker.core.errors import Rejected
 from worker.core.model.pipeline import Pipeline, PipelineId, Schedule
 from worker.core.schedule.due import ScheduleKey
@@ -22,20 +22,20 @@ CHUNK: Final = 100  # pipelines whose rows are read together
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TimetableEntry:
     """The schedules of a pipeline that time starts, as of one version of it; None: there is no such pipeline."""
 
     config_hash: str | None
     timed: Sequence[Timed] = ()
 
 
-Found: TypeAlias = Mapping[PipelineId, Reading]
+Found: TypeAlias = Mapping[PipelineId, TimetableEntry]
 
 
 class Timetable:
     """Reads what the agenda is made of. Everything may raise `RetryLater`."""
 
-    def __init__(self, tables: Tables, configs: Configs, clock: Clock, log: Log) -> None:
+    def __init__(self, tables: Tables, configs: PipelineVersions, clock: Clock, log: Log) -> None:
         self._pipelines, self._configs, self._clock, self._log = Pipelines(tables), configs, clock, log
         self._deployments, self._marks = Deployments(tables), ScheduleMarks(tables)
         self.unreadable: set[PipelineId] = set()  # as of the last look at each: whoever mends a row tells nobody
@@ -53,10 +53,10 @@ class Timetable:
             await asyncio.sleep(0)  # understanding thousands of files takes a while, and others have work too
         yield await self._read(chunk)
 
-    async def of(self, pipeline: PipelineId) -> Reading:
+    async def of(self, pipeline: PipelineId) -> TimetableEntry:
         """The schedules of one pipeline as they are now."""
-        version = await self._usable(pipeline, self._configs.in_force(pipeline))
-        return Reading(None) if version is None else (await self._read([version]))[pipeline]
+        version = await self._usable(pipeline, self._configs.current(pipeline))
+        return TimetableEntry(None) if version is None else (await self._read([version]))[pipeline]
 
     async def _usable(self, pipeline: PipelineId, finding: Awaitable[Version | None]) -> Version | None:
         """The version, unless what is stored about it is damaged: that keeps no other pipeline from its times."""
@@ -81,7 +81,7 @@ class Timetable:
             if len(versions) == 1:
                 # A damaged row: that pipeline does not fire until it is mended, and all others do.
                 self._note_unreadable(versions[0].pipeline.id, problem)
-                return {versions[0].pipeline.id: Reading(versions[0].config_hash)}
+                return {versions[0].pipeline.id: TimetableEntry(versions[0].config_hash)}
         return {name: reading for each in versions for name, reading in (await self._read([each])).items()}
 
     async def _read_together(self, versions: list[Version]) -> Found:
@@ -92,7 +92,7 @@ class Timetable:
         self.unreadable.difference_update(version.pipeline.id for version in versions)
         self._tell_unaccepted([pipeline.id for pipeline in pipelines if pipeline.id not in deployed])
         return {
-            version.pipeline.id: Reading(
+            version.pipeline.id: TimetableEntry(
                 version.config_hash, _timed(version.pipeline, deployed.get(version.pipeline.id), marks, now)
             )
             for version in versions

@@ -11,7 +11,7 @@ from typing import Final
 
 from worker.core.errors import RetryLater
 from worker.core.model import keys
-from worker.core.model.effects import Tell
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import Event
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId
@@ -21,7 +21,7 @@ from worker.core.time.timestamps import format_rfc3339, parse_rfc3339
 from worker.engine.commits import random_id
 from worker.runtime.clock import Clock
 from worker.runtime.ids import NewId
-from worker.store.repos.events import told_write
+from worker.store.repos.events import event_write
 from worker.store.repos.marks import Mark, Marks, move_write
 from worker.store.repos.sensors import Sensors
 from worker.store.table import StaleWrite, Tables, Write
@@ -37,7 +37,7 @@ class Alert:
 
     key: RunKey
     due_at: datetime
-    tell: Tell
+    tell: EmitEvent
     holds: tuple[Write, ...] = ()
     old_mark: str = ""  # the sensor by which the reference remembers that it told it
 
@@ -87,7 +87,7 @@ class Alerts:
         times = _times(mark) + 1
         noted: dict[str, Json] = {"at": format_rfc3339(now), "times": times}
         event = self._event(pipeline, alert.tell, now, {"times": times} if times > 1 else {})
-        told = told_write(replace(event, schedule=alert.key.schedule, period=str(alert.key.period)))
+        told = event_write(replace(event, schedule=alert.key.schedule, period=str(alert.key.period)))
         await self._commit(move_write(pipeline, mark_sk, mark, noted, now), told, *alert.holds)
 
     async def _tell_together(self, alerts: Sequence[Alert]) -> bool:
@@ -107,10 +107,10 @@ class Alerts:
             f"{pipeline}: {len(alerts)} times from {first.key.schedule}/{first.key.period} to "
             f"{last.key.schedule}/{last.key.period}; the first: {first.tell.message}"
         )
-        tell = Tell(type=first.tell.type, message=message, detail=first.tell.detail)
+        tell = EmitEvent(type=first.tell.type, message=message, detail=first.tell.detail)
         before = _told_up_to(mark, now)
         noted: dict[str, Json] = {"upTo": format_rfc3339(max(up_to, before or up_to)), "at": format_rfc3339(now)}
-        told = told_write(self._event(pipeline, tell, now, counted))
+        told = event_write(self._event(pipeline, tell, now, counted))
         return await self._commit(move_write(pipeline, mark_sk, mark, noted, now), told)
 
     async def _commit(self, *writes: Write) -> bool:
@@ -137,7 +137,7 @@ class Alerts:
         told_at = _instant(mark, "at")
         return self.repeat_after is not None and told_at is not None and now - told_at >= self.repeat_after
 
-    def _event(self, pipeline: PipelineId, tell: Tell, now: datetime, more: Mapping[str, Json]) -> Event:
+    def _event(self, pipeline: PipelineId, tell: EmitEvent, now: datetime, more: Mapping[str, Json]) -> Event:
         return Event(
             id=self._new_id(),
             type=tell.type,

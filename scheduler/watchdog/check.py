@@ -45,7 +45,7 @@ Look: TypeAlias = Callable[[datetime], Awaitable[Sequence[Finding]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class WatchdogCheck:
     """One row of the watchdog's table. `is_vital`: while it fails, nobody may count on being told anything.
 
     `left` says how many pipelines the last look left to later ones.

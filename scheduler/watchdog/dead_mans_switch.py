@@ -21,8 +21,8 @@ from worker.engine.commits import random_id
 from worker.runtime.clock import Clock
 from worker.runtime.ids import NewId
 from worker.runtime.logs import logger
-from worker.store.repos.delivery.alert_probe import AlertPath, PathState, Probe, sent_write
-from worker.store.repos.events import told_write
+from worker.store.repos.delivery.alert_probe import AlertPath, AlertProbe, PathState, sent_write
+from worker.store.repos.events import event_write
 from worker.store.table import StaleWrite, Tables
 
 ALERT_PATH: Final = "alert-path"
@@ -71,7 +71,7 @@ class AlertPathCheck:
         """The next probe goes on while the last is missing: only one that is under way can show that all is well."""
         is_waiting = state.probe is not None and not state.is_answered
         since = min(state.probe.waiting_since, now) if state.probe and is_waiting else now
-        probe = Probe(id=self._new_id(), sent_at=now, waiting_since=since)
+        probe = AlertProbe(id=self._new_id(), sent_at=now, waiting_since=since)
         event = Event(
             id=probe.id,
             type=EventType.ALERT_PATH_CHECK,
@@ -80,7 +80,7 @@ class AlertPathCheck:
             detail={"source": "watchdog"},
         )
         try:
-            await self._tables.commit(sent_write(state, probe), told_write(event))
+            await self._tables.commit(sent_write(state, probe), event_write(event))
         except StaleWrite:
             return  # another watchdog sent one
 
@@ -113,11 +113,11 @@ class Heartbeat:
             detail={"source": "watchdog", "sound": is_sound},
         )
         with suppress(StaleWrite):  # a predecessor told it
-            await self._tables.commit(told_write(event))
+            await self._tables.commit(event_write(event))
         self._told = at
 
 
-def _broken(probe: Probe, within: timedelta) -> str:
+def _broken(probe: AlertProbe, within: timedelta) -> str:
     return (
         f"no probe has arrived since {format_rfc3339(probe.waiting_since)}, though each has {format_duration(within)}: "
         "an alert would not be seen; look at the relay, the bus, the queue and the chat, in this order"

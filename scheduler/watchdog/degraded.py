@@ -14,7 +14,7 @@ from worker.engine.commits import random_id
 from worker.runtime.clock import Clock
 from worker.runtime.ids import NewId
 from worker.runtime.logs import logger
-from worker.store.repos.events import told_write
+from worker.store.repos.events import event_write
 from worker.store.repos.marks import Marks, move_write
 from worker.store.table import StaleWrite, Tables, Write
 
@@ -55,8 +55,8 @@ class Degraded:
         writes: list[Write] = [
             move_write(OURSELVES, _MARK, mark, noted, now),
             # One event for each: each is an incident of its own, which ends by itself.
-            *(told_write(self._begun(name, trouble, now)) for name, trouble in begun.items()),
-            *(told_write(self._over(name, since, now)) for name, since in over.items()),
+            *(event_write(self._begun(name, trouble, now)) for name, trouble in begun.items()),
+            *(event_write(self._over(name, since, now)) for name, since in over.items()),
         ]
         try:
             await self._tables.commit(*writes)

@@ -8,17 +8,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from scheduler.watchdog.alerts import Alert
-from scheduler.watchdog.expectations import Due, Ledger
+from scheduler.watchdog.expectations import Expectations, ReachedCheck
 from worker.config.versions import Version
 from worker.core.errors import Rejected
-from worker.core.model.effects import Tell
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId, Schedule
 from worker.core.model.values import Json
 from worker.core.run.machine import Pause
 from worker.core.run.sensor_match import LOOK_BACK
-from worker.core.schedule.checkpoints import Concern
+from worker.core.schedule.checkpoints import CheckKind
 from worker.engine.intake.router import Router
 from worker.store.repos.runs import run_key
 from worker.store.table import Absent, Check, Row, TableName, Tables
@@ -30,43 +30,45 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class DueExpectation:
     """Something due, under the version that expects it."""
 
-    due: Due
+    due: ReachedCheck
     version: Version
     schedule: Schedule
 
 
 class DueWork:
-    def __init__(self, tables: Tables, ledger: Ledger, router: Router) -> None:
+    def __init__(self, tables: Tables, ledger: Expectations, router: Router) -> None:
         self.ledger = ledger
         self._tables, self._router = tables, router
 
-    async def without_run(self, now: datetime, concern: Concern) -> dict[PipelineId, list[Expected]]:
+    async def without_run(self, now: datetime, concern: CheckKind) -> dict[PipelineId, list[DueExpectation]]:
         """What is due and has no run, by pipeline. What has one is settled."""
         due = self.ledger.due(now, concern)
         rows = await self.rows(due)
         missing = [each for each in due if each.key not in rows]
         return self.left(due, missing)
 
-    async def rows(self, due: Sequence[Due]) -> dict[RunKey, Row]:
+    async def rows(self, due: Sequence[ReachedCheck]) -> dict[RunKey, Row]:
         rows = await self._tables.get_many(TableName.CONTROL, [run_key(each.key) for each in due])
         return {each.key: rows[key] for each in due if (key := run_key(each.key)) in rows}
 
-    def left(self, due: Sequence[Due], open_ones: Sequence[Due]) -> dict[PipelineId, list[Expected]]:
+    def left(
+        self, due: Sequence[ReachedCheck], open_ones: Sequence[ReachedCheck]
+    ) -> dict[PipelineId, list[DueExpectation]]:
         """Those that are still to be dealt with, by pipeline; the others of `due` are settled."""
         for each in set(due) - set(open_ones):
             self.ledger.settle(each)
-        groups: dict[PipelineId, list[Expected]] = defaultdict(list)
+        groups: dict[PipelineId, list[DueExpectation]] = defaultdict(list)
         for each in open_ones:
             version = self.ledger.versions.get(each.key.pipeline)
             schedule = version.pipeline.schedule(each.key.schedule) if version else None
             if version is not None and schedule is not None:
-                groups[each.key.pipeline].append(Expected(each, version, schedule))
+                groups[each.key.pipeline].append(DueExpectation(each, version, schedule))
         return groups
 
-    def put_off(self, group: Sequence[Expected], pause: Pause | None, now: datetime) -> None:
+    def put_off(self, group: Sequence[DueExpectation], pause: Pause | None, now: datetime) -> None:
         """Nobody is told of what a pause keeps from beginning. It keeps no data from coming: judge that after it."""
         # All at the same time, so that they are judged together.
         again_at = now + PAUSED_LOOK - (now - _EPOCH) % PAUSED_LOOK
@@ -79,7 +81,7 @@ class DueWork:
             else:
                 self.ledger.settle(each.due)
 
-    async def still_missing(self, pipeline: PipelineId, group: Sequence[Expected]) -> list[Expected]:
+    async def still_missing(self, pipeline: PipelineId, group: Sequence[DueExpectation]) -> list[DueExpectation]:
         """Before runs are called missing: records of their signals may have got lost, and that can be made up for."""
         due = {each.due.key for each in group}
         with suppress(Rejected):  # a damaged row of the pipeline is no reason to keep silent about the rest
@@ -89,13 +91,15 @@ class DueWork:
         return [each for each in group if each.due.key not in begun]
 
 
-def alert_of(each: Expected, event_type: EventType, what: str, detail: dict[str, Json], old_mark: str = "") -> Alert:
+def alert_of(
+    each: DueExpectation, event_type: EventType, what: str, detail: dict[str, Json], old_mark: str = ""
+) -> Alert:
     """An alert that holds as long as the run does not begin after all."""
     key = each.due.key
     return Alert(
         key=key,
         due_at=each.due.moment.at,
-        tell=Tell(type=event_type, message=f"{key} {what}", detail=detail),
+        tell=EmitEvent(type=event_type, message=f"{key} {what}", detail=detail),
         holds=(Check(TableName.CONTROL, run_key(key), Absent()),),
         old_mark=old_mark,
     )

@@ -15,21 +15,21 @@ from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId, Schedule, ScheduleId
 from worker.core.schedule.checkpoints import (
     DEFAULT_PATIENCE,
-    Concern,
-    Moment,
-    Patience,
+    CheckKind,
+    DueCheck,
+    ExpectedCheck,
+    GracePeriods,
     Since,
-    Vigil,
-    vigils_after,
+    expected_checks_after,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class ReachedCheck:
     """A moment that has come."""
 
     key: RunKey
-    moment: Moment
+    moment: DueCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +39,23 @@ class _Schedule:
     pipeline: PipelineId
     schedule: Schedule
     edition: int
-    vigils: Iterator[Vigil]
+    vigils: Iterator[ExpectedCheck]
 
-    def due(self, moment: Moment) -> Due:
-        return Due(RunKey(self.pipeline, self.schedule.id, moment.run.period), moment)
+    def due(self, moment: DueCheck) -> ReachedCheck:
+        return ReachedCheck(RunKey(self.pipeline, self.schedule.id, moment.run.period), moment)
 
 
-class Ledger:
-    def __init__(self, patience: Patience = DEFAULT_PATIENCE) -> None:
+class Expectations:
+    def __init__(self, patience: GracePeriods = DEFAULT_PATIENCE) -> None:
         self._patience = patience
         self._numbers = count()
         self._versions: dict[PipelineId, Version] = {}
         self._editions: dict[PipelineId, int] = {}
         # By time; numbers keep what falls together in the order in which it came.
-        self._vigils: list[tuple[datetime, int, _Schedule, Vigil]] = []
-        self._moments: list[tuple[datetime, int, int, Due]] = []
-        self._unsettled: dict[Due, None] = {}
-        self._put_off: set[Due] = set()
+        self._vigils: list[tuple[datetime, int, _Schedule, ExpectedCheck]] = []
+        self._moments: list[tuple[datetime, int, int, ReachedCheck]] = []
+        self._unsettled: dict[ReachedCheck, None] = {}
+        self._put_off: set[ReachedCheck] = set()
         self.resumed_at: datetime | None = None  # how far a predecessor had come, once that is known
 
     @property
@@ -72,7 +72,7 @@ class Ledger:
         self._versions[pipeline.id] = version
         edition = self._editions[pipeline.id] = next(self._numbers)
         for schedule in pipeline.schedules:
-            vigils = vigils_after(schedule, since[schedule.id], self._patience)
+            vigils = expected_checks_after(schedule, since[schedule.id], self._patience)
             self._open_next(_Schedule(pipeline.id, schedule, edition, vigils))
 
     def remove(self, pipeline: PipelineId) -> None:
@@ -81,22 +81,22 @@ class Ledger:
         self._unsettled = {due: None for due in self._unsettled if due.key.pipeline != pipeline}
         self._put_off = {due for due in self._put_off if due.key.pipeline != pipeline}
 
-    def due(self, now: datetime, *concerns: Concern) -> Sequence[Due]:
+    def due(self, now: datetime, *concerns: CheckKind) -> Sequence[ReachedCheck]:
         """What has come of some concerns and is not settled, oldest first."""
         self._collect(now)
         return [due for due in self._unsettled if due.moment.concern in concerns]
 
-    def settle(self, due: Due) -> None:
+    def settle(self, due: ReachedCheck) -> None:
         self._unsettled.pop(due, None)
 
-    def look_again(self, due: Due, at: datetime) -> None:
+    def look_again(self, due: ReachedCheck, at: datetime) -> None:
         """Settle it for now: it comes again, unless the pipeline changes before."""
         self.settle(due)
         edition = self._editions.get(due.key.pipeline)
         if edition is not None:
             heapq.heappush(self._moments, (at, next(self._numbers), edition, due))
 
-    def put_off(self, due: Due, at: datetime) -> None:
+    def put_off(self, due: ReachedCheck, at: datetime) -> None:
         """It cannot be judged yet: it comes again, here or at a successor."""
         self.look_again(due, at)
         self._put_off.add(due)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from scheduler.watchdog.expectations import Ledger
-from worker.config.versions import Configs, Version
+from scheduler.watchdog.expectations import Expectations
+from worker.config.versions import PipelineVersions, Version
 from worker.core.errors import Rejected
 from worker.core.model.keys import watchdog_mark_sk
 from worker.core.model.pipeline import PipelineId
@@ -37,10 +37,12 @@ CHANGES_MAX: Final = 10_000  # of the log, read at once; the rest comes with the
 _log = logger()
 
 
-class LedgerKeeper:
+class ExpectationsLoader:
     """`looks_back`: whether a successor looks at what was settled, too: where alerts are repeated, they go on."""
 
-    def __init__(self, tables: Tables, configs: Configs, ledger: Ledger, *, looks_back: bool = False) -> None:
+    def __init__(
+        self, tables: Tables, configs: PipelineVersions, ledger: Expectations, *, looks_back: bool = False
+    ) -> None:
         self._tables, self._configs, self._ledger, self._looks_back = tables, configs, ledger, looks_back
         self._pipelines, self._changes, self._marks = Pipelines(tables), ConfigLog(tables), Marks(tables)
         self._deployments = Deployments(tables)
@@ -92,7 +94,7 @@ class LedgerKeeper:
             await self._put(stored.pipeline, self._configs.in_force_of(stored), deployed.get(stored.pipeline, since))
             await asyncio.sleep(0)  # reading thousands of files takes a while, and others work on this loop
         for pipeline, arrived in deployed.items():
-            await self._put(pipeline, self._configs.in_force(pipeline), arrived)
+            await self._put(pipeline, self._configs.current(pipeline), arrived)
         _log.info("ledger.filled", pipelines=len(self._ledger.versions), since=format_rfc3339(since.at))
         return tail
 
@@ -135,7 +137,7 @@ class LedgerKeeper:
         new = was_damaged.since if was_damaged else Since(changed_at, is_new=True)
         old = Since(self._ledger.settled_up_to(now))
         try:
-            version = await self._configs.in_force(pipeline)
+            version = await self._configs.current(pipeline)
         except Rejected as problem:
             self._damaged[pipeline] = _Damaged(new, problem)
             return

@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Final
 
 from scheduler.watchdog.dead_mans_switch import Ping
-from worker.net.http_client import Answer, HttpClient, NotSent, Request, Unanswered
+from worker.net.http_client import HttpAnswer, HttpClient, NotSent, Request, Unanswered
 
 PATIENCE: Final = timedelta(seconds=10)
 
@@ -14,7 +14,7 @@ def pinging(client: HttpClient, url: str) -> Ping:
 
     async def ping() -> str | None:
         match await client.send(Request(method="GET", url=url, timeout=PATIENCE)):
-            case Answer(status=status) as answer:
+            case HttpAnswer(status=status) as answer:
                 return None if answer.is_success else f"the heartbeat's address answered {status}"
             case NotSent(category=category):
                 return f"the heartbeat's address could not be asked for: {category}"

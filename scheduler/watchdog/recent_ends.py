@@ -12,7 +12,7 @@ from worker.store.repos.runs import Runs
 OVERLAP: Final = timedelta(minutes=3)
 
 
-class Endings:
+class RecentEnds:
     """Follows the ends of one status. The first look, or one after a failure, reaches back as far as it is told."""
 
     def __init__(self, runs: Runs, status: Status) -> None:

@@ -9,7 +9,7 @@ SLICE: Final = 50
 ONCE: Final = 1_000  # where there is no next pass
 
 
-class Rotation:
+class RoundRobin:
     def __init__(self, size: int = SLICE) -> None:
         self._size = size
         self._last: PipelineId | None = None

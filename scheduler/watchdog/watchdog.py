@@ -11,12 +11,12 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from scheduler.periodic import Chore
-from scheduler.watchdog.check import Check, Finding, Impaired
+from scheduler.periodic import PeriodicTask
+from scheduler.watchdog.check import Finding, Impaired, WatchdogCheck
 from scheduler.watchdog.degraded import Degraded, Trouble
 from worker.core.errors import WorkerError
 from worker.runtime.clock import Clock
-from worker.runtime.concurrency import together
+from worker.runtime.concurrency import gather_bounded
 from worker.runtime.logs import logger
 
 EVERY: Final = timedelta(minutes=1)
@@ -27,13 +27,13 @@ _log = logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class CheckReport:
     """What came of one check in one pass. A problem is why it, or one of its findings, could not be dealt with.
 
     `left` says how many findings and pipelines it leaves to later passes.
     """
 
-    check: Check
+    check: WatchdogCheck
     findings: Sequence[Finding] = ()
     problems: Sequence[str] = ()
     impaired: dict[str, str] | None = None
@@ -46,7 +46,7 @@ class Watchdog:
 
     def __init__(
         self,
-        checks: Sequence[Check],
+        checks: Sequence[WatchdogCheck],
         degraded: Degraded,
         clock: Clock,
         *,
@@ -62,8 +62,8 @@ class Watchdog:
         """The checks, in the order in which they are made."""
         return [check.name for check in self._checks]
 
-    def chore(self, every: timedelta = EVERY) -> Chore:
-        return Chore("watchdog", every, self.run)
+    def chore(self, every: timedelta = EVERY) -> PeriodicTask:
+        return PeriodicTask("watchdog", every, self.run)
 
     async def run(self) -> None:
         """One pass. Raises `RetryLater` if the store does not answer: then the outside is not told that all is well."""
@@ -74,24 +74,24 @@ class Watchdog:
         await self._degraded.note(self._troubles(reports))
         await self._end(now, not any(report.problems for report in reports if report.check.is_vital))
 
-    async def pass_over(self, now: datetime, *, only: Collection[str] = (), dry_run: bool = False) -> list[Report]:
+    async def pass_over(self, now: datetime, *, only: Collection[str] = (), dry_run: bool = False) -> list[CheckReport]:
         """Go through the checks, or those named; a dry run finds and does nothing about it."""
         chosen = [check for check in self._checks if not only or check.name in only]
         return [await self._carry_out(check, now, dry_run=dry_run) for check in chosen]
 
-    async def _carry_out(self, check: Check, now: datetime, *, dry_run: bool) -> Report:
+    async def _carry_out(self, check: WatchdogCheck, now: datetime, *, dry_run: bool) -> CheckReport:
         try:
             async with asyncio.timeout(LOOK_MAX.total_seconds()):
                 return await self._look(check, now, dry_run=dry_run)
         except TimeoutError:
-            return Report(check=check, problems=[f"it was not done within {LOOK_MAX}"])
+            return CheckReport(check=check, problems=[f"it was not done within {LOOK_MAX}"])
         except WorkerError as problem:
-            return Report(check=check, problems=[str(problem)])
+            return CheckReport(check=check, problems=[str(problem)])
         except Exception as mistake:  # noqa: BLE001  a mistake in one check must not blind the others
             _log.exception("mistake.met", check=check.name)
-            return Report(check=check, problems=[f"{type(mistake).__name__}: {mistake}; this is a mistake in it"])
+            return CheckReport(check=check, problems=[f"{type(mistake).__name__}: {mistake}; this is a mistake in it"])
 
-    async def _look(self, check: Check, now: datetime, *, dry_run: bool) -> Report:
+    async def _look(self, check: WatchdogCheck, now: datetime, *, dry_run: bool) -> CheckReport:
         impaired: Impaired | None = None
         try:
             found = await check.look(now)
@@ -100,13 +100,13 @@ class Watchdog:
         findings = found[:FINDINGS_MAX]
         problems = [str(impaired)] if impaired else list[str]()
         if not dry_run:
-            dealt = await together([partial(self._deal_with, check, finding) for finding in findings])
+            dealt = await gather_bounded([partial(self._deal_with, check, finding) for finding in findings])
             problems += [problem for problem in dealt if problem is not None]
         parts = dict(impaired.parts) if impaired else None
         left = len(found) - len(findings) + check.left()
-        return Report(check=check, findings=findings, problems=problems, impaired=parts, left=left)
+        return CheckReport(check=check, findings=findings, problems=problems, impaired=parts, left=left)
 
-    async def _deal_with(self, check: Check, finding: Finding) -> str | None:
+    async def _deal_with(self, check: WatchdogCheck, finding: Finding) -> str | None:
         """Say what went wrong. One run in trouble must not hide what is wrong with the others."""
         if not self._may_act():
             return None
@@ -122,7 +122,7 @@ class Watchdog:
         log("finding.handled", check=check.name, about=finding.about, finding=finding.sentence)
         return None
 
-    def _troubles(self, reports: Sequence[Report]) -> dict[str, Trouble]:
+    def _troubles(self, reports: Sequence[CheckReport]) -> dict[str, Trouble]:
         """By name. A check that fails for the first time is not told yet: a store may be slow for a moment."""
         troubles: dict[str, Trouble] = {}
         failed = {report.check.name for report in reports if report.problems and report.impaired is None}

@@ -18,7 +18,7 @@ from worker.core.errors import RetryLater
 from worker.core.membership.liveness import Timing
 from worker.membership.heartbeat_threads import ThreadBeater
 from worker.membership.notices import Notice, SessionBegan, SessionOver
-from worker.membership.sessions import Group, Member, Membership, session_ids
+from worker.membership.sessions import GroupSettings, Member, Membership, session_ids
 from worker.runtime.backoff import Backoff
 from worker.runtime.clock import SystemClock
 from worker.store.dynamodb.tables import DynamoTables
@@ -84,7 +84,7 @@ async def worker(endpoint: CredentialEndpoint, monkeypatch: pytest.MonkeyPatch) 
         found = Worker(DynamoTables(tables.names, SystemClock(), tables.settings, backoff=Backoff(attempts_max=1)))
         await found.tables.start()
         membership = Membership(
-            Group(name="g", program="1", timing=TIMING),
+            GroupSettings(name="g", program="1", timing=TIMING),
             tables=found.tables,
             beater=ThreadBeater(lambda: DynamoTables(tables.names, SystemClock(), tables.settings, are_checked=True)),
             clock=SystemClock(),

@@ -19,7 +19,7 @@ from worker.net.aws_client import ClientSettings
 from worker.runtime.clock import SystemClock
 from worker.store.dynamodb.tables import DynamoTables
 from worker.store.repos.delivery.dead_letters import DeadLetters
-from worker.store.repos.events import told_write
+from worker.store.repos.events import event_write
 from worker.store.repos.sensors import Sensors
 from worker.store.row_codec import decode_row
 from worker.store.table import TableName
@@ -67,7 +67,7 @@ async def delivery() -> AsyncIterator[Delivery]:
 async def test_each_reader_is_given_the_changes_of_its_own_table(delivery: Delivery) -> None:
     event = Event(id="e1", type="JOB_FAILED", at=SystemClock().now(), message="it failed", pipeline=ORDERS)
     await Sensors(delivery.tables).put(ORDERS, "landed", {"rows": 12})
-    await delivery.tables.commit(told_write(event))
+    await delivery.tables.commit(event_write(event))
 
     found = {table: await delivery.read(table) for table in FOLLOWED}
 

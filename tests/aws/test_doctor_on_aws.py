@@ -10,10 +10,10 @@ import pytest
 from tests.commandline import interlock, records
 from tests.emulators import ministack
 from tests.installation import Installation, client, endpoint_of, install
-from worker.config.settings import AwsSettings, Duty, Settings
+from worker.config.settings import AwsSettings, Role, Settings
 from worker.core.errors import RetryLater
 from worker.operations.doctor.aws import Cloud
-from worker.operations.doctor.aws_calls import Answer, Refused, Unauthenticated
+from worker.operations.doctor.aws_calls import AwsRefusal, AwsReply, Unauthenticated
 from worker.operations.doctor.aws_resources import PUBLISHED
 from worker.operations.doctor.checks import queue_probes, secret_probe, table_probes
 from worker.operations.doctor.report import Diagnosis, Health
@@ -102,19 +102,19 @@ def test_a_bus_and_a_queue_that_are_not_there_fail_and_the_rest_is_still_looked_
 class Answers:
     """Answers each operation as told; all others with nothing in them."""
 
-    def __init__(self, **said: Answer | Exception) -> None:
+    def __init__(self, **said: AwsReply | Exception) -> None:
         self._said = said
         self.asked: list[str] = []
 
-    async def call(self, service: str, operation: str, parameters: Mapping[str, Any]) -> Answer:
+    async def call(self, service: str, operation: str, parameters: Mapping[str, Any]) -> AwsReply:
         self.asked.append(operation)
-        answer = self._said.get(operation, Answer({}, 0.0))
+        answer = self._said.get(operation, AwsReply({}, 0.0))
         if isinstance(answer, Exception):
             raise answer
         return answer
 
 
-def looked(answers: Answers, *duties: Duty, **aws: str) -> list[Diagnosis]:
+def looked(answers: Answers, *duties: Role, **aws: str) -> list[Diagnosis]:
     settings = Settings(store="dynamodb://t", duties=frozenset(duties), aws=AwsSettings(**aws))
 
     async def look() -> list[Diagnosis]:
@@ -125,7 +125,7 @@ def looked(answers: Answers, *duties: Duty, **aws: str) -> list[Diagnosis]:
 
 
 def test_a_refused_right_fails_and_says_which_to_allow() -> None:
-    found = looked(Answers(PutItem=Refused("AccessDeniedException", "no")), Duty.EVENTS)
+    found = looked(Answers(PutItem=AwsRefusal("AccessDeniedException", "no")), Role.EVENTS)
 
     refused = [each for each in found if each.health is Health.FAIL]
     assert {each.subject for each in refused} == {"dynamodb:PutItem"}
@@ -136,20 +136,20 @@ def test_a_refused_right_fails_and_says_which_to_allow() -> None:
 
 
 def test_a_condition_that_failed_proves_the_right() -> None:
-    found = looked(Answers(PutItem=Refused("ConditionalCheckFailedException", "")), Duty.EVENTS)
+    found = looked(Answers(PutItem=AwsRefusal("ConditionalCheckFailedException", "")), Role.EVENTS)
 
     assert [each for each in found if each.health is Health.FAIL] == []
 
 
 def test_a_clock_that_is_wrong_fails() -> None:
-    [_, clock, *_] = looked(Answers(GetCallerIdentity=Answer({"Arn": "a", "Account": "1"}, -9.0)), Duty.EVENTS)
+    [_, clock, *_] = looked(Answers(GetCallerIdentity=AwsReply({"Arn": "a", "Account": "1"}, -9.0)), Role.EVENTS)
 
     assert (clock.area, clock.health) == ("clock", Health.FAIL)
     assert "9.0 s behind" in clock.finding
 
 
 def test_no_answer_is_no_right() -> None:
-    found = looked(Answers(GetItem=RetryLater("nobody there")), Duty.EVENTS)
+    found = looked(Answers(GetItem=RetryLater("nobody there")), Role.EVENTS)
 
     assert {each.subject for each in found if each.health is Health.FAIL} == {"dynamodb:GetItem"}
 
@@ -157,7 +157,7 @@ def test_no_answer_is_no_right() -> None:
 def test_without_credentials_nothing_else_is_asked() -> None:
     answers = Answers(GetCallerIdentity=Unauthenticated("Unable to locate credentials"))
 
-    [found] = looked(answers, *Duty)
+    [found] = looked(answers, *Role)
 
     assert (found.area, found.health) == ("credentials", Health.FAIL)
     assert found.finding == "no usable credentials: Unable to locate credentials"
@@ -166,7 +166,7 @@ def test_without_credentials_nothing_else_is_asked() -> None:
 
 
 def test_a_service_that_only_relays_needs_its_groups_rows_and_the_list_of_events() -> None:
-    probes = list(table_probes(NAMES, frozenset({Duty.RELAY})))
+    probes = list(table_probes(NAMES, frozenset({Role.RELAY})))
 
     assert {probe.resource for probe in probes} == {"t-control", "t-events/index/GSI1"}
     assert {probe.parameters["Item"]["PK"]["S"] for probe in probes if probe.operation == "PutItem"} == {
@@ -176,7 +176,7 @@ def test_a_service_that_only_relays_needs_its_groups_rows_and_the_list_of_events
 
 def test_no_probe_can_change_anything() -> None:
     writes = {"PutItem", "UpdateItem", "DeleteItem"}
-    for probe in table_probes(NAMES, frozenset(Duty)):
+    for probe in table_probes(NAMES, frozenset(Role)):
         if probe.operation in writes:
             assert "attribute_not_exists(PK)" in probe.parameters["ConditionExpression"]
     for probe in queue_probes("alerts", "http://q"):
@@ -186,7 +186,7 @@ def test_no_probe_can_change_anything() -> None:
 
 def test_the_page_says_how_each_right_is_tried() -> None:
     page = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text(encoding="utf-8")
-    probes = [*table_probes(NAMES, frozenset(Duty)), *queue_probes("alerts", "http://q"), secret_probe("slack")]
+    probes = [*table_probes(NAMES, frozenset(Role)), *queue_probes("alerts", "http://q"), secret_probe("slack")]
     tried = {(probe.action, probe.proof) for probe in probes} | {("events:PutEvents", PUBLISHED)}
 
     rows = [line for line in page.splitlines() if line.startswith("| `")]

@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 
 import pytest
 
-from consumers.delivery.retry import Tries
+from consumers.delivery.retry import RetryPolicy
 from consumers.inbox.consumer import SensorInbox
-from consumers.inbox.rules import Place
+from consumers.inbox.rules import BucketPrefix
 from consumers.inbox.rules_file import rules_of
 from consumers.inbox.s3 import open_bucket
-from consumers.inbox.seeding import Progress, Seeding
+from consumers.inbox.seeding import Seeder, SeedProgress
 from consumers.queues.consumer import QueueConsumer, QueuePace
-from consumers.queues.dead_letters import QueueLetters
+from consumers.queues.dead_letters import QueueDeadLetters
 from consumers.queues.polls import Polling
 from consumers.queues.sqs import AwsQueue, open_sqs
 from tests.commandline import interlock as command
@@ -102,12 +102,12 @@ async def cloud(clients: dict[str, Any]) -> AsyncIterator[Cloud]:
     clock = SystemClock()
     tables = SqliteTables.in_memory(clock)
     inbox = SensorInbox(tables, rules_of(RULES.replace("BUCKET", name)), clock)
-    tries = Tries(clock, tables.ping)
+    tries = RetryPolicy(clock, tables.ping)
     async with (
         open_sqs(ClientSettings(endpoint=ministack().proxy.url, read_s=30.0)) as sqs,
         asyncio.TaskGroup() as tasks,
     ):
-        park = QueueLetters("sensors", DeadLetters(tables), tries, clock).park
+        park = QueueDeadLetters("sensors", DeadLetters(tables), tries, clock).park
         consumer = QueueConsumer(
             name="sensors",
             calls=AwsQueue(sqs, url),
@@ -175,9 +175,9 @@ async def test_what_a_bucket_held_before_is_noted_and_told_only_when_it_changes(
     for part in range(3):
         await cloud.put(f"orders/dt=2026-03-03/{part}.csv", b"old")
     settings = ClientSettings(endpoint=ministack().proxy.url, read_s=30.0)
-    seeding = Seeding(cloud.tables, rules_of(RULES.replace("BUCKET", cloud.bucket)), SystemClock())
+    seeding = Seeder(cloud.tables, rules_of(RULES.replace("BUCKET", cloud.bucket)), SystemClock())
     async with open_bucket(cloud.bucket, settings) as bucket:
-        noted = [each async for each in seeding.run(bucket, Place(bucket=cloud.bucket, prefix="orders/"))]
+        noted = [each async for each in seeding.run(bucket, BucketPrefix(bucket=cloud.bucket, prefix="orders/"))]
         rest = await bucket.page("orders/", "orders/dt=2026-03-03/1.csv")
 
     arn = await queue_arn(clients, cloud.queue_url)
@@ -188,7 +188,7 @@ async def test_what_a_bucket_held_before_is_noted_and_told_only_when_it_changes(
     await cloud.put("orders/dt=2026-03-03/1.csv", b"newer")
     await cloud.until_seen(3)
 
-    assert noted[-1] == Progress(listed=3, noted=3, after="orders/dt=2026-03-03/2.csv")
+    assert noted[-1] == SeedProgress(listed=3, noted=3, after="orders/dt=2026-03-03/2.csv")
     assert [each.key for each in rest] == ["orders/dt=2026-03-03/2.csv"]
     assert before is None
     assert (await cloud.sensor("export#2026-03-03"))["part"] == "1"

@@ -24,7 +24,7 @@ from worker.jobs.aws.glue import GlueRunner
 from worker.jobs.aws.lambda_ import LambdaRunner
 from worker.jobs.aws.secrets_manager import SecretsManagerSecrets
 from worker.jobs.aws.step_functions import StepFunctionRunner
-from worker.jobs.runner import Config, Failed, Refused, Running, StopPending, Succeeded, Unknown
+from worker.jobs.runner import Config, Failed, Refused, Running, StopAccepted, Succeeded, Unknown
 from worker.runtime.clock import SystemClock
 from worker.store.repos.sensors import Sensors
 from worker.store.sqlite.tables import SqliteTables
@@ -135,7 +135,7 @@ async def test_an_execution_is_stopped(aws: Aws) -> None:
     handle = await started(runner, config)
     assert isinstance(await runner.status(handle, config), Running)
 
-    assert await runner.stop(handle, config) == StopPending()
+    assert await runner.stop(handle, config) == StopAccepted()
 
     status = await ended(runner, handle, config)
     assert isinstance(status, Failed)

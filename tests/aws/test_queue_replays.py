@@ -9,7 +9,7 @@ import pytest_asyncio
 from consumers.queues.dead_letters import queue_letter_source
 from tests.emulators import ministack
 from tests.installation import Installation, client, endpoint_of, install
-from worker.app.aws import AwsKind
+from worker.app.aws import AwsPlatform
 from worker.config.settings import read_settings
 from worker.core.errors import Rejected
 from worker.runtime.clock import SystemClock
@@ -23,11 +23,11 @@ async def place() -> AsyncIterator[Installation]:
     yield await install(endpoint_of(ministack()))
 
 
-def kind_of(place: Installation, duties: str) -> AwsKind:
+def kind_of(place: Installation, duties: str) -> AwsPlatform:
     variables = {**place.variables(slack_api=""), "INTERLOCK_SLACK_TOKEN": "", "INTERLOCK_DUTIES": duties}
     where = locate(place.store)
     assert isinstance(where, DynamoPlace)
-    return AwsKind(read_settings(variables), variables, where, SystemClock())
+    return AwsPlatform(read_settings(variables), variables, where, SystemClock())
 
 
 async def test_a_replayed_message_goes_back_into_its_queue_from_a_worker_that_does_not_take_it(

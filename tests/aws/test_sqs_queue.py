@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from aiobotocore.session import AioSession
 
-from consumers.delivery.retry import Tries
+from consumers.delivery.retry import RetryPolicy
 from consumers.queues.consumer import QueueConsumer, QueuePace
-from consumers.queues.dead_letters import QueueLetters, queue_letter_source
+from consumers.queues.dead_letters import QueueDeadLetters, queue_letter_source
 from consumers.queues.polls import Polling
 from consumers.queues.queue import Message, Visibility
 from consumers.queues.sqs import AwsQueue, open_sqs
@@ -167,7 +167,7 @@ async def test_a_stop_under_load_hands_the_rest_over_and_nothing_is_handled_twic
                 name="wire",
                 calls=AwsQueue(ours, url),
                 handle=handle,
-                tries=Tries(clock, SqliteTables.in_memory(clock).ping),
+                tries=RetryPolicy(clock, SqliteTables.in_memory(clock).ping),
                 clock=clock,
                 pace=QueuePace(in_hand_max=30, polling=QUICK),
             )
@@ -185,7 +185,7 @@ async def test_a_stop_under_load_hands_the_rest_over_and_nothing_is_handled_twic
 async def test_a_consumer_handles_parks_and_stops_on_a_real_wire(client: "SQSClient", ours: "SQSClient") -> None:
     url, clock, count = await new_queue(client), SystemClock(), 40
     tables = SqliteTables.in_memory(clock)
-    letters, tries = DeadLetters(tables), Tries(clock, tables.ping)
+    letters, tries = DeadLetters(tables), RetryPolicy(clock, tables.ping)
     handled: Counter[str] = Counter()
 
     async def handle(message: Message) -> None:
@@ -207,7 +207,7 @@ async def test_a_consumer_handles_parks_and_stops_on_a_real_wire(client: "SQSCli
         handle=handle,
         tries=tries,
         clock=clock,
-        park=QueueLetters("wire", letters, tries, clock).park,
+        park=QueueDeadLetters("wire", letters, tries, clock).park,
         pace=QueuePace(polling=QUICK, retries=Backoff(attempts_max=5, first_s=0.1, longest_s=1.0)),
     )
     async with asyncio.timeout(40), asyncio.TaskGroup() as tasks:

@@ -9,7 +9,7 @@ from tests.awsjobs import Glue
 from tests.emulators import use_test_credentials
 from tests.httptarget import a_web_server, reset
 from worker.core.run.state import FailureCategory
-from worker.jobs.aws.client import Aws, AwsSettings, Service
+from worker.jobs.aws.client import Aws, AwsEndpoint, Service
 from worker.jobs.aws.errors import AwsTrouble
 
 STATUS = {"JobName": "etl", "RunId": "jr_1"}
@@ -74,7 +74,7 @@ async def test_a_parameter_that_aws_does_not_know_is_refused_before_it_is_sent()
 async def test_a_worker_without_a_region_is_told_so_and_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     use_test_credentials()
     monkeypatch.delenv("AWS_DEFAULT_REGION")
-    async with Aws(AwsSettings()) as aws:
+    async with Aws(AwsEndpoint()) as aws:
         with pytest.raises(AwsTrouble, match="region") as caught:
             await aws.call("glue", "GetJobRun", STATUS)
 

@@ -10,7 +10,7 @@ from tests.runners import TOKEN, a_request, started
 from worker.core.errors import RetryLater
 from worker.core.run.state import FailureCategory
 from worker.jobs.aws.session import ANSWER_BYTES_MAX
-from worker.jobs.runner import CannotStop, Guarantee, Handle, Refused, Started, StopPending, Unknown
+from worker.jobs.runner import CannotStop, Guarantee, Handle, Refused, Started, StopAccepted, Unknown
 
 KINDS = tuple(CONFIGS)
 KEEPING = tuple(kind for kind in KINDS if kind != "lambda")
@@ -193,7 +193,7 @@ async def test_a_second_stop_that_is_refused_because_the_job_is_stopping_is_wait
         target.service.jobs[0].state = state
         refusal = raw_answer(400, {"__type": "ValidationException", "message": f"it is {state}"})
 
-        assert await _stopped(target, handle, refusal) == StopPending()
+        assert await _stopped(target, handle, refusal) == StopAccepted()
 
 
 async def test_an_answer_of_any_length_is_read_up_to_a_limit() -> None:

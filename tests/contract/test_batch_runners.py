@@ -16,7 +16,7 @@ from tests.httptarget import Received, a_web_server, answer
 from tests.jobtargets import Plot
 from tests.runners import started
 from worker.core.errors import RetryLater
-from worker.jobs.runner import BatchRunner, Config, Failed, Question, Runner, Running, TargetDown
+from worker.jobs.runner import BatchRunner, Config, Failed, Runner, Running, StatusQuery, TargetDown
 from worker.net.address_policy import AddressPolicy
 from worker.net.http_client import HttpClient
 
@@ -37,11 +37,11 @@ class Listing:
     count_lists: Callable[[], int]
     set_page: Callable[[int], None]
     refuse: Callable[[str], None]  # the next list
-    questions: list[Question] = field(default_factory=list[Question])
+    questions: list[StatusQuery] = field(default_factory=list[StatusQuery])
 
-    async def start(self, plot: Plot, token: str) -> Question:
+    async def start(self, plot: Plot, token: str) -> StatusQuery:
         config = self.job(plot)
-        return Question(await started(self.runner, config, token=token), config)
+        return StatusQuery(await started(self.runner, config, token=token), config)
 
 
 def batching(runner: Runner) -> BatchRunner:
@@ -137,7 +137,7 @@ async def test_what_is_seen_of_a_job_among_others_is_what_it_says_by_itself(list
 async def test_a_job_that_the_list_does_not_have_is_not_judged(listing: Listing) -> None:
     known = listing.questions[0]
     other = {"runId": "arn:aws:states:eu-west-1:1:execution:etl:x", "dagRunId": "x"}
-    stranger = Question({name: other.get(name, value) for name, value in known.handle.items()}, known.config)
+    stranger = StatusQuery({name: other.get(name, value) for name, value in known.handle.items()}, known.config)
 
     seen = (await listing.runner.look([known, stranger])).seen
 
@@ -180,4 +180,4 @@ async def test_an_express_workflow_is_in_no_list() -> None:
         runner = batching(target.runner())
         express = {"runId": "arn:aws:states:eu-west-1:123456789012:express:etl:il-1:0"}
 
-        assert runner.group(Question(express, CONFIGS["step-function"])) == ""
+        assert runner.group(StatusQuery(express, CONFIGS["step-function"])) == ""

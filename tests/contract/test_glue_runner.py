@@ -23,10 +23,10 @@ from worker.jobs.runner import (
     Failed,
     Handle,
     JobStatus,
-    Question,
     Running,
+    StatusQuery,
+    StopAccepted,
     Stopped,
-    StopPending,
     Succeeded,
 )
 
@@ -254,7 +254,7 @@ async def test_a_stop_reaches_the_retry_that_runs(place: Place) -> None:
     handle = await a_failed_run(place)
     retried = place.glue.retry()
 
-    assert await place.runner.stop(handle, CONFIG) == StopPending()
+    assert await place.runner.stop(handle, CONFIG) == StopAccepted()
 
     assert retried.state == "STOPPED"
     assert await place.runner.stop(handle, CONFIG) == Stopped()
@@ -262,17 +262,17 @@ async def test_a_stop_reaches_the_retry_that_runs(place: Place) -> None:
 
 async def test_a_stop_before_the_retry_has_come_waits_for_it(place: Place) -> None:
     handle = await a_failed_run(place)
-    assert await place.runner.stop(handle, CONFIG) == StopPending()
+    assert await place.runner.stop(handle, CONFIG) == StopAccepted()
 
     retried = place.glue.retry()
-    assert await place.runner.stop(handle, CONFIG) == StopPending()
+    assert await place.runner.stop(handle, CONFIG) == StopAccepted()
 
     assert retried.state == "STOPPED"
 
 
 async def test_a_look_at_many_runs_makes_no_failure_final_that_glue_may_try_again(place: Place) -> None:
     handle = await a_failed_run(place)
-    question = Question(handle, CONFIG)
+    question = StatusQuery(handle, CONFIG)
 
     assert (await place.runner.look([question])).seen == {}
     place.glue.retry()

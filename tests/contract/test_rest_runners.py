@@ -36,7 +36,7 @@ from worker.jobs.runner import (
     Runner,
     Running,
     Started,
-    StopPending,
+    StopAccepted,
     Unknown,
 )
 from worker.jobs.secrets import EnvironmentSecrets
@@ -278,7 +278,7 @@ async def test_polls_share_a_connection_and_starts_do_not(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "expected"), [(200, StopPending), (404, StopPending), (403, CannotStop), (400, CannotStop)]
+    ("status", "expected"), [(200, StopAccepted), (404, StopAccepted), (403, CannotStop), (400, CannotStop)]
 )
 async def test_a_stop_is_told_to_the_target(status: int, expected: type, stage: Stage) -> None:
     stage.server.behaviour = _running_but(stage, answer(status, "as told"))

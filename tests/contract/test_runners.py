@@ -33,8 +33,8 @@ from worker.jobs.runner import (
     Runner,
     Running,
     Started,
+    StopAccepted,
     Stopped,
-    StopPending,
     Succeeded,
 )
 from worker.net.address_policy import AddressPolicy
@@ -276,9 +276,9 @@ async def test_a_running_job_is_stopped_and_stopping_it_again_is_harmless(keepin
     status = await ended(runner, handle, config)
     again = await keeping_target.runner().stop(handle, config)
 
-    assert first == StopPending()
+    assert first == StopAccepted()
     assert isinstance(status, Failed)
-    assert again in {StopPending(), Stopped()}
+    assert again in {StopAccepted(), Stopped()}
     assert isinstance(await runner.status(handle, config), Failed)
 
 

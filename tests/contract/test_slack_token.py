@@ -11,8 +11,8 @@ from tests.alertsworld import FAILED
 from tests.awsfake import AwsError, AwsFake, an_aws_fake, aws_at
 from tests.fakeslack import TOKEN, FakeSlack
 from tests.manualclock import ManualClock
-from worker.app.alerts import Alerting, open_alerting
-from worker.config.settings import PeopleSettings
+from worker.app.alerts import AlertResources, open_alerting
+from worker.config.settings import AlertSettings
 from worker.jobs.aws.secrets_manager import SecretsManagerSecrets
 from worker.store.sqlite.tables import SqliteTables
 
@@ -40,14 +40,14 @@ class Place:
     def reads(self) -> int:
         return self.aws.counted["GetSecretValue"]
 
-    async def alerting(self, token: str) -> Alerting:
+    async def alerting(self, token: str) -> AlertResources:
         return await open_alerting(
             self.stack,
-            PeopleSettings(slack_token=token, slack_channel="#alerts", slack_api=self.api),
+            AlertSettings(slack_token=token, slack_channel="#alerts", slack_api=self.api),
             tables=SqliteTables.in_memory(self.clock),
             secrets=self.secrets,
             clock=self.clock,
-            otherwise=Alerting(deliver=_nobody),
+            otherwise=AlertResources(deliver=_nobody),
         )
 
 

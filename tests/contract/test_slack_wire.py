@@ -5,13 +5,13 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from consumers.alerts.chat import ChatBusy, ChatDown, ChatRefused, Posted, Saying
+from consumers.alerts.chat import ChatBusy, ChatDown, ChatMessage, ChatRefused, Posted
 from consumers.alerts.slack import RETRY_AFTER_S, SlackChat, session_for_slack
 from tests.fakeslack import ERROR, RESET, RESET_AFTER, TOKEN, UNAVAILABLE, FakeSlack, Trouble, refusal
 from worker.core.errors import Rejected, RetryLater
 from worker.runtime.clock import SystemClock
 
-SAYING = Saying("hello", [{"type": "section", "text": {"type": "mrkdwn", "text": "*hello*"}}])
+SAYING = ChatMessage("hello", [{"type": "section", "text": {"type": "mrkdwn", "text": "*hello*"}}])
 Wire: TypeAlias = tuple[FakeSlack, SlackChat]
 
 
@@ -30,7 +30,7 @@ async def test_a_message_is_posted_answered_and_changed(wire: Wire) -> None:
     slack, chat = wire
 
     posted = await chat.post("#alerts", SAYING)
-    await chat.update(posted, Saying("now", [{"type": "section", "text": {"type": "mrkdwn", "text": "*now*"}}]))
+    await chat.update(posted, ChatMessage("now", [{"type": "section", "text": {"type": "mrkdwn", "text": "*now*"}}]))
 
     assert posted == Posted("C-alerts", slack.messages[0].ts)
     assert slack.messages[0].texts == ["*hello*", "*now*"]

@@ -17,8 +17,8 @@ from worker.store.sqlite.file import connect, connect_to_read, file_system_of, t
 from worker.store.sqlite.reads import changes
 from worker.store.sqlite.schema import APPLICATION_ID, VERSION, prepare
 from worker.store.sqlite.statements import CHANGES_AFTER
-from worker.store.sqlite.tables import SqliteTables, lanes_on_file
-from worker.store.sqlite.threads import Failed
+from worker.store.sqlite.tables import SqliteTables, connections_on_file
+from worker.store.sqlite.threads import FailedJob
 from worker.store.sqlite.transactions import Reader
 from worker.store.table import LISTS, Put, TableName, Trimmed, query_all
 
@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
 
 def impatient(path: Path) -> SqliteTables:
     """A store that does not wait for locks, so that a test need not either."""
-    return SqliteTables(path, ManualClock(), lanes=lanes_on_file(path, busy_timeout=AT_ONCE))
+    return SqliteTables(path, ManualClock(), lanes=connections_on_file(path, busy_timeout=AT_ONCE))
 
 
 def content_of(path: Path) -> bytes:
@@ -69,7 +69,7 @@ def test_every_connection_waits_for_the_disk(path: Path) -> None:
 
 
 async def test_the_connections_of_a_running_store_wait_for_the_disk(path: Path) -> None:
-    lanes = lanes_on_file(path)
+    lanes = connections_on_file(path)
     tables = SqliteTables(path, ManualClock(), lanes=lanes)
     await tables.start()
 
@@ -188,7 +188,7 @@ def test_a_disk_that_cannot_be_read_is_a_trouble_that_may_pass() -> None:
 
         [answer] = Reader()(connection, [lambda connection: changes(connection, CONTROL, 0, 10)])
 
-    assert isinstance(answer, Failed)
+    assert isinstance(answer, FailedJob)
     assert isinstance(answer.error, RetryLater)
     assert "disk I/O error" in str(answer.error)
 

@@ -14,8 +14,8 @@ from tests.contract.portrows import CONTROL, a_row, stored
 from tests.manualclock import ManualClock
 from worker.core.errors import ConfigError, RetryLater
 from worker.store.sqlite.file import connect, connect_to_read
-from worker.store.sqlite.tables import Lanes, SqliteTables, lanes_on_file
-from worker.store.sqlite.threads import BATCH_MAX, WAITING_MAX, Job, ThreadLane
+from worker.store.sqlite.tables import Connections, SqliteTables, connections_on_file
+from worker.store.sqlite.threads import BATCH_MAX, WAITING_MAX, Job, OwnJobThread
 from worker.store.sqlite.transactions import Writer
 from worker.store.table import Absent, Exists, Key, Put, StaleWrite, TableName, Update
 
@@ -25,7 +25,7 @@ class Stand:
     """A store whose lanes a test can watch and hold up."""
 
     tables: SqliteTables
-    lanes: Lanes
+    lanes: Connections
     path: Path
     batches: list[int] = field(default_factory=list[int])
 
@@ -55,7 +55,7 @@ async def stand(tmp_path: Path) -> AsyncIterator[Stand]:
         batches.append(len(jobs))
         return writer(connection, jobs)
 
-    lanes = Lanes(ThreadLane("store-writer", lambda: connect(path), counted), lanes_on_file(path).reads)
+    lanes = Connections(OwnJobThread("store-writer", lambda: connect(path), counted), connections_on_file(path).reads)
     tables = SqliteTables(path, ManualClock(), lanes=lanes)
     await tables.start()
     yield Stand(tables, lanes, path, batches)
@@ -128,7 +128,7 @@ async def test_a_batch_that_breaks_answers_its_callers_and_those_after_them(tmp_
     def broken_once(_: sqlite3.Connection, _jobs: Sequence[Job[object]]) -> Sequence[object]:
         return answers.pop()
 
-    lane = ThreadLane("store-test", lambda: connect(tmp_path / "store.db"), broken_once)
+    lane = OwnJobThread("store-test", lambda: connect(tmp_path / "store.db"), broken_once)
     await lane.start()
     assert await lane.run(lambda _: None) == "fine"
     with pytest.raises(IndexError):
@@ -146,7 +146,7 @@ async def test_a_batch_is_bounded_and_so_is_the_queue(stand: Stand) -> None:
             tasks.create_task(stand.tables.commit(Put(TableName.EVENTS, a_row("p", f"{n}"))))
         await ticks(3)
         lane = stand.lanes.writes
-        assert isinstance(lane, ThreadLane)
+        assert isinstance(lane, OwnJobThread)
         assert lane.waiting() == WAITING_MAX  # with the one that holds the lane; the others wait outside
         release.set()
 
@@ -254,8 +254,8 @@ async def test_a_store_whose_reader_cannot_start_does_not_start(tmp_path: Path) 
     def refuse() -> sqlite3.Connection:
         raise ConfigError("the reader cannot start")
 
-    good = lanes_on_file(tmp_path / "store.db")
-    lanes = Lanes(good.writes, ThreadLane("store-reader", refuse, Writer()))
+    good = connections_on_file(tmp_path / "store.db")
+    lanes = Connections(good.writes, OwnJobThread("store-reader", refuse, Writer()))
 
     with pytest.raises(ConfigError, match="the reader cannot start"):
         await SqliteTables(tmp_path / "store.db", ManualClock(), lanes=lanes).start()

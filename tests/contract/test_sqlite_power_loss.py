@@ -14,7 +14,7 @@ from tests.contract.portrows import CONTROL, a_row, stored
 from tests.manualclock import ManualClock
 from worker.core.errors import RetryLater
 from worker.store.sqlite.file import connect
-from worker.store.sqlite.tables import SqliteTables, lanes_on_file
+from worker.store.sqlite.tables import SqliteTables, connections_on_file
 from worker.store.table import Key, Put, TableName, Update
 
 COMMITTERS, COMMITS = 4, 12
@@ -23,7 +23,7 @@ TORN_OUTCOMES = 4  # for each moment, besides the one in which nothing unsynced 
 
 async def record(path: Path) -> list[Happening]:
     """Let some callers commit at once, moving the WAL into the file every few pages, and keep what the disk saw."""
-    lanes = lanes_on_file(path)
+    lanes = connections_on_file(path)
     tables = SqliteTables(path, ManualClock(), lanes=lanes)
     with watched_disk() as disk:
         await tables.start()

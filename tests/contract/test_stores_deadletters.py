@@ -9,7 +9,7 @@ import pytest
 from tests.contract.storevalues import NOW, a_name
 from worker.core.model import keys
 from worker.store import retention
-from worker.store.failure_counter import WatchedTables
+from worker.store.failure_counter import FailureCountingTables
 from worker.store.repos.delivery.dead_letters import HISTORY_MAX, PART_BYTES, DeadLetter, DeadLetters
 from worker.store.rows import expires_at
 from worker.store.table import Key, Row, TableName, Tables, TooLarge
@@ -76,7 +76,7 @@ async def test_the_body_of_a_letter_that_is_dropped_meanwhile_is_gone(tables: Ta
     letter = a_letter(a_name())
     await DeadLetters(tables).put(letter, b"body", now=NOW)
 
-    class DroppedMeanwhile(WatchedTables):
+    class DroppedMeanwhile(FailureCountingTables):
         async def get_many(self, table: TableName, keys: Sequence[Key]) -> dict[Key, Row]:
             assert await DeadLetters(tables).drop(letter)
             return await super().get_many(table, keys)

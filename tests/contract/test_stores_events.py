@@ -31,7 +31,7 @@ async def test_an_event_is_kept_whole(tables: Tables) -> None:
         detail=detail,
     )
 
-    await tables.commit(events.told_write(event))
+    await tables.commit(events.event_write(event))
 
     assert await Events(tables).latest(event.pipeline) == [StoredEvent(event, out=True)]
 
@@ -39,7 +39,7 @@ async def test_an_event_is_kept_whole(tables: Tables) -> None:
 async def test_two_events_of_one_type_and_millisecond_are_both_kept(tables: Tables) -> None:
     pipeline = a_pipeline()
 
-    await tables.commit(*(events.told_write(an_event(event_id, pipeline=pipeline)) for event_id in ("e1", "e2")))
+    await tables.commit(*(events.event_write(an_event(event_id, pipeline=pipeline)) for event_id in ("e1", "e2")))
 
     assert {told.event.id for told in await Events(tables).latest(pipeline)} == {"e1", "e2"}
 
@@ -56,14 +56,14 @@ async def test_an_event_of_others_is_kept_once_and_not_sent(tables: Tables) -> N
 async def test_an_event_without_a_pipeline_has_a_home_too(tables: Tables) -> None:
     event = an_event(a_name(), type=a_name())
 
-    await tables.commit(events.told_write(event))
+    await tables.commit(events.event_write(event))
 
     assert [told.event async for told in Events(tables).of_type(event.type, NOW)] == [event]
 
 
 async def test_the_latest_events_of_a_pipeline_are_listed_without_its_threads(tables: Tables) -> None:
     pipeline = a_pipeline()
-    await tables.commit(*(events.told_write(an_event(f"e{n}", NOW + n * SECOND, pipeline=pipeline)) for n in range(4)))
+    await tables.commit(*(events.event_write(an_event(f"e{n}", NOW + n * SECOND, pipeline=pipeline)) for n in range(4)))
     await Threads(tables).claim(ThreadKey(pipeline), channel="c", claimant="a", now=NOW)
 
     assert [told.event.id for told in await Events(tables).latest(pipeline, limit=3)] == ["e3", "e2", "e1"]
@@ -71,7 +71,7 @@ async def test_the_latest_events_of_a_pipeline_are_listed_without_its_threads(ta
 
 async def test_a_damaged_event_hides_no_other(tables: Tables) -> None:
     pipeline = a_pipeline()
-    await tables.commit(events.told_write(an_event(pipeline=pipeline)))
+    await tables.commit(events.event_write(an_event(pipeline=pipeline)))
     damaged = {"PK": keys.pipeline_pk(pipeline), "SK": keys.stamped_sk(NOW, "X"), "eventType": "X", "detail": 3}
     await tables.commit(Put(TableName.EVENTS, damaged))
 
@@ -82,7 +82,7 @@ async def test_events_of_one_type_are_found_over_all_pipelines_by_time(tables: T
     event_type = a_name()
     for number in range(4):
         event = an_event(f"e{number}", NOW + number * SECOND, type=event_type, pipeline=a_pipeline())
-        await tables.commit(events.told_write(event))
+        await tables.commit(events.event_write(event))
 
     found = Events(tables).of_type(event_type, NOW + SECOND, NOW + 2 * SECOND)
 
@@ -92,7 +92,7 @@ async def test_events_of_one_type_are_found_over_all_pipelines_by_time(tables: T
 async def test_a_reader_gets_every_event_once_whatever_the_size_of_its_bites(tables: Tables) -> None:
     pipeline = a_pipeline()
     for number in range(7):
-        await tables.commit(events.told_write(an_event(f"e{number}", NOW + number * SECOND, pipeline=pipeline)))
+        await tables.commit(events.event_write(an_event(f"e{number}", NOW + number * SECOND, pipeline=pipeline)))
 
     tail, had = Tail.starting(NOW), list[str]()
     for _ in range(5):
@@ -104,10 +104,10 @@ async def test_a_reader_gets_every_event_once_whatever_the_size_of_its_bites(tab
 
 async def test_a_reader_gets_an_event_that_was_committed_late(tables: Tables) -> None:
     pipeline = a_pipeline()
-    await tables.commit(events.told_write(an_event("fast", NOW, pipeline=pipeline)))
+    await tables.commit(events.event_write(an_event("fast", NOW, pipeline=pipeline)))
     first, tail = await Events(tables).since(pipeline, Tail.starting(NOW - LOOK_BACK), NOW + SECOND)
 
-    await tables.commit(events.told_write(an_event("slow", NOW - 10 * SECOND, pipeline=pipeline)))
+    await tables.commit(events.event_write(an_event("slow", NOW - 10 * SECOND, pipeline=pipeline)))
     second, tail = await Events(tables).since(pipeline, tail, NOW + 2 * SECOND)
     third, tail = await Events(tables).since(pipeline, tail, NOW + 3 * SECOND)
 
@@ -116,7 +116,7 @@ async def test_a_reader_gets_an_event_that_was_committed_late(tables: Tables) ->
 
 async def test_a_reader_forgets_what_no_commit_can_still_precede(tables: Tables) -> None:
     pipeline = a_pipeline()
-    await tables.commit(events.told_write(an_event(pipeline=pipeline)))
+    await tables.commit(events.event_write(an_event(pipeline=pipeline)))
     _, near = await Events(tables).since(pipeline, Tail.starting(NOW), NOW + SECOND)
 
     nothing, far = await Events(tables).since(pipeline, near, NOW + timedelta(hours=1))

@@ -7,12 +7,12 @@ import pytest
 
 from tests.manualclock import ManualClock
 from worker.core.model.pipeline import PipelineId
-from worker.store.repos.delivery.inbox_ledger import Entry, InboxLedger, Known, Report
+from worker.store.repos.delivery.inbox_ledger import InboxLedger, Known, LedgerEntry, SensorReport
 from worker.store.retention import INBOX
 from worker.store.table import StaleWrite, Tables
 
-ENTRY = Entry("landing", "orders/" + "é" * 500, "orders")  # as long as a key may be in S3
-REPORT = Report(PipelineId("orders"), "export#2026-03-03", {"rows": 7, "share": Decimal("0.5"), "parts": ["a"]})
+ENTRY = LedgerEntry("landing", "orders/" + "é" * 500, "orders")  # as long as a key may be in S3
+REPORT = SensorReport(PipelineId("orders"), "export#2026-03-03", {"rows": 7, "share": Decimal("0.5"), "parts": ["a"]})
 FIRST = Known(etag="e1", sequencer="0A", report=REPORT)
 
 

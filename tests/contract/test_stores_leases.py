@@ -9,7 +9,7 @@ import pytest
 from tests.contract.leasevalues import FIRST, SHARD, a_lease, now_at
 from tests.contract.storevalues import NOW, A, B, C, a_name, race
 from worker.core.model.keys import SessionId
-from worker.store.repos.leases import Lease, Leases, Ordeal
+from worker.store.repos.leases import CrashHistory, Lease, Leases
 from worker.store.table import Tables
 
 
@@ -57,7 +57,7 @@ async def test_a_lease_of_a_dead_session_is_taken_with_a_new_epoch_at_its_last_c
     # Seen before the last checkpoint: what counts is what the row says.
     taken = await leases.take_from_dead(held, B)
 
-    assert taken == replace(held, owner=B, epoch=2, checkpoint="0007", ordeal=Ordeal(deaths=1))
+    assert taken == replace(held, owner=B, epoch=2, checkpoint="0007", ordeal=CrashHistory(deaths=1))
 
 
 async def test_owners_that_end_one_after_another_without_a_step_forward_are_counted(tables: Tables) -> None:
@@ -69,11 +69,11 @@ async def test_owners_that_end_one_after_another_without_a_step_forward_are_coun
     third = await leases.take_from_dead(second, C)
     assert third is not None
 
-    assert (second.ordeal, third.ordeal) == (Ordeal(at="0007", deaths=1), Ordeal(at="0007", deaths=2))
+    assert (second.ordeal, third.ordeal) == (CrashHistory(at="0007", deaths=1), CrashHistory(at="0007", deaths=2))
     await leases.checkpoint(third, "0008")
     further = await leases.take_from_dead(await now_at(leases), A)
     assert further is not None
-    assert further.ordeal == Ordeal(at="0008", deaths=1)
+    assert further.ordeal == CrashHistory(at="0008", deaths=1)
 
 
 async def test_a_lease_taken_back_from_ourselves_counts_no_death(tables: Tables) -> None:
@@ -86,13 +86,13 @@ async def test_a_lease_taken_back_from_ourselves_counts_no_death(tables: Tables)
 
 async def test_a_try_is_remembered_before_it_is_made_and_by_its_owner_only(tables: Tables) -> None:
     leases, held = await a_lease(tables, A)
-    careful = Ordeal(at="0007", deaths=2, tries=1)
+    careful = CrashHistory(at="0007", deaths=2, tries=1)
 
     assert await leases.note_try(held, careful)
     taken = await leases.take_from_dead(held, B)
     assert taken is not None
 
-    assert not await leases.note_try(held, Ordeal())
+    assert not await leases.note_try(held, CrashHistory())
     assert taken.ordeal.deaths == 1, "it was seen before the try"
 
 

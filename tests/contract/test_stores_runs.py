@@ -18,7 +18,7 @@ from worker.store.repos import events, job_log, marks, sla_watches
 from worker.store.repos.active_rows import ActiveRow, ActiveRows
 from worker.store.repos.events import Events
 from worker.store.repos.job_log import JobLine, JobLog
-from worker.store.repos.runs import Runs, Unreadable, run_key, still_at
+from worker.store.repos.runs import Runs, UnreadableRow, run_key, still_at
 from worker.store.repos.sla_watches import SlaWatches
 from worker.store.rows import BadRow
 from worker.store.table import Put, Row, StaleWrite, TableName, Tables, Update, Value
@@ -86,7 +86,7 @@ async def test_a_commit_based_on_an_old_version_is_refused_and_writes_nothing(ta
     event = Event(id="e1", type="JOB_FAILED", at=NOW, pipeline=run.key.pipeline)
 
     with pytest.raises(StaleWrite) as refused:
-        await Runs(tables).save(replace(run, state=State.FAILED_FINAL), events.told_write(event))
+        await Runs(tables).save(replace(run, state=State.FAILED_FINAL), events.event_write(event))
 
     assert refused.value.write.key == run_key(run.key)
     assert await Runs(tables).load(run.key) == polling
@@ -115,7 +115,7 @@ async def test_state_job_log_mark_watch_and_event_of_one_decision_are_one_commit
     await Runs(tables).save(
         replace(run, state=State.COMPLETED),
         job_log.append_write(run.key, JobLine(id="j1", at=NOW, attempt=1, event="success")),
-        events.told_write(event),
+        events.event_write(event),
         sla_watches.save_write(replace(watch, verdict=Verdict.MET)),
         marks.once_write(run.key.pipeline, keys.baseline_mark_sk(run.key), {"count": 3}, NOW),
     )
@@ -311,7 +311,7 @@ async def test_a_damaged_run_is_named_when_loaded_and_hides_no_other_in_a_list(
         await Runs(sqlite).load(broken.key)
 
     damaged, intact = await Runs(sqlite).of_schedule(run.key.pipeline, run.key.schedule)
-    assert isinstance(damaged, Unreadable)
+    assert isinstance(damaged, UnreadableRow)
     assert intact == run
 
 

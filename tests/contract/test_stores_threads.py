@@ -11,8 +11,8 @@ from worker.store.repos.delivery.threads import (
     TOLD_MAX,
     Busy,
     Claimed,
-    Face,
     Open,
+    ThreadHeader,
     ThreadKey,
     Threads,
 )
@@ -28,7 +28,7 @@ async def claim(tables: Tables, thread: ThreadKey, claimant: str, now: datetime 
 
 
 async def opened(tables: Tables, thread: ThreadKey, claimant: str, timestamp: str = "17.1", version: int = 1) -> bool:
-    face = Face(version=version, standing="failed", first="JOB_FAILED", latest="JOB_FAILED")
+    face = ThreadHeader(version=version, standing="failed", first="JOB_FAILED", latest="JOB_FAILED")
     return await Threads(tables).opened(
         thread, Claimed(), claimant=claimant, channel="C1", timestamp=timestamp, face=face, told="e1"
     )
@@ -59,7 +59,7 @@ async def test_an_open_thread_is_found_by_everyone(tables: Tables) -> None:
         channel="C1",
         timestamp="17.1",
         routed_to="#alerts",
-        face=Face(version=1, standing="failed", first="JOB_FAILED", latest="JOB_FAILED"),
+        face=ThreadHeader(version=1, standing="failed", first="JOB_FAILED", latest="JOB_FAILED"),
         told=("e1",),
         revision=1,
     )
@@ -103,7 +103,9 @@ async def test_the_first_message_never_goes_back_to_an_older_version(tables: Tab
 
     for version in (1, 5, 5, 4, 6):
         seen = await found(tables, thread)
-        noted = await threads.note(thread, seen, told=f"v{version}", face=Face(version=version, standing="done"))
+        noted = await threads.note(
+            thread, seen, told=f"v{version}", face=ThreadHeader(version=version, standing="done")
+        )
         assert noted is not None
         assert noted == await found(tables, thread)
         shown.append(noted.face.version)
@@ -118,8 +120,8 @@ async def test_of_two_who_note_at_once_one_looks_again(tables: Tables) -> None:
     await opened(tables, thread, "a")
     seen = await found(tables, thread)
 
-    assert await threads.note(thread, seen, told="mine", face=Face(version=2))
-    assert await threads.note(thread, seen, told="theirs", face=Face(version=3)) is None
+    assert await threads.note(thread, seen, told="mine", face=ThreadHeader(version=2))
+    assert await threads.note(thread, seen, told="theirs", face=ThreadHeader(version=3)) is None
 
     assert (await found(tables, thread)).told == ("e1", "mine")
 
@@ -161,7 +163,7 @@ async def test_a_thread_the_reference_opened_goes_on(tables: Tables) -> None:
 
     assert answer == Open(channel="C0", timestamp="17.0", routed_to="C0")
     assert isinstance(answer, Open)
-    assert await Threads(tables).note(thread, answer, told="e1", face=Face(version=3))
+    assert await Threads(tables).note(thread, answer, told="e1", face=ThreadHeader(version=3))
 
 
 async def test_a_claim_of_a_clock_that_was_ahead_is_not_waited_for_until_that_time_comes(tables: Tables) -> None:
@@ -196,7 +198,14 @@ async def test_a_thread_of_the_past_is_replaced_by_one_of_many_and_what_was_told
     assert claimed.before.told == ("e1",)
     assert await threads.find(thread) is None
     assert await threads.opened(
-        thread, claimed, claimant=winner, channel="C1", timestamp="18.1", face=Face(version=9), told="e2", worst="ALERT"
+        thread,
+        claimed,
+        claimant=winner,
+        channel="C1",
+        timestamp="18.1",
+        face=ThreadHeader(version=9),
+        told="e2",
+        worst="ALERT",
     )
     seen = await found(tables, thread)
     assert (seen.timestamp, seen.told, seen.revision, seen.worst) == ("18.1", ("e1", "e2"), 2, "ALERT")
@@ -210,7 +219,7 @@ async def test_one_who_notes_in_a_thread_that_was_replaced_meanwhile_looks_again
     claimed = await threads.claim(thread, channel="C1", claimant="b", now=NOW, is_past=lambda _: True)
     assert isinstance(claimed, Claimed)
     assert await threads.note(thread, old, told="late", face=old.face) is None
-    await threads.opened(thread, claimed, claimant="b", channel="C1", timestamp="18.1", face=Face(), told="e2")
+    await threads.opened(thread, claimed, claimant="b", channel="C1", timestamp="18.1", face=ThreadHeader(), told="e2")
 
     assert await threads.note(thread, old, told="late", face=old.face) is None
     assert (await found(tables, thread)).told == ("e1", "e2")
@@ -220,7 +229,7 @@ async def test_an_event_is_remembered_without_a_thread_and_the_thread_that_is_op
     tables: Tables,
 ) -> None:
     thread, threads = a_thread(), Threads(tables)
-    face = Face(version=4, standing="recovered", latest="OK")
+    face = ThreadHeader(version=4, standing="recovered", latest="OK")
 
     for told in ("e1", "e2", "e1"):
         assert await threads.remember(thread, await threads.look(thread), told=told, face=face, worst="NOTE", now=NOW)
@@ -243,7 +252,12 @@ async def test_an_event_is_remembered_in_a_thread_that_is_open(tables: Tables) -
     await opened(tables, thread, "a", version=2)
 
     assert await threads.remember(
-        thread, await threads.look(thread), told="e2", face=Face(version=5, standing="done"), worst="ALERT", now=NOW
+        thread,
+        await threads.look(thread),
+        told="e2",
+        face=ThreadHeader(version=5, standing="done"),
+        worst="ALERT",
+        now=NOW,
     )
 
     seen = await found(tables, thread)
@@ -268,7 +282,7 @@ async def test_an_event_is_remembered_although_a_clock_that_was_ahead_claimed_it
     await claim(tables, thread, "a", NOW + timedelta(days=1))
 
     assert await threads.remember(
-        thread, await threads.look(thread), told="e1", face=Face(version=1), worst="NOTE", now=NOW
+        thread, await threads.look(thread), told="e1", face=ThreadHeader(version=1), worst="NOTE", now=NOW
     )
 
     seen = await threads.look(thread)

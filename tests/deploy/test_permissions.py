@@ -11,7 +11,7 @@ import pytest
 
 from tests import awscalls, taskroles
 from tests.awscalls import Call, Heard
-from worker.config.settings import Duty
+from worker.config.settings import Role
 from worker.jobs.aws.glue_logs import DEFAULT_LOG_GROUP
 from worker.operations.doctor.checks import table_probes
 from worker.store.table import TableName
@@ -155,7 +155,7 @@ def test_a_call_beyond_the_duties_of_a_worker_is_found(duties: frozenset[str], c
         (ALERTS, Call("dynamodb:PutItem", "control", "GROUP#…")),
         (SENSORS, Call("dynamodb:PutItem", "control", "PIPELINE#…")),
         (frozenset({"engine"}), Call("glue:StartJobRun")),
-        (frozenset(Duty), Call("dynamodb:GetItem", "control", "PING")),
+        (frozenset(Role), Call("dynamodb:GetItem", "control", "PING")),
     ],
 )
 def test_a_call_within_the_duties_of_a_worker_is_none_to_speak_of(duties: frozenset[str], call: Call) -> None:
@@ -171,11 +171,11 @@ def test_a_write_that_nobody_makes_is_found_in_a_whole_run_and_in_no_other() -> 
 
 
 def test_the_duties_of_the_roles_are_those_of_the_program() -> None:
-    assert taskroles.duties() == frozenset(Duty)
+    assert taskroles.duties() == frozenset(Role)
 
 
-@pytest.mark.parametrize("duty", Duty)
-def test_the_doctor_tries_what_the_role_of_a_duty_allows_and_nothing_else(duty: Duty) -> None:
+@pytest.mark.parametrize("duty", Role)
+def test_the_doctor_tries_what_the_role_of_a_duty_allows_and_nothing_else(duty: Role) -> None:
     held = frozenset({duty})
     probes = list(table_probes({table: f"t-{table}" for table in TableName}, held))
     tried = {call for each in probes for call in awscalls.calls_of(each.service, each.operation, each.parameters)}

@@ -6,12 +6,12 @@ from zoneinfo import ZoneInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.cli.plan.diff import Kind, changes
-from worker.cli.plan.expected import Entry, Span, agenda, by_day
+from worker.cli.plan.diff import DifferenceKind, changes
+from worker.cli.plan.expected import PlanEntry, Span, agenda, by_day
 from worker.config.cron_text import parse_cron
 from worker.core.model.calendars import Calendar, Exclusion
 from worker.core.model.pipeline import Pipeline, PipelineId, Schedule, ScheduleId, Sla, StartBy, Trigger
-from worker.core.model.rules import Check, Group, Rule
+from worker.core.model.rules import Group, Operator, Rule
 from worker.core.model.sla_times import Deadline
 
 ZONES = [ZoneInfo(name) for name in ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata")]
@@ -33,7 +33,7 @@ def a_cron(text: str, zone: ZoneInfo, exclusion: Exclusion) -> Schedule:
 
 
 def a_trigger(zone: ZoneInfo, exclusion: Exclusion, hour: int | None, offset: int) -> Schedule:
-    trigger = Trigger(rule=Rule(key="data", check=Check.EXISTS))
+    trigger = Trigger(rule=Rule(key="data", check=Operator.EXISTS))
     sla = Sla(deadline=Deadline(hour, 30), zone=zone, day_offset=offset)
     return Schedule(id=ScheduleId("stream"), trigger=trigger, zone=zone, exclusion=exclusion, sla=sla)
 
@@ -60,7 +60,7 @@ def a_pipeline(schedule: Schedule, name: str = "p") -> Pipeline:
     return Pipeline(id=PipelineId(name), schedules=(schedule,), rules=Group(), job=None)
 
 
-def is_left_out(entry: Entry, exclusion: Exclusion) -> bool:
+def is_left_out(entry: PlanEntry, exclusion: Exclusion) -> bool:
     """Decided here anew, from the plain meaning of the words, not by the function under test."""
     zone = entry.schedule.zone
     period = entry.run.period
@@ -114,7 +114,7 @@ def test_a_difference_read_backwards_swaps_added_and_removed(old: Schedule, new:
     forwards = changes([a_pipeline(old)], [a_pipeline(new)], span)
     backwards = changes([a_pipeline(new)], [a_pipeline(old)], span)
 
-    swapped = {Kind.ADDED: Kind.REMOVED, Kind.REMOVED: Kind.ADDED}
+    swapped = {DifferenceKind.ADDED: DifferenceKind.REMOVED, DifferenceKind.REMOVED: DifferenceKind.ADDED}
     expected = [(swapped.get(each.kind, each.kind), each.entry.name, each.entry.run.period) for each in forwards]
     assert [(each.kind, each.entry.name, each.entry.run.period) for each in backwards] == expected
 

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from worker.core.model.rules import (
-    Check,
     Group,
     GroupResult,
     Json,
     Mode,
+    Operator,
     Rule,
     RuleResult,
     evaluate,
@@ -44,7 +44,7 @@ def larger(inner: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
 scalars: st.SearchStrategy[Json] = st.one_of(st.none(), st.booleans(), numbers, texts)
 values: st.SearchStrategy[Json] = st.recursive(scalars, larger, max_leaves=8)
 fields = st.one_of(st.none(), st.sampled_from(["f", "f.0", "f.a.1", "", "."]), st.text(max_size=4))
-rules = st.builds(Rule, key=st.sampled_from(["a", "b"]), check=st.sampled_from(Check), field=fields, value=values)
+rules = st.builds(Rule, key=st.sampled_from(["a", "b"]), check=st.sampled_from(Operator), field=fields, value=values)
 
 
 def larger_group(inner: st.SearchStrategy[Rule | Group]) -> st.SearchStrategy[Rule | Group]:
@@ -91,7 +91,7 @@ def test_a_verdict_is_the_same_every_time(rule: Rule, seen: Mapping[str, Json]) 
 def test_a_present_field_is_either_equal_or_not_equal(seen: Json, wanted: Json) -> None:
     equal, unequal, one_of = (
         evaluate_rule(Rule(key="a", check=check, field="f", value=value), {"f": seen}, NOON).passed
-        for check, value in ((Check.EQUALS, wanted), (Check.NOT_EQUALS, wanted), (Check.IN, [wanted]))
+        for check, value in ((Operator.EQUALS, wanted), (Operator.NOT_EQUALS, wanted), (Operator.IN, [wanted]))
     )
 
     assert equal is not unequal
@@ -109,7 +109,7 @@ def test_being_the_same_is_symmetric(left: Json, right: Json) -> None:
 def test_of_two_numbers_exactly_one_is_less_or_they_are_equal(seen: Json, wanted: Json) -> None:
     below, equal, above = (
         evaluate_rule(Rule(key="a", check=check, field="f", value=wanted), {"f": seen}, NOON).passed
-        for check in (Check.LT, Check.EQUALS, Check.GT)
+        for check in (Operator.LT, Operator.EQUALS, Operator.GT)
     )
 
     are_numbers = read_number(seen) is not None and read_number(wanted) is not None
@@ -119,7 +119,7 @@ def test_of_two_numbers_exactly_one_is_less_or_they_are_equal(seen: Json, wanted
 @settings(deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False, allow_infinity=False))
 def test_floats_keep_their_order(left: float, right: float) -> None:
-    rule = Rule(key="a", check=Check.LT, field="f", value=right)
+    rule = Rule(key="a", check=Operator.LT, field="f", value=right)
 
     assert evaluate_rule(rule, {"f": left}, NOON).passed is (left < right)
 
@@ -127,7 +127,7 @@ def test_floats_keep_their_order(left: float, right: float) -> None:
 @settings(deadline=None)
 @given(st.lists(st.booleans(), max_size=6), st.integers(0, 7))
 def test_a_group_agrees_with_counting(passes: list[bool], count: int) -> None:
-    members = tuple(Rule(key="here" if holds else "gone", check=Check.EXISTS) for holds in passes)
+    members = tuple(Rule(key="here" if holds else "gone", check=Operator.EXISTS) for holds in passes)
 
     verdicts = [
         evaluate(Group(mode=mode, members=members, count=count), {"here": {}}, NOON).passed

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from consumers.outbox.severities import Severity, severity_of
 from tests.builders import BIRTH, KEY, ME, MINUTE, NOON, a_pipeline, a_post_run
-from worker.core.model.effects import Tell
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType
 from worker.core.model.pipeline import OnUnknownStart, Pipeline
 from worker.core.run.drift import Drift
@@ -27,25 +27,25 @@ from worker.core.run.facts import (
     JobNotFound,
     JobNotSeen,
     JobRefused,
+    JobReport,
     JobReported,
     JobRunning,
     JobStarted,
+    JobStatusUnknown,
     JobStopped,
     JobSucceeded,
-    JobUnseen,
     Origin,
     PostRunSeen,
-    Report,
     RerunRequested,
     RulesHeld,
     RulesNotHeld,
-    RunWanted,
-    Signal,
+    RunTriggered,
+    SensorSignal,
     StarterLost,
     StartUnanswered,
     StopPending,
     StopRefused,
-    TimeCame,
+    TimerFired,
 )
 from worker.core.run.machine import decide, evolve
 from worker.core.run.next_wakeup import next_due
@@ -105,7 +105,7 @@ class World:
         run = self.run
         if run is None:
             return
-        told = [effect for effect in effects if isinstance(effect, Tell)]
+        told = [effect for effect in effects if isinstance(effect, EmitEvent)]
         alerts = [tell.type.value for tell in told if severity_of(tell.type, tell.detail) is Severity.ALERT]
         ends = [effect.outcome for effect in effects if isinstance(effect, End)]
         assert told or not ends, "an end nobody is told about"
@@ -211,7 +211,7 @@ class World:
     def _answer_poll(self, named: str, luck: int) -> None:
         attempt = self._attempt_of(named)
         if luck % 5 == 4:
-            self.feed(JobUnseen(attempt, "the target is down"))
+            self.feed(JobStatusUnknown(attempt, "the target is down"))
             return
         self._answer_state(named, attempt, luck)
 
@@ -239,8 +239,8 @@ class World:
     # --- what else may happen ---
 
     def signal(self, luck: int) -> None:
-        wanted = Signal("orders", f"content-{luck % 3}")
-        self.feed(RunWanted(key=KEY, birth=BIRTH, origin=Origin.SENSOR, signal=wanted))
+        wanted = SensorSignal("orders", f"content-{luck % 3}")
+        self.feed(RunTriggered(key=KEY, birth=BIRTH, origin=Origin.SENSOR, signal=wanted))
 
     def evaluate(self, luck: int) -> None:
         if self.run is None:
@@ -260,7 +260,7 @@ class World:
             self.arrive(luck)
         self.now += LEAPS[luck % len(LEAPS)]
         if self.run is not None:
-            self.feed(TimeCame(self.run.attempt))
+            self.feed(TimerFired(self.run.attempt))
 
     def _settle_starts(self, luck: int) -> None:
         """A start is sent within seconds or not at all: the fence sees to that."""
@@ -279,7 +279,7 @@ class World:
     def report(self, luck: int) -> None:
         ended = self.run and self.jobs.get(self.run.token)
         if ended in {"done", "failed"}:
-            report = Report.SUCCESS if ended == "done" else Report.FAIL
+            report = JobReport.SUCCESS if ended == "done" else JobReport.FAIL
             self.feed(JobReported(key=KEY, identity=f"row-{len(self.history)}", report=report, at=self.now))
 
     def post_run(self, luck: int) -> None:
@@ -287,7 +287,9 @@ class World:
         self.feed(PostRunSeen(sensor_key="out", content_hash=f"out-{luck}", drift=drift, rules_held=luck % 2 == 0))
 
     def repeat(self, luck: int) -> None:
-        told_apart = [fact for fact in self.history if not isinstance(fact, RunWanted | PostRunSeen | CancelRequested)]
+        told_apart = [
+            fact for fact in self.history if not isinstance(fact, RunTriggered | PostRunSeen | CancelRequested)
+        ]
         if told_apart:
             self.feed(told_apart[luck % len(told_apart)])
 
@@ -300,7 +302,7 @@ class World:
                 self.finish(luck)
             self._settle_starts(luck)
             self.now = max(self.now, due)
-            self.feed(TimeCame(self.run.attempt))
+            self.feed(TimerFired(self.run.attempt))
 
     def drain(self) -> None:
         """From now on everything goes well: the run must come to its end."""

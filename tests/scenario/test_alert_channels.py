@@ -15,7 +15,7 @@ from tests.alertsworld import FAILED, AlertsWorld, an_event
 from tests.fakeslack import UNAVAILABLE, Trouble
 from tests.virtualtime import on_virtual_time
 from worker.core.model.events import Event, EventType
-from worker.store.repos.events import told_write
+from worker.store.repos.events import event_write
 
 ONCALL = Routing(everyone=Channels("#usual", {Severity.ALERT: "#oncall"}))
 DIGEST_S = 15 * 60.0
@@ -43,7 +43,7 @@ async def team(pipeline: str) -> str:
 async def completed(world: AlertsWorld, count: int, pipeline: str) -> None:
     for number in range(count):
         event = Event(id=f"{pipeline}-{number}", type="JOB_COMPLETED", at=world.clock.now(), pipeline=pipeline)
-        await world.tables.commit(told_write(event))
+        await world.tables.commit(event_write(event))
 
 
 @on_virtual_time

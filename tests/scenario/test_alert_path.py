@@ -16,7 +16,7 @@ from worker.core.model.events import Event, EventType
 from worker.core.model.keys import SessionId
 from worker.net.address_policy import AddressPolicy
 from worker.net.http_client import HttpClient
-from worker.store.repos.delivery.alert_probe import AlertPath, Probe, sent_write
+from worker.store.repos.delivery.alert_probe import AlertPath, AlertProbe, sent_write
 from worker.store.repos.leases import Lease, Leases
 from worker.store.table import TableName
 
@@ -88,7 +88,7 @@ async def test_a_probe_that_comes_after_a_later_one_does_not_take_back_that_one_
         return
 
     for probe_id in ("probe-1", "probe-2"):
-        probe = Probe(id=probe_id, sent_at=now, waiting_since=now)
+        probe = AlertProbe(id=probe_id, sent_at=now, waiting_since=now)
         await world.tables.commit(sent_write(await path.load(), probe))
     deliver = answering_probes(show, path, world.clock)
     for probe_id in ("probe-2", "probe-1"):

@@ -9,12 +9,12 @@ from consumers.alerts.digest import LATE, Digests
 from consumers.alerts.queue import AlertMessages
 from consumers.alerts.routing import Channels, Routing
 from consumers.alerts.threads import ChatAlerts
-from consumers.delivery.retry import Tries
+from consumers.delivery.retry import RetryPolicy
 from consumers.outbox.relay import dead_letter_source
 from consumers.outbox.routes import Deliver, Route, envelope
 from consumers.outbox.severities import told_to_people
 from consumers.queues.consumer import QueueConsumer, QueuePace
-from consumers.queues.dead_letters import QueueLetters, queue_letter_source
+from consumers.queues.dead_letters import QueueDeadLetters, queue_letter_source
 from tests.alertsworld import AlertsWorld, an_event
 from tests.fakeslack import UNAVAILABLE
 from tests.fakesqs import FakeQueue
@@ -25,7 +25,7 @@ from tests.virtualtime import on_virtual_time
 from worker.core.model.events import Event, EventType
 from worker.store.repos.delivery.dead_letters import DeadLetters
 from worker.store.repos.delivery.threads import Threads
-from worker.store.repos.events import told_write
+from worker.store.repos.events import event_write
 
 MINUTE = timedelta(minutes=1)
 # So many that none has to be told with others.
@@ -47,14 +47,14 @@ class QueuedAlerts:
 
     def consumer(self, deliver: Deliver | None = None) -> QueueConsumer:
         world = self.world
-        tries = Tries(world.clock, world.tables.ping, FULL_WAITS)
+        tries = RetryPolicy(world.clock, world.tables.ping, FULL_WAITS)
         return QueueConsumer(
             name="alerts",
             calls=self.queue,
             handle=AlertMessages(deliver or world.worker().deliver).handle,
             tries=tries,
             clock=world.clock,
-            park=QueueLetters("alerts", self.letters, tries, world.clock).park,
+            park=QueueDeadLetters("alerts", self.letters, tries, world.clock).park,
             pace=self.pace,
         )
 
@@ -175,7 +175,7 @@ def completed(world: AlertsWorld, number: int, pipeline: str = "orders") -> Even
 async def test_successes_are_gathered_into_one_message_by_one_of_all_workers() -> None:
     world = AlertsWorld()
     for number in range(5):
-        await world.tables.commit(told_write(completed(world, number, pipeline="orders" if number else "stock")))
+        await world.tables.commit(event_write(completed(world, number, pipeline="orders" if number else "stock")))
     digests = [Digests(world.telling()) for _ in range(3)]
 
     running = [asyncio.create_task(each.run()) for each in digests]
@@ -195,7 +195,7 @@ async def test_successes_are_gathered_into_one_message_by_one_of_all_workers() -
 @on_virtual_time
 async def test_a_digest_missed_while_nobody_ran_is_posted_when_a_worker_is_back() -> None:
     world = AlertsWorld()
-    await world.tables.commit(told_write(completed(world, 1)))
+    await world.tables.commit(event_write(completed(world, 1)))
     await world.clock.sleep(1800)
 
     running = asyncio.create_task(Digests(world.telling()).run())
@@ -224,7 +224,7 @@ async def test_a_digest_goes_to_its_owners_channel_and_a_wrong_one_hinders_no_ot
     world = AlertsWorld(routing=routing, owner_of=owner_of)
     world.slack.channels = {"#alerts"}
     for number, pipeline in enumerate(("stock", "orders")):
-        await world.tables.commit(told_write(completed(world, number, pipeline=pipeline)))
+        await world.tables.commit(event_write(completed(world, number, pipeline=pipeline)))
 
     running = asyncio.create_task(Digests(world.telling()).run())
     await world.clock.sleep(20 * 60)

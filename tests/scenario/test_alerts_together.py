@@ -6,7 +6,7 @@ from datetime import timedelta
 from scheduler.watchdog.alerts import Alert, Alerts
 from tests.engineworld import ORDERS, run_key
 from tests.manualclock import NOON, ManualClock
-from worker.core.model.effects import Tell
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType
 from worker.store.repos.events import Events
 from worker.store.sqlite.tables import SqliteTables
@@ -26,7 +26,7 @@ class OvertakenTables(SqliteTables):
 
 
 def missed(days: int) -> Sequence[Alert]:
-    tell = Tell(type=EventType.SCHEDULE_MISSED, message="it did not begin")
+    tell = EmitEvent(type=EventType.SCHEDULE_MISSED, message="it did not begin")
     return [
         Alert(key=run_key(f"2026-02-{day:02d}"), due_at=NOON + timedelta(hours=day - 24), tell=tell)
         for day in range(1, days + 1)

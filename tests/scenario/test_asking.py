@@ -8,17 +8,17 @@ from worker.config.versions import Version
 from worker.core.run.forecast import Prospect
 from worker.core.run.state import State
 from worker.core.time.timestamps import format_rfc3339
-from worker.operations.explain.explanation import Gate, Passage
+from worker.operations.explain.explanation import Gate, GateStatus
 from worker.operations.explain.gates import explain
-from worker.operations.explain.load import Looking
-from worker.operations.explain.snapshot import Sight
-from worker.operations.runs.requests import Asked, Asking, Wish
+from worker.operations.explain.load import SnapshotLoader
+from worker.operations.explain.snapshot import RunSnapshot
+from worker.operations.runs.requests import RequestOutcome, RerunSpec, RunRequests
 from worker.store.repos.requests import Requests, RerunRequest
 
 ANSWERS = {Prospect.ACCEPTED: "RERUN_ACCEPTED", Prospect.REFUSED: "RERUN_REJECTED"}
 
 
-async def ask_all_the_same(world: World, asked: Asked, wish: Wish) -> None:
+async def ask_all_the_same(world: World, asked: RequestOutcome, wish: RerunSpec) -> None:
     """Ask as a producer may, whose request is a row: what is foretold must be the answer."""
     assert asked.is_written is (asked.forecast.prospect is Prospect.ACCEPTED)
     if not asked.is_written:
@@ -29,18 +29,18 @@ async def ask_all_the_same(world: World, asked: Asked, wish: Wish) -> None:
 
 
 async def version_of(world: World) -> Version:
-    version = await Looking(world.tables).version(run_key().pipeline)
+    version = await SnapshotLoader(world.tables).version(run_key().pipeline)
     assert isinstance(version, Version)
     return version
 
 
-async def ask_rerun(world: World, *, reason: str = "again", supersede: bool = False) -> Asked:
-    asking = Asking(world.tables, world.clock)
-    return await asking.rerun(run_key(), await version_of(world), Wish(reason=reason, supersede=supersede))
+async def ask_rerun(world: World, *, reason: str = "again", supersede: bool = False) -> RequestOutcome:
+    asking = RunRequests(world.tables, world.clock)
+    return await asking.rerun(run_key(), await version_of(world), RerunSpec(reason=reason, supersede=supersede))
 
 
-async def look(world: World) -> Sight:
-    return await Looking(world.tables).at(run_key(), await version_of(world), world.clock.now())
+async def look(world: World) -> RunSnapshot:
+    return await SnapshotLoader(world.tables).at(run_key(), await version_of(world), world.clock.now())
 
 
 @pytest.mark.parametrize("supersede", [False, True])
@@ -52,7 +52,7 @@ def test_a_rerun_is_answered_as_foretold(state: State, *, supersede: bool) -> No
         async with world.worker():
             await world.until(state)
             asked = await ask_rerun(world, supersede=supersede)
-            await ask_all_the_same(world, asked, Wish(reason="again", supersede=supersede))
+            await ask_all_the_same(world, asked, RerunSpec(reason="again", supersede=supersede))
             await world.settle()
 
         answers = [event for event in await world.events() if event in ANSWERS.values()]
@@ -69,7 +69,7 @@ def test_a_replay_is_answered_as_foretold(state: State) -> None:
         async with world.worker():
             await world.until(state)
             asked = await ask_rerun(world, reason="replay")
-            await ask_all_the_same(world, asked, Wish(reason="replay"))
+            await ask_all_the_same(world, asked, RerunSpec(reason="replay"))
             await world.settle()
 
         answers = [event for event in await world.events() if event in ANSWERS.values()]
@@ -85,7 +85,7 @@ def test_a_cancellation_ends_a_run_exactly_if_that_was_foretold(state: State) ->
         world = await a_world()
         async with world.worker():
             await world.until(state)
-            asking = Asking(world.tables, world.clock)
+            asking = RunRequests(world.tables, world.clock)
             asked = await asking.cancel(run_key(), await version_of(world), "not needed", waive_sla=False)
             if world.runner.hangs is not None:
                 world.runner.hangs.set()
@@ -103,7 +103,7 @@ async def test_a_run_that_is_being_cancelled_is_not_cancelled_again() -> None:
     world = await a_world()
     async with world.worker():
         await world.until(State.STOPPING)
-        asking = Asking(world.tables, world.clock)
+        asking = RunRequests(world.tables, world.clock)
         asked = await asking.cancel(run_key(), await version_of(world), "not needed", waive_sla=False)
 
     assert (asked.is_written, asked.forecast.sentence) == (False, "the run is being cancelled already")
@@ -132,7 +132,7 @@ async def test_the_smallest_change_that_is_named_makes_a_waiting_run_go_on() -> 
         after = explain(await look(world))
 
     rules = next(finding for finding in before.findings if finding.gate is Gate.RULES)
-    assert rules.passage is Passage.CLOSED
+    assert rules.passage is GateStatus.CLOSED
     assert before.needed == rules.changes
     assert after.is_under_way
     assert after.needed == ()

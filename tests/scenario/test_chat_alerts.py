@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import replace
 
-from consumers.alerts.chat import Chat, Posted, Saying
+from consumers.alerts.chat import Chat, ChatMessage, Posted
 from consumers.alerts.routing import Channels, Routing
 from consumers.alerts.threads import ChatAlerts
 from consumers.outbox.severities import Severity
@@ -12,7 +12,7 @@ from tests.fakeslack import UNAVAILABLE
 from tests.faults import DROP_AFTER, NO_FAULT, Fault, Operation
 from tests.virtualtime import on_virtual_time
 from worker.core.model.events import EventType
-from worker.store.repos.events import told_write
+from worker.store.repos.events import event_write
 
 # --- threads ----------------------------------------------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ class LateOnce:
         self._chat, self.post = chat, chat.post
         self.is_held, self.may_go = asyncio.Event(), asyncio.Event()
 
-    async def update(self, message: Posted, saying: Saying) -> None:
+    async def update(self, message: Posted, saying: ChatMessage) -> None:
         if not self.is_held.is_set():
             self.is_held.set()
             await self.may_go.wait()
@@ -281,7 +281,7 @@ async def test_an_alert_that_comes_after_its_runs_success_shows_it_recovered() -
     earlier = an_event("e0", EventType.JOB_COMPLETED, version=2)
     other = an_event("e3", EventType.JOB_COMPLETED, version=9, period="2026-03-04")
     for event in (earlier, failed, completed, other):
-        await world.tables.commit(told_write(event))
+        await world.tables.commit(event_write(event))
     worker = world.worker()
 
     for event in (completed, failed):

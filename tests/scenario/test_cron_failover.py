@@ -10,8 +10,8 @@ from typing import Final
 import pytest
 
 from scheduler.cron.starter import CronStarts
-from scheduler.duty import STREAM, NapTicker, SchedulerDuty
-from scheduler.periodic import Chore
+from scheduler.duty import STREAM, NapTicker, SchedulerRole
+from scheduler.periodic import PeriodicTask
 from tests.crashpoints import WRITE_PERILS, Course, Fate, Peril, PerilousTables
 from tests.cronworld import a_timed_config, cron_key, do_chores, periods_of
 from tests.engineworld import World, a_world
@@ -145,10 +145,10 @@ class CronGroup(WorkerGroup):
             standing = MemberStanding(member.fence, member.peers, member.guard)
             engine = Engine(self.store, {JobType.COMMAND: FakeRunner()}, standing, self.clock, tasks)
 
-            def chores(held: HeldLease) -> Sequence[Chore]:
+            def chores(held: HeldLease) -> Sequence[PeriodicTask]:
                 return CronStarts(self.store, engine, self.clock, may_act=held.may_act).chores()
 
-            member.keeper.offer(SchedulerDuty(chores, self.clock, NapTicker()).offer())
+            member.keeper.offer(SchedulerRole(chores, self.clock, NapTicker()).offer())
             timers = tasks.create_task(engine.run(), name="timers")
             await member.stopping.wait()
             timers.cancel()

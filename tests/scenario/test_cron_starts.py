@@ -11,7 +11,7 @@ from tests.engineworld import ORDERS, World, a_world
 from tests.faults import NO_FAULT, Fault, FaultyTables, Operation
 from tests.manualclock import NOON
 from tests.virtualtime import on_virtual_time
-from worker.app.guard import expecting_surprises
+from worker.app.guard import contain_bugs
 from worker.config.deploy import accept, withdraw
 from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId, ScheduleId
@@ -392,7 +392,7 @@ async def test_a_schedule_that_meets_a_mistake_of_ours_keeps_no_other_from_its_t
             worker.engine,
             world.clock,
             may_act=worker.standing.may_act,
-            guard=lambda settle: expecting_surprises(settle, surprises.append),
+            guard=lambda settle: contain_bugs(settle, surprises.append),
         )
         holding = tasks.create_task(do_chores(cron, world.clock, 60.0))
         await world.wait(hours=26, minutes=5)

@@ -21,7 +21,7 @@ from worker.jobs.runner import Config, Handle, JobStatus
 from worker.store.repos.delivery.dead_letter_replays import Replays
 from worker.store.repos.delivery.dead_letters import DeadLetters
 from worker.store.repos.delivery.parked_keys import ParkedKeys
-from worker.store.repos.events import Events, told_write
+from worker.store.repos.events import Events, event_write
 from worker.store.repos.leases import Leases
 from worker.store.repos.sensors import Sensors
 from worker.store.repos.sessions import Sessions
@@ -251,7 +251,7 @@ async def test_an_event_whose_record_became_a_dead_letter_is_told_when_it_is_rep
     crew.worker("a")
     await crew.clock.sleep(30)
     event = Event(id="e1", type="JOB_FAILED", at=crew.clock.now(), pipeline=ORDERS, message="disk full")
-    row = told_write(event).row
+    row = event_write(event).row
     key = Key(str(row["PK"]), str(row["SK"]))
     change = Change(position=7, table=TableName.EVENTS, key=key, kind=ChangeKind.INSERT, image=row, at=crew.clock.now())
     source, letters, parked = feed_name(TableName.EVENTS), DeadLetters(crew.store), ParkedKeys(crew.store, GROUP)

@@ -7,7 +7,7 @@ from tests.engineworld import CONFIG, DAY, ORDERS, a_world, run_key
 from tests.virtualtime import on_virtual_time
 from worker.core.model import keys
 from worker.core.model.events import EventType
-from worker.core.model.sla_times import Times
+from worker.core.model.sla_times import SlaTimes
 from worker.core.run.state import State
 from worker.core.sla.state import Verdict
 from worker.core.sla.watch import RunExpected
@@ -189,9 +189,9 @@ async def test_a_run_that_never_begins_breaches_the_deadline_that_was_expected_o
     async with world.worker() as worker:
         await world.deploy(ABSOLUTE)
         await world.settle()
-        version = await worker.engine.configs.in_force(run_key().pipeline)
+        version = await worker.engine.configs.current(run_key().pipeline)
         assert version is not None
-        times = Times(WARNED_AT, WARNED_AT + timedelta(minutes=30))
+        times = SlaTimes(WARNED_AT, WARNED_AT + timedelta(minutes=30))
         expected = RunExpected(times=times, config_hash=version.config_hash)
         await worker.engine.watches.take_in(run_key(), expected)
         await world.wait(hours=3)
@@ -209,9 +209,9 @@ async def test_a_new_configuration_moves_the_deadlines_of_runs_that_do_not_exist
         await world.deploy(ABSOLUTE)
         await world.ready()
         await world.settle()
-        version = await worker.engine.configs.in_force(run_key().pipeline)
+        version = await worker.engine.configs.current(run_key().pipeline)
         assert version is not None
-        times = Times(WARNED_AT + timedelta(days=1), WARNED_AT + timedelta(days=1, minutes=30))
+        times = SlaTimes(WARNED_AT + timedelta(days=1), WARNED_AT + timedelta(days=1, minutes=30))
         tomorrow = run_key("2026-03-04")
         await worker.engine.watches.take_in(tomorrow, RunExpected(times=times, config_hash=version.config_hash))
 
@@ -233,9 +233,9 @@ async def test_a_run_that_another_system_completed_is_not_called_late_without_a_
         async with world.worker() as worker:
             await world.deploy(ABSOLUTE)
             await world.settle()
-            version = await worker.engine.configs.in_force(ORDERS)
+            version = await worker.engine.configs.current(ORDERS)
             assert version is not None
-            times = Times(WARNED_AT, WARNED_AT + timedelta(minutes=30))
+            times = SlaTimes(WARNED_AT, WARNED_AT + timedelta(minutes=30))
             await worker.engine.watches.take_in(run_key(), RunExpected(times=times, config_hash=version.config_hash))
             partition = keys.pipeline_pk(ORDERS)
             row = {"PK": partition, "SK": keys.trigger_sk(run_key()), "status": "COMPLETED"}

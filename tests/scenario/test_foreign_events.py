@@ -3,12 +3,12 @@
 import asyncio
 import json
 
-from consumers.delivery.retry import Tries
+from consumers.delivery.retry import RetryPolicy
 from consumers.outbox.foreign_events import ForeignEvents
 from consumers.outbox.patterns import parse_pattern
 from consumers.outbox.routes import Route, envelope
 from consumers.queues.consumer import QueueConsumer, QueuePace
-from consumers.queues.dead_letters import QueueLetters, queue_letter_source
+from consumers.queues.dead_letters import QueueDeadLetters, queue_letter_source
 from tests.fakesqs import FakeQueue
 from tests.scenario.test_relay import RelayWorld
 from tests.streamworld import FULL_WAITS
@@ -29,14 +29,14 @@ class Loop:
         self.published: list[str] = []
         self.world.route(Route("bus", OURS, self._publish))
         self.handler = ForeignEvents(self.world.events)
-        tries = Tries(self.world.clock, self.world.tables.ping, FULL_WAITS)
+        tries = RetryPolicy(self.world.clock, self.world.tables.ping, FULL_WAITS)
         self.consumer = QueueConsumer(
             name="events",
             calls=self.queue,
             handle=self.handler.handle,
             tries=tries,
             clock=self.world.clock,
-            park=QueueLetters("events", self.world.letters, tries, self.world.clock).park,
+            park=QueueDeadLetters("events", self.world.letters, tries, self.world.clock).park,
             pace=QueuePace(),
         )
 

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 import pytest
 
-from consumers.streams.consumer import Pace
+from consumers.streams.consumer import ReadPace
 from consumers.streams.resync import tell_loss
 from consumers.streams.shard_tree import is_ready
 from consumers.streams.source import Gap
@@ -50,12 +50,12 @@ class Told:
 
 def a_dynamodb_stream(told: Told) -> tuple[ShardWorld, Callable[[], str]]:
     """A stream, and a way to end its shards; that says which one goes on."""
-    world = ShardWorld(catch_up=told.catch_up, pace=Pace(poll_idle_s=60))
+    world = ShardWorld(catch_up=told.catch_up, pace=ReadPace(poll_idle_s=60))
     return world, lambda: world.fake.roll(next(iter(world.fake.open_shards())).id).id
 
 
 def a_kinesis_stream(told: Told) -> tuple[ShardWorld, Callable[[], str]]:
-    world = MergingWorld(catch_up=told.catch_up, pace=Pace(poll_idle_s=60))
+    world = MergingWorld(catch_up=told.catch_up, pace=ReadPace(poll_idle_s=60))
     return world, world.merge
 
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from consumers.streams.consumer import Pace
+from consumers.streams.consumer import ReadPace
 from consumers.streams.embedded.feed import FeedPosition, TableFeed
 from tests.faults import Operation
 from tests.streamworld import FULL_WAITS, World
 from tests.virtualtime import on_virtual_time, run
 from worker.core.errors import RetryLater
-from worker.store.repos.leases import Ordeal
+from worker.store.repos.leases import CrashHistory
 from worker.store.row_codec import decode_row
 from worker.store.table import Change, TableName
 
@@ -26,7 +26,7 @@ async def fail_bad(change: Change) -> None:
 @pytest.mark.parametrize("bad", [1, AHEAD // 2])
 def test_others_wait_for_one_cycle_of_retries_at_most_also_when_no_more_may_be_read_meanwhile(bad: int) -> None:
     async def scenario() -> None:
-        world = World(pace=Pace(ahead_max=AHEAD))
+        world = World(pace=ReadPace(ahead_max=AHEAD))
         world.source = TableFeed(world.store, TableName.CONTROL, world.clock, read_max=AHEAD)
         world.seen.before = fail_bad
         for number in range(bad):
@@ -55,7 +55,7 @@ def test_others_wait_for_one_cycle_of_retries_at_most_also_when_no_more_may_be_r
 async def given_back(world: World, session: str, *, up_to: int | None) -> None:
     """A worker that noted the deaths of others where it began, got so far, and left in order."""
     held = await world.take(session)
-    await world.leases.note_try(held.lease, Ordeal(at=held.position, deaths=5))
+    await world.leases.note_try(held.lease, CrashHistory(at=held.position, deaths=5))
     position = None if up_to is None else FeedPosition(up_to, world.clock.now()).text()
     await world.leases.release(held.lease, position)
 
@@ -82,7 +82,7 @@ def test_care_is_over_once_somebody_got_past_the_place_where_workers_died(
 
 @on_virtual_time
 async def test_care_is_taken_with_as_many_records_as_may_have_been_in_hand_and_no_more() -> None:
-    world = World(pace=Pace(ahead_max=10))
+    world = World(pace=ReadPace(ahead_max=10))
     for number in range(200):
         await world.sensor(f"s{number}", number)
     await given_back(world, "a", up_to=None)

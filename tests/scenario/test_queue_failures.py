@@ -15,7 +15,7 @@ from tests.virtualtime import on_virtual_time
 from worker.core.errors import ConfigError, Rejected, RetryLater
 from worker.runtime.backoff import Backoff
 from worker.store.row_codec import decode_row
-from worker.store.rows import plain_map
+from worker.store.rows import to_json_map
 from worker.store.table import Put, TableName
 
 FULL_RETRIES = Backoff(attempts_max=5, first_s=2.0, longest_s=10.0, jitter=lambda: 1.0)
@@ -50,7 +50,7 @@ async def test_a_failure_comes_back_later_each_time_and_is_parked_whole_at_last(
     assert "failed 5 times, last: no answer" in letter.reason
     body = await world.letters.body(letter)
     assert body is not None
-    assert plain_map(decode_row(body)) == {"body": "poison", "receives": 5}
+    assert to_json_map(decode_row(body)) == {"body": "poison", "receives": 5}
     assert len(world.queue) == 0
     assert (consumer.counts.failed, consumer.counts.parked) == (4, 1)
 

@@ -10,8 +10,8 @@ from tests.shardworld import ShardWorld
 from tests.streamedcrew import StreamedCrew, Way
 from tests.virtualtime import run
 from worker.app.aws import pace_of
-from worker.app.environment import Workplace
-from worker.config.settings import ON_FAILURE, ON_LOSS, POLLS, Duty, ReadingSettings, read_settings
+from worker.app.environment import WorkerDeps
+from worker.config.settings import ON_FAILURE, ON_LOSS, POLLS, ReadingSettings, Role, read_settings
 from worker.core.run.state import State
 from worker.store.repos import runs
 from worker.store.repos.delivery.dead_letters import DeadLetters
@@ -29,7 +29,7 @@ def said(**variables: str) -> ReadingSettings:
 class ChosenCrew(Crew):
     reading: ReadingSettings = field(default_factory=ReadingSettings)
 
-    def place(self) -> Workplace:
+    def place(self) -> WorkerDeps:
         return replace(super().place(), reading=self.reading)
 
     async def poison(self) -> None:
@@ -60,7 +60,7 @@ def test_a_record_that_cannot_be_handled_is_parked_with_its_key_skipped_or_waite
     async def scenario() -> None:
         crew = ChosenCrew(reading=said(**{ON_FAILURE: chosen}))
         await crew.deployed()
-        crew.worker("a", Duty.ENGINE)  # and no watchdog, which finds by itself what was parked
+        crew.worker("a", Role.ENGINE)  # and no watchdog, which finds by itself what was parked
         await crew.clock.sleep(5)
         await crew.poison()
         await crew.ready()
@@ -81,7 +81,7 @@ def test_a_record_that_cannot_be_handled_is_parked_with_its_key_skipped_or_waite
 class ChosenStreams(StreamedCrew):
     reading: ReadingSettings = field(default_factory=ReadingSettings)
 
-    def place(self) -> Workplace:
+    def place(self) -> WorkerDeps:
         return replace(super().place(), reading=self.reading)
 
 

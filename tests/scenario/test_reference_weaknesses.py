@@ -7,7 +7,7 @@ import pytest
 from tests.engineworld import CONFIG, DAY, ORDERS, World, a_world, run_key
 from tests.faults import DROP_BEFORE, FaultyTables, always, no_faults
 from tests.virtualtime import on_virtual_time
-from worker.config.versions import Configs
+from worker.config.versions import PipelineVersions
 from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
@@ -245,11 +245,11 @@ async def test_one_bad_configuration_keeps_no_other_pipeline_from_running() -> N
 @on_virtual_time
 async def test_a_new_configuration_is_in_force_everywhere_at_once() -> None:
     world = await a_world()
-    elsewhere = Configs(world.tables)
+    elsewhere = PipelineVersions(world.tables)
     seen = list[int]()
     for retries in (1, 2):
         await world.deploy(AT_ONCE.replace("maxRetries: 1", f"maxRetries: {retries}"))
-        version = await elsewhere.in_force(ORDERS)
+        version = await elsewhere.current(ORDERS)
         assert version is not None
         assert version.pipeline.job is not None
         seen.append(version.pipeline.job.max_retries)

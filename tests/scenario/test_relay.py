@@ -8,12 +8,12 @@ from datetime import timedelta
 
 from msgspec import structs
 
-from consumers.delivery.retry import Tries
+from consumers.delivery.retry import RetryPolicy
 from consumers.outbox.bus import Entry, EventBus
 from consumers.outbox.patterns import parse_pattern
 from consumers.outbox.relay import Relay, dead_letter_source
 from consumers.outbox.routes import Route
-from consumers.streams.consumer import Pace, StreamConsumer
+from consumers.streams.consumer import ReadPace, StreamConsumer
 from consumers.streams.embedded.feed import TableFeed
 from consumers.streams.lazy_row import LazyRow
 from consumers.streams.parking import Parking
@@ -23,7 +23,7 @@ from tests.virtualtime import on_virtual_time
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model.events import Event, EventType
 from worker.core.model.keys import pipeline_pk, stamped_sk
-from worker.store.repos.events import Events, told_write
+from worker.store.repos.events import Events, event_write
 from worker.store.row_codec import decode_row
 from worker.store.table import Delete, Key, TableName, Update
 
@@ -53,12 +53,12 @@ class RelayWorld(World):
         self.routes = routes
         self.events = Events(self.tables)
         self.source = TableFeed(self.store, TableName.EVENTS, self.clock)
-        self.pace = Pace()
+        self.pace = ReadPace()
         self.relay = Relay(
             routes,
             events=self.events,
             letters=self.letters,
-            tries=Tries(self.clock, self.tables.ping, FULL_WAITS),
+            tries=RetryPolicy(self.clock, self.tables.ping, FULL_WAITS),
             clock=self.clock,
         )
 
@@ -68,7 +68,7 @@ class RelayWorld(World):
             source=self.source,
             subscription=self.relay.subscription(),
             parking=Parking(stream=STREAM, letters=self.letters, keys=self.parked, clock=self.clock),
-            tries=Tries(self.clock, self.tables.ping, FULL_WAITS),
+            tries=RetryPolicy(self.clock, self.tables.ping, FULL_WAITS),
             clock=self.clock,
             pace=self.pace,
         )
@@ -76,7 +76,7 @@ class RelayWorld(World):
     async def tell(self, message: str, *, pipeline: str = "orders", event_type: str = EventType.JOB_FAILED) -> Event:
         """Decide something, as the engine does."""
         event = Event(id=message, type=event_type, at=self.clock.now(), pipeline=pipeline, message=message)
-        await self.store.commit(told_write(event))
+        await self.store.commit(event_write(event))
         return event
 
     @asynccontextmanager
@@ -241,7 +241,7 @@ async def test_a_record_of_which_nobody_can_say_whether_it_is_to_be_sent_is_kept
 async def test_a_crash_before_the_checkpoint_delivers_again_under_the_same_id() -> None:
     inbox = Inbox()
     world = world_with(chat=inbox)
-    world.pace = Pace(checkpoint_s=60)
+    world.pace = ReadPace(checkpoint_s=60)
     await world.tell("one")
 
     await world.consume_and_crash(after_s=3)

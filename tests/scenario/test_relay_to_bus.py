@@ -12,13 +12,13 @@ import pytest
 from consumers.outbox.bus import ENTRIES_MAX, Entry, EventBus
 from consumers.outbox.relay import LOOK_BACK, SLICE
 from consumers.outbox.routes import Route
-from consumers.streams.consumer import Pace
+from consumers.streams.consumer import ReadPace
 from consumers.streams.embedded.feed import FeedPosition
 from tests.scenario.test_relay import EVERYTHING, Inbox, RelayWorld, world_with
 from tests.virtualtime import VirtualClock, on_virtual_time, run
 from worker.core.errors import RetryLater
 from worker.core.model.events import Event
-from worker.store.repos.events import told_write
+from worker.store.repos.events import event_write
 
 PIPELINES = 15
 EVENTS = 12  # of each
@@ -57,7 +57,7 @@ def test_what_a_bus_refuses_in_part_arrives_once_and_in_feed_order_of_each_pipel
         moody = MoodyBus(Random(seed), world.clock)
         bus = EventBus(moody.put, "interlock-events", world.clock)
         world.route(Route("bus", EVERYTHING, bus.deliver, bus.is_waiting))
-        world.pace = Pace(lanes=64)
+        world.pace = ReadPace(lanes=64)
         decided: dict[str, list[str]] = defaultdict(list)
         async with asyncio.TaskGroup() as tasks:
             publishing = tasks.create_task(bus.run())
@@ -115,7 +115,7 @@ async def test_while_the_bus_is_away_its_reader_does_not_pass_for_stuck_although
 async def told_late(world: RelayWorld, name: str, *, ago: timedelta) -> None:
     """An event that was decided some time before its commit came through."""
     event = Event(id=name, type="JOB_FAILED", at=world.clock.now() - ago, pipeline="orders", message=name)
-    await world.store.commit(told_write(event))
+    await world.store.commit(event_write(event))
 
 
 @on_virtual_time

@@ -7,14 +7,14 @@ from typing import Final
 
 import pytest
 
-from consumers.delivery.retry import GivenUp, Tries
+from consumers.delivery.retry import GivenUp, RetryPolicy
 from consumers.outbox.dead_letter_replay import LOOK_EVERY_S, Replayer, Way, delivered, handled, sent_back
 from consumers.outbox.relay import dead_letter_source
 from consumers.outbox.routes import envelope
 from consumers.streams.lazy_row import LazyRow
 from consumers.streams.parking import Parking
 from consumers.streams.source import Position, Record
-from consumers.streams.unreadable import Stray, Strays
+from consumers.streams.unreadable import UnreadableRecordLetter, UnreadableRecordLetters
 from tests.builders import NOON
 from tests.streamworld import FULL_WAITS, GROUP, STREAM, UNFENCED, World
 from tests.virtualtime import on_virtual_time
@@ -61,7 +61,7 @@ class ReplayWorld(World):
             requests=self.requests,
             letters=self.letters,
             keys=self.parked,
-            tries=Tries(self.clock, self.tables.ping, FULL_WAITS),
+            tries=RetryPolicy(self.clock, self.tables.ping, FULL_WAITS),
         )
         await self.leases.create(Lease(stream="replays", shard="0"))
         free = await self.leases.get("replays", "0")
@@ -248,8 +248,10 @@ async def test_a_letter_whose_source_nobody_reads_says_so() -> None:
 @on_virtual_time
 async def test_a_record_that_was_no_change_of_a_row_cannot_be_replayed_and_says_so() -> None:
     world = ReplayWorld()
-    stray = Stray(source="shard-1", position=Position("1"), at=NOON, body=b"hello", reason="it is not JSON")
-    await Strays(world.letters, STREAM, world.clock).keep(stray)
+    stray = UnreadableRecordLetter(
+        source="shard-1", position=Position("1"), at=NOON, body=b"hello", reason="it is not JSON"
+    )
+    await UnreadableRecordLetters(world.letters, STREAM, world.clock).keep(stray)
     [letter] = await world.letters_kept()
     async with world.replaying():
         await world.ask(letter)

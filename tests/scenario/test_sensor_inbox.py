@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from consumers.delivery.retry import Tries
+from consumers.delivery.retry import RetryPolicy
 from consumers.inbox.counts import InboxCounts, InboxSummary
 from consumers.queues.consumer import QueueConsumer, QueuePace
-from consumers.queues.dead_letters import QueueLetters, queue_letter_source
+from consumers.queues.dead_letters import QueueDeadLetters, queue_letter_source
 from tests.fakesqs import FakeQueue
 from tests.faults import DROP_BEFORE, NO_FAULT, Fault, Operation, RandomFaults, always, no_faults
 from tests.inboxworld import InboxWorld, an_object, message, notification, over_bus, over_topic
@@ -23,12 +23,12 @@ from worker.core.errors import Rejected, RetryLater
 from worker.core.model.keys import inbox_ledger_sk, inbox_pk
 from worker.core.model.pipeline import PipelineId
 from worker.store.repos.delivery.dead_letters import DeadLetters
-from worker.store.repos.delivery.inbox_ledger import Entry, InboxLedger
+from worker.store.repos.delivery.inbox_ledger import InboxLedger, LedgerEntry
 from worker.store.repos.sensors import Sensors
 from worker.store.table import Put, TableName
 
 KEY = "orders/2026-03-03/a.csv"
-ENTRY = Entry("landing", KEY, "orders")
+ENTRY = LedgerEntry("landing", KEY, "orders")
 DELETED = "ObjectRemoved:Delete"
 
 
@@ -245,7 +245,7 @@ async def test_a_record_that_cannot_be_used_does_not_keep_the_others_of_its_mess
 async def test_poison_is_kept_as_a_dead_letter_with_its_body_and_reason_and_holds_up_nobody() -> None:
     world = InboxWorld()
     queue = FakeQueue(world.clock)
-    tries = Tries(world.clock, world.tables.ping, FULL_WAITS)
+    tries = RetryPolicy(world.clock, world.tables.ping, FULL_WAITS)
     letters = DeadLetters(world.tables)
     consumer = QueueConsumer(
         name="sensors",
@@ -253,7 +253,7 @@ async def test_poison_is_kept_as_a_dead_letter_with_its_body_and_reason_and_hold
         handle=world.inbox.handle,
         tries=tries,
         clock=world.clock,
-        park=QueueLetters("sensors", letters, tries, world.clock).park,
+        park=QueueDeadLetters("sensors", letters, tries, world.clock).park,
         pace=QueuePace(),
     )
     queue.send("no json")

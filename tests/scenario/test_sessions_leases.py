@@ -10,7 +10,7 @@ from tests.workergroup import GROUP, SETTLED_S, STREAM, Act, Actor, WorkerGroup,
 from worker.core.model.keys import SessionId, group_pk, lease_sk
 from worker.membership.heartbeat_threads import TaskBeater
 from worker.membership.held_lease import HeldLease, LeaseLost
-from worker.membership.lease_coordinator import PATIENCE_S, Offer
+from worker.membership.lease_coordinator import PATIENCE_S, LeaseOffer
 from worker.membership.sessions import Member
 from worker.store.repos.leases import Lease, Leases
 from worker.store.table import Delete, Key, TableName
@@ -85,7 +85,7 @@ class Marker:
 @on_virtual_time
 async def test_a_lease_whose_row_was_deleted_under_our_hands_goes_on_from_our_checkpoint_at_a_new_epoch() -> None:
     async def offer_marker(member: Member) -> None:
-        member.keeper.offer(Offer(stream="marked", holder=Marker(), shards=frozenset({"0"})))
+        member.keeper.offer(LeaseOffer(stream="marked", holder=Marker(), shards=frozenset({"0"})))
 
     group = WorkerGroup(shards=0)
     a = group.start("a", work=offer_marker)
@@ -149,7 +149,7 @@ async def test_a_kind_of_lease_that_some_workers_do_not_know_is_held_by_those_wh
 
     async def work(member: Member) -> None:
         shards = frozenset(f"{number}" for number in range(8))
-        member.keeper.offer(Offer(stream="new", holder=Actor(acts, group.clock), shards=shards))
+        member.keeper.offer(LeaseOffer(stream="new", holder=Actor(acts, group.clock), shards=shards))
 
     group.start("older")
     knowing = group.start("newer", work=work)
@@ -173,7 +173,7 @@ async def test_a_lease_that_is_not_ours_any_more_is_neither_worked_on_nor_writte
                 raise
 
     async def work(member: Member) -> None:
-        member.keeper.offer(Offer(stream="other", holder=Robbed(), shards=frozenset({"x"})))
+        member.keeper.offer(LeaseOffer(stream="other", holder=Robbed(), shards=frozenset({"x"})))
 
     a = group.start("a", work=work)
     await asyncio.sleep(1)

@@ -5,9 +5,9 @@ import asyncio
 from tests.embeddedcrew import Crew, told_of
 from tests.engineworld import DAY, ORDERS, run_key
 from tests.virtualtime import Host, on_virtual_time
-from worker.app.embedded import embedded_workplace
+from worker.app.embedded import embedded_deps
 from worker.app.session import SessionWork
-from worker.app.shadow import DUTIES, shadow_workplace
+from worker.app.shadow import DUTIES, shadow_deps
 from worker.app.worker import LEASED
 from worker.config.settings import GROUP
 from worker.core.model.keys import SHADOW
@@ -15,8 +15,8 @@ from worker.core.model.pipeline import JobType
 from worker.core.run.dry_run import DryRun, DryState
 from worker.core.run.state import State
 from worker.membership.heartbeat_threads import TaskBeater
-from worker.membership.sessions import Group, Member, Membership, session_ids
-from worker.runtime.concurrency import Undertakings
+from worker.membership.sessions import GroupSettings, Member, Membership, session_ids
+from worker.runtime.concurrency import TrackedTaskGroup
 from worker.store.repos.dry_runs import DryRuns
 from worker.store.repos.events import Events
 from worker.store.shadow import ShadowTables
@@ -28,12 +28,10 @@ CONFIG_ROW = Key("PIPELINE#orders", "CONFIG")
 def a_shadow(crew: Crew, name: str = "shadow") -> Host:
     """Begin a worker as `INTERLOCK_SHADOW=1` wires it. It is even given what could start jobs and tell people."""
     tables = ShadowTables(crew.store, crew.clock)
-    place = shadow_workplace(
-        embedded_workplace(crew.store, crew.tell, {JobType.COMMAND: crew.runner}, crew.clock), tables
-    )
+    place = shadow_deps(embedded_deps(crew.store, crew.tell, {JobType.COMMAND: crew.runner}, crew.clock), tables)
 
     async def work(member: Member) -> None:
-        async with Undertakings() as tasks:
+        async with TrackedTaskGroup() as tasks:
             session = SessionWork(place, member, tasks)
             await session.begin()
             await member.stopping.wait()
@@ -41,7 +39,7 @@ def a_shadow(crew: Crew, name: str = "shadow") -> Host:
 
     host = Host(name)
     membership = Membership(
-        Group(name=GROUP, program="test", duties=DUTIES & LEASED),
+        GroupSettings(name=GROUP, program="test", duties=DUTIES & LEASED),
         tables=tables,
         beater=TaskBeater(tables),
         clock=crew.clock,

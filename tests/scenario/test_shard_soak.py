@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from consumers.streams.consumer import Pace
+from consumers.streams.consumer import ReadPace
 from consumers.streams.memory_budget import MEBIBYTE
 from consumers.streams.settle import Counts
 from tests.faults import RandomFaults
@@ -52,7 +52,7 @@ def out_of_balance(counts: Counts) -> int:
 class Soak:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.world = ShardWorld(before=take_time, pace=Pace(poll_s=0.5, poll_idle_s=4.0))
+        self.world = ShardWorld(before=take_time, pace=ReadPace(poll_s=0.5, poll_idle_s=4.0))
         self.world.spread(SHARDS)
         self.world.fake.keeps = KEPT
         by_region: dict[int, list[str]] = defaultdict(list)

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from structlog.testing import capture_logs
 
-from consumers.streams.consumer import Beginning, Pace
+from consumers.streams.consumer import Beginning, ReadPace
 from consumers.streams.memory_budget import MEBIBYTE
 from consumers.streams.sharded import AUDIT_EVERY_S
 from consumers.streams.source import Gap
@@ -367,7 +367,7 @@ async def test_what_is_read_ahead_of_all_shards_is_bounded_by_its_bytes() -> Non
 
 @on_virtual_time
 async def test_a_hundred_idle_shards_cost_no_write_in_an_hour_but_the_heartbeats_of_their_workers() -> None:
-    world = ShardWorld(pace=Pace(poll_s=60, poll_idle_s=60))
+    world = ShardWorld(pace=ReadPace(poll_s=60, poll_idle_s=60))
     world.spread(100)
     for name in ("a", "b"):
         world.start(name)

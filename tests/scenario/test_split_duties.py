@@ -12,7 +12,7 @@ from tests.embeddedcrew import Crew, told_of
 from tests.streamedcrew import StreamedCrew, Way
 from tests.virtualtime import on_virtual_time, run
 from worker.cli.commands.leases import look, reason
-from worker.config.settings import GROUP, Duty
+from worker.config.settings import GROUP, Role
 from worker.core.run.state import State
 from worker.store.repos.leases import Leases
 from worker.store.table import TableName
@@ -34,8 +34,8 @@ async def owners(crew: Crew, stream: str) -> set[str]:
 async def test_one_worker_decides_and_another_tells() -> None:
     crew = Crew()
     await crew.deployed()
-    crew.worker("decides", Duty.ENGINE, Duty.SCHEDULER)
-    crew.worker("tells", Duty.RELAY)
+    crew.worker("decides", Role.ENGINE, Role.SCHEDULER)
+    crew.worker("tells", Role.RELAY)
     await crew.clock.sleep(5)
 
     await crew.ready()
@@ -54,8 +54,8 @@ async def test_one_worker_decides_and_another_tells() -> None:
 async def test_while_nobody_has_the_relay_events_wait_the_lag_shows_and_the_next_one_tells_them_once() -> None:
     crew = Crew()
     await crew.deployed()
-    crew.worker("decides", Duty.ENGINE, Duty.SCHEDULER)
-    host, _ = crew.worker("tells", Duty.RELAY)
+    crew.worker("decides", Role.ENGINE, Role.SCHEDULER)
+    host, _ = crew.worker("tells", Role.RELAY)
     await crew.clock.sleep(5)
     host.crash()
     await crew.ready()
@@ -68,7 +68,7 @@ async def test_while_nobody_has_the_relay_events_wait_the_lag_shows_and_the_next
     assert await owners(crew, EVENTS) <= {"tells"}
     assert await relay_lag(crew) > timedelta(minutes=5)
 
-    crew.worker("tells2", Duty.RELAY)
+    crew.worker("tells2", Role.RELAY)
     await crew.clock.sleep(60)
 
     assert [event.type for event in crew.told].count("JOB_COMPLETED") == 1
@@ -79,7 +79,7 @@ async def test_while_nobody_has_the_relay_events_wait_the_lag_shows_and_the_next
 async def test_events_wait_for_the_first_relay_there_ever_was() -> None:
     crew = Crew()
     await crew.deployed()
-    crew.worker("decides", Duty.ENGINE, Duty.SCHEDULER)
+    crew.worker("decides", Role.ENGINE, Role.SCHEDULER)
     await crew.clock.sleep(5)
     await crew.ready()
     await crew.clock.sleep(1)
@@ -102,14 +102,14 @@ async def test_events_that_nobody_came_for_until_they_were_forgotten_still_show(
 async def test_what_nobody_reads_meanwhile_is_kept_for_whoever_does_so_next() -> None:
     crew = Crew()
     await crew.deployed()
-    host, _ = crew.worker("decides", Duty.ENGINE, Duty.SCHEDULER)
-    crew.worker("tells", Duty.RELAY)
+    host, _ = crew.worker("decides", Role.ENGINE, Role.SCHEDULER)
+    crew.worker("tells", Role.RELAY)
     await crew.clock.sleep(5)
     host.crash()
     await crew.ready()
     await crew.clock.sleep(10 * EVERY_S)
 
-    crew.worker("decides2", Duty.ENGINE, Duty.SCHEDULER)
+    crew.worker("decides2", Role.ENGINE, Role.SCHEDULER)
     await crew.clock.sleep(5)
 
     assert await crew.state() is State.POLLING
@@ -129,8 +129,8 @@ def test_what_is_said_about_the_plan_is_what_the_workers_do(crew_of: Callable[[]
         crew = crew_of()
         await crew.deployed()
         for name in ("one", "two"):
-            crew.worker(name, Duty.ENGINE, Duty.SCHEDULER)
-        crew.worker("tells", Duty.RELAY)
+            crew.worker(name, Role.ENGINE, Role.SCHEDULER)
+        crew.worker("tells", Role.RELAY)
         await crew.clock.sleep(SETTLED_S)
 
         view = await look(crew.store)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from consumers.streams.consumer import Pace
+from consumers.streams.consumer import ReadPace
 from consumers.streams.embedded.feed import TableFeed
 from consumers.streams.source import Batch, Position
 from tests.faults import DROP_AFTER, NO_FAULT, Fault, Operation, no_faults
@@ -44,7 +44,7 @@ async def test_records_of_one_key_are_handled_in_order_and_of_others_side_by_sid
 
 @on_virtual_time
 async def test_no_more_than_so_many_are_handled_at_once() -> None:
-    world = World(pace=Pace(lanes=3))
+    world = World(pace=ReadPace(lanes=3))
     world.seen.before = lambda _: world.clock.sleep(1)
 
     async with world.consuming():
@@ -58,7 +58,7 @@ async def test_no_more_than_so_many_are_handled_at_once() -> None:
 
 @on_virtual_time
 async def test_reading_stops_while_too_much_is_not_done() -> None:
-    world = World(pace=Pace(ahead_max=50))
+    world = World(pace=ReadPace(ahead_max=50))
     stuck = asyncio.Event()
 
     async def wait(_: Change) -> None:
@@ -121,7 +121,7 @@ async def test_heartbeats_that_pass_by_make_nobody_read_more_often() -> None:
 
 @on_virtual_time
 async def test_a_crash_between_effect_and_checkpoint_brings_the_record_again_and_loses_none() -> None:
-    world = World(pace=Pace(checkpoint_s=60))
+    world = World(pace=ReadPace(checkpoint_s=60))
     await world.sensor("a", 1)
     await world.sensor("b", 1)
 

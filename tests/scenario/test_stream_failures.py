@@ -6,10 +6,10 @@ from collections import Counter
 import pytest
 from msgspec import structs
 
-from consumers.streams.consumer import Pace
+from consumers.streams.consumer import ReadPace
 from consumers.streams.embedded.feed import FeedPosition, TableFeed
 from consumers.streams.lazy_row import LazyRow
-from consumers.streams.memory_budget import MEBIBYTE, RECORD_MIN, Budget
+from consumers.streams.memory_budget import MEBIBYTE, RECORD_MIN, MemoryBudget
 from consumers.streams.progress import STUCK_AFTER_S
 from consumers.streams.resync import halting
 from consumers.streams.settle import Counts, OnFailure
@@ -20,7 +20,7 @@ from tests.virtualtime import on_virtual_time, run
 from worker.core.errors import Rejected
 from worker.core.model.events import EventType
 from worker.store.repos.events import Events
-from worker.store.repos.leases import Ordeal
+from worker.store.repos.leases import CrashHistory
 from worker.store.row_codec import decode_row
 from worker.store.table import Change, TableName
 
@@ -57,7 +57,7 @@ async def test_skipping_keeps_the_record_and_handles_what_comes_after_it() -> No
 
 @on_virtual_time
 async def test_blocking_lets_nothing_pass_the_record_until_it_is_handled() -> None:
-    world = World(on_failure=OnFailure.BLOCK, pace=Pace(ahead_max=5))
+    world = World(on_failure=OnFailure.BLOCK, pace=ReadPace(ahead_max=5))
     world.source = TableFeed(world.store, TableName.CONTROL, world.clock, read_max=5)
     world.seen.before = poison
     async with world.consuming() as consumer:
@@ -155,7 +155,7 @@ async def consume_until_death(world: World, session: str, deadly: Deadly) -> Non
 
 @on_virtual_time
 async def test_a_record_that_kills_every_worker_it_meets_ends_as_a_dead_letter() -> None:
-    world = World(pace=Pace(checkpoint_s=600))
+    world = World(pace=ReadPace(checkpoint_s=600))
     world.seen.before = deadly = Deadly()
     for number in range(3):
         await world.sensor(f"s{number}", 1)
@@ -192,7 +192,7 @@ async def test_one_death_changes_nothing_about_the_pace() -> None:
 async def test_care_is_taken_only_at_the_place_where_workers_died() -> None:
     world = World()
     held = await world.take("a")
-    await world.leases.note_try(held.lease, Ordeal(at="elsewhere", deaths=5, tries=5))
+    await world.leases.note_try(held.lease, CrashHistory(at="elsewhere", deaths=5, tries=5))
     await world.sensor("a", 1)
 
     async with world.consuming("b"):
@@ -236,7 +236,7 @@ def test_a_reader_that_is_cancelled_in_the_moment_in_which_it_is_found_stuck_end
         world.seen.before = lambda _: world.clock.sleep(1e6)
         await world.sensor("a", 1)
         holding = asyncio.create_task(world.consumer().hold(await world.take("a")))
-        await world.clock.sleep(STUCK_AFTER_S + Pace().looked_after_s)  # the first look that finds it stuck
+        await world.clock.sleep(STUCK_AFTER_S + ReadPace().looked_after_s)  # the first look that finds it stuck
         for _ in range(steps):
             await asyncio.sleep(0)
 
@@ -273,7 +273,7 @@ async def test_a_read_that_never_comes_back_is_given_up() -> None:
 
 @on_virtual_time
 async def test_a_reader_with_nothing_to_do_or_slow_and_steady_work_is_not_stuck() -> None:
-    world = World(pace=Pace(lanes=1))
+    world = World(pace=ReadPace(lanes=1))
     world.seen.before = lambda _: world.clock.sleep(STUCK_AFTER_S - 5)
     async with world.consuming() as consumer:
         await world.clock.sleep(10 * STUCK_AFTER_S)
@@ -321,7 +321,7 @@ class Heavy(TableFeed):
 
 @on_virtual_time
 async def test_no_more_bytes_are_in_hand_than_all_readers_may_hold_together() -> None:
-    world = World(budget=Budget(total=4 * MEBIBYTE))
+    world = World(budget=MemoryBudget(total=4 * MEBIBYTE))
     world.source = Heavy(world.store, TableName.CONTROL, world.clock, read_max=2)
     stuck = asyncio.Event()
 
@@ -354,7 +354,7 @@ async def test_a_reader_that_lost_its_lease_gives_back_what_it_held() -> None:
 
 
 def test_even_an_empty_record_costs_something() -> None:
-    budget = Budget(total=MEBIBYTE)
+    budget = MemoryBudget(total=MEBIBYTE)
     account = budget.open()
 
     account.take(0)

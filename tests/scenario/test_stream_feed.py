@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from consumers.streams.consumer import Beginning, Pace
+from consumers.streams.consumer import Beginning, ReadPace
 from consumers.streams.embedded.feed import FeedPosition, FeedWatcher, TableFeed, trim_behind
 from consumers.streams.source import Gap
 from tests.streamworld import World
@@ -107,7 +107,7 @@ async def test_a_reader_that_never_said_where_it_is_holds_the_feed_back() -> Non
 
 @on_virtual_time
 async def test_a_watched_feed_wakes_its_reader_long_before_the_next_poll() -> None:
-    world = World(pace=Pace(poll_s=60, poll_idle_s=60))
+    world = World(pace=ReadPace(poll_s=60, poll_idle_s=60))
     async with world.consuming() as consumer, asyncio.TaskGroup() as tasks:
         watching = tasks.create_task(FeedWatcher(world.store, world.clock, [consumer.wake]).run())
         await world.clock.sleep(5)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from consumers.streams.consumer import Beginning, Pace
+from consumers.streams.consumer import Beginning, ReadPace
 from consumers.streams.embedded.feed import TableFeed
 from consumers.streams.source import Batch, Gap, Position
 from tests.faults import Operation
@@ -77,7 +77,7 @@ async def test_after_a_rest_a_reader_looks_often_again_as_soon_as_something_come
         await world.clock.sleep(5)
 
     waits = [handled - said for handled, said in zip(handled_at[1:], said_at, strict=True)]
-    assert max(waits) <= Pace().poll_s + 0.01
+    assert max(waits) <= ReadPace().poll_s + 0.01
 
 
 @on_virtual_time
@@ -88,7 +88,7 @@ async def test_much_that_nobody_wants_is_passed_without_a_rest_between() -> None
         for beat in range(2_000):
             await world.store.commit(Put(TableName.CONTROL, {"PK": "GROUP#g", "SK": "W#a", "hb": beat}))
         await world.sensor("a", 1)
-        await world.clock.sleep(Pace().poll_idle_s + 0.1)
+        await world.clock.sleep(ReadPace().poll_idle_s + 0.1)
 
         assert world.seen.values == [("a", 1)]
 
@@ -98,7 +98,7 @@ async def test_much_that_nobody_wants_is_passed_without_a_rest_between() -> None
 
 @on_virtual_time
 async def test_a_checkpoint_is_written_after_so_many_records_however_soon_they_are_done() -> None:
-    world = World(pace=Pace(checkpoint_s=3_600, checkpoint_records=100))
+    world = World(pace=ReadPace(checkpoint_s=3_600, checkpoint_records=100))
     for number in range(450):
         await world.sensor(f"s{number}", 1)
 

@@ -1,6 +1,6 @@
 """Records that fail: tried again, kept whole at last with their key parked, and no other key kept waiting."""
 
-from consumers.streams.consumer import Pace
+from consumers.streams.consumer import ReadPace
 from tests.faults import DROP_BEFORE, NO_FAULT, Fault, Operation, no_faults
 from tests.streamworld import STREAM, World
 from tests.virtualtime import on_virtual_time
@@ -162,7 +162,7 @@ async def test_an_outage_of_the_store_turns_no_record_into_a_dead_letter() -> No
 
 @on_virtual_time
 async def test_a_record_that_waits_for_its_next_try_keeps_no_other_key_waiting() -> None:
-    world = World(pace=Pace(lanes=1))
+    world = World(pace=ReadPace(lanes=1))
     world.seen.before = failing("a", RetryLater("later"))
 
     async with world.consuming():

@@ -14,7 +14,7 @@ from tests.engineworld import DAY, ORDERS, run_key
 from tests.fakestreams import change_record
 from tests.streamedcrew import TABLES, StreamedCrew, Way
 from tests.virtualtime import on_virtual_time
-from worker.config.settings import Duty
+from worker.config.settings import Role
 from worker.core.model import keys
 from worker.core.run.state import State
 from worker.core.time.timestamps import format_rfc3339
@@ -160,7 +160,7 @@ async def test_events_that_a_stream_has_forgotten_are_published_from_the_index_u
     await crew.ready(EARLIER)
     await worked(crew, "a", for_s=600)  # so that the relay has a place in its stream
     seen = {event.id for event in crew.told}
-    _, engine = crew.worker("b", Duty.ENGINE)
+    _, engine = crew.worker("b", Role.ENGINE)
     await crew.clock.sleep(30)
     await crew.ready()
     await crew.clock.sleep(30)
@@ -172,7 +172,7 @@ async def test_events_that_a_stream_has_forgotten_are_published_from_the_index_u
     assert decided
     await crew.clock.sleep(30 * HOUR_S)
 
-    _, relay = crew.worker("c", Duty.RELAY)
+    _, relay = crew.worker("c", Role.RELAY)
     await crew.clock.sleep(600)
     await stopped(crew, relay)
 

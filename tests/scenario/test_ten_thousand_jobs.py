@@ -15,7 +15,7 @@ from tests.fakerunner import FakeRunner
 from tests.manualclock import NOON
 from tests.virtualtime import VirtualClock, on_virtual_time
 from worker.core.model.pipeline import JobType
-from worker.jobs.runner import Config, Handle, JobStatus, Question, Running, Sightings
+from worker.jobs.runner import Config, Handle, JobStatus, Running, Sightings, StatusQuery
 from worker.targets.batch_status import StatusCalls
 from worker.targets.calls import Targets
 from worker.targets.rates import DEFAULT_RATES
@@ -34,10 +34,10 @@ class Lister(FakeRunner):
     def group_of(self, number: int) -> int:
         return number % self.groups
 
-    def group(self, question: Question, /) -> str:
+    def group(self, question: StatusQuery, /) -> str:
         return str(question.handle["group"])
 
-    async def look(self, questions: Sequence[Question], more: str = "", /) -> Sightings:
+    async def look(self, questions: Sequence[StatusQuery], more: str = "", /) -> Sightings:
         self._note()
         first, size = int(more or 0), JOBS // self.groups
         places = {int(str(question.handle["number"])): place for place, question in enumerate(questions)}
@@ -91,7 +91,7 @@ async def _poll_all(kind: JobType, runner: Lister, seen: dict[int, list[float]])
         calls = StatusCalls({kind: runner}, Targets(clock), clock, spawn)
 
         async def follow(number: int) -> None:
-            question = Question({"number": number, "group": runner.group_of(number)}, {})
+            question = StatusQuery({"number": number, "group": runner.group_of(number)}, {})
             await clock.sleep(number / JOBS * EVERY_S)
             while clock.monotonic() < LASTS_S:
                 began = clock.monotonic()

@@ -2,7 +2,7 @@
 
 from tests.engineworld import run_key
 from tests.manualclock import NOON, ManualClock
-from worker.core.model.effects import Tell
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType
 from worker.core.model.keys import SessionId
 from worker.engine.commits import Commits
@@ -13,8 +13,8 @@ from worker.store.sqlite.tables import SqliteTables
 async def test_one_type_that_tells_of_two_things_is_told_once_of_each() -> None:
     tables, key = SqliteTables.in_memory(ManualClock()), run_key()
     commits = Commits(tables, SessionId("s"))
-    damage = Tell(type=EventType.INFRA_FAILURE, message="its row is damaged", once=True, about="damage")
-    doubt = Tell(type=EventType.INFRA_FAILURE, message="nobody can tell", once=True, about="doubt")
+    damage = EmitEvent(type=EventType.INFRA_FAILURE, message="its row is damaged", once=True, about="damage")
+    doubt = EmitEvent(type=EventType.INFRA_FAILURE, message="nobody can tell", once=True, about="doubt")
 
     for tell in (damage, doubt, damage, doubt):
         await commits.tell_once(key, tell, NOON)

@@ -5,15 +5,15 @@ from datetime import timedelta
 
 import pytest
 
-from consumers.delivery.retry import Tries
+from consumers.delivery.retry import RetryPolicy
 from consumers.streams.embedded.feed import FeedPosition, trim_behind
-from consumers.streams.embedded.housekeeping import Upkeep
+from consumers.streams.embedded.housekeeping import Housekeeping
 from consumers.streams.resync import Resync
 from consumers.streams.source import Gap, Position
 from tests.manualclock import NOON
 from tests.streamworld import GROUP, STREAM, World
 from tests.virtualtime import VirtualClock, on_virtual_time
-from worker.app.guard import expecting_surprises
+from worker.app.guard import contain_bugs
 from worker.app.readers import is_from_others
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model.keys import RowKind, RunKey
@@ -112,7 +112,7 @@ async def test_a_loss_is_told_once_however_often_catching_up_is_tried() -> None:
     async def resync(pipeline: PipelineId) -> None:
         seen.append(pipeline)
 
-    catching_up = Resync(world.store, resync, Tries(world.clock, world.store.ping), world.clock)
+    catching_up = Resync(world.store, resync, RetryPolicy(world.clock, world.store.ping), world.clock)
     await catching_up.catch_up(gap)
     await world.clock.sleep(60)
     await catching_up.catch_up(gap)
@@ -137,7 +137,7 @@ async def test_the_first_start_looks_at_every_pipeline_and_one_in_trouble_holds_
             raise failures.pop()
         seen.append(pipeline)
 
-    await Resync(world.store, resync, Tries(world.clock, world.store.ping), world.clock).catch_up(None)
+    await Resync(world.store, resync, RetryPolicy(world.clock, world.store.ping), world.clock).catch_up(None)
 
     assert seen == ["a", "c"]
     assert await Events(world.store).latest("") == []
@@ -154,7 +154,7 @@ async def test_the_feed_is_trimmed_up_to_its_slowest_reader_and_expired_rows_are
     async with world.consuming():
         await world.sensor("a", 1)
         await world.clock.sleep(3)
-    upkeep = Upkeep(world.store, Leases(world.store, GROUP), [STREAM])
+    upkeep = Housekeeping(world.store, Leases(world.store, GROUP), [STREAM])
 
     await upkeep.once()
 
@@ -172,7 +172,7 @@ async def test_a_reader_that_has_not_begun_keeps_the_feed_whole() -> None:
         await world.sensor("a", 1)
         await world.clock.sleep(3)
 
-    await Upkeep(world.store, Leases(world.store, GROUP), [STREAM, "feed.never"]).once()
+    await Housekeeping(world.store, Leases(world.store, GROUP), [STREAM, "feed.never"]).once()
 
     assert (await world.store.changes(TableName.CONTROL, 0))[0].position == 1
 
@@ -216,7 +216,7 @@ async def test_a_mistake_of_ours_is_trouble_with_one_record_and_not_the_end_of_t
         raise KeyError("nobody thought of this")
 
     with pytest.raises(RetryLater, match="KeyError: 'nobody thought of this'; this is a mistake in Interlock"):
-        await expecting_surprises(broken)(a_change("PIPELINE#p", "SENSOR#s"))
+        await contain_bugs(broken)(a_change("PIPELINE#p", "SENSOR#s"))
 
 
 async def test_what_we_raise_on_purpose_is_passed_on_as_it_is() -> None:
@@ -224,7 +224,7 @@ async def test_what_we_raise_on_purpose_is_passed_on_as_it_is() -> None:
         raise Rejected("no")
 
     with pytest.raises(Rejected, match=r"^no$"):
-        await expecting_surprises(rejecting)(a_change("PIPELINE#p", "SENSOR#s"))
+        await contain_bugs(rejecting)(a_change("PIPELINE#p", "SENSOR#s"))
 
 
 @on_virtual_time

@@ -7,7 +7,7 @@ import pytest
 
 from consumers.outbox.routes import envelope
 from consumers.outbox.severities import Severity, severity_of, told_to_people
-from scheduler.watchdog.check import Check, Finding, Impaired
+from scheduler.watchdog.check import Finding, Impaired, WatchdogCheck
 from scheduler.watchdog.degraded import AT_ONCE_MAX, Degraded, Trouble
 from scheduler.watchdog.watchdog import Watchdog
 from tests.engineworld import World, a_world
@@ -18,7 +18,7 @@ from worker.core.errors import RetryLater
 from worker.core.model.events import Event, EventType
 
 
-def of_checks(world: World, checks: Sequence[Check]) -> Watchdog:
+def of_checks(world: World, checks: Sequence[WatchdogCheck]) -> Watchdog:
     async def no_end(_: datetime, __: bool) -> None:
         return
 
@@ -43,7 +43,7 @@ def test_a_failing_check_stops_no_other_is_told_once_and_told_when_it_is_over(pr
     @on_virtual_time
     async def play() -> None:
         world = await a_world()
-        checks = [Check(name="broken", look=failing), Check(name="sound", look=working)]
+        checks = [WatchdogCheck(name="broken", look=failing), WatchdogCheck(name="sound", look=working)]
         watchdog = of_checks(world, checks)
         await watchdog.run()
         assert await told_of_ourselves(world) == []  # a store may be slow for a moment
@@ -75,7 +75,7 @@ async def test_a_check_that_hangs_is_given_up_after_a_minute_and_the_others_go_o
         looked.append(now)
         return ()
 
-    checks = [Check(name="stuck", look=hanging), Check(name="sound", look=working)]
+    checks = [WatchdogCheck(name="stuck", look=hanging), WatchdogCheck(name="sound", look=working)]
     watchdog = of_checks(world, checks)
     reports = await watchdog.pass_over(NOON)
 
@@ -102,7 +102,7 @@ async def one_of_two_findings(problem: Exception) -> None:
     async def found(_: datetime) -> Sequence[Finding]:
         return [Finding(about="a", sentence="a", act=refuse), Finding(about="b", sentence="b", act=do)]
 
-    watchdog = of_checks(world, [Check(name="both", look=found)])
+    watchdog = of_checks(world, [WatchdogCheck(name="both", look=found)])
     [report] = await watchdog.pass_over(NOON)
 
     assert done == ["second"]
@@ -117,7 +117,7 @@ async def test_a_part_that_is_impaired_is_told_at_once_and_each_part_by_its_name
     async def look(_: datetime) -> Sequence[Finding]:
         raise Impaired(parts[0])
 
-    watchdog = of_checks(world, [Check(name="queues", look=look)])
+    watchdog = of_checks(world, [WatchdogCheck(name="queues", look=look)])
     seen: list[list[str]] = []
     while parts:
         await watchdog.run()

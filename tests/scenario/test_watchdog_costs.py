@@ -12,7 +12,7 @@ from tests.manualclock import NOON
 from tests.virtualtime import run
 from tests.watchworld import pipeline_text, watch
 from worker.config.load import load_text
-from worker.config.versions import Configs, Version
+from worker.config.versions import PipelineVersions, Version
 from worker.core.model.keys import CONFIG, PIPELINES, RunKey, pipeline_pk
 from worker.core.model.pipeline import Pipeline, PipelineId, ScheduleId
 from worker.core.run.state import Run, State
@@ -40,7 +40,7 @@ KINDS = (
 )
 
 
-class Prepared(Configs):
+class Prepared(PipelineVersions):
     """Configurations that were understood beforehand: reading ten thousand files is no part of a pass."""
 
     versions: Mapping[PipelineId, Version]

@@ -12,9 +12,9 @@ from consumers.queues.queue import Message
 from tests.embeddedcrew import Crew
 from tests.queueworld import QueueWorld
 from tests.virtualtime import on_virtual_time
-from worker.app.environment import Workplace
+from worker.app.environment import WorkerDeps
 from worker.app.queues import queue_consumer
-from worker.config.settings import GROUP, Duty
+from worker.config.settings import GROUP, Role
 from worker.core.errors import ConfigError
 from worker.store.repos.delivery.dead_letter_replays import Replays
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
@@ -88,8 +88,8 @@ async def test_letters_of_queues_are_replayed_by_whoever_has_the_engines_duty() 
     letters, now = DeadLetters(crew.store), crew.clock.now()
     letter = DeadLetter(id="m1", source=queue_letter_source("alerts"), at=now, reason="it failed")
     await letters.put(letter, encode({"body": "once more"}), now=now)
-    crew.worker("engine", Duty.ENGINE, Duty.SCHEDULER)
-    crew.worker("relay", Duty.RELAY)
+    crew.worker("engine", Role.ENGINE, Role.SCHEDULER)
+    crew.worker("relay", Role.RELAY)
     await crew.clock.sleep(10)
 
     await Replays(crew.store, GROUP).ask(letter, now)
@@ -103,5 +103,5 @@ async def test_letters_of_queues_are_replayed_by_whoever_has_the_engines_duty() 
 class QueuesAndEngine(Crew):
     ways: Mapping[str, Way] = field(default_factory=dict[str, Way])
 
-    def place(self) -> Workplace:
+    def place(self) -> WorkerDeps:
         return replace(super().place(), ways=self.ways)

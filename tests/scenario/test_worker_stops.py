@@ -11,10 +11,10 @@ from consumers.queues.queue import Message
 from consumers.streams.source import Source
 from tests.queueworld import QueueWorld
 from tests.virtualtime import on_virtual_time
-from worker.app.environment import Premises, Readers, Workplace
+from worker.app.environment import Readers, Resources, WorkerDeps
 from worker.app.telemetry import Telemetry
 from worker.app.worker import Worker
-from worker.config.settings import Duty, Settings, WatchedSettings
+from worker.config.settings import Role, Settings, WatchdogSettings
 from worker.membership.clock_guard import ClockGuard
 from worker.store.table import TableName, Tables
 
@@ -46,8 +46,8 @@ class OneQueue:
     def beater_tables(self) -> Tables:
         raise AssertionError("it has no session")
 
-    async def open(self, stack: AsyncExitStack) -> Premises:
-        place = Workplace(
+    async def open(self, stack: AsyncExitStack) -> Resources:
+        place = WorkerDeps(
             group=self.group,
             tables=self.tables,
             source_of=_no_source,
@@ -56,7 +56,7 @@ class OneQueue:
             runners={},
             clock=self.world.clock,
         )
-        return Premises(place=place, queues=[self.world.consumer()])
+        return Resources(place=place, queues=[self.world.consumer()])
 
 
 @pytest.mark.parametrize(("stops", "within_s"), [(1, 45), (2, 15)])
@@ -71,8 +71,8 @@ async def test_asked_once_more_a_worker_finishes_nothing_and_gives_its_messages_
         await world.clock.sleep(600)
 
     world.handled.before = take_long
-    telemetry = Telemetry(WatchedSettings(), {}, world.clock, lambda _: None)
-    worker = Worker(OneQueue(world), Settings(store="memory", duties=frozenset({Duty.ALERTS})), world.clock, telemetry)
+    telemetry = Telemetry(WatchdogSettings(), {}, world.clock, lambda _: None)
+    worker = Worker(OneQueue(world), Settings(store="memory", duties=frozenset({Role.ALERTS})), world.clock, telemetry)
     running = asyncio.create_task(worker.run())
     await world.clock.sleep(5)
     began = world.clock.monotonic()

@@ -10,14 +10,14 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from consumers.outbox import relay
-from consumers.streams.low_water_mark import LowWater
+from consumers.streams.low_water_mark import LowWaterMark
 from tests.simulation.violations import Invariant
 from worker.core.errors import RetryLater
 from worker.core.model import keys
 from worker.core.model.events import JobEvent
 from worker.core.model.pipeline import Job
 from worker.core.run import polling
-from worker.core.run.context import Case, limits
+from worker.core.run.context import Context, limits
 from worker.core.run.effects import Effect, JudgeDeadline, StartJob
 from worker.core.run.endings import after_failure, begin_stop
 from worker.core.run.state import AfterStop, Run
@@ -25,7 +25,7 @@ from worker.core.sla import watch as slawatch
 from worker.engine.commits import Commits
 from worker.engine.decisions import Decisions
 from worker.engine.engine import Engine
-from worker.engine.sla_watches import Watching
+from worker.engine.sla_watches import SlaMonitor
 from worker.membership import held_lease, lease_coordinator
 from worker.membership.orphan_finder import PASS_EVERY_S, TRY_AGAIN_S, OrphanFinder
 from worker.store.repos import run_rows
@@ -91,15 +91,15 @@ def forget_fencing_on_release(patch: Patch) -> None:
 def checkpoint_early(patch: Patch) -> None:
     """Forget a record when it is read, not when it is done."""
 
-    def nothing(_: LowWater, __: str) -> None:
+    def nothing(_: LowWaterMark, __: str) -> None:
         return
 
-    patch.setattr(LowWater, "take", nothing)
-    patch.setattr(LowWater, "done", nothing)
+    patch.setattr(LowWaterMark, "take", nothing)
+    patch.setattr(LowWaterMark, "done", nothing)
 
 
 def double_the_budgets(patch: Patch) -> None:
-    def job(case: Case) -> Job:
+    def job(case: Context) -> Job:
         right = limits(case.pipeline)
         return replace(
             right,
@@ -108,14 +108,14 @@ def double_the_budgets(patch: Patch) -> None:
             max_drift_reruns=2 * right.max_drift_reruns,
         )
 
-    patch.setattr(Case, "job", property(job))
+    patch.setattr(Context, "job", property(job))
 
 
 def judge_by_the_time_only(patch: Patch) -> None:
-    async def wake(self: Watching, key: keys.RunKey) -> None:
+    async def wake(self: SlaMonitor, key: keys.RunKey) -> None:
         await self.take_in(key, None)
 
-    patch.setattr(Watching, "wake", wake)
+    patch.setattr(SlaMonitor, "wake", wake)
 
 
 def leave_the_run_id_out_of_the_token(patch: Patch) -> None:
@@ -126,7 +126,7 @@ def leave_the_run_id_out_of_the_token(patch: Patch) -> None:
 
 
 def retry_without_a_stop(patch: Patch) -> None:
-    def begin(case: Case, after: AfterStop, reason: str, *, rerun_reason: str = "") -> list[Effect]:
+    def begin(case: Context, after: AfterStop, reason: str, *, rerun_reason: str = "") -> list[Effect]:
         if after is AfterStop.RETRY:
             return after_failure(case, None, reason, JobEvent.JOB_POLL_EXHAUSTED)
         return begin_stop(case, after, reason, rerun_reason=rerun_reason)

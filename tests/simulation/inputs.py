@@ -10,7 +10,7 @@ from tests.simulation.violations import Invariant, Verdicts
 from worker.core.model import keys
 from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey
-from worker.core.run.sensor_match import Saying, period_named
+from worker.core.run.sensor_match import SensorContent, period_named
 from worker.core.run.state import Run, State
 from worker.store.repos.events import event_of
 from worker.store.repos.run_rows import run_from_row
@@ -71,7 +71,7 @@ class InputLedger:
 
     def _note_sensor(self, key: Key, row: Row) -> None:
         sensor = sensor_of(row)
-        period = None if sensor is None else period_named(Saying(sensor.key, sensor.data))
+        period = None if sensor is None else period_named(SensorContent(sensor.key, sensor.data))
         if sensor is not None and period is not None:
             name = sensor.key.partition("#")[0]
             self._periods[key] = str(period)

@@ -10,9 +10,9 @@ from typing import Final, cast
 
 from consumers.outbox.patterns import parse_pattern
 from consumers.outbox.routes import SOURCE, Deliver, Route
-from consumers.streams.consumer import Pace, StreamConsumer
+from consumers.streams.consumer import ReadPace, StreamConsumer
 from consumers.streams.embedded.feed import TableFeed
-from consumers.streams.embedded.housekeeping import Upkeep
+from consumers.streams.embedded.housekeeping import Housekeeping
 from consumers.streams.sharded import ShardedConsumer
 from tests.faults import FaultyTables
 from tests.simulation.ledger import FeedLedger
@@ -21,7 +21,7 @@ from tests.simulation.store import SimulatedStore
 from tests.simulation.target import Record, world_time
 from tests.simulation.violations import Invariant, Verdicts
 from tests.virtualtime import Host, VirtualClock
-from worker.app.environment import Buckets, Readers, Workplace
+from worker.app.environment import Buckets, Readers, WorkerDeps
 from worker.app.session import SessionWork
 from worker.core.errors import WorkerError
 from worker.core.model.keys import SessionId
@@ -29,17 +29,19 @@ from worker.core.model.pipeline import JobType, Pipeline
 from worker.jobs.runner import Runner
 from worker.membership.clock_guard import ClockGuard
 from worker.membership.heartbeat_threads import TaskBeater
-from worker.membership.lease_coordinator import Offer
-from worker.membership.sessions import Group, Member, Membership
+from worker.membership.lease_coordinator import LeaseOffer
+from worker.membership.sessions import GroupSettings, Member, Membership
 from worker.runtime.backoff import Backoff
-from worker.runtime.concurrency import Undertakings
+from worker.runtime.concurrency import TrackedTaskGroup
 from worker.runtime.logs import to_nobody
 from worker.store.repos.leases import Leases
 from worker.store.table import Change, TableName
 
 GROUP: Final = "simulated"
 # Readers are woken by commits, as the watcher of a feed wakes them; polling is only the safety net.
-PACE: Final = Pace(poll_s=60.0, poll_idle_s=600.0, checkpoint_s=60.0, checkpoint_idle_s=3600.0, looked_after_s=600.0)
+PACE: Final = ReadPace(
+    poll_s=60.0, poll_idle_s=600.0, checkpoint_s=60.0, checkpoint_idle_s=3600.0, looked_after_s=600.0
+)
 BUS: Final = parse_pattern({"source": [SOURCE]})
 
 
@@ -82,7 +84,7 @@ class Node:
         self.guard = ClockGuard(self.clock)
         self.tables = FaultyTables(around.store)
         self._membership = Membership(
-            Group(name=GROUP, program="simulated", timing=around.plan.timing),
+            GroupSettings(name=GROUP, program="simulated", timing=around.plan.timing),
             tables=self.tables,
             beater=TaskBeater(self.tables),
             clock=self.clock,
@@ -125,15 +127,15 @@ class Node:
     # --- one session --------------------------------------------------------------------------------------------------
 
     async def _work(self, member: Member) -> None:
-        async with Undertakings() as tasks:
+        async with TrackedTaskGroup() as tasks:
             self.session = SessionWork(self._place(), member, tasks)
             await self.session.begin()
             await member.stopping.wait()
             await self.session.finish()
 
-    def _place(self) -> Workplace:
+    def _place(self) -> WorkerDeps:
         around = self.around
-        return Workplace(
+        return WorkerDeps(
             group=GROUP,
             tables=self.tables,
             source_of=lambda table: TableFeed(around.store, table, self.clock),
@@ -156,10 +158,10 @@ class Node:
         """The world wakes the readers of all its nodes."""
         self.readers = readers
 
-    def _duties(self, readers: Readers) -> list[Offer]:
+    def _duties(self, readers: Readers) -> list[LeaseOffer]:
         streams = [reader.name for reader in readers.values()]
         every_s = self.around.plan.upkeep_every_s
-        return [Upkeep(self.around.store, Leases(self.tables, GROUP), streams, every_s).offer()]
+        return [Housekeeping(self.around.store, Leases(self.tables, GROUP), streams, every_s).offer()]
 
 
 async def _again(session: SessionWork, change: Change) -> None:

@@ -24,9 +24,9 @@ from worker.jobs.runner import (
     StartAnswer,
     Started,
     StartRequest,
+    StopAccepted,
     StopAnswer,
     Stopped,
-    StopPending,
     Succeeded,
     Traits,
     Unknown,
@@ -138,7 +138,7 @@ class SimulatedTarget:
             return Stopped()
         if self.random.random() < 0.8 and not isinstance(job.end, Failed):
             self._end(job, now + self.random.uniform(5.0, 240.0))
-        return StopPending()
+        return StopAccepted()
 
     # --- the truth ----------------------------------------------------------------------------------------------------
 

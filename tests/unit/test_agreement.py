@@ -8,7 +8,7 @@ from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.run.dry_run import DryRun, DryState
 from worker.core.time.periods import Period
-from worker.operations.migrate.agreement import Compared, Result, Seen, TheirRun, compare
+from worker.operations.migrate.agreement import AgreementResult, Compared, PipelineDecisions, TheirRun, compare
 
 SINCE = datetime(2027, 3, 20, 12, tzinfo=UTC)
 LATER = SINCE + timedelta(days=2)
@@ -24,7 +24,7 @@ def theirs(status: str, *log: str, began_at: datetime | None = LATER, key: RunKe
 
 
 def compared(our_run: DryRun | None, their_run: TheirRun | None, said: str = "") -> list[Compared]:
-    seen = Seen(
+    seen = PipelineDecisions(
         ours={KEY: our_run} if our_run else {},
         theirs={their_run.key: their_run} if their_run else {},
         since=SINCE,
@@ -36,23 +36,23 @@ def compared(our_run: DryRun | None, their_run: TheirRun | None, said: str = "")
 @pytest.mark.parametrize(
     ("our_run", "their_run", "result"),
     [
-        (ours(DryState.WOULD_TRIGGER), theirs("COMPLETED", "success"), Result.AGREED),
-        (ours(DryState.WOULD_TRIGGER), theirs("RUNNING"), Result.AGREED),
-        (ours(DryState.WOULD_TRIGGER), theirs("FAILED_FINAL", "fail"), Result.AGREED),
-        (ours(DryState.WOULD_TRIGGER), None, Result.OURS_ONLY),
-        (ours(DryState.WOULD_TRIGGER), theirs("RUNNING", "validation-exhausted"), Result.OURS_ONLY),
-        (ours(DryState.WOULD_TRIGGER), theirs("FAILED_FINAL"), Result.OURS_ONLY),
-        (ours(DryState.EVALUATING), theirs("RUNNING"), Result.WAITING),
-        (ours(DryState.EVALUATING), None, Result.WAITING),
-        (ours(DryState.EXHAUSTED), theirs("COMPLETED", "success"), Result.THEIRS_ONLY),
-        (ours(DryState.EXHAUSTED), theirs("RUNNING", "validation-exhausted"), Result.AGREED),
-        (ours(DryState.EXHAUSTED), None, Result.AGREED),
-        (None, theirs("COMPLETED", "success"), Result.THEIRS_ONLY),
-        (None, theirs("FAILED_FINAL"), Result.AGREED),
+        (ours(DryState.WOULD_TRIGGER), theirs("COMPLETED", "success"), AgreementResult.AGREED),
+        (ours(DryState.WOULD_TRIGGER), theirs("RUNNING"), AgreementResult.AGREED),
+        (ours(DryState.WOULD_TRIGGER), theirs("FAILED_FINAL", "fail"), AgreementResult.AGREED),
+        (ours(DryState.WOULD_TRIGGER), None, AgreementResult.OURS_ONLY),
+        (ours(DryState.WOULD_TRIGGER), theirs("RUNNING", "validation-exhausted"), AgreementResult.OURS_ONLY),
+        (ours(DryState.WOULD_TRIGGER), theirs("FAILED_FINAL"), AgreementResult.OURS_ONLY),
+        (ours(DryState.EVALUATING), theirs("RUNNING"), AgreementResult.WAITING),
+        (ours(DryState.EVALUATING), None, AgreementResult.WAITING),
+        (ours(DryState.EXHAUSTED), theirs("COMPLETED", "success"), AgreementResult.THEIRS_ONLY),
+        (ours(DryState.EXHAUSTED), theirs("RUNNING", "validation-exhausted"), AgreementResult.AGREED),
+        (ours(DryState.EXHAUSTED), None, AgreementResult.AGREED),
+        (None, theirs("COMPLETED", "success"), AgreementResult.THEIRS_ONLY),
+        (None, theirs("FAILED_FINAL"), AgreementResult.AGREED),
     ],
 )
 def test_they_agree_if_both_started_it_or_neither(
-    our_run: DryRun | None, their_run: TheirRun | None, result: Result
+    our_run: DryRun | None, their_run: TheirRun | None, result: AgreementResult
 ) -> None:
     assert [each.result for each in compared(our_run, their_run)] == [result]
 
@@ -66,7 +66,7 @@ def test_what_the_shadow_said_about_a_run_is_the_reason() -> None:
 
 
 def test_where_not_all_events_were_read_no_reason_is_made_up() -> None:
-    seen = Seen(ours={}, theirs={KEY: theirs("COMPLETED")}, since=SINCE, said_max=1_000)
+    seen = PipelineDecisions(ours={}, theirs={KEY: theirs("COMPLETED")}, since=SINCE, said_max=1_000)
 
     [found] = compare(seen)
 
@@ -97,7 +97,7 @@ def test_runs_from_before_the_shadow_are_left_out() -> None:
 def test_a_run_the_shadow_knows_is_compared_however_old_it_is() -> None:
     before = theirs("COMPLETED", "success", began_at=SINCE - timedelta(hours=1))
 
-    assert [each.result for each in compared(ours(DryState.WOULD_TRIGGER), before)] == [Result.AGREED]
+    assert [each.result for each in compared(ours(DryState.WOULD_TRIGGER), before)] == [AgreementResult.AGREED]
 
 
 def test_both_times_are_told() -> None:

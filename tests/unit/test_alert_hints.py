@@ -4,7 +4,7 @@ import pytest
 
 from tests.builders import BIRTH, HOUR, KEY, NOON, a_run
 from tests.runsteps import step
-from worker.core.model.effects import Tell
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType
 from worker.core.run.facts import (
     Drift,
@@ -43,7 +43,7 @@ STARTING = a_run(State.TRIGGERING, start_step=StartStep.SENT, start_failures=3)
 def test_an_alert_about_a_run_that_went_wrong_says_what_to_do(run: Run, fact: Fact, hint: str) -> None:
     _, effects = step(run, fact, NOON + HOUR)
 
-    *_, told = [effect for effect in effects if isinstance(effect, Tell)]
+    *_, told = [effect for effect in effects if isinstance(effect, EmitEvent)]
     assert told.detail["actionHint"] == hint
 
 
@@ -76,5 +76,5 @@ def test_an_alert_about_a_run_that_went_wrong_says_what_to_do(run: Run, fact: Fa
 def test_a_rerun_that_is_refused_is_told_with_the_way_round(run: Run, reason: str, hint: str) -> None:
     _, effects = step(run, RerunRequested(key=KEY, birth=BIRTH, identity="r1", reason=reason, is_fresh=False), NOON)
 
-    [told] = [effect for effect in effects if isinstance(effect, Tell)]
+    [told] = [effect for effect in effects if isinstance(effect, EmitEvent)]
     assert (told.type, told.detail["actionHint"]) == (EventType.RERUN_REJECTED, hint)

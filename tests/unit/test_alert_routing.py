@@ -8,7 +8,7 @@ import pytest
 from consumers.alerts.routing import nobody, one_channel, owners_of, read_routing, routing_of
 from consumers.outbox.severities import Severity
 from tests.manualclock import ManualClock
-from worker.config.versions import Configs
+from worker.config.versions import PipelineVersions
 from worker.core.errors import ConfigError
 from worker.core.model.keys import config_mark_sk, pipeline_pk
 from worker.core.model.pipeline import PipelineId
@@ -96,7 +96,7 @@ async def test_a_pipelines_owner_is_what_its_configuration_says() -> None:
     job: {type: command, config: {command: "true"}}
     """
     await Pipelines(tables).put(PipelineId("orders"), text)
-    owner_of = owners_of(Configs(tables))
+    owner_of = owners_of(PipelineVersions(tables))
 
     assert [await owner_of(name) for name in ("orders", "unknown", "")] == ["payments", "", ""]
     assert await nobody("orders") == ""
@@ -108,4 +108,4 @@ async def test_a_pipeline_that_cannot_be_read_has_no_owner_and_its_alerts_still_
     damaged = {"PK": pipeline_pk("orders"), "SK": config_mark_sk(), "data": "nonsense"}
     await tables.commit(Put(TableName.CONTROL, damaged))
 
-    assert await owners_of(Configs(tables))("orders") == ""
+    assert await owners_of(PipelineVersions(tables))("orders") == ""

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from consumers.alerts.run_status import SEVERITIES, Standing, standing_after, standing_of
+from consumers.alerts.run_status import SEVERITIES, RunStatus, standing_after, standing_of
 from tests.alertsworld import FAILED
 from worker.core.model.events import EventType
 
-E, S = EventType, Standing
+E, S = EventType, RunStatus
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ E, S = EventType, Standing
         (["SOMETHING_NEW"], S.NOTED),
     ],
 )
-def test_what_events_make_of_a_run(events: list[str], expected: Standing) -> None:
+def test_what_events_make_of_a_run(events: list[str], expected: RunStatus) -> None:
     standing = ""
     for event in events:
         standing = standing_after(standing, replace(FAILED, type=event))
@@ -55,8 +55,8 @@ def test_a_failure_that_the_calendar_does_not_let_be_retried_is_final() -> None:
 
 
 def test_a_word_that_no_version_of_ours_wrote_is_nothing_known() -> None:
-    assert standing_of("sleeping") is Standing.NOTED
+    assert standing_of("sleeping") is RunStatus.NOTED
 
 
 def test_each_standing_has_a_colour() -> None:
-    assert set(SEVERITIES) == set(Standing)
+    assert set(SEVERITIES) == set(RunStatus)

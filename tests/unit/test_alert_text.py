@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.alerts.chat import Saying
+from consumers.alerts.chat import ChatMessage
 from consumers.alerts.text import (
     FACE_MAX,
     NAMED_MAX,
@@ -23,18 +23,18 @@ from consumers.alerts.text import (
 )
 from tests.alertsworld import FAILED
 from tests.manualclock import NOON
-from worker.store.repos.delivery.threads import Face, ThreadKey
+from worker.store.repos.delivery.threads import ThreadHeader, ThreadKey
 
 THREAD = ThreadKey("orders", "daily", "2026-03-03")
 
 
-def objects_in(saying: Saying) -> list[dict[str, Any]]:
+def objects_in(saying: ChatMessage) -> list[dict[str, Any]]:
     """The text objects of a message, in order."""
     blocks: Any = saying.blocks
     return [text for block in blocks for text in ([block["text"]] if "text" in block else block["elements"])]
 
 
-def text_of(saying: Saying) -> str:
+def text_of(saying: ChatMessage) -> str:
     blocks: Any = saying.blocks
     return "\n".join(block["text"]["text"] for block in blocks if "text" in block)
 
@@ -63,12 +63,12 @@ HOSTILE = [
 ]
 
 
-def sayings_about(text: str) -> list[Saying]:
+def sayings_about(text: str) -> list[ChatMessage]:
     """Every message into which others' words come, with the text wherever they may stand."""
     detail = {"actionHint": text, "status": text, "source": text, "cron": text, "sensorKey": text}
     event = replace(FAILED, message=text, detail=detail)
     named = replace(event, type=text, pipeline=text, schedule=text, period=text)
-    face = Face(first=summary(event), latest=summary(named))
+    face = ThreadHeader(first=summary(event), latest=summary(named))
     digested = digest(NOON, NOON + timedelta(minutes=15), Counter({text: 7}), Counter({text: 3}))
     return [
         *(said for each in (event, named) for said in (alert(each), elsewhere(each))),
@@ -98,7 +98,7 @@ UNDONE = re.compile(
 def test_what_others_wrote_is_plain_text_and_only_names_stand_in_markup(text: str) -> None:
     event = replace(FAILED, message=text, detail={"actionHint": text, "source": text})
 
-    for saying in (alert(event), elsewhere(event), first_message(THREAD, Face(first=summary(event)))):
+    for saying in (alert(event), elsewhere(event), first_message(THREAD, ThreadHeader(first=summary(event)))):
         marked_up = [each["text"] for each in objects_in(saying) if each["type"] == "mrkdwn"]
         assert marked_up == [each["text"] for each in objects_in(saying)[:1]]
         assert marked_up[0].endswith(("| orders | daily | 2026-03-03", ": *orders | daily | 2026-03-03*"))
@@ -115,7 +115,7 @@ def test_a_name_cannot_end_the_markup_it_stands_in() -> None:
 @given(st.text())
 def test_whatever_is_said_the_notification_is_escaped_as_the_blocks_are(text: str) -> None:
     event = replace(FAILED, message=text)
-    face = Face(first=summary(event), latest=summary(event))
+    face = ThreadHeader(first=summary(event), latest=summary(event))
 
     for saying in (alert(event), first_message(THREAD, face)):
         assert not UNDONE.search(saying.text)
@@ -124,7 +124,7 @@ def test_whatever_is_said_the_notification_is_escaped_as_the_blocks_are(text: st
 def test_a_message_of_any_length_fits() -> None:
     event = replace(FAILED, message="<" * 100_000, detail={"actionHint": "x" * 100_000})
 
-    for saying in (alert(event), first_message(THREAD, Face(first=summary(event), latest="&" * 400))):
+    for saying in (alert(event), first_message(THREAD, ThreadHeader(first=summary(event), latest="&" * 400))):
         assert all(0 < len(each["text"]) <= SECTION_MAX for each in objects_in(saying))
         assert all(not re.search("&[a-z]*…", each["text"]) for each in objects_in(saying))
         assert len(saying.text) <= FACE_MAX
@@ -145,7 +145,7 @@ def test_a_summary_is_one_line() -> None:
 
 
 def test_the_first_message_says_how_it_stands_how_it_began_and_what_came_last() -> None:
-    face = Face(version=3, standing="recovered", first="SLA_BREACH: late", latest="JOB_COMPLETED")
+    face = ThreadHeader(version=3, standing="recovered", first="SLA_BREACH: late", latest="JOB_COMPLETED")
 
     saying = first_message(THREAD, face)
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.manualclock import ManualClock
 from worker.core.errors import RetryLater
-from worker.runtime.backoff import Backoff, Patience
+from worker.runtime.backoff import Backoff, RetryLoop
 
 TROUBLE = RetryLater("throttled")
 
@@ -25,7 +25,7 @@ def test_a_wait_is_drawn_from_nothing_to_its_bound() -> None:
 
 
 async def test_patience_ends_after_the_last_attempt_and_keeps_the_cause() -> None:
-    patience = Patience(Backoff(attempts_max=3), ManualClock())
+    patience = RetryLoop(Backoff(attempts_max=3), ManualClock())
     await patience.wait(TROUBLE)
     await patience.wait(TROUBLE)
 
@@ -37,7 +37,7 @@ async def test_patience_ends_after_the_last_attempt_and_keeps_the_cause() -> Non
 
 async def test_patience_ends_when_its_time_is_used_up() -> None:
     clock = ManualClock()
-    patience = Patience(Backoff(budget_s=8.0), clock)
+    patience = RetryLoop(Backoff(budget_s=8.0), clock)
     await patience.wait(TROUBLE)
     clock.advance(timedelta(seconds=8))
 
@@ -46,7 +46,7 @@ async def test_patience_ends_when_its_time_is_used_up() -> None:
 
 
 async def test_patience_that_starts_again_has_its_attempts_back() -> None:
-    patience = Patience(Backoff(attempts_max=2), ManualClock())
+    patience = RetryLoop(Backoff(attempts_max=2), ManualClock())
     await patience.wait(TROUBLE)
 
     patience.restart()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from worker.operations.doctor.aws_calls import Answer
+from worker.operations.doctor.aws_calls import AwsReply
 from worker.operations.doctor.aws_resources import PAGE, PAGES_MAX, BusLook
 from worker.operations.doctor.report import Diagnosis
 
@@ -16,20 +16,20 @@ class Bus:
     def __init__(self, rules: int) -> None:
         self._rules = [{"Name": f"rule-{number}", "State": "ENABLED"} for number in range(rules)]
 
-    async def call(self, service: str, operation: str, parameters: Mapping[str, Any]) -> Answer:
+    async def call(self, service: str, operation: str, parameters: Mapping[str, Any]) -> AwsReply:
         assert service == "events"
         match operation:
             case "ListRules":
                 begin, limit = int(parameters.get("NextToken", "0")), int(parameters["Limit"])
                 rules, end = self._rules[begin : begin + limit], begin + limit
                 more = {"NextToken": str(end)} if end < len(self._rules) else {}
-                return Answer({"Rules": rules, **more}, None)
+                return AwsReply({"Rules": rules, **more}, None)
             case "ListTargetsByRule":
-                return Answer({"Targets": [{"Id": "t", "DeadLetterConfig": {"Arn": "a"}}]}, None)
+                return AwsReply({"Targets": [{"Id": "t", "DeadLetterConfig": {"Arn": "a"}}]}, None)
             case "PutEvents":
-                return Answer({"Entries": [{"ErrorCode": "MalformedDetail"}]}, None)
+                return AwsReply({"Entries": [{"ErrorCode": "MalformedDetail"}]}, None)
             case _:
-                return Answer({}, None)
+                return AwsReply({}, None)
 
 
 async def looked_at(rules: int) -> list[Diagnosis]:

@@ -5,17 +5,17 @@ from collections.abc import Sequence
 import pytest
 
 from tests.runners import TOKEN, a_request
-from worker.app.guard import careful
+from worker.app.guard import contain_runner_bugs
 from worker.core.errors import Rejected, RetryLater
 from worker.jobs.runner import (
     BatchRunner,
     Config,
     Handle,
     JobStatus,
-    Question,
     Sightings,
     StartAnswer,
     StartRequest,
+    StatusQuery,
     StopAnswer,
     Traits,
     Unknown,
@@ -45,17 +45,17 @@ class Clumsy:
 
 
 class ClumsyWithMany(Clumsy):
-    def group(self, _question: Question, /) -> str:
+    def group(self, _question: StatusQuery, /) -> str:
         raise self.problem
 
-    async def look(self, _questions: Sequence[Question], _more: str = "", /) -> Sightings:
+    async def look(self, _questions: Sequence[StatusQuery], _more: str = "", /) -> Sightings:
         raise self.problem
 
 
 async def test_a_start_that_met_a_mistake_may_have_been_sent() -> None:
     told = list[Exception]()
 
-    answer = await careful(Clumsy(), told.append).start(a_request({}))
+    answer = await contain_runner_bugs(Clumsy(), told.append).start(a_request({}))
 
     assert isinstance(answer, Unknown)
     assert "KeyError" in answer.message
@@ -64,7 +64,7 @@ async def test_a_start_that_met_a_mistake_may_have_been_sent() -> None:
 
 async def test_a_question_that_met_a_mistake_is_asked_again_later() -> None:
     told = list[Exception]()
-    runner = careful(Clumsy(), told.append)
+    runner = contain_runner_bugs(Clumsy(), told.append)
 
     for asking in (runner.status({}, {}), runner.find(TOKEN, {}), runner.stop({}, {})):
         with pytest.raises(RetryLater, match="KeyError"):
@@ -75,7 +75,7 @@ async def test_a_question_that_met_a_mistake_is_asked_again_later() -> None:
 
 def test_a_configuration_that_met_a_mistake_is_refused() -> None:
     with pytest.raises(Rejected, match="KeyError"):
-        careful(Clumsy(), lambda _: None).traits({})
+        contain_runner_bugs(Clumsy(), lambda _: None).traits({})
 
 
 @pytest.mark.parametrize("problem", [RetryLater("later"), Rejected("never")])
@@ -83,17 +83,17 @@ async def test_what_a_runner_means_to_raise_is_no_mistake(problem: Exception) ->
     told = list[Exception]()
 
     with pytest.raises(type(problem)):
-        await careful(Clumsy(problem), told.append).status({}, {})
+        await contain_runner_bugs(Clumsy(problem), told.append).status({}, {})
 
     assert told == []
 
 
 async def test_a_runner_that_tells_of_many_jobs_still_does() -> None:
-    runner = careful(ClumsyWithMany(), lambda _: None)
+    runner = contain_runner_bugs(ClumsyWithMany(), lambda _: None)
 
     assert isinstance(runner, BatchRunner)
-    assert not isinstance(careful(Clumsy(), lambda _: None), BatchRunner)
+    assert not isinstance(contain_runner_bugs(Clumsy(), lambda _: None), BatchRunner)
     with pytest.raises(RetryLater, match="KeyError"):
         await runner.look([])
     with pytest.raises(Rejected, match="KeyError"):
-        runner.group(Question({}, {}))
+        runner.group(StatusQuery({}, {}))

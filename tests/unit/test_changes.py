@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from consumers.streams.aws.change_records import delivered_change, streamed_change
-from consumers.streams.lazy_row import LazyRow, Unreadable
+from consumers.streams.lazy_row import LazyRow, UnreadableRecord
 from tests.fakestreams import Precision, change_record
 from tests.manualclock import NOON
 from worker.runtime.json_bytes import from_json, to_json
@@ -55,7 +55,7 @@ def test_an_attribute_nobody_looks_at_is_never_converted() -> None:
     row = LazyRow({"good": {"S": "x"}, "bad": {"NONSENSE": "y"}})
 
     assert row["good"] == "x"
-    with pytest.raises(Unreadable, match="'bad' is no value of a row"):
+    with pytest.raises(UnreadableRecord, match="'bad' is no value of a row"):
         row["bad"]
 
 
@@ -79,7 +79,7 @@ def test_of_a_row_that_cannot_be_converted_all_is_kept(value: str) -> None:
 
     assert change is not None
     assert isinstance(change.image, LazyRow)
-    with pytest.raises(Unreadable, match="'bad' is no value of a row"):
+    with pytest.raises(UnreadableRecord, match="'bad' is no value of a row"):
         change.image["bad"]
     assert change.image.parted() == ({"PK": ROW.pk, "SK": ROW.sk, "good": 1}, {"bad": value.encode()})
 
@@ -170,14 +170,14 @@ def test_a_table_that_is_not_followed_may_have_other_keys_and_no_images() -> Non
     ],
 )
 def test_what_is_no_change_is_said_to_be_none(data: bytes) -> None:
-    with pytest.raises(Unreadable, match="no change of a row"):
+    with pytest.raises(UnreadableRecord, match="no change of a row"):
         delivered_change(data, TABLES, position=5)
 
 
 def test_a_streamed_change_without_its_image_does_not_pass_for_a_removal() -> None:
     said = {"ApproximateCreationDateTime": 0, "SequenceNumber": "1", "Keys": {"PK": {"S": "p"}, "SK": {"S": "s"}}}
 
-    with pytest.raises(Unreadable, match="NewImage"):
+    with pytest.raises(UnreadableRecord, match="NewImage"):
         streamed_change({"eventName": "MODIFY", "dynamodb": said}, TableName.CONTROL)
 
 

@@ -3,18 +3,18 @@
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from worker.cli.plan.diff import Change, Kind, changes
-from worker.cli.plan.expected import RUNS_SHOWN_MAX, Entry, Span, agenda, blocks, by_day, unclocked
+from worker.cli.plan.diff import DifferenceKind, RunDifference, changes
+from worker.cli.plan.expected import RUNS_SHOWN_MAX, PlanEntry, Span, agenda, blocks, by_day, unclocked
 from worker.cli.plan.view import block_row, change_row, run_record
 from worker.config.cron_text import parse_cron
 from worker.core.model.calendars import Calendar, Exclusion
 from worker.core.model.pipeline import Pipeline, PipelineId, Schedule, ScheduleId, Sla, StartBy, Trigger
-from worker.core.model.rules import Check, Group, Rule
+from worker.core.model.rules import Group, Operator, Rule
 from worker.core.model.sla_times import ClockTime, Deadline
 
 BERLIN, NEW_YORK, UTC_ZONE = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York"), ZoneInfo("UTC")
 GOOD_FRIDAY = Calendar(name="us-market", dates={date(2027, 3, 26): "Good Friday"})
-TRIGGER = Trigger(rule=Rule(key="export", check=Check.EXISTS))
+TRIGGER = Trigger(rule=Rule(key="export", check=Operator.EXISTS))
 WEEKEND = Span(first=date(2027, 3, 26), days=3)
 
 
@@ -35,7 +35,7 @@ def rows(pipelines: list[Pipeline], span: Span, *, fold: bool = True) -> dict[da
     return {day: [block_row(block) for block in todays] for day, todays in by_day(agenda(pipelines, span), fold=fold)}
 
 
-def differences(old: Schedule | None, new: Schedule | None, *, days: int = 1) -> list[Change]:
+def differences(old: Schedule | None, new: Schedule | None, *, days: int = 1) -> list[RunDifference]:
     before = [a_pipeline("p", old)] if old else []
     after = [a_pipeline("p", new)] if new else []
     return list(changes(before, after, Span(first=date(2027, 3, 26), days=days)))
@@ -199,28 +199,28 @@ def test_two_equal_plans_have_no_difference() -> None:
 def test_a_later_cron_moves_the_run_of_the_same_period() -> None:
     [change] = differences(a_cron("0 6 * * *"), a_cron("30 7 * * *"))
 
-    assert change.kind is Kind.MOVED
+    assert change.kind is DifferenceKind.MOVED
     assert change_row(change)[-1] == "2027-03-26 06:00 UTC (06:00Z) -> 2027-03-26 07:30 UTC (07:30Z)"
 
 
 def test_a_new_exclusion_removes_the_run_and_says_why() -> None:
     [change] = differences(a_cron("0 6 * * *"), a_cron("0 6 * * *", exclusion=Exclusion(calendars=(GOOD_FRIDAY,))))
 
-    assert change.kind is Kind.REMOVED
+    assert change.kind is DifferenceKind.REMOVED
     assert change_row(change)[-1] == "2027-03-26 is Good Friday in calendar us-market"
 
 
 def test_a_lifted_exclusion_adds_the_run() -> None:
     [change] = differences(a_cron("0 6 * * *", exclusion=Exclusion(calendars=(GOOD_FRIDAY,))), a_cron("0 6 * * *"))
 
-    assert change.kind is Kind.ADDED
+    assert change.kind is DifferenceKind.ADDED
     assert change_row(change)[:3] == ["+", "added", "p/cron"]
 
 
 def test_a_schedule_that_is_gone_removes_its_runs() -> None:
     [change] = differences(a_cron("0 6 * * *"), None)
 
-    assert change.kind is Kind.REMOVED
+    assert change.kind is DifferenceKind.REMOVED
     assert change_row(change)[-1] == "no longer expected"
 
 
@@ -229,7 +229,7 @@ def test_another_deadline_is_a_change_of_the_same_run() -> None:
 
     [change] = differences(old, new)
 
-    assert change.kind is Kind.DEADLINE
+    assert change.kind is DifferenceKind.DEADLINE
     assert change_row(change)[-1] == "due 08:00 UTC -> due 09:00 UTC"
 
 
@@ -245,5 +245,5 @@ def test_a_listed_date_without_time_or_deadline_stands_on_its_own_day() -> None:
 
     [entry] = agenda([a_pipeline("p", schedule)], Span(first=date(2027, 3, 31), days=1))
 
-    assert isinstance(entry, Entry)
+    assert isinstance(entry, PlanEntry)
     assert (entry.day, entry.moment) == (date(2027, 3, 31), datetime(2027, 3, 31, 4, tzinfo=UTC))

@@ -9,13 +9,13 @@ from tests.cliruns import ORDERS, PERIOD, a_store, a_stored_run, in_store, key_o
 from tests.commandline import TODAY, interlock, records
 from tests.faults import FaultyTables
 from tests.manualclock import ManualClock
-from worker.config.versions import Configs
+from worker.config.versions import PipelineVersions
 from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
 from worker.core.run.machine import Pause
 from worker.core.run.state import Spent, State
-from worker.operations.runs.requests import Asking, Wish
+from worker.operations.runs.requests import RerunSpec, RunRequests
 from worker.store.repos.events import Events
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.requests import CancelRequest, Requests, RerunRequest
@@ -304,11 +304,11 @@ def test_someone_who_asks_at_the_same_moment_is_not_overwritten() -> None:
     row = {"PK": keys.pipeline_pk(key.pipeline), "SK": keys.rerun_request_sk(key), "reason": "mine", "id": "other"}
 
     async def ask(tables: Tables) -> None:
-        version = await Configs(tables).in_force(key.pipeline)
+        version = await PipelineVersions(tables).current(key.pipeline)
         assert version is not None
-        asking = Asking(Overtaken(tables, Put(TableName.CONTROL, row)), ManualClock(TODAY))
+        asking = RunRequests(Overtaken(tables, Put(TableName.CONTROL, row)), ManualClock(TODAY))
         with pytest.raises(StaleWrite):
-            await asking.rerun(key, version, Wish(reason="again"))
+            await asking.rerun(key, version, RerunSpec(reason="again"))
 
     in_store(ask)
 

@@ -12,7 +12,7 @@ from tests.manualclock import NOON, ManualClock
 from worker.cli.demo.acts import PIPELINES
 from worker.cli.demo.demo import first_of
 from worker.cli.demo.folder import MARK, NAME, SCRIPT, FolderRequest, make_folder
-from worker.cli.demo.stage import PATIENCE_S, PLAY_MAX_S, Expected, NotInTime, Stage, run_of
+from worker.cli.demo.stage import PATIENCE_S, PLAY_MAX_S, ExpectedEvent, NotInTime, Stage, run_of
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.store_access import StoreAccess
@@ -25,7 +25,7 @@ from worker.store.table import Tables
 NOBODY = Consent(False, None)
 AGREED = Consent(True, None)
 DAY = "2026-03-02"
-COMPLETED = Expected(pipeline="orders", period=DAY, type=EventType.JOB_COMPLETED)
+COMPLETED = ExpectedEvent(pipeline="orders", period=DAY, type=EventType.JOB_COMPLETED)
 
 
 def folder(directory: Path | None = None, consent: Consent = NOBODY) -> Path | None:
@@ -171,7 +171,7 @@ async def test_what_does_not_come_ends_the_wait_and_is_named(stage: Stage, table
     await Events(tables).put_foreign(an_event(1))
 
     with pytest.raises(NotInTime, match=rf"JOB_COMPLETED of orders {DAY} \(number 2\) did not happen in time"):
-        await stage.until(Expected(pipeline="orders", period=DAY, type=EventType.JOB_COMPLETED, times=2))
+        await stage.until(ExpectedEvent(pipeline="orders", period=DAY, type=EventType.JOB_COMPLETED, times=2))
 
     assert PATIENCE_S <= stage.elapsed_s < PATIENCE_S + 1
 
@@ -191,7 +191,7 @@ async def test_events_of_one_decision_are_shown_in_the_order_of_a_life(
     await Events(tables).put_foreign(an_event(1, EventType.DRY_RUN_COMPLETED))
     await Events(tables).put_foreign(an_event(2, EventType.DRY_RUN_WOULD_TRIGGER))
 
-    await stage.until(Expected(pipeline="orders", period=DAY, type=EventType.DRY_RUN_COMPLETED))
+    await stage.until(ExpectedEvent(pipeline="orders", period=DAY, type=EventType.DRY_RUN_COMPLETED))
 
     assert re.findall(r"DRY_RUN_\w+", capsys.readouterr().out) == ["DRY_RUN_WOULD_TRIGGER", "DRY_RUN_COMPLETED"]
 

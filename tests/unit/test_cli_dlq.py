@@ -14,7 +14,7 @@ from consumers.streams.source import Position, Record
 from tests.cliruns import in_store
 from tests.commandline import TODAY, interlock, records
 from tests.manualclock import ManualClock
-from worker.cli.commands.dlq import Which, run_show, show_letter
+from worker.cli.commands.dlq import DeadLetterSelector, run_show, show_letter
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.store_access import StoreAccess
 from worker.config.settings import GROUP
@@ -98,7 +98,7 @@ def test_a_terminal_gets_lines_for_people_unless_json_is_asked_for() -> None:
         out = io.StringIO()
         screen = Screen(out=Console(file=out, force_terminal=True, width=100, color_system=None))
         access = StoreAccess(url="sqlite:///interlock.db", clock=ManualClock(TODAY))
-        assert asyncio.run(run_show(screen, access, Which(SOURCE, ID), as_json=as_json)) == 0
+        assert asyncio.run(run_show(screen, access, DeadLetterSelector(SOURCE, ID), as_json=as_json)) == 0
         return out.getvalue().splitlines()
 
     assert shown(as_json=False)[0] == f"{SOURCE} {ID}"

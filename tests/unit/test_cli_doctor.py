@@ -12,7 +12,7 @@ from tests.manualclock import ManualClock
 from worker.config.settings import GROUP, SHADOW
 from worker.core.membership.liveness import DEFAULT_TIMING, FAST_TIMING
 from worker.core.model.keys import SessionId
-from worker.operations.doctor.group import Staff, look_at_workers, watch_workers
+from worker.operations.doctor.group import WorkerGroup, look_at_workers, watch_workers
 from worker.operations.doctor.machine import FREE_LOW, FREE_MIN, look_at_disk
 from worker.operations.doctor.report import Health
 from worker.store.repos.sessions import Session, Sessions, SessionState
@@ -123,16 +123,16 @@ def test_workers_of_another_timing_would_keep_a_worker_with_these_settings_out()
     old, fast = a_session("1.0"), replace(a_session("1.0"), pace=FAST_TIMING.pace)
 
     assert [
-        each for each in look_at_workers(Staff([old, fast]), "1.0", FAST_TIMING) if each.health is Health.FAIL
+        each for each in look_at_workers(WorkerGroup([old, fast]), "1.0", FAST_TIMING) if each.health is Health.FAIL
     ] == []
-    [*_, found] = look_at_workers(Staff([old, fast]), "1.0", DEFAULT_TIMING)
+    [*_, found] = look_at_workers(WorkerGroup([old, fast]), "1.0", DEFAULT_TIMING)
 
     assert (found.subject, found.health) == ("INTERLOCK_TIMING", Health.FAIL)
     assert found.finding.startswith("they have fast, and a worker with these settings would have default")
 
 
 def test_workers_of_one_version_are_fine() -> None:
-    assert [found.health for found in look_at_workers(Staff([a_session("1.0")]), "1.0")] == [Health.OK, Health.OK]
+    assert [found.health for found in look_at_workers(WorkerGroup([a_session("1.0")]), "1.0")] == [Health.OK, Health.OK]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from worker.core.run.state import State
 from worker.core.sla.state import SlaWatch, Verdict
 from worker.operations.runs.events import EventReader
 from worker.store.backends.open import open_tables
-from worker.store.repos.events import told_write
+from worker.store.repos.events import event_write
 from worker.store.repos.job_log import JobLine, JobLog
 from worker.store.repos.reruns import Rerun, Reruns
 from worker.store.repos.runs import Runs
@@ -50,7 +50,7 @@ def an_event(
 def put_events(*events: Event) -> None:
     async def put(tables: Tables) -> None:
         for event in events:
-            await tables.commit(told_write(event))
+            await tables.commit(event_write(event))
 
     in_store(put)
 
@@ -161,7 +161,7 @@ class Happening(ManualClock):
         if self.naps == 2:
             tables = open_tables("sqlite:///interlock.db", self)
             await tables.start()
-            await tables.commit(told_write(an_event(2, at=TODAY - timedelta(seconds=30))))
+            await tables.commit(event_write(an_event(2, at=TODAY - timedelta(seconds=30))))
             await tables.stop()
 
 
@@ -187,8 +187,8 @@ async def _life(tables: Tables) -> None:
         await JobLog(tables).append(key, line)
     rerun = Rerun(id="r", reason="job-fail-retry", at=TODAY + MINUTE, attempt=2, source_event="fail")
     await Reruns(tables).record(key, rerun)
-    await tables.commit(told_write(an_event(1, at=TODAY + MINUTE)))
-    await tables.commit(told_write(an_event(2, "SOMETHING", at=TODAY + MINUTE, pipeline="sales")))
+    await tables.commit(event_write(an_event(1, at=TODAY + MINUTE)))
+    await tables.commit(event_write(an_event(2, "SOMETHING", at=TODAY + MINUTE, pipeline="sales")))
     watch = SlaWatch(
         key=key, config_hash="c", since=TODAY + 3 * MINUTE, breach_at=TODAY + 9 * MINUTE, verdict=Verdict.MET
     )

@@ -15,7 +15,7 @@ from worker.cli.terminal.store_access import Exit
 from worker.core.model.events import Event
 from worker.core.run.state import State
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
-from worker.store.repos.events import told_write
+from worker.store.repos.events import event_write
 from worker.store.repos.runs import Runs
 from worker.store.table import Tables
 
@@ -140,7 +140,7 @@ def test_what_exists_gets_an_answer(words: list[str], code: Exit) -> None:
 
 
 def test_what_outlived_its_pipeline_is_shown() -> None:
-    in_store(lambda tables: tables.commit(told_write(Event(id="e", type="JOB_FAILED", at=TODAY, pipeline="orders"))))
+    in_store(lambda tables: tables.commit(event_write(Event(id="e", type="JOB_FAILED", at=TODAY, pipeline="orders"))))
     assert interlock("sensor", "put", "orders", "ready", "status=done").exit_code == 0
     assert interlock("pipelines", "remove", "orders", "--yes").exit_code == 0
 

@@ -14,7 +14,7 @@ from worker.core.model.pipeline import PipelineId
 from worker.core.run.dry_run import DryRun, DryState
 from worker.core.run.machine import Pause
 from worker.core.run.state import State
-from worker.operations.explain.load import Looking
+from worker.operations.explain.load import SnapshotLoader
 from worker.store.repos import dry_runs
 from worker.store.repos.marks import once_write
 from worker.store.repos.pauses import Pauses
@@ -130,7 +130,7 @@ def test_of_a_pipeline_in_dry_run_the_rehearsal_is_shown() -> None:
 def test_what_is_read_does_not_grow_with_what_is_stored() -> None:
     async def calls(tables: Tables) -> dict[Operation, int]:
         counting = FaultyTables(tables)
-        looking = Looking(counting)
+        looking = SnapshotLoader(counting)
         version = await looking.version(PipelineId("orders"))
         assert isinstance(version, Version)
         await looking.at(key_of(), version, TODAY)

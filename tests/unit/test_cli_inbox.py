@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from consumers.inbox.rules import Place
+from consumers.inbox.rules import BucketPrefix
 from consumers.inbox.rules_file import rules_of
-from consumers.inbox.s3 import Listed
-from consumers.inbox.seeding import Progress, Seeding
+from consumers.inbox.s3 import ListedObject
+from consumers.inbox.seeding import Seeder, SeedProgress
 from tests.cliruns import ORDERS, a_store
 from tests.commandline import interlock, records
 from tests.inboxworld import RULES, InboxWorld, an_object, message, notification
@@ -145,19 +145,19 @@ class ABucket:
         self._keys, self._fails_after = sorted(keys), fails_after
         self.asked: list[str] = []
 
-    async def page(self, prefix: str, after: str) -> Sequence[Listed]:
+    async def page(self, prefix: str, after: str) -> Sequence[ListedObject]:
         if len(self.asked) == self._fails_after:
             raise RetryLater("slow down")
         self.asked.append(after)
-        return [Listed(key, "e1") for key in self._keys if key.startswith(prefix) and key > after][:2]
+        return [ListedObject(key, "e1") for key in self._keys if key.startswith(prefix) and key > after][:2]
 
 
 KEYS = [f"orders/2026-03-0{day}/a.csv" for day in range(1, 6)]
-PLACE = Place(bucket="landing", prefix="orders/")
+PLACE = BucketPrefix(bucket="landing", prefix="orders/")
 
 
-async def seeded(world: InboxWorld, bucket: ABucket, after: str = "") -> Progress:
-    *_, last = [each async for each in Seeding(world.tables, world.rules, world.clock).run(bucket, PLACE, after)]
+async def seeded(world: InboxWorld, bucket: ABucket, after: str = "") -> SeedProgress:
+    *_, last = [each async for each in Seeder(world.tables, world.rules, world.clock).run(bucket, PLACE, after)]
     return last
 
 
@@ -169,7 +169,7 @@ async def test_what_was_noted_is_no_news_and_what_changes_later_is() -> None:
     await world.take_in(notification(*(an_object(key) for key in KEYS)))
     await world.take_in(notification(an_object(KEYS[0], "e2", "02")))
 
-    assert progress == Progress(listed=6, unmatched=1, noted=5, after="orders/readme.txt")
+    assert progress == SeedProgress(listed=6, unmatched=1, noted=5, after="orders/readme.txt")
     assert (world.inbox.counts.skipped, world.inbox.counts.used) == (5, 1)
     assert await world.sensor(key="export#2026-03-02") is None
     assert await world.sensor(key="export#2026-03-01") == {"event": "created", "etag": "e2"}
@@ -188,7 +188,7 @@ async def test_what_was_noted_is_no_news_either_when_its_message_comes_a_second_
 @on_virtual_time
 async def test_it_goes_on_where_it_stopped_and_a_second_time_writes_nothing() -> None:
     world = InboxWorld()
-    going = Seeding(world.tables, world.rules, world.clock).run(ABucket(KEYS, fails_after=1), PLACE)
+    going = Seeder(world.tables, world.rules, world.clock).run(ABucket(KEYS, fails_after=1), PLACE)
     stopped = await anext(going)
     with pytest.raises(RetryLater):
         await anext(going)
@@ -196,7 +196,7 @@ async def test_it_goes_on_where_it_stopped_and_a_second_time_writes_nothing() ->
     rest = await seeded(world, bucket := ABucket(KEYS), stopped.after)
     again = await seeded(world, ABucket(KEYS))
 
-    assert stopped == Progress(listed=2, noted=2, after=KEYS[1])
+    assert stopped == SeedProgress(listed=2, noted=2, after=KEYS[1])
     assert bucket.asked[0] == KEYS[1]
     assert (rest.noted, again.noted, again.known) == (3, 0, 5)
 
@@ -229,4 +229,4 @@ def test_a_place_that_no_rule_is_about_is_refused(here: Path, place: str, said: 
 def test_only_rules_about_objects_are_asked() -> None:
     world = InboxWorld(rules_of("rules: [{name: a, event: {source: [x]}, pipeline: p, sensor: s}]"))
 
-    assert not Seeding(world.tables, world.rules, world.clock).is_about(PLACE)
+    assert not Seeder(world.tables, world.rules, world.clock).is_about(PLACE)

@@ -8,7 +8,7 @@ import pytest
 from tests import cliruns
 from tests.commandline import TODAY, interlock, records
 from tests.manualclock import ManualClock
-from worker.app.readers import duty_of
+from worker.app.readers import role_of
 from worker.config.settings import GROUP
 from worker.core.model.keys import SessionId
 from worker.store.repos.leases import Lease, Leases
@@ -227,4 +227,4 @@ def test_a_lease_in_a_store_without_workers_is_said_to_be_nobodys() -> None:
     ("duty", "streams"), [("engine", OF_ENGINES), ("scheduler", ["scheduler"]), ("relay", OF_RELAYS), ("", OF_ALL)]
 )
 def test_the_duty_of_a_lease_follows_from_its_stream(duty: str, streams: Sequence[str]) -> None:
-    assert {duty_of(stream) for stream in streams} == {duty}
+    assert {role_of(stream) for stream in streams} == {duty}

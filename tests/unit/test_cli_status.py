@@ -24,7 +24,7 @@ from worker.core.run.dry_run import DryRun
 from worker.core.run.state import Outcome, Run, Spent, StartStep, State
 from worker.core.sla.state import SlaWatch, Verdict
 from worker.operations.explain.waiting import waits_for
-from worker.operations.runs.status import Board, Boards, Line, Rank
+from worker.operations.runs.status import Rank, RunLine, RunList, RunLists
 from worker.store.repos import dry_runs
 from worker.store.repos.runs import Runs
 from worker.store.repos.sessions import Sessions
@@ -251,7 +251,7 @@ def test_counting_ends_somewhere_and_says_so() -> None:
     put_runs(*(a_run(State.COMPLETED, day) for day in days(2)))
     put_runs(*(a_run(State.COMPLETED, day, since=TODAY - 24 * HOUR) for day in days(3, first="2026-09-01")))
 
-    board = in_store(lambda tables: Boards(tables, counted_max=2).of_all(TODAY, days=2, limit=1))
+    board = in_store(lambda tables: RunLists(tables, counted_max=2).of_all(TODAY, days=2, limit=1))
 
     assert (board.totals[Rank.DONE], Rank.DONE in board.uncounted) == (2, True)
 
@@ -292,7 +292,7 @@ def test_a_store_that_does_not_answer_is_one_failure_however_many_reads_failed()
     async def read(tables: Tables) -> None:
         gone = FaultyTables(tables, always(DROP_BEFORE), patience_s=0.001)
         with pytest.raises(RetryLater):
-            await Boards(gone).of_all(TODAY, days=1, limit=1)
+            await RunLists(gone).of_all(TODAY, days=1, limit=1)
 
     in_store(read)
 
@@ -347,7 +347,7 @@ def test_the_cost_of_the_board_does_not_grow_with_what_ever_happened() -> None:
 
     async def calls(tables: Tables) -> dict[Operation, int]:
         counting = FaultyTables(tables)
-        await Boards(counting).of_all(TODAY, days=2, limit=10)
+        await RunLists(counting).of_all(TODAY, days=2, limit=10)
         return dict(counting.calls)
 
     few = in_store(calls)
@@ -365,7 +365,7 @@ def test_the_table_fits_its_terminal(width: int) -> None:
     out = io.StringIO()
     screen = Screen(out=Console(file=out, force_terminal=True, width=width, color_system=None))
     watch = SlaWatch(key=key_of(), config_hash="c", since=TODAY, breach_at=TODAY, verdict=Verdict.BREACHED)
-    line = Line(
+    line = RunLine(
         rank=Rank.FAILED,
         name=str(key_of()),
         key=key_of(),
@@ -376,7 +376,7 @@ def test_the_table_fits_its_terminal(width: int) -> None:
         watch=watch,
     )
 
-    show_board(screen, Board((line,)), StatusRequest(pipeline=None, days=1, limit=1, as_json=False), TODAY)
+    show_board(screen, RunList((line,)), StatusRequest(pipeline=None, days=1, limit=1, as_json=False), TODAY)
 
     shown = out.getvalue().splitlines()
     assert max(map(len, shown)) <= width

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from scheduler.watchdog.check import Check, Finding
+from scheduler.watchdog.check import Finding, WatchdogCheck
 from scheduler.watchdog.degraded import Degraded
 from scheduler.watchdog.rotation import SLICE
 from scheduler.watchdog.watchdog import Watchdog
@@ -20,7 +20,7 @@ from worker.cli.terminal.console import Screen
 from worker.core.model.keys import watchdog_mark_sk
 from worker.core.model.pipeline import PipelineId
 from worker.core.time.timestamps import format_rfc3339
-from worker.runtime.concurrency import together
+from worker.runtime.concurrency import gather_bounded
 from worker.store.repos.events import Events
 from worker.store.repos.marks import Marks
 from worker.store.repos.pipelines import Pipelines
@@ -109,7 +109,7 @@ def test_a_finding_about_many_runs_says_about_how_many(here: Path) -> None:
 def test_a_round_by_hand_looks_at_all_pipelines_for_nobody_goes_on_where_it_stopped() -> None:
     async def deploy(tables: Tables) -> None:
         names = [PipelineId(f"p{number:04d}") for number in range(SLICE)]
-        await together([partial(Pipelines(tables).put, name, DAILY.replace("daily", name)) for name in names])
+        await gather_bounded([partial(Pipelines(tables).put, name, DAILY.replace("daily", name)) for name in names])
 
     in_store(deploy)
     check = ["--check", "sensor-trigger-reconciliation"]
@@ -133,7 +133,7 @@ async def test_what_a_round_leaves_to_later_ones_is_counted(findings: int, left_
     async def end(_now: datetime, _is_sound: bool) -> None:
         """Nobody waits for it."""
 
-    check = Check(name="all", look=look, left=lambda: left_by_check)
+    check = WatchdogCheck(name="all", look=look, left=lambda: left_by_check)
     tables, clock = SqliteTables.in_memory(ManualClock(TODAY)), ManualClock(TODAY)
     watchdog = Watchdog([check], Degraded(tables, clock), clock, end=end, may_act=lambda: True)
 

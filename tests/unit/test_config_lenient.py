@@ -11,7 +11,7 @@ from tests.vectors.mapping import CALENDARS
 from worker.config.load import Loaded, load_text
 from worker.config.render import to_yaml
 from worker.core.model.pipeline import Evaluation, Pipeline, StartBy
-from worker.core.model.rules import Check, Mode, Rule, evaluate
+from worker.core.model.rules import Mode, Operator, Rule, evaluate
 from worker.core.time.timestamps import parse_rfc3339
 
 VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parent.parent / "vectors" / "config.json").read_text())
@@ -175,7 +175,7 @@ def test_a_trigger_that_cannot_be_understood_never_fires_and_keeps_cron_from_sta
 
     assert schedule.trigger is not None
     assert (schedule.start, schedule.starts_by_cron) == (StartBy.TRIGGER, False)
-    assert schedule.trigger.rule.check is Check.IN
+    assert schedule.trigger.rule.check is Operator.IN
     assert schedule.trigger.rule.value == []
 
 

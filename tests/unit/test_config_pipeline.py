@@ -22,7 +22,7 @@ from worker.core.model.pipeline import (
     StartBy,
     Undated,
 )
-from worker.core.model.rules import Check, Group, Mode, Rule
+from worker.core.model.rules import Group, Mode, Operator, Rule
 from worker.core.model.sla_times import ClockTime, Deadline
 
 HOLIDAYS = Calendar(name="us-federal", dates={date(2026, 7, 3): "Independence Day"})
@@ -80,7 +80,7 @@ postRun:
     assert (pipeline.owner, pipeline.description, pipeline.dry_run) == ("team", "Orders of a day", False)
     assert (only.id, only.zone, only.start) == ("stream", ZoneInfo("Europe/Berlin"), StartBy.TRIGGER)
     assert only.trigger is not None
-    assert only.trigger.rule == Rule(key="loaded", check=Check.EQUALS, field="s", value=1)
+    assert only.trigger.rule == Rule(key="loaded", check=Operator.EQUALS, field="s", value=1)
     assert (only.trigger.match, only.trigger.undated) == (Match.PREFIX, Undated.DAILY)
     assert only.trigger.deadline == Deadline(None, 45)
     assert only.expected_at == ClockTime(6, 30)
@@ -94,8 +94,8 @@ postRun:
         day_offset=-2,
         critical=True,
     )
-    nested = Group(mode=Mode.ANY, members=(Rule(key="a", check=Check.EXISTS), Group()))
-    missing = Group(mode=Mode.AT_LEAST, count=1, members=(Rule(key="b", check=Check.MISSING, field="x"),))
+    nested = Group(mode=Mode.ANY, members=(Rule(key="a", check=Operator.EXISTS), Group()))
+    missing = Group(mode=Mode.AT_LEAST, count=1, members=(Rule(key="b", check=Operator.MISSING, field="x"),))
     assert pipeline.rules == Group(mode=Mode.AT_LEAST, count=1, members=(nested, missing))
     assert pipeline.job == Job(
         type=JobType.STEP_FUNCTION,
@@ -212,19 +212,19 @@ def test_no_poll_window_means_the_default_one() -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("{key: a, check: exists, field: '', value: null}", Rule(key="a", check=Check.EXISTS)),
-        ("{key: a, check: missing}", Rule(key="a", check=Check.MISSING)),
-        ("{key: a, check: equals, field: '', value: null}", Rule(key="a", check=Check.EQUALS, field="")),
-        ("{key: a, check: gt, field: n, value: '1e3'}", Rule(key="a", check=Check.GT, field="n", value="1e3")),
-        ("{key: a, check: in, field: n, value: [1, x]}", Rule(key="a", check=Check.IN, field="n", value=[1, "x"])),
+        ("{key: a, check: exists, field: '', value: null}", Rule(key="a", check=Operator.EXISTS)),
+        ("{key: a, check: missing}", Rule(key="a", check=Operator.MISSING)),
+        ("{key: a, check: equals, field: '', value: null}", Rule(key="a", check=Operator.EQUALS, field="")),
+        ("{key: a, check: gt, field: n, value: '1e3'}", Rule(key="a", check=Operator.GT, field="n", value="1e3")),
+        ("{key: a, check: in, field: n, value: [1, x]}", Rule(key="a", check=Operator.IN, field="n", value=[1, "x"])),
         (
             "{key: a, check: between, field: n, value: [1, 1]}",
-            Rule(key="a", check=Check.BETWEEN, field="n", value=[1, 1]),
+            Rule(key="a", check=Operator.BETWEEN, field="n", value=[1, 1]),
         ),
-        ("{key: a, check: matches, field: n, value: a+}", Rule(key="a", check=Check.MATCHES, field="n", value="a+")),
+        ("{key: a, check: matches, field: n, value: a+}", Rule(key="a", check=Operator.MATCHES, field="n", value="a+")),
         (
             "{key: a, check: age_lt, field: t, value: 24h, maxFutureSkew: 0s}",
-            Rule(key="a", check=Check.AGE_LT, field="t", value="24h", max_future=timedelta(0)),
+            Rule(key="a", check=Operator.AGE_LT, field="t", value="24h", max_future=timedelta(0)),
         ),
     ],
 )

@@ -8,7 +8,7 @@ from tests.engineworld import CONFIG, ORDERS
 from tests.manualclock import NOON, ManualClock
 from worker.config.load import load_text
 from worker.config.render import config_hash
-from worker.config.versions import Configs, Unusable, Version
+from worker.config.versions import PipelineVersions, Unusable, Version
 from worker.core.errors import Rejected
 from worker.core.model.keys import config_mark_sk
 from worker.core.model.pipeline import Pipeline
@@ -30,18 +30,18 @@ def loaded(text: str = CONFIG) -> Pipeline:
 
 
 async def test_a_pipeline_that_nobody_deployed_has_no_version() -> None:
-    assert await Configs(await a_store()).in_force(ORDERS) is None
+    assert await PipelineVersions(await a_store()).current(ORDERS) is None
 
 
 async def test_what_is_deployed_is_in_force_as_soon_as_it_is_read() -> None:
     tables = await a_store()
-    configs = Configs(tables)
+    configs = PipelineVersions(tables)
     await Pipelines(tables).put(ORDERS, CONFIG)
-    first = await configs.in_force(ORDERS)
+    first = await configs.current(ORDERS)
     changed = CONFIG.replace("value: 100", "value: 200")
     await Pipelines(tables).put(ORDERS, changed)
 
-    second = await configs.in_force(ORDERS)
+    second = await configs.current(ORDERS)
 
     assert first == Version(loaded(), config_hash(loaded()))
     assert second == Version(loaded(changed), config_hash(loaded(changed)))
@@ -49,24 +49,24 @@ async def test_what_is_deployed_is_in_force_as_soon_as_it_is_read() -> None:
 
 async def test_a_text_that_cannot_be_used_leaves_the_last_good_version_in_force_also_after_a_restart() -> None:
     tables = await a_store()
-    before = Configs(tables)
+    before = PipelineVersions(tables)
     good = Version(loaded(), config_hash(loaded()))
-    await before.keep(good)
+    await before.persist(good)
     await Marks(tables).put_once(ORDERS, config_mark_sk(), {"good": good.config_hash}, NOON)
     await Pipelines(tables).put(ORDERS, "][")
 
-    deployed = await Configs(tables).deployed(ORDERS)
+    deployed = await PipelineVersions(tables).deployed(ORDERS)
 
     assert isinstance(deployed, Unusable)
     assert deployed.problems
-    assert await Configs(tables).in_force(ORDERS) == good
+    assert await PipelineVersions(tables).current(ORDERS) == good
 
 
 async def test_a_text_stored_under_another_pipelines_name_is_not_used() -> None:
     tables = await a_store()
     await Pipelines(tables).put(ORDERS, CONFIG.replace("id: orders", "id: invoices"))
 
-    deployed = await Configs(tables).deployed(ORDERS)
+    deployed = await PipelineVersions(tables).deployed(ORDERS)
 
     assert isinstance(deployed, Unusable)
     assert "invoices" in deployed.problems[0]
@@ -75,14 +75,14 @@ async def test_a_text_stored_under_another_pipelines_name_is_not_used() -> None:
 async def test_a_version_is_found_by_the_name_it_was_kept_under() -> None:
     tables = await a_store()
     version = Version(loaded(), config_hash(loaded()))
-    await Configs(tables).keep(version)
+    await PipelineVersions(tables).persist(version)
 
-    assert await Configs(tables).pinned(ORDERS, version.config_hash) == version
+    assert await PipelineVersions(tables).get(ORDERS, version.config_hash) == version
 
 
 async def test_a_version_that_was_deleted_is_missed_with_what_to_do() -> None:
     with pytest.raises(Rejected, match="restore the row CONFIGVER#v9"):
-        await Configs(await a_store()).pinned(ORDERS, "v9")
+        await PipelineVersions(await a_store()).get(ORDERS, "v9")
 
 
 async def test_the_loop_goes_on_while_a_large_text_is_understood() -> None:
@@ -92,7 +92,7 @@ async def test_the_loop_goes_on_while_a_large_text_is_understood() -> None:
     )
     text = f"pipeline: {{id: orders}}\nvalidation:\n  rules:\n{rules}job: {{type: command, config: {{command: x}}}}\n"
     await Pipelines(tables).put(ORDERS, text)
-    reading = asyncio.create_task(Configs(tables).in_force(ORDERS))
+    reading = asyncio.create_task(PipelineVersions(tables).current(ORDERS))
     turns = 0
 
     while not reading.done():

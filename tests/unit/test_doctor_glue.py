@@ -9,7 +9,7 @@ import pytest
 from tests.builders import a_pipeline
 from worker.core.errors import RetryLater
 from worker.core.model.pipeline import Job, JobType
-from worker.operations.doctor.aws_calls import Answer, Refused
+from worker.operations.doctor.aws_calls import AwsRefusal, AwsReply
 from worker.operations.doctor.glue import JOBS_MAX, glue_jobs, look_at_glue
 from worker.operations.doctor.report import Diagnosis, Health
 
@@ -20,12 +20,12 @@ class FakeCalls:
     problem: Exception | None = None
     asked: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
 
-    async def call(self, service: str, operation: str, parameters: Mapping[str, Any]) -> Answer:
+    async def call(self, service: str, operation: str, parameters: Mapping[str, Any]) -> AwsReply:
         self.asked.append(parameters)
         if self.problem is not None:
             raise self.problem
         assert (service, operation) == ("glue", "GetJob")
-        return Answer({"Job": {"Name": parameters["JobName"], "MaxRetries": self.retries}}, None)
+        return AwsReply({"Job": {"Name": parameters["JobName"], "MaxRetries": self.retries}}, None)
 
 
 async def found(calls: FakeCalls, *names: str) -> list[Diagnosis]:
@@ -49,8 +49,8 @@ async def test_a_job_that_glue_tries_again_is_warned_of_with_what_to_do() -> Non
 @pytest.mark.parametrize(
     ("problem", "words"),
     [
-        (Refused("AccessDeniedException", "no"), "glue:GetJob"),
-        (Refused("EntityNotFoundException", "no such job"), "etl"),
+        (AwsRefusal("AccessDeniedException", "no"), "glue:GetJob"),
+        (AwsRefusal("EntityNotFoundException", "no such job"), "etl"),
         (RetryLater("no answer"), "glue:GetJob"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 
 from tests.builders import BIRTH, HOUR, KEY, ME, MINUTE, NEW, NOON, OLD, a_pipeline, a_post_run, a_schedule
 from worker.core.model.calendars import Exclusion
-from worker.core.model.effects import Ignore, Tell
+from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType
 from worker.core.model.pipeline import Pipeline, Sla
 from worker.core.model.sla_times import Deadline
@@ -19,16 +19,16 @@ from worker.core.run.effects import DryEffect, EvaluateNow, KeepBaseline
 from worker.core.run.facts import (
     CancelRequested,
     Fact,
+    JobReport,
     JobReported,
     Origin,
     PostRunSeen,
-    Report,
     RerunRequested,
     RulesHeld,
     RulesNotHeld,
-    RunWanted,
-    Signal,
-    TimeCame,
+    RunTriggered,
+    SensorSignal,
+    TimerFired,
 )
 from worker.core.run.state import FailureCategory
 
@@ -39,11 +39,11 @@ NOT_HELD = RulesNotHeld(attempt=1, saw={"orders": NEW}, reason="orders.count is 
 REQUEST = RerunRequested(key=KEY, birth=BIRTH, identity="request-1")
 
 
-def wanted(content: str = OLD) -> RunWanted:
-    return RunWanted(key=KEY, birth=BIRTH, origin=Origin.SENSOR, signal=Signal("orders", content))
+def wanted(content: str = OLD) -> RunTriggered:
+    return RunTriggered(key=KEY, birth=BIRTH, origin=Origin.SENSOR, signal=SensorSignal("orders", content))
 
 
-def reported(report: Report = Report.FAIL, category: FailureCategory | None = None) -> JobReported:
+def reported(report: JobReport = JobReport.FAIL, category: FailureCategory | None = None) -> JobReported:
     return JobReported(key=KEY, identity="row-1", report=report, at=NOON, category=category)
 
 
@@ -55,8 +55,8 @@ def step(
     return dry_run.evolve(run, decided, now, ME), decided
 
 
-def told(decided: list[DryEffect]) -> list[Tell]:
-    return [effect for effect in decided if isinstance(effect, Tell)]
+def told(decided: list[DryEffect]) -> list[EmitEvent]:
+    return [effect for effect in decided if isinstance(effect, EmitEvent)]
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_it_waits_for_its_rules_like_a_live_run(waiting: DryRun) -> None:
 
     assert still == waiting
     assert isinstance(decided[0], Ignore)
-    assert step(waiting, TimeCame(1), NOON + MINUTE)[1] == [EvaluateNow()]
+    assert step(waiting, TimerFired(1), NOON + MINUTE)[1] == [EvaluateNow()]
     assert step(waiting, wanted(NEW), NOON + MINUTE)[1] == [EvaluateNow()]
 
 
@@ -212,10 +212,10 @@ def test_a_reported_failure_is_answered_with_whether_it_would_be_retried(trigger
         [refused] = told(step(None, fact, NOON, pipeline)[1])
         assert (refused.type, refused.once) == (EventType.DRY_RUN_RETRY_EXHAUSTED, True)
     assert told(step(run, reported(), NOON)[1]) == []
-    assert told(step(run, reported(Report.SUCCESS), NOON)[1]) == []
+    assert told(step(run, reported(JobReport.SUCCESS), NOON)[1]) == []
 
 
-@pytest.mark.parametrize("fact", [HELD, TimeCame(1), CancelRequested(reason="x")], ids=["held", "time", "cancel"])
+@pytest.mark.parametrize("fact", [HELD, TimerFired(1), CancelRequested(reason="x")], ids=["held", "time", "cancel"])
 def test_what_finds_no_rehearsal_or_one_that_is_over_changes_nothing(fact: Fact, triggered: DryRun) -> None:
     for run in (None, triggered):
         assert [type(effect) for effect in step(run, fact, NOON)[1]] == [Ignore]

@@ -3,7 +3,7 @@
 import pytest
 
 from consumers.streams.aws.dynamodb_streams import DynamoStream, TableStream, listing_budget
-from consumers.streams.unreadable import Stray
+from consumers.streams.unreadable import UnreadableRecordLetter
 from tests.dynamodbstreamworld import World
 from tests.fakestreams import ARN
 from tests.streamvalues import ROW, values
@@ -35,7 +35,7 @@ async def test_a_record_that_cannot_be_kept_yet_is_not_passed() -> None:
     world.write(3)
     failures = [RetryLater("the store does not answer")]
 
-    async def keep(stray: Stray) -> None:
+    async def keep(stray: UnreadableRecordLetter) -> None:
         if failures:
             raise failures.pop()
         await world.keep(stray)

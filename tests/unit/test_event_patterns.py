@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import pytest
 
-from consumers.outbox.patterns import CHOICES_MAX, BadPattern, parse_pattern
+from consumers.outbox.patterns import CHOICES_MAX, BadEventPattern, parse_pattern
 from worker.core.model.values import Json
 
 EVENT: dict[str, Json] = {
@@ -124,7 +124,7 @@ BROKEN: list[tuple[Json, str]] = [
 
 @pytest.mark.parametrize(("pattern", "where"), BROKEN)
 def test_what_is_no_pattern_is_refused_with_its_place(pattern: Json, where: str) -> None:
-    with pytest.raises(BadPattern, match=f"event pattern, {where}: "):
+    with pytest.raises(BadEventPattern, match=f"event pattern, {where}: "):
         parse_pattern(pattern)
 
 
@@ -133,7 +133,7 @@ def test_nesting_without_end_is_refused_and_not_followed() -> None:
     for _ in range(5_000):
         pattern = {"deeper": pattern}
 
-    with pytest.raises(BadPattern, match="nested deeper than"):
+    with pytest.raises(BadEventPattern, match="nested deeper than"):
         parse_pattern(pattern)
 
 

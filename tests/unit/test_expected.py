@@ -9,7 +9,7 @@ import pytest
 from worker.config.cron_text import parse_cron
 from worker.core.model.calendars import Exclusion
 from worker.core.model.pipeline import Schedule, ScheduleId, Sla, Trigger
-from worker.core.model.rules import Check, Rule
+from worker.core.model.rules import Operator, Rule
 from worker.core.model.sla_times import ClockTime, Deadline
 from worker.core.schedule.expected_runs import ExpectedBy, ExpectedRun, expected_runs, overdue
 from worker.core.time.periods import Period
@@ -37,7 +37,7 @@ def late(schedule: Schedule, since: str, now: str) -> list[str]:
 
 
 def sensor(deadline: Deadline | None = None) -> Trigger:
-    return Trigger(rule=Rule(key="orders", check=Check.EXISTS), deadline=deadline)
+    return Trigger(rule=Rule(key="orders", check=Operator.EXISTS), deadline=deadline)
 
 
 def included(*days: str, **more: ClockTime | ZoneInfo | Exclusion) -> Schedule:

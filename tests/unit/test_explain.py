@@ -11,7 +11,7 @@ from worker.core.model.values import Json
 from worker.core.run.dry_run import DryRun
 from worker.core.run.machine import Pause
 from worker.core.run.state import Run, State
-from worker.operations.explain.explanation import Explanation, Gate, Passage
+from worker.operations.explain.explanation import Explanation, Gate, GateStatus
 from worker.operations.explain.gates import explain
 from worker.operations.explain.snapshot import AnyRun
 
@@ -26,7 +26,7 @@ ALL_SET: dict[str, dict[str, Json]] = {"ready#2026-03-10": {"status": "done"}, "
 def test_with_every_gate_open_nothing_is_needed() -> None:
     explanation = explain(a_sight(sensors=ALL_SET))
 
-    assert {finding.passage for finding in explanation.findings} == {Passage.OPEN}
+    assert {finding.passage for finding in explanation.findings} == {GateStatus.OPEN}
     assert explanation.needed == ()
     assert explanation.summary == "nothing stands in its way: a worker starts it as soon as it looks"
 
@@ -60,8 +60,8 @@ def test_whatever_is_closed_can_be_opened(run: Run | None, pipeline: Pipeline, p
     explanation: Explanation = explain(a_sight(pipeline, run=run, pause=pause, key=a_key("2026-03-11")))
 
     for finding in explanation.findings:
-        assert bool(finding.changes) >= (finding.passage is Passage.CLOSED), finding
-        assert not (finding.changes and finding.passage is Passage.OPEN), finding
+        assert bool(finding.changes) >= (finding.passage is GateStatus.CLOSED), finding
+        assert not (finding.changes and finding.passage is GateStatus.OPEN), finding
         assert finding.sentence
 
 

@@ -12,9 +12,9 @@ from worker.core.model.pipeline import Match, Pipeline, StartBy, Trigger, Undate
 from worker.core.model.sla_times import Deadline
 from worker.core.model.values import Json
 from worker.core.run.machine import Pause
-from worker.operations.explain.explanation import Gate, Passage
+from worker.operations.explain.explanation import Gate, GateStatus
 from worker.operations.explain.gates import explain_unusable
-from worker.operations.explain.snapshot import ConfigSeen, Consumed, Sight
+from worker.operations.explain.snapshot import ConsumedSensor, RunSnapshot, StoredVersion
 from worker.store.repos.sensors import Sensor
 
 # --- config -----------------------------------------------------------------------------------------------------------
@@ -23,26 +23,26 @@ from worker.store.repos.sensors import Sensor
 def test_a_sound_configuration_is_named_by_its_version() -> None:
     finding = found(a_sight(), Gate.CONFIG)
 
-    assert (finding.passage, finding.sentence) == (Passage.OPEN, "version v1")
+    assert (finding.passage, finding.sentence) == (GateStatus.OPEN, "version v1")
 
 
 def test_a_run_under_an_older_version_says_so() -> None:
-    sight = a_sight(config=ConfigSeen(applied="v1", in_force="v2"), run=a_run())
+    sight = a_sight(config=StoredVersion(applied="v1", in_force="v2"), run=a_run())
 
     assert found(sight, Gate.CONFIG).sentence == "version v1, under which the run began; later runs begin under v2"
 
 
 def test_a_bad_deployment_stops_nothing_and_is_told() -> None:
-    finding = found(a_sight(config=ConfigSeen(applied="v1", in_force="v1", problems=("no rules",))), Gate.CONFIG)
+    finding = found(a_sight(config=StoredVersion(applied="v1", in_force="v1", problems=("no rules",))), Gate.CONFIG)
 
-    assert finding.passage is Passage.OPEN
+    assert finding.passage is GateStatus.OPEN
     assert "what was deployed since cannot be used: no rules" in finding.sentence
 
 
 def test_a_dry_run_never_runs() -> None:
     finding = found(a_sight(rules_pipeline(dry_run=True)), Gate.CONFIG)
 
-    assert (finding.passage, finding.changes) == (Passage.CLOSED, ("set dryRun to false and push orders",))
+    assert (finding.passage, finding.changes) == (GateStatus.CLOSED, ("set dryRun to false and push orders",))
 
 
 def test_a_pipeline_without_a_job_has_nothing_to_run() -> None:
@@ -55,7 +55,7 @@ def test_a_pipeline_without_a_job_has_nothing_to_run() -> None:
 def test_without_any_usable_configuration_nothing_else_can_be_told() -> None:
     explanation = explain_unusable(KEY, ("line 1: no pipeline",))
 
-    assert [finding.passage for finding in explanation.findings] == [Passage.CLOSED] + [Passage.UNKNOWN] * 8
+    assert [finding.passage for finding in explanation.findings] == [GateStatus.CLOSED] + [GateStatus.UNKNOWN] * 8
     assert explanation.needed == ("correct the file of orders and push it",)
 
 
@@ -67,7 +67,7 @@ def test_a_cron_time_to_come_is_waited_for() -> None:
 
     finding = found(sight, Gate.SCHEDULE)
 
-    assert finding.passage is Passage.CLOSED
+    assert finding.passage is GateStatus.CLOSED
     assert finding.changes == ("wait until 2026-03-11 06:00 CET",)
 
 
@@ -81,14 +81,14 @@ def test_a_cron_time_to_come_is_waited_for() -> None:
 def test_a_period_for_which_nothing_may_begin_says_why_and_what_to_do(period: str, reason: str) -> None:
     finding = found(a_sight(key=a_key(period)), Gate.SCHEDULE)
 
-    assert (finding.passage, finding.sentence) == (Passage.CLOSED, reason)
+    assert (finding.passage, finding.sentence) == (GateStatus.CLOSED, reason)
     assert finding.changes
 
 
 def test_a_run_that_exists_is_not_too_far_ahead() -> None:
     finding = found(a_sight(key=a_key("2062-03-03"), run=a_run()), Gate.SCHEDULE)
 
-    assert finding.passage is Passage.OPEN
+    assert finding.passage is GateStatus.OPEN
 
 
 def test_a_cron_time_far_ahead_is_waited_for() -> None:
@@ -100,7 +100,7 @@ def test_a_cron_time_far_ahead_is_waited_for() -> None:
 def test_a_cron_time_that_passed_without_a_run_can_be_made_up_for() -> None:
     finding = found(a_sight(rules_pipeline(cron_schedule())), Gate.SCHEDULE)
 
-    assert finding.passage is Passage.UNKNOWN
+    assert finding.passage is GateStatus.UNKNOWN
     assert "its time came at 2026-03-10 06:00 CET" in finding.sentence
     assert "next is 2026-03-11 at 2026-03-11 06:00 CET" in finding.sentence
     assert finding.changes == ("run `interlock rerun orders 2026-03-10 --schedule stream`",)
@@ -111,7 +111,7 @@ def test_a_period_that_cron_never_names_is_told_apart() -> None:
 
     finding = found(sight, Gate.SCHEDULE)
 
-    assert finding.passage is Passage.CLOSED
+    assert finding.passage is GateStatus.CLOSED
     assert "never names 2026-03-11; next is 2026-03-16" in finding.sentence
 
 
@@ -120,7 +120,7 @@ def test_data_may_start_a_run_at_any_time() -> None:
 
     finding = found(a_sight(rules_pipeline(expected), key=a_key("2026-03-11")), Gate.SCHEDULE)
 
-    assert finding.passage is Passage.OPEN
+    assert finding.passage is GateStatus.OPEN
     assert finding.sentence.startswith("sensor ready starts it; expected at 2026-03-11 06:00 CET")
 
 
@@ -137,17 +137,17 @@ def test_what_nothing_starts_must_be_asked_for() -> None:
 
     finding = found(a_sight(rules_pipeline(listed)), Gate.SCHEDULE)
 
-    assert (finding.passage, len(finding.changes)) == (Passage.CLOSED, 1)
+    assert (finding.passage, len(finding.changes)) == (GateStatus.CLOSED, 1)
 
 
 def test_a_run_that_exists_needs_its_schedule_no_more() -> None:
     sight = a_sight(rules_pipeline(cron_schedule()), key=a_key("2026-03-11"), run=a_run())
 
-    assert found(sight, Gate.SCHEDULE).passage is Passage.OPEN
+    assert found(sight, Gate.SCHEDULE).passage is GateStatus.OPEN
 
 
-@pytest.mark.parametrize(("days", "passage"), [(393, Passage.OPEN), (394, Passage.CLOSED)])
-def test_a_period_whose_record_may_be_gone_is_refused(days: int, passage: Passage) -> None:
+@pytest.mark.parametrize(("days", "passage"), [(393, GateStatus.OPEN), (394, GateStatus.CLOSED)])
+def test_a_period_whose_record_may_be_gone_is_refused(days: int, passage: GateStatus) -> None:
     period = (NOON - timedelta(days=days)).date().isoformat()
 
     assert found(a_sight(key=a_key(period), now=datetime(2026, 3, 10, tzinfo=UTC)), Gate.SCHEDULE).passage is passage
@@ -184,7 +184,7 @@ def test_a_pause_with_an_end_can_be_waited_for() -> None:
 
 @pytest.mark.parametrize("pause", [None, Pause("upgrade", NOON)])
 def test_without_a_pause_or_after_its_end_the_way_is_free(pause: Pause | None) -> None:
-    assert found(a_sight(pause=pause), Gate.PAUSE).passage is Passage.OPEN
+    assert found(a_sight(pause=pause), Gate.PAUSE).passage is GateStatus.OPEN
 
 
 # --- trigger ----------------------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ def test_a_trigger_that_does_not_hold_shows_value_seen_and_wanted() -> None:
 
     [condition] = finding.conditions
     assert (finding.passage, finding.sentence) == (
-        Passage.CLOSED,
+        GateStatus.CLOSED,
         'ready.status is "busy", which is not equal to "done"',
     )
     assert (condition.seen, condition.wanted, condition.sensor) == ("busy", 'equal to "done"', "ready")
@@ -230,15 +230,15 @@ def test_a_plain_sensor_that_speaks_of_another_day_is_no_signal() -> None:
 
 
 def test_an_undated_sensor_speaks_of_today() -> None:
-    assert found(a_sight(sensors={"ready": {"status": "done"}}), Gate.TRIGGER).passage is Passage.OPEN
+    assert found(a_sight(sensors={"ready": {"status": "done"}}), Gate.TRIGGER).passage is GateStatus.OPEN
 
 
 def test_an_undated_sensor_counts_once() -> None:
-    taken = Consumed(Sensor("ready", {"status": "done"}).content_hash, a_key("2026-03-09").period)
+    taken = ConsumedSensor(Sensor("ready", {"status": "done"}).content_hash, a_key("2026-03-09").period)
 
     finding = found(a_sight(sensors={"ready": {"status": "done"}}, consumed=taken), Gate.TRIGGER)
 
-    assert finding.passage is Passage.CLOSED
+    assert finding.passage is GateStatus.CLOSED
     assert "was taken as the signal of 2026-03-09 already, and counts once" in finding.sentence
 
 
@@ -254,11 +254,11 @@ def test_an_undated_sensor_counts_again_where_it_may_or_when_it_changed(
     undated: Undated, data: dict[str, Json], period: str
 ) -> None:
     schedule = a_schedule(trigger=Trigger(rule=READY.rule, undated=undated))
-    taken = Consumed(Sensor("ready", {"status": "done"}).content_hash, a_key(period).period)
+    taken = ConsumedSensor(Sensor("ready", {"status": "done"}).content_hash, a_key(period).period)
 
     sight = a_sight(rules_pipeline(schedule), sensors={"ready": data}, consumed=taken)
 
-    assert found(sight, Gate.TRIGGER).passage is Passage.OPEN
+    assert found(sight, Gate.TRIGGER).passage is GateStatus.OPEN
 
 
 def test_which_sensor_a_prefix_means_cannot_be_told_by_exact_keys() -> None:
@@ -266,7 +266,7 @@ def test_which_sensor_a_prefix_means_cannot_be_told_by_exact_keys() -> None:
 
     finding = found(a_sight(rules_pipeline(prefix)), Gate.TRIGGER)
 
-    assert finding.passage is Passage.UNKNOWN
+    assert finding.passage is GateStatus.UNKNOWN
     assert "`interlock sensor list orders --prefix ready`" in finding.sentence
 
 
@@ -279,5 +279,5 @@ def test_data_that_was_given_up_is_told_with_the_time() -> None:
 
 
 @pytest.mark.parametrize("sight", [a_sight(run=a_run()), a_sight(rules_pipeline(cron_schedule()))])
-def test_a_trigger_is_not_needed_once_the_run_exists_or_where_cron_starts_it(sight: Sight) -> None:
-    assert found(sight, Gate.TRIGGER).passage is Passage.OPEN
+def test_a_trigger_is_not_needed_once_the_run_exists_or_where_cron_starts_it(sight: RunSnapshot) -> None:
+    assert found(sight, Gate.TRIGGER).passage is GateStatus.OPEN

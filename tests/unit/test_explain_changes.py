@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from worker.core.model.checks import Check
+from worker.core.model.checks import Operator
 from worker.core.model.rules import Group, Mode, Rule, evaluate
 from worker.core.model.values import Json
 from worker.core.time.periods import Period
@@ -21,30 +21,30 @@ def changes(group: Group, sensors: dict[str, dict[str, Json]] | None = None) -> 
     return smallest_changes(evaluate(group, sensors or {}, NOON), PERIOD, UTC_ZONE)
 
 
-def rule(check: Check, value: Json = None, field: str | None = "count") -> Rule:
+def rule(check: Operator, value: Json = None, field: str | None = "count") -> Rule:
     return Rule(key="orders", field=field, check=check, value=value)
 
 
 @pytest.mark.parametrize(
     ("wanted", "change"),
     [
-        (rule(Check.GTE, 1000), "write orders.count >= 1000 for 2026-03-03"),
-        (rule(Check.GT, 1000), "write orders.count > 1000 for 2026-03-03"),
-        (rule(Check.LT, 1), "write orders.count < 1 for 2026-03-03"),
-        (rule(Check.LTE, 1), "write orders.count <= 1 for 2026-03-03"),
-        (rule(Check.EQUALS, "done"), 'write orders.count = "done" for 2026-03-03'),
-        (rule(Check.NOT_EQUALS, 5), "write orders.count as anything but 5 for 2026-03-03"),
-        (rule(Check.IN, [1, 2]), "write orders.count as one of [1, 2] for 2026-03-03"),
-        (rule(Check.BETWEEN, [1, 2]), "write orders.count within [1, 2] for 2026-03-03"),
-        (rule(Check.MATCHES, "v.*"), 'write orders.count so that it matches "v.*" for 2026-03-03'),
-        (rule(Check.MISSING), "write orders without count for 2026-03-03"),
-        (rule(Check.MISSING, field=None), "remove sensor orders of 2026-03-03"),
+        (rule(Operator.GTE, 1000), "write orders.count >= 1000 for 2026-03-03"),
+        (rule(Operator.GT, 1000), "write orders.count > 1000 for 2026-03-03"),
+        (rule(Operator.LT, 1), "write orders.count < 1 for 2026-03-03"),
+        (rule(Operator.LTE, 1), "write orders.count <= 1 for 2026-03-03"),
+        (rule(Operator.EQUALS, "done"), 'write orders.count = "done" for 2026-03-03'),
+        (rule(Operator.NOT_EQUALS, 5), "write orders.count as anything but 5 for 2026-03-03"),
+        (rule(Operator.IN, [1, 2]), "write orders.count as one of [1, 2] for 2026-03-03"),
+        (rule(Operator.BETWEEN, [1, 2]), "write orders.count within [1, 2] for 2026-03-03"),
+        (rule(Operator.MATCHES, "v.*"), 'write orders.count so that it matches "v.*" for 2026-03-03'),
+        (rule(Operator.MISSING), "write orders without count for 2026-03-03"),
+        (rule(Operator.MISSING, field=None), "remove sensor orders of 2026-03-03"),
         (
-            rule(Check.AGE_GT, "45m", field="at"),
+            rule(Operator.AGE_GT, "45m", field="at"),
             "wait until 2026-03-03 12:15 UTC, when orders.at is older than 45m",
         ),
-        (rule(Check.AGE_LT, "15m", field="at"), "write orders.at with a time less than 15m ago for 2026-03-03"),
-        (rule(Check.AGE_GT, "45m"), "write orders.count with a time more than 45m ago for 2026-03-03"),
+        (rule(Operator.AGE_LT, "15m", field="at"), "write orders.at with a time less than 15m ago for 2026-03-03"),
+        (rule(Operator.AGE_GT, "45m"), "write orders.count with a time more than 45m ago for 2026-03-03"),
     ],
 )
 def test_each_check_says_what_to_write(wanted: Rule, change: str) -> None:
@@ -52,15 +52,15 @@ def test_each_check_says_what_to_write(wanted: Rule, change: str) -> None:
 
 
 def test_a_sensor_that_must_exist_is_written() -> None:
-    assert changes(Group(members=(rule(Check.EXISTS, field=None),))) == ("write sensor orders for 2026-03-03",)
+    assert changes(Group(members=(rule(Operator.EXISTS, field=None),))) == ("write sensor orders for 2026-03-03",)
 
 
 def test_every_check_has_words() -> None:
-    for check in Check:
-        assert changes(Group(members=(rule(check, 1),)), {}) or check is Check.MISSING
+    for check in Operator:
+        assert changes(Group(members=(rule(check, 1),)), {}) or check is Operator.MISSING
 
 
-A, B, C = (Rule(key=key, check=Check.EXISTS) for key in "abc")
+A, B, C = (Rule(key=key, check=Operator.EXISTS) for key in "abc")
 A_AND_B = Group(members=(A, B))
 
 

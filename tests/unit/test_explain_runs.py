@@ -4,16 +4,16 @@ import pytest
 
 from tests.builders import HOUR, KEY, MINUTE, NOON, a_pipeline, a_run, a_schedule, a_watch
 from tests.sights import COUNT, FOREIGN, READY, a_sight, found, rules_pipeline
-from worker.core.model.checks import Check
+from worker.core.model.checks import Operator
 from worker.core.model.pipeline import Sla
 from worker.core.model.rules import Group, Mode, Rule
 from worker.core.model.sla_times import Deadline
 from worker.core.run.dry_run import DryRun, DryState
 from worker.core.run.state import AfterStop, ForeignRun, Outcome, Spent, StartStep, State
 from worker.core.sla.state import Verdict
-from worker.operations.explain.explanation import Gate, Passage
+from worker.operations.explain.explanation import Gate, GateStatus
 from worker.operations.explain.gates import explain
-from worker.operations.explain.snapshot import AnyRun, Sight
+from worker.operations.explain.snapshot import AnyRun, RunSnapshot
 from worker.store.repos.requests import RerunRequest
 from worker.store.repos.sensors import Sensor
 
@@ -27,31 +27,31 @@ def rehearsal(state: DryState, reason: str = "") -> DryRun:
 @pytest.mark.parametrize(
     ("run", "passage", "sentence"),
     [
-        (None, Passage.OPEN, "there is no run yet"),
+        (None, GateStatus.OPEN, "there is no run yet"),
         (
             a_run(),
-            Passage.OPEN,
+            GateStatus.OPEN,
             "attempt 1 waits for its rules since 2026-03-10 12:00 UTC, until 2026-03-10 13:00 UTC",
         ),
-        (a_run(State.TRIGGERING), Passage.OPEN, "attempt 1: the job is being started since 2026-03-10 12:00 UTC"),
+        (a_run(State.TRIGGERING), GateStatus.OPEN, "attempt 1: the job is being started since 2026-03-10 12:00 UTC"),
         (
             a_run(State.TRIGGERING, start_step=StartStep.REFUSED, start_failures=2, start_after=NOON + MINUTE),
-            Passage.OPEN,
+            GateStatus.OPEN,
             "attempt 1: the job was refused 2 times; it is tried again at 2026-03-10 12:01 UTC",
         ),
         (
             a_run(State.TRIGGERING, start_step=StartStep.REFUSED, start_failures=2, starts_unanswered=1),
-            Passage.OPEN,
+            GateStatus.OPEN,
             "attempt 1: the job may be running: of 2 tries to start it, 1 got no answer",
         ),
         (
             a_run(State.TRIGGERING, start_step=StartStep.REFUSED, start_failures=1, reason="no such job"),
-            Passage.OPEN,
+            GateStatus.OPEN,
             "attempt 1: the job was refused once; the last answer: no such job",
         ),
         (
             a_run(State.TRIGGERING, start_step=StartStep.UNANSWERED, reason="no answer in 30 s"),
-            Passage.OPEN,
+            GateStatus.OPEN,
             (
                 "attempt 1: the job may have been started at 2026-03-10 12:00 UTC; "
                 "the target is asked whether it has it; the last answer: no answer in 30 s"
@@ -59,55 +59,55 @@ def rehearsal(state: DryState, reason: str = "") -> DryRun:
         ),
         (
             a_run(State.POLLING, attempt=3),
-            Passage.OPEN,
+            GateStatus.OPEN,
             "attempt 3: the job runs since 2026-03-10 12:00 UTC, and has until 2026-03-10 13:00 UTC",
         ),
         (
             a_run(State.STOPPING),
-            Passage.CLOSED,
+            GateStatus.CLOSED,
             "attempt 1 is being stopped (until 2026-03-10 12:10 UTC): the poll window is over; then it is tried again",
         ),
-        (a_run(State.COMPLETED), Passage.CLOSED, "attempt 1 completed at 2026-03-10 12:00 UTC"),
+        (a_run(State.COMPLETED), GateStatus.CLOSED, "attempt 1 completed at 2026-03-10 12:00 UTC"),
         (
             a_run(State.FAILED_FINAL),
-            Passage.CLOSED,
+            GateStatus.CLOSED,
             "attempt 1 ended as failed at 2026-03-10 12:00 UTC: out of memory",
         ),
         (
             a_run(State.FAILED_FINAL, outcome=Outcome.CANCELLED, reason="not needed"),
-            Passage.CLOSED,
+            GateStatus.CLOSED,
             "attempt 1 ended as cancelled at 2026-03-10 12:00 UTC: not needed",
         ),
-        (FOREIGN, Passage.CLOSED, "another system is running it, at most until 2026-03-10 13:00 UTC"),
+        (FOREIGN, GateStatus.CLOSED, "another system is running it, at most until 2026-03-10 13:00 UTC"),
         (
             ForeignRun(key=KEY, status="RUNNING", expires_at=NOON - HOUR),
-            Passage.CLOSED,
+            GateStatus.CLOSED,
             "another system's claim ended at 2026-03-10 11:00 UTC",
         ),
         (
             ForeignRun(key=KEY, status="RUNNING"),
-            Passage.CLOSED,
+            GateStatus.CLOSED,
             "another system is running it, without an end to its claim",
         ),
-        (ForeignRun(key=KEY, status="COMPLETED"), Passage.CLOSED, "another system ended it as COMPLETED"),
+        (ForeignRun(key=KEY, status="COMPLETED"), GateStatus.CLOSED, "another system ended it as COMPLETED"),
         (
             rehearsal(DryState.EVALUATING),
-            Passage.OPEN,
+            GateStatus.OPEN,
             "the rehearsal waits for its rules since 2026-03-10 12:00 UTC, until 2026-03-10 13:00 UTC",
         ),
         (
             rehearsal(DryState.WOULD_TRIGGER),
-            Passage.OPEN,
+            GateStatus.OPEN,
             "the job would have been started at 2026-03-10 12:00 UTC",
         ),
         (
             rehearsal(DryState.EXHAUSTED, "too few orders"),
-            Passage.OPEN,
+            GateStatus.OPEN,
             "the rehearsal was given up at 2026-03-10 12:00 UTC: too few orders",
         ),
     ],
 )
-def test_the_run_says_where_it_stands(run: AnyRun | None, passage: Passage, sentence: str) -> None:
+def test_the_run_says_where_it_stands(run: AnyRun | None, passage: GateStatus, sentence: str) -> None:
     finding = found(a_sight(run=run), Gate.RUN)
 
     assert (finding.passage, finding.sentence) == (passage, sentence)
@@ -148,13 +148,13 @@ def test_every_rule_shows_the_value_seen_and_wanted() -> None:
     finding = found(a_sight(sensors={"orders#2026-03-10": {"count": 950}}), Gate.RULES)
 
     [condition] = finding.conditions
-    assert finding.passage is Passage.CLOSED
+    assert finding.passage is GateStatus.CLOSED
     assert (condition.subject, condition.seen, condition.wanted) == ("orders.count", 950, "at least 1000")
     assert (condition.sensor, condition.passed) == ("orders#2026-03-10", False)
 
 
 def test_rules_inside_groups_are_shown_too() -> None:
-    inner = Group(mode=Mode.ANY, members=(COUNT, Rule(key="fx", check=Check.EXISTS)))
+    inner = Group(mode=Mode.ANY, members=(COUNT, Rule(key="fx", check=Operator.EXISTS)))
     pipeline = a_pipeline(schedule=a_schedule(trigger=READY), rules=Group(members=(READY.rule, inner)))
 
     subjects = [condition.subject for condition in found(a_sight(pipeline), Gate.RULES).conditions]
@@ -168,7 +168,7 @@ def test_of_a_running_job_the_rules_are_shown_as_they_are_now_and_hold_nothing_b
 
     finding = found(sight, Gate.RULES)
 
-    assert finding.passage is Passage.OPEN
+    assert finding.passage is GateStatus.OPEN
     assert finding.sentence.startswith("they held when the job was started; now 0 of 1 conditions hold")
     assert [condition.is_news for condition in finding.conditions] == [True]
 
@@ -211,7 +211,7 @@ def test_with_the_manual_budget_used_up_a_replay_is_the_way() -> None:
     explanation = explain(a_sight(run=run, sensors={"orders": {"count": 1000}}))
 
     budgets = next(finding for finding in explanation.findings if finding.gate is Gate.BUDGETS)
-    assert budgets.passage is Passage.CLOSED
+    assert budgets.passage is GateStatus.CLOSED
     assert explanation.needed == (
         "run `interlock replay orders 2026-03-10 2026-03-10 --schedule stream`, outside the budget",
     )
@@ -256,7 +256,7 @@ RELATIVE = a_schedule(trigger=READY, sla=Sla(max_duration=HOUR))
         ),
     ],
 )
-def test_the_deadline_is_told_and_holds_nothing_back(sight: Sight, sentence: str) -> None:
+def test_the_deadline_is_told_and_holds_nothing_back(sight: RunSnapshot, sentence: str) -> None:
     finding = found(sight, Gate.SLA)
 
-    assert (finding.passage, finding.sentence) == (Passage.OPEN, sentence)
+    assert (finding.passage, finding.sentence) == (GateStatus.OPEN, sentence)

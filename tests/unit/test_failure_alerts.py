@@ -5,26 +5,26 @@ import pytest
 from consumers.outbox.severities import Severity, is_told_by_its_end, severity_of
 from tests.builders import KEY, MINUTE, NOON, a_pipeline, a_run, a_schedule
 from worker.core.model.calendars import Exclusion
-from worker.core.model.effects import Tell
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType
 from worker.core.model.pipeline import Pipeline
 from worker.core.run.facts import (
     Fact,
     JobFailed,
     JobRefused,
+    JobReport,
     JobReported,
     JobRunning,
     JobStopped,
-    Report,
     StartUnanswered,
     StopRefused,
-    TimeCame,
+    TimerFired,
 )
 from worker.core.run.machine import decide
 from worker.core.run.state import AfterStop, FailureCategory, Run, Spent, State
 
 FAILED = JobFailed(1, FailureCategory.TRANSIENT, "exit code 3")
-REPORTED = JobReported(key=KEY, identity="row", report=Report.FAIL, at=NOON + MINUTE)
+REPORTED = JobReported(key=KEY, identity="row", report=JobReport.FAIL, at=NOON + MINUTE)
 CLOSED = a_schedule(exclusion=Exclusion(dates=frozenset({KEY.period.date})))
 RETRYING = a_pipeline(job={"max_retries": 2})
 NOT_RETRYING = a_pipeline(job={"max_retries": 0})
@@ -32,12 +32,12 @@ EXCLUDED = a_pipeline(job={"max_retries": 2}, schedule=CLOSED)
 POLLING, STOPPING = a_run(State.POLLING), a_run(State.STOPPING)
 
 
-def told_of(run: Run, pipeline: Pipeline, fact: Fact, after: int = 1) -> list[Tell]:
+def told_of(run: Run, pipeline: Pipeline, fact: Fact, after: int = 1) -> list[EmitEvent]:
     effects = decide(run, pipeline, pipeline.schedules[0], fact, NOON + after * MINUTE)
-    return [effect for effect in effects if isinstance(effect, Tell)]
+    return [effect for effect in effects if isinstance(effect, EmitEvent)]
 
 
-def alerts_in(told: list[Tell]) -> list[str]:
+def alerts_in(told: list[EmitEvent]) -> list[str]:
     return [tell.type.value for tell in told if severity_of(tell.type, tell.detail) is Severity.ALERT]
 
 
@@ -68,9 +68,9 @@ def test_nothing_alerts_about_an_attempt_that_is_tried_again(run: Run, fact: Fac
         (a_run(State.POLLING, timeout_at=NOON), RETRYING, FAILED, 1, "SFN_TIMEOUT"),
         (STOPPING, NOT_RETRYING, JobStopped(1), 1, "RETRY_EXHAUSTED"),
         (STOPPING, RETRYING, StopRefused(1, "it has no stop"), 1, "JOB_ORPHANED"),
-        (a_run(State.STOPPING, after_stop=AfterStop.END), RETRYING, TimeCame(1), 11, "JOB_ORPHANED"),
+        (a_run(State.STOPPING, after_stop=AfterStop.END), RETRYING, TimerFired(1), 11, "JOB_ORPHANED"),
         (a_run(State.STOPPING, after_stop=AfterStop.END), RETRYING, JobStopped(1), 1, "SFN_TIMEOUT"),
-        (a_run(State.EVALUATING, timeout_at=NOON), RETRYING, TimeCame(1), 1, "SFN_TIMEOUT"),
+        (a_run(State.EVALUATING, timeout_at=NOON), RETRYING, TimerFired(1), 1, "SFN_TIMEOUT"),
         (
             a_run(State.TRIGGERING, start_failures=3),
             RETRYING,

@@ -1,7 +1,7 @@
 from datetime import timedelta
 
 from tests.manualclock import ManualClock
-from worker.runtime.rate_limit import Folding
+from worker.runtime.rate_limit import Debouncer
 
 
 class Doing:
@@ -11,7 +11,7 @@ class Doing:
         self.clock = ManualClock()
         self.begun: list[str] = []
         self.later: list[timedelta] = []
-        self.folding: Folding[str] = Folding(self.clock, self.begun.append, lambda _, wait: self.later.append(wait))
+        self.folding: Debouncer[str] = Debouncer(self.clock, self.begun.append, lambda _, wait: self.later.append(wait))
 
 
 def test_the_first_asking_is_answered_at_once() -> None:

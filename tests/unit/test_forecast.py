@@ -7,7 +7,7 @@ from worker.core.model.calendars import Exclusion
 from worker.core.model.pipeline import Pipeline
 from worker.core.run.dry_run import DryRun
 from worker.core.run.facts import CancelRequested, RerunRequested
-from worker.core.run.forecast import Forecast, Prospect, foresee, foresee_rehearsal
+from worker.core.run.forecast import Forecast, Prospect, forecast, forecast_dry_run
 from worker.core.run.machine import Pause, decide, evolve
 from worker.core.run.state import AfterStop, Run, Spent, StartStep, State
 
@@ -22,7 +22,7 @@ def a_rerun(reason: str = "fixed", *, supersede: bool = False, is_fresh: bool = 
 def future(
     run: Run | None, fact: RerunRequested | CancelRequested, pipeline: Pipeline = PIPELINE, pause: Pause | None = None
 ) -> tuple[Prospect, str]:
-    seen = foresee(run, pipeline, pipeline.schedules[0], fact, NOON + MINUTE, pause=pause)
+    seen = forecast(run, pipeline, pipeline.schedules[0], fact, NOON + MINUTE, pause=pause)
     return seen.prospect, seen.sentence
 
 
@@ -140,7 +140,7 @@ DRY = DryRun(key=KEY, config_hash="v1", since=NOON, window_ends_at=NOON + HOUR)
 def rehearsed(pipeline: Pipeline, run: DryRun | None = None, handled: tuple[str, ...] = ()) -> Forecast:
     dry = DRY if run is None else run
     seen = DryRun(key=dry.key, config_hash="v1", since=dry.since, window_ends_at=dry.window_ends_at, handled=handled)
-    return foresee_rehearsal(seen, pipeline, pipeline.schedules[0], a_rerun(), NOON)
+    return forecast_dry_run(seen, pipeline, pipeline.schedules[0], a_rerun(), NOON)
 
 
 def test_a_pipeline_in_dry_run_says_what_it_would_do() -> None:

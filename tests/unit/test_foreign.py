@@ -5,7 +5,7 @@ from tests.runsteps import step, told
 from worker.core.model.effects import Ignore
 from worker.core.model.events import EventType
 from worker.core.run.effects import Create
-from worker.core.run.facts import Origin, RerunRequested, RunWanted, Signal
+from worker.core.run.facts import Origin, RerunRequested, RunTriggered, SensorSignal
 from worker.core.run.foreign import as_run, respect
 from worker.core.run.state import ForeignRun, Outcome, Spent, State
 
@@ -45,8 +45,8 @@ def test_an_ended_row_may_be_rerun_within_what_its_record_leaves_of_the_budget()
 
 
 def test_data_is_late_for_a_completed_row_only_if_it_is_known_when_that_was() -> None:
-    written = Signal("orders", NEW, written_at=NOON - MINUTE)
-    late = RunWanted(key=KEY, birth=BIRTH, origin=Origin.SENSOR, signal=written)
+    written = SensorSignal("orders", NEW, written_at=NOON - MINUTE)
+    late = RunTriggered(key=KEY, birth=BIRTH, origin=Origin.SENSOR, signal=written)
     dated = as_run(COMPLETED, BIRTH, NOON, ended_at=NOON - HOUR, spent=Spent())
     undated = as_run(COMPLETED, BIRTH, NOON, ended_at=None, spent=Spent())
 

@@ -11,7 +11,7 @@ import pytest
 
 from worker.core.errors import ConfigError
 from worker.telemetry.meters import Meters, Metric
-from worker.web.health import Address, Finding, HealthServer, parse_address
+from worker.web.health import Address, HealthProblem, HealthServer, parse_address
 from worker.web.probe import probe
 
 
@@ -19,17 +19,17 @@ from worker.web.probe import probe
 class Patient:
     """A worker whose state is said by the test."""
 
-    ill: list[Finding] = field(default_factory=list[Finding])
-    idle: list[Finding] = field(default_factory=list[Finding])
-    outage: Finding | None = None
+    ill: list[HealthProblem] = field(default_factory=list[HealthProblem])
+    idle: list[HealthProblem] = field(default_factory=list[HealthProblem])
+    outage: HealthProblem | None = None
 
-    def ailments(self) -> Sequence[Finding]:
+    def ailments(self) -> Sequence[HealthProblem]:
         return self.ill
 
-    def hindrances(self) -> Sequence[Finding]:
+    def hindrances(self) -> Sequence[HealthProblem]:
         return self.idle
 
-    def store_outage(self) -> Finding | None:
+    def store_outage(self) -> HealthProblem | None:
         return self.outage
 
 
@@ -56,7 +56,7 @@ async def test_a_worker_without_findings_is_healthy_and_ready(address: str) -> N
 async def test_a_worker_that_cannot_work_is_healthy_and_says_why_it_is_not_ready(
     address: str, patient: Patient
 ) -> None:
-    patient.idle.append(Finding("it has no session"))
+    patient.idle.append(HealthProblem("it has no session"))
 
     assert (await _get(address, "/healthz"))[0] == 200
     assert await _get(address, "/readyz") == (503, '{"ok": false, "why": ["it has no session"]}')
@@ -65,7 +65,7 @@ async def test_a_worker_that_cannot_work_is_healthy_and_says_why_it_is_not_ready
 async def test_an_outage_of_the_store_is_on_both_pages_and_no_reason_to_replace_the_worker(
     address: str, patient: Patient
 ) -> None:
-    patient.outage = Finding("the store cannot be written for 12 s: its disk is full")
+    patient.outage = HealthProblem("the store cannot be written for 12 s: its disk is full")
     patient.idle.append(patient.outage)
 
     status, text = await _get(address, "/healthz")
@@ -78,7 +78,7 @@ async def test_the_probe_tells_the_healthy_from_the_ill(address: str, patient: P
     said = io.StringIO()
 
     assert await asyncio.to_thread(probe, address, say=said) == 0
-    patient.ill.append(Finding("the loop is 2 s late"))
+    patient.ill.append(HealthProblem("the loop is 2 s late"))
     assert await asyncio.to_thread(probe, address, say=said) == 1
     assert "the loop is 2 s late" in said.getvalue()
 

@@ -11,7 +11,7 @@ from worker.core.membership.liveness import DEFAULT_TIMING
 from worker.core.model.keys import SessionId
 from worker.membership.fence import Fence
 from worker.membership.held_lease import HeldLease, LeaseLost
-from worker.store.repos.leases import Lease, Leases, Ordeal
+from worker.store.repos.leases import CrashHistory, Lease, Leases
 from worker.store.sqlite.tables import SqliteTables
 
 ME, OTHER = SessionId("me"), SessionId("other")
@@ -19,7 +19,7 @@ Act: TypeAlias = Callable[[HeldLease], Awaitable[object]]
 
 ACTS: Final[dict[str, Act]] = {
     "checkpoint": lambda held: held.checkpoint("0009"),
-    "note a try": lambda held: held.note_try(Ordeal(tries=1)),
+    "note a try": lambda held: held.note_try(CrashHistory(tries=1)),
     "wait for children": lambda held: held.wait_for_children(),
     "finish": lambda held: held.finish({}, NOON, None),
 }

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from consumers.inbox.key_patterns import SHAPES
-from consumers.inbox.notifications import EventNews, ObjectNews, PlainNews, read_news
+from consumers.inbox.notifications import EventNotification, ObjectNotification, PlainNotification, read_notification
 from consumers.inbox.rules import Mapped, Unmappable
 from consumers.inbox.rules_file import OF_OBJECTS, check_rules, rules_from, rules_in, rules_of
 from tests.inboxworld import an_object, message, notification
@@ -34,7 +34,7 @@ def problems(text: str) -> list[str]:
 
 def mapped(text: str, key: str) -> Mapped | None:
     [rule] = rules_of(text)
-    [news] = read_news(message(notification(an_object(key), bucket="b")))
+    [news] = read_notification(message(notification(an_object(key), bucket="b")))
     return rule.map(news)
 
 
@@ -81,7 +81,7 @@ def test_a_key_that_tells_no_date_or_no_pipeline_cannot_be_used(key: str, proble
 
 def data_of(fields: str, body: dict[str, Json]) -> object:
     [rule] = rules_of(f"rules:\n{HEAD}message: {{a: [1]}}, fields: {fields}}}\n")
-    found = rule.map(PlainNews({"a": 1, **body}))
+    found = rule.map(PlainNotification({"a": 1, **body}))
     return None if found is None else found.report.data
 
 
@@ -104,12 +104,12 @@ def test_a_value_of_the_message_is_never_filled_in_again() -> None:
 
 def test_a_rule_for_events_hears_no_messages_and_no_objects() -> None:
     [rule] = rules_of(f"rules:\n{HEAD}event: {{source: [acme]}}}}\n")
-    [news] = read_news(message(notification(an_object())))
+    [news] = read_notification(message(notification(an_object())))
 
-    assert isinstance(news, ObjectNews)
+    assert isinstance(news, ObjectNotification)
     assert rule.map(news) is None
-    assert rule.map(PlainNews({"source": "acme"})) is None
-    heard = rule.map(EventNews({"source": "acme", "detail": {"rows": 1}}))
+    assert rule.map(PlainNotification({"source": "acme"})) is None
+    heard = rule.map(EventNotification({"source": "acme", "detail": {"rows": 1}}))
     assert heard is not None
     assert heard.report.data == {"rows": 1}
 

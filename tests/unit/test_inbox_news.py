@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from consumers.inbox.notifications import (
-    BadNews,
-    EventNews,
+    BadNotification,
+    EventNotification,
     Happened,
-    NoNews,
-    ObjectNews,
-    PlainNews,
-    read_news,
+    NoNotification,
+    ObjectNotification,
+    PlainNotification,
+    read_notification,
 )
 from tests.inboxworld import BUCKET, an_object, message, notification, over_bus, over_topic
 from tests.manualclock import NOON
@@ -22,7 +22,7 @@ EVENT = {"source": "acme.billing", "detail-type": "Closed", "detail": {"rows": 1
 
 
 def only(body: object) -> object:
-    [news] = read_news(message(body))
+    [news] = read_notification(message(body))
     return news
 
 
@@ -38,7 +38,7 @@ def only(body: object) -> object:
     ids=["direct", "topic", "two-topics", "bus", "bus-and-topic"],
 )
 def test_an_object_is_the_same_news_whichever_way_it_came(body: dict[str, Any]) -> None:
-    assert only(body) == ObjectNews(
+    assert only(body) == ObjectNotification(
         bucket=BUCKET,
         key=KEY,
         happened=Happened.CREATED,
@@ -53,8 +53,8 @@ def test_keys_are_decoded_where_s3_encodes_them_and_only_there() -> None:
     encoded = only(notification(an_object("orders/a%2Bb+c/%C3%A9.csv")))
     plain = only(over_bus("orders/a%2Bb+c", "e", "01"))
 
-    assert isinstance(encoded, ObjectNews)
-    assert isinstance(plain, ObjectNews)
+    assert isinstance(encoded, ObjectNotification)
+    assert isinstance(plain, ObjectNotification)
     assert (encoded.key, plain.key) == ("orders/a+b c/é.csv", "orders/a%2Bb+c")
 
 
@@ -66,8 +66,8 @@ def test_sequencers_are_compared_as_s3_says(earlier: str, later: str) -> None:
     """By their digits from the left, the shorter one filled up with zeros."""
     first, second = (only(notification(an_object(sequencer=text))) for text in (earlier, later))
 
-    assert isinstance(first, ObjectNews)
-    assert isinstance(second, ObjectNews)
+    assert isinstance(first, ObjectNotification)
+    assert isinstance(second, ObjectNotification)
     assert first.sequencer < second.sequencer
 
 
@@ -83,7 +83,7 @@ def test_sequencers_are_compared_as_s3_says(earlier: str, later: str) -> None:
 def test_all_ways_to_write_and_to_delete_are_known(name: str, happened: Happened) -> None:
     news = only(notification(an_object(), name=name))
 
-    assert isinstance(news, ObjectNews)
+    assert isinstance(news, ObjectNotification)
     assert news.happened is happened
 
 
@@ -97,16 +97,16 @@ def test_all_ways_to_write_and_to_delete_are_known(name: str, happened: Happened
     ids=["test", "tags", "tags-over-bus"],
 )
 def test_what_changes_no_content_is_no_news(body: object) -> None:
-    assert isinstance(only(body), NoNews)
+    assert isinstance(only(body), NoNotification)
 
 
 def test_events_and_other_json_stay_as_they_are() -> None:
-    assert only(EVENT) == EventNews(EVENT)
-    assert only(over_topic({"kind": "load"})) == PlainNews({"kind": "load"})
+    assert only(EVENT) == EventNotification(EVENT)
+    assert only(over_topic({"kind": "load"})) == PlainNotification({"kind": "load"})
 
 
 def test_a_message_may_tell_of_several_objects() -> None:
-    assert len(read_news(message(notification(an_object("a"), an_object("b"))))) == 2
+    assert len(read_notification(message(notification(an_object("a"), an_object("b"))))) == 2
 
 
 @pytest.mark.parametrize(
@@ -126,5 +126,5 @@ def test_a_message_may_tell_of_several_objects() -> None:
     ],
 )
 def test_what_cannot_be_understood_is_refused_with_its_reason(body: object, problem: str) -> None:
-    with pytest.raises(BadNews, match=problem):
-        read_news(message(body))
+    with pytest.raises(BadNotification, match=problem):
+        read_notification(message(body))

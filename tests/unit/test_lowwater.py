@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.streams.low_water_mark import LowWater
+from consumers.streams.low_water_mark import LowWaterMark
 from consumers.streams.source import Position
 
 
@@ -12,7 +12,7 @@ def at(number: int) -> Position:
 
 
 def test_the_mark_waits_for_the_first_that_is_not_done() -> None:
-    low = LowWater(at(0))
+    low = LowWaterMark(at(0))
     for number in (1, 2, 3):
         low.take(at(number))
 
@@ -25,7 +25,7 @@ def test_the_mark_waits_for_the_first_that_is_not_done() -> None:
 
 
 def test_what_is_passed_over_moves_the_mark_once_all_before_it_is_done() -> None:
-    low = LowWater(at(0))
+    low = LowWaterMark(at(0))
     low.pass_to(at(5))
     assert low.mark == at(5)
 
@@ -37,7 +37,7 @@ def test_what_is_passed_over_moves_the_mark_once_all_before_it_is_done() -> None
 
 
 def test_passing_over_without_end_behind_one_that_is_stuck_takes_no_room() -> None:
-    low = LowWater(at(0))
+    low = LowWaterMark(at(0))
     low.take(at(1))
 
     for number in range(2, 1_000):
@@ -48,7 +48,7 @@ def test_passing_over_without_end_behind_one_that_is_stuck_takes_no_room() -> No
 
 @given(st.permutations(range(1, 20)))
 def test_whatever_the_order_the_mark_is_below_every_open_position_and_ends_at_the_last(order: list[int]) -> None:
-    low = LowWater(at(0))
+    low = LowWaterMark(at(0))
     for number in sorted(order):
         low.take(at(number))
 

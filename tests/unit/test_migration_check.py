@@ -16,9 +16,9 @@ from worker.core.run.reruns import request_identity
 from worker.core.run.state import Run
 from worker.core.time.periods import Period
 from worker.core.time.timestamps import format_rfc3339
-from worker.operations.migrate.agreement import Result
+from worker.operations.migrate.agreement import AgreementResult
 from worker.operations.migrate.check import check
-from worker.operations.migrate.findings import Finding, Topic, Weight
+from worker.operations.migrate.findings import MigrationFinding, Topic, Weight
 from worker.operations.migrate.survey import SensorRow, Surveyed
 from worker.store.repos.run_rows import run_to_row
 from worker.store.repos.sensors import Sensor
@@ -60,7 +60,7 @@ def a_trigger_row(status: str, period: str = "2027-03-22", **more: Json) -> Row:
     return {"PK": "PIPELINE#orders", "SK": f"TRIGGER#stream#{period}", "status": status, **more}
 
 
-def about(topic: Topic, found: Surveyed) -> list[Finding]:
+def about(topic: Topic, found: Surveyed) -> list[MigrationFinding]:
     return [finding for finding in check(found, NOW) if finding.topic is topic]
 
 
@@ -410,4 +410,4 @@ def test_the_page_has_a_line_on_each_topic_and_each_result() -> None:
 
     named = re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE)
 
-    assert named == [*(topic.value for topic in Topic), *(result.value for result in Result)]
+    assert named == [*(topic.value for topic in Topic), *(result.value for result in AgreementResult)]

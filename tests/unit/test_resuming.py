@@ -3,7 +3,7 @@ import pytest
 from tests.builders import HANDLE, ME, a_run
 from worker.core.model.keys import SessionId
 from worker.core.run.effects import Act, EvaluateNow, FindJob, StartJob, StopJob
-from worker.core.run.recovery import acts_of, is_with_another
+from worker.core.run.recovery import is_with_another, pending_actions
 from worker.core.run.state import Run, StartStep, State
 
 OTHER = SessionId("other")
@@ -29,7 +29,7 @@ TOKEN = a_run().token
     ],
 )
 def test_a_row_itself_says_what_is_open(run: Run, acts: list[Act]) -> None:
-    assert acts_of(run, ME) == acts
+    assert pending_actions(run, ME) == acts
 
 
 @pytest.mark.parametrize(

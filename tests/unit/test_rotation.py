@@ -1,13 +1,13 @@
 """Looking at all pipelines in turn: each once in a round, however they come and go."""
 
-from scheduler.watchdog.rotation import Rotation
+from scheduler.watchdog.rotation import RoundRobin
 from worker.core.model.pipeline import PipelineId
 
 NAMES = [PipelineId(f"p{number}") for number in range(7)]
 
 
 def test_each_is_looked_at_once_in_a_round_and_then_again() -> None:
-    rotation = Rotation(size=3)
+    rotation = RoundRobin(size=3)
 
     rounds = [list(rotation.next_slice(NAMES)) for _ in range(4)]
 
@@ -15,13 +15,13 @@ def test_each_is_looked_at_once_in_a_round_and_then_again() -> None:
 
 
 def test_fewer_than_a_slice_are_all_looked_at_every_time() -> None:
-    rotation = Rotation(size=10)
+    rotation = RoundRobin(size=10)
 
     assert [list(rotation.next_slice(NAMES)) for _ in range(2)] == [NAMES, NAMES]
 
 
 def test_one_that_goes_or_comes_keeps_no_other_from_its_turn() -> None:
-    rotation = Rotation(size=3)
+    rotation = RoundRobin(size=3)
     seen = [*rotation.next_slice(NAMES)]
     seen += rotation.next_slice([name for name in NAMES if name != NAMES[2]])
     seen += rotation.next_slice([*NAMES, PipelineId("p4-new")])
@@ -30,7 +30,7 @@ def test_one_that_goes_or_comes_keeps_no_other_from_its_turn() -> None:
 
 
 def test_it_is_known_how_many_were_left_to_later_passes() -> None:
-    rotation = Rotation(size=3)
+    rotation = RoundRobin(size=3)
 
     left = [(len(rotation.next_slice(NAMES)), rotation.left) for _ in range(3)]
 
@@ -38,4 +38,4 @@ def test_it_is_known_how_many_were_left_to_later_passes() -> None:
 
 
 def test_there_may_be_none_at_all() -> None:
-    assert list(Rotation().next_slice([])) == []
+    assert list(RoundRobin().next_slice([])) == []

@@ -3,17 +3,17 @@
 import pytest
 
 from tests.builders import NOON, a_pipeline, a_post_run, a_schedule
-from worker.core.model.checks import Check
+from worker.core.model.checks import Operator
 from worker.core.model.pipeline import Match, Pipeline, StartBy, Trigger
 from worker.core.model.rules import Group, Rule
-from worker.core.run.sensor_match import Audience, Saying, audience, is_trigger, post_run_name, triggered
+from worker.core.run.sensor_match import Audience, SensorContent, audience, is_trigger, post_run_name, triggered
 from worker.core.time.periods import Period
 
-ORDERS = Rule(key="orders", check=Check.EXISTS)
+ORDERS = Rule(key="orders", check=Operator.EXISTS)
 
 
 def watching(*names: str, match: Match = Match.EXACT) -> Pipeline:
-    rules = Group(members=tuple(Rule(key=name, check=Check.EXISTS) for name in names))
+    rules = Group(members=tuple(Rule(key=name, check=Operator.EXISTS) for name in names))
     return a_pipeline(post_run=a_post_run(rules=rules, match=match))
 
 
@@ -39,10 +39,10 @@ def test_a_signal_starts_nothing_where_only_time_does() -> None:
 
 
 def test_a_signal_whose_condition_does_not_hold_asks_for_no_run() -> None:
-    schedule = a_schedule(trigger=Trigger(rule=Rule(key="orders", check=Check.EQUALS, field="status", value="done")))
+    schedule = a_schedule(trigger=Trigger(rule=Rule(key="orders", check=Operator.EQUALS, field="status", value="done")))
 
-    assert triggered(schedule, Saying("orders", {"status": "open"}), NOON) is None
-    found = triggered(schedule, Saying("orders", {"status": "done", "date": "2026-03-09"}), NOON)
+    assert triggered(schedule, SensorContent("orders", {"status": "open"}), NOON) is None
+    found = triggered(schedule, SensorContent("orders", {"status": "done", "date": "2026-03-09"}), NOON)
     assert found is not None
     assert (found.period, found.is_undated) == (Period.parse("2026-03-09"), False)
 

@@ -7,10 +7,10 @@ from typing import Any, cast
 import pytest
 
 from worker.core.model.rules import (
-    Check,
     Group,
     Json,
     Mode,
+    Operator,
     Rule,
     RuleResult,
     evaluate,
@@ -24,11 +24,11 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 def judge(check: str, value: Json, seen: Json) -> RuleResult:
     """A rule on `orders.it`, held against a sensor whose field `it` is `seen`."""
-    return evaluate_rule(Rule(key="orders", check=Check(check), field="it", value=value), {"it": seen}, NOON)
+    return evaluate_rule(Rule(key="orders", check=Operator(check), field="it", value=value), {"it": seen}, NOON)
 
 
 def exists(key: str) -> Rule:
-    return Rule(key=key, check=Check.EXISTS)
+    return Rule(key=key, check=Operator.EXISTS)
 
 
 PASSING: list[tuple[str, Json, Json]] = [
@@ -185,15 +185,15 @@ def test_a_time_too_far_in_the_future_satisfies_no_age(check: str) -> None:
 
 @pytest.mark.parametrize(("allowed", "passes"), [(timedelta(minutes=30), True), (timedelta(minutes=29), False)])
 def test_a_rule_can_allow_more_or_less_of_the_future(allowed: timedelta, passes: bool) -> None:
-    rule = Rule(key="orders", check=Check.AGE_LT, field="at", value="1h", max_future=allowed)
+    rule = Rule(key="orders", check=Operator.AGE_LT, field="at", value="1h", max_future=allowed)
 
     assert evaluate_rule(rule, {"at": "2026-03-01T12:30:00Z"}, NOON).passed is passes
 
 
-@pytest.mark.parametrize("check", [check for check in Check if check is not Check.MISSING])
+@pytest.mark.parametrize("check", [check for check in Operator if check is not Operator.MISSING])
 @pytest.mark.parametrize("sensors", [{}, {"orders": None}])
 def test_without_a_sensor_or_its_data_everything_but_missing_fails(
-    check: Check, sensors: Mapping[str, Mapping[str, Json] | None]
+    check: Operator, sensors: Mapping[str, Mapping[str, Json] | None]
 ) -> None:
     group = Group(members=(Rule(key="orders", check=check, field="it", value=None),))
 
@@ -203,8 +203,8 @@ def test_without_a_sensor_or_its_data_everything_but_missing_fails(
     assert result.reason == "sensor orders is missing or has no data"
 
 
-@pytest.mark.parametrize("check", [check for check in Check if check not in (Check.MISSING, Check.EXISTS)])
-def test_an_absent_field_fails_every_comparison(check: Check) -> None:
+@pytest.mark.parametrize("check", [check for check in Operator if check not in (Operator.MISSING, Operator.EXISTS)])
+def test_an_absent_field_fails_every_comparison(check: Operator) -> None:
     result = evaluate_rule(Rule(key="orders", check=check, field="it"), {"other": 1}, NOON)
 
     assert not result.passed
@@ -213,7 +213,7 @@ def test_an_absent_field_fails_every_comparison(check: Check) -> None:
 
 
 def test_a_comparison_without_a_field_fails_and_asks_to_be_corrected() -> None:
-    result = evaluate_rule(Rule(key="orders", check=Check.EQUALS, value="x"), {"status": "x"}, NOON)
+    result = evaluate_rule(Rule(key="orders", check=Operator.EQUALS, value="x"), {"status": "x"}, NOON)
 
     assert not result.passed
     assert result.reason == "the rule on sensor orders names no field, but equals looks at one: correct the rule"
@@ -221,14 +221,14 @@ def test_a_comparison_without_a_field_fails_and_asks_to_be_corrected() -> None:
 
 @pytest.mark.parametrize("field", [None, "count"])
 def test_exists_asks_for_the_sensor_and_ignores_the_field(field: str | None) -> None:
-    result = evaluate_rule(Rule(key="orders", check=Check.EXISTS, field=field), {}, NOON)
+    result = evaluate_rule(Rule(key="orders", check=Operator.EXISTS, field=field), {}, NOON)
 
     assert result.passed
     assert result.reason == "sensor orders is present"
 
 
 def test_missing_is_the_opposite_of_exists() -> None:
-    missing = Rule(key="orders", check=Check.MISSING)
+    missing = Rule(key="orders", check=Operator.MISSING)
 
     assert evaluate_rule(missing, None, NOON).passed
     assert evaluate_rule(missing, None, NOON).reason == "sensor orders is missing"
@@ -238,7 +238,7 @@ def test_missing_is_the_opposite_of_exists() -> None:
 
 @pytest.mark.parametrize(("data", "passes"), [(None, True), ({}, True), ({"error": None}, True), ({"error": 0}, False)])
 def test_missing_with_a_field_asks_for_the_field(data: Mapping[str, Json] | None, passes: bool) -> None:
-    result = evaluate_rule(Rule(key="orders", check=Check.MISSING, field="error"), data, NOON)
+    result = evaluate_rule(Rule(key="orders", check=Operator.MISSING, field="error"), data, NOON)
 
     assert result.passed is passes
     assert result.reason == ("orders.error is missing" if passes else "orders.error is 0, which is not missing")

@@ -13,9 +13,9 @@ from worker.core.model.patterns import TEXT_CHARS_MAX
 from worker.core.model.rules import (
     STEPS_MAX,
     STEPS_PER_TURN,
-    Check,
     Group,
     Mode,
+    Operator,
     Rule,
     evaluate,
     evaluate_in_turns,
@@ -29,7 +29,7 @@ TEXT = "".join(random.Random(1).choice("ab") for _ in range(TEXT_CHARS_MAX))
 
 
 def matching(pattern: str, count: int) -> tuple[Rule, ...]:
-    return tuple(Rule(key="orders", check=Check.MATCHES, field="it", value=pattern) for _ in range(count))
+    return tuple(Rule(key="orders", check=Operator.MATCHES, field="it", value=pattern) for _ in range(count))
 
 
 def steps_of(pattern: str) -> int:

@@ -7,7 +7,7 @@ import pytest
 from tests.builders import BIRTH, HOUR, KEY, MINUTE, NOON, a_pipeline, a_run, a_schedule
 from tests.runsteps import PLAIN, step, told
 from worker.core.model.calendars import Exclusion
-from worker.core.model.effects import Ignore, Tell
+from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType
 from worker.core.model.pipeline import PipelineId, Sla
 from worker.core.model.sla_times import Deadline
@@ -24,14 +24,14 @@ from worker.core.run.effects import (
 from worker.core.run.facts import (
     CancelRequested,
     Fact,
+    JobReport,
     JobReported,
     JobStopped,
     Origin,
-    Report,
     RerunRequested,
     RulesHeld,
-    RunWanted,
-    Signal,
+    RunTriggered,
+    SensorSignal,
 )
 from worker.core.run.machine import Pause, decide
 from worker.core.run.state import AfterStop, Outcome, Run, Spent, StartStep, State
@@ -43,9 +43,9 @@ PAUSE = Pause("maintenance")
 REFUSED_START: Mapping[str, object] = {"start_step": StartStep.REFUSED, "start_after": NOON + MINUTE}
 
 
-def wanted(origin: Origin = Origin.SENSOR, path: tuple[PipelineId, ...] = ()) -> RunWanted:
-    signal = Signal("orders", "content") if origin is Origin.SENSOR else None
-    return RunWanted(key=KEY, birth=BIRTH, origin=origin, signal=signal, path=path)
+def wanted(origin: Origin = Origin.SENSOR, path: tuple[PipelineId, ...] = ()) -> RunTriggered:
+    signal = SensorSignal("orders", "content") if origin is Origin.SENSOR else None
+    return RunTriggered(key=KEY, birth=BIRTH, origin=origin, signal=signal, path=path)
 
 
 def decided(run: Run | None, fact: Fact, pause: Pause | None = None) -> list[Effect]:
@@ -209,14 +209,14 @@ def test_an_excluded_period_is_told_once_and_has_neither_run_nor_watch() -> None
 
     [effect] = decide(None, pipeline, schedule, wanted(), NOON)
 
-    assert isinstance(effect, Tell)
+    assert isinstance(effect, EmitEvent)
     assert (effect.type, effect.once) == (EventType.PIPELINE_EXCLUDED, True)
 
 
 def test_the_deadline_counts_from_the_first_arrival_where_a_duration_is_set_and_else_follows_the_clock() -> None:
     schedule = a_schedule(sla=Sla(deadline=Deadline(14, 0), max_duration=3 * HOUR))
     pipeline = a_pipeline(schedule=schedule)
-    arrived = RunWanted(key=KEY, birth=BIRTH, origin=Origin.SENSOR, arrived_at=NOON)
+    arrived = RunTriggered(key=KEY, birth=BIRTH, origin=Origin.SENSOR, arrived_at=NOON)
 
     [relative] = [e for e in decide(None, pipeline, schedule, arrived, NOON) if isinstance(e, WatchDeadline)]
     [absolute] = [e for e in decide(None, pipeline, schedule, wanted(), NOON) if isinstance(e, WatchDeadline)]
@@ -234,9 +234,9 @@ def test_a_pipeline_in_dry_run_never_begins_or_reopens_a_run() -> None:
 
 
 def test_a_success_that_is_reported_of_a_run_nobody_knows_is_passed_on_once() -> None:
-    report = JobReported(key=KEY, identity="row", report=Report.SUCCESS, at=NOON)
+    report = JobReported(key=KEY, identity="row", report=JobReport.SUCCESS, at=NOON)
 
     [effect] = decided(None, report)
 
-    assert isinstance(effect, Tell)
+    assert isinstance(effect, EmitEvent)
     assert (effect.type, effect.once) == (EventType.JOB_COMPLETED, True)

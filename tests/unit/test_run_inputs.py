@@ -9,40 +9,40 @@ import pytest
 from tests.builders import BIRTH, HOUR, KEY, ME, NEW, NOON, OLD, a_key, a_pipeline, a_post_run, a_run, a_schedule
 from tests.runsteps import step, told
 from worker.core.model.calendars import Exclusion
-from worker.core.model.checks import Check
-from worker.core.model.effects import Ignore, Tell
+from worker.core.model.checks import Operator
+from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType
 from worker.core.model.pipeline import Trigger
 from worker.core.model.rules import Group, Rule, at_once
 from worker.core.model.values import Json
-from worker.core.run.effects import End, LookAgain, MoveTo, NoteChange, NoteHandled, PutRerunRequest
+from worker.core.run.effects import End, EvaluateAgain, MoveTo, NoteChange, NoteHandled, PutRerunRequest
 from worker.core.run.evaluation import judge_post_run
-from worker.core.run.facts import JobReported, JobSucceeded, Origin, Report, RunWanted, Signal
+from worker.core.run.facts import JobReport, JobReported, JobSucceeded, Origin, RunTriggered, SensorSignal
 from worker.core.run.inputs import DRIFT_TOLD_MAX
 from worker.core.run.machine import evolve
-from worker.core.run.readings import Inputs, Reading
-from worker.core.run.sensor_match import Saying, is_for_later
+from worker.core.run.readings import Inputs, SensorReading
+from worker.core.run.sensor_match import SensorContent, is_for_later
 from worker.core.run.state import CHANGED_INPUTS_MAX, Run, State
 
 DAY = str(KEY.period)
 WRITTEN = NOON + timedelta(minutes=10)
-TRIGGER = Trigger(rule=Rule(key="orders", check=Check.EQUALS, field="status", value="done"))
+TRIGGER = Trigger(rule=Rule(key="orders", check=Operator.EQUALS, field="status", value="done"))
 PIPELINE = a_pipeline(
     schedule=a_schedule(trigger=TRIGGER),
-    rules=Group(members=tuple(Rule(key=key, check=Check.EXISTS) for key in ("orders", "count"))),
+    rules=Group(members=tuple(Rule(key=key, check=Operator.EXISTS) for key in ("orders", "count"))),
 )
 POLLING = a_run(State.POLLING, started_on={"orders": OLD, "count": OLD})
 
 
-def a_reading(content: str = OLD, key: str = "orders", **data: Json) -> Reading:
-    return Reading({"status": "done", "date": DAY, **data}, content, key)
+def a_reading(content: str = OLD, key: str = "orders", **data: Json) -> SensorReading:
+    return SensorReading({"status": "done", "date": DAY, **data}, content, key)
 
 
-def succeeded(readings: Mapping[str, Reading], baseline: Mapping[str, Json] | None = None) -> JobSucceeded:
+def succeeded(readings: Mapping[str, SensorReading], baseline: Mapping[str, Json] | None = None) -> JobSucceeded:
     return JobSucceeded(attempt=1, inputs=Inputs(readings, baseline or {}))
 
 
-def success_on(orders: Reading | None, count: Reading | None, run: Run = POLLING) -> tuple[list[str], bool]:
+def success_on(orders: SensorReading | None, count: SensorReading | None, run: Run = POLLING) -> tuple[list[str], bool]:
     """What is told of late data, and whether a rerun is requested."""
     found = {"orders": orders, "count": count}
     fact = succeeded({name: reading for name, reading in found.items() if reading})
@@ -76,7 +76,7 @@ LATE: list[str] = [EventType.LATE_DATA_ARRIVAL]
     ],
 )
 def test_a_success_compares_the_trigger_and_every_rule_with_the_start(
-    orders: Reading | None, count: Reading | None, expected: tuple[list[str], bool]
+    orders: SensorReading | None, count: SensorReading | None, expected: tuple[list[str], bool]
 ) -> None:
     assert success_on(orders, count) == expected
 
@@ -97,7 +97,7 @@ def test_a_run_of_which_nobody_knows_what_it_was_started_on_is_compared_with_not
 def test_a_signal_that_names_no_day_is_for_the_day_on_which_it_is_found_unless_its_record_said_otherwise(
     hours: int, *, is_late: bool
 ) -> None:
-    fact = succeeded({"orders": Reading({"status": "done"}, NEW, "orders"), "count": a_reading(key="count")})
+    fact = succeeded({"orders": SensorReading({"status": "done"}, NEW, "orders"), "count": a_reading(key="count")})
     now = NOON + timedelta(hours=hours)
 
     _, unheard = step(POLLING, fact, now, PIPELINE)
@@ -120,12 +120,12 @@ def test_an_excluded_period_is_told_and_asks_for_no_rerun() -> None:
 def test_a_note_that_the_read_does_not_confirm_is_corrected_before_the_success_is_decided() -> None:
     run = replace(POLLING, changed_inputs={"orders": NEW})
     inputs = Inputs({"orders": a_reading(), "count": a_reading(key="count")}, {})
-    report = JobReported(key=KEY, identity="row-1", report=Report.SUCCESS, at=NOON + HOUR, inputs=inputs)
+    report = JobReported(key=KEY, identity="row-1", report=JobReport.SUCCESS, at=NOON + HOUR, inputs=inputs)
 
     corrected, effects = step(run, report, NOON + HOUR, PIPELINE)
     ended, again = step(corrected, report, NOON + HOUR, PIPELINE)
 
-    assert effects == [NoteChange("orders", OLD), LookAgain()]
+    assert effects == [NoteChange("orders", OLD), EvaluateAgain()]
     assert corrected.state is State.POLLING
     assert ended.state is State.COMPLETED
     assert NoteHandled("row-1") in again
@@ -136,9 +136,9 @@ def test_a_note_that_the_read_does_not_confirm_is_corrected_before_the_success_i
 def test_a_signal_is_noted_once_for_each_content_and_only_if_it_says_something_else(state: State) -> None:
     run, counts = a_run(state), list[int]()
     for content in (OLD, NEW, NEW, OLD, "newer", "newer"):
-        signal = Signal("orders", content, WRITTEN, None, "orders")
+        signal = SensorSignal("orders", content, WRITTEN, None, "orders")
         run, effects = step(
-            run, RunWanted(key=KEY, birth=BIRTH, origin=Origin.SENSOR, signal=signal), NOON + HOUR, PIPELINE
+            run, RunTriggered(key=KEY, birth=BIRTH, origin=Origin.SENSOR, signal=signal), NOON + HOUR, PIPELINE
         )
         counts.append(sum(isinstance(effect, NoteChange) for effect in effects))
 
@@ -148,8 +148,8 @@ def test_a_signal_is_noted_once_for_each_content_and_only_if_it_says_something_e
 
 
 def test_an_image_from_before_the_attempt_is_not_noted() -> None:
-    signal = Signal("orders", NEW, NOON - HOUR, NOON - HOUR, "orders")
-    wanted = RunWanted(key=KEY, birth=BIRTH, origin=Origin.SENSOR, signal=signal)
+    signal = SensorSignal("orders", NEW, NOON - HOUR, NOON - HOUR, "orders")
+    wanted = RunTriggered(key=KEY, birth=BIRTH, origin=Origin.SENSOR, signal=signal)
 
     _, effects = step(a_run(State.POLLING), wanted, NOON + HOUR, PIPELINE)
 
@@ -165,8 +165,8 @@ def test_a_signal_that_no_evaluation_reads_is_noted_if_it_came_with_the_attempt(
     written_at: datetime | None, *, is_noted: bool
 ) -> None:
     run = a_run(State.POLLING, started_on={"count": OLD})
-    signal = Signal("orders", NEW, written_at, None, "orders-us")
-    wanted = RunWanted(key=KEY, birth=BIRTH, origin=Origin.SENSOR, signal=signal)
+    signal = SensorSignal("orders", NEW, written_at, None, "orders-us")
+    wanted = RunTriggered(key=KEY, birth=BIRTH, origin=Origin.SENSOR, signal=signal)
 
     _, effects = step(run, wanted, NOON + HOUR, PIPELINE)
 
@@ -175,7 +175,7 @@ def test_a_signal_that_no_evaluation_reads_is_noted_if_it_came_with_the_attempt(
 
 def test_many_sensors_that_drift_at_once_fit_into_one_commit() -> None:
     names = [f"out-{number}" for number in range(DRIFT_TOLD_MAX + 5)]
-    rules = Group(members=tuple(Rule(key=name, check=Check.EXISTS) for name in names))
+    rules = Group(members=tuple(Rule(key=name, check=Operator.EXISTS) for name in names))
     pipeline = replace(PIPELINE, post_run=a_post_run(rules=rules, drift_field="rows"))
     run = a_run(State.POLLING, started_on={"orders": OLD, "count": OLD, **dict.fromkeys(names, OLD)})
     readings = {name: a_reading(NEW, name, rows=9) for name in names}
@@ -183,7 +183,7 @@ def test_many_sensors_that_drift_at_once_fit_into_one_commit() -> None:
 
     _, effects = step(run, succeeded(inputs, {name: {"rows": 1} for name in names}), NOON + HOUR, pipeline)
 
-    told_of = [each for each in effects if isinstance(each, Tell) and each.type is EventType.POST_RUN_DRIFT]
+    told_of = [each for each in effects if isinstance(each, EmitEvent) and each.type is EventType.POST_RUN_DRIFT]
     assert len(told_of) == DRIFT_TOLD_MAX
     assert "5 other sensors" in told_of[0].message
 
@@ -191,8 +191,10 @@ def test_many_sensors_that_drift_at_once_fit_into_one_commit() -> None:
 def test_notes_are_bounded_and_a_new_start_forgets_them() -> None:
     run = a_run(State.POLLING)
     for number in range(CHANGED_INPUTS_MAX + 5):
-        signal = Signal("orders", f"content-{number}", WRITTEN, None, f"orders-{number}")
-        run, _ = step(run, RunWanted(key=KEY, birth=BIRTH, origin=Origin.SENSOR, signal=signal), NOON + HOUR, PIPELINE)
+        signal = SensorSignal("orders", f"content-{number}", WRITTEN, None, f"orders-{number}")
+        run, _ = step(
+            run, RunTriggered(key=KEY, birth=BIRTH, origin=Origin.SENSOR, signal=signal), NOON + HOUR, PIPELINE
+        )
 
     started = MoveTo(state=State.TRIGGERING, started_on={"orders": NEW})
     again = evolve(run, [started], NOON + HOUR, ME)
@@ -203,7 +205,7 @@ def test_notes_are_bounded_and_a_new_start_forgets_them() -> None:
 
 
 def test_a_number_within_its_threshold_is_no_late_data_though_a_rule_names_its_sensor() -> None:
-    rules = Group(members=(Rule(key="count", check=Check.EXISTS),))
+    rules = Group(members=(Rule(key="count", check=Operator.EXISTS),))
     pipeline = replace(PIPELINE, post_run=a_post_run(rules=rules, drift_field="rows", drift_threshold=10))
     verdicts = {105: EventType.POST_RUN_PASSED, 111: EventType.POST_RUN_DRIFT, None: EventType.LATE_DATA_ARRIVAL}
 
@@ -229,8 +231,8 @@ def test_a_number_within_its_threshold_is_no_late_data_though_a_rule_names_its_s
     ],
 )
 def test_a_day_is_not_later_than_its_hours_nor_an_hour_than_its_day(named: str, period: str, *, is_later: bool) -> None:
-    assert is_for_later(Saying(f"count#{named}", {}), a_key(period).period) is is_later
+    assert is_for_later(SensorContent(f"count#{named}", {}), a_key(period).period) is is_later
 
 
 def test_a_sensor_without_a_period_is_for_no_later_one() -> None:
-    assert not is_for_later(Saying("count", {"rows": 1}), KEY.period)
+    assert not is_for_later(SensorContent("count", {"rows": 1}), KEY.period)

@@ -7,8 +7,8 @@ import pytest
 from tests.builders import HANDLE, HOUR, ME, MINUTE, NOON, OLD, a_pipeline, a_post_run, a_run, a_schedule
 from tests.runsteps import step, told
 from worker.core.model.calendars import Exclusion
-from worker.core.model.checks import Check
-from worker.core.model.effects import Ignore, Tell
+from worker.core.model.checks import Operator
+from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.pipeline import Overlap, Sla
 from worker.core.model.rules import Group, Rule
@@ -21,20 +21,20 @@ from worker.core.run.facts import (
     JobFound,
     JobNotFound,
     JobRefused,
+    JobReport,
     JobReported,
     JobRunning,
     JobStarted,
+    JobStatusUnknown,
     JobStopped,
     JobSucceeded,
-    JobUnseen,
-    Report,
     StarterLost,
     StartUnanswered,
     StopPending,
     StopRefused,
-    TimeCame,
+    TimerFired,
 )
-from worker.core.run.readings import Inputs, Reading
+from worker.core.run.readings import Inputs, SensorReading
 from worker.core.run.state import AfterStop, FailureCategory, Outcome, Run, Spent, StartStep, State
 
 RETRYING = a_pipeline(job={"max_retries": 1, "max_code_retries": 1})
@@ -43,7 +43,7 @@ OUT_OF_MEMORY = JobFailed(1, FailureCategory.TRANSIENT, "out of memory")
 BAD_CODE = JobFailed(1, FailureCategory.PERMANENT, "syntax error")
 
 
-def reported(report: Report, at: datetime = NOON + MINUTE, category: FailureCategory | None = None) -> JobReported:
+def reported(report: JobReport, at: datetime = NOON + MINUTE, category: FailureCategory | None = None) -> JobReported:
     return JobReported(key=POLLING.key, identity=f"row-{at}", report=report, at=at, category=category)
 
 
@@ -74,9 +74,12 @@ def test_a_success_that_could_not_be_checked_is_told_as_such(run: Run) -> None:
 
 
 def test_what_the_job_wrote_is_its_baseline_and_what_it_read_stays_as_it_was_at_the_start() -> None:
-    rules = Group(members=tuple(Rule(key=key, check=Check.EXISTS) for key in ("out", "orders")))
+    rules = Group(members=tuple(Rule(key=key, check=Operator.EXISTS) for key in ("out", "orders")))
     pipeline = a_pipeline(post_run=a_post_run(rules=rules))
-    readings = {"out": Reading({"sensor_count": 9}, "h1", "out"), "orders": Reading({"sensor_count": 7}, OLD, "orders")}
+    readings = {
+        "out": SensorReading({"sensor_count": 9}, "h1", "out"),
+        "orders": SensorReading({"sensor_count": 7}, OLD, "orders"),
+    }
     done = JobSucceeded(attempt=1, inputs=Inputs(readings, {"orders": {"sensor_count": 7}}))
 
     _, effects = step(POLLING, done, NOON, pipeline)
@@ -127,7 +130,7 @@ def test_a_failure_on_an_excluded_date_is_not_retried_whatever_day_it_is_today()
     assert told(effects)[-1] is EventType.PIPELINE_EXCLUDED
 
 
-@pytest.mark.parametrize("fact", [JobRunning(1), JobUnseen(1, "the target is down")], ids=["running", "unseen"])
+@pytest.mark.parametrize("fact", [JobRunning(1), JobStatusUnknown(1, "the target is down")], ids=["running", "unseen"])
 def test_a_job_that_outlasts_its_poll_window_is_stopped_before_anything_else(fact: Fact) -> None:
     early, _ = step(POLLING, fact, NOON + HOUR - MINUTE, RETRYING)
     run, effects = step(POLLING, fact, NOON + HOUR, RETRYING)
@@ -149,12 +152,12 @@ def test_once_stopped_a_poll_time_out_is_a_failure_under_the_transient_budget() 
     assert told(effects) == [EventType.RETRY_EXHAUSTED]
 
 
-@pytest.mark.parametrize("fact", [TimeCame(1), StopPending(1), JobRunning(1), JobUnseen(1, "down")])
+@pytest.mark.parametrize("fact", [TimerFired(1), StopPending(1), JobRunning(1), JobStatusUnknown(1, "down")])
 def test_a_stop_that_is_not_confirmed_in_ten_minutes_ends_the_run_and_names_the_orphan(fact: Fact) -> None:
     run, effects = step(STOPPING, fact, NOON + 10 * MINUTE, RETRYING)
 
     assert (run.state, run.outcome, run.attempt) == (State.FAILED_FINAL, Outcome.ORPHANED, 1)
-    [event] = [effect for effect in effects if isinstance(effect, Tell)]
+    [event] = [effect for effect in effects if isinstance(effect, EmitEvent)]
     assert event.type is EventType.JOB_ORPHANED
     assert event.detail["job"] == HANDLE
     assert event.detail["token"] == STOPPING.token
@@ -177,9 +180,9 @@ def test_a_target_that_cannot_stop_a_job_gets_no_second_one_unless_overlap_is_al
 def test_a_run_out_of_patience_stops_its_job_and_is_told_as_timed_out() -> None:
     over = NOON + 4 * HOUR
 
-    stopping, effects = step(POLLING, TimeCame(1), over)
+    stopping, effects = step(POLLING, TimerFired(1), over)
     ended, end_effects = step(stopping, JobStopped(1), over + MINUTE)
-    orphaned, orphan_effects = step(stopping, TimeCame(1), over + 10 * MINUTE)
+    orphaned, orphan_effects = step(stopping, TimerFired(1), over + 10 * MINUTE)
 
     assert (stopping.state, stopping.after_stop) == (State.STOPPING, AfterStop.END)
     assert StopJob(HANDLE) in effects
@@ -252,7 +255,7 @@ class TestStoppingAStartThatMayBeOnItsWay:
         assert isinstance(effects[0], Ignore)
 
     def test_a_start_that_is_answered_after_all_was_given_up_is_told_as_an_orphan_once(self, run: Run) -> None:
-        ended, _ = step(run, TimeCame(1), NOON + 10 * MINUTE)
+        ended, _ = step(run, TimerFired(1), NOON + 10 * MINUTE)
         ended, effects = step(ended, JobStarted(1, HANDLE), NOON + 11 * MINUTE)
         _, again = step(ended, JobStarted(1, HANDLE), NOON + 11 * MINUTE)
 
@@ -263,13 +266,13 @@ class TestStoppingAStartThatMayBeOnItsWay:
 
 class TestWhatOthersReport:
     def test_a_success_completes_the_run_as_of_when_it_was_written(self) -> None:
-        run, effects = step(POLLING, reported(Report.SUCCESS), NOON + HOUR)
+        run, effects = step(POLLING, reported(JobReport.SUCCESS), NOON + HOUR)
 
         assert run.state is State.COMPLETED
         assert told(effects) == [EventType.JOB_COMPLETED]
 
     def test_a_failure_is_retried_once_however_often_it_is_delivered(self) -> None:
-        fact = reported(Report.FAIL, NOON)
+        fact = reported(JobReport.FAIL, NOON)
         run, effects = step(POLLING, fact, NOON, RETRYING)
         _, again = step(run, fact, NOON, RETRYING)
         later, _ = step(a_run(State.POLLING, attempt=2, handled=run.handled), fact, NOON, RETRYING)
@@ -282,12 +285,12 @@ class TestWhatOthersReport:
     def test_a_report_from_before_the_attempt_speaks_of_an_earlier_one(self) -> None:
         run = a_run(State.POLLING, attempt=2, attempt_at=NOON + MINUTE)
 
-        _, effects = step(run, reported(Report.TIMEOUT, NOON), NOON + HOUR, RETRYING)
+        _, effects = step(run, reported(JobReport.TIMEOUT, NOON), NOON + HOUR, RETRYING)
 
         assert isinstance(effects[0], Ignore)
 
     def test_a_permanent_failure_is_charged_to_the_code_budget(self) -> None:
-        run, _ = step(POLLING, reported(Report.FAIL, category=FailureCategory.PERMANENT), NOON + HOUR, RETRYING)
+        run, _ = step(POLLING, reported(JobReport.FAIL, category=FailureCategory.PERMANENT), NOON + HOUR, RETRYING)
 
         assert run.spent == Spent(code=1)
 
@@ -295,8 +298,8 @@ class TestWhatOthersReport:
         theirs = a_run(State.FAILED_FINAL, outcome=None)
         ours = a_run(State.FAILED_FINAL)
 
-        retried, effects = step(theirs, reported(Report.TIMEOUT), NOON + MINUTE, RETRYING)
-        kept, _ = step(ours, reported(Report.TIMEOUT), NOON + MINUTE, RETRYING)
+        retried, effects = step(theirs, reported(JobReport.TIMEOUT), NOON + MINUTE, RETRYING)
+        kept, _ = step(ours, reported(JobReport.TIMEOUT), NOON + MINUTE, RETRYING)
 
         assert (retried.state, retried.attempt) == (State.EVALUATING, 2)
         assert RecordRerun(reason="job-fail-retry", source="timeout") in effects

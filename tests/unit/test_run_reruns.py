@@ -7,13 +7,13 @@ import pytest
 from tests.builders import BIRTH, HOUR, KEY, MINUTE, NEW, NOON, OLD, a_pipeline, a_run, a_schedule
 from tests.runsteps import step, told
 from worker.core.model.calendars import Exclusion
-from worker.core.model.effects import Ignore, Tell
+from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.pipeline import Evaluation, PostRun
 from worker.core.model.rules import Group
 from worker.core.run.drift import Drift, measure
 from worker.core.run.effects import Effect, LogJob, PutRerunRequest, RecordRerun, Reopen
-from worker.core.run.facts import Birth, Origin, PostRunSeen, RerunRequested, RunWanted, Signal
+from worker.core.run.facts import NewRun, Origin, PostRunSeen, RerunRequested, RunTriggered, SensorSignal
 from worker.core.run.machine import decide
 from worker.core.run.reruns import request_identity
 from worker.core.run.state import HANDLED_MAX, POST_RUN_SEEN_MAX, Outcome, Run, Spent, State
@@ -25,12 +25,12 @@ REOPENING = a_pipeline(schedule=a_schedule(evaluation=Evaluation(reopen=True)))
 EXCLUDING = a_pipeline(schedule=a_schedule(exclusion=Exclusion(dates=frozenset({KEY.period.date}))))
 
 
-def signal(content: str) -> RunWanted:
-    return RunWanted(key=KEY, birth=BIRTH, origin=Origin.SENSOR, signal=Signal("orders", content))
+def signal(content: str) -> RunTriggered:
+    return RunTriggered(key=KEY, birth=BIRTH, origin=Origin.SENSOR, signal=SensorSignal("orders", content))
 
 
 def request(reason: str = "manual", identity: str = "request-1", **changes: bool) -> RerunRequested:
-    return RerunRequested(key=KEY, birth=Birth("run-2", "v2"), identity=identity, reason=reason, **changes)
+    return RerunRequested(key=KEY, birth=NewRun("run-2", "v2"), identity=identity, reason=reason, **changes)
 
 
 def requests(effects: list[Effect]) -> list[str]:
@@ -95,7 +95,9 @@ def test_data_for_a_failed_or_cancelled_run_does_not_reopen_it(run: Run) -> None
 def test_what_another_systems_run_was_started_on_is_unknown_so_only_the_time_makes_data_late() -> None:
     theirs = a_run(State.COMPLETED, started_on={}, late_reported=None, outcome=None)
     before, after = (
-        RunWanted(key=KEY, birth=BIRTH, origin=Origin.SENSOR, signal=Signal("orders", NEW, written_at=NOON + shift))
+        RunTriggered(
+            key=KEY, birth=BIRTH, origin=Origin.SENSOR, signal=SensorSignal("orders", NEW, written_at=NOON + shift)
+        )
         for shift in (-MINUTE, MINUTE)
     )
 
@@ -123,7 +125,7 @@ def test_drift_beyond_the_threshold_is_told_with_its_numbers_and_asks_for_a_reru
     run, effects = step(COMPLETED, seen(511), NOON)
     _, again = step(run, seen(511), NOON)
 
-    [event] = [effect for effect in effects if isinstance(effect, Tell)]
+    [event] = [effect for effect in effects if isinstance(effect, EmitEvent)]
     assert event.type is EventType.POST_RUN_DRIFT
     assert event.detail == {
         "previousCount": 500,
@@ -300,5 +302,5 @@ def test_a_run_that_could_not_be_started_can_be_asked_for_again() -> None:
 def test_a_request_for_an_excluded_date_without_a_run_is_refused_once() -> None:
     effects = decide(None, EXCLUDING, EXCLUDING.schedules[0], request(), NOON)
 
-    [event] = [effect for effect in effects if isinstance(effect, Tell)]
+    [event] = [effect for effect in effects if isinstance(effect, EmitEvent)]
     assert (event.type, event.once) == (EventType.PIPELINE_EXCLUDED, True)

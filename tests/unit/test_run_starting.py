@@ -8,7 +8,7 @@ import pytest
 from tests.builders import BIRTH, HANDLE, HOUR, KEY, ME, MINUTE, NOON, OLD, a_pipeline, a_post_run, a_run
 from tests.runsteps import PLAIN as PIPELINE
 from tests.runsteps import step, told
-from worker.core.model.effects import Ignore, Tell
+from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.keys import SessionId
 from worker.core.model.pipeline import OnUnknownStart
@@ -21,17 +21,17 @@ from worker.core.run.facts import (
     JobNotFound,
     JobNotSeen,
     JobRefused,
+    JobReport,
     JobReported,
     JobStarted,
     JobStopped,
     JobSucceeded,
-    Report,
     RerunRequested,
     RulesHeld,
     RulesNotHeld,
     StarterLost,
     StartUnanswered,
-    TimeCame,
+    TimerFired,
 )
 from worker.core.run.machine import Pause, decide, evolve
 from worker.core.run.state import FailureCategory, Outcome, Run, StartStep, State, start_token
@@ -143,10 +143,10 @@ def test_a_refused_start_is_tried_again_after_30_60_and_120_seconds_and_then_giv
         run, _ = step(run, refused(sending), now)
         assert run.start_after is not None
         waits.append(run.start_after - now)
-        _, early = step(run, TimeCame(1), run.start_after - SECOND)
+        _, early = step(run, TimerFired(1), run.start_after - SECOND)
         assert isinstance(early[0], Ignore)
         now = run.start_after
-        run, effects = step(run, TimeCame(1), now)
+        run, effects = step(run, TimerFired(1), now)
         assert effects[-1] == StartJob(a_run().token, sending + 1)
 
     run, effects = step(run, refused(3), now)
@@ -159,7 +159,7 @@ def test_a_refused_start_is_tried_again_after_30_60_and_120_seconds_and_then_giv
 
 def test_a_refusal_that_is_repeated_after_the_start_was_sent_again_is_ignored() -> None:
     run, _ = step(a_run(State.TRIGGERING), refused(0), NOON)
-    run, _ = step(run, TimeCame(1), NOON + MINUTE)
+    run, _ = step(run, TimerFired(1), NOON + MINUTE)
 
     _, effects = step(run, refused(0), NOON + MINUTE)
 
@@ -321,7 +321,7 @@ def test_a_start_of_which_any_try_got_no_answer_is_never_called_not_started(answ
         run, effects = step(run, lost(sending) if answer == "l" else refused(sending), now, RESTARTING)
         now += 3 * MINUTE
         if not run.is_ended:
-            run, _ = step(run, TimeCame(1), now, RESTARTING)
+            run, _ = step(run, TimerFired(1), now, RESTARTING)
 
     assert (run.state, run.outcome) == (State.FAILED_FINAL, Outcome.START_UNKNOWN)
     assert f"{answers.count('l')} of 4 tries got no answer" in run.reason
@@ -332,7 +332,7 @@ def test_a_start_that_is_sent_again_after_no_answer_is_given_up_as_one_that_may_
     waiting, _ = step(a_run(State.TRIGGERING), lost(0), NOON, RESTARTING)
 
     cancelled, of_cancel = step(waiting, CancelRequested(reason="not wanted"), NOON, RESTARTING)
-    timed_out, of_time = step(waiting, TimeCame(1), NOON + 4 * HOUR, RESTARTING)
+    timed_out, of_time = step(waiting, TimerFired(1), NOON + 4 * HOUR, RESTARTING)
 
     assert cancelled.outcome is timed_out.outcome is Outcome.ORPHANED
     assert told(of_cancel) == [EventType.JOB_ORPHANED]
@@ -351,7 +351,7 @@ def test_a_run_whose_job_may_be_running_out_of_reach_is_not_replaced_by_another_
 
 def test_the_refusal_of_a_repeat_does_not_prove_that_there_is_nothing_to_stop() -> None:
     waiting, _ = step(a_run(State.TRIGGERING), lost(0), NOON, RESTARTING)
-    sent, _ = step(waiting, TimeCame(1), NOON + MINUTE, RESTARTING)
+    sent, _ = step(waiting, TimerFired(1), NOON + MINUTE, RESTARTING)
     stopping, _ = step(sent, CancelRequested(reason="not wanted"), NOON + MINUTE, RESTARTING)
 
     ended, effects = step(stopping, refused(1), NOON + MINUTE, RESTARTING)
@@ -363,14 +363,14 @@ def test_the_refusal_of_a_repeat_does_not_prove_that_there_is_nothing_to_stop() 
 def begun_again() -> Run:
     """The first start got no answer, the second did."""
     waiting, _ = step(a_run(State.TRIGGERING), lost(0), NOON, RESTARTING)
-    sent, _ = step(waiting, TimeCame(1), NOON + MINUTE, RESTARTING)
+    sent, _ = step(waiting, TimerFired(1), NOON + MINUTE, RESTARTING)
     run, _ = step(sent, JobStarted(1, HANDLE), NOON + MINUTE, RESTARTING)
     return run
 
 
-@pytest.mark.parametrize("report", [Report.FAIL, Report.TIMEOUT])
+@pytest.mark.parametrize("report", [JobReport.FAIL, JobReport.TIMEOUT])
 def test_a_failure_that_another_job_of_the_attempt_may_have_reported_stops_the_known_job_before_a_retry(
-    report: Report,
+    report: JobReport,
 ) -> None:
     patient = a_pipeline(job={"on_unknown_start": OnUnknownStart.RESTART, "max_retries": 1})
     failed = JobReported(key=KEY, identity="row-1", report=report, at=NOON + 2 * MINUTE)
@@ -384,7 +384,7 @@ def test_a_failure_that_another_job_of_the_attempt_may_have_reported_stops_the_k
 
 
 def test_a_success_that_another_job_of_the_attempt_may_have_reported_tells_of_the_one_that_may_run_on() -> None:
-    done = JobReported(key=KEY, identity="row-1", report=Report.SUCCESS, at=NOON + 2 * MINUTE)
+    done = JobReported(key=KEY, identity="row-1", report=JobReport.SUCCESS, at=NOON + 2 * MINUTE)
 
     ended, effects = step(begun_again(), done, NOON + 2 * MINUTE, RESTARTING)
 
@@ -395,7 +395,7 @@ def test_a_success_that_another_job_of_the_attempt_may_have_reported_tells_of_th
 def test_a_run_that_is_cancelled_or_times_out_tells_of_the_job_that_an_unanswered_start_may_have_left() -> None:
     for begin, outcome, told_first in (
         (CancelRequested(reason="not wanted"), Outcome.CANCELLED, EventType.RUN_CANCELLED),
-        (TimeCame(1), Outcome.TIMED_OUT, EventType.SFN_TIMEOUT),
+        (TimerFired(1), Outcome.TIMED_OUT, EventType.SFN_TIMEOUT),
     ):
         stopping, _ = step(begun_again(), begin, NOON + 4 * HOUR, RESTARTING)
 
@@ -403,7 +403,7 @@ def test_a_run_that_is_cancelled_or_times_out_tells_of_the_job_that_an_unanswere
 
         assert ended.outcome is outcome
         assert told(effects) == [told_first, EventType.JOB_ORPHANED]
-        [orphan] = [each for each in effects if isinstance(each, Tell) and each.type is EventType.JOB_ORPHANED]
+        [orphan] = [each for each in effects if isinstance(each, EmitEvent) and each.type is EventType.JOB_ORPHANED]
         assert (orphan.detail["job"], orphan.detail["token"]) == (None, ended.token)
 
 
@@ -436,7 +436,7 @@ def test_a_success_and_a_new_attempt_settle_the_starts_that_got_no_answer() -> N
 def test_a_look_that_finds_no_job_settles_every_try_before_it() -> None:
     """The worker that could not look may have been one that has no runner for the target."""
     waiting, _ = step(a_run(State.TRIGGERING), lost(0), NOON, RESTARTING)
-    sent, _ = step(waiting, TimeCame(1), NOON + MINUTE, RESTARTING)
+    sent, _ = step(waiting, TimerFired(1), NOON + MINUTE, RESTARTING)
     unanswered, _ = step(sent, StartUnanswered(1, 1, "reset", can_find=True), NOON + MINUTE, RESTARTING)
 
     settled, _ = step(unanswered, JobNotFound(1, 1), NOON + 3 * MINUTE, RESTARTING)
@@ -455,7 +455,7 @@ def test_while_paused_no_start_is_sent_and_all_of_it_happens_when_the_pause_is_o
     waiting = a_run(State.TRIGGERING, start_step=StartStep.REFUSED, start_after=NOON)
     schedule = PIPELINE.schedules[0]
 
-    for run, fact in ((a_run(), RulesHeld(attempt=1, saw={})), (waiting, TimeCame(1))):
+    for run, fact in ((a_run(), RulesHeld(attempt=1, saw={})), (waiting, TimerFired(1))):
         held_back = decide(run, PIPELINE, schedule, fact, NOON + MINUTE, pause=pause)
         after = decide(run, PIPELINE, schedule, fact, NOON + HOUR, pause=pause)
 
@@ -468,8 +468,8 @@ def test_a_run_past_its_patience_starts_nothing() -> None:
     refused_run = a_run(State.TRIGGERING, start_step=StartStep.REFUSED, start_after=NOON)
     for run, fact in (
         (a_run(), RulesHeld(attempt=1, saw={})),
-        (a_run(), TimeCame(1)),
-        (refused_run, TimeCame(1)),
+        (a_run(), TimerFired(1)),
+        (refused_run, TimerFired(1)),
     ):
         ended, effects = step(run, fact, over)
 
@@ -478,7 +478,7 @@ def test_a_run_past_its_patience_starts_nothing() -> None:
 
 
 def test_a_start_that_may_be_on_its_way_when_patience_ends_is_stopped_not_forgotten() -> None:
-    run, effects = step(a_run(State.TRIGGERING), TimeCame(1), NOON + 4 * HOUR)
+    run, effects = step(a_run(State.TRIGGERING), TimerFired(1), NOON + 4 * HOUR)
 
     assert run.state is State.STOPPING
     assert isinstance(effects[0], MoveTo)

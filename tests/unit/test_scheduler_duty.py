@@ -7,8 +7,8 @@ from datetime import timedelta
 from functools import partial
 
 from scheduler.apscheduler_ticker import ApschedulerTicker
-from scheduler.duty import NapTicker, SchedulerDuty
-from scheduler.periodic import Chore, Rota
+from scheduler.duty import NapTicker, SchedulerRole
+from scheduler.periodic import PeriodicRunner, PeriodicTask
 from tests.virtualtime import VirtualClock, on_virtual_time
 from tests.workergroup import WorkerGroup
 from worker.core.errors import RetryLater
@@ -26,8 +26,8 @@ class Book:
         self.turns = Counter[str]()
         self.under_way = self.most_at_once = 0
 
-    def chore(self, name: str, every: timedelta, *, takes_s: float = 0.0, fails: bool = False) -> Chore:
-        return Chore(name, every, partial(self._do, name, takes_s, fails=fails))
+    def chore(self, name: str, every: timedelta, *, takes_s: float = 0.0, fails: bool = False) -> PeriodicTask:
+        return PeriodicTask(name, every, partial(self._do, name, takes_s, fails=fails))
 
     async def _do(self, name: str, takes_s: float, *, fails: bool) -> None:
         self.turns[name] += 1
@@ -39,9 +39,9 @@ class Book:
         self.under_way -= 1
 
 
-async def do_for(seconds: int, clock: VirtualClock, chores: Sequence[Chore]) -> None:
+async def do_for(seconds: int, clock: VirtualClock, chores: Sequence[PeriodicTask]) -> None:
     async with asyncio.TaskGroup() as tasks:
-        rota = Rota(chores, clock, tasks)
+        rota = PeriodicRunner(chores, clock, tasks)
         for _ in range(seconds):
             rota.begin_due()
             await clock.sleep(1)
@@ -84,11 +84,11 @@ async def test_who_gives_the_duty_up_finishes_what_is_in_hand_and_begins_nothing
     await group.store.start()
     book = Book(group.clock)
 
-    def chores(_: HeldLease) -> Sequence[Chore]:
+    def chores(_: HeldLease) -> Sequence[PeriodicTask]:
         return [book.chore("slow", SECOND, takes_s=3.0)]
 
     async def work(member: Member) -> None:
-        member.keeper.offer(SchedulerDuty(chores, group.clock, NapTicker()).offer())
+        member.keeper.offer(SchedulerRole(chores, group.clock, NapTicker()).offer())
 
     station = group.start("a", work=work)
     await group.clock.sleep(10.5)

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.test_render import FILES
 from worker.config.schema import CalendarFile, CheckName, JobTypeName, PipelineFile, file_schema
 from worker.core.model.pipeline import JobType
-from worker.core.model.rules import Check
+from worker.core.model.rules import Operator
 from worker.yaml.parser import read_yaml
 
 SCHEMAS = {"pipeline": file_schema(PipelineFile), "calendar": file_schema(CalendarFile)}
@@ -27,7 +27,7 @@ def is_accepted(value: object) -> bool:
 
 
 def test_every_operator_and_job_type_can_be_written() -> None:
-    assert set(get_args(CheckName)) == set(Check)
+    assert set(get_args(CheckName)) == set(Operator)
     assert set(get_args(JobTypeName)) == set(JobType)
 
 

@@ -25,8 +25,8 @@ from worker.config.settings import (
     STORE,
     TARGET_RATES,
     TIMING,
-    Duty,
     ReadingSettings,
+    Role,
     read_settings,
 )
 from worker.core.errors import ConfigError
@@ -73,8 +73,8 @@ def test_lists_are_separated_by_commas() -> None:
 
 
 def test_a_worker_without_a_word_does_everything() -> None:
-    assert read_settings({}).duties == read_settings({DUTIES: ""}).duties == frozenset(Duty)
-    assert read_settings({DUTIES: "alerts, events"}).duties == {Duty.ALERTS, Duty.EVENTS}
+    assert read_settings({}).duties == read_settings({DUTIES: ""}).duties == frozenset(Role)
+    assert read_settings({DUTIES: "alerts, events"}).duties == {Role.ALERTS, Role.EVENTS}
 
 
 def test_a_duty_that_does_not_exist_is_refused_with_those_that_do() -> None:

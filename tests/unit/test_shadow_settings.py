@@ -16,9 +16,9 @@ from worker.config.settings import (
     SHADOW,
     SLACK_TOKEN,
     STORE,
+    AlertSettings,
     AwsSettings,
-    Duty,
-    PeopleSettings,
+    Role,
     read_settings,
 )
 from worker.core.errors import ConfigError
@@ -35,9 +35,9 @@ def test_a_shadow_has_no_bus_no_queue_and_nobody_to_tell() -> None:
 
     settings = shadow_settings(read_settings(given))
 
-    assert settings.duties == {Duty.ENGINE}
+    assert settings.duties == {Role.ENGINE}
     assert settings.aws == AwsSettings()
-    assert settings.people == PeopleSettings()
+    assert settings.people == AlertSettings()
 
 
 @pytest.mark.parametrize("store", [TABLES, "sqlite:///interlock.db"])

@@ -4,15 +4,15 @@ from datetime import timedelta
 
 import pytest
 
-from consumers.streams.positions import OLDEST, Place, parse_place, time_of
+from consumers.streams.positions import OLDEST, RecordPosition, parse_place, time_of
 from tests.manualclock import NOON
 from worker.core.errors import ConfigError
 
 DIGITS = 40
 
 
-def place(sequence: int | str, *, part: int | None = None, is_bridged: bool = False) -> Place:
-    return Place(sequence=str(sequence), at=NOON, part=part, is_bridged=is_bridged)
+def place(sequence: int | str, *, part: int | None = None, is_bridged: bool = False) -> RecordPosition:
+    return RecordPosition(sequence=str(sequence), at=NOON, part=part, is_bridged=is_bridged)
 
 
 NEWS = place("")
@@ -31,7 +31,7 @@ NEWS = place("")
         place(7, is_bridged=True),
     ],
 )
-def test_a_place_comes_back_from_its_text(known: Place) -> None:
+def test_a_place_comes_back_from_its_text(known: RecordPosition) -> None:
     assert parse_place(known.text(DIGITS), DIGITS) == known
 
 
@@ -72,7 +72,7 @@ def test_what_is_no_position_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("digits", [DIGITS, 64])
 @pytest.mark.parametrize("known", [NEWS, place("007", part=3), place(7), place(7, is_bridged=True)])
-def test_the_time_of_a_position_is_known_whatever_the_kind_of_its_stream(known: Place, digits: int) -> None:
+def test_the_time_of_a_position_is_known_whatever_the_kind_of_its_stream(known: RecordPosition, digits: int) -> None:
     assert time_of(known.text(digits)) == NOON
 
 

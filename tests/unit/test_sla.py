@@ -7,10 +7,10 @@ import pytest
 
 from worker.config.cron_text import parse_cron
 from worker.core.model.pipeline import Schedule, ScheduleId, Sla, Trigger
-from worker.core.model.rules import Check, Rule
+from worker.core.model.rules import Operator, Rule
 from worker.core.model.sla_times import (
     Deadline,
-    Times,
+    SlaTimes,
     absolute_times,
     deadline_at,
     relative_times,
@@ -44,7 +44,7 @@ def at(text: str, name: str, zone: str = "UTC", hour_zone: str | None = None, da
 
 
 def stream(sla: Sla | None = None, trigger_deadline: str = "", zone: str = "UTC", cron: str = "") -> Schedule:
-    rule = Rule(key="orders", check=Check.EXISTS)
+    rule = Rule(key="orders", check=Operator.EXISTS)
     return Schedule(
         id=ScheduleId("stream"),
         zone=ZoneInfo(zone),
@@ -118,13 +118,13 @@ def test_an_absolute_sla_warns_only_if_it_knows_how_long_the_job_takes() -> None
     with_duration = Sla(deadline=deadline("08:00"), expected_duration=timedelta(minutes=30))
     without = Sla(deadline=deadline("08:00"))
 
-    assert absolute_times(with_duration, stream(), day) == Times(utc("2026-03-10T07:30"), utc("2026-03-10T08:00"))
-    assert absolute_times(without, stream(), day) == Times(None, utc("2026-03-10T08:00"))
+    assert absolute_times(with_duration, stream(), day) == SlaTimes(utc("2026-03-10T07:30"), utc("2026-03-10T08:00"))
+    assert absolute_times(without, stream(), day) == SlaTimes(None, utc("2026-03-10T08:00"))
     assert absolute_times(Sla(max_duration=timedelta(hours=1)), stream(), day) is None
 
 
 def test_a_relative_sla_warns_when_a_quarter_of_the_time_is_left() -> None:
-    assert relative_times(Sla(max_duration=timedelta(hours=2)), NOON) == Times(
+    assert relative_times(Sla(max_duration=timedelta(hours=2)), NOON) == SlaTimes(
         utc("2026-03-10T13:30"), utc("2026-03-10T14:00")
     )
 
@@ -132,7 +132,7 @@ def test_a_relative_sla_warns_when_a_quarter_of_the_time_is_left() -> None:
 def test_a_relative_sla_warns_earlier_or_later_if_it_knows_how_long_the_job_takes() -> None:
     sla = Sla(max_duration=timedelta(hours=2), expected_duration=timedelta(minutes=45))
 
-    assert relative_times(sla, NOON) == Times(utc("2026-03-10T13:15"), utc("2026-03-10T14:00"))
+    assert relative_times(sla, NOON) == SlaTimes(utc("2026-03-10T13:15"), utc("2026-03-10T14:00"))
     assert relative_times(Sla(deadline=deadline("08:00")), NOON) is None
 
 
@@ -141,8 +141,8 @@ def test_a_job_that_is_expected_to_take_no_time_is_warned_of_when_it_is_too_late
     absolute = absolute_times(Sla(deadline=deadline("08:00"), expected_duration=none), stream(), period("2026-03-10"))
     relative = relative_times(Sla(max_duration=timedelta(hours=2), expected_duration=none), NOON)
 
-    assert absolute == Times(utc("2026-03-10T08:00"), utc("2026-03-10T08:00"))
-    assert relative == Times(utc("2026-03-10T14:00"), utc("2026-03-10T14:00"))
+    assert absolute == SlaTimes(utc("2026-03-10T08:00"), utc("2026-03-10T08:00"))
+    assert relative == SlaTimes(utc("2026-03-10T14:00"), utc("2026-03-10T14:00"))
     assert relative is not None
     assert not relative.is_warning_due(utc("2026-03-10T14:00"))
 
@@ -164,14 +164,14 @@ def test_the_arrival_counts_where_it_is_known_and_limited() -> None:
 
 
 def test_done_at_the_deadline_is_too_late_and_a_warning_ends_there() -> None:
-    times = Times(utc("2026-03-10T11:30"), NOON)
+    times = SlaTimes(utc("2026-03-10T11:30"), NOON)
     second = timedelta(seconds=1)
 
     assert [times.is_breached(at) for at in (NOON - second, NOON)] == [False, True]
     assert times.is_warning_due(utc("2026-03-10T11:30"))
     assert not times.is_warning_due(utc("2026-03-10T11:30") - second)
     assert not times.is_warning_due(NOON)
-    assert not Times(None, NOON).is_warning_due(NOON - second)
+    assert not SlaTimes(None, NOON).is_warning_due(NOON - second)
 
 
 @pytest.mark.parametrize(

@@ -10,20 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import HOUR, KEY, ME, MINUTE, NOON, a_watch
-from worker.core.model.effects import Ignore, Tell
+from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType
 from worker.core.model.pipeline import Sla
-from worker.core.model.sla_times import Deadline, Times
+from worker.core.model.sla_times import Deadline, SlaTimes
 from worker.core.run.state import Status
 from worker.core.sla.effects import ArmWatch, CloseWatch, MarkWarned, WatchEffect
 from worker.core.sla.state import SlaWatch, Verdict, WatchState
 from worker.core.sla.watch import (
     DeadlineMoved,
     DeadlineWaived,
-    InstantCame,
     RunBegan,
     RunExpected,
     RunSucceeded,
+    TimerReached,
     WatchFact,
     decide,
     evolve,
@@ -32,14 +32,14 @@ from worker.core.sla.watch import (
 
 SLA = Sla(deadline=Deadline(14, 0), expected_duration=HOUR)
 ONE, TWO = NOON + HOUR, NOON + 2 * HOUR
-LATER = Times(NOON + 3 * HOUR, NOON + 4 * HOUR)
+LATER = SlaTimes(NOON + 3 * HOUR, NOON + 4 * HOUR)
 
 ARMED, WARNED, CLOSED = a_watch(), a_watch(warned_at=ONE), a_watch(verdict=Verdict.MET)
 FACTS: tuple[WatchFact, ...] = (
     RunExpected(times=LATER, config_hash="v2"),
     RunBegan(times=LATER, arrived_at=NOON, config_hash="v2"),
     RunSucceeded(NOON),
-    InstantCame(Status.RUNNING),
+    TimerReached(Status.RUNNING),
     DeadlineMoved(times=LATER, config_hash="v2", run_exists=False),
     DeadlineWaived("the consumer is on holiday"),
 )
@@ -57,7 +57,7 @@ TABLE: Mapping[str, tuple[str, str, str, str]] = {
 
 
 def told(effects: list[WatchEffect]) -> list[EventType]:
-    return [effect.type for effect in effects if isinstance(effect, Tell)]
+    return [effect.type for effect in effects if isinstance(effect, EmitEvent)]
 
 
 def test_the_table_has_a_row_for_every_fact_and_a_column_for_every_state() -> None:
@@ -107,7 +107,7 @@ def test_nothing_that_an_sla_leaves_out_keeps_it_from_being_judged(sla: Sla, arr
     watch = a_watch(arrived_at=arrived_at, warning_at=None)
 
     met = decide(watch, sla, RunSucceeded(ONE), ONE)
-    missed = decide(watch, sla, InstantCame(None), TWO)
+    missed = decide(watch, sla, TimerReached(None), TWO)
 
     assert told(met) == [EventType.SLA_MET]
     assert told(missed) == [EventType.RELATIVE_SLA_BREACH if arrived_at else EventType.SLA_BREACH]
@@ -115,9 +115,9 @@ def test_nothing_that_an_sla_leaves_out_keeps_it_from_being_judged(sla: Sla, arr
 
 def test_a_deadline_that_passes_without_success_is_breached_whatever_became_of_the_run() -> None:
     for status, shown in ((None, "not started"), (Status.RUNNING, "RUNNING"), (Status.FAILED_FINAL, "FAILED_FINAL")):
-        effects = decide(WARNED, SLA, InstantCame(status), TWO)
+        effects = decide(WARNED, SLA, TimerReached(status), TWO)
 
-        [event] = [effect for effect in effects if isinstance(effect, Tell)]
+        [event] = [effect for effect in effects if isinstance(effect, EmitEvent)]
         assert event.type is EventType.SLA_BREACH
         assert event.detail["status"] == shown
         assert event.detail["breachAt"] == "2026-03-10T14:00:00Z"
@@ -125,14 +125,14 @@ def test_a_deadline_that_passes_without_success_is_breached_whatever_became_of_t
 
 
 def test_no_warning_is_given_once_the_breach_has_come() -> None:
-    effects = decide(ARMED, SLA, InstantCame(Status.RUNNING), TWO)
+    effects = decide(ARMED, SLA, TimerReached(Status.RUNNING), TWO)
 
     assert not any(isinstance(effect, MarkWarned) for effect in effects)
     assert told(effects) == [EventType.SLA_BREACH]
 
 
 def test_a_run_that_turns_out_to_be_done_is_judged_instead_of_breached() -> None:
-    effects = decide(WARNED, SLA, InstantCame(Status.COMPLETED, succeeded_at=ONE), TWO + MINUTE)
+    effects = decide(WARNED, SLA, TimerReached(Status.COMPLETED, succeeded_at=ONE), TWO + MINUTE)
 
     assert told(effects) == [EventType.SLA_MET]
 
@@ -140,11 +140,11 @@ def test_a_run_that_turns_out_to_be_done_is_judged_instead_of_breached() -> None
 def test_a_relative_deadline_speaks_under_its_own_names_and_shows_what_it_counts_from() -> None:
     watch = a_watch(arrived_at=NOON)
 
-    warning = decide(watch, SLA, InstantCame(Status.RUNNING), ONE)
-    breach = decide(watch, SLA, InstantCame(Status.RUNNING), TWO)
+    warning = decide(watch, SLA, TimerReached(Status.RUNNING), ONE)
+    breach = decide(watch, SLA, TimerReached(Status.RUNNING), TWO)
 
     assert told(warning) == [EventType.RELATIVE_SLA_WARNING]
-    [event] = [effect for effect in breach if isinstance(effect, Tell)]
+    [event] = [effect for effect in breach if isinstance(effect, EmitEvent)]
     assert event.type is EventType.RELATIVE_SLA_BREACH
     assert event.detail["sensorArrivalAt"] == "2026-03-10T12:00:00Z"
     assert event.detail["maxDuration"] == "2h"
@@ -162,7 +162,7 @@ def test_a_changed_configuration_moves_only_the_deadline_of_a_run_that_does_not_
 
 
 def test_the_deadline_that_holds_when_the_run_begins_replaces_the_expected_one() -> None:
-    same = RunBegan(times=Times(ONE, TWO), arrived_at=None, config_hash="v1")
+    same = RunBegan(times=SlaTimes(ONE, TWO), arrived_at=None, config_hash="v1")
     relative = RunBegan(times=LATER, arrived_at=TWO, config_hash="v1")
 
     effects = decide(ARMED, SLA, relative, NOON)
@@ -181,8 +181,8 @@ def test_a_watch_is_due_at_its_warning_then_at_its_breach_then_never() -> None:
     assert next_due(CLOSED, NOON) is None
 
 
-def some_times(warning_m: int, breach_m: int) -> Times:
-    return Times(NOON + warning_m * MINUTE, NOON + (warning_m + breach_m) * MINUTE)
+def some_times(warning_m: int, breach_m: int) -> SlaTimes:
+    return SlaTimes(NOON + warning_m * MINUTE, NOON + (warning_m + breach_m) * MINUTE)
 
 
 times = st.builds(some_times, st.integers(0, 120), st.integers(1, 120))
@@ -191,7 +191,7 @@ facts: st.SearchStrategy[WatchFact] = st.one_of(
     st.builds(RunExpected, times=times, config_hash=st.just("v")),
     st.builds(RunBegan, times=times, arrived_at=st.none(), config_hash=st.just("v")),
     st.builds(RunSucceeded, st.integers(0, 240).map(lambda minutes: NOON + minutes * MINUTE)),
-    st.builds(InstantCame, statuses),
+    st.builds(TimerReached, statuses),
     st.builds(DeadlineMoved, times=st.one_of(st.none(), times), config_hash=st.just("v"), run_exists=st.booleans()),
     st.builds(DeadlineWaived, st.just("waived")),
 )
@@ -203,7 +203,7 @@ def test_whatever_happens_there_is_one_verdict_one_warning_at_most_and_silence_a
 ) -> None:
     watch: SlaWatch | None = ARMED
     now, closed, warned = NOON, 0, 0
-    for fact, minutes in [*history, (InstantCame(None), 600)]:
+    for fact, minutes in [*history, (TimerReached(None), 600)]:
         now += minutes * MINUTE
         for _repeat in range(2):
             effects = decide(watch, SLA, fact, now)

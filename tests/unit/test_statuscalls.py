@@ -14,7 +14,7 @@ from tests.manualclock import NOON
 from tests.virtualtime import VirtualClock, on_virtual_time
 from worker.core.errors import RetryLater
 from worker.core.model.pipeline import JobType
-from worker.jobs.runner import JobStatus, Question, Running, Sightings, Succeeded, TargetDown
+from worker.jobs.runner import JobStatus, Running, Sightings, StatusQuery, Succeeded, TargetDown
 from worker.targets import batch_status
 from worker.targets.batch_status import ALONE_S, StatusCalls
 from worker.targets.calls import Limits, Targets
@@ -33,10 +33,10 @@ class ListingRunner(FakeRunner):
     refuses: RetryLater | None = None
     looks: list[int] = field(default_factory=list[int])
 
-    def group(self, question: Question, /) -> str:
+    def group(self, question: StatusQuery, /) -> str:
         return str(question.config["group"]) if question.handle["id"] != "lonely" else ""
 
-    async def look(self, questions: Sequence[Question], more: str = "", /) -> Sightings:
+    async def look(self, questions: Sequence[StatusQuery], more: str = "", /) -> Sightings:
         self.looks.append(len(questions))
         await self._arrive("look")
         if self.refuses:
@@ -55,8 +55,8 @@ def a_target(count: int, *, page: int = 100) -> ListingRunner:
     return runner
 
 
-def about(job_id: str, group: str = "one") -> Question:
-    return Question({"id": job_id}, {"group": group})
+def about(job_id: str, group: str = "one") -> StatusQuery:
+    return StatusQuery({"id": job_id}, {"group": group})
 
 
 @asynccontextmanager
@@ -74,11 +74,11 @@ async def calls_to(runner: ListingRunner, rate: Rate = UNHURRIED) -> AsyncGenera
         yield StatusCalls({JobType.COMMAND: runner}, targets, clock, spawn)
 
 
-async def ask(runner: ListingRunner, *questions: Question, patience: timedelta = PATIENCE) -> list[object]:
+async def ask(runner: ListingRunner, *questions: StatusQuery, patience: timedelta = PATIENCE) -> list[object]:
     """Ask all at once; what each is told, errors included."""
     told: list[object] = [None] * len(questions)
 
-    async def one(place: int, question: Question) -> None:
+    async def one(place: int, question: StatusQuery) -> None:
         try:
             told[place] = await calls.ask(JOB, question, patience)
         except RetryLater as problem:

@@ -17,8 +17,8 @@ from worker.core.membership.liveness import DEFAULT_TIMING
 from worker.core.model.keys import SessionId
 from worker.membership.fence import Fence
 from worker.membership.heartbeat import Heart, Pulse
-from worker.store.availability import Access, StoreAvailability, StoreBack, StoreDown, StoreNotice
-from worker.store.failure_counter import WatchedTables
+from worker.store.availability import AccessKind, StoreAvailability, StoreBack, StoreDown, StoreNotice
+from worker.store.failure_counter import FailureCountingTables
 from worker.store.repos.sessions import Sessions
 from worker.store.sqlite.admin import ROOM_BYTES_MIN, require_room
 from worker.store.sqlite.errors import translated
@@ -33,7 +33,9 @@ class Outage:
         self.clock, self.notices = ManualClock(), list[StoreNotice]()
         self.availability = StoreAvailability(self.clock, self.notices.append)
 
-    def fails(self, access: Access = Access.WRITE, *, took_s: float = 0.0, reason: str = "disk is full") -> None:
+    def fails(
+        self, access: AccessKind = AccessKind.WRITE, *, took_s: float = 0.0, reason: str = "disk is full"
+    ) -> None:
         began_at = self.clock.monotonic()
         self.passes(took_s)
         self.availability.failed(access, began_at=began_at, reason=reason)
@@ -48,7 +50,7 @@ def test_a_call_that_fails_alone_is_no_outage() -> None:
     for _ in range(100):
         store.fails()
         store.passes(0.5)
-        store.availability.answered(Access.WRITE)
+        store.availability.answered(AccessKind.WRITE)
         store.passes(60)
 
     assert store.notices == []
@@ -69,8 +71,8 @@ def test_an_outage_is_reported_once_and_its_end_with_its_duration(calls: int, pa
     outage = store.availability.outage()
     assert outage is not None
     assert outage.startswith(f"the store cannot be written for {lasted_s:.0f} s: reason ")
-    store.availability.answered(Access.WRITE)
-    store.availability.answered(Access.WRITE)
+    store.availability.answered(AccessKind.WRITE)
+    store.availability.answered(AccessKind.WRITE)
 
     assert store.notices == [down, StoreBack(lasted_s)]
     assert store.availability.outage() is None
@@ -87,15 +89,15 @@ def test_a_slow_call_counts_from_when_it_began() -> None:
 def test_reads_that_are_answered_do_not_end_an_outage_of_writes() -> None:
     store = Outage()
     for _ in range(10):
-        store.fails(Access.WRITE)
-        store.availability.answered(Access.READ)
+        store.fails(AccessKind.WRITE)
+        store.availability.answered(AccessKind.READ)
         store.passes(1)
     assert len(store.notices) == 1
 
-    store.fails(Access.READ)
-    store.availability.answered(Access.WRITE)  # and reads still fail
+    store.fails(AccessKind.READ)
+    store.availability.answered(AccessKind.WRITE)  # and reads still fail
     assert len(store.notices) == 1
-    store.availability.answered(Access.READ)
+    store.availability.answered(AccessKind.READ)
 
     assert [type(notice) for notice in store.notices] == [StoreDown, StoreBack]
 
@@ -104,7 +106,7 @@ def test_each_outage_is_reported() -> None:
     store = Outage()
     for _ in range(3):
         store.fails(took_s=3)
-        store.availability.answered(Access.WRITE)
+        store.availability.answered(AccessKind.WRITE)
 
     assert [type(notice) for notice in store.notices] == [StoreDown, StoreBack] * 3
 
@@ -116,7 +118,7 @@ def test_each_outage_is_reported() -> None:
 async def test_commits_that_fail_make_an_outage_though_reads_are_answered_and_conditions_refuse() -> None:
     clock, notices = VirtualClock(), list[StoreNotice]()
     far = FaultyTables(SqliteTables.in_memory(clock), patience_s=0.5)
-    tables = WatchedTables(far).report_to(StoreAvailability(clock, notices.append), clock)
+    tables = FailureCountingTables(far).report_to(StoreAvailability(clock, notices.append), clock)
     await tables.commit(Put(CONTROL, a_row("p")))
     far.choose = on_commit(DROP_BEFORE)
     began_at = clock.monotonic()

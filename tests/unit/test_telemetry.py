@@ -10,10 +10,10 @@ import pytest
 from tests.manualclock import ManualClock
 from worker.core.errors import RetryLater
 from worker.telemetry.emf import EmbeddedMetrics
-from worker.telemetry.meters import MEANINGS, Kind, Meters, Metric
+from worker.telemetry.meters import MEANINGS, Meters, Metric, MetricKind
 from worker.telemetry.otlp import OtlpMetrics
 from worker.telemetry.prometheus import page
-from worker.telemetry.reporting import LoopLag, Reporting
+from worker.telemetry.reporting import LoopLag, MetricReporter
 
 NOW = datetime(2027, 3, 22, 6, 0, tzinfo=UTC)
 
@@ -26,7 +26,7 @@ def test_a_counter_that_never_rose_is_zero_so_that_its_alarm_has_data() -> None:
     samples = {sample.metric: sample.value for sample in Meters().samples()}
 
     assert samples[Metric.SESSIONS_LOST] == 0
-    assert set(samples) == {metric for metric in Metric if metric.meaning.kind is Kind.COUNTER}
+    assert set(samples) == {metric for metric in Metric if metric.meaning.kind is MetricKind.COUNTER}
 
 
 def test_a_line_in_the_log_holds_what_was_counted_since_the_line_before() -> None:
@@ -106,7 +106,7 @@ async def test_a_collector_that_does_not_answer_stops_nothing() -> None:
     clock, meters, lines = ManualClock(NOW), Meters(), list[str]()
     embedded = EmbeddedMetrics(meters, "orders", lines.append)
     collector = OtlpMetrics(meters, "orders", NOW, _refuse)
-    reporting = Reporting(meters, clock, is_at_work=lambda: True, embedded=embedded, collector=collector)
+    reporting = MetricReporter(meters, clock, is_at_work=lambda: True, embedded=embedded, collector=collector)
 
     await reporting.report()
     await reporting.report()
@@ -119,7 +119,7 @@ async def test_a_worker_that_is_not_at_work_has_no_heartbeat() -> None:
     meters = Meters()
     embedded = EmbeddedMetrics(meters, "orders", lines.append)
 
-    await Reporting(meters, ManualClock(NOW), is_at_work=lambda: False, embedded=embedded).report()
+    await MetricReporter(meters, ManualClock(NOW), is_at_work=lambda: False, embedded=embedded).report()
 
     assert json.loads(lines[0])["Heartbeat"] == 0
 

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from worker.core.errors import RetryLater
-from worker.runtime.concurrency import as_one, together
+from worker.runtime.concurrency import as_one, gather_bounded
 
 
 class Counting:
@@ -28,7 +28,7 @@ class Counting:
 async def test_answers_come_in_the_order_of_the_questions_and_few_at_a_time() -> None:
     counting = Counting()
 
-    answers = await together([partial(counting.read, number) for number in range(20)], at_once=4)
+    answers = await gather_bounded([partial(counting.read, number) for number in range(20)], at_once=4)
 
     assert answers == list(range(20))
     assert counting.most == 4
@@ -40,7 +40,7 @@ async def fail() -> None:
 
 async def test_a_failure_is_raised_as_itself() -> None:
     with pytest.raises(RetryLater):
-        await together([fail, fail])
+        await gather_bounded([fail, fail])
 
 
 async def test_a_failure_inside_groups_of_others_is_raised_as_itself() -> None:

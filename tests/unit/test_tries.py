@@ -6,12 +6,12 @@ from functools import partial
 from itertools import pairwise
 from random import Random
 
-from consumers.delivery.retry import Tries
+from consumers.delivery.retry import RetryPolicy
 from tests.faults import FaultyTables, RandomFaults
 from tests.streamworld import FULL_WAITS
 from tests.virtualtime import VirtualClock, on_virtual_time
 from worker.core.errors import Rejected, RetryLater
-from worker.store.failure_counter import WatchedTables
+from worker.store.failure_counter import FailureCountingTables
 from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Put, TableName
 
@@ -23,12 +23,12 @@ def failing(error: Exception) -> Callable[[], Awaitable[None]]:
     return fail
 
 
-def flaky_store(clock: VirtualClock, seed: int, share: float) -> WatchedTables:
+def flaky_store(clock: VirtualClock, seed: int, share: float) -> FailureCountingTables:
     faults = RandomFaults(random=Random(seed), lost_requests=share)
-    return WatchedTables(FaultyTables(SqliteTables.in_memory(clock), faults, patience_s=0.1))
+    return FailureCountingTables(FaultyTables(SqliteTables.in_memory(clock), faults, patience_s=0.1))
 
 
-def ten_calls(tables: WatchedTables) -> Callable[[], Awaitable[None]]:
+def ten_calls(tables: FailureCountingTables) -> Callable[[], Awaitable[None]]:
     async def make() -> None:
         for number in range(10):
             await tables.commit(Put(TableName.CONTROL, {"PK": "a", "SK": str(number)}))
@@ -40,18 +40,18 @@ def ten_calls(tables: WatchedTables) -> Callable[[], Awaitable[None]]:
 async def test_work_that_needs_a_store_which_loses_every_fourth_call_is_never_given_up() -> None:
     clock = VirtualClock()
     for tables in [flaky_store(clock, seed, share=0.25) for seed in range(20)]:
-        tries = Tries(clock, tables.ping, FULL_WAITS, store_failures=partial(getattr, tables, "failures"))
+        tries = RetryPolicy(clock, tables.ping, FULL_WAITS, store_failures=partial(getattr, tables, "failures"))
 
-        assert await tries.carry_out(ten_calls(tables)) is None
+        assert await tries.limited(ten_calls(tables)) is None
 
 
 @on_virtual_time
 async def test_without_knowing_the_store_the_same_work_would_be_given_up() -> None:
     clock = VirtualClock()
     stores = [flaky_store(clock, seed, share=0.25) for seed in range(20)]
-    tries = Tries(clock, SqliteTables.in_memory(clock).ping, FULL_WAITS)
+    tries = RetryPolicy(clock, SqliteTables.in_memory(clock).ping, FULL_WAITS)
 
-    given_up = [await tries.carry_out(ten_calls(tables)) for tables in stores]
+    given_up = [await tries.limited(ten_calls(tables)) for tables in stores]
 
     assert given_up.count(None) < 15
 
@@ -62,7 +62,7 @@ async def test_what_fails_for_its_own_reason_counts_even_though_the_store_was_un
     tables = flaky_store(clock, seed=1, share=0.0)
     tables.failures = 7
 
-    given_up = await Tries(clock, tables.ping, FULL_WAITS, store_failures=lambda: tables.failures).carry_out(
+    given_up = await RetryPolicy(clock, tables.ping, FULL_WAITS, store_failures=lambda: tables.failures).limited(
         failing(RetryLater("target is down"))
     )
 
@@ -79,7 +79,7 @@ async def test_excuses_end_with_age() -> None:
         failures += 1
         return failures
 
-    tries = Tries(
+    tries = RetryPolicy(
         clock,
         SqliteTables.in_memory(clock).ping,
         FULL_WAITS,
@@ -87,7 +87,7 @@ async def test_excuses_end_with_age() -> None:
         tried_max=timedelta(hours=1),
     )
 
-    given_up = await tries.carry_out(failing(RetryLater("no answer")))
+    given_up = await tries.limited(failing(RetryLater("no answer")))
 
     assert given_up is not None
     assert clock.monotonic() >= 3600
@@ -98,7 +98,9 @@ async def test_excuses_end_with_age() -> None:
 async def test_what_can_never_succeed_is_tried_once() -> None:
     clock = VirtualClock()
 
-    given_up = await Tries(clock, SqliteTables.in_memory(clock).ping).carry_out(failing(Rejected("not a known event")))
+    given_up = await RetryPolicy(clock, SqliteTables.in_memory(clock).ping).limited(
+        failing(Rejected("not a known event"))
+    )
 
     assert given_up is not None
     assert given_up.history == ("not a known event",)
@@ -122,7 +124,7 @@ async def test_outages_one_after_another_are_held_against_nobody() -> None:
         if pings % 3:
             raise RetryLater("away")
 
-    assert await Tries(clock, ping, FULL_WAITS).carry_out(needs_store) is None
+    assert await RetryPolicy(clock, ping, FULL_WAITS).limited(needs_store) is None
     assert tried == 21
 
 
@@ -136,9 +138,9 @@ async def test_what_is_insisted_on_is_tried_ever_more_rarely_until_it_is_done() 
             raise RetryLater("not yet")
         return "done"
 
-    tries = Tries(clock, SqliteTables.in_memory(clock).ping, FULL_WAITS)
+    tries = RetryPolicy(clock, SqliteTables.in_memory(clock).ping, FULL_WAITS)
 
-    assert await tries.insist(late) == "done"
+    assert await tries.forever(late) == "done"
     assert len(tried_at) < 600 / FULL_WAITS.longest_s * 3
     waits = [later - earlier for earlier, later in pairwise(tried_at)]
     assert waits == sorted(waits)

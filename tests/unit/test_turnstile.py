@@ -7,10 +7,10 @@ import pytest
 from tests.virtualtime import on_virtual_time
 from worker.core.errors import RetryLater
 from worker.targets import priority_gate
-from worker.targets.priority_gate import URGENT_IN_A_ROW_MAX, Turnstile, Urgency
+from worker.targets.priority_gate import URGENT_IN_A_ROW_MAX, PriorityGate, Urgency
 
 
-async def passing(way: Turnstile, *wanted: Urgency) -> list[Urgency]:
+async def passing(way: PriorityGate, *wanted: Urgency) -> list[Urgency]:
     """The order in which those pass who came, in that order, while the way was taken."""
     passed: list[Urgency] = []
 
@@ -33,19 +33,19 @@ async def passing(way: Turnstile, *wanted: Urgency) -> list[Urgency]:
 async def test_a_start_goes_before_stops_and_both_before_polls_that_came_earlier() -> None:
     came = (Urgency.POLL, Urgency.POLL, Urgency.STOP, Urgency.START)
 
-    assert await passing(Turnstile(), *came) == [Urgency.START, Urgency.STOP, Urgency.POLL, Urgency.POLL]
+    assert await passing(PriorityGate(), *came) == [Urgency.START, Urgency.STOP, Urgency.POLL, Urgency.POLL]
 
 
 @on_virtual_time
 async def test_a_flood_of_starts_does_not_hold_up_polls_for_ever() -> None:
-    passed = await passing(Turnstile(), Urgency.POLL, *[Urgency.START] * 3 * URGENT_IN_A_ROW_MAX)
+    passed = await passing(PriorityGate(), Urgency.POLL, *[Urgency.START] * 3 * URGENT_IN_A_ROW_MAX)
 
     assert passed.index(Urgency.POLL) == URGENT_IN_A_ROW_MAX
 
 
 @on_virtual_time
 async def test_whoever_gives_up_waiting_takes_nobodys_turn() -> None:
-    way = Turnstile()
+    way = PriorityGate()
     await way.enter(Urgency.POLL)
     loop = asyncio.get_running_loop()
     gone, next_one = (loop.create_task(way.enter(Urgency.POLL)) for _ in range(2))
@@ -60,7 +60,7 @@ async def test_whoever_gives_up_waiting_takes_nobodys_turn() -> None:
 
 @on_virtual_time
 async def test_a_turn_that_comes_to_one_who_is_just_giving_up_goes_to_the_next() -> None:
-    way = Turnstile()
+    way = PriorityGate()
     await way.enter(Urgency.POLL)
     loop = asyncio.get_running_loop()
     gone, next_one = (loop.create_task(way.enter(Urgency.POLL)) for _ in range(2))
@@ -75,7 +75,7 @@ async def test_a_turn_that_comes_to_one_who_is_just_giving_up_goes_to_the_next()
 @on_virtual_time
 async def test_too_many_are_sent_away_instead_of_piling_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(priority_gate, "WAITING_MAX", 1)
-    way = Turnstile()
+    way = PriorityGate()
     await way.enter(Urgency.POLL)
     waiting = asyncio.get_running_loop().create_task(way.enter(Urgency.POLL))
     await asyncio.sleep(0)

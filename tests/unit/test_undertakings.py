@@ -1,13 +1,13 @@
 """What is still under way can be waited for by name, and ended."""
 
 from tests.virtualtime import VirtualClock, on_virtual_time
-from worker.runtime.concurrency import Undertakings
+from worker.runtime.concurrency import TrackedTaskGroup
 
 
 @on_virtual_time
 async def test_only_tasks_of_that_name_are_waited_for_and_not_for_ever() -> None:
     clock = VirtualClock()
-    async with Undertakings() as tasks:
+    async with TrackedTaskGroup() as tasks:
         quick = tasks.create_task(clock.sleep(2), name="start:quick")
         slow = tasks.create_task(clock.sleep(100), name="start:slow")
         tasks.create_task(clock.sleep(1000), name="FindJob:other")

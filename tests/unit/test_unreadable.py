@@ -1,7 +1,7 @@
 """What is no change of a row is kept whole, once, where people look for what went wrong."""
 
 from consumers.streams.source import Position
-from consumers.streams.unreadable import BODY_MAX, Stray, Strays
+from consumers.streams.unreadable import BODY_MAX, UnreadableRecordLetter, UnreadableRecordLetters
 from tests.manualclock import NOON, ManualClock
 from worker.store.repos.delivery.dead_letters import DeadLetters
 from worker.store.row_codec import decode_row
@@ -10,13 +10,15 @@ from worker.store.sqlite.tables import SqliteTables
 STREAM = "kinesis.control"
 
 
-def a_stray(body: bytes = b"hello") -> Stray:
-    return Stray(source=f"{STREAM}/shard-1", position=Position("7@1"), at=NOON, body=body, reason="no change")
+def a_stray(body: bytes = b"hello") -> UnreadableRecordLetter:
+    return UnreadableRecordLetter(
+        source=f"{STREAM}/shard-1", position=Position("7@1"), at=NOON, body=body, reason="no change"
+    )
 
 
 async def test_a_stray_becomes_a_dead_letter_with_its_body_and_a_repeat_changes_nothing() -> None:
     letters = DeadLetters(SqliteTables.in_memory(ManualClock()))
-    strays = Strays(letters, STREAM, ManualClock())
+    strays = UnreadableRecordLetters(letters, STREAM, ManualClock())
 
     await strays.keep(a_stray())
     await strays.keep(a_stray())
@@ -31,7 +33,7 @@ async def test_a_stray_becomes_a_dead_letter_with_its_body_and_a_repeat_changes_
 async def test_of_a_stray_too_long_for_a_letter_the_beginning_is_kept() -> None:
     letters = DeadLetters(SqliteTables.in_memory(ManualClock()))
 
-    await Strays(letters, STREAM, ManualClock()).keep(a_stray(bytes(10_000_000)))
+    await UnreadableRecordLetters(letters, STREAM, ManualClock()).keep(a_stray(bytes(10_000_000)))
 
     [letter] = await letters.list(STREAM)
     body = await letters.body(letter)

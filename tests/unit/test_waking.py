@@ -3,7 +3,7 @@
 import asyncio
 
 from tests.virtualtime import VirtualClock, on_virtual_time
-from worker.runtime.timers import Alarm
+from worker.runtime.timers import Wakeable
 
 
 def now() -> float:
@@ -12,7 +12,7 @@ def now() -> float:
 
 @on_virtual_time
 async def test_a_sleep_ends_when_its_time_is_over() -> None:
-    alarm = Alarm(VirtualClock())
+    alarm = Wakeable(VirtualClock())
 
     await alarm.sleep(3)
     await alarm.sleep(4)
@@ -22,7 +22,7 @@ async def test_a_sleep_ends_when_its_time_is_over() -> None:
 
 @on_virtual_time
 async def test_a_sleep_ends_early_when_the_alarm_rings() -> None:
-    alarm = Alarm(VirtualClock())
+    alarm = Wakeable(VirtualClock())
     asyncio.get_running_loop().call_later(2, alarm.ring)
 
     await alarm.sleep(100)
@@ -33,7 +33,7 @@ async def test_a_sleep_ends_early_when_the_alarm_rings() -> None:
 
 @on_virtual_time
 async def test_a_ring_while_awake_ends_the_next_sleep_and_no_other() -> None:
-    alarm = Alarm(VirtualClock())
+    alarm = Wakeable(VirtualClock())
     alarm.ring()
     alarm.ring()
 
@@ -45,7 +45,7 @@ async def test_a_ring_while_awake_ends_the_next_sleep_and_no_other() -> None:
 
 @on_virtual_time
 async def test_a_sleep_without_end_waits_for_the_alarm() -> None:
-    alarm = Alarm(VirtualClock())
+    alarm = Wakeable(VirtualClock())
     asyncio.get_running_loop().call_later(86_400, alarm.ring)
 
     await alarm.sleep(None)
@@ -55,7 +55,7 @@ async def test_a_sleep_without_end_waits_for_the_alarm() -> None:
 
 @on_virtual_time
 async def test_a_sleeper_can_be_cancelled() -> None:
-    alarm = Alarm(VirtualClock())
+    alarm = Wakeable(VirtualClock())
 
     async with asyncio.TaskGroup() as tasks:
         sleeping = tasks.create_task(alarm.sleep(100))

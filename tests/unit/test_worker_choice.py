@@ -9,9 +9,9 @@ from consumers.outbox.severities import Severity
 from tests.emulators import use_test_credentials
 from tests.manualclock import ManualClock
 from worker.app.alerts import tells_people
-from worker.app.aws import AwsKind
+from worker.app.aws import AwsPlatform
 from worker.app.build import make_worker
-from worker.app.embedded import EmbeddedKind, Options
+from worker.app.embedded import EmbeddedPlatform, Options
 from worker.config.settings import (
     ALERTS_QUEUE,
     BUS,
@@ -81,8 +81,8 @@ async def test_either_kind_of_worker_reads_changes_as_the_settings_say(tmp_path:
     tables = locate(TABLES)
     assert isinstance(tables, DynamoPlace)
     made = {
-        "sqlite": lambda: EmbeddedKind(options, tmp_path / "interlock.db", clock),
-        "dynamodb": lambda: AwsKind(settings, {}, tables, clock),
+        "sqlite": lambda: EmbeddedPlatform(options, tmp_path / "interlock.db", clock),
+        "dynamodb": lambda: AwsPlatform(settings, {}, tables, clock),
     }
     async with AsyncExitStack() as stack:
         place = (await made[kind]().open(stack)).place

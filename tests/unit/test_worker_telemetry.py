@@ -22,17 +22,17 @@ from tests.virtualtime import on_virtual_time
 from worker.app.ecs_protection import AGENT
 from worker.app.session import SessionWork
 from worker.app.telemetry import Telemetry
-from worker.config.settings import WatchedSettings
+from worker.config.settings import WatchdogSettings
 from worker.core.model.events import Event, EventType
 from worker.membership.sessions import Member
 from worker.runtime.clock import SystemClock
 from worker.store.table import TableName
 from worker.telemetry.meters import Metric
-from worker.web.health import Finding
+from worker.web.health import HealthProblem
 
 
 def telemetry() -> Telemetry:
-    return Telemetry(WatchedSettings(), {}, ManualClock(), lambda _: None)
+    return Telemetry(WatchdogSettings(), {}, ManualClock(), lambda _: None)
 
 
 async def opened(
@@ -77,7 +77,7 @@ async def test_a_queue_that_nobody_asks_any_more_is_a_reason_to_replace_the_proc
         late = told.ailments()
         may_end.set()
 
-    assert (early, late) == ([], [Finding("the queue alerts is not asked any more")])
+    assert (early, late) == ([], [HealthProblem("the queue alerts is not asked any more")])
 
 
 class BusyQueue(QueueConsumer):
@@ -89,7 +89,7 @@ class BusyQueue(QueueConsumer):
 async def test_a_worker_that_is_asked_to_stop_takes_its_protection_off_although_it_is_busy() -> None:
     async with AsyncExitStack() as stack:
         agent = await stack.enter_async_context(a_web_server(answer(200)))
-        told = Telemetry(WatchedSettings(), {AGENT: agent.url("")}, SystemClock(), lambda _: None)
+        told = Telemetry(WatchdogSettings(), {AGENT: agent.url("")}, SystemClock(), lambda _: None)
         world = QueueWorld()
         busy = BusyQueue(name="busy", calls=world.queue, handle=world.handled, tries=world.tries, clock=world.clock)
         await told.open(stack, queues=[busy], needs_session=False, alert_failures=lambda: 0)

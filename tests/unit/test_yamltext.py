@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from worker.yaml.document import BadYaml, Mark, texts
+from worker.yaml.document import BadYaml, TextMark, texts
 from worker.yaml.parser import DEPTH_MAX, NODES_MAX, TEXT_BYTES_MAX, is_text, read_yaml
 
 
@@ -78,21 +78,21 @@ def test_json_with_surrogate_pairs_is_read() -> None:
 def test_every_key_and_value_has_a_place() -> None:
     document = read_yaml("a:\n  b: [1, x]\n  c: 2\n")
 
-    assert document.locate(()) == Mark(1, 1)
-    assert document.locate(("a", "b"), key=True) == Mark(2, 3)
-    assert document.locate(("a", "b")) == Mark(2, 6)
-    assert document.locate(("a", "b", 1)) == Mark(2, 10)
+    assert document.locate(()) == TextMark(1, 1)
+    assert document.locate(("a", "b"), key=True) == TextMark(2, 3)
+    assert document.locate(("a", "b")) == TextMark(2, 6)
+    assert document.locate(("a", "b", 1)) == TextMark(2, 10)
 
 
 def test_what_is_missing_is_shown_by_the_key_that_should_hold_it() -> None:
     document = read_yaml("a: 1\njob:\n  config: {}\n")
 
-    assert document.locate(("job", "type")) == Mark(2, 1)
-    assert document.locate(("nowhere", 3)) == Mark(1, 1)
+    assert document.locate(("job", "type")) == TextMark(2, 1)
+    assert document.locate(("nowhere", 3)) == TextMark(1, 1)
 
 
 def test_a_place_is_found_whatever_the_spelling_of_the_key() -> None:
-    assert read_yaml("job: {dag_id: 5}").locate(("job", "dagId")) == Mark(1, 15)
+    assert read_yaml("job: {dag_id: 5}").locate(("job", "dagId")) == TextMark(1, 15)
 
 
 def test_mistakes_that_do_not_stop_the_reading_are_all_reported() -> None:

@@ -27,7 +27,7 @@ from worker.jobs.aws.glue_runs import TOKEN_ARGUMENT
 from worker.jobs.aws.lambda_ import LambdaRunner
 from worker.jobs.aws.step_functions import StepFunctionRunner
 from worker.jobs.command.exit_status import judge
-from worker.jobs.command.files import EXITED, Result
+from worker.jobs.command.files import EXITED, CommandResult
 from worker.jobs.command.processes import identify
 from worker.jobs.command.runner import CommandRunner
 from worker.jobs.http.runner import HttpRunner
@@ -35,7 +35,7 @@ from worker.jobs.rest.airflow import AirflowRunner
 from worker.jobs.rest.databricks import DatabricksRunner
 from worker.jobs.runner import Failed, Handle, JobStatus, Runner, Running, StartAnswer, Started, StartRequest, Unknown
 from worker.net.address_policy import AddressPolicy, AddressRefused
-from worker.net.http_client import Answer, HttpClient, NotSent, Reply, Request
+from worker.net.http_client import HttpAnswer, HttpClient, NotSent, Reply, Request
 from worker.store.repos.sensors import Sensors
 from worker.store.sqlite.tables import SqliteTables
 
@@ -153,7 +153,7 @@ def _reply(response: Case) -> Reply:
         return NotSent(FailureCategory.TIMEOUT if is_late else FailureCategory.TRANSIENT, problem)
     body = response.get("body", "")
     text = body if isinstance(body, str) else json.dumps(body)
-    return Answer(status=response.get("httpStatus", 200), headers={}, body=text.encode())
+    return HttpAnswer(status=response.get("httpStatus", 200), headers={}, body=text.encode())
 
 
 def _runner(kind: str, aws: PlayedAws, http: PlayedHttp) -> Runner:
@@ -216,7 +216,7 @@ def _told(status: JobStatus) -> dict[str, object]:
 
 def _execute(case: Case) -> dict[str, object]:
     if case["type"] == "command":
-        ended = judge(Result(case["response"]["exitCode"], EXITED), "")
+        ended = judge(CommandResult(case["response"]["exitCode"], EXITED), "")
         return _outcome(ended, case) if isinstance(ended, Failed) else {"ok": True}
     answer, end = asyncio.run(_started(case))
     return _outcome(end if isinstance(end, Failed) else answer, case)

@@ -20,8 +20,8 @@ from worker.config.load import load_text
 from worker.core.model.calendars import Calendar, local_date, past_inclusion_dates, reason_excluded
 from worker.core.model.keys import RunKey, pipeline_pk, trigger_sk
 from worker.core.model.pipeline import Job, Pipeline, PipelineId, Schedule
-from worker.core.model.rules import Check, Group, Mode, Rule, evaluate
-from worker.core.model.sla_times import Times, relative_times, times_for_run
+from worker.core.model.rules import Group, Mode, Operator, Rule, evaluate
+from worker.core.model.sla_times import SlaTimes, relative_times, times_for_run
 from worker.core.run.state import start_token
 from worker.core.schedule.expected_runs import ExpectedRun, expected_runs, overdue
 from worker.core.time.cron import previous_fire
@@ -63,11 +63,11 @@ def judge_rules(case: Case) -> Outcome:
 
 def _is_rule_met(raw: Case, sensors: Case, now: datetime) -> bool:
     """A rule with an operator that does not exist is refused when it is loaded, and so never passes."""
-    return raw["check"] in set(Check) and evaluate(Group(members=(_rule(raw),)), sensors, now).passed
+    return raw["check"] in set(Operator) and evaluate(Group(members=(_rule(raw),)), sensors, now).passed
 
 
 def _rule(raw: Case) -> Rule:
-    return Rule(key=raw["key"], check=Check(raw["check"]), field=raw.get("field"), value=raw.get("value"))
+    return Rule(key=raw["key"], check=Operator(raw["check"]), field=raw.get("field"), value=raw.get("value"))
 
 
 def _mode(text: str) -> Mode:
@@ -93,7 +93,7 @@ def _times(raw: Case) -> dict[str, object] | None:
 
 def _judge_completion(raw: Case) -> dict[str, object] | None:
     """A verdict is the completion's time against instants that were fixed before; here it succeeded at `now`."""
-    given = Times(_instant(raw["warningAt"]), _instant(raw["breachAt"])) if "breachAt" in raw else None
+    given = SlaTimes(_instant(raw["warningAt"]), _instant(raw["breachAt"])) if "breachAt" in raw else None
     times = given or _times_of(raw)
     return times and {**_shown(times), "verdict": "SLA_BREACH" if times.is_breached(_now(raw)) else "SLA_MET"}
 
@@ -117,13 +117,13 @@ def _plan_watch(raw: Case) -> dict[str, object] | None:
     return {
         "date": str(run.period),
         "slaDate": str(replace(run.period, date=run.period.date + days_later)),
-        **_shown(Times(run.warning_at, run.breach_at)),
+        **_shown(SlaTimes(run.warning_at, run.breach_at)),
         "scheduled": run.breach_at > _now(raw),
         "names": [f"{name}-sla-warning", f"{name}-sla-breach"],
     }
 
 
-def _times_of(raw: Case) -> Times | None:
+def _times_of(raw: Case) -> SlaTimes | None:
     """None where the calculation is refused: a bad setting, arrival or date. No date means the next deadline's."""
     schedule = _sla_schedule(raw)
     if schedule is None or schedule.sla is None:
@@ -135,7 +135,7 @@ def _times_of(raw: Case) -> Times | None:
         period = Period.parse(raw["date"])
         return period and times_for_run(schedule.sla, schedule, period, None)
     run = _next_due(schedule, _now(raw))
-    return Times(run.warning_at, run.breach_at) if run and run.breach_at else None
+    return SlaTimes(run.warning_at, run.breach_at) if run and run.breach_at else None
 
 
 def _next_due(schedule: Schedule, now: datetime) -> ExpectedRun | None:
@@ -169,7 +169,7 @@ def _filled(settings: Case) -> Case:
     return {key: value for key, value in settings.items() if value}
 
 
-def _shown(times: Times) -> dict[str, object]:
+def _shown(times: SlaTimes) -> dict[str, object]:
     return {"warningAt": times.warning_at and _text(times.warning_at), "breachAt": _text(times.breach_at)}
 
 

@@ -17,7 +17,7 @@ from scheduler.watchdog.checks.deadlines import DeadlineChecks
 from scheduler.watchdog.checks.missed_starts import BeginChecks
 from scheduler.watchdog.checks.table import Watched, make_watchdog
 from scheduler.watchdog.due import DueWork
-from scheduler.watchdog.expectations import Ledger
+from scheduler.watchdog.expectations import Expectations
 from scheduler.watchdog.expectations_loader import OURSELVES
 from tests.engineworld import FakeStanding
 from tests.fakerunner import FakeRunner
@@ -31,7 +31,7 @@ from worker.core.model.events import JobEvent
 from worker.core.model.keys import RowKind
 from worker.core.model.pipeline import JobType, PipelineId, ScheduleId
 from worker.core.run.state import Run, State
-from worker.core.schedule.checkpoints import Patience, Since
+from worker.core.schedule.checkpoints import GracePeriods, Since
 from worker.core.time.timestamps import format_rfc3339
 from worker.engine.engine import Engine
 from worker.engine.intake.router import Router
@@ -45,7 +45,7 @@ from worker.store.repos.sla_watches import SlaWatches
 from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Put, TableName
 
-AT_ONCE = Patience(begin=timedelta(), signal=timedelta())
+AT_ONCE = GracePeriods(begin=timedelta(), signal=timedelta())
 _SETTLED_S = 2.0  # time for a job to be stopped, and too short for any interval
 _STATES = {"RUNNING": State.POLLING, "COMPLETED": State.COMPLETED, "FAILED_FINAL": State.FAILED_FINAL}
 
@@ -212,9 +212,9 @@ async def _play_check(case: Case) -> object:
         if pipeline is None:
             return {"told": [], "row": None}  # refused when it is deployed, so nothing is ever expected of it
         await Pipelines(stage.tables).put(pipeline.id, json.dumps(case["config"]))
-        version = await stage.engine.configs.in_force(pipeline.id)
+        version = await stage.engine.configs.current(pipeline.id)
         assert version is not None
-        ledger = Ledger(AT_ONCE)
+        ledger = Expectations(AT_ONCE)
         ledger.put(version, {schedule.id: Since(_window(case, now)) for schedule in pipeline.schedules})
         position = await stage.tables.last_position()
         for finding in await _look(case, stage, ledger)(now):
@@ -226,7 +226,7 @@ async def _play_check(case: Case) -> object:
         }
 
 
-def _look(case: Case, stage: Stage, ledger: Ledger) -> Look:
+def _look(case: Case, stage: Stage, ledger: Expectations) -> Look:
     work, alerts = DueWork(stage.tables, ledger, stage.router), Alerts(stage.tables, stage.clock)
     begin = BeginChecks(work, alerts, Pauses(stage.tables))
     deadlines = DeadlineChecks(stage.tables, stage.engine, work, alerts)

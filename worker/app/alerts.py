@@ -10,24 +10,24 @@ from consumers.alerts.digest import Digests
 from consumers.alerts.groups import Groups
 from consumers.alerts.pace import Admission, SharedPace
 from consumers.alerts.probe import Reach, always_reached, answering_probes
-from consumers.alerts.rate_limited_chat import ChatLine
+from consumers.alerts.rate_limited_chat import RateLimitedChat
 from consumers.alerts.retrying_writer import RetryingWriter
 from consumers.alerts.routing import Routing, nobody, one_channel, owners_of, read_routing, routing_of
-from consumers.alerts.services import Telling
+from consumers.alerts.services import AlertServices
 from consumers.alerts.slack import API, SlackChat, session_for_slack
 from consumers.alerts.threads import ChatAlerts
-from consumers.delivery.retry import Tries
+from consumers.delivery.retry import RetryPolicy
 from consumers.outbox.routes import Deliver
 from worker.config.settings import (
     ALERTS,
     SLACK_CHANNEL,
     SLACK_TOKEN,
+    AlertSettings,
     AwsSettings,
-    Duty,
-    PeopleSettings,
+    Role,
     Settings,
 )
-from worker.config.versions import Configs
+from worker.config.versions import PipelineVersions
 from worker.core.errors import ConfigError, Rejected
 from worker.jobs.secrets import MANAGED, SecretSource
 from worker.runtime.clock import Clock
@@ -51,7 +51,7 @@ def never_waiting() -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alerting:
+class AlertResources:
     """How people are told: a route's end, what must run for it, how many tries have failed, whether it waits.
 
     `reach` proves that an alert would be seen.
@@ -66,13 +66,13 @@ class Alerting:
 
 async def open_alerting(
     stack: AsyncExitStack,
-    settings: PeopleSettings,
+    settings: AlertSettings,
     *,
     tables: Tables,
     secrets: SecretSource,
     clock: Clock,
-    otherwise: Alerting,
-) -> Alerting:
+    otherwise: AlertResources,
+) -> AlertResources:
     """Give alerts over Slack, or `otherwise` where there is no token. Raises `ConfigError` for wrong settings."""
     path = AlertPath(tables)
     if not settings.slack_token:
@@ -81,19 +81,19 @@ async def open_alerting(
     session = await stack.enter_async_context(session_for_slack())
     chat = SlackChat(token_source(settings.slack_token, secrets), session, api=settings.slack_api or API)
     rates = Rates(tables)
-    line = ChatLine(chat, clock, SharedPace(rates, clock))
-    telling = Telling(
+    line = RateLimitedChat(chat, clock, SharedPace(rates, clock))
+    telling = AlertServices(
         line=line,
         threads=Threads(tables),
         events=Events(tables),
         grouped=GroupedAlerts(tables),
         admission=Admission(rates, clock),
         routing=routing,
-        owner_of=owners_of(Configs(tables)) if routing.owners else nobody,
-        tries=Tries(clock, tables.ping),
+        owner_of=owners_of(PipelineVersions(tables)) if routing.owners else nobody,
+        tries=RetryPolicy(clock, tables.ping),
         clock=clock,
     )
-    return Alerting(
+    return AlertResources(
         deliver=answering_probes(ChatAlerts(telling).deliver, path, clock, chat.reach),
         beside={"digests": Digests(telling).run, "groups": Groups(telling).run},
         failures=lambda: line.failed_tries,
@@ -101,9 +101,11 @@ async def open_alerting(
     )
 
 
-def alerts_by_line(deliver: Deliver, line: RetryingWriter, beside: Mapping[str, Beside] | None = None) -> Alerting:
+def alerts_by_line(
+    deliver: Deliver, line: RetryingWriter, beside: Mapping[str, Beside] | None = None
+) -> AlertResources:
     """Alerts as lines of a stream, for a worker without a chat."""
-    return Alerting(
+    return AlertResources(
         deliver=deliver,
         beside=beside or {},
         failures=lambda: line.failed_tries,
@@ -119,11 +121,11 @@ def alerts_come_back(aws: AwsSettings) -> bool:
 
 def tells_people(settings: Settings) -> bool:
     """Say whether a worker on AWS hands events to people: then it also has to gather their digests."""
-    takes_back = Duty.ALERTS in settings.duties and bool(settings.aws.alerts_queue)
-    return takes_back or (Duty.RELAY in settings.duties and not alerts_come_back(settings.aws))
+    takes_back = Role.ALERTS in settings.duties and bool(settings.aws.alerts_queue)
+    return takes_back or (Role.RELAY in settings.duties and not alerts_come_back(settings.aws))
 
 
-def routing_from(settings: PeopleSettings) -> Routing:
+def routing_from(settings: AlertSettings) -> Routing:
     """Which channel hears of what. A text of several lines is the file itself: a container has no files of its own."""
     if "\n" in settings.alerts or ":" in settings.alerts:
         return routing_of(settings.alerts, ALERTS)

@@ -21,13 +21,13 @@ from consumers.outbox.severities import told_to_people
 from consumers.queues.consumer import Handle, QueueConsumer
 from consumers.queues.dead_letters import queue_letter_source
 from consumers.queues.sqs import AwsQueue, open_sqs
-from consumers.streams.consumer import Pace
+from consumers.streams.consumer import ReadPace
 from consumers.streams.source import Stream
 from scheduler.apscheduler_ticker import ApschedulerTicker
 from scheduler.watchdog.checks.table import Watched
 from scheduler.watchdog.heartbeat_ping import pinging
 from worker.app.alerts import (
-    Alerting,
+    AlertResources,
     Beside,
     alerts_by_line,
     alerts_come_back,
@@ -36,18 +36,18 @@ from worker.app.alerts import (
     tells_people,
 )
 from worker.app.aws_streams import ChangeStreams
-from worker.app.environment import Premises, Readers, Workplace, sweeping
+from worker.app.environment import Readers, Resources, WorkerDeps, sweeping
 from worker.app.queues import queue_consumer
 from worker.app.readers import DUTIES
 from worker.app.runners import CommandRoot, open_targets
-from worker.config.settings import GROUP, Duty, ReadingSettings, Settings
-from worker.jobs.aws.client import AwsSettings as AwsJobs
+from worker.config.settings import GROUP, ReadingSettings, Role, Settings
+from worker.jobs.aws.client import AwsEndpoint as AwsJobs
 from worker.membership.clock_guard import ClockGuard
 from worker.net.aws_client import ClientSettings
 from worker.net.http_client import HttpClient
 from worker.runtime.clock import Clock
 from worker.store.dynamodb.tables import DynamoTables
-from worker.store.failure_counter import watched
+from worker.store.failure_counter import count_failures
 from worker.store.repos.events import Events
 from worker.store.table import TableName
 from worker.store.url import DynamoPlace
@@ -63,7 +63,7 @@ IDLE_S: Final = 2.0
 IDLE_ECO_S: Final = 5.0
 
 
-class AwsKind:
+class AwsPlatform:
     """A worker on DynamoDB, of which there may be many."""
 
     group = GROUP
@@ -80,7 +80,9 @@ class AwsKind:
         self._confirm_logged = confirm_logged
         self._guard = ClockGuard(clock)
         self._tables = self._open_tables()
-        self._watched = watched(self._tables)  # for all that is done with rows, so that they count failures together
+        self._watched = count_failures(
+            self._tables
+        )  # for all that is done with rows, so that they count failures together
 
     @property
     def where(self) -> str:
@@ -110,7 +112,7 @@ class AwsKind:
     def _client(self, read_s: float = READ_S) -> ClientSettings:
         return ClientSettings(region=self._place.region, endpoint=self._place.endpoint, read_s=read_s)
 
-    async def open(self, stack: AsyncExitStack) -> Premises:
+    async def open(self, stack: AsyncExitStack) -> Resources:
         settings, tables, clock = self._settings, self._watched, self._clock
         targets = await open_targets(
             stack,
@@ -134,7 +136,7 @@ class AwsKind:
         if tells_people(settings):
             beside.update(alerting.beside)
         streams, queues = await self._streams(stack), await self._open_queues(stack)
-        place = Workplace(
+        place = WorkerDeps(
             group=GROUP,
             tables=tables,
             source_of=streams.__getitem__,
@@ -151,7 +153,7 @@ class AwsKind:
             event_lanes=EVENT_LANES,
             ways={queue_letter_source(name): sent_back(queue.send) for name, queue in queues.items()},
         )
-        return Premises(
+        return Resources(
             place=place,
             beside=beside,
             queues=self._consumers(queues, alerting, beside),
@@ -177,10 +179,10 @@ class AwsKind:
 
     # --- events out ---------------------------------------------------------------------------------------------------
 
-    async def _routes(self, stack: AsyncExitStack, alerting: Alerting, beside: dict[str, Beside]) -> list[Route]:
+    async def _routes(self, stack: AsyncExitStack, alerting: AlertResources, beside: dict[str, Beside]) -> list[Route]:
         """To the bus if there is one. Without a queue that brings alerts back, people are told on the way."""
         routes: list[Route] = []
-        if Duty.RELAY not in self._settings.duties:
+        if Role.RELAY not in self._settings.duties:
             return routes
         if self._settings.aws.bus:
             put = await stack.enter_async_context(open_bus(self._client()))
@@ -203,14 +205,14 @@ class AwsKind:
         return {name: AwsQueue(client, url) for name, url in urls.items() if url}
 
     def _consumers(
-        self, queues: Mapping[str, AwsQueue], alerting: Alerting, beside: dict[str, Beside]
+        self, queues: Mapping[str, AwsQueue], alerting: AlertResources, beside: dict[str, Beside]
     ) -> list[QueueConsumer]:
         duties, handles = self._settings.duties, dict[str, Handle]()
-        if Duty.ALERTS in duties and "alerts" in queues:
+        if Role.ALERTS in duties and "alerts" in queues:
             handles["alerts"] = AlertMessages(alerting.deliver).handle
-        if Duty.EVENTS in duties and "events" in queues:
+        if Role.EVENTS in duties and "events" in queues:
             handles["events"] = ForeignEvents(Events(self._watched)).handle
-        if Duty.SENSORS in duties and "sensors" in queues:
+        if Role.SENSORS in duties and "sensors" in queues:
             inbox = SensorInbox(self._watched, rules_from(self._settings.aws.inbox), self._clock)
             beside["inbox-summary"] = InboxSummary(inbox.counts, self._clock).run
             handles["sensors"] = inbox.handle
@@ -227,8 +229,8 @@ class AwsKind:
         ]
 
 
-def pace_of(reading: ReadingSettings) -> Pace:
-    return Pace(poll_s=0.25, poll_idle_s=IDLE_ECO_S if reading.is_eco else IDLE_S)
+def pace_of(reading: ReadingSettings) -> ReadPace:
+    return ReadPace(poll_s=0.25, poll_idle_s=IDLE_ECO_S if reading.is_eco else IDLE_S)
 
 
 async def _nobody_wakes(_: Readers) -> None:

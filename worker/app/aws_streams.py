@@ -9,7 +9,7 @@ from consumers.streams.aws.client import open_dynamodb_streams, open_kinesis
 from consumers.streams.aws.dynamodb_streams import DynamoStream, TableStream, listing_budget
 from consumers.streams.aws.kinesis import READS_PER_SECOND, DeliveryStream, KinesisStream
 from consumers.streams.source import Stream
-from consumers.streams.unreadable import KeepStray, Stray, Strays
+from consumers.streams.unreadable import KeepStray, UnreadableRecordLetter, UnreadableRecordLetters
 from worker.app.readers import DUTIES
 from worker.net.aws_client import ClientSettings
 from worker.runtime.clock import Clock
@@ -52,7 +52,7 @@ class ChangeStreams:
         return {table: KinesisStream(self._delivery(table, kinesis_name), calls, self._clock) for table in followed}
 
     def _strays(self, name: str) -> KeepStray:
-        return Strays(self._letters, name, self._clock).keep
+        return UnreadableRecordLetters(self._letters, name, self._clock).keep
 
     def _delivery(self, table: TableName, kinesis_name: str) -> DeliveryStream:
         name, table_name = f"kinesis.{table}", self._tables.names[table]
@@ -70,7 +70,7 @@ class ChangeStreams:
 def _only_of(table_name: str, keep: KeepStray) -> KeepStray:
     """Keep what tells of this table and cannot be read: the readers of other tables pass over it."""
 
-    async def keep_own(stray: Stray) -> None:
+    async def keep_own(stray: UnreadableRecordLetter) -> None:
         if table_named_in(stray.body) == table_name:
             await keep(stray)
 

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from worker.app.aws import AwsKind
-from worker.app.embedded import EmbeddedKind, Options
-from worker.app.environment import Kind
-from worker.app.shadow import ShadowKind, shadow_settings
+from worker.app.aws import AwsPlatform
+from worker.app.embedded import EmbeddedPlatform, Options
+from worker.app.environment import Platform
+from worker.app.shadow import ShadowPlatform, shadow_settings
 from worker.app.telemetry import Telemetry
 from worker.app.worker import LEASED, Worker
-from worker.config.settings import ALERTS_QUEUE, DUTIES, EVENTS_QUEUE, SENSORS_QUEUE, Duty, Settings
+from worker.config.settings import ALERTS_QUEUE, DUTIES, EVENTS_QUEUE, SENSORS_QUEUE, Role, Settings
 from worker.core.errors import ConfigError
 from worker.runtime.clock import Clock
 from worker.store.url import DynamoPlace, Place, SqlitePlace, locate
@@ -31,15 +31,15 @@ def make_worker(options: Options, clock: Clock) -> Worker:
         log_lines_lost=options.log_lines_lost,
     )
     kind = _kind(options, clock)
-    return Worker(ShadowKind(kind, clock) if settings.shadow else kind, settings, clock, telemetry)
+    return Worker(ShadowPlatform(kind, clock) if settings.shadow else kind, settings, clock, telemetry)
 
 
-def _kind(options: Options, clock: Clock) -> Kind:
+def _kind(options: Options, clock: Clock) -> Platform:
     match locate(options.settings.store):
         case SqlitePlace(path, named):
-            return EmbeddedKind(options, path, clock, named)
+            return EmbeddedPlatform(options, path, clock, named)
         case DynamoPlace() as place:
-            return AwsKind(options.settings, options.environment, place, clock, options.confirm_logged)
+            return AwsPlatform(options.settings, options.environment, place, clock, options.confirm_logged)
 
 
 def _check_duties(settings: Settings, place: Place) -> None:
@@ -50,13 +50,13 @@ def _check_duties(settings: Settings, place: Place) -> None:
     if isinstance(place, SqlitePlace):
         raise ConfigError(
             f"{DUTIES} is {named}, and a worker on one file has no queues; events go to people with the relay: "
-            f"add {Duty.RELAY}, or leave {DUTIES} out"
+            f"add {Role.RELAY}, or leave {DUTIES} out"
         )
     aws = settings.aws
     queues = {
-        Duty.ALERTS: (ALERTS_QUEUE, aws.alerts_queue),
-        Duty.EVENTS: (EVENTS_QUEUE, aws.events_queue),
-        Duty.SENSORS: (SENSORS_QUEUE, aws.sensors_queue),
+        Role.ALERTS: (ALERTS_QUEUE, aws.alerts_queue),
+        Role.EVENTS: (EVENTS_QUEUE, aws.events_queue),
+        Role.SENSORS: (SENSORS_QUEUE, aws.sensors_queue),
     }
     theirs = [queues[duty] for duty in sorted(settings.duties)]
     if not any(url for _, url in theirs):

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from worker.core.errors import RetryLater
 from worker.runtime.clock import Clock
 from worker.runtime.logs import logger
-from worker.runtime.timers import Alarm
+from worker.runtime.timers import Wakeable
 
 AGENT: Final = "ECS_AGENT_URI"  # set by ECS in every task
 PATH: Final = "/task-protection/v1/state"
@@ -31,7 +31,7 @@ class TaskProtection:
     def __init__(self, put: PutState, is_busy: Callable[[], bool], clock: Clock) -> None:
         self._put, self._is_busy = put, is_busy
         self._is_protected = False  # or was, for the stretch of work that is under way
-        self._is_ending, self._alarm = False, Alarm(clock)
+        self._is_ending, self._alarm = False, Wakeable(clock)
 
     async def run(self) -> None:
         while True:

@@ -11,28 +11,28 @@ from consumers.alerts.console import DIGEST_EVERY, ConsoleAlerts, WriteLine
 from consumers.alerts.log import ConfirmLogged, unconfirmed
 from consumers.outbox.routes import Deliver, Route
 from consumers.outbox.severities import told_to_people
-from consumers.streams.consumer import Pace
+from consumers.streams.consumer import ReadPace
 from consumers.streams.embedded.feed import FeedWatcher, TableFeed, feed_name
-from consumers.streams.embedded.housekeeping import SmallStore, Upkeep
+from consumers.streams.embedded.housekeeping import Housekeeping, SmallStore
 from consumers.streams.embedded.lag import FeedLags
 from scheduler.apscheduler_ticker import ApschedulerTicker
 from scheduler.duty import NapTicker, Ticker
 from scheduler.watchdog.checks.table import Watched
 from scheduler.watchdog.heartbeat_ping import pinging
 from worker.app.alerts import alerts_by_line, open_alerting
-from worker.app.environment import Premises, Readers, Workplace, sweeping
+from worker.app.environment import Readers, Resources, WorkerDeps, sweeping
 from worker.app.runners import CommandRoot, open_targets
 from worker.config.settings import GROUP, Settings
 from worker.core.model.pipeline import JobType
 from worker.jobs.runner import Runner
 from worker.membership.clock_guard import ClockGuard
-from worker.membership.lease_coordinator import Offer
+from worker.membership.lease_coordinator import LeaseOffer
 from worker.net.http_client import HttpClient
 from worker.runtime.clock import Clock
-from worker.store.failure_counter import watched
+from worker.store.failure_counter import count_failures
 from worker.store.repos.leases import Leases
 from worker.store.sqlite.identity import StoreFile
-from worker.store.sqlite.tables import SqliteTables, lanes_on_file
+from worker.store.sqlite.tables import SqliteTables, connections_on_file
 from worker.store.table import ChangeFeed, TableName, Tables
 
 CONSOLE: Final = "console"
@@ -40,7 +40,7 @@ BUSY_SHARE: Final = 0.75  # of a beat
 FOLLOWED: Final = (TableName.CONTROL, TableName.JOBLOG, TableName.EVENTS)
 
 # A woken reader need not poll: this is for when waking fails.
-_PACE: Final = Pace(poll_s=0.5, poll_idle_s=2.0)
+_PACE: Final = ReadPace(poll_s=0.5, poll_idle_s=2.0)
 
 
 class EmbeddedTables(Tables, ChangeFeed, SmallStore, Protocol):
@@ -60,7 +60,7 @@ class Options:
     log_lines_lost: Callable[[], int] = lambda: 0
 
 
-class EmbeddedKind:
+class EmbeddedPlatform:
     """A worker on a SQLite file: alerts go to its console, or to a chat."""
 
     group = GROUP
@@ -83,9 +83,9 @@ class EmbeddedKind:
         """Another connection, for the heart's own thread."""
         # It gives up waiting for a lock before the beat does: then it can say what was waited for.
         busy_timeout = timedelta(seconds=BUSY_SHARE * self._options.settings.timing.beat_s)
-        return SqliteTables(self._path, self._clock, lanes=lanes_on_file(self._path, busy_timeout, self._file))
+        return SqliteTables(self._path, self._clock, lanes=connections_on_file(self._path, busy_timeout, self._file))
 
-    async def open(self, stack: AsyncExitStack) -> Premises:
+    async def open(self, stack: AsyncExitStack) -> Resources:
         options, tables, clock = self._options, self._tables, self._clock
         targets = await open_targets(
             stack,
@@ -97,7 +97,7 @@ class EmbeddedKind:
             command=CommandRoot(path=self._path.with_name(f"{self._path.name}-jobs").absolute(), is_shared=True),
         )
         console = ConsoleAlerts(options.write_alert, clock, options.digest_every)
-        counted = watched(tables)  # by whoever tells people too, so that no event is blamed for the store
+        counted = count_failures(tables)  # by whoever tells people too, so that no event is blamed for the store
         alerting = await open_alerting(
             stack,
             options.settings.people,
@@ -106,7 +106,7 @@ class EmbeddedKind:
             clock=clock,
             otherwise=alerts_by_line(console.deliver, console.line, {"digests": console.run}),
         )
-        place = embedded_workplace(tables, alerting.deliver, targets.runners, clock, ApschedulerTicker())
+        place = embedded_deps(tables, alerting.deliver, targets.runners, clock, ApschedulerTicker())
         place = replace(
             place,
             tables=counted,
@@ -116,7 +116,7 @@ class EmbeddedKind:
             watch=self._watch(targets.http),
             reading=options.settings.reading,
         )
-        return Premises(
+        return Resources(
             place=place,
             beside={**alerting.beside, "sweep-jobs": sweeping(targets.command, clock)},
             alert_failures=alerting.failures,
@@ -133,23 +133,23 @@ class EmbeddedKind:
         )
 
 
-def embedded_workplace(
+def embedded_deps(
     tables: EmbeddedTables,
     alert: Deliver,
     runners: Mapping[JobType, Runner],
     clock: Clock,
     ticker: Ticker | None = None,
-) -> Workplace:
+) -> WorkerDeps:
     """Where a worker on one machine works: it watches its store's own feed, and keeps it small."""
 
     async def wake_readers(readers: Readers) -> None:
         await FeedWatcher(tables, clock, [reader.wake for reader in readers.values()]).run()
 
-    def duties(_: Readers) -> list[Offer]:
+    def duties(_: Readers) -> list[LeaseOffer]:
         # All feeds, whichever of them are read here: another worker may have the duty of the others, or had it.
-        return [Upkeep(tables, Leases(tables, GROUP), [feed_name(table) for table in FOLLOWED]).offer()]
+        return [Housekeeping(tables, Leases(tables, GROUP), [feed_name(table) for table in FOLLOWED]).offer()]
 
-    return Workplace(
+    return WorkerDeps(
         group=GROUP,
         tables=tables,
         source_of=lambda table: TableFeed(tables, table, clock),

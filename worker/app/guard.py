@@ -9,11 +9,11 @@ from worker.jobs.runner import (
     Config,
     Handle,
     JobStatus,
-    Question,
     Runner,
     Sightings,
     StartAnswer,
     StartRequest,
+    StatusQuery,
     StopAnswer,
     Traits,
     Unknown,
@@ -26,22 +26,22 @@ Handler: TypeAlias = Callable[[T], Awaitable[None]]
 _log = logger()
 
 
-class Surprise(RetryLater):
+class UnexpectedError(RetryLater):
     """Something nobody expected: tried again like any trouble, and kept as a dead letter if it stays."""
 
 
-def log_surprise(surprise: Exception) -> None:
+def log_unexpected(surprise: Exception) -> None:
     _log.error("mistake.met", exc_info=surprise)
 
 
-def surprise(error: Exception, tell: Callable[[Exception], None]) -> Surprise:
+def unexpected(error: Exception, tell: Callable[[Exception], None]) -> UnexpectedError:
     """Tell what was raised by mistake, and give what it is from then on."""
     tell(error)
-    return Surprise(f"{type(error).__name__}: {error}; this is a mistake in Interlock, please report it")
+    return UnexpectedError(f"{type(error).__name__}: {error}; this is a mistake in Interlock, please report it")
 
 
-def expecting_surprises(handle: Handler[T], tell: Callable[[Exception], None] = log_surprise) -> Handler[T]:
-    """Do what `handle` does; what it raises by mistake is told and becomes a `Surprise`."""
+def contain_bugs(handle: Handler[T], tell: Callable[[Exception], None] = log_unexpected) -> Handler[T]:
+    """Do what `handle` does; what it raises by mistake is told and becomes a `UnexpectedError`."""
 
     async def guarded(thing: T) -> None:
         try:
@@ -49,7 +49,7 @@ def expecting_surprises(handle: Handler[T], tell: Callable[[Exception], None] = 
         except WorkerError:
             raise
         except Exception as error:
-            raise surprise(error, tell) from error
+            raise unexpected(error, tell) from error
 
     return guarded
 
@@ -57,12 +57,12 @@ def expecting_surprises(handle: Handler[T], tell: Callable[[Exception], None] = 
 Tell = Callable[[Exception], None]
 
 
-def careful(runner: Runner, tell: Tell) -> Runner:
+def contain_runner_bugs(runner: Runner, tell: Tell) -> Runner:
     """The same target; what it raises by mistake is told."""
-    return _CarefulBatchRunner(runner, tell) if isinstance(runner, BatchRunner) else _CarefulRunner(runner, tell)
+    return _GuardedBatchRunner(runner, tell) if isinstance(runner, BatchRunner) else _GuardedRunner(runner, tell)
 
 
-class _CarefulRunner:
+class _GuardedRunner:
     def __init__(self, runner: Runner, tell: Tell) -> None:
         self._runner, self._tell = runner, tell
 
@@ -73,7 +73,7 @@ class _CarefulRunner:
         try:
             return await self._runner.start(request)
         except Exception as error:  # noqa: BLE001  it may have been sent: only an honest answer keeps it from being doubled
-            return Unknown(str(surprise(error, self._tell)))
+            return Unknown(str(unexpected(error, self._tell)))
 
     async def status(self, handle: Handle, config: Config, /) -> JobStatus:
         return await self._answered(self._runner.status(handle, config))
@@ -90,7 +90,7 @@ class _CarefulRunner:
         except WorkerError:
             raise
         except Exception as error:
-            raise surprise(error, self._tell) from error
+            raise unexpected(error, self._tell) from error
 
     def _understood(self, read: Callable[[], T]) -> T:
         try:
@@ -98,16 +98,16 @@ class _CarefulRunner:
         except WorkerError:
             raise
         except Exception as error:
-            raise Rejected(str(surprise(error, self._tell))) from error
+            raise Rejected(str(unexpected(error, self._tell))) from error
 
 
-class _CarefulBatchRunner(_CarefulRunner):
+class _GuardedBatchRunner(_GuardedRunner):
     def __init__(self, runner: BatchRunner, tell: Tell) -> None:
         super().__init__(runner, tell)
         self._batching = runner
 
-    def group(self, question: Question, /) -> str:
+    def group(self, question: StatusQuery, /) -> str:
         return self._understood(lambda: self._batching.group(question))
 
-    async def look(self, questions: Sequence[Question], more: str = "", /) -> Sightings:
+    async def look(self, questions: Sequence[StatusQuery], more: str = "", /) -> Sightings:
         return await self._answered(self._batching.look(questions, more))

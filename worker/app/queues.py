@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 
-from consumers.delivery.retry import Tries
+from consumers.delivery.retry import RetryPolicy
 from consumers.queues.consumer import Handle, QueueConsumer
-from consumers.queues.dead_letters import QueueLetters
-from consumers.queues.proven import ProvenQueue
+from consumers.queues.dead_letters import QueueDeadLetters
+from consumers.queues.proven import FailFastOnceQueue
 from consumers.queues.queue import QueueCalls
-from worker.app.guard import expecting_surprises, log_surprise
+from worker.app.guard import contain_bugs, log_unexpected
 from worker.runtime.clock import Clock
-from worker.store.failure_counter import WatchedTables
+from worker.store.failure_counter import FailureCountingTables
 from worker.store.repos.delivery.dead_letters import DeadLetters
 
 
@@ -18,20 +18,20 @@ def queue_consumer(
     calls: QueueCalls,
     handle: Handle,
     *,
-    tables: WatchedTables,
+    tables: FailureCountingTables,
     clock: Clock,
     is_waiting: Callable[[], bool] = lambda: False,
-    on_surprise: Callable[[Exception], None] = log_surprise,
+    on_surprise: Callable[[Exception], None] = log_unexpected,
 ) -> QueueConsumer:
     """A consumer that neither a message can end, which would come again and end the next worker as well, nor a queue
     that was of use before. What its handler uses must be the same `tables`: then no message is blamed for the store.
     """
-    tries = Tries(clock, tables.ping, store_failures=lambda: tables.failures)
-    letters = QueueLetters(name, DeadLetters(tables), tries, clock)
+    tries = RetryPolicy(clock, tables.ping, store_failures=lambda: tables.failures)
+    letters = QueueDeadLetters(name, DeadLetters(tables), tries, clock)
     return QueueConsumer(
         name=name,
-        calls=ProvenQueue(name, calls),
-        handle=expecting_surprises(handle, on_surprise),
+        calls=FailFastOnceQueue(name, calls),
+        handle=contain_bugs(handle, on_surprise),
         tries=tries,
         clock=clock,
         is_waiting=is_waiting,

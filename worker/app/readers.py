@@ -5,21 +5,21 @@ from dataclasses import replace
 from random import random
 from typing import Final, TypeVar
 
-from consumers.delivery.retry import Tries
+from consumers.delivery.retry import RetryPolicy
 from consumers.outbox.dead_letter_replay import Replayer, Way, delivered, handled
 from consumers.outbox.relay import Relay, dead_letter_source
-from consumers.streams.consumer import Beginning, Pace, StreamConsumer, Subscription
+from consumers.streams.consumer import Beginning, ReadPace, StreamConsumer, Subscription
 from consumers.streams.parking import Parking
 from consumers.streams.resync import Resync, halting, tell_loss
 from consumers.streams.settle import OnFailure
 from consumers.streams.sharded import ShardedConsumer, ShardTree
 from consumers.streams.source import Gap, Stream
-from worker.app.environment import Readers, Workplace
-from worker.app.guard import Handler, expecting_surprises
-from worker.config.settings import EVERYTHING, Duty
+from worker.app.environment import Readers, WorkerDeps
+from worker.app.guard import Handler, contain_bugs
+from worker.config.settings import EVERYTHING, Role
 from worker.core.model import keys
 from worker.engine.intake.router import Router
-from worker.membership.lease_coordinator import LeaseKeeper, Offer
+from worker.membership.lease_coordinator import LeaseKeeper, LeaseOffer
 from worker.store.repos.delivery.dead_letter_replays import Replays
 from worker.store.repos.delivery.dead_letters import DeadLetters
 from worker.store.repos.delivery.parked_keys import ParkedKeys
@@ -28,14 +28,14 @@ from worker.store.repos.leases import Leases
 from worker.store.table import Change, TableName, Tables
 
 # Whose work the changes of a table are.
-DUTIES: Final = {TableName.CONTROL: Duty.ENGINE, TableName.JOBLOG: Duty.ENGINE, TableName.EVENTS: Duty.RELAY}
+DUTIES: Final = {TableName.CONTROL: Role.ENGINE, TableName.JOBLOG: Role.ENGINE, TableName.EVENTS: Role.RELAY}
 
 _OF_TABLES: Final = frozenset({"feed", "stream", "kinesis"})  # what tells of a table's changes
 _BY_TABLE: Final[Mapping[str, str]] = {table.value: duty for table, duty in DUTIES.items()}
-_OF_ITSELF: Final[Mapping[str, str]] = {"active": Duty.ENGINE, "scheduler": Duty.SCHEDULER}
+_OF_ITSELF: Final[Mapping[str, str]] = {"active": Role.ENGINE, "scheduler": Role.SCHEDULER}
 
 
-def duty_of(stream: str) -> str:
+def role_of(stream: str) -> str:
     """The duty whose workers share the leases of a stream; "" if all do."""
     kind, _, rest = stream.removeprefix("shards.").partition(".")
     if kind in _OF_TABLES:
@@ -52,10 +52,10 @@ _OURS: Final = ("TRIGGER#", "SLA#", "DRY_RUN#", "MARK#", "CONFIGVER#", keys.HELD
 _OUR_PARTITIONS: Final = ("GROUP#", "LOCK#", keys.CONFIG_LOG, keys.SHADOW)
 
 
-class Reading:
+class ReaderFactory:
     """Makes the readers of one session."""
 
-    def __init__(self, place: Workplace, tables: Tables, keeper: LeaseKeeper, tries: Tries) -> None:
+    def __init__(self, place: WorkerDeps, tables: Tables, keeper: LeaseKeeper, tries: RetryPolicy) -> None:
         self._place, self._keeper, self._tries = place, keeper, tries
         self._tables, self._clock = tables, place.clock
         self._letters = DeadLetters(tables)
@@ -66,21 +66,21 @@ class Reading:
         followed = {table: self._subscription(table, router) for table, duty in DUTIES.items() if self._has(duty)}
         return {table: self._reader(table, subscription) for table, subscription in followed.items()}
 
-    def offers(self, readers: Readers) -> list[Offer]:
+    def offers(self, readers: Readers) -> list[LeaseOffer]:
         return [offer for reader in readers.values() for offer in self._of(reader)]
 
-    def replaying(self, readers: Readers, router: Router) -> list[Offer]:
+    def replaying(self, readers: Readers, router: Router) -> list[LeaseOffer]:
         """The duty of handling dead letters once more, each in the way it was to be handled at first."""
         handle = handled(self._expecting_surprises(router.handle))
-        facts = {reader.name: handle for table, reader in readers.items() if DUTIES[table] is Duty.ENGINE}
+        facts = {reader.name: handle for table, reader in readers.items() if DUTIES[table] is Role.ENGINE}
         # An event has letters of two kinds: of the one route that did not take it, and of a record that no route saw.
         relay = handled(self._expecting_surprises(self._relay().handle))
-        events = {reader.name: relay for table, reader in readers.items() if DUTIES[table] is Duty.RELAY}
+        events = {reader.name: relay for table, reader in readers.items() if DUTIES[table] is Role.RELAY}
         routes = {dead_letter_source(each.name): delivered(each.deliver) for each in self._routes} | events
         if self._place.does == EVERYTHING:
             return [self._replayer({**facts, **routes, **self._place.ways}).offer()]
         # Workers that only take messages have no session, and so no duty that must have one holder.
-        parts = {Duty.ENGINE: {**facts, **self._place.ways}, Duty.RELAY: routes}
+        parts = {Role.ENGINE: {**facts, **self._place.ways}, Role.RELAY: routes}
         return [self._replayer(ways, part).offer() for part, ways in parts.items() if self._has(part)]
 
     def _replayer(self, ways: Mapping[str, Way], part: str = "") -> Replayer:
@@ -93,10 +93,10 @@ class Reading:
             part=part,
         )
 
-    def _has(self, duty: Duty) -> bool:
+    def _has(self, duty: Role) -> bool:
         return duty in self._place.does
 
-    def _of(self, reader: StreamConsumer | ShardedConsumer) -> list[Offer]:
+    def _of(self, reader: StreamConsumer | ShardedConsumer) -> list[LeaseOffer]:
         if isinstance(reader, StreamConsumer):
             return [reader.offer()]
         tree = ShardTree(
@@ -137,7 +137,7 @@ class Reading:
             budget=budget,
         )
 
-    def _pace(self, table: TableName) -> Pace:
+    def _pace(self, table: TableName) -> ReadPace:
         lanes = self._place.event_lanes if table is TableName.EVENTS else None
         return self._place.pace if lanes is None else replace(self._place.pace, lanes=lanes)
 
@@ -185,7 +185,7 @@ class Reading:
             await tell_loss(self._tables, gap)
 
     def _expecting_surprises(self, handle: Handler[T]) -> Handler[T]:
-        return expecting_surprises(handle, self._place.on_surprise)
+        return contain_bugs(handle, self._place.on_surprise)
 
 
 def is_from_others(change: Change) -> bool:

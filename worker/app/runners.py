@@ -7,7 +7,7 @@ from pathlib import Path
 
 from worker.config.settings import OWN_SECRETS, Settings
 from worker.core.model.pipeline import JobType
-from worker.jobs.aws.client import Aws, AwsSettings
+from worker.jobs.aws.client import Aws, AwsEndpoint
 from worker.jobs.aws.runners import aws_runners
 from worker.jobs.aws.secrets_manager import SecretsManagerSecrets
 from worker.jobs.command.runner import CommandRunner, minimal_environment
@@ -50,7 +50,7 @@ async def open_targets(
     tables: Tables,
     clock: Clock,
     command: CommandRoot,
-    aws: AwsSettings | None = None,
+    aws: AwsEndpoint | None = None,
 ) -> JobTargets:
     """Make the runners; what they hold open is closed with `stack`. Nothing is connected to before it is used."""
     http = await stack.enter_async_context(HttpClient(AddressPolicy.parse(settings.http_allow)))

@@ -5,26 +5,26 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from consumers.delivery.retry import Tries
+from consumers.delivery.retry import RetryPolicy
 from scheduler.cron.starter import CronStarts
-from scheduler.duty import SchedulerDuty
-from scheduler.periodic import Chore
+from scheduler.duty import SchedulerRole
+from scheduler.periodic import PeriodicTask
 from scheduler.watchdog.checks.table import make_watchdog
-from worker.app.environment import Readers, Workplace
-from worker.app.guard import careful, expecting_surprises
-from worker.app.readers import Reading, duty_of
-from worker.config.settings import Duty
-from worker.config.versions import Configs
+from worker.app.environment import Readers, WorkerDeps
+from worker.app.guard import contain_bugs, contain_runner_bugs
+from worker.app.readers import ReaderFactory, role_of
+from worker.config.settings import Role
+from worker.config.versions import PipelineVersions
 from worker.engine.engine import Engine
 from worker.engine.intake.router import Router
 from worker.membership.adoption import Adoption
 from worker.membership.held_lease import HeldLease
-from worker.membership.lease_coordinator import Offer
+from worker.membership.lease_coordinator import LeaseOffer
 from worker.membership.orphan_finder import OrphanFinder
 from worker.membership.peers import MemberStanding
 from worker.membership.sessions import Member
-from worker.runtime.concurrency import Doing, Undertakings
-from worker.store.failure_counter import watched
+from worker.runtime.concurrency import Doing, TrackedTaskGroup
+from worker.store.failure_counter import count_failures
 from worker.store.repos.active_rows import ActiveRows
 from worker.store.repos.installation import installed_at
 from worker.store.table import Change
@@ -35,12 +35,12 @@ STARTS_MAX_S: Final = 4.0  # for the answers to starts that were sent, once noth
 class SessionWork:
     """Everything that acts in one session, from its engine to its relay."""
 
-    def __init__(self, place: Workplace, member: Member, tasks: Undertakings) -> None:
+    def __init__(self, place: WorkerDeps, member: Member, tasks: TrackedTaskGroup) -> None:
         self._place, self._member, self._tasks = place, member, tasks
         # One for all that act in the worker: what the store does to any of them is held against nobody.
-        self._tables, self._clock = watched(place.tables), place.clock
-        self._tries = Tries(place.clock, self._tables.ping, place.patience, store_failures=self._store_failures)
-        self._reading = Reading(place, self._tables, member.keeper, self._tries)
+        self._tables, self._clock = count_failures(place.tables), place.clock
+        self._tries = RetryPolicy(place.clock, self._tables.ping, place.patience, store_failures=self._store_failures)
+        self._reading = ReaderFactory(place, self._tables, member.keeper, self._tries)
         self._services: list[asyncio.Task[None]] = []
         self._engine: Engine | None = None
         self._router: Router | None = None
@@ -61,14 +61,14 @@ class SessionWork:
 
     async def begin(self) -> None:
         place, member = self._place, self._member
-        began_at = await self._tries.insist(lambda: installed_at(self._tables, place.group, self._clock.now()))
+        began_at = await self._tries.forever(lambda: installed_at(self._tables, place.group, self._clock.now()))
         engine = self._engine = Engine(
             self._tables,
-            {kind: careful(runner, place.on_surprise) for kind, runner in place.runners.items()},
+            {kind: contain_runner_bugs(runner, place.on_surprise) for kind, runner in place.runners.items()},
             MemberStanding(member.fence, member.peers, member.guard),
             self._clock,
             self._tasks,
-            configs=Configs(self._tables, rehearses=place.rehearses),
+            configs=PipelineVersions(self._tables, rehearses=place.rehearses),
             limits=place.limits,
             new_id=place.new_id,
             log=place.log,
@@ -78,12 +78,12 @@ class SessionWork:
         readers = self.readers = self._reading.readers(router)
         self._services = [self._tasks.create_task(place.wake_readers(readers), name="watcher")]
         offers = [*self._reading.offers(readers), *self._reading.replaying(readers, router), *place.duties(readers)]
-        if Duty.ENGINE in place.does:
+        if Role.ENGINE in place.does:
             offers += self._run_engine(engine, router)
         for offer in offers:
-            member.keeper.offer(replace(offer, duty=duty_of(offer.stream)))
+            member.keeper.offer(replace(offer, duty=role_of(offer.stream)))
 
-    def _run_engine(self, engine: Engine, router: Router) -> list[Offer]:
+    def _run_engine(self, engine: Engine, router: Router) -> list[LeaseOffer]:
         adoption = Adoption(engine.adopt, self._clock, self._place.log)
         self._services += [
             self._tasks.create_task(engine.run(), name="timers"),
@@ -112,12 +112,12 @@ class SessionWork:
             pass_every_s=self._place.buckets.pass_every_s,
         )
 
-    def _scheduling(self, engine: Engine, router: Router) -> list[Offer]:
+    def _scheduling(self, engine: Engine, router: Router) -> list[LeaseOffer]:
         ticker = self._place.ticker
-        if ticker is None or Duty.SCHEDULER not in self._place.does:
+        if ticker is None or Role.SCHEDULER not in self._place.does:
             return []
 
-        def chores(held: HeldLease) -> list[Chore]:
+        def chores(held: HeldLease) -> list[PeriodicTask]:
             def may_act() -> bool:
                 # All that the scheduler does is decided by the time.
                 return held.may_act() and self._member.guard.is_trusted
@@ -128,13 +128,13 @@ class SessionWork:
                 self._clock,
                 may_act=may_act,
                 log=self._place.log,
-                guard=lambda settle: expecting_surprises(settle, self._place.on_surprise),
+                guard=lambda settle: contain_bugs(settle, self._place.on_surprise),
             )
             watchdog = make_watchdog(self._tables, engine, router, self._clock, self._place.watch, may_act=may_act)
             chores = (*cron.chores(), watchdog.chore())
             return [replace(chore, run=self._guarded(chore.run)) for chore in chores]
 
-        return [SchedulerDuty(chores, self._clock, ticker).offer()]
+        return [SchedulerRole(chores, self._clock, ticker).offer()]
 
     def _guarded(self, doing: Doing) -> Doing:
-        return partial(expecting_surprises(lambda _: doing(), self._place.on_surprise), None)
+        return partial(contain_bugs(lambda _: doing(), self._place.on_surprise), None)

@@ -4,26 +4,26 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Final
 
-from worker.app.environment import Kind, Premises, Workplace, no_duties
-from worker.config.settings import AwsSettings, Duty, PeopleSettings, Settings
+from worker.app.environment import Platform, Resources, WorkerDeps, no_duties
+from worker.config.settings import AlertSettings, AwsSettings, Role, Settings
 from worker.membership.clock_guard import ClockGuard
 from worker.runtime.clock import Clock
 from worker.store.shadow import ShadowTables
 
 # Facts in, and decisions about them. No relay, no alerts, no queue of which each message is handled once; and no
 # scheduler: the system in charge starts nothing by cron, and what is missing there is not ours to tell.
-DUTIES: Final = frozenset({Duty.ENGINE})
+DUTIES: Final = frozenset({Role.ENGINE})
 
 
 def shadow_settings(settings: Settings) -> Settings:
     """The settings of a worker that reaches nobody: what could be used to reach someone is not even read."""
-    return replace(settings, duties=DUTIES, aws=AwsSettings(), people=PeopleSettings())
+    return replace(settings, duties=DUTIES, aws=AwsSettings(), people=AlertSettings())
 
 
-class ShadowKind:
+class ShadowPlatform:
     """Another kind, on a store that keeps what it writes apart, without jobs, routes or queues."""
 
-    def __init__(self, kind: Kind, clock: Clock) -> None:
+    def __init__(self, kind: Platform, clock: Clock) -> None:
         self._kind, self._clock = kind, clock
         self._tables = ShadowTables(kind.tables, clock)
 
@@ -46,12 +46,12 @@ class ShadowKind:
     def beater_tables(self) -> ShadowTables:
         return ShadowTables(self._kind.beater_tables(), self._clock)
 
-    async def open(self, stack: AsyncExitStack) -> Premises:
+    async def open(self, stack: AsyncExitStack) -> Resources:
         premises = await self._kind.open(stack)
-        return Premises(place=shadow_workplace(premises.place, self._tables))
+        return Resources(place=shadow_deps(premises.place, self._tables))
 
 
-def shadow_workplace(place: Workplace, tables: ShadowTables) -> Workplace:
+def shadow_deps(place: WorkerDeps, tables: ShadowTables) -> WorkerDeps:
     """The same place without a way to act: no job can be started, no event leaves, nothing is written elsewhere."""
     return replace(
         place,

@@ -16,7 +16,7 @@ from consumers.streams.sharded import ShardedConsumer
 from worker.app.ecs_protection import AGENT, PATH, TaskProtection
 from worker.app.session import SessionWork
 from worker.app.worklog import log_notice
-from worker.config.settings import WatchedSettings
+from worker.config.settings import WatchdogSettings
 from worker.core.errors import RetryLater
 from worker.core.model.events import Event, EventType
 from worker.membership.notices import Notice, PeerEnded, SessionBegan, SessionOver
@@ -29,8 +29,8 @@ from worker.telemetry.emf import EmbeddedMetrics
 from worker.telemetry.meters import Meters, Metric
 from worker.telemetry.otlp import PATH as OTLP_PATH
 from worker.telemetry.otlp import OtlpMetrics
-from worker.telemetry.reporting import Reporting
-from worker.web.health import LOOP_LAG_MAX_S, Finding, HealthServer, parse_address
+from worker.telemetry.reporting import MetricReporter
+from worker.web.health import LOOP_LAG_MAX_S, HealthProblem, HealthServer, parse_address
 
 POST_S: Final = 5.0
 COUNTED_BY_READERS: Final = (Metric.RECORDS_READ, Metric.RECORDS_PARKED)
@@ -52,7 +52,7 @@ class Telemetry:
 
     def __init__(
         self,
-        settings: WatchedSettings,
+        settings: WatchdogSettings,
         environment: Mapping[str, str],
         clock: Clock,
         write_line: Callable[[str], None],
@@ -69,7 +69,7 @@ class Telemetry:
         self._counted: dict[tuple[Metric, str], float] = {}  # by readers of sessions that are over
         self._queues: Sequence[QueueConsumer] = ()
         self._needs_session = True
-        self._reporting: Reporting | None = None
+        self._reporting: MetricReporter | None = None
         self._protection: TaskProtection | None = None
         self._watch()
         self.meters.watch(Metric.LOG_LINES_LOST, lambda: {"": log_lines_lost()})
@@ -132,7 +132,7 @@ class Telemetry:
         self.meters.watch(Metric.ALERT_FAILURES, lambda: {"": alert_failures()})
         embedded = EmbeddedMetrics(self.meters, self._settings.service, self._write)
         http = await stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(POST_S)))
-        self._reporting = Reporting(
+        self._reporting = MetricReporter(
             self.meters,
             self._clock,
             is_at_work=lambda: not self.hindrances(),
@@ -164,31 +164,31 @@ class Telemetry:
 
     # --- how it stands ------------------------------------------------------------------------------------------------
 
-    def ailments(self) -> Sequence[Finding]:
+    def ailments(self) -> Sequence[HealthProblem]:
         """Why this process should be replaced: its loop is late, a reader cannot get going again, or a queue waits."""
         late_s = 0.0 if self._reporting is None else self._reporting.loop_lag.now_s
-        found = [Finding(f"the event loop is {late_s:.1f} s late")] if late_s > LOOP_LAG_MAX_S else []
+        found = [HealthProblem(f"the event loop is {late_s:.1f} s late")] if late_s > LOOP_LAG_MAX_S else []
         stuck = [queue.name for queue in self._queues if not queue.is_well]
         return [
             *found,
-            *(Finding(f"the reader of {name} has stopped") for name in self._ailing()),
-            *(Finding(f"the queue {name} is not asked any more") for name in stuck),
+            *(HealthProblem(f"the reader of {name} has stopped") for name in self._ailing()),
+            *(HealthProblem(f"the queue {name} is not asked any more") for name in stuck),
         ]
 
-    def hindrances(self) -> Sequence[Finding]:
+    def hindrances(self) -> Sequence[HealthProblem]:
         """Why this process does no work just now."""
         if self.is_stopping:
-            return [Finding("it is stopping")]
+            return [HealthProblem("it is stopping")]
         if (outage := self.store_outage()) is not None:
             return [outage, *self.ailments()]
         if self._member is None and self._needs_session:
-            return [Finding("it has no session: the store does not answer, or it has only just begun")]
+            return [HealthProblem("it has no session: the store does not answer, or it has only just begun")]
         return self.ailments()
 
-    def store_outage(self) -> Finding | None:
+    def store_outage(self) -> HealthProblem | None:
         """Why the store does not answer; None if it does. No reason to replace the process: the next finds the same."""
         outage = self.store.outage()
-        return None if outage is None else Finding(redacted_text(outage))
+        return None if outage is None else HealthProblem(redacted_text(outage))
 
     def _ailing(self) -> list[str]:
         names: list[str] = []

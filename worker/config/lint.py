@@ -29,7 +29,7 @@ _DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LintFinding:
     path: Path
     message: str
     hint: str = ""
@@ -40,7 +40,7 @@ def schedule_path(pipeline: Pipeline, index: int, *, is_list: bool) -> Path:
     return ("schedules", index) if is_list or len(pipeline.schedules) > 1 else ("schedule",)
 
 
-def lint(pipeline: Pipeline, *, today: date, is_list: bool = False) -> Iterator[Finding]:
+def lint(pipeline: Pipeline, *, today: date, is_list: bool = False) -> Iterator[LintFinding]:
     """Everything suspicious about one pipeline, looking one year ahead of `today`."""
     for index, schedule in enumerate(pipeline.schedules):
         at = schedule_path(pipeline, index, is_list=is_list)
@@ -51,44 +51,48 @@ def lint(pipeline: Pipeline, *, today: date, is_list: bool = False) -> Iterator[
         yield from _lint_command(pipeline.job)
         yield from _lint_secrets(pipeline.job)
     if any(schedule.sla and schedule.sla.critical for schedule in pipeline.schedules):
-        yield Finding(("sla", "critical"), "has no effect", "every breach is an alert; leave it out")
+        yield LintFinding(("sla", "critical"), "has no effect", "every breach is an alert; leave it out")
     yield from _lint_group(pipeline.rules, ("validation",), "rules")
     if pipeline.post_run:
         yield from _lint_group(pipeline.post_run.rules, ("postRun",), "rules")
         if pipeline.post_run.evaluation:
-            yield Finding(("postRun", "evaluation"), "has no effect", "rules are judged when their sensor comes")
+            yield LintFinding(("postRun", "evaluation"), "has no effect", "rules are judged when their sensor comes")
 
 
-def _lint_schedule(schedule: Schedule, at: Path, today: date) -> Iterator[Finding]:
+def _lint_schedule(schedule: Schedule, at: Path, today: date) -> Iterator[LintFinding]:
     yield from _lint_evaluation(schedule.evaluation, (*at, "evaluation"))
     if schedule.trigger:
         yield from _lint_key(schedule.trigger.rule, (*at, "trigger"))
     if not schedule.starts_by_cron and not schedule.starts_by_trigger:
         hint = "add a trigger, or a cron; without them only people and other pipelines start it"
-        yield Finding(at, "nothing starts this schedule", hint)
+        yield LintFinding(at, "nothing starts this schedule", hint)
     start = datetime.combine(today, time(), UTC)
     if schedule.cron and next_fire(schedule.cron, schedule.zone, start) is None:
-        yield Finding((*at, "cron"), f"`{schedule.cron.text}` never fires", "no date fits all of its fields")
+        yield LintFinding((*at, "cron"), f"`{schedule.cron.text}` never fires", "no date fits all of its fields")
     elif _excludes_everything(schedule, today):
-        yield Finding(at, "every run of the next year is excluded", "see exclude, exclusions, calendar, businessDays")
+        yield LintFinding(
+            at, "every run of the next year is excluded", "see exclude, exclusions, calendar, businessDays"
+        )
     else:
         yield from _lint_deadline(schedule, at, start)
 
 
-def _lint_evaluation(evaluation: Evaluation, at: Path) -> Iterator[Finding]:
+def _lint_evaluation(evaluation: Evaluation, at: Path) -> Iterator[LintFinding]:
     window, interval = format_duration(evaluation.window), format_duration(evaluation.interval)
     if evaluation.window < evaluation.interval:
-        yield Finding((*at, "window"), f"the window ({window}) is shorter than its interval ({interval})", "swap them?")
+        yield LintFinding(
+            (*at, "window"), f"the window ({window}) is shorter than its interval ({interval})", "swap them?"
+        )
 
 
-def _lint_command(job: Job) -> Iterator[Finding]:
+def _lint_command(job: Job) -> Iterator[LintFinding]:
     text = job.config.get("command")
     if job.type is JobType.COMMAND and isinstance(text, str) and (found := _FOR_A_SHELL.search(text)):
         message = f"`{found[0]}` means nothing here: the text is split at spaces, and no shell reads it"
-        yield Finding(("job", "config", "command"), message, "write a list, or let a shell read it: [sh, -c, '…']")
+        yield LintFinding(("job", "config", "command"), message, "write a list, or let a shell read it: [sh, -c, '…']")
 
 
-def _lint_secrets(job: Job) -> Iterator[Finding]:
+def _lint_secrets(job: Job) -> Iterator[LintFinding]:
     if job.type is JobType.COMMAND:
         shown = {name: value for name, value in job.config.items() if name != "environment"}
         reason = "everyone on the machine can read a command line"
@@ -102,7 +106,7 @@ def _lint_secrets(job: Job) -> Iterator[Finding]:
         for reference in secrets_named(text):
             if job.type is JobType.COMMAND and _is_of_run(reference):
                 continue
-            yield Finding(path, f"`{reference}` is not filled in here: {reason}", hint)
+            yield LintFinding(path, f"`{reference}` is not filled in here: {reason}", hint)
 
 
 def _is_of_run(reference: str) -> bool:
@@ -126,14 +130,16 @@ def _texts(value: Json, at: Path) -> Iterator[tuple[Path, str]]:
             pass
 
 
-def _lint_timeout(job: Job, evaluation: Evaluation, at: Path) -> Iterator[Finding]:
+def _lint_timeout(job: Job, evaluation: Evaluation, at: Path) -> Iterator[LintFinding]:
     together = evaluation.window + job.poll_window
     if together > job.run_timeout:
         message = (
             f"waiting ({format_duration(evaluation.window)}) and polling ({format_duration(job.poll_window)}) "
             f"take longer than the run may ({format_duration(job.run_timeout)})"
         )
-        yield Finding((*at, "evaluation", "window"), message, "raise job.runTimeoutSeconds, or shorten one of the two")
+        yield LintFinding(
+            (*at, "evaluation", "window"), message, "raise job.runTimeoutSeconds, or shorten one of the two"
+        )
 
 
 def _excludes_everything(schedule: Schedule, today: date) -> bool:
@@ -159,7 +165,7 @@ def _fires_on(schedule: Schedule, cron: Cron, day: date) -> bool:
     return any(not reason_excluded(schedule.exclusion, local_date(period, schedule)) for period in periods)
 
 
-def _lint_deadline(schedule: Schedule, at: Path, start: datetime) -> Iterator[Finding]:
+def _lint_deadline(schedule: Schedule, at: Path, start: datetime) -> Iterator[LintFinding]:
     if schedule.cron is None or schedule.sla is None or schedule.sla.deadline is None:
         return
     run = next(expected_runs(schedule, start, start + _YEAR), None)
@@ -169,12 +175,12 @@ def _lint_deadline(schedule: Schedule, at: Path, start: datetime) -> Iterator[Fi
             f"({run.at:%Y-%m-%d %H:%M} UTC)"
         )
         own = at if at[0] == "schedules" else ()
-        yield Finding((*own, "sla", "deadline"), message, "use a later deadline, or sla.dayOffset: 1")
+        yield LintFinding((*own, "sla", "deadline"), message, "use a later deadline, or sla.dayOffset: 1")
 
 
-def _lint_group(group: Group, at: Path, members_key: str) -> Iterator[Finding]:
+def _lint_group(group: Group, at: Path, members_key: str) -> Iterator[LintFinding]:
     if group.mode is Mode.ANY and not group.members:
-        yield Finding(at, "ANY without rules never holds", "add a rule, or use ALL")
+        yield LintFinding(at, "ANY without rules never holds", "add a rule, or use ALL")
     for index, member in enumerate(group.members):
         path = (*at, members_key, index)
         if isinstance(member, Rule):
@@ -186,13 +192,15 @@ def _lint_group(group: Group, at: Path, members_key: str) -> Iterator[Finding]:
 _MEMBERS = {Mode.ALL: "all", Mode.ANY: "any", Mode.AT_LEAST: "rules"}
 
 
-def _lint_key(rule: Rule, at: Path) -> Iterator[Finding]:
+def _lint_key(rule: Rule, at: Path) -> Iterator[LintFinding]:
     if "#" in rule.key:
         message = f"`{rule.key[:60]}` can never stand for the sensor of a period, because it contains `#`"
-        yield Finding((*at, "key"), message, "name the sensor without its period: `orders`, not `orders#2026-03-03`")
+        yield LintFinding(
+            (*at, "key"), message, "name the sensor without its period: `orders`, not `orders#2026-03-03`"
+        )
 
 
-def lint_together(pipelines: Sequence[Pipeline]) -> Iterator[tuple[int, int, Finding]]:
+def lint_together(pipelines: Sequence[Pipeline]) -> Iterator[tuple[int, int, LintFinding]]:
     """What is suspicious about pipelines taken together: which pipeline, which of its schedules, and what."""
     triggers = sorted(_triggers(pipelines))
     keys = [key for key, _, _ in triggers]
@@ -207,11 +215,11 @@ def lint_together(pipelines: Sequence[Pipeline]) -> Iterator[tuple[int, int, Fin
             yield owner, index, _shared_beginning(key, rival[0], pipelines[rival[1]], is_prefix=is_prefix)
 
 
-def _shared_beginning(key: str, longer: str, other: Pipeline, *, is_prefix: bool) -> Finding:
+def _shared_beginning(key: str, longer: str, other: Pipeline, *, is_prefix: bool) -> LintFinding:
     effect = "it fires on that one's sensor too" if is_prefix else "the keys are easily mistaken for each other"
     hint = "use `match: exact`" if is_prefix else "with `match: prefix` it would fire on that one's sensor too"
     message = f"`{key}` is the beginning of `{longer}`, the trigger key of pipeline `{other.id}`: {effect}"
-    return Finding(("trigger", "key"), message, hint)
+    return LintFinding(("trigger", "key"), message, hint)
 
 
 def _triggers(pipelines: Iterable[Pipeline]) -> Iterator[tuple[str, int, int]]:

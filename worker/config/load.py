@@ -7,11 +7,11 @@ from pathlib import Path
 
 from worker.config.calendars import read_calendar
 from worker.config.documents import read_document
-from worker.config.files import Unreadable, read_text, yaml_files
+from worker.config.files import UnreadableFile, read_text, yaml_files
 from worker.config.leftovers import without_leftovers
 from worker.config.lint import lint, lint_together, schedule_path
 from worker.config.pipelines import read_pipeline
-from worker.config.problems import Problem, Problems, Severity
+from worker.config.problems import Problem, Problems, ProblemSeverity
 from worker.config.schema import CalendarFile, PipelineFile
 from worker.config.shape import read_shape
 from worker.core.model.calendars import Calendar
@@ -21,7 +21,7 @@ from worker.yaml.document import Fault
 
 CALENDARS_DIRECTORY = "calendars"
 
-__all__ = ["Directory", "Loaded", "Problem", "Severity", "load_calendar_text", "load_directory", "load_text"]
+__all__ = ["Directory", "Loaded", "Problem", "ProblemSeverity", "load_calendar_text", "load_directory", "load_text"]
 
 OnFile = Callable[[Path, int, int], None]
 # Says why a worker would not connect to a host; None if it would, or only a look at its addresses can tell.
@@ -38,11 +38,11 @@ class Loaded:
 
     @property
     def errors(self) -> tuple[Problem, ...]:
-        return tuple(problem for problem in self.problems if problem.severity is Severity.ERROR)
+        return tuple(problem for problem in self.problems if problem.severity is ProblemSeverity.ERROR)
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
-        return tuple(problem for problem in self.problems if problem.severity is Severity.WARNING)
+        return tuple(problem for problem in self.problems if problem.severity is ProblemSeverity.WARNING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +59,11 @@ class Directory:
 
     @property
     def errors(self) -> tuple[Problem, ...]:
-        return tuple(problem for problem in self.problems if problem.severity is Severity.ERROR)
+        return tuple(problem for problem in self.problems if problem.severity is ProblemSeverity.ERROR)
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
-        return tuple(problem for problem in self.problems if problem.severity is Severity.WARNING)
+        return tuple(problem for problem in self.problems if problem.severity is ProblemSeverity.WARNING)
 
 
 def load_text(
@@ -158,7 +158,7 @@ def _load(text: str, file: str, calendars: Mapping[str, Calendar], *, lenient: b
 def _load_file(path: Path, calendars: Mapping[str, Calendar], *, lenient: bool, today: date | None) -> _Reading:
     try:
         text = read_text(path)
-    except Unreadable as error:
+    except UnreadableFile as error:
         problems = Problems(str(path), None)
         problems.fault(Fault(error.mark, str(error)))
         return _Reading(problems)
@@ -183,7 +183,7 @@ def _list_files(roots: Iterable[Path]) -> tuple[list[Path], list[Problem]]:
     for root in roots:
         try:
             files.update(dict.fromkeys(yaml_files(root)))
-        except Unreadable as error:
+        except UnreadableFile as error:
             problems = Problems(str(root), None)
             problems.fault(Fault(error.mark, str(error)))
             refused += problems.found
@@ -213,7 +213,7 @@ class _Calendars:
 def _load_calendar_file(path: Path, *, lenient: bool) -> tuple[Calendar | None, tuple[Problem, ...]]:
     try:
         text = read_text(path)
-    except Unreadable as error:
+    except UnreadableFile as error:
         problems = Problems(str(path), None)
         problems.fault(Fault(error.mark, str(error)))
         return None, problems.found

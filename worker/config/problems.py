@@ -20,7 +20,7 @@ _LISTED_MAX = 20
 Hint: TypeAlias = str | Callable[[], str]
 
 
-class Severity(StrEnum):
+class ProblemSeverity(StrEnum):
     ERROR = "error"
     WARNING = "warning"
 
@@ -33,7 +33,7 @@ class Problem:
     line: int
     column: int
     path: str
-    severity: Severity
+    severity: ProblemSeverity
     message: str
     hint: str = ""
 
@@ -114,7 +114,7 @@ class Problems:
         if not self._has_more:
             return tuple(self._found)
         last = f"there are more than these {PROBLEMS_MAX} problems; mend them first"
-        severity = Severity.ERROR if self.has_errors else Severity.WARNING
+        severity = ProblemSeverity.ERROR if self.has_errors else ProblemSeverity.WARNING
         return (*self._found, Problem(file=self.file, line=1, column=1, path="", severity=severity, message=last))
 
     @property
@@ -123,10 +123,10 @@ class Problems:
         return len(self._found) >= PROBLEMS_MAX
 
     def error(self, path: Path, message: str, hint: Hint = "", *, key: bool = False) -> None:
-        self._add(Severity.ERROR, path, message, hint, key=key)
+        self._add(ProblemSeverity.ERROR, path, message, hint, key=key)
 
     def warning(self, path: Path, message: str, hint: Hint = "", *, key: bool = False) -> None:
-        self._add(Severity.WARNING, path, message, hint, key=key)
+        self._add(ProblemSeverity.WARNING, path, message, hint, key=key)
 
     def tolerate(self, path: Path, message: str, hint: Hint = "", *, instead: str, key: bool = False) -> None:
         """An error in a file; in a lenient reading a warning that says what is done instead."""
@@ -144,7 +144,7 @@ class Problems:
                 line=mark.line,
                 column=mark.column,
                 path="",
-                severity=Severity.ERROR,
+                severity=ProblemSeverity.ERROR,
                 message=fault.message,
                 hint=fault.hint,
             )
@@ -156,12 +156,12 @@ class Problems:
     def is_broken(self, path: Path) -> bool:
         return any(path[:length] in self._broken for length in range(len(path) + 1))
 
-    def _add(self, severity: Severity, path: Path, message: str, hint: Hint, *, key: bool) -> None:
+    def _add(self, severity: ProblemSeverity, path: Path, message: str, hint: Hint, *, key: bool) -> None:
         if self.is_broken(path):
             return
         if self.is_full:
             self._has_more = True
-            self.has_errors = self.has_errors or severity is Severity.ERROR
+            self.has_errors = self.has_errors or severity is ProblemSeverity.ERROR
             return
         mark = self._document.locate(path, key=key) if self._document else None
         self._keep(
@@ -177,7 +177,7 @@ class Problems:
         )
 
     def _keep(self, problem: Problem) -> None:
-        self.has_errors = self.has_errors or problem.severity is Severity.ERROR
+        self.has_errors = self.has_errors or problem.severity is ProblemSeverity.ERROR
         if self.is_full:
             self._has_more = True
         else:

@@ -33,7 +33,7 @@ from worker.core.model.pipeline import (
     Trigger,
     Undated,
 )
-from worker.core.model.rules import Check, Group, Json, Mode, Rule
+from worker.core.model.rules import Group, Json, Mode, Operator, Rule
 from worker.core.time.durations import format_duration
 from worker.yaml.parser import is_text
 
@@ -41,7 +41,7 @@ Section = dict[str, Json]
 
 _DEFAULT_JOB = Job(type=JobType.COMMAND, config={})
 _DEFAULT_POST_RUN = PostRun(rules=Group())
-_DEFAULT_RULE = Rule(key="", check=Check.EXISTS)
+_DEFAULT_RULE = Rule(key="", check=Operator.EXISTS)
 _BUSINESS_DAYS: Mapping[int, Json] = {1: "first", -1: "last"}
 _YAML_WIDTH = 120
 
@@ -221,7 +221,7 @@ def _group(group: Group) -> Section:
 
 def _rule(rule: Rule) -> Section:
     section = {"key": rule.key, "check": rule.check.value, **_given(field=rule.field)}
-    if rule.check not in (Check.EXISTS, Check.MISSING):
+    if rule.check not in (Operator.EXISTS, Operator.MISSING):
         section["value"] = rule.value  # null as well: it is what the field is compared with
     return {**section, **_given(maxFutureSkew=_duration(rule.max_future, _DEFAULT_RULE.max_future))}
 

@@ -16,12 +16,12 @@ from worker.config.schema import (
     ValidationSection,
 )
 from worker.core.model.patterns import compile_pattern
-from worker.core.model.rules import Check, Group, Json, Mode, Rule
+from worker.core.model.rules import Group, Json, Mode, Operator, Rule
 from worker.core.model.values import read_number
 from worker.core.time.durations import parse_duration
 from worker.yaml.document import Path
 
-_PRESENCE = {Check.EXISTS, Check.MISSING}
+_PRESENCE = {Operator.EXISTS, Operator.MISSING}
 RULES_MAX = 200
 _MAX_FUTURE = timedelta(minutes=5)
 
@@ -92,29 +92,29 @@ def read_rule(section: RuleSection, path: Path, problems: Problems) -> Rule:
         problems.tolerate((*path, "check"), "is required: what must be true", instead="the rule never holds")
     if not section.key or not section.check:
         return _never(section.key)
-    check = Check(section.check)
+    check = Operator(section.check)
     if check in _PRESENCE:
         return _read_presence(section, check, path, problems)
     return _read_comparison(section, check, path, problems)
 
 
-def _read_presence(section: RuleSection, check: Check, path: Path, problems: Problems) -> Rule:
+def _read_presence(section: RuleSection, check: Operator, path: Path, problems: Problems) -> Rule:
     if section.value is not None:
         problems.warning((*path, "value"), f"`{check}` looks at no value", "remove it")
-    if check is Check.EXISTS and section.field:
+    if check is Operator.EXISTS and section.field:
         problems.warning((*path, "field"), "`exists` looks at the sensor as a whole", "compare the field, or remove it")
         return Rule(key=section.key, check=check)
     return Rule(key=section.key, check=check, field=section.field or None)
 
 
-def _read_comparison(section: RuleSection, check: Check, path: Path, problems: Problems) -> Rule:
+def _read_comparison(section: RuleSection, check: Operator, path: Path, problems: Problems) -> Rule:
     if section.field is None:
         problems.tolerate(path, f"`{check}` needs a `field` to look at", instead="looking at the field with no name")
     complaint = _complain(check, section)
     if complaint:
         problems.tolerate((*path, "value"), complaint, instead="the rule never holds")
         # A pattern that cannot be used says so itself whenever it is evaluated.
-        if check is not Check.MATCHES or not isinstance(section.value, str):
+        if check is not Operator.MATCHES or not isinstance(section.value, str):
             return _never(section.key)
     skew_at = (*path, "maxFutureSkew")
     skew = read_duration(section.max_future_skew, skew_at, problems, default=_MAX_FUTURE, least=timedelta(0))
@@ -124,10 +124,10 @@ def _read_comparison(section: RuleSection, check: Check, path: Path, problems: P
 
 def _never(key: str) -> Rule:
     """A rule that no data can pass: to be one of nothing."""
-    return Rule(key=key, check=Check.IN, field="", value=[])
+    return Rule(key=key, check=Operator.IN, field="", value=[])
 
 
-def _complain(check: Check, section: RuleSection) -> str:
+def _complain(check: Operator, section: RuleSection) -> str:
     """What is wrong with the value for this operator; empty if nothing is."""
     if "value" not in section.model_fields_set:
         return f"`{check}` needs a `value` (`value: null` compares with nothing)"
@@ -170,10 +170,10 @@ def _complain_age(value: object) -> str:
     return ""
 
 
-_COMPLAINTS: dict[Check, Callable[[object], str]] = {
-    **dict.fromkeys((Check.GT, Check.GTE, Check.LT, Check.LTE), _complain_number),
-    **dict.fromkeys((Check.AGE_LT, Check.AGE_GT), _complain_age),
-    Check.IN: _complain_list,
-    Check.BETWEEN: _complain_range,
-    Check.MATCHES: _complain_pattern,
+_COMPLAINTS: dict[Operator, Callable[[object], str]] = {
+    **dict.fromkeys((Operator.GT, Operator.GTE, Operator.LT, Operator.LTE), _complain_number),
+    **dict.fromkeys((Operator.AGE_LT, Operator.AGE_GT), _complain_age),
+    Operator.IN: _complain_list,
+    Operator.BETWEEN: _complain_range,
+    Operator.MATCHES: _complain_pattern,
 }

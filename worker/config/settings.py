@@ -74,7 +74,7 @@ RATE_MAX: Final = 10_000
 REPEATED_MIN: Final = timedelta(minutes=1)
 
 
-class Duty(StrEnum):
+class Role(StrEnum):
     """What a worker may be there for. One that does everything has them all."""
 
     ENGINE = "engine"  # facts in, jobs started and followed
@@ -85,7 +85,7 @@ class Duty(StrEnum):
     SENSORS = "sensors"  # the queue of news about data, to sensors
 
 
-EVERYTHING: Final = frozenset(Duty)
+EVERYTHING: Final = frozenset(Role)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ class AwsSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PeopleSettings:
+class AlertSettings:
     slack_token: str = field(default="", repr=False)
     slack_channel: str = ""
     slack_api: str = ""
@@ -120,7 +120,7 @@ class PeopleSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WatchedSettings:
+class WatchdogSettings:
     service: str = DEFAULT_SERVICE
     health: str = ""
     metrics: str = ""
@@ -131,15 +131,15 @@ class WatchedSettings:
 class Settings:
     store: str  # a URL that `worker.store.backends.open` understands
     timing: Timing = DEFAULT_TIMING
-    duties: frozenset[Duty] = EVERYTHING
+    duties: frozenset[Role] = EVERYTHING
     shadow: bool = False
     job_environment: tuple[str, ...] = ()
     http_allow: tuple[str, ...] = ()
     target_rates: Mapping[JobType, float] = field(default_factory=dict[JobType, float])
     reading: ReadingSettings = field(default_factory=ReadingSettings)
     aws: AwsSettings = AwsSettings()
-    people: PeopleSettings = PeopleSettings()
-    watched: WatchedSettings = WatchedSettings()
+    people: AlertSettings = AlertSettings()
+    watched: WatchdogSettings = WatchdogSettings()
 
 
 def mistyped(environment: Mapping[str, str]) -> dict[str, str]:
@@ -182,7 +182,7 @@ def read_settings(environment: Mapping[str, str], *, store: str | None = None) -
             inbox=said.get(INBOX, ""),
             changes_stream=_changes_stream(said.get(CHANGES, "")),
         ),
-        people=PeopleSettings(
+        people=AlertSettings(
             slack_token=said.get(SLACK_TOKEN, ""),
             slack_channel=said.get(SLACK_CHANNEL, ""),
             slack_api=said.get(SLACK_API, ""),
@@ -190,7 +190,7 @@ def read_settings(environment: Mapping[str, str], *, store: str | None = None) -
             heartbeat_url=_address(HEARTBEAT_URL, said.get(HEARTBEAT_URL, "")),
             repeat_alerts=_duration(REPEAT_ALERTS, said.get(REPEAT_ALERTS)),
         ),
-        watched=WatchedSettings(
+        watched=WatchdogSettings(
             service=said.get(SERVICE, DEFAULT_SERVICE),
             health=said.get(HEALTH, ""),
             metrics=_metrics(said.get(METRICS, "")),
@@ -205,12 +205,12 @@ def _timing(name: str) -> Timing:
     return _TIMINGS[name]
 
 
-def _duties(names: tuple[str, ...]) -> frozenset[Duty]:
-    unknown = [name for name in names if name not in set(Duty)]
+def _duties(names: tuple[str, ...]) -> frozenset[Role]:
+    unknown = [name for name in names if name not in set(Role)]
     if unknown:
-        raise ConfigError(f"{DUTIES} names {unknown[0]!r}; a duty is one of {', '.join(Duty)}")
-    duties = frozenset(Duty(name) for name in names) or EVERYTHING
-    if Duty.SCHEDULER in duties and Duty.ENGINE not in duties:
+        raise ConfigError(f"{DUTIES} names {unknown[0]!r}; a duty is one of {', '.join(Role)}")
+    duties = frozenset(Role(name) for name in names) or EVERYTHING
+    if Role.SCHEDULER in duties and Role.ENGINE not in duties:
         raise ConfigError(f"{DUTIES} has scheduler without engine; whoever creates a run also starts its job: add it")
     return duties
 

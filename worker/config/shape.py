@@ -56,7 +56,7 @@ def read_shape(model: type[Model], value: object, problems: Problems, at: Path =
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        return _Mending(model, _unshared(value), problems, at).finish(error)
+        return _LenientShape(model, _unshared(value), problems, at).finish(error)
 
 
 @lru_cache(maxsize=64)
@@ -64,7 +64,7 @@ def _schema(model: type[BaseModel]) -> Node:
     return model.model_json_schema(by_alias=True)
 
 
-class _Mending:
+class _LenientShape:
     """Reads a value that has mistakes."""
 
     def __init__(self, model: type[BaseModel], value: object, problems: Problems, at: Path) -> None:

@@ -45,7 +45,7 @@ class Remembered:
     refused: str | None = None
 
 
-class Configs:
+class PipelineVersions:
     """Reads configurations. A version, once understood, is kept in memory: it never changes.
 
     `rehearses`: every pipeline is one in dry run, whatever its text says.
@@ -65,7 +65,7 @@ class Configs:
         stored = await self._store.get(pipeline)
         return None if stored is None else await self._understood(stored)
 
-    async def in_force(self, pipeline: PipelineId) -> Version | None:
+    async def current(self, pipeline: PipelineId) -> Version | None:
         """What new runs begin under: what is deployed, or while that cannot be used, the last that could."""
         stored = await self._store.get(pipeline)
         return None if stored is None else await self.in_force_of(stored)
@@ -78,7 +78,7 @@ class Configs:
         good = (await self.remembered(pipeline)).good
         return None if good is None else await self.find(pipeline, good)
 
-    async def pinned(self, pipeline: PipelineId, version_hash: str) -> Version:
+    async def get(self, pipeline: PipelineId, version_hash: str) -> Version:
         """The version that a run began under. Raises `Rejected` if it is gone, which only a person can have done."""
         version = await self.find(pipeline, version_hash)
         if version is None:
@@ -99,7 +99,7 @@ class Configs:
         # By the name it was found under: a later release may render, and so hash, the same pipeline differently.
         return self._remember(Version(read.pipeline, version_hash))
 
-    async def keep(self, version: Version) -> None:
+    async def persist(self, version: Version) -> None:
         """Make sure that a version can be found again: before the first run begins under it."""
         name = (version.pipeline.id, version.config_hash)
         if name not in self._kept:

@@ -21,9 +21,9 @@ from worker.core.run.facts import (
     JobRefused,
     JobRunning,
     JobStarted,
+    JobStatusUnknown,
     JobStopped,
     JobSucceeded,
-    JobUnseen,
     StarterLost,
     StartUnanswered,
     StopPending,
@@ -32,7 +32,7 @@ from worker.core.run.facts import (
 from worker.core.run.state import FailureCategory, Run, StartStep, State
 from worker.core.time.durations import format_duration
 from worker.engine.incidents import Outages
-from worker.engine.session_authority import Standing
+from worker.engine.session_authority import SessionAuthority
 from worker.jobs import runner as port
 from worker.jobs.runner import Guarantee, Runner, Traits
 from worker.jobs.templates import context_of, filled_in
@@ -52,13 +52,13 @@ GATHERING_PART: Final = 0.2
 GATHERING_MAX: Final = timedelta(seconds=10)
 
 
-class Acts:
+class JobActions:
     def __init__(
         self,
         runners: Mapping[JobType, Runner],
         targets: Targets,
         statuses: StatusCalls,
-        standing: Standing,
+        standing: SessionAuthority,
         *,
         outages: Outages,
         runs: Runs,
@@ -211,12 +211,12 @@ class Acts:
         try:
             _, job, config, _ = self._target(run, pipeline)
             patience = NOT_WAITING if is_urgent else min(job.poll_interval * GATHERING_PART, GATHERING_MAX)
-            status = await self._statuses.ask(job, port.Question(act.job, config), patience)
+            status = await self._statuses.ask(job, port.StatusQuery(act.job, config), patience)
         except RetryLater as problem:
             await self._outages.look(run.key, pipeline, self._targets)
-            return JobUnseen(run.attempt, str(problem))
+            return JobStatusUnknown(run.attempt, str(problem))
         except Rejected as problem:
-            return JobUnseen(run.attempt, str(problem))
+            return JobStatusUnknown(run.attempt, str(problem))
         match status:
             case port.Running():
                 return JobRunning(run.attempt)
@@ -232,15 +232,15 @@ class Acts:
             stop = partial(runner.stop, act.job, config)
             answer = await self._targets.call(target_of(job), Urgency.STOP, stop)
         except (RetryLater, Rejected) as problem:
-            return JobUnseen(run.attempt, str(problem))
+            return JobStatusUnknown(run.attempt, str(problem))
         match answer:
             case port.Stopped():
                 return JobStopped(run.attempt)
             case port.CannotStop(message=message):
                 return StopRefused(run.attempt, message)
-            case port.StopPending():
+            case port.StopAccepted():
                 seen = await self.poll(run, pipeline, PollNow(act.job), is_urgent=True)
-                return StopPending(run.attempt) if isinstance(seen, JobRunning | JobUnseen) else seen
+                return StopPending(run.attempt) if isinstance(seen, JobRunning | JobStatusUnknown) else seen
 
     def _target(self, run: Run, pipeline: Pipeline) -> tuple[Runner, Job, port.Config, Traits]:
         job = pipeline.job

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from worker.core.model.keys import RunKey
 from worker.core.run.facts import ClockStepped
 from worker.core.time.skew import SKEW_MAX
-from worker.engine.session_authority import Standing
+from worker.engine.session_authority import SessionAuthority
 from worker.runtime.clock import Clock
 from worker.runtime.clock_steps import ClockSteps
 from worker.runtime.logs import Log, to_nobody
@@ -21,7 +21,11 @@ class ClockShifts:
     """
 
     def __init__(
-        self, clock: Clock, standing: Standing, held: Callable[[], Mapping[RunKey, datetime]], log: Log = to_nobody
+        self,
+        clock: Clock,
+        standing: SessionAuthority,
+        held: Callable[[], Mapping[RunKey, datetime]],
+        log: Log = to_nobody,
     ) -> None:
         self._standing, self._held, self._log = standing, held, log
         self._steps = ClockSteps(clock, SKEW_MAX)

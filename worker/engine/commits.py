@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from worker.core.model import keys
-from worker.core.model.effects import Tell
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import Event
 from worker.core.model.keys import RunKey, SessionId
 from worker.core.model.pipeline import Schedule, Sla
@@ -36,7 +36,7 @@ from worker.core.sla.state import SlaWatch
 from worker.core.time.timestamps import format_rfc3339, parse_rfc3339
 from worker.runtime.ids import NewId, random_id
 from worker.store.repos import dry_runs, job_log, sla_watches
-from worker.store.repos.events import told_write
+from worker.store.repos.events import event_write
 from worker.store.repos.marks import Marks, move_write, once_write
 from worker.store.repos.pauses import not_paused
 from worker.store.repos.requests import Requests, RerunRequest, rerun_write
@@ -103,7 +103,7 @@ class Commits:
     ) -> DryRun | None:
         draft = _Draft(key, now, version=after.version + 1 if after else 0)
         for effect in effects:
-            if isinstance(effect, Tell):
+            if isinstance(effect, EmitEvent):
                 await self._tell(draft, effect)
             elif isinstance(effect, KeepBaseline):
                 await self._keep_baseline(draft, effect)
@@ -131,7 +131,7 @@ class Commits:
             await self._tell(draft, effect)
         return await self._watches.save(after, *draft.writes, *guards)
 
-    async def tell_once(self, key: RunKey, tell: Tell, now: datetime, *, mark_sk: str | None = None) -> bool:
+    async def tell_once(self, key: RunKey, tell: EmitEvent, now: datetime, *, mark_sk: str | None = None) -> bool:
         """Record something that no row of a run remembers; say whether it was new.
 
         `mark_sk` remembers it instead of a mark of this period and type.
@@ -145,7 +145,7 @@ class Commits:
 
     async def _add(self, draft: _Draft, effect: Effect, schedule: Schedule) -> None:
         match effect:
-            case Tell():
+            case EmitEvent():
                 await self._tell(draft, effect)
             case LogJob():
                 draft.writes.append(self._line(draft, effect))
@@ -167,15 +167,15 @@ class Commits:
             case _:
                 return  # about the run's own row, or an act
 
-    async def _tell(self, draft: _Draft, tell: Tell, mark_sk: str | None = None) -> None:
+    async def _tell(self, draft: _Draft, tell: EmitEvent, mark_sk: str | None = None) -> None:
         if tell.once:
             mark = mark_sk or keys.told_mark_sk(tell.type, draft.key, tell.about)
             if await self._marks.get(draft.key.pipeline, mark) is not None:
                 return
             draft.writes.append(once_write(draft.key.pipeline, mark, {"at": format_rfc3339(draft.now)}, draft.now))
-        draft.writes.append(told_write(self._event(draft, tell)))
+        draft.writes.append(event_write(self._event(draft, tell)))
 
-    def _event(self, draft: _Draft, tell: Tell) -> Event:
+    def _event(self, draft: _Draft, tell: EmitEvent) -> Event:
         detail: dict[str, Json] = {**tell.detail}
         if draft.version:
             detail["version"] = draft.version
@@ -249,8 +249,8 @@ class Commits:
             await self._tables.commit(*draft.writes)
 
 
-def _tells(effects: Iterable[WatchEffect]) -> list[Tell]:
-    return [effect for effect in effects if isinstance(effect, Tell)]
+def _tells(effects: Iterable[WatchEffect]) -> list[EmitEvent]:
+    return [effect for effect in effects if isinstance(effect, EmitEvent)]
 
 
 def _begins(effect: Effect) -> bool:

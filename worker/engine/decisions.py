@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, TypeAlias, TypeGuard
 
-from worker.config.versions import Configs, Version
+from worker.config.versions import PipelineVersions, Version
 from worker.core.errors import RetryLater
 from worker.core.model.effects import Ignore
 from worker.core.model.keys import RunKey, SessionId
@@ -16,32 +16,32 @@ from worker.core.run.effects import (
     Act,
     Create,
     Effect,
+    EvaluateAgain,
     EvaluateNow,
     FindJob,
-    LookAgain,
     PollNow,
     Reopen,
     StartJob,
     StopJob,
 )
 from worker.core.run.facts import (
-    Birth,
     Fact,
     JobFound,
+    JobReport,
     JobReported,
     JobStarted,
     JobSucceeded,
-    Report,
+    NewRun,
     RerunRequested,
 )
 from worker.core.run.foreign import as_run, respect
 from worker.core.run.machine import Pause, decide, evolve
-from worker.core.run.recovery import acts_of
+from worker.core.run.recovery import pending_actions
 from worker.core.run.reruns import spent_by
 from worker.core.run.state import ForeignRun, Run, Spent, State
 from worker.core.sla.state import SlaWatch
 from worker.engine.commits import Commits
-from worker.engine.evaluations import Sensing
+from worker.engine.evaluations import SensorReader
 from worker.runtime.clock import Clock
 from worker.runtime.ids import NewId
 from worker.store.repos.job_log import JobLog
@@ -56,7 +56,7 @@ class ForeignRuns:
     def __init__(self, tables: Tables) -> None:
         self._log, self._reruns = JobLog(tables), Reruns(tables)
 
-    async def stand_in(self, foreign: ForeignRun, birth: Birth, pipeline: Pipeline, now: datetime) -> Run:
+    async def stand_in(self, foreign: ForeignRun, birth: NewRun, pipeline: Pipeline, now: datetime) -> Run:
         """The run that an ended row stands for; a retry in its place has the whole patience before it."""
         ended_at, spent = await self.succeeded_at(foreign.key), await self._spent(foreign.key)
         run = as_run(foreign, birth, now, ended_at=ended_at, spent=spent)
@@ -76,7 +76,7 @@ BACKOFF_S: Final = 0.2  # after a lost reply, doubled each time; a refusal is an
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class Decided:
     """What came of a fact. `run` None: there is no such run, and there is none now."""
 
     run: Run | None
@@ -88,7 +88,7 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
-class OfRehearsal:
+class DecidedDryRun:
     """The pipeline is in dry run, and the fact is about its rehearsal."""
 
     version: Version
@@ -102,7 +102,7 @@ class NotOurs:
     reason: str
 
 
-Answer: TypeAlias = Settled | OfRehearsal | NotOurs
+Answer: TypeAlias = Decided | DecidedDryRun | NotOurs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,11 +126,18 @@ class _Question:
 
 class Decisions:
     def __init__(
-        self, tables: Tables, configs: Configs, commits: Commits, *, session: SessionId, clock: Clock, new_id: NewId
+        self,
+        tables: Tables,
+        configs: PipelineVersions,
+        commits: Commits,
+        *,
+        session: SessionId,
+        clock: Clock,
+        new_id: NewId,
     ) -> None:
         self._runs, self._pauses, self._foreign = Runs(tables), Pauses(tables), ForeignRuns(tables)
         self._watches, self._configs, self._commits = SlaWatches(tables), configs, commits
-        self._sensing = Sensing(tables)
+        self._sensing = SensorReader(tables)
         self._session, self._clock, self._new_id = session, clock, new_id
         # Runs of which a commit may have been applied without our knowing. Kept from one fact to the next: who gave up
         # on the first leaves an intent behind that nobody but this session may act on.
@@ -144,7 +151,7 @@ class Decisions:
         for tried in range(TRIES_MAX):
             try:
                 answer = await self._try(key, fact, None if key in self._in_doubt else held)
-                if isinstance(answer, Settled) and LookAgain() in answer.effects:
+                if isinstance(answer, Decided) and EvaluateAgain() in answer.effects:
                     held = answer.run
                     continue
             except StaleWrite:
@@ -167,7 +174,7 @@ class Decisions:
         if version is None or schedule is None:
             return NotOurs(f"{key}: there is no such {'schedule' if version else 'pipeline'} in force")
         if version.pipeline.dry_run and not _is_active(loaded) and not _is_success_report(fact):
-            return OfRehearsal(version, schedule)
+            return DecidedDryRun(version, schedule)
         is_foreign = isinstance(loaded, ForeignRun)
         asked = _Question(
             key=key,
@@ -190,12 +197,12 @@ class Decisions:
 
     async def _version_for(self, key: RunKey, loaded: Run | ForeignRun | None) -> Version | None:
         if isinstance(loaded, Run) and not loaded.is_ended:
-            return await self._configs.pinned(key.pipeline, loaded.config_hash)
-        return await self._configs.in_force(key.pipeline)
+            return await self._configs.get(key.pipeline, loaded.config_hash)
+        return await self._configs.current(key.pipeline)
 
     async def _decide(self, asked: _Question) -> tuple[_Question, list[Effect]]:
         if asked.over is not None:
-            birth = Birth(self._new_id(), asked.version.config_hash)
+            birth = NewRun(self._new_id(), asked.version.config_hash)
             respected = respect(asked.over, birth, asked.now)
             if respected is not None:
                 return asked, respected
@@ -209,17 +216,17 @@ class Decisions:
             effects = effects if pause is None else asked.decide(pause)
         return asked, effects
 
-    async def _record(self, asked: _Question, effects: list[Effect]) -> Settled:
+    async def _record(self, asked: _Question, effects: list[Effect]) -> Decided:
         after = evolve(asked.run, effects, asked.now, self._session)
         if any(isinstance(effect, Create | Reopen) for effect in effects):
-            await self._configs.keep(asked.version)
+            await self._configs.persist(asked.version)
         run, watch = await self._commits.of_run(
             asked.run, after, effects, over=asked.over, key=asked.key, schedule=asked.schedule, now=asked.now
         )
         if watch is None and asked.key in self._in_doubt:
             # As with acts: an earlier try may have armed it, and then only the row says so.
             watch = await self._watches.load(asked.key)
-        return Settled(
+        return Decided(
             run=run,
             effects=effects,
             pipeline=asked.version.pipeline,
@@ -234,7 +241,7 @@ class Decisions:
         ]
         if run is not None and run.key in self._in_doubt:
             # An earlier try may have been applied after all; then its acts are only in the row.
-            acts += [act for act in acts_of(run, self._session) if act not in acts]
+            acts += [act for act in pending_actions(run, self._session) if act not in acts]
         if run is not None and run.job is not None and _is_begun(run, fact):
             acts.append(PollNow(run.job))
         return acts
@@ -250,7 +257,7 @@ def _is_success(fact: Fact) -> TypeGuard[JobSucceeded | JobReported]:
 
 def _is_success_report(fact: Fact) -> bool:
     """A success that others report is passed on, whatever we do with the pipeline ourselves."""
-    return isinstance(fact, JobReported) and fact.report is Report.SUCCESS
+    return isinstance(fact, JobReported) and fact.report is JobReport.SUCCESS
 
 
 def _begins(effects: Sequence[Effect]) -> bool:
@@ -264,7 +271,7 @@ def _is_begun(run: Run, fact: Fact) -> bool:
 
 def is_held_back(answer: Answer) -> bool:
     """Say whether the fact was put off, so that whoever brought it must bring it again."""
-    effects = answer.effects if isinstance(answer, Settled) else ()
+    effects = answer.effects if isinstance(answer, Decided) else ()
     return any(isinstance(effect, Ignore) and effect.is_held_back for effect in effects)
 
 

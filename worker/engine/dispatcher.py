@@ -13,8 +13,8 @@ from worker.core.model.pipeline import Pipeline
 from worker.core.run.effects import Act, EvaluateNow, FindJob, PollNow, StartJob, StopJob
 from worker.core.run.facts import Fact, JobNotSeen
 from worker.core.run.state import Run
-from worker.engine.actions import Acts
-from worker.engine.session_authority import Standing
+from worker.engine.actions import JobActions
+from worker.engine.session_authority import SessionAuthority
 from worker.runtime.clock import Clock
 from worker.runtime.logs import Log
 
@@ -26,13 +26,13 @@ Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 Begin: TypeAlias = Callable[[str, RunKey, Work], None]
 
 
-class Errands:
+class ActionDispatcher:
     """`held` is the run as it was last committed here; `take_in` decides on a fact, by the run as seen, and commits."""
 
     def __init__(
         self,
-        acts: Acts,
-        standing: Standing,
+        acts: JobActions,
+        standing: SessionAuthority,
         clock: Clock,
         *,
         begin: Begin,

@@ -4,22 +4,22 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from worker.config.versions import Configs, Version
+from worker.config.versions import PipelineVersions, Version
 from worker.core.errors import RetryLater
 from worker.core.model.keys import RowKind, RunKey, SessionId
 from worker.core.model.pipeline import Schedule
 from worker.core.run.dry_run import NOTHING_SPENT, DryRun, DryState, decide, evolve
-from worker.core.run.effects import BeginRehearsal, EvaluateNow
-from worker.core.run.evaluation import judge
-from worker.core.run.facts import Fact, JobReported, RerunRequested, TimeCame
+from worker.core.run.effects import BeginDryRun, EvaluateNow
+from worker.core.run.evaluation import evaluate_rules
+from worker.core.run.facts import Fact, JobReported, RerunRequested, TimerFired
 from worker.core.run.next_wakeup import next_beat
 from worker.core.run.reruns import spent_by
 from worker.core.run.state import Spent
 from worker.engine.clock_shifts import ClockShifts
 from worker.engine.commits import Commits
-from worker.engine.evaluations import Sensing
-from worker.engine.session_authority import Standing
-from worker.engine.timer_keys import ADOPTED_WITHIN, Wake, place_of
+from worker.engine.evaluations import SensorReader
+from worker.engine.session_authority import SessionAuthority
+from worker.engine.timer_keys import ADOPTED_WITHIN, TimerKey, place_of
 from worker.runtime.clock import Clock
 from worker.runtime.timers import Timers
 from worker.runtime.turns import in_turns
@@ -30,21 +30,21 @@ from worker.store.table import StaleWrite, Tables
 TRIES_MAX: Final = 8
 
 
-class Rehearsals:
+class DryRunEngine:
     """`ask_pass` has a pass made, soon and folded."""
 
     def __init__(
         self,
         tables: Tables,
-        configs: Configs,
+        configs: PipelineVersions,
         commits: Commits,
-        sensing: Sensing,
+        sensing: SensorReader,
         *,
         session: SessionId,
         clock: Clock,
-        timers: Timers[Wake],
-        ask_pass: Callable[[Wake], None],
-        standing: Standing,
+        timers: Timers[TimerKey],
+        ask_pass: Callable[[TimerKey], None],
+        standing: SessionAuthority,
     ) -> None:
         self._store, self._configs, self._commits, self._sensing = DryRuns(tables), configs, commits, sensing
         self._session, self._clock, self._timers, self._ask_pass = session, clock, timers, ask_pass
@@ -69,12 +69,12 @@ class Rehearsals:
         run = await self._store.load(key)
         if run is None or run.state is not DryState.EVALUATING:
             return
-        version = await self._configs.pinned(key.pipeline, run.config_hash)
+        version = await self._configs.get(key.pipeline, run.config_hash)
         schedule = version.pipeline.schedule(key.schedule)
         if schedule is None:
             return
         readings = await self._sensing.for_start(key, version.pipeline, schedule)
-        fact = await in_turns(judge(version.pipeline, readings, run.attempt, self._clock.now()))
+        fact = await in_turns(evaluate_rules(version.pipeline, readings, run.attempt, self._clock.now()))
         await self.take_in(key, fact, version, schedule)
 
     async def wake(self, key: RunKey) -> None:
@@ -82,29 +82,29 @@ class Rehearsals:
         run = await self._store.load(key)
         if run is None or run.state is not DryState.EVALUATING:
             return
-        version = await self._configs.pinned(key.pipeline, run.config_hash)
+        version = await self._configs.get(key.pipeline, run.config_hash)
         schedule = version.pipeline.schedule(key.schedule)
         if schedule is not None:
             self._arm(run, schedule)
-            await self.take_in(key, TimeCame(run.attempt), version, schedule)
+            await self.take_in(key, TimerFired(run.attempt), version, schedule)
 
     async def adopt(self, key: RunKey) -> None:
         run = await self._store.load(key)
         if run is not None and run.state is DryState.EVALUATING:
-            self._timers.set(Wake(RowKind.DRY_RUN, key), self._clock.now() + place_of(key) * ADOPTED_WITHIN)
+            self._timers.set(TimerKey(RowKind.DRY_RUN, key), self._clock.now() + place_of(key) * ADOPTED_WITHIN)
 
     async def _settle(self, key: RunKey, fact: Fact, version: Version, schedule: Schedule) -> None:
         before = await self._store.load(key)
         now = self._clock.now()
         effects = decide(before, version.pipeline, schedule, fact, now, spent=await self._spent(key, fact))
         after = evolve(before, effects, now, self._session)
-        if any(isinstance(effect, BeginRehearsal) for effect in effects):
-            await self._configs.keep(version)
+        if any(isinstance(effect, BeginDryRun) for effect in effects):
+            await self._configs.persist(version)
         run = await self._commits.of_dry_run(before, after, effects, key=key, now=now)
         if run is not None and run.owner == self._session:
             self._arm(run, schedule)
         if EvaluateNow() in effects:
-            self._ask_pass(Wake(RowKind.DRY_RUN, key, is_pass=True))
+            self._ask_pass(TimerKey(RowKind.DRY_RUN, key, is_pass=True))
 
     async def _spent(self, key: RunKey, fact: Fact) -> Spent:
         """What the reruns on record have used of the budgets, for those facts that are about one more."""
@@ -113,7 +113,7 @@ class Rehearsals:
         return spent_by(record.reason for record in await self._reruns.list(key))
 
     def _arm(self, run: DryRun, schedule: Schedule) -> None:
-        wake, now = Wake(RowKind.DRY_RUN, run.key), self._clock.now()
+        wake, now = TimerKey(RowKind.DRY_RUN, run.key), self._clock.now()
         if run.state is not DryState.EVALUATING:
             self._timers.cancel(wake)
             self._held.pop(run.key, None)

@@ -11,55 +11,55 @@ from functools import partial
 from typing import Final
 from weakref import WeakValueDictionary
 
-from worker.config.versions import Configs, Version
+from worker.config.versions import PipelineVersions, Version
 from worker.core.errors import Rejected, RetryLater, WorkerError
 from worker.core.model.keys import RowKind, RunKey
 from worker.core.model.pipeline import JobType, Pipeline, Schedule
 from worker.core.run.context import limits
 from worker.core.run.effects import EvaluateNow, PollNow
-from worker.core.run.evaluation import judge
+from worker.core.run.evaluation import evaluate_rules
 from worker.core.run.facts import (
-    Birth,
     Fact,
     JobRunning,
+    JobStatusUnknown,
     JobSucceeded,
-    JobUnseen,
+    NewRun,
     RulesHeld,
     RulesNotHeld,
     StopPending,
-    TimeCame,
+    TimerFired,
 )
 from worker.core.run.next_wakeup import next_due
 from worker.core.run.recovery import is_with_another
 from worker.core.run.state import Run, StartStep, State
-from worker.engine.actions import Acts
+from worker.engine.actions import JobActions
 from worker.engine.clock_shifts import ClockShifts
 from worker.engine.commits import Commits
 from worker.engine.decisions import (
     Answer,
+    Decided,
+    DecidedDryRun,
     Decisions,
     NotOurs,
-    OfRehearsal,
-    Settled,
     held_back_until,
     ignored,
     is_held_back,
 )
-from worker.engine.dispatcher import Errands, Work
-from worker.engine.dry_runs import Rehearsals
-from worker.engine.evaluations import Sensing
-from worker.engine.incidents import LOOK_AGAIN_AFTER, Damage, Outages
+from worker.engine.dispatcher import ActionDispatcher, Work
+from worker.engine.dry_runs import DryRunEngine
+from worker.engine.evaluations import SensorReader
+from worker.engine.incidents import LOOK_AGAIN_AFTER, CorruptRunReporter, Outages
 from worker.engine.pauses import PauseEnds
-from worker.engine.session_authority import Standing
-from worker.engine.sla_watches import Watching
-from worker.engine.timer_keys import ADOPTED_WITHIN, Wake, place_of
+from worker.engine.session_authority import SessionAuthority
+from worker.engine.sla_watches import SlaMonitor
+from worker.engine.timer_keys import ADOPTED_WITHIN, TimerKey, place_of
 from worker.jobs.runner import Runner
 from worker.runtime.backoff import TRY_AGAIN_AFTER
 from worker.runtime.clock import Clock
 from worker.runtime.concurrency import Guard, unguarded
 from worker.runtime.ids import NewId, random_id
 from worker.runtime.logs import Log, to_nobody
-from worker.runtime.rate_limit import Folding
+from worker.runtime.rate_limit import Debouncer
 from worker.runtime.timers import Timers
 from worker.runtime.turns import in_turns
 from worker.store.repos.pauses import Pauses
@@ -76,7 +76,7 @@ STARTER_LOOK: Final = timedelta(seconds=10)
 # How long a decision may take before its run is woken for the same reason again.
 SETTLED_WITHIN: Final = timedelta(seconds=1)
 # Facts that change something only if a time has come, or that are about what a rule made of the time.
-TIMED: Final = (TimeCame, JobRunning, JobUnseen, RulesHeld, RulesNotHeld, StopPending)
+TIMED: Final = (TimerFired, JobRunning, JobStatusUnknown, RulesHeld, RulesNotHeld, StopPending)
 
 
 class Engine:
@@ -86,27 +86,27 @@ class Engine:
         self,
         tables: Tables,
         runners: Mapping[JobType, Runner],
-        standing: Standing,
+        standing: SessionAuthority,
         clock: Clock,
         tasks: asyncio.TaskGroup,
         *,
-        configs: Configs | None = None,
+        configs: PipelineVersions | None = None,
         limits: Limits | None = None,
         new_id: NewId = random_id,
         log: Log = to_nobody,
         guard: Guard = unguarded,
     ) -> None:
         session = standing.session
-        self.configs = configs or Configs(tables)
+        self.configs = configs or PipelineVersions(tables)
         self.commits = Commits(tables, session, new_id)
         self._session, self._standing, self._clock, self._tasks = session, standing, clock, tasks
         self._new_id, self._log, self._guard = new_id, log, guard
-        self._runs, self._sensing = Runs(tables), Sensing(tables)
+        self._runs, self._sensing = Runs(tables), SensorReader(tables)
         self._decisions = Decisions(tables, self.configs, self.commits, session=session, clock=clock, new_id=new_id)
         targets = Targets(clock, limits, log)
         statuses = StatusCalls(runners, targets, clock, self._spawn)
         outages = Outages(self.commits, clock)
-        self._acts = Acts(
+        self._acts = JobActions(
             runners,
             targets,
             statuses,
@@ -116,12 +116,12 @@ class Engine:
             pauses=Pauses(tables),
             clock=clock,
         )
-        self._timers: Timers[Wake] = Timers(clock)
+        self._timers: Timers[TimerKey] = Timers(clock)
         self.pauses = PauseEnds(clock, log)
         self._durations = Durations()
-        self._damage = Damage(self.commits, clock, log)
-        self._passes: Folding[Wake] = Folding(clock, self._begin_pass, self._pass_later)
-        self.watches = Watching(
+        self._damage = CorruptRunReporter(self.commits, clock, log)
+        self._passes: Debouncer[TimerKey] = Debouncer(clock, self._begin_pass, self._pass_later)
+        self.watches = SlaMonitor(
             tables,
             self.configs,
             self.commits,
@@ -131,7 +131,7 @@ class Engine:
             look=self._look,
             standing=standing,
         )
-        self._rehearsals = Rehearsals(
+        self._rehearsals = DryRunEngine(
             tables,
             self.configs,
             self.commits,
@@ -143,7 +143,7 @@ class Engine:
             standing=standing,
         )
         self._held: dict[RunKey, Run] = {}  # the runs whose timers are here, as last seen
-        self._errands = Errands(
+        self._errands = ActionDispatcher(
             self._acts,
             standing,
             clock,
@@ -175,14 +175,14 @@ class Engine:
 
     def sensor_changed(self, key: RunKey) -> None:
         """A sensor that the run's rules name was written: if it waits, it is evaluated at once, wherever it is held."""
-        self._passes.ask(Wake(RowKind.TRIGGER, key, is_pass=True))
+        self._passes.ask(TimerKey(RowKind.TRIGGER, key, is_pass=True))
 
     def rehearsed_sensor_changed(self, key: RunKey) -> None:
-        self._passes.ask(Wake(RowKind.DRY_RUN, key, is_pass=True))
+        self._passes.ask(TimerKey(RowKind.DRY_RUN, key, is_pass=True))
 
-    def birth(self, version: Version) -> Birth:
+    def birth(self, version: Version) -> NewRun:
         """What a run needs that may have to be made for a fact."""
-        return Birth(self._new_id(), version.config_hash)
+        return NewRun(self._new_id(), version.config_hash)
 
     async def ask(self, run: Run, pipeline: Pipeline) -> Fact:
         """Ask the target how a run's job is, and record nothing: for one that nobody follows any more."""
@@ -221,12 +221,12 @@ class Engine:
             except asyncio.CancelledError:
                 # Who brought it, such as a reader that lost its shard, is sent away, but this session goes on: if it
                 # committed the run, it is the one that holds the next timer.
-                self._timers.set(Wake(RowKind.TRIGGER, key), self._clock.now() + TRY_AGAIN_AFTER)
+                self._timers.set(TimerKey(RowKind.TRIGGER, key), self._clock.now() + TRY_AGAIN_AFTER)
                 raise
-            if isinstance(answer, Settled):
+            if isinstance(answer, Decided):
                 self._follow(key, fact, answer)
                 return answer
-        if isinstance(answer, OfRehearsal):
+        if isinstance(answer, DecidedDryRun):
             await self._rehearsals.take_in(key, fact, answer.version, answer.schedule)
         else:
             self._log("fact.ignored", {"run": str(key), "fact": type(fact).__name__, "reason": answer.reason})
@@ -239,16 +239,16 @@ class Engine:
             return held
         answer = await self._decisions.settle(key, step, self._newest(held))
         self._shifts.settled(key, step)
-        if not isinstance(answer, Settled):
+        if not isinstance(answer, Decided):
             return held
         self._follow(key, step, answer)
         return answer.run
 
-    def _follow(self, key: RunKey, fact: Fact, settled: Settled) -> None:
+    def _follow(self, key: RunKey, fact: Fact, settled: Decided) -> None:
         """The commit is proven: hold the next timer, and act."""
         if reason := ignored(settled.effects):
             self._log("fact.ignored", {"run": str(key), "fact": type(fact).__name__, "reason": reason})
-        elif isinstance(fact, TimeCame) and all(isinstance(each, EvaluateNow | PollNow) for each in settled.effects):
+        elif isinstance(fact, TimerFired) and all(isinstance(each, EvaluateNow | PollNow) for each in settled.effects):
             self._log("time.came", {"run": str(key)})
         else:
             names = [type(effect).__name__ for effect in settled.effects]
@@ -276,7 +276,7 @@ class Engine:
             run = self._newest(run) or run
             self._held[run.key] = run
             self._timers.set(
-                Wake(RowKind.TRIGGER, run.key), self._no_later(run, self._next_due(run, pipeline, schedule))
+                TimerKey(RowKind.TRIGGER, run.key), self._no_later(run, self._next_due(run, pipeline, schedule))
             )
         if run.start_step not in {StartStep.UNANSWERED, StartStep.ABANDONED}:
             self._errands.forget_doubt(run.key)
@@ -297,16 +297,16 @@ class Engine:
 
     def _no_later(self, run: Run, due: datetime) -> datetime:
         """A run that was adopted, and not looked at yet, is not put off by what is said about it meanwhile."""
-        planned = None if run.owner == self._session else self._timers.due(Wake(RowKind.TRIGGER, run.key))
+        planned = None if run.owner == self._session else self._timers.due(TimerKey(RowKind.TRIGGER, run.key))
         return due if planned is None else min(due, planned)
 
     def _let_go(self, key: RunKey) -> None:
         self._held.pop(key, None)
         self._shifts.forget(key)
         self._errands.forget_doubt(key)
-        self._timers.cancel(Wake(RowKind.TRIGGER, key))
+        self._timers.cancel(TimerKey(RowKind.TRIGGER, key))
 
-    async def _fire(self, wake: Wake) -> None:
+    async def _fire(self, wake: TimerKey) -> None:
         if not self._standing.may_act():
             return  # what was held here is another's by now
         if not self._standing.may_judge_time():
@@ -323,7 +323,7 @@ class Engine:
         }
         self._spawn(f"wake:{wake.kind}{wake.key}", partial(self._or_again, wake, partial(wakers[wake.kind], wake.key)))
 
-    async def _or_again(self, wake: Wake, work: Callable[[], Awaitable[None]]) -> None:
+    async def _or_again(self, wake: TimerKey, work: Callable[[], Awaitable[None]]) -> None:
         """Do it, and if the store or the row gives trouble, try again in a while: other runs must not suffer."""
         try:
             await self._guard(work)()
@@ -333,7 +333,7 @@ class Engine:
             self._log("run.troubled", {"run": str(wake.key), "kind": wake.kind.name, "problem": str(problem)})
             self._timers.set(wake, self._clock.now() + TRY_AGAIN_AFTER)
 
-    async def _damaged(self, wake: Wake, problem: Rejected) -> None:
+    async def _damaged(self, wake: TimerKey, problem: Rejected) -> None:
         """Trying soon again helps nobody: a person is told, and the row is looked at now and then."""
         again_after = LOOK_AGAIN_AFTER
         try:
@@ -347,21 +347,21 @@ class Engine:
         if run is None or not await self._is_ours(run):
             self._let_go(key)
             return
-        version = await self.configs.pinned(key.pipeline, run.config_hash)
+        version = await self.configs.get(key.pipeline, run.config_hash)
         schedule = version.pipeline.schedule(key.schedule)
         if schedule is None:
             self._let_go(key)
             return
         self._hold(run, version.pipeline, schedule)
         self._put_off(key)
-        fact: Fact = TimeCame(run.attempt)
+        fact: Fact = TimerFired(run.attempt)
         if is_with_another(run, self._session) and run.starter and await self._standing.is_over(run.starter):
             fact = self._acts.starter_lost(run, version.pipeline)
         await self._take_in(key, fact, run)
 
     def _put_off(self, key: RunKey) -> None:
         """What is overdue is being seen to: to fire again before that is settled would only burn time."""
-        wake, now = Wake(RowKind.TRIGGER, key), self._clock.now()
+        wake, now = TimerKey(RowKind.TRIGGER, key), self._clock.now()
         planned = self._timers.due(wake)
         if planned is not None and planned <= now:
             self._timers.set(wake, now + SETTLED_WITHIN)
@@ -382,21 +382,21 @@ class Engine:
             return
         spread = ADOPTED_WITHIN
         if run.state is State.POLLING:
-            version = await self.configs.pinned(key.pipeline, run.config_hash)
+            version = await self.configs.get(key.pipeline, run.config_hash)
             spread = limits(version.pipeline).poll_interval
         self._shifts.look()  # whoever held it before has let its times follow what was set until now
         self._held[key] = run
-        self._timers.set(Wake(RowKind.TRIGGER, key), self._clock.now() + place_of(key) * spread)
+        self._timers.set(TimerKey(RowKind.TRIGGER, key), self._clock.now() + place_of(key) * spread)
 
     # --- passes over the rules ----------------------------------------------------------------------------------------
 
-    def _begin_pass(self, wake: Wake) -> None:
+    def _begin_pass(self, wake: TimerKey) -> None:
         self._spawn(f"pass:{wake.kind}{wake.key}", partial(self._or_again, wake, partial(self._pass, wake)))
 
-    def _pass_later(self, wake: Wake, after: timedelta) -> None:
+    def _pass_later(self, wake: TimerKey, after: timedelta) -> None:
         self._timers.set(wake, self._clock.now() + after)
 
-    async def _pass(self, wake: Wake) -> None:
+    async def _pass(self, wake: TimerKey) -> None:
         try:
             if wake.kind is RowKind.DRY_RUN:
                 await self._rehearsals.make_pass(wake.key)
@@ -413,12 +413,12 @@ class Engine:
             run = await self._load_active(key)
         if run is None or run.state is not State.EVALUATING:
             return
-        version = await self.configs.pinned(key.pipeline, run.config_hash)
+        version = await self.configs.get(key.pipeline, run.config_hash)
         schedule = version.pipeline.schedule(key.schedule)
         if schedule is None:
             return
         readings = await self._sensing.for_start(key, version.pipeline, schedule)
-        fact = await in_turns(judge(version.pipeline, readings, run.attempt, self._clock.now()))
+        fact = await in_turns(evaluate_rules(version.pipeline, readings, run.attempt, self._clock.now()))
         await self._take_in(key, fact, run)
 
     # --- looks --------------------------------------------------------------------------------------------------------
@@ -428,7 +428,7 @@ class Engine:
         if run.job is None:
             return
         try:
-            version = await self.configs.pinned(run.key.pipeline, run.config_hash)
+            version = await self.configs.get(run.key.pipeline, run.config_hash)
             async with asyncio.timeout(LOOK_PATIENCE.total_seconds()):
                 fact = await self._acts.poll(run, version.pipeline, PollNow(run.job), is_urgent=True)
         except (TimeoutError, Rejected):
@@ -439,7 +439,7 @@ class Engine:
     # --- tasks --------------------------------------------------------------------------------------------------------
 
     def _begin(self, name: str, key: RunKey, work: Work) -> None:
-        self._spawn(name, partial(self._or_again, Wake(RowKind.TRIGGER, key), work))
+        self._spawn(name, partial(self._or_again, TimerKey(RowKind.TRIGGER, key), work))
 
     def _spawn(self, name: str, work: Work) -> None:
         """Begin a task, unless this session is lost: then its tasks are being ended, and what is due is another's."""

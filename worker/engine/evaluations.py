@@ -7,8 +7,8 @@ from worker.core.model import keys
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.model.values import Json
-from worker.core.run.evaluation import for_start, judge_post_run, needed, watched
-from worker.core.run.readings import Inputs, Reading
+from worker.core.run.evaluation import for_start, judge_post_run, post_run_sensors, required_sensors
+from worker.core.run.readings import Inputs, SensorReading
 from worker.core.run.state import Run
 from worker.engine.content_hashes import hash_of
 from worker.runtime.turns import in_turns
@@ -17,11 +17,11 @@ from worker.store.repos.sensors import Sensors
 from worker.store.table import Tables
 
 
-class Sensing:
+class SensorReader:
     def __init__(self, tables: Tables) -> None:
         self._sensors, self._marks = Sensors(tables), Marks(tables)
 
-    async def for_start(self, key: RunKey, pipeline: Pipeline, schedule: Schedule) -> dict[str, Reading]:
+    async def for_start(self, key: RunKey, pipeline: Pipeline, schedule: Schedule) -> dict[str, SensorReading]:
         """What decides whether a run may start, and what drift will be measured against."""
         readings = await self.read(key, _named(pipeline, schedule))
         return for_start(pipeline, schedule, key.period, readings)
@@ -40,12 +40,14 @@ class Sensing:
         old = await self._sensors.get(key.pipeline, f"postrun-baseline#{key.period}")  # as the reference kept it
         return old.data if old else dict[str, Json]()
 
-    async def read(self, key: RunKey, names: Sequence[str]) -> dict[str, Reading]:
+    async def read(self, key: RunKey, names: Sequence[str]) -> dict[str, SensorReading]:
         if not names:
             return {}
         found = await self._sensors.read(key.pipeline, names, key.period)
-        return {name: Reading(sensor.data, await hash_of(sensor.data), sensor.key) for name, sensor in found.items()}
+        return {
+            name: SensorReading(sensor.data, await hash_of(sensor.data), sensor.key) for name, sensor in found.items()
+        }
 
 
 def _named(pipeline: Pipeline, schedule: Schedule) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*needed(pipeline, schedule), *watched(pipeline))))
+    return tuple(dict.fromkeys((*required_sensors(pipeline, schedule), *post_run_sensors(pipeline))))

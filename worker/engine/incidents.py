@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Final
 
 from worker.core.errors import Rejected
-from worker.core.model.effects import Tell
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline
@@ -19,7 +19,7 @@ LOOK_AGAIN_AFTER: Final = timedelta(minutes=5)
 REMEMBERED_MAX: Final = 10_000  # forgetting one costs a log line and a refused write
 
 
-class Damage:
+class CorruptRunReporter:
     """Tells people of a damaged run, once, and the log once in a session."""
 
     def __init__(self, commits: Commits, clock: Clock, log: Log) -> None:
@@ -32,7 +32,7 @@ class Damage:
             return
         self._log("run.damaged", {"run": str(key), "problem": str(problem)})
         message = f"{key} cannot go on: {problem}"
-        told = Tell(type=EventType.INFRA_FAILURE, message=message, once=True, about="damage")
+        told = EmitEvent(type=EventType.INFRA_FAILURE, message=message, once=True, about="damage")
         await self._commits.tell_once(key, told, self._clock.now())
         if len(self._told) >= REMEMBERED_MAX:
             self._told.clear()
@@ -71,9 +71,9 @@ class Outages:
             await self._commits.tell_once(run.key, _doubt(run, problem), now)
 
 
-def _doubt(run: Run, problem: str) -> Tell:
+def _doubt(run: Run, problem: str) -> EmitEvent:
     hint = "it is looked for until the run times out, and nothing starts meanwhile; mend the way to it, or cancel"
-    return Tell(
+    return EmitEvent(
         type=EventType.INFRA_FAILURE,
         message=f"{run.key}: nobody can tell whether the job of attempt {run.attempt} was started: {problem}",
         detail={"token": run.token, "attempt": run.attempt, "actionHint": hint},
@@ -82,10 +82,10 @@ def _doubt(run: Run, problem: str) -> Tell:
     )
 
 
-def _outage(key: RunKey, target: str, silent_for: timedelta) -> Tell:
+def _outage(key: RunKey, target: str, silent_for: timedelta) -> EmitEvent:
     minutes = int(silent_for.total_seconds()) // 60
     hint = "its jobs are followed again as soon as it answers; see what is wrong there, and with the way to it"
-    return Tell(
+    return EmitEvent(
         type=EventType.INFRA_FAILURE,
         message=f"{key}: {target} has not answered for {minutes} minutes; no job on it can be started or followed",
         detail={"target": target, "actionHint": hint},

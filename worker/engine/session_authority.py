@@ -5,7 +5,7 @@ from typing import Protocol
 from worker.core.model.keys import SessionId
 
 
-class Standing(Protocol):
+class SessionAuthority(Protocol):
     @property
     def session(self) -> SessionId:
         """Whose name goes on the rows that this worker commits."""

@@ -2,18 +2,18 @@
 
 from collections.abc import Awaitable, Callable
 
-from worker.config.versions import Configs
+from worker.config.versions import PipelineVersions
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model.keys import RowKind, RunKey, SessionId
 from worker.core.model.pipeline import Sla
 from worker.core.run.state import ForeignRun, Run, State, Status
 from worker.core.sla import watch as slawatch
 from worker.core.sla.state import SlaWatch
-from worker.core.sla.watch import DeadlineMoved, InstantCame, WatchFact, next_due
+from worker.core.sla.watch import DeadlineMoved, TimerReached, WatchFact, next_due
 from worker.engine.commits import Commits
 from worker.engine.decisions import ForeignRuns
-from worker.engine.session_authority import Standing
-from worker.engine.timer_keys import ADOPTED_WITHIN, Wake, place_of
+from worker.engine.session_authority import SessionAuthority
+from worker.engine.timer_keys import ADOPTED_WITHIN, TimerKey, place_of
 from worker.runtime.clock import Clock
 from worker.runtime.timers import Timers
 from worker.store.repos.runs import Runs, run_key, still_at
@@ -24,20 +24,20 @@ TRIES_MAX = 8
 _NO_SLA = Sla()
 
 
-class Watching:
+class SlaMonitor:
     """`look` asks the target of a polling run how its job is, once and not for long, before anything is declared."""
 
     def __init__(
         self,
         tables: Tables,
-        configs: Configs,
+        configs: PipelineVersions,
         commits: Commits,
         *,
         session: SessionId,
         clock: Clock,
-        timers: Timers[Wake],
+        timers: Timers[TimerKey],
         look: Callable[[Run], Awaitable[None]],
-        standing: Standing,
+        standing: SessionAuthority,
     ) -> None:
         self._runs, self._watches, self._foreign = Runs(tables), SlaWatches(tables), ForeignRuns(tables)
         self._configs, self._commits, self._session = configs, commits, session
@@ -46,7 +46,7 @@ class Watching:
     def arm(self, watch: SlaWatch) -> None:
         """Wake when the watch has something to say; a closed one has nothing any more."""
         due = next_due(watch, self._clock.now())
-        wake = Wake(RowKind.SLA, watch.key)
+        wake = TimerKey(RowKind.SLA, watch.key)
         if due is None:
             self._timers.cancel(wake)
         else:
@@ -58,7 +58,7 @@ class Watching:
             return
         due = next_due(watch, self._clock.now()) or watch.breach_at
         at = max(due, self._clock.now() + place_of(key) * ADOPTED_WITHIN)
-        self._timers.set(Wake(RowKind.SLA, key), at)
+        self._timers.set(TimerKey(RowKind.SLA, key), at)
 
     async def wake(self, key: RunKey) -> None:
         """The warning or the breach is due, or was when it was asked for."""
@@ -92,24 +92,24 @@ class Watching:
         if saved is not None:
             self.arm(saved)
 
-    async def _instant(self, watch: SlaWatch | None, run: Run | ForeignRun | None) -> InstantCame | DeadlineMoved:
+    async def _instant(self, watch: SlaWatch | None, run: Run | ForeignRun | None) -> TimerReached | DeadlineMoved:
         match run:
             case None if watch is not None and not await self._is_expected(watch.key):
                 return DeadlineMoved(times=None, config_hash=watch.config_hash, run_exists=False)
             case None:
-                return InstantCame(None)
+                return TimerReached(None)
             case Run(state=State.COMPLETED):
-                return InstantCame(run.status, run.since)
+                return TimerReached(run.status, run.since)
             case Run():
-                return InstantCame(run.status)
+                return TimerReached(run.status)
             case ForeignRun(status=Status.COMPLETED):
                 # Another system does not always say when; then nothing shows that it was late.
                 succeeded_at = await self._foreign.succeeded_at(run.key)
-                return InstantCame(Status.COMPLETED, succeeded_at or (watch.since if watch else None))
+                return TimerReached(Status.COMPLETED, succeeded_at or (watch.since if watch else None))
             case ForeignRun(status=Status.RUNNING):
-                return InstantCame(Status.RUNNING)
+                return TimerReached(Status.RUNNING)
             case ForeignRun():
-                return InstantCame(Status.FAILED_FINAL)
+                return TimerReached(Status.FAILED_FINAL)
 
     async def _is_expected(self, key: RunKey) -> bool:
         """Say whether a run may still begin: of a pipeline or schedule that was taken back, nobody waits for any.
@@ -117,7 +117,7 @@ class Watching:
         Asked when the deadline comes, and not when they go: one that is deployed again meanwhile is waited for.
         """
         try:
-            version = await self._configs.in_force(key.pipeline)
+            version = await self._configs.current(key.pipeline)
         except Rejected:
             return True  # it cannot be read, which is no reason to keep silent
         pipeline = version.pipeline if version else None

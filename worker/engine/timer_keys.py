@@ -10,7 +10,7 @@ from worker.core.model.keys import RowKind, RunKey, bucket
 ADOPTED_WITHIN: Final = timedelta(seconds=1)
 
 
-class Wake(NamedTuple):
+class TimerKey(NamedTuple):
     """A row that something is due for. `is_pass`: only a pass over its rules."""
 
     kind: RowKind

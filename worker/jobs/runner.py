@@ -145,7 +145,7 @@ class Stopped:
 
 
 @dataclass(frozen=True, slots=True)
-class StopPending:
+class StopAccepted:
     """The target was told; `status` will say when the job has ended. Telling it again is harmless."""
 
 
@@ -156,7 +156,7 @@ class CannotStop:
     message: str
 
 
-StopAnswer: TypeAlias = Stopped | StopPending | CannotStop
+StopAnswer: TypeAlias = Stopped | StopAccepted | CannotStop
 
 
 class Runner(Protocol):
@@ -187,7 +187,7 @@ class Runner(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class StatusQuery:
     """How is this job?"""
 
     handle: Handle
@@ -209,10 +209,10 @@ class Sightings:
 class BatchRunner(Runner, Protocol):
     """A target that tells of many jobs in one call."""
 
-    def group(self, question: Question, /) -> str:
+    def group(self, question: StatusQuery, /) -> str:
         """What a job has in common with those it may be asked about together; empty if it is asked by itself."""
         ...
 
-    async def look(self, questions: Sequence[Question], more: str = "", /) -> Sightings:
+    async def look(self, questions: Sequence[StatusQuery], more: str = "", /) -> Sightings:
         """Ask about jobs of one group, however many, in one call. Raises `RetryLater` without a usable answer."""
         ...

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from worker.core.time.skew import NO_SKEW, SKEW_MAX, skew
 from worker.runtime.clock import Clock
-from worker.runtime.clock_steps import Reading, read
+from worker.runtime.clock_steps import ClockReading, read
 
 
 class ClockGuard:
@@ -17,7 +17,7 @@ class ClockGuard:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._compared: tuple[timedelta, Reading] | None = None
+        self._compared: tuple[timedelta, ClockReading] | None = None
 
     @property
     def skew(self) -> timedelta:

@@ -6,7 +6,7 @@ from worker.core.errors import RetryLater, WorkerError
 from worker.core.membership.liveness import Timing
 from worker.membership.fence import ENDED_BY_ANOTHER, Fence
 from worker.runtime.clock import Clock
-from worker.store.availability import Access, StoreAvailability
+from worker.store.availability import AccessKind, StoreAvailability
 from worker.store.repos.sessions import Sessions
 from worker.store.table import Tables
 
@@ -84,7 +84,7 @@ class Heart:
     def _report_silence(self, sent_at: float, error: TimeoutError) -> None:
         if self._availability is not None:
             reason = _last_trouble(error) or f"no answer to a heartbeat within {self._timing.beat_s:g} s"
-            self._availability.failed(Access.WRITE, began_at=sent_at, reason=reason)
+            self._availability.failed(AccessKind.WRITE, began_at=sent_at, reason=reason)
 
 
 def _last_trouble(error: BaseException) -> str:

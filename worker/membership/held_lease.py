@@ -9,8 +9,8 @@ from worker.core.errors import RetryLater, WorkerError
 from worker.core.model.keys import SessionId
 from worker.membership.fence import Fence
 from worker.runtime.clock import Clock
-from worker.runtime.timers import Alarm
-from worker.store.repos.leases import Lease, Leases, Ordeal
+from worker.runtime.timers import Wakeable
+from worker.store.repos.leases import CrashHistory, Lease, Leases
 
 
 class LeaseLost(WorkerError):
@@ -33,8 +33,8 @@ class HeldLease:
         self.is_stopping = False
         self.is_over = False
         self.is_finishing = False  # its end is under way: the row may be done, and even gone, before we hear of it
-        self._alarm = Alarm(clock)
-        self._ending, self._drained = asyncio.Event(), Alarm(clock)
+        self._alarm = Wakeable(clock)
+        self._ending, self._drained = asyncio.Event(), Wakeable(clock)
 
     def may_act(self) -> bool:
         """Ask in the same step of the loop as the act."""
@@ -51,7 +51,7 @@ class HeldLease:
             raise LeaseLost(self.lease)
         self.position = position
 
-    async def note_try(self, ordeal: Ordeal) -> None:
+    async def note_try(self, ordeal: CrashHistory) -> None:
         """Remember a try before it is made: it may end this worker. Raises `LeaseLost`."""
         if not self.may_act() or not await self._leases.note_try(self.lease, ordeal):
             raise LeaseLost(self.lease)

@@ -21,7 +21,7 @@ from worker.membership.held_lease import HeldLease, Holder, live
 from worker.membership.notices import LeaseGone, LeaseTaken, Notify
 from worker.membership.peers import Peers, Situation
 from worker.runtime.clock import Clock
-from worker.runtime.timers import Alarm
+from worker.runtime.timers import Wakeable
 from worker.store.repos.leases import Lease, Leases, LeaseStatus
 
 READ_EVERY_LOOKS: Final = 15  # lease rows are read when someone changed one, and this often in any case
@@ -40,7 +40,7 @@ def is_open(lease: Lease, _: Siblings) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class LeaseOffer:
     """A kind of lease that this worker is ready to hold. All workers of a group that have its duty make the offer."""
 
     stream: str
@@ -73,8 +73,8 @@ class LeaseKeeper:
         self._leases, self._peers, self._fence, self._pulse = leases, peers, fence, pulse
         self._clock, self._notify = clock, notify
         self._me = fence.session
-        self._alarm = Alarm(clock)
-        self._offers: dict[str, Offer] = {}
+        self._alarm = Wakeable(clock)
+        self._offers: dict[str, LeaseOffer] = {}
         self._held: dict[LeaseId, HeldLease] = {}
         self._seen: Situation | None = None  # what the rows were last read under; None: read them again
         self._read_at = self._asked_at = float("-inf")
@@ -85,7 +85,7 @@ class LeaseKeeper:
         self._is_leaving = self._is_hurried = False
         self._emptied = asyncio.Event()
 
-    def offer(self, offer: Offer) -> None:
+    def offer(self, offer: LeaseOffer) -> None:
         """Be ready to hold leases of this kind."""
         self._offers[offer.stream] = offer
         self.wake()

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from worker.core.errors import RetryLater
 from worker.core.model.keys import ACTIVE_BUCKETS
 from worker.membership.held_lease import HeldLease, LeaseLost
-from worker.membership.lease_coordinator import Offer
+from worker.membership.lease_coordinator import LeaseOffer
 from worker.membership.peers import Peers
 from worker.runtime.clock import Clock
 from worker.store.repos.active_rows import ActiveRow, ActiveRows
@@ -48,8 +48,8 @@ class OrphanFinder:
         self._leases, self._pass_every_s = leases, pass_every_s
         self._next_slot_s = clock.monotonic()
 
-    def offer(self) -> Offer:
-        return Offer(stream=STREAM, holder=self, shards=frozenset(map(_shard, range(self._leases))))
+    def offer(self) -> LeaseOffer:
+        return LeaseOffer(stream=STREAM, holder=self, shards=frozenset(map(_shard, range(self._leases))))
 
     async def hold(self, held: HeldLease) -> None:
         while not held.is_stopping:

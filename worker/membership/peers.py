@@ -119,7 +119,7 @@ OVER_MAX: Final = 1000  # sessions remembered to be over; forgetting one costs a
 
 
 class MemberStanding:
-    """`Standing` by our own fence and by what we see of our peers."""
+    """`SessionAuthority` by our own fence and by what we see of our peers."""
 
     def __init__(self, fence: Fence, peers: Peers, guard: ClockGuard) -> None:
         self._fence, self._peers, self._guard = fence, peers, guard

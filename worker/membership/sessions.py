@@ -56,7 +56,7 @@ Work: TypeAlias = Callable[[Member], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class GroupSettings:
     """Which group to belong to, and how."""
 
     name: str
@@ -70,7 +70,7 @@ class Membership:
 
     def __init__(
         self,
-        group: Group,
+        group: GroupSettings,
         *,
         tables: Tables,
         beater: Beater,

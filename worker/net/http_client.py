@@ -61,7 +61,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class HttpAnswer:
     """What came back: the beginning of the body (64 KiB by default), and whether the body ended as announced."""
 
     status: int
@@ -98,7 +98,7 @@ class Unanswered:
     message: str
 
 
-Reply: TypeAlias = Answer | NotSent | Unanswered
+Reply: TypeAlias = HttpAnswer | NotSent | Unanswered
 
 
 class ForbiddenAddress(Rejected):
@@ -241,11 +241,11 @@ def _refusal(error: BaseException | None) -> AddressRefused | None:
     return error
 
 
-async def _read(response: aiohttp.ClientResponse, deadline: float, request: Request) -> Answer:
+async def _read(response: aiohttp.ClientResponse, deadline: float, request: Request) -> HttpAnswer:
     """Read the beginning of a body; to its end only where the end of the answer is the end of the job."""
     kept = bytearray()
     is_cut = False
-    answer = Answer(status=response.status, headers=response.headers, body=b"")
+    answer = HttpAnswer(status=response.status, headers=response.headers, body=b"")
     try:
         async with asyncio.timeout_at(deadline):
             while chunk := await response.content.read(_CHUNK_BYTES):
@@ -265,7 +265,7 @@ def _redirection(request: Request, reply: Reply) -> str | None:
 
     301, 302 and 303 would turn a POST into a GET, which starts nothing and looks like success: they are not followed.
     """
-    if not isinstance(reply, Answer):
+    if not isinstance(reply, HttpAnswer):
         return None
     followed = _AS_IT_IS | _BY_GET if request.method == "GET" else _AS_IT_IS
     return reply.headers.get("Location") if reply.status in followed else None

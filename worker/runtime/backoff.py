@@ -24,7 +24,7 @@ class Backoff:
         return self.jitter() * min(self.longest_s, self.first_s * 2 ** (attempt - 1))
 
 
-class Patience:
+class RetryLoop:
     """The tries of one operation. Make one when it starts, and `wait` after each failure that may heal."""
 
     def __init__(self, backoff: Backoff, clock: Clock) -> None:

@@ -14,23 +14,23 @@ _READ_WITHIN_S: Final = 0.1  # of each other: a process that is halted between t
 _READINGS_MAX: Final = 3
 
 
-class Reading(NamedTuple):
+class ClockReading(NamedTuple):
     """What both clocks show at one moment."""
 
     wall: datetime
     elapsed_s: float
 
-    def stepped_since(self, earlier: "Reading") -> timedelta:
+    def stepped_since(self, earlier: "ClockReading") -> timedelta:
         """How far the wall clock was set between two readings: ahead, or (negative) back."""
         return self.wall - earlier.wall - timedelta(seconds=self.elapsed_s - earlier.elapsed_s)
 
 
-def read(clock: Clock) -> Reading:
+def read(clock: Clock) -> ClockReading:
     for _ in range(_READINGS_MAX - 1):
         before, wall, after = clock.monotonic(), clock.now(), clock.monotonic()
         if after - before <= _READ_WITHIN_S:
-            return Reading(wall, after)
-    return Reading(clock.now(), clock.monotonic())
+            return ClockReading(wall, after)
+    return ClockReading(clock.now(), clock.monotonic())
 
 
 class ClockSteps:
@@ -38,7 +38,7 @@ class ClockSteps:
 
     def __init__(self, clock: Clock, least: timedelta = STEP_MIN) -> None:
         self._clock, self._least = clock, least
-        self._base: Reading | None = None
+        self._base: ClockReading | None = None
 
     def look(self) -> timedelta:
         """Return how far the wall clock was set since the last step that was reported; zero: it was not."""

@@ -18,7 +18,7 @@ T = TypeVar("T")
 AT_ONCE = 16
 
 
-async def together(reads: Sequence[Callable[[], Awaitable[T]]], *, at_once: int = AT_ONCE) -> list[T]:
+async def gather_bounded(reads: Sequence[Callable[[], Awaitable[T]]], *, at_once: int = AT_ONCE) -> list[T]:
     """Do all of them; the answers come in the order of the questions. Raises what the first that failed raised."""
     turn = asyncio.Semaphore(at_once)
 
@@ -47,7 +47,7 @@ def _first(group: ExceptionGroup[Exception]) -> Exception:
     return _first(cast("ExceptionGroup[Exception]", first)) if isinstance(first, ExceptionGroup) else first
 
 
-class Undertakings(asyncio.TaskGroup):
+class TrackedTaskGroup(asyncio.TaskGroup):
     """As any task group; besides, its tasks can be waited for and ended by their names."""
 
     def __init__(self) -> None:

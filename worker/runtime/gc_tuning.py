@@ -3,7 +3,7 @@
 import gc
 
 
-def settle() -> None:
+def freeze_startup_objects() -> None:
     """Take everything that start-up has made out of the collector's sight; call it once, when all is ready.
 
     Code, types and the descriptions of AWS services are hundreds of thousands of objects that live as long as the

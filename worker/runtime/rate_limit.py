@@ -14,7 +14,7 @@ AT_MOST_EVERY: Final = timedelta(seconds=1)
 _SHORTEST_WAIT: Final = timedelta(milliseconds=1)
 
 
-class Folding(Generic[K]):
+class Debouncer(Generic[K]):
     """Decides when each key is done. `begin` starts one doing; whoever does it calls `ended` when it is over.
 
     `later` is asked to call `ask` again after a while.

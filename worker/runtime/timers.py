@@ -10,7 +10,7 @@ from worker.runtime.clock import Clock
 from worker.runtime.clock_steps import ClockSteps
 
 
-class Alarm:
+class Wakeable:
     """Lets one task sleep on the injected clock, and others wake it.
 
     A wake-up is never lost: one that comes while the task is awake ends its next sleep at once.
@@ -62,7 +62,7 @@ class Timers(Generic[K]):
         self._heap: list[_Entry[K]] = []
         self._entries: dict[K, _Entry[K]] = {}
         self._set_count = 0
-        self._alarm = Alarm(clock)
+        self._alarm = Wakeable(clock)
         self._steps = ClockSteps(clock)
 
     def __len__(self) -> int:

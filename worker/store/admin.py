@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class StoreFinding:
     """One thing that was looked at. `remedy` says what to do; it is empty exactly if all is well."""
 
     subject: str
@@ -57,7 +57,7 @@ class StoreAdmin(Protocol):
         """Make what is missing of the store; say whether anything was. `may_create` allows what costs money."""
         ...
 
-    async def check(self) -> Sequence[Verdict]:
+    async def check(self) -> Sequence[StoreFinding]:
         """Look at everything the store needs to work, changing nothing."""
         ...
 

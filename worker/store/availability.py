@@ -15,7 +15,7 @@ from worker.runtime.clock import Clock
 OUTAGE_AFTER_S: Final = 2.0  # a call that fails alone is retried, and says nothing about the store
 
 
-class Access(StrEnum):
+class AccessKind(StrEnum):
     READ = "read"
     WRITE = "written"
 
@@ -48,11 +48,11 @@ class StoreAvailability:
 
     def __init__(self, clock: Clock, notify: Callable[[StoreNotice], None]) -> None:
         self._clock, self._notify = clock, notify
-        self._failing: dict[Access, _Failing] = {}
+        self._failing: dict[AccessKind, _Failing] = {}
         self._down_since: float | None = None
         self._lock = threading.Lock()
 
-    def failed(self, access: Access, *, began_at: float, reason: str) -> None:
+    def failed(self, access: AccessKind, *, began_at: float, reason: str) -> None:
         """Note a call that got no answer. One that began before the last answer still counts: it failed now."""
         with self._lock:
             since = self._failing[access].since if access in self._failing else began_at
@@ -62,7 +62,7 @@ class StoreAvailability:
             self._down_since = since
         self._notify(StoreDown(reason))
 
-    def answered(self, access: Access) -> None:
+    def answered(self, access: AccessKind) -> None:
         if not self._failing:  # nearly always: no lock for it
             return
         with self._lock:

@@ -5,13 +5,13 @@ from typing import TypeVar
 
 from worker.core.errors import RetryLater
 from worker.runtime.clock import Clock
-from worker.store.availability import Access, StoreAvailability
+from worker.store.availability import AccessKind, StoreAvailability
 from worker.store.table import Between, Index, Key, Page, Prefix, Row, TableName, Tables, Write
 
 T = TypeVar("T")
 
 
-class WatchedTables:
+class FailureCountingTables:
     """`Tables` that counts the calls which got no answer. Every caller of a worker goes through the same one."""
 
     def __init__(self, tables: Tables) -> None:
@@ -20,7 +20,7 @@ class WatchedTables:
         self._availability: StoreAvailability | None = None
         self._clock: Clock | None = None
 
-    def report_to(self, availability: StoreAvailability, clock: Clock) -> "WatchedTables":
+    def report_to(self, availability: StoreAvailability, clock: Clock) -> "FailureCountingTables":
         """Tell from now on what becomes of each call."""
         self._availability, self._clock = availability, clock
         return self
@@ -32,13 +32,13 @@ class WatchedTables:
         await self._tables.stop()
 
     async def ping(self) -> None:
-        await self._watch(Access.READ, self._tables.ping())
+        await self._watch(AccessKind.READ, self._tables.ping())
 
     async def get(self, table: TableName, key: Key) -> Row | None:
-        return await self._watch(Access.READ, self._tables.get(table, key))
+        return await self._watch(AccessKind.READ, self._tables.get(table, key))
 
     async def get_many(self, table: TableName, keys: Sequence[Key]) -> dict[Key, Row]:
-        return await self._watch(Access.READ, self._tables.get_many(table, keys))
+        return await self._watch(AccessKind.READ, self._tables.get_many(table, keys))
 
     async def query(
         self,
@@ -52,12 +52,12 @@ class WatchedTables:
         cursor: str | None = None,
     ) -> Page:
         asked = self._tables.query(table, pk, sk=sk, index=index, reverse=reverse, limit=limit, cursor=cursor)
-        return await self._watch(Access.READ, asked)
+        return await self._watch(AccessKind.READ, asked)
 
     async def commit(self, *writes: Write) -> None:
-        await self._watch(Access.WRITE, self._tables.commit(*writes))
+        await self._watch(AccessKind.WRITE, self._tables.commit(*writes))
 
-    async def _watch(self, access: Access, call: Awaitable[T]) -> T:
+    async def _watch(self, access: AccessKind, call: Awaitable[T]) -> T:
         began_at = 0.0 if self._clock is None else self._clock.monotonic()
         try:
             answer = await call
@@ -72,6 +72,6 @@ class WatchedTables:
         return answer
 
 
-def watched(tables: Tables) -> WatchedTables:
+def count_failures(tables: Tables) -> FailureCountingTables:
     """The same, watched. What is watched already counts on, for all who use it."""
-    return tables if isinstance(tables, WatchedTables) else WatchedTables(tables)
+    return tables if isinstance(tables, FailureCountingTables) else FailureCountingTables(tables)

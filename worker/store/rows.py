@@ -38,7 +38,7 @@ async def first_rows(
     return rows
 
 
-def plain(value: Value) -> Json:
+def to_json(value: Value) -> Json:
     """Give a stored value in JSON's types: a set as a sorted list, bytes as base64 text.
 
     The reference reads both as null; here a change of them is a change of the sensor.
@@ -49,15 +49,15 @@ def plain(value: Value) -> Json:
         case bytes():
             return base64.b64encode(value).decode()
         case Mapping():
-            return plain_map(value)
+            return to_json_map(value)
         case frozenset():
-            return [plain(member) for member in sorted(value)]
+            return [to_json(member) for member in sorted(value)]
         case _:
-            return [plain(member) for member in value]
+            return [to_json(member) for member in value]
 
 
-def plain_map(value: Mapping[str, Value]) -> dict[str, Json]:
-    return {name: plain(member) for name, member in value.items()}
+def to_json_map(value: Mapping[str, Value]) -> dict[str, Json]:
+    return {name: to_json(member) for name, member in value.items()}
 
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -158,7 +158,7 @@ def json_map(row: Row, attribute: str) -> dict[str, Json]:
     value = row.get(attribute, {})
     if not isinstance(value, Mapping):
         raise BadRow(row, attribute, f"must be a map, not {type(value).__name__}")
-    return plain_map(value)
+    return to_json_map(value)
 
 
 def instant_text(at: datetime) -> str:
@@ -185,6 +185,6 @@ def expires_at(row: Row) -> datetime | None:
         return None  # beyond any calendar: as good as never
 
 
-def without_nothing(row: Mapping[str, Value]) -> dict[str, Value]:
+def without_none(row: Mapping[str, Value]) -> dict[str, Value]:
     """The row without attributes that hold nothing: an absent attribute is what conditions ask about."""
     return {name: value for name, value in row.items() if value is not None}

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model.pipeline import Job, JobType
-from worker.jobs.runner import BatchRunner, JobStatus, Question, Runner, TargetDown
+from worker.jobs.runner import BatchRunner, JobStatus, Runner, StatusQuery, TargetDown
 from worker.runtime.clock import Clock
 from worker.targets.calls import Targets, target_of
 from worker.targets.circuit_breaker import TargetClosed
@@ -30,7 +30,7 @@ _Key: TypeAlias = tuple[str, str]  # the target, and the group within it
 
 @dataclass(slots=True)
 class _Asked:
-    question: Question
+    question: StatusQuery
     # None: it was not seen among the others; a `RetryLater`: the target did not answer.
     answer: "asyncio.Future[JobStatus | RetryLater | None]"
 
@@ -51,7 +51,7 @@ class StatusCalls:
         self._reading: WeakValueDictionary[_Key, asyncio.Lock] = WeakValueDictionary()
         self._alone_until: dict[_Key, float] = {}
 
-    async def ask(self, job: Job, question: Question, patience: timedelta) -> JobStatus:
+    async def ask(self, job: Job, question: StatusQuery, patience: timedelta) -> JobStatus:
         """Ask how a job is, now or within `patience`. Raises `RetryLater` and `Rejected`, as the runner does."""
         target, batching = target_of(job), self._batching.get(job.type)
         if batching is not None and patience > NOT_WAITING:
@@ -62,7 +62,7 @@ class StatusCalls:
         return await self._targets.call(target, Urgency.POLL, alone)
 
     async def _ask_with_others(
-        self, runner: BatchRunner, target: str, question: Question, patience: timedelta
+        self, runner: BatchRunner, target: str, question: StatusQuery, patience: timedelta
     ) -> JobStatus | None:
         key = (target, runner.group(question))
         if not key[1] or self._is_asked_alone(key):

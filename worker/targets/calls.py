@@ -15,7 +15,7 @@ from worker.runtime.clock import Clock
 from worker.runtime.logs import Log, to_nobody
 from worker.runtime.rate_limit import TokenBucket
 from worker.targets.circuit_breaker import Breaker
-from worker.targets.priority_gate import Turnstile, Urgency
+from worker.targets.priority_gate import PriorityGate, Urgency
 from worker.targets.rates import DEFAULT_RATES, Rate
 
 T = TypeVar("T")
@@ -108,7 +108,7 @@ class _Gate:
     bucket: TokenBucket
     lists: TokenBucket
     breaker: Breaker
-    turnstile: Turnstile = field(default_factory=Turnstile)
+    turnstile: PriorityGate = field(default_factory=PriorityGate)
 
     @asynccontextmanager
     async def entered(self, urgency: Urgency) -> AsyncGenerator[None]:

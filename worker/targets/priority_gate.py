@@ -17,7 +17,7 @@ class Urgency(IntEnum):
     POLL = 2
 
 
-class Turnstile:
+class PriorityGate:
     """Those of the same urgency keep their order."""
 
     def __init__(self) -> None:

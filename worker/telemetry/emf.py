@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 from worker.runtime.json_bytes import to_json
-from worker.telemetry.meters import Kind, Meters, Metric
+from worker.telemetry.meters import Meters, Metric, MetricKind
 
 NAMESPACE: Final = "Interlock"
 SERVICE: Final = "Service"
@@ -40,11 +40,11 @@ class EmbeddedMetrics:
     def _values(self) -> dict[Metric, float]:
         values: dict[Metric, float] = {}
         for sample in self._meters.samples():
-            if sample.metric.meaning.kind is Kind.GAUGE:
+            if sample.metric.meaning.kind is MetricKind.GAUGE:
                 values[sample.metric] = max(sample.value, values.get(sample.metric, sample.value))
             else:
                 values[sample.metric] = values.get(sample.metric, 0.0) + sample.value
-        totals = {metric: value for metric, value in values.items() if metric.meaning.kind is Kind.COUNTER}
+        totals = {metric: value for metric, value in values.items() if metric.meaning.kind is MetricKind.COUNTER}
         risen = {metric: total - self._reported.get(metric, 0.0) for metric, total in totals.items()}
         self._reported = totals
         return values | risen

@@ -11,7 +11,7 @@ from enum import Enum, StrEnum
 from typing import TypeAlias
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     COUNTER = "counter"  # only rises while the process lives
     GAUGE = "gauge"
 
@@ -25,21 +25,21 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    kind: Kind
+    kind: MetricKind
     unit: Unit
     text: str
 
 
 def _counter(text: str) -> Meaning:
-    return Meaning(Kind.COUNTER, Unit.COUNT, text)
+    return Meaning(MetricKind.COUNTER, Unit.COUNT, text)
 
 
 def _seconds(text: str) -> Meaning:
-    return Meaning(Kind.GAUGE, Unit.SECONDS, text)
+    return Meaning(MetricKind.GAUGE, Unit.SECONDS, text)
 
 
 def _number(text: str) -> Meaning:
-    return Meaning(Kind.GAUGE, Unit.COUNT, text)
+    return Meaning(MetricKind.GAUGE, Unit.COUNT, text)
 
 
 class Metric(Enum):
@@ -126,7 +126,7 @@ class Meters:
         """All values as they are now; a counter that never rose is zero, so that its alarm has data."""
         for metric in Metric:
             values = self._readings.get(metric, _nothing)()
-            if metric.meaning.kind is Kind.COUNTER:
+            if metric.meaning.kind is MetricKind.COUNTER:
                 counted = {label: count for (each, label), count in self._counts.items() if each is metric}
                 values = {**counted, **values} or {"": 0.0}
             for label, value in sorted(values.items()):

@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any, Final, TypeAlias
 
-from worker.telemetry.meters import Kind, Meters, Metric, Sample
+from worker.telemetry.meters import Meters, Metric, MetricKind, Sample
 from worker.telemetry.prometheus import name_of
 
 PATH: Final = "/v1/metrics"
@@ -44,7 +44,7 @@ class OtlpMetrics:
         meaning = metric.meaning
         points = {"dataPoints": [self._point(sample, now) for sample in samples]}
         summed = {"sum": {**points, "aggregationTemporality": CUMULATIVE, "isMonotonic": True}}
-        shown = summed if meaning.kind is Kind.COUNTER else {"gauge": points}
+        shown = summed if meaning.kind is MetricKind.COUNTER else {"gauge": points}
         return {"name": name_of(metric), "description": meaning.text, "unit": _UNITS[meaning.unit.value], **shown}
 
     def _point(self, sample: Sample, now: datetime) -> Mapping[str, Any]:

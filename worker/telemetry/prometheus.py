@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from worker.telemetry.meters import Kind, Meters, Metric
+from worker.telemetry.meters import Meters, Metric, MetricKind
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -27,7 +27,7 @@ def page(meters: Meters) -> str:
 def name_of(metric: Metric) -> str:
     """`ConsumerLagSeconds` is `interlock_consumer_lag_seconds`; a counter's name ends in `_total`."""
     words = _WORD_START.sub("_", metric.value).lower()
-    return f"interlock_{words}{'_total' if metric.meaning.kind is Kind.COUNTER else ''}"
+    return f"interlock_{words}{'_total' if metric.meaning.kind is MetricKind.COUNTER else ''}"
 
 
 def _escaped(label: str) -> str:

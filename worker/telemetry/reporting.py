@@ -43,7 +43,7 @@ class LoopLag:
         self._worst_s = 0.0
 
 
-class Reporting:
+class MetricReporter:
     """Runs beside the sessions, for as long as the process does."""
 
     def __init__(

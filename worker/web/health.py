@@ -20,29 +20,29 @@ STOP_MAX_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class HealthProblem:
     """Something that keeps the worker from being healthy or ready, in words."""
 
     text: str
 
 
-class Standing(Protocol):
+class WorkerHealth(Protocol):
     """What the wiring knows of the worker at this moment."""
 
-    def ailments(self) -> Sequence[Finding]:
+    def ailments(self) -> Sequence[HealthProblem]:
         """Why this process should be replaced."""
         ...
 
-    def hindrances(self) -> Sequence[Finding]:
+    def hindrances(self) -> Sequence[HealthProblem]:
         """Why this process does no work just now."""
         ...
 
-    def store_outage(self) -> Finding | None:
+    def store_outage(self) -> HealthProblem | None:
         """Why the store does not answer; None if it does."""
         ...
 
 
-Findings: TypeAlias = Callable[[], Sequence[Finding]]
+Findings: TypeAlias = Callable[[], Sequence[HealthProblem]]
 Answer: TypeAlias = Awaitable[web.StreamResponse]
 
 
@@ -65,7 +65,7 @@ def parse_address(text: str) -> Address:
 class HealthServer:
     """Serves `/healthz`, `/readyz` and `/metrics` while it is open."""
 
-    def __init__(self, address: Address, standing: Standing, meters: Meters) -> None:
+    def __init__(self, address: Address, standing: WorkerHealth, meters: Meters) -> None:
         self._address, self._standing, self._meters = address, standing, meters
         self._runner: web.AppRunner | None = None
 

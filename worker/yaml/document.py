@@ -8,7 +8,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class TextMark:
     """A place in the text, counted from 1 as editors do."""
 
     line: int
@@ -19,7 +19,7 @@ class Mark:
 class Fault:
     """Something wrong with the text itself."""
 
-    mark: Mark
+    mark: TextMark
     message: str
     hint: str = ""
 
@@ -27,20 +27,20 @@ class Fault:
 class BadYaml(ValueError):
     """The text cannot be read as one YAML document within the limits."""
 
-    def __init__(self, mark: Mark, message: str, hint: str = "") -> None:
+    def __init__(self, mark: TextMark, message: str, hint: str = "") -> None:
         super().__init__(f"line {mark.line}, column {mark.column}: {message}")
         self.fault = Fault(mark, message, hint)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MemberPlace:
     """Where a member of a mapping or list stands; in a list the two are the same."""
 
-    key: Mark
-    value: Mark
+    key: TextMark
+    value: TextMark
 
 
-Places: TypeAlias = dict[str | int, Place]
+Places: TypeAlias = dict[str | int, MemberPlace]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,11 @@ class Document:
 
     value: object
     faults: tuple[Fault, ...]
-    start: Mark
+    start: TextMark
     # The id of a mapping or list -> itself (an id is its own only while it lives) and where its members stand.
     places: Mapping[int, tuple[object, Places]]
 
-    def locate(self, path: Path, *, key: bool = False) -> Mark:
+    def locate(self, path: Path, *, key: bool = False) -> TextMark:
         """Where `path` stands, or the nearest thing above it that does; `key` asks for the key, not its value."""
         current, mark = self.value, self.start
         for step, part in enumerate(path):
@@ -66,7 +66,7 @@ class Document:
             current = child
         return mark
 
-    def _member(self, container: object, part: str | int) -> tuple[Place | None, object]:
+    def _member(self, container: object, part: str | int) -> tuple[MemberPlace | None, object]:
         _, places = self.places.get(id(container), (None, cast("Places", {})))
         name = part if part in places else _same_name(part, places)
         if name is None:

@@ -13,7 +13,7 @@ from typing import Final, Protocol, cast
 
 import yaml
 
-from worker.yaml.document import BadYaml, Document, Fault, Mark, Place, Places
+from worker.yaml.document import BadYaml, Document, Fault, MemberPlace, Places, TextMark
 
 TEXT_BYTES_MAX = 256 * 1024
 DEPTH_MAX = 32
@@ -72,7 +72,9 @@ def _check_size(text: str) -> None:
     except UnicodeEncodeError as error:
         raise BadYaml(_mark_at(text, error.start), "half of a surrogate pair is not a character") from error
     if size > TEXT_BYTES_MAX:
-        raise BadYaml(Mark(1, 1), f"the text is larger than {TEXT_BYTES_MAX // 1024} KiB", "split it, or shorten it")
+        raise BadYaml(
+            TextMark(1, 1), f"the text is larger than {TEXT_BYTES_MAX // 1024} KiB", "split it, or shorten it"
+        )
 
 
 def _join_surrogates(text: str) -> str:
@@ -96,17 +98,17 @@ class _ParserMark(Protocol):
     def column(self) -> int: ...
 
 
-def _mark(mark: _ParserMark | None) -> Mark:
-    return Mark(mark.line + 1, mark.column + 1) if mark else Mark(1, 1)
+def _mark(mark: _ParserMark | None) -> TextMark:
+    return TextMark(mark.line + 1, mark.column + 1) if mark else TextMark(1, 1)
 
 
-def _mark_of(error: yaml.MarkedYAMLError) -> Mark:
+def _mark_of(error: yaml.MarkedYAMLError) -> TextMark:
     return _mark(error.problem_mark or error.context_mark)
 
 
-def _mark_at(text: str, position: int) -> Mark:
+def _mark_at(text: str, position: int) -> TextMark:
     before = text[: max(position, 0)]
-    return Mark(before.count("\n") + 1, len(before) - before.rfind("\n"))
+    return TextMark(before.count("\n") + 1, len(before) - before.rfind("\n"))
 
 
 _SPECIAL: Final = "text that begins with `*`, `&` or `%` must be quoted"
@@ -136,7 +138,7 @@ def _explain(error: yaml.MarkedYAMLError) -> tuple[str, str]:
     return problem, next((remedy for words, remedy in _REMEDIES.items() if words in problem), "")
 
 
-_START = Mark(1, 1)
+_START = TextMark(1, 1)
 _NO_KEY = object()
 _REFUSED_KEY = object()
 _MERGE_KEY = object()
@@ -155,13 +157,13 @@ class _Open:
     """A mapping or list whose end has not come yet."""
 
     value: dict[str, object] | list[object]
-    mark: Mark
+    mark: TextMark
     anchor: str | None
     before: _Size
-    places: Places = field(default_factory=dict[str | int, Place])
+    places: Places = field(default_factory=dict[str | int, MemberPlace])
     key: object = _NO_KEY
-    key_mark: Mark = _START
-    merges: list[tuple[object, Mark]] = field(default_factory=list[tuple[object, Mark]])
+    key_mark: TextMark = _START
+    merges: list[tuple[object, TextMark]] = field(default_factory=list[tuple[object, TextMark]])
 
     @property
     def awaits_key(self) -> bool:
@@ -226,12 +228,12 @@ class _Builder:
             self._anchors[event.anchor] = _Anchored(value, _Size(1, len(event.value)))
         self._add(value, mark)
 
-    def _resolve(self, text: str, mark: Mark) -> object:
+    def _resolve(self, text: str, mark: TextMark) -> object:
         if text in _WORDS:
             return _WORDS[text]
         return self._number(text, mark) if _is_number(text) else text
 
-    def _number(self, text: str, mark: Mark) -> object:
+    def _number(self, text: str, mark: TextMark) -> object:
         digits = sum(character.isdigit() for character in text)
         if digits > DIGITS_MAX:
             self._fault(mark, f"a number of {digits} digits; at most {DIGITS_MAX} are kept", "quote it if it is text")
@@ -274,7 +276,7 @@ class _Builder:
             self._anchors[frame.anchor] = _Anchored(frame.value, size)
         self._add(frame.value, frame.mark)
 
-    def _merge(self, frame: _Open, merged: object, mark: Mark) -> None:
+    def _merge(self, frame: _Open, merged: object, mark: TextMark) -> None:
         """Copy the members of `<<` that the mapping does not give itself."""
         target = cast("dict[str, object]", frame.value)
         for source in cast("list[object]", merged) if isinstance(merged, list) else [merged]:
@@ -287,20 +289,20 @@ class _Builder:
                 target[key] = members[key]
                 frame.places[key] = places[key]
 
-    def _add(self, value: object, mark: Mark) -> None:
+    def _add(self, value: object, mark: TextMark) -> None:
         if not self._stack:
             self._root, self._start = value, mark
             return
         frame = self._stack[-1]
         if isinstance(frame.value, list):
-            frame.places[len(frame.value)] = Place(mark, mark)
+            frame.places[len(frame.value)] = MemberPlace(mark, mark)
             frame.value.append(value)
         elif frame.key is _NO_KEY:
             self._take_key(frame, value, mark)
         else:
             self._take_value(frame, frame.value, value, mark)
 
-    def _take_key(self, frame: _Open, key: object, mark: Mark) -> None:
+    def _take_key(self, frame: _Open, key: object, mark: TextMark) -> None:
         if not isinstance(key, str):
             found = "a mapping or list" if isinstance(key, dict | list) else "a number, true, false or null"
             self._fault(mark, f"a key must be text, found {found}", "quote it")
@@ -313,19 +315,19 @@ class _Builder:
             first = frame.places[key].key
             self._fault(mark, f"key `{key[:60]}` is given twice", f"it is already given on line {first.line}")
 
-    def _take_value(self, frame: _Open, target: dict[str, object], value: object, mark: Mark) -> None:
+    def _take_value(self, frame: _Open, target: dict[str, object], value: object, mark: TextMark) -> None:
         key, frame.key = frame.key, _NO_KEY
         if key is _MERGE_KEY:
             frame.merges.append((value, mark))
         elif isinstance(key, str):
             target[key] = value
-            frame.places[key] = Place(frame.key_mark, mark)
+            frame.places[key] = MemberPlace(frame.key_mark, mark)
 
-    def _check_tag(self, tag: str | None, mark: Mark) -> None:
+    def _check_tag(self, tag: str | None, mark: TextMark) -> None:
         if tag is not None:
             self._fault(mark, f"tag {tag[:60]} is not supported", "remove it; plain YAML values are enough here")
 
-    def _count(self, more: _Size, mark: Mark) -> None:
+    def _count(self, more: _Size, mark: TextMark) -> None:
         self._size.nodes += more.nodes
         self._size.characters += more.characters
         if self._size.nodes > NODES_MAX:
@@ -333,6 +335,6 @@ class _Builder:
         if self._size.characters > CHARACTERS_MAX:
             raise BadYaml(mark, f"more than {CHARACTERS_MAX:,} characters, aliases written out")
 
-    def _fault(self, mark: Mark, message: str, hint: str = "") -> None:
+    def _fault(self, mark: TextMark, message: str, hint: str = "") -> None:
         if len(self._faults) < _FAULTS_MAX:
             self._faults.append(Fault(mark, message, hint))

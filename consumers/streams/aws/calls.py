@@ -14,7 +14,7 @@ from worker.core.errors import ConfigError, RetryLater, WorkerError
 Answer: TypeAlias = Mapping[str, Any]
 
 
-class Calls(Protocol):
+class StreamCalls(Protocol):
     async def call(self, operation: str, **parameters: object) -> Answer:
         """Send one request, one time. Raises the errors below, `RetryLater` or `ConfigError`."""
         ...

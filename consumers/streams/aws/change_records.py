@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from consumers.streams.lazy_row import UNDECODABLE, LazyRow, Unreadable, said_of
+from consumers.streams.lazy_row import UNDECODABLE, LazyRow, UnreadableRecord, said_of
 from consumers.streams.positions import BEGINNING
 from worker.store.table import Change, ChangeKind, Key, TableName
 
@@ -59,7 +59,7 @@ _delivered: Final = msgspec.json.Decoder(_Delivered)
 
 
 def streamed_change(wire: Mapping[str, Any], table: TableName) -> Change:
-    """Read a record of a table's stream, whose time is in whole seconds. Raises `Unreadable`."""
+    """Read a record of a table's stream, whose time is in whole seconds. Raises `UnreadableRecord`."""
     try:
         said = wire["dynamodb"]
         at = since_1970(said["ApproximateCreationDateTime"])
@@ -69,13 +69,13 @@ def streamed_change(wire: Mapping[str, Any], table: TableName) -> Change:
         key = _key(keys["PK"]["S"], keys["SK"]["S"])
         return Change(position=int(said["SequenceNumber"]), table=table, key=key, kind=kind, image=image, at=at)
     except (KeyError, TypeError, ValueError) as error:
-        raise Unreadable(_problem(error)) from error
+        raise UnreadableRecord(_problem(error)) from error
 
 
 def delivered_change(data: bytes, tables: Mapping[str, TableName], position: int) -> Change | None:
     """Read what DynamoDB has delivered to Kinesis; None for a change of a table we do not follow.
 
-    Raises `Unreadable`. The order and number of deliveries mean nothing: the change's own time and row do.
+    Raises `UnreadableRecord`. The order and number of deliveries mean nothing: the change's own time and row do.
     """
     try:
         str(data, "utf-8")  # what the decoder passes over it does not check, and somebody may look at it later
@@ -95,7 +95,7 @@ def delivered_change(data: bytes, tables: Mapping[str, TableName], position: int
     except (*UNDECODABLE, KeyError, OverflowError) as error:
         if (named := table_named_in(data)) is not None and named not in tables:
             return None  # its keys may be others
-        raise Unreadable(_problem(error)) from error
+        raise UnreadableRecord(_problem(error)) from error
 
 
 def table_named_in(data: bytes) -> str | None:

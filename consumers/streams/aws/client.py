@@ -12,7 +12,15 @@ from typing import Any, Final, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from consumers.streams.aws.calls import Answer, BadArgument, Calls, ExpiredIterator, NotFound, Throttled, TrimmedData
+from consumers.streams.aws.calls import (
+    Answer,
+    BadArgument,
+    ExpiredIterator,
+    NotFound,
+    StreamCalls,
+    Throttled,
+    TrimmedData,
+)
 from consumers.streams.aws.kinesis_records import decode_answer
 from consumers.streams.source import RefusedCall
 from worker.core.errors import ConfigError, RetryLater, WorkerError
@@ -29,19 +37,19 @@ _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 @asynccontextmanager
-async def open_dynamodb_streams(settings: ClientSettings) -> AsyncGenerator[Calls]:
+async def open_dynamodb_streams(settings: ClientSettings) -> AsyncGenerator[StreamCalls]:
     async with open_service("dynamodbstreams", DYNAMODB_STREAMS, settings) as client:
         yield StreamClient("DynamoDB Streams", client, DYNAMODB_STREAMS, settings)
 
 
 @asynccontextmanager
-async def open_kinesis(settings: ClientSettings) -> AsyncGenerator[Calls]:
+async def open_kinesis(settings: ClientSettings) -> AsyncGenerator[StreamCalls]:
     async with open_service("kinesis", KINESIS, settings, {"GetRecords": decode_answer}) as client:
         yield StreamClient("Kinesis", client, KINESIS, settings)
 
 
 class StreamClient:
-    """`Calls` over the wire.
+    """`StreamCalls` over the wire.
 
     Wrong settings are for a person to see at once, so an operation that is not allowed from the start is a
     `ConfigError`. One that was allowed before is waited for: a right that was taken away comes back some day.

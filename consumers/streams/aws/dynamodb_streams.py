@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from consumers.streams.aws.calls import Answer, Calls, NotFound, TrimmedData
+from consumers.streams.aws.calls import Answer, NotFound, StreamCalls, TrimmedData
 from consumers.streams.aws.change_records import since_1970, streamed_change
 from consumers.streams.aws.iterators import IteratorChain, ask_after
-from consumers.streams.lazy_row import Unreadable
-from consumers.streams.positions import BEGINNING, OLDEST, Place, parse_place, position_text
+from consumers.streams.lazy_row import UnreadableRecord
+from consumers.streams.positions import BEGINNING, OLDEST, RecordPosition, parse_place, position_text
 from consumers.streams.source import Batch, Gap, Position, Record, Shard
-from consumers.streams.unreadable import KeepStray, Stray
+from consumers.streams.unreadable import KeepStray, UnreadableRecordLetter
 from worker.core.errors import ConfigError, RetryLater
 from worker.core.model.keys import millis
 from worker.runtime.clock import Clock
@@ -46,7 +46,7 @@ def listing_budget(clock: Clock) -> TokenBucket:
     return TokenBucket(clock, per_second=2.0, burst=2)
 
 
-async def find_stream(calls: Calls, table_name: str) -> str:
+async def find_stream(calls: StreamCalls, table_name: str) -> str:
     """The ARN of a table's stream, the newest if it had several. Raises `ConfigError` if it has none."""
     answer = await calls.call("ListStreams", TableName=table_name)
     streams = sorted(answer["Streams"], key=lambda stream: stream["StreamLabel"])
@@ -68,7 +68,7 @@ class TableStream:
 class DynamoStream:
     """The stream of one table."""
 
-    def __init__(self, stream: TableStream, calls: Calls, clock: Clock, budget: TokenBucket) -> None:
+    def __init__(self, stream: TableStream, calls: StreamCalls, clock: Clock, budget: TokenBucket) -> None:
         self._stream, self._calls, self._clock, self._budget = stream, calls, clock, budget
         self._gone: set[str] = set()  # parents that are known to be trimmed
 
@@ -142,7 +142,9 @@ class DynamoStream:
 class DynamoShard:
     """One shard of a table's stream, read by one reader at a time."""
 
-    def __init__(self, stream: TableStream, shard: str, calls: Calls, clock: Clock, *, born_after: datetime) -> None:
+    def __init__(
+        self, stream: TableStream, shard: str, calls: StreamCalls, clock: Clock, *, born_after: datetime
+    ) -> None:
         self._stream, self._shard, self._calls, self._clock = stream, shard, calls, clock
         self._born_after, self._opened_at = born_after, clock.now()
         self._chain = IteratorChain(calls, clock, self._iterator_after, read_max=READ_MAX)
@@ -163,7 +165,7 @@ class DynamoShard:
         return OLDEST.text(DIGITS)
 
     async def newest(self) -> Position:
-        place = Place(sequence="", at=self._clock.now() - SKEW)
+        place = RecordPosition(sequence="", at=self._clock.now() - SKEW)
         position = place.text(DIGITS)
         self._chain.hold(await self._iterator("LATEST"), position, place)
         return position
@@ -184,13 +186,13 @@ class DynamoShard:
                 return Batch([], after, is_end=True)  # told already, and nothing of the shard is left
             raise self._gap(place) from error
 
-    def _refuse_gap(self, place: Place) -> None:
+    def _refuse_gap(self, place: RecordPosition) -> None:
         """Say that records may be gone before the first that was read: the service cannot know that it is late."""
         whole_to = self._whole_to(place)
         if place.is_start and whole_to != BEGINNING and self._clock.now() - whole_to > KEPT - MARGIN:
             raise self._gap(place)
 
-    def _waited(self, place: Place, *, is_last: bool) -> Place:
+    def _waited(self, place: RecordPosition, *, is_last: bool) -> RecordPosition:
         """A place on which nothing follows yet grows old without anything being lost: say so at its shard's end.
 
         What follows the shard is judged by it. Before the end it is said of a place without a record, and that rarely.
@@ -202,7 +204,7 @@ class DynamoShard:
             return place
         return replace(place, at=now - MARGIN)
 
-    def _whole_to(self, place: Place) -> datetime:
+    def _whole_to(self, place: RecordPosition) -> datetime:
         return max(place.at, self._born_after)
 
     def _was_away(self) -> bool:
@@ -211,7 +213,7 @@ class DynamoShard:
     def _empty_s(self) -> float:
         return 0.0 if self._empty_since is None else self._clock.monotonic() - self._empty_since
 
-    async def _page(self, after: Position, place: Place) -> tuple[Batch, bool]:
+    async def _page(self, after: Position, place: RecordPosition) -> tuple[Batch, bool]:
         """One page, and whether it was too old altogether and another one follows."""
         answer = await self._chain.fetch(after, place)
         if answer is None:
@@ -228,7 +230,7 @@ class DynamoShard:
         goes_on = self._chain.advance(answer, after=read_to, fetched=fetched or reached)
         return Batch(records, read_to, is_end=not goes_on), has_skipped and goes_on
 
-    def _hear(self, fetched: Place | None) -> None:
+    def _hear(self, fetched: RecordPosition | None) -> None:
         """Note what an answer says about how far we are."""
         now = self._clock.monotonic()
         if fetched is not None:
@@ -238,14 +240,14 @@ class DynamoShard:
         self._heard_at = now
         self._caught_up_at = self._clock.now() if fetched is None else fetched.at
 
-    async def _decoded(self, wires: Sequence[Mapping[str, Any]], place: Place) -> list[Record]:
+    async def _decoded(self, wires: Sequence[Mapping[str, Any]], place: RecordPosition) -> list[Record]:
         records: list[Record] = []
         since = _news_since(place)
         for start in range(0, len(wires), SLICE):
             for wire in wires[start : start + SLICE]:
                 try:
                     change = streamed_change(wire, self._stream.table)
-                except Unreadable as error:
+                except UnreadableRecord as error:
                     await self._keep(wire, error)
                     continue
                 if change.at >= since:
@@ -254,12 +256,14 @@ class DynamoShard:
             await asyncio.sleep(0)  # a full answer takes long enough to make others wait
         return records
 
-    async def _keep(self, wire: Mapping[str, Any], error: Unreadable) -> None:
+    async def _keep(self, wire: Mapping[str, Any], error: UnreadableRecord) -> None:
         place = _place(wire)
-        stray = Stray(source=self.name, position=place.text(DIGITS), at=place.at, body=to_json(wire), reason=str(error))
+        stray = UnreadableRecordLetter(
+            source=self.name, position=place.text(DIGITS), at=place.at, body=to_json(wire), reason=str(error)
+        )
         await self._stream.keep_stray(stray)
 
-    def _gap(self, place: Place) -> Gap:
+    def _gap(self, place: RecordPosition) -> Gap:
         now, since = self._clock.now(), self._whole_to(place)
         return Gap(
             self.name,
@@ -269,7 +273,7 @@ class DynamoShard:
             noticed_at=now,
         )
 
-    async def _iterator_after(self, place: Place) -> str:
+    async def _iterator_after(self, place: RecordPosition) -> str:
         if place.is_start:
             return await self._iterator("TRIM_HORIZON")
         return await ask_after(
@@ -285,7 +289,7 @@ class DynamoShard:
         return answer["ShardIterator"]
 
 
-def _news_since(place: Place) -> datetime:
+def _news_since(place: RecordPosition) -> datetime:
     """What is older is not wanted. After a gap everything that is left is."""
     return place.at if place.is_start and not place.is_bridged else BEGINNING
 
@@ -295,8 +299,8 @@ def _shard(wire: Mapping[str, Any]) -> Shard:
     return Shard(wire["ShardId"], frozenset([parent] if parent else []))
 
 
-def _place(wire: Mapping[str, Any]) -> Place:
-    return Place(sequence=_sequence(wire), at=since_1970(wire["dynamodb"]["ApproximateCreationDateTime"]))
+def _place(wire: Mapping[str, Any]) -> RecordPosition:
+    return RecordPosition(sequence=_sequence(wire), at=since_1970(wire["dynamodb"]["ApproximateCreationDateTime"]))
 
 
 def _sequence(wire: Mapping[str, Any]) -> str:

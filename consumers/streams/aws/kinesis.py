@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from consumers.streams.aws.calls import Answer, Calls, NotFound, TrimmedData
+from consumers.streams.aws.calls import Answer, NotFound, StreamCalls, TrimmedData
 from consumers.streams.aws.iterators import IteratorChain, ask_after
 from consumers.streams.aws.kinesis_records import DIGITS, Item, KinesisRecord, items
 from consumers.streams.aws.kpl import BadAggregate
-from consumers.streams.lazy_row import Unreadable
-from consumers.streams.positions import BEGINNING, OLDEST, Place, parse_place
+from consumers.streams.lazy_row import UnreadableRecord
+from consumers.streams.positions import BEGINNING, OLDEST, RecordPosition, parse_place
 from consumers.streams.source import Batch, Gap, Position, Record, Shard
-from consumers.streams.unreadable import KeepStray, Stray
+from consumers.streams.unreadable import KeepStray, UnreadableRecordLetter
 from worker.core.errors import RetryLater
 from worker.core.model.keys import instant
 from worker.runtime.clock import Clock
@@ -49,7 +49,7 @@ class DeliveryStream:
 class _About:
     """What the service has said about the stream, which all its readers share."""
 
-    def __init__(self, stream: DeliveryStream, calls: Calls, clock: Clock) -> None:
+    def __init__(self, stream: DeliveryStream, calls: StreamCalls, clock: Clock) -> None:
         self._stream, self._calls, self._clock = stream, calls, clock
         self._kept, self._kept_read_at = timedelta(0), -KEPT_READ_AGAIN_S
         self.children: dict[str, Sequence[Shard]] = {}  # by the shard that has ended, until they are asked for
@@ -65,7 +65,7 @@ class _About:
 
 
 class KinesisStream:
-    def __init__(self, stream: DeliveryStream, calls: Calls, clock: Clock) -> None:
+    def __init__(self, stream: DeliveryStream, calls: StreamCalls, clock: Clock) -> None:
         self._stream, self._calls, self._clock = stream, calls, clock
         self._about = _About(stream, calls, clock)
 
@@ -108,7 +108,7 @@ class KinesisShard:
         self,
         stream: DeliveryStream,
         shard: str,
-        calls: Calls,
+        calls: StreamCalls,
         clock: Clock,
         about: _About,
         *,
@@ -135,7 +135,7 @@ class KinesisShard:
 
     async def newest(self) -> Position:
         """A time, because the service can begin at one: what comes before the first record is lost to nobody."""
-        return Place(sequence="", at=self._clock.now() - SKEW).text(DIGITS)
+        return RecordPosition(sequence="", at=self._clock.now() - SKEW).text(DIGITS)
 
     async def read(self, after: Position) -> Batch:
         place = parse_place(after, DIGITS)
@@ -153,7 +153,7 @@ class KinesisShard:
                 return Batch([], after, is_end=True)  # told already, and nothing of the shard is left
             raise self._gap(place) from error
 
-    async def _refuse_gap(self, place: Place) -> None:
+    async def _refuse_gap(self, place: RecordPosition) -> None:
         """Say that records may be gone, before a reader passes over where they were.
 
         To be asked after every fetch: what has not been trimmed by then was there to be fetched.
@@ -163,7 +163,7 @@ class KinesisShard:
         if place.is_start or not await self._is_still_there(place):
             raise self._gap(place)
 
-    async def _is_still_there(self, place: Place) -> bool:
+    async def _is_still_there(self, place: RecordPosition) -> bool:
         """Say whether the record of a place is left, and so all after it; False also if the service does not say."""
         iterator: str | None = await self._iterator("TRIM_HORIZON")
         for _ in range(1 + EMPTY_PAGES_MAX):
@@ -177,7 +177,7 @@ class KinesisShard:
             iterator = answer.get("NextShardIterator")
         return False
 
-    def _gap(self, place: Place) -> Gap:
+    def _gap(self, place: RecordPosition) -> Gap:
         now, since = self._clock.now(), max(place.at, self._born_after)
         return Gap(
             self.name,
@@ -209,19 +209,19 @@ class KinesisShard:
             self._about.children[self._shard] = children
         return Batch(records, read_to, is_end=not goes_on)
 
-    async def _waited(self, place: Place) -> Place:
+    async def _waited(self, place: RecordPosition) -> RecordPosition:
         """A place on which nothing follows yet grows old without anything being lost: say so, and that rarely."""
         now = self._clock.now() - SKEW
         if self._behind or now - place.at < await self._about.kept() / 2:
             return place
         return replace(place, at=now)
 
-    async def _decoded(self, wires: Sequence[KinesisRecord], place: Place) -> list[Record]:
+    async def _decoded(self, wires: Sequence[KinesisRecord], place: RecordPosition) -> list[Record]:
         records: list[Record] = []
         for count, item in enumerate(items(wires, place), start=1):
             try:
                 change = item.change(self._stream.tables)
-            except (Unreadable, BadAggregate) as error:
+            except (UnreadableRecord, BadAggregate) as error:
                 await self._keep(item, error)
             else:
                 if change is not None:
@@ -230,8 +230,8 @@ class KinesisShard:
                 await asyncio.sleep(0)  # a full answer takes long enough to make others wait
         return records
 
-    async def _keep(self, item: Item, error: Unreadable | BadAggregate) -> None:
-        stray = Stray(
+    async def _keep(self, item: Item, error: UnreadableRecord | BadAggregate) -> None:
+        stray = UnreadableRecordLetter(
             source=self.name,
             position=item.position(),
             at=instant(item.at_millis),
@@ -240,7 +240,7 @@ class KinesisShard:
         )
         await self._stream.keep_stray(stray)
 
-    async def _iterator_after(self, place: Place) -> str:
+    async def _iterator_after(self, place: RecordPosition) -> str:
         if place.is_start and (place.is_bridged or place.at == BEGINNING):
             return await self._iterator("TRIM_HORIZON")
         if place.is_start:
@@ -268,8 +268,8 @@ def _children(answer: Answer) -> list[Shard]:
     return [Shard(wire["ShardId"], frozenset(wire["ParentShards"])) for wire in wires]
 
 
-def _place(wire: KinesisRecord) -> Place:
-    return Place(sequence=wire.sequence, at=instant(wire.arrived_millis))
+def _place(wire: KinesisRecord) -> RecordPosition:
+    return RecordPosition(sequence=wire.sequence, at=instant(wire.arrived_millis))
 
 
 def _behind(answer: Answer) -> timedelta:

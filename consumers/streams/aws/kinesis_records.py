@@ -7,7 +7,7 @@ import msgspec
 
 from consumers.streams.aws.change_records import delivered_change
 from consumers.streams.aws.kpl import BadAggregate, Part, parts_of
-from consumers.streams.positions import Place, position_text
+from consumers.streams.positions import RecordPosition, position_text
 from consumers.streams.source import Position
 from worker.store.table import Change, TableName
 
@@ -56,13 +56,13 @@ class Item(msgspec.Struct):
         return position_text(self.sequence, self.at_millis, DIGITS, part=self.part)
 
     def change(self, tables: Mapping[str, TableName]) -> Change | None:
-        """None for a change of a table that is not followed. Raises `Unreadable` or `BadAggregate`."""
+        """None for a change of a table that is not followed. Raises `UnreadableRecord` or `BadAggregate`."""
         if self.problem is not None:
             raise self.problem
         return delivered_change(self.data, tables, int(self.sequence))
 
 
-def items(wires: Sequence[KinesisRecord], place: Place) -> Iterator[Item]:
+def items(wires: Sequence[KinesisRecord], place: RecordPosition) -> Iterator[Item]:
     """What is in the records, without what lies before the place in an aggregate."""
     for wire in wires:
         sequence, at, data = wire.sequence, wire.arrived_millis, wire.data

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 from consumers.streams.embedded.feed import TrimmableFeed, trim_behind
 from worker.core.errors import RetryLater
 from worker.membership.held_lease import HeldLease
-from worker.membership.lease_coordinator import Offer
+from worker.membership.lease_coordinator import LeaseOffer
 from worker.runtime.logs import logger
 from worker.store.repos.leases import Leases
 
@@ -20,14 +20,14 @@ class SmallStore(TrimmableFeed, Protocol):
     async def sweep(self) -> int: ...
 
 
-class Upkeep:
+class Housekeeping:
     """Holds the duty of upkeep. `readers` are the streams whose checkpoints hold the feed back."""
 
     def __init__(self, store: SmallStore, leases: Leases, readers: Sequence[str], every_s: float = EVERY_S) -> None:
         self._store, self._leases, self._readers, self._every_s = store, leases, readers, every_s
 
-    def offer(self) -> Offer:
-        return Offer(stream=STREAM, holder=self, shards=frozenset({"0"}))
+    def offer(self) -> LeaseOffer:
+        return LeaseOffer(stream=STREAM, holder=self, shards=frozenset({"0"}))
 
     async def hold(self, held: HeldLease) -> None:
         while not held.is_stopping:

@@ -10,14 +10,14 @@ from functools import partial
 from typing import Final
 
 from scheduler.watchdog.check import Finding
-from scheduler.watchdog.expectations import Ledger
-from scheduler.watchdog.rotation import Rotation
+from scheduler.watchdog.expectations import Expectations
+from scheduler.watchdog.rotation import RoundRobin
 from worker.core.model.keys import ACTIVE_BUCKETS, RowKind, RunKey
 from worker.core.model.pipeline import PipelineId
-from worker.core.run.facts import TimeCame
+from worker.core.run.facts import TimerFired
 from worker.core.run.state import ForeignRun, Run, Status
 from worker.engine.engine import Engine
-from worker.runtime.concurrency import together
+from worker.runtime.concurrency import gather_bounded
 from worker.store.repos.active_rows import ActiveRow, ActiveRows
 from worker.store.repos.runs import Runs
 from worker.store.table import Tables
@@ -32,14 +32,14 @@ class ActiveChecks:
         self,
         tables: Tables,
         engine: Engine,
-        ledger: Ledger,
+        ledger: Expectations,
         *,
         late: timedelta = LATE,
-        rotation: Rotation | None = None,
+        rotation: RoundRobin | None = None,
     ) -> None:
         self._engine, self._ledger, self._late = engine, ledger, late
         self._rows, self._runs = ActiveRows(tables), Runs(tables)
-        self._rotation = rotation or Rotation()
+        self._rotation = rotation or RoundRobin()
         self._seen: tuple[datetime, list[ActiveRow]] | None = None  # both checks of a pass look at the same rows
 
     async def stale_runs(self, now: datetime) -> Sequence[Finding]:
@@ -73,13 +73,13 @@ class ActiveChecks:
             rows = self._rows.in_bucket(number)
             return [row async for row in rows if row.due_at is not None and now - row.due_at > self._late]
 
-        buckets = await together([partial(late_in, number) for number in range(ACTIVE_BUCKETS)])
+        buckets = await gather_bounded([partial(late_in, number) for number in range(ACTIVE_BUCKETS)])
         return [row for bucket in buckets for row in bucket]
 
     async def _wake(self, key: RunKey) -> None:
         run = await self._runs.load(key)
         if isinstance(run, ForeignRun) or (isinstance(run, Run) and not run.is_ended):
-            await self._engine.handle(key, TimeCame(run.attempt if isinstance(run, Run) else 1))
+            await self._engine.handle(key, TimerFired(run.attempt if isinstance(run, Run) else 1))
 
     async def _foreign(self, now: datetime) -> list[Finding]:
         """Rows that another system left RUNNING are in no index of ours: some pipelines are looked at in each pass."""

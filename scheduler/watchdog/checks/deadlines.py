@@ -6,15 +6,15 @@ from functools import partial
 
 from scheduler.watchdog.alerts import APART_MAX, Alert, Alerts
 from scheduler.watchdog.check import Finding, few
-from scheduler.watchdog.due import SOURCE, DueWork, Expected, alert_of
+from scheduler.watchdog.due import SOURCE, DueExpectation, DueWork, alert_of
 from worker.core.model.events import EventType
 from worker.core.model.pipeline import PipelineId
-from worker.core.model.sla_times import Times
+from worker.core.model.sla_times import SlaTimes
 from worker.core.model.values import Json
 from worker.core.run.create import deadline_detail
 from worker.core.run.facts import SignalOverdue
 from worker.core.run.state import Status
-from worker.core.schedule.checkpoints import Concern
+from worker.core.schedule.checkpoints import CheckKind
 from worker.core.sla.watch import RunExpected
 from worker.core.time.timestamps import format_rfc3339
 from worker.engine.engine import Engine
@@ -31,7 +31,7 @@ class DeadlineChecks:
     # --- data that did not come ---------------------------------------------------------------------------------------
 
     async def trigger_deadlines(self, now: datetime) -> Sequence[Finding]:
-        missing = await self._work.without_run(now, Concern.SIGNAL)
+        missing = await self._work.without_run(now, CheckKind.SIGNAL)
         return [
             Finding(
                 about=str(pipeline),
@@ -41,12 +41,12 @@ class DeadlineChecks:
             for pipeline, group in missing.items()
         ]
 
-    async def _give_up(self, pipeline: PipelineId, group: Sequence[Expected], now: datetime) -> None:
+    async def _give_up(self, pipeline: PipelineId, group: Sequence[DueExpectation], now: datetime) -> None:
         pause = await self._pauses.load(pipeline)
         if pause is not None and not pause.is_over(now):
             self._work.put_off(group, pause, now)
             return
-        missing, held_back = await self._work.still_missing(pipeline, group), list[Expected]()
+        missing, held_back = await self._work.still_missing(pipeline, group), list[DueExpectation]()
         if len(missing) > APART_MAX:
             # The rows stay away: data that comes after all closes its own run, since it was written too late.
             await self._alerts.tell([_no_signal(each) for each in missing])
@@ -56,7 +56,7 @@ class DeadlineChecks:
             self._work.ledger.settle(each.due)
         self._work.put_off(held_back, None, now)
 
-    async def _close(self, each: Expected) -> bool:
+    async def _close(self, each: DueExpectation) -> bool:
         """False: a pause began a moment ago, and holds it back."""
         deadline_at = each.due.moment.run.trigger_deadline_at
         if deadline_at is None:
@@ -68,7 +68,7 @@ class DeadlineChecks:
 
     async def sla_watches(self, now: datetime) -> Sequence[Finding]:
         """A run that begins arms its own watch. This is for those that may never begin."""
-        due = self._work.ledger.due(now, Concern.WATCH)
+        due = self._work.ledger.due(now, CheckKind.WATCH)
         rows = await self._work.rows(due)
         watched = await self._tables.get_many(TableName.CONTROL, [watch_key(each.key) for each in due])
         unwatched = [each for each in due if watch_key(each.key) not in watched and _may_breach(rows.get(each.key))]
@@ -81,7 +81,7 @@ class DeadlineChecks:
             for pipeline, group in self._work.left(due, unwatched).items()
         ]
 
-    async def _arm_all(self, group: Sequence[Expected], now: datetime) -> None:
+    async def _arm_all(self, group: Sequence[DueExpectation], now: datetime) -> None:
         late = [each for each in group if _breach_at(each) <= now]
         if len(late) > APART_MAX:
             # After a long outage: one word about all that is over, and a watch for what is not.
@@ -93,9 +93,9 @@ class DeadlineChecks:
                 await self._arm(each)
             self._work.ledger.settle(each.due)
 
-    async def _arm(self, each: Expected) -> None:
-        times = Times(each.due.moment.run.warning_at, _breach_at(each))
-        await self._engine.configs.keep(each.version)
+    async def _arm(self, each: DueExpectation) -> None:
+        times = SlaTimes(each.due.moment.run.warning_at, _breach_at(each))
+        await self._engine.configs.persist(each.version)
         expected = RunExpected(times=times, config_hash=each.version.config_hash)
         await self._engine.watches.take_in(each.due.key, expected)
 
@@ -105,11 +105,11 @@ def _may_breach(row: Row | None) -> bool:
     return row is None or (row.get("status") == Status.RUNNING and "state" not in row)
 
 
-def _breach_at(each: Expected) -> datetime:
+def _breach_at(each: DueExpectation) -> datetime:
     return each.due.moment.run.breach_at or each.due.moment.at
 
 
-def _no_signal(each: Expected) -> Alert:
+def _no_signal(each: DueExpectation) -> Alert:
     deadline_at = each.due.moment.run.trigger_deadline_at or each.due.moment.at
     detail: dict[str, Json] = {
         "source": SOURCE,
@@ -120,7 +120,7 @@ def _no_signal(each: Expected) -> Alert:
     return alert_of(each, EventType.SENSOR_DEADLINE_EXPIRED, what, detail)
 
 
-def _breached(each: Expected) -> Alert:
+def _breached(each: DueExpectation) -> Alert:
     breach_at = format_rfc3339(_breach_at(each))
     sla = each.schedule.sla
     detail: dict[str, Json] = {

@@ -7,12 +7,12 @@ from typing import Final
 
 from scheduler.watchdog.alerts import APART_MAX, Alert, Alerts
 from scheduler.watchdog.check import Finding, few
-from scheduler.watchdog.due import SOURCE, DueWork, Expected, alert_of
+from scheduler.watchdog.due import SOURCE, DueExpectation, DueWork, alert_of
 from worker.core.model.events import EventType
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
 from worker.core.run.sensor_match import LOOK_BACK
-from worker.core.schedule.checkpoints import Concern
+from worker.core.schedule.checkpoints import CheckKind
 from worker.core.time.timestamps import format_rfc3339
 from worker.store.repos.pauses import Pauses
 
@@ -24,13 +24,13 @@ class BeginChecks:
         self._work, self._alerts, self._pauses = work, alerts, pauses
 
     async def missed_schedules(self, now: datetime) -> Sequence[Finding]:
-        return await self._not_begun(now, Concern.BEGIN, _missed_schedule)
+        return await self._not_begun(now, CheckKind.BEGIN, _missed_schedule)
 
     async def missed_inclusion_dates(self, now: datetime) -> Sequence[Finding]:
-        return await self._not_begun(now, Concern.INCLUDED_DATE, _missed_date)
+        return await self._not_begun(now, CheckKind.INCLUDED_DATE, _missed_date)
 
     async def _not_begun(
-        self, now: datetime, concern: Concern, alert: Callable[[Expected], Alert]
+        self, now: datetime, concern: CheckKind, alert: Callable[[DueExpectation], Alert]
     ) -> Sequence[Finding]:
         missing = await self._work.without_run(now, concern)
         return [
@@ -43,7 +43,11 @@ class BeginChecks:
         ]
 
     async def _tell(
-        self, pipeline: PipelineId, group: Sequence[Expected], alert: Callable[[Expected], Alert], now: datetime
+        self,
+        pipeline: PipelineId,
+        group: Sequence[DueExpectation],
+        alert: Callable[[DueExpectation], Alert],
+        now: datetime,
     ) -> None:
         pause = await self._pauses.load(pipeline)
         if pause is not None and not pause.is_over(now):
@@ -54,7 +58,7 @@ class BeginChecks:
         for each in group:
             self._settle(each, now)
 
-    def _settle(self, each: Expected, now: datetime) -> None:
+    def _settle(self, each: DueExpectation, now: datetime) -> None:
         repeat = self._alerts.repeat_after
         if repeat is None or now - each.due.moment.at > LOOK_BACK:
             self._work.ledger.settle(each.due)
@@ -62,7 +66,7 @@ class BeginChecks:
             self._work.ledger.look_again(each.due, now + min(repeat, LOOK_AGAIN))
 
 
-def _missed_schedule(each: Expected) -> Alert:
+def _missed_schedule(each: DueExpectation) -> Alert:
     cron, expected_at, at = each.schedule.cron, each.schedule.expected_at, each.due.moment.run.at
     detail: dict[str, Json] = {"source": SOURCE, "cron": cron.text if cron else ""}
     if expected_at is not None:
@@ -72,7 +76,7 @@ def _missed_schedule(each: Expected) -> Alert:
     return alert_of(each, EventType.SCHEDULE_MISSED, f"did not begin{when}, as its schedule says", detail)
 
 
-def _missed_date(each: Expected) -> Alert:
+def _missed_date(each: DueExpectation) -> Alert:
     hint = "its date is named in `include`; see why it did not begin, then begin it with `interlock rerun`"
     detail: dict[str, Json] = {"source": SOURCE, "actionHint": hint}
     what = "did not begin on a date it was to run on"

@@ -8,9 +8,9 @@ from typing import Final, TypeAlias
 from scheduler.watchdog.alerts import Alert, Alerts
 from scheduler.watchdog.check import Finding
 from scheduler.watchdog.due import SOURCE
-from scheduler.watchdog.recent_ends import Endings
-from worker.config.versions import Configs
-from worker.core.model.effects import Tell
+from scheduler.watchdog.recent_ends import RecentEnds
+from worker.config.versions import PipelineVersions
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline
@@ -29,9 +29,9 @@ Poll: TypeAlias = Callable[[Run, Pipeline], Awaitable[Fact]]
 
 
 class OrphanCheck:
-    def __init__(self, tables: Tables, configs: Configs, alerts: Alerts, poll: Poll) -> None:
+    def __init__(self, tables: Tables, configs: PipelineVersions, alerts: Alerts, poll: Poll) -> None:
         self._configs, self._alerts, self._poll, self._runs = configs, alerts, poll, Runs(tables)
-        self._endings = Endings(self._runs, Status.FAILED_FINAL)
+        self._endings = RecentEnds(self._runs, Status.FAILED_FINAL)
         self._orphans: dict[RunKey, datetime] = {}  # when to ask about each
         self.left = 0  # how many the last look left to the next
 
@@ -85,5 +85,5 @@ def _alert(run: Run, event_type: EventType, message: str, hint: str) -> Alert:
         "actionHint": hint,
     }
     # Each attempt has a job of its own: what was told of one says nothing of the next.
-    tell = Tell(type=event_type, message=message, detail=detail, about=f"attempt-{run.attempt}")
+    tell = EmitEvent(type=event_type, message=message, detail=detail, about=f"attempt-{run.attempt}")
     return Alert(key=run.key, due_at=run.since, tell=tell)

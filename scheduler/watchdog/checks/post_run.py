@@ -9,18 +9,18 @@ from typing import Final
 from scheduler.watchdog.alerts import APART_MAX, Alert, Alerts
 from scheduler.watchdog.check import Finding, few, unreadable
 from scheduler.watchdog.due import SOURCE
-from scheduler.watchdog.expectations import Ledger
-from scheduler.watchdog.recent_ends import Endings
+from scheduler.watchdog.expectations import Expectations
+from scheduler.watchdog.recent_ends import RecentEnds
 from worker.core.errors import Rejected
 from worker.core.model import keys
 from worker.core.model.content_hash import content_hash
-from worker.core.model.effects import Tell
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, PipelineId, PostRun
 from worker.core.model.values import Json
 from worker.core.run.drift import changed_at
-from worker.core.run.evaluation import watched
+from worker.core.run.evaluation import post_run_sensors
 from worker.core.run.sensor_match import LOOK_BACK, is_named
 from worker.core.run.state import Run, Status
 from worker.core.time.durations import format_duration
@@ -36,10 +36,10 @@ _OLD_MARK: Final = "postrun-check"  # by which the reference remembers what it t
 class PostRunCheck:
     """Each rule's sensor has `sensorTimeout` from the run's end on; one that came says nothing about the others."""
 
-    def __init__(self, tables: Tables, ledger: Ledger, alerts: Alerts) -> None:
+    def __init__(self, tables: Tables, ledger: Expectations, alerts: Alerts) -> None:
         self._ledger, self._alerts = ledger, alerts
         self._runs, self._sensors, self._marks = Runs(tables), Sensors(tables), Marks(tables)
-        self._endings = Endings(self._runs, Status.COMPLETED)
+        self._endings = RecentEnds(self._runs, Status.COMPLETED)
         self._waiting: dict[RunKey, datetime] = {}  # until when each run's sensors have time
 
     async def missing_sensors(self, now: datetime) -> Sequence[Finding]:
@@ -114,7 +114,7 @@ class PostRunCheck:
             self._waiting.pop(alert.key, None)
 
     async def _missing(self, run: Run, pipeline: Pipeline, post_run: PostRun) -> list[str]:
-        names = watched(pipeline)
+        names = post_run_sensors(pipeline)
         sensors = await self._sensors.read(run.key.pipeline, names, run.key.period)
         mark = await self._marks.get(run.key.pipeline, keys.baseline_mark_sk(run.key))
         return [
@@ -152,7 +152,7 @@ def _alert(run: Run, post_run: PostRun, missing: Sequence[str]) -> Alert:
     return Alert(
         key=run.key,
         due_at=run.since + post_run.sensor_timeout,
-        tell=Tell(type=EventType.POST_RUN_SENSOR_MISSING, message=message, detail=detail),
+        tell=EmitEvent(type=EventType.POST_RUN_SENSOR_MISSING, message=message, detail=detail),
         holds=(still_at(run),),
         old_mark=_OLD_MARK,
     )

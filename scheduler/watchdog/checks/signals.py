@@ -11,14 +11,14 @@ from functools import partial
 from typing import Final
 
 from scheduler.watchdog.check import Finding, unreadable
-from scheduler.watchdog.expectations import Ledger
-from scheduler.watchdog.rotation import ONCE, SLICE, Rotation
+from scheduler.watchdog.expectations import Expectations
+from scheduler.watchdog.rotation import ONCE, SLICE, RoundRobin
 from worker.config.versions import Version
 from worker.core.errors import Rejected
 from worker.core.model import keys
 from worker.core.model.keys import RunKey, pipeline_pk
 from worker.core.model.pipeline import PipelineId, Schedule
-from worker.core.model.sla_times import Times, relative_times
+from worker.core.model.sla_times import SlaTimes, relative_times
 from worker.core.run.sensor_match import LOOK_BACK
 from worker.core.sla.watch import RunBegan
 from worker.core.time.periods import Period
@@ -40,19 +40,19 @@ _OLD_TOLD: Final = "relative-sla-breach-check"
 class _Arrival:
     key: RunKey
     at: datetime
-    times: Times
+    times: SlaTimes
 
 
 class SignalChecks:
     """`looks_once`: there is no next pass in which a signal could be found missing again."""
 
     def __init__(
-        self, tables: Tables, engine: Engine, router: Router, ledger: Ledger, *, looks_once: bool = False
+        self, tables: Tables, engine: Engine, router: Router, ledger: Expectations, *, looks_once: bool = False
     ) -> None:
         self._tables, self._engine, self._router, self._ledger = tables, engine, router, ledger
         self._runs, self._watches, self._sensors = Runs(tables), SlaWatches(tables), Sensors(tables)
         size = ONCE if looks_once else SLICE
-        self.reconciled, self.watched = Rotation(size), Rotation(size)
+        self.reconciled, self.watched = RoundRobin(size), RoundRobin(size)
         # Runs that were missing when their pipeline was last looked at. A row does not say when it was written, so its
         # record may still be on its way: it is lost if the run is missing in the next pass too.
         self._looks_once = looks_once
@@ -112,7 +112,7 @@ class SignalChecks:
         version = self._ledger.versions.get(arrival.key.pipeline)
         if version is None:
             return
-        await self._engine.configs.keep(version)
+        await self._engine.configs.persist(version)
         began = RunBegan(times=arrival.times, arrived_at=arrival.at, config_hash=version.config_hash)
         await self._engine.watches.take_in(arrival.key, began)
         await self._engine.watches.wake(arrival.key)

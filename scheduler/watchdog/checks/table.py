@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from scheduler.watchdog.alerts import Alerts
-from scheduler.watchdog.check import Check, Finding, Impaired
+from scheduler.watchdog.check import Finding, Impaired, WatchdogCheck
 from scheduler.watchdog.checks.active import LATE, ActiveChecks
 from scheduler.watchdog.checks.deadlines import DeadlineChecks
 from scheduler.watchdog.checks.health import DeadLetterCheck, LagCheck, Lags
@@ -17,13 +17,13 @@ from scheduler.watchdog.checks.signals import SignalChecks
 from scheduler.watchdog.dead_mans_switch import ALERT_PATH, AlertPathCheck, Heartbeat, Ping
 from scheduler.watchdog.degraded import Degraded
 from scheduler.watchdog.due import DueWork
-from scheduler.watchdog.expectations import Ledger
-from scheduler.watchdog.expectations_loader import LedgerKeeper
-from scheduler.watchdog.rotation import ONCE, SLICE, Rotation
+from scheduler.watchdog.expectations import Expectations
+from scheduler.watchdog.expectations_loader import ExpectationsLoader
+from scheduler.watchdog.rotation import ONCE, SLICE, RoundRobin
 from scheduler.watchdog.watchdog import Watchdog
 from worker.core.errors import Rejected
 from worker.core.model.pipeline import PipelineId
-from worker.core.schedule.checkpoints import DEFAULT_PATIENCE, Patience
+from worker.core.schedule.checkpoints import DEFAULT_PATIENCE, GracePeriods
 from worker.engine.engine import Engine
 from worker.engine.intake.router import Router
 from worker.runtime.clock import Clock
@@ -45,7 +45,7 @@ class Watched:
     probes_alerts: bool = False  # someone at the end of the way answers probes
     ping: Ping | None = None
     repeat_after: timedelta | None = None
-    patience: Patience = field(default_factory=lambda: DEFAULT_PATIENCE)
+    patience: GracePeriods = field(default_factory=lambda: DEFAULT_PATIENCE)
     late: timedelta = LATE
     looks_once: bool = False  # one pass is all there is: what is missing in it counts as lost
 
@@ -54,8 +54,8 @@ def make_watchdog(
     tables: Tables, engine: Engine, router: Router, clock: Clock, watched: Watched, *, may_act: Callable[[], bool]
 ) -> Watchdog:
     """Put a watchdog together. Made anew for each holding of the duty: what it remembers must not outlive it."""
-    ledger = Ledger(watched.patience)
-    keeper = LedgerKeeper(tables, engine.configs, ledger, looks_back=watched.repeat_after is not None)
+    ledger = Expectations(watched.patience)
+    keeper = ExpectationsLoader(tables, engine.configs, ledger, looks_back=watched.repeat_after is not None)
     alerts = Alerts(tables, clock, repeat_after=watched.repeat_after)
     heartbeat = Heartbeat(tables, watched.ping)
 
@@ -75,11 +75,11 @@ def _checks_of_runs(
     engine: Engine,
     router: Router,
     *,
-    ledger: Ledger,
-    keeper: LedgerKeeper,
+    ledger: Expectations,
+    keeper: ExpectationsLoader,
     alerts: Alerts,
     watched: Watched,
-) -> list[Check]:
+) -> list[WatchdogCheck]:
     async def refresh(now: datetime) -> Sequence[Finding]:
         damaged = await keeper.refresh(now)
         if damaged:
@@ -87,7 +87,7 @@ def _checks_of_runs(
         return ()
 
     work = DueWork(tables, ledger, router)
-    rotation = Rotation(ONCE if watched.looks_once else SLICE)
+    rotation = RoundRobin(ONCE if watched.looks_once else SLICE)
     active = ActiveChecks(tables, engine, ledger, late=watched.late, rotation=rotation)
     begin = BeginChecks(work, alerts, Pauses(tables))
     deadlines = DeadlineChecks(tables, engine, work, alerts)
@@ -95,21 +95,21 @@ def _checks_of_runs(
     orphans = OrphanCheck(tables, engine.configs, alerts, watched.poll or engine.ask)
     return [
         # Without it nothing is expected, so nothing would be missed.
-        Check(name=EXPECTED_RUNS, look=refresh, is_vital=True),
-        Check(name="stale-triggers", look=active.stale_runs, left=lambda: rotation.left),
-        Check(
+        WatchdogCheck(name=EXPECTED_RUNS, look=refresh, is_vital=True),
+        WatchdogCheck(name="stale-triggers", look=active.stale_runs, left=lambda: rotation.left),
+        WatchdogCheck(
             name="sensor-trigger-reconciliation",
             look=signals.reconciliation,
             left=lambda: signals.reconciled.left,
         ),
-        Check(name="missed-schedules", look=begin.missed_schedules),
-        Check(name="missed-inclusion-schedules", look=begin.missed_inclusion_dates),
-        Check(name="sla-scheduling", look=deadlines.sla_watches),
-        Check(name="trigger-deadlines", look=deadlines.trigger_deadlines),
-        Check(name="post-run-sensors", look=PostRunCheck(tables, ledger, alerts).missing_sensors),
-        Check(name="relative-sla-breaches", look=signals.relative_deadlines, left=lambda: signals.watched.left),
-        Check(name="unjudged-deadlines", look=active.unjudged_deadlines),
-        Check(name="orphaned-jobs", look=orphans.orphaned_jobs, left=lambda: orphans.left),
+        WatchdogCheck(name="missed-schedules", look=begin.missed_schedules),
+        WatchdogCheck(name="missed-inclusion-schedules", look=begin.missed_inclusion_dates),
+        WatchdogCheck(name="sla-scheduling", look=deadlines.sla_watches),
+        WatchdogCheck(name="trigger-deadlines", look=deadlines.trigger_deadlines),
+        WatchdogCheck(name="post-run-sensors", look=PostRunCheck(tables, ledger, alerts).missing_sensors),
+        WatchdogCheck(name="relative-sla-breaches", look=signals.relative_deadlines, left=lambda: signals.watched.left),
+        WatchdogCheck(name="unjudged-deadlines", look=active.unjudged_deadlines),
+        WatchdogCheck(name="orphaned-jobs", look=orphans.orphaned_jobs, left=lambda: orphans.left),
     ]
 
 
@@ -122,13 +122,15 @@ def _unwatched(damaged: Mapping[PipelineId, Rejected]) -> dict[str, str]:
     return parts
 
 
-def _checks_of_ourselves(tables: Tables, clock: Clock, watched: Watched) -> list[Check]:
+def _checks_of_ourselves(tables: Tables, clock: Clock, watched: Watched) -> list[WatchdogCheck]:
     letters = DeadLetterCheck(DeadLetters(tables))
-    checks = [Check(name="dead-letters", look=letters.depth)]
+    checks = [WatchdogCheck(name="dead-letters", look=letters.depth)]
     if watched.reader_lags is not None:
-        checks.append(Check(name="consumer-lag", look=LagCheck("consumer-lag", watched.reader_lags).lag))
+        checks.append(WatchdogCheck(name="consumer-lag", look=LagCheck("consumer-lag", watched.reader_lags).lag))
     if watched.relay_lags is not None:
-        checks.append(Check(name="relay-lag", look=LagCheck("relay-lag", watched.relay_lags).lag, is_vital=True))
+        checks.append(
+            WatchdogCheck(name="relay-lag", look=LagCheck("relay-lag", watched.relay_lags).lag, is_vital=True)
+        )
     if watched.probes_alerts:
-        checks.append(Check(name=ALERT_PATH, look=AlertPathCheck(tables, clock).look, is_vital=True))
+        checks.append(WatchdogCheck(name=ALERT_PATH, look=AlertPathCheck(tables, clock).look, is_vital=True))
     return checks

@@ -13,7 +13,7 @@ from worker.core.run.state import FailureCategory
 from worker.jobs.command.files import JobDirectory
 from worker.jobs.command.processes import ProcessId, identify, is_alive, this_place
 from worker.jobs.command.runner import CommandRunner
-from worker.jobs.runner import CannotStop, Failed, Running, Stopped, StopPending, Succeeded
+from worker.jobs.runner import CannotStop, Failed, Running, StopAccepted, Stopped, Succeeded
 
 ROOT = Path(__file__).parent.parent.parent.parent
 WORKER = """
@@ -68,7 +68,7 @@ async def test_a_program_whose_supervisor_was_killed_runs_on_and_can_be_stopped(
     await until(lambda: not is_alive(supervisor))
 
     assert await runner.status(handle, config) == Running()
-    assert await runner.stop(handle, config) == StopPending()
+    assert await runner.stop(handle, config) == StopAccepted()
     status = await ended(runner, handle, config)
     assert isinstance(status, Failed)
     assert status.category is FailureCategory.TRANSIENT

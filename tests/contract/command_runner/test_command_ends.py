@@ -10,29 +10,29 @@ from tests.contract.command_runner.commandjobs import LIMITS, files_of, shell
 from tests.runners import ended, started, until
 from worker.core.run.state import FailureCategory
 from worker.jobs.command.exit_status import judge
-from worker.jobs.command.files import EXITED, STOPPED, TIMED_OUT, Result
+from worker.jobs.command.files import EXITED, STOPPED, TIMED_OUT, CommandResult
 from worker.jobs.command.processes import identify, is_alive
 from worker.jobs.command.runner import CommandRunner
-from worker.jobs.runner import Config, Failed, Running, Stopped, StopPending, Succeeded
+from worker.jobs.runner import Config, Failed, Running, StopAccepted, Stopped, Succeeded
 
 
 @pytest.mark.parametrize(
     ("result", "expected"),
     [
-        (Result(1, EXITED), FailureCategory.TRANSIENT),
-        (Result(2, EXITED), FailureCategory.TRANSIENT),
-        (Result(64, EXITED), FailureCategory.PERMANENT),
-        (Result(65, EXITED), FailureCategory.PERMANENT),
-        (Result(75, EXITED), FailureCategory.TRANSIENT),
-        (Result(78, EXITED), FailureCategory.PERMANENT),
-        (Result(127, EXITED), FailureCategory.PERMANENT),
-        (Result(124, EXITED), FailureCategory.TIMEOUT),
-        (Result(-9, EXITED), FailureCategory.TRANSIENT),
-        (Result(0, TIMED_OUT), FailureCategory.TIMEOUT),
-        (Result(0, STOPPED), FailureCategory.TRANSIENT),
+        (CommandResult(1, EXITED), FailureCategory.TRANSIENT),
+        (CommandResult(2, EXITED), FailureCategory.TRANSIENT),
+        (CommandResult(64, EXITED), FailureCategory.PERMANENT),
+        (CommandResult(65, EXITED), FailureCategory.PERMANENT),
+        (CommandResult(75, EXITED), FailureCategory.TRANSIENT),
+        (CommandResult(78, EXITED), FailureCategory.PERMANENT),
+        (CommandResult(127, EXITED), FailureCategory.PERMANENT),
+        (CommandResult(124, EXITED), FailureCategory.TIMEOUT),
+        (CommandResult(-9, EXITED), FailureCategory.TRANSIENT),
+        (CommandResult(0, TIMED_OUT), FailureCategory.TIMEOUT),
+        (CommandResult(0, STOPPED), FailureCategory.TRANSIENT),
     ],
 )
-def test_an_end_has_a_category(result: Result, expected: FailureCategory) -> None:
+def test_an_end_has_a_category(result: CommandResult, expected: FailureCategory) -> None:
     status = judge(result, "")
 
     assert isinstance(status, Failed)
@@ -61,7 +61,7 @@ async def test_a_program_that_does_not_listen_is_killed_with_all_its_children(
     child = identify(int((tmp_path / "child").read_text()))
     assert child
 
-    assert await stubborn.stop(handle, config) == StopPending()
+    assert await stubborn.stop(handle, config) == StopAccepted()
     status = await ended(stubborn, handle, config)
 
     assert isinstance(status, Failed)
@@ -114,7 +114,7 @@ async def test_a_job_whose_result_cannot_be_written_can_be_given_up(runner: Comm
     assert program
     await until(lambda: not is_alive(program))
 
-    assert await runner.stop(handle, config) == StopPending()
+    assert await runner.stop(handle, config) == StopAccepted()
 
     status = await ended(runner, handle, config)
     assert isinstance(status, Failed)

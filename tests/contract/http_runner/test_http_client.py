@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from tests.contract.http_runner.httpjobs import HERE
 from tests.httptarget import WebServer, hang
-from worker.net.http_client import Answer, HttpClient, Request, Unanswered
+from worker.net.http_client import HttpAnswer, HttpClient, Request, Unanswered
 
 
 async def test_a_time_limit_covers_the_body_too(server: WebServer) -> None:
@@ -19,7 +19,7 @@ async def test_a_time_limit_covers_the_body_too(server: WebServer) -> None:
             Request(method="POST", url=server.url(), timeout=timedelta(milliseconds=100), once=True)
         )
 
-    assert isinstance(reply, Answer)
+    assert isinstance(reply, HttpAnswer)
     assert not reply.is_whole
 
 

@@ -10,7 +10,7 @@ from tests.runners import TOKEN, a_request, started
 from worker.core.errors import RetryLater
 from worker.core.model.values import Json
 from worker.jobs.http.runner import HttpRunner
-from worker.jobs.runner import CannotStop, Config, Failed, Guarantee, Running, StopPending, Succeeded, Unknown
+from worker.jobs.runner import CannotStop, Config, Failed, Guarantee, Running, StopAccepted, Succeeded, Unknown
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ async def test_a_target_that_cannot_recognise_a_token_says_so(
 
 @pytest.mark.parametrize(
     ("behaviour", "expected"),
-    [(answer(200), StopPending), (answer(404), StopPending), (answer(409), StopPending), (answer(403), CannotStop)],
+    [(answer(200), StopAccepted), (answer(404), StopAccepted), (answer(409), StopAccepted), (answer(403), CannotStop)],
 )
 async def test_a_stop_is_told_to_the_target(
     behaviour: Behaviour, expected: type, server: WebServer, runner: HttpRunner

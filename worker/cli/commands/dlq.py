@@ -10,7 +10,7 @@ from worker.cli.commands.sensor_values import read_json
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen, counted, json_lines, shown_time
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
-from worker.cli.terminal.worker_presence import remark_if_nobody_works
+from worker.cli.terminal.worker_presence import warn_if_no_live_worker
 from worker.config.settings import GROUP
 from worker.core.errors import ConfigError
 from worker.core.model.values import Json
@@ -18,12 +18,12 @@ from worker.store.repos.delivery.dead_letter_replays import Replays
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
 from worker.store.repos.delivery.parked_keys import ParkedKeys
 from worker.store.row_codec import decode_row
-from worker.store.rows import instant_text, plain_map
+from worker.store.rows import instant_text, to_json_map
 from worker.store.table import Tables
 
 
 @dataclass(frozen=True, slots=True)
-class Which:
+class DeadLetterSelector:
     """The letters that are meant: one, all of a source, or all."""
 
     source: str | None = None
@@ -45,7 +45,7 @@ class Which:
                     yield letter
 
 
-async def run_list(screen: Screen, access: StoreAccess, which: Which, *, as_json: bool) -> int:
+async def run_list(screen: Screen, access: StoreAccess, which: DeadLetterSelector, *, as_json: bool) -> int:
     """List letters, oldest first within their source. Exit code 1 if there are any: somebody must look."""
     count = 0
     async with access.tables() as tables:
@@ -62,14 +62,14 @@ async def run_list(screen: Screen, access: StoreAccess, which: Which, *, as_json
     return Exit.PROBLEMS if count else Exit.DONE
 
 
-async def run_show(screen: Screen, access: StoreAccess, which: Which, *, as_json: bool) -> int:
+async def run_show(screen: Screen, access: StoreAccess, which: DeadLetterSelector, *, as_json: bool) -> int:
     """Show a letter with what was tried, and the record, message or event it holds."""
     async with access.tables() as tables:
         letter = await _first(which, tables)
         body = None if letter is None else await DeadLetters(tables).body(letter)
     if letter is None or body is None:
         return _say_gone(screen, which)
-    content = plain_map(decode_row(body))
+    content = to_json_map(decode_row(body))
     if as_json or not screen.out.is_terminal:
         screen.record({**_record(letter), "body": content})
     else:
@@ -103,7 +103,7 @@ def _unfolded(value: Json) -> Json:
     return read
 
 
-async def run_replay(screen: Screen, access: StoreAccess, which: Which) -> int:
+async def run_replay(screen: Screen, access: StoreAccess, which: DeadLetterSelector) -> int:
     """Ask the workers to handle letters once more. They do it, and in order: nothing is handled here."""
     async with access.tables() as tables:
         requests, count = Replays(tables, GROUP), 0
@@ -115,11 +115,11 @@ async def run_replay(screen: Screen, access: StoreAccess, which: Which) -> int:
         screen.line(f"asked for a replay of {counted(count, 'dead letter')}")
         if count:
             screen.remark("    a worker does it within half a minute; `interlock dlq list` shows what failed again")
-            await remark_if_nobody_works(screen, tables, access.clock.now())
+            await warn_if_no_live_worker(screen, tables, access.clock.now())
     return Exit.DONE
 
 
-async def run_drop(screen: Screen, access: StoreAccess, which: Which, consent: Consent) -> int:
+async def run_drop(screen: Screen, access: StoreAccess, which: DeadLetterSelector, consent: Consent) -> int:
     """Forget a letter, and release the key that was parked because of it: its next record is handled again."""
     async with access.tables() as tables:
         letter = await _first(which, tables)
@@ -133,7 +133,7 @@ async def run_drop(screen: Screen, access: StoreAccess, which: Which, consent: C
     return Exit.DONE
 
 
-async def _first(which: Which, tables: Tables) -> DeadLetter | None:
+async def _first(which: DeadLetterSelector, tables: Tables) -> DeadLetter | None:
     return await anext(which.find(tables), None)
 
 
@@ -146,7 +146,7 @@ async def _release(tables: Tables, letter: DeadLetter) -> bool:
     return True
 
 
-def _say_gone(screen: Screen, which: Which) -> int:
+def _say_gone(screen: Screen, which: DeadLetterSelector) -> int:
     screen.remark(f"there is no dead letter {which}", style="red")
     screen.remark("    `interlock dlq list` shows those there are")
     return Exit.WRONG
@@ -229,14 +229,16 @@ AnyId = Annotated[str | None, typer.Argument(metavar="ID", help="One letter, by 
 def list_letters(
     context: typer.Context, source: AnySource = None, *, store: StoreUrl = None, as_json: AsJson = False
 ) -> None:
-    on_store(context, store, lambda screen, at: run_list(screen, at, Which(source), as_json=as_json))
+    on_store(context, store, lambda screen, at: run_list(screen, at, DeadLetterSelector(source), as_json=as_json))
 
 
 @dlq_app.command(help=SHOW_HELP)
 def show(
     context: typer.Context, source: Source, letter: Id, *, store: StoreUrl = None, as_json: AsJson = False
 ) -> None:
-    on_store(context, store, lambda screen, at: run_show(screen, at, Which(source, letter), as_json=as_json))
+    on_store(
+        context, store, lambda screen, at: run_show(screen, at, DeadLetterSelector(source, letter), as_json=as_json)
+    )
 
 
 @dlq_app.command(help=REPLAY_HELP)
@@ -251,7 +253,7 @@ def replay(
     async def work(screen: Screen, at: StoreAccess) -> int:
         if everything == (source is not None):
             raise ConfigError("which letters are meant is not clear; name a SOURCE, or add --all")
-        return await run_replay(screen, at, Which(source, letter))
+        return await run_replay(screen, at, DeadLetterSelector(source, letter))
 
     on_store(context, store, work)
 
@@ -266,6 +268,6 @@ def drop(
     store: StoreUrl = None,
 ) -> None:
     async def work(screen: Screen, at: StoreAccess) -> int:
-        return await run_drop(screen, at, Which(source, letter), Consent.by_option(yes))
+        return await run_drop(screen, at, DeadLetterSelector(source, letter), Consent.by_option(yes))
 
     on_store(context, store, work)

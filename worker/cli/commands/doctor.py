@@ -27,15 +27,15 @@ from worker.config.settings import (
     SENSORS_QUEUE,
     SLACK_CHANNEL,
     SLACK_TOKEN,
-    Duty,
+    Role,
     Settings,
     mistyped,
     read_settings,
 )
-from worker.config.versions import Configs
+from worker.config.versions import PipelineVersions
 from worker.core.errors import WorkerError
 from worker.core.model.pipeline import Pipeline
-from worker.operations.doctor.group import Staff, look_at_workers, watch_workers
+from worker.operations.doctor.group import WorkerGroup, look_at_workers, watch_workers
 from worker.operations.doctor.machine import look_at_disk, look_at_program
 from worker.operations.doctor.report import Diagnosis, Health, doubtful, fine, of_verdicts, wrong
 from worker.store.backends.open import opened_as_found
@@ -166,7 +166,7 @@ def _readings(settings: Settings) -> Iterator[tuple[str, Callable[[], object]]]:
         from worker.app.alerts import routing_from  # noqa: PLC0415
 
         yield ALERTS, lambda: routing_from(settings.people)
-    if settings.aws.sensors_queue and Duty.SENSORS in settings.duties:
+    if settings.aws.sensors_queue and Role.SENSORS in settings.duties:
         from consumers.inbox.rules_file import rules_from  # noqa: PLC0415
 
         yield INBOX, lambda: rules_from(settings.aws.inbox)
@@ -209,14 +209,14 @@ async def _jobs(access: StoreAccess, place: SqlitePlace | DynamoPlace) -> AsyncI
 
 
 async def _pipelines(tables: Tables) -> AsyncIterator[Pipeline]:
-    configs = Configs(tables)
+    configs = PipelineVersions(tables)
     async for stored in Pipelines(tables).list():
         version = await configs.in_force_of(stored)
         if version is not None:
             yield version.pipeline
 
 
-async def _staff(access: StoreAccess, patience_s: float) -> Staff:
+async def _staff(access: StoreAccess, patience_s: float) -> WorkerGroup:
     async with opened_as_found(access.url, access.clock) as tables:
         return await watch_workers(Sessions(tables, GROUP).list, access.clock, patience_s)
 

@@ -8,20 +8,20 @@ from worker.cli.commands.pipelines import say_unknown
 from worker.cli.terminal.arguments import chosen_schedules
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.store_access import Exit, StoreAccess
-from worker.cli.terminal.worker_presence import remark_if_nobody_works
+from worker.cli.terminal.worker_presence import warn_if_no_live_worker
 from worker.config.versions import Unusable, Version
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import STREAM_SCHEDULE, PipelineId, ScheduleId
 from worker.core.model.values import Json
 from worker.core.time.periods import Period
 from worker.core.time.timestamps import format_rfc3339
-from worker.operations.explain.default_period import Present, PresentRuns
-from worker.operations.explain.explanation import Condition, Explanation, Finding, Passage
+from worker.operations.explain.default_period import DefaultRun, DefaultRuns
+from worker.operations.explain.explanation import Condition, Explanation, GateFinding, GateStatus
 from worker.operations.explain.gates import explain, explain_unusable
-from worker.operations.explain.load import Looking
+from worker.operations.explain.load import SnapshotLoader
 from worker.store.table import Tables
 
-STYLES = {Passage.OPEN: "green", Passage.CLOSED: "red", Passage.UNKNOWN: "yellow"}
+STYLES = {GateStatus.OPEN: "green", GateStatus.CLOSED: "red", GateStatus.UNKNOWN: "yellow"}
 
 
 OTHERS_NAMED_MAX = 5
@@ -32,11 +32,11 @@ class Explained:
     """`present` None: the period was named."""
 
     explanation: Explanation
-    present: Present | None = None
+    present: DefaultRun | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class ExplainQuery:
     """`period` None: of the newest active run, else the last that ran or was expected. `schedule` None: each."""
 
     pipeline: PipelineId
@@ -44,11 +44,11 @@ class Question:
     schedule: str | None
 
 
-async def run_explain(screen: Screen, access: StoreAccess, asked: Question, *, as_json: bool) -> int:
+async def run_explain(screen: Screen, access: StoreAccess, asked: ExplainQuery, *, as_json: bool) -> int:
     """A closed gate is an answer, not a problem; a configuration that cannot be used is one."""
     now = access.clock.now()
     async with access.tables() as tables:
-        match await Looking(tables).version(asked.pipeline):
+        match await SnapshotLoader(tables).version(asked.pipeline):
             case None:
                 return await say_unknown(screen, tables, asked.pipeline)
             case Unusable(problems=problems):
@@ -58,21 +58,21 @@ async def run_explain(screen: Screen, access: StoreAccess, asked: Question, *, a
         for each in explained:
             show_explanation(screen, each, as_json=as_json)
         if not as_json:
-            await remark_if_nobody_works(screen, tables, now)
+            await warn_if_no_live_worker(screen, tables, now)
     return code
 
 
-async def explain_each(tables: Tables, version: Version, asked: Question, now: datetime) -> list[Explained]:
+async def explain_each(tables: Tables, version: Version, asked: ExplainQuery, now: datetime) -> list[Explained]:
     explained: list[Explained] = []
     for schedule in chosen_schedules(version.pipeline, asked.schedule):
-        present = None if asked.period else await PresentRuns(tables).of_schedule(version.pipeline, schedule, now)
+        present = None if asked.period else await DefaultRuns(tables).of_schedule(version.pipeline, schedule, now)
         period = asked.period or (present.period if present else Period(now.date()))
-        sight = await Looking(tables).at(RunKey(asked.pipeline, schedule.id, period), version, now)
+        sight = await SnapshotLoader(tables).at(RunKey(asked.pipeline, schedule.id, period), version, now)
         explained.append(Explained(explain(sight), present))
     return explained
 
 
-def why_shown(present: Present) -> str:
+def why_shown(present: DefaultRun) -> str:
     """Which run is shown to a person who named no period."""
     if not present.is_active:
         return f"no period given, and no run is active; showing the last that ran or was expected, {present.period}"
@@ -84,7 +84,7 @@ def why_shown(present: Present) -> str:
     return f"no period given; showing the newest of {number + 1:,} active runs, {present.period}; also {named}{more}"
 
 
-def _named(asked: Question, now: datetime) -> RunKey:
+def _named(asked: ExplainQuery, now: datetime) -> RunKey:
     """What can be named of a run whose schedules nobody can read."""
     schedule = ScheduleId(asked.schedule) if asked.schedule else STREAM_SCHEDULE
     return RunKey(asked.pipeline, schedule, asked.period or Period(now.date()))
@@ -108,7 +108,7 @@ def show_explanation(screen: Screen, explained: Explained, *, as_json: bool) -> 
     screen.line()
 
 
-def rows_of(finding: Finding) -> Iterator[tuple[tuple[str, str, str], str]]:
+def rows_of(finding: GateFinding) -> Iterator[tuple[tuple[str, str, str], str]]:
     """The gate, then each of its conditions below it."""
     yield (finding.gate.value, finding.passage.value, finding.sentence), STYLES[finding.passage]
     for condition in finding.conditions:
@@ -138,7 +138,7 @@ def record_of(explanation: Explanation) -> dict[str, Json]:
     }
 
 
-def finding_record(finding: Finding) -> dict[str, Json]:
+def finding_record(finding: GateFinding) -> dict[str, Json]:
     return {
         "gate": finding.gate.value,
         "passage": finding.passage.value,

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from worker.cli.commands.explain import Question, why_shown
+from worker.cli.commands.explain import ExplainQuery, why_shown
 from worker.cli.commands.pipelines import say_unknown
 from worker.cli.commands.requests import version_of
 from worker.cli.terminal.arguments import chosen_schedule
@@ -12,14 +12,20 @@ from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import ScheduleId
 from worker.core.model.values import Json
 from worker.core.time.timestamps import format_rfc3339
-from worker.operations.explain.default_period import Present, PresentRuns
-from worker.operations.runs.history import Moment, Source, load, tell
+from worker.operations.explain.default_period import DefaultRun, DefaultRuns
+from worker.operations.runs.history import HistoryEntry, HistorySource, load, tell
 from worker.store.table import Tables
 
-STYLES = {Source.EVENT: "", Source.JOB_LOG: "dim", Source.RERUN: "yellow", Source.RUN: "bold", Source.SLA: "cyan"}
+STYLES = {
+    HistorySource.EVENT: "",
+    HistorySource.JOB_LOG: "dim",
+    HistorySource.RERUN: "yellow",
+    HistorySource.RUN: "bold",
+    HistorySource.SLA: "cyan",
+}
 
 
-async def run_history(screen: Screen, access: StoreAccess, asked: Question, *, as_json: bool) -> int:
+async def run_history(screen: Screen, access: StoreAccess, asked: ExplainQuery, *, as_json: bool) -> int:
     now = access.clock.now()
     async with access.tables() as tables:
         found = await _key(tables, asked, now)
@@ -39,7 +45,7 @@ async def run_history(screen: Screen, access: StoreAccess, asked: Question, *, a
     return Exit.DONE
 
 
-async def _key(tables: Tables, asked: Question, now: datetime) -> tuple[RunKey, Present | None] | None:
+async def _key(tables: Tables, asked: ExplainQuery, now: datetime) -> tuple[RunKey, DefaultRun | None] | None:
     """The run that is meant, and how it was chosen if no period was named.
 
     With its period, a schedule that is named need not exist any more: what happened stays.
@@ -52,7 +58,7 @@ async def _key(tables: Tables, asked: Question, now: datetime) -> tuple[RunKey, 
     schedule = chosen_schedule(version.pipeline, asked.schedule)
     if asked.period is not None:
         return RunKey(asked.pipeline, schedule.id, asked.period), None
-    present = await PresentRuns(tables).of_schedule(version.pipeline, schedule, now)
+    present = await DefaultRuns(tables).of_schedule(version.pipeline, schedule, now)
     return RunKey(asked.pipeline, schedule.id, present.period), present
 
 
@@ -62,14 +68,14 @@ def _say_nothing_is_known(screen: Screen, key: RunKey) -> int:
     return Exit.WRONG
 
 
-def show_moments(screen: Screen, key: RunKey, moments: list[Moment]) -> None:
+def show_moments(screen: Screen, key: RunKey, moments: list[HistoryEntry]) -> None:
     screen.line(str(key), style="bold")
     rows = [row_of(key, moment) for moment in moments]
     screen.table(rows, styles=[STYLES[moment.source] for moment in moments])
     screen.line(counted(len(moments), "record"))
 
 
-def row_of(key: RunKey, moment: Moment) -> tuple[str, ...]:
+def row_of(key: RunKey, moment: HistoryEntry) -> tuple[str, ...]:
     at = shown_time(moment.at) if moment.at else "time unknown"
     attempt = f"attempt {moment.attempt}" if moment.attempt else ""
     what = moment.title or moment.what
@@ -77,7 +83,7 @@ def row_of(key: RunKey, moment: Moment) -> tuple[str, ...]:
     return at, moment.source.value, attempt, what, moment.message.removeprefix(str(key)).lstrip(": ")
 
 
-def record_of(key: RunKey, moment: Moment) -> dict[str, Json]:
+def record_of(key: RunKey, moment: HistoryEntry) -> dict[str, Json]:
     return {
         "type": "moment",
         "pipeline": key.pipeline,

@@ -15,22 +15,22 @@ import typer
 
 from consumers.inbox.consumer import SensorInbox
 from consumers.inbox.counts import InboxCounts
-from consumers.inbox.notifications import BadNews, News, NoNews, read_news
-from consumers.inbox.rules import Mapped, Place, Rules
+from consumers.inbox.notifications import BadNotification, News, NoNotification, read_notification
+from consumers.inbox.rules import BucketPrefix, Mapped, Rules
 from consumers.inbox.rules_file import check_rules, rules_from
-from consumers.inbox.seeding import Bucket, Progress, Seeding
+from consumers.inbox.seeding import Bucket, Seeder, SeedProgress
 from consumers.queues.queue import Message
 from worker.cli.commands.sensors import warn_of_period
 from worker.cli.terminal.console import Screen, counted, json_text
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store, told
-from worker.config.files import Unreadable, read_text
-from worker.config.problems import Severity
+from worker.config.files import UnreadableFile, read_text
+from worker.config.problems import ProblemSeverity
 from worker.config.settings import INBOX
 from worker.core.errors import ConfigError, Rejected, WorkerError
 from worker.core.model.values import Json
 from worker.runtime.clock import Clock
 from worker.runtime.logs import logs_kept_back
-from worker.store.repos.delivery.inbox_ledger import Report
+from worker.store.repos.delivery.inbox_ledger import SensorReport
 from worker.store.repos.sensors import Sensor
 from worker.store.url import DynamoPlace, locate
 
@@ -46,7 +46,7 @@ def read_message(file: str, clock: Clock) -> Message:
     else:
         try:
             body = read_text(Path(file))
-        except Unreadable as error:
+        except UnreadableFile as error:
             raise ConfigError(f"the message {file} {error}; name another file") from error
     if len(body) > MESSAGE_CHARS_MAX:
         raise ConfigError(f"the message is larger than {MESSAGE_CHARS_MAX:,} characters; no queue would hold it")
@@ -60,10 +60,10 @@ def run_check(screen: Screen, file: str) -> int:
     """Say everything that is wrong with rules."""
     try:
         rules, problems = check_rules(read_text(Path(file)), file)
-    except Unreadable as error:
+    except UnreadableFile as error:
         raise ConfigError(f"the inbox file {file} {error}; name another, or set {INBOX}") from error
     for problem in problems:
-        screen.line(str(problem), style="red" if problem.severity is Severity.ERROR else "yellow")
+        screen.line(str(problem), style="red" if problem.severity is ProblemSeverity.ERROR else "yellow")
     if rules is None:
         return Exit.PROBLEMS
     screen.line(f"{file}: {counted(len(rules), 'rule')}, nothing wrong")
@@ -80,7 +80,7 @@ def run_test(screen: Screen, rules: Rules, message: Message, *, as_json: bool) -
             screen.remark(str(refusal), style="red")
             is_used = False
             continue
-        is_used = is_used and bool(found or isinstance(news, NoNews))
+        is_used = is_used and bool(found or isinstance(news, NoNotification))
         _show_news(screen, news, found, as_json=as_json)
     return Exit.DONE if is_used else Exit.PROBLEMS
 
@@ -88,8 +88,8 @@ def run_test(screen: Screen, rules: Rules, message: Message, *, as_json: bool) -
 def _news_in(message: Message) -> Sequence[News]:
     """Raises `Rejected`, in words for whoever has the message at hand: nothing of it is kept."""
     try:
-        return list(read_news(message))
-    except BadNews as problem:
+        return list(read_notification(message))
+    except BadNotification as problem:
         raise Rejected(
             f"the message {message.id} cannot be understood: {problem.problem}; give it whole, as the queue has it"
         ) from problem
@@ -101,7 +101,7 @@ def _show_news(screen: Screen, news: News, found: Sequence[Mapped], *, as_json: 
             screen.record(_record(news, mapped))
         return
     screen.line(str(news), style="bold")
-    if isinstance(news, NoNews):
+    if isinstance(news, NoNotification):
         screen.line("  nothing is done about it")
     elif not found:
         screen.line("  no rule is about it: it would be counted, and be gone", style="yellow")
@@ -145,7 +145,7 @@ async def run_put(screen: Screen, access: StoreAccess, rules: Rules, message: Me
     return Exit.DONE
 
 
-def _reports(rules: Rules, found: Sequence[News]) -> Iterator[Report]:
+def _reports(rules: Rules, found: Sequence[News]) -> Iterator[SensorReport]:
     for rule, news in product(rules, found):
         with suppress(Rejected):  # it is told when the message is taken in
             if mapped := rule.map(news):
@@ -163,19 +163,19 @@ def _show_counts(screen: Screen, counts: InboxCounts, *, as_json: bool) -> None:
 # --- seed -------------------------------------------------------------------------------------------------------------
 
 
-def read_place(text: str) -> Place:
+def read_place(text: str) -> BucketPrefix:
     """A part of a bucket, as `s3://bucket/prefix`. Raises `ConfigError`."""
     bucket, _, prefix = text.removeprefix("s3://").partition("/")
     if not text.startswith("s3://") or not bucket:
         raise ConfigError(f"{text!r} is no place in S3; write s3://BUCKET or s3://BUCKET/PREFIX")
-    return Place(bucket=bucket, prefix=prefix)
+    return BucketPrefix(bucket=bucket, prefix=prefix)
 
 
-async def run_seed(screen: Screen, access: StoreAccess, rules: Rules, place: Place, *, after: str) -> int:
+async def run_seed(screen: Screen, access: StoreAccess, rules: Rules, place: BucketPrefix, *, after: str) -> int:
     """Note what is in a bucket, page by page; whatever ends it, say how to go on."""
-    progress = Progress(after=after)
+    progress = SeedProgress(after=after)
     async with access.tables() as tables, _bucket(access.url, place.bucket) as bucket:
-        seeding = Seeding(tables, rules, access.clock)
+        seeding = Seeder(tables, rules, access.clock)
         if not seeding.is_about(place):
             raise ConfigError(f"no rule of the inbox is about any object in {place}; check the place and the rules")
         try:

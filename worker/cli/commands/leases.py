@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from consumers.streams.shard_tree import is_ready
-from worker.app.readers import duty_of
+from worker.app.readers import role_of
 from worker.cli.terminal.console import Screen, aligned, counted, shown_time, without_empty_columns
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
 from worker.cli.terminal.worker_presence import absence_of_all
@@ -86,7 +86,7 @@ async def look(tables: Tables) -> GroupView:
 
 def _view(stream: str, leases: Siblings, sessions: Sequence[Session]) -> StreamView:
     alive = frozenset(session.id for session in sessions if session.is_alive)
-    takers = [each.id for each in sessions if each.state is SessionState.LIVE and each.does(duty_of(stream))]
+    takers = [each.id for each in sessions if each.state is SessionState.LIVE and each.does(role_of(stream))]
     planned = plan(stakes(leases, is_ready, lambda session: session not in alive), takers)
     return StreamView(stream=stream, leases=leases, plan=planned, alive=alive)
 
@@ -191,7 +191,7 @@ def _is_done(lease: Lease | None) -> bool:
 
 
 def _nobody_for(stream: str) -> str:
-    duty = duty_of(stream)
+    duty = role_of(stream)
     return f"no worker that does {duty} is there to take it" if duty else "no worker is there to take it"
 
 

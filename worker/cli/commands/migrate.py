@@ -17,7 +17,7 @@ from worker.config.files import yaml_files
 from worker.core.errors import ConfigError
 from worker.core.model.pipeline import PipelineId
 from worker.operations.migrate.check import check
-from worker.operations.migrate.findings import Finding, Weight
+from worker.operations.migrate.findings import MigrationFinding, Weight
 from worker.operations.migrate.survey import survey
 from worker.runtime.clock import Clock
 from worker.store.backends.open import open_whole_table, opened_as_found
@@ -30,7 +30,7 @@ HOW_TO_NAME: Final = "name them, or give --files DIR, or --listed, or --read-all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Which:
+class PipelineSelector:
     """Which pipelines are meant: the sum of all that is said."""
 
     named: Sequence[PipelineId] = ()
@@ -43,7 +43,7 @@ class Which:
         return bool(self.named or self.files or self.listed or self.read_all)
 
 
-async def run_check(screen: Screen, access: StoreAccess, which: Which, *, quiet: bool, as_json: bool) -> int:
+async def run_check(screen: Screen, access: StoreAccess, which: PipelineSelector, *, quiet: bool, as_json: bool) -> int:
     """Look, change nothing. Exit code 1 if anything changes its meaning or is refused."""
     require_said(which)
     tally: Counter[Weight] = Counter()
@@ -62,7 +62,7 @@ async def run_check(screen: Screen, access: StoreAccess, which: Which, *, quiet:
 
 
 async def run_accept(
-    screen: Screen, access: StoreAccess, which: Which, *, keep_silent: bool, dry_run: bool, as_json: bool
+    screen: Screen, access: StoreAccess, which: PipelineSelector, *, keep_silent: bool, dry_run: bool, as_json: bool
 ) -> int:
     """Take pipelines over: they appear in lists, and unless kept silent their cron may start runs from now on."""
     require_said(which)
@@ -98,13 +98,13 @@ async def _accept_one(
 # --- which pipelines --------------------------------------------------------------------------------------------------
 
 
-def require_said(which: Which) -> None:
+def require_said(which: PipelineSelector) -> None:
     """Raises `ConfigError` where nothing was said: nothing is looked at by accident."""
     if not which.is_said:
         raise ConfigError(f"no pipelines were named, and tables of the reference have no list of them; {HOW_TO_NAME}")
 
 
-async def unknown_names(tables: Tables, which: Which, pipelines: Sequence[PipelineId]) -> list[PipelineId]:
+async def unknown_names(tables: Tables, which: PipelineSelector, pipelines: Sequence[PipelineId]) -> list[PipelineId]:
     """The names given that no pipeline has; one that a file has may be missing, which is something to find out.
 
     Raises `ConfigError` if there is nothing else to look at.
@@ -119,7 +119,7 @@ async def _missing(tables: Tables, pipelines: Sequence[PipelineId]) -> list[Pipe
     return [pipeline for pipeline in dict.fromkeys(pipelines) if await Pipelines(tables).get(pipeline) is None]
 
 
-async def chosen(screen: Screen, access: StoreAccess, tables: Tables, which: Which) -> list[PipelineId]:
+async def chosen(screen: Screen, access: StoreAccess, tables: Tables, which: PipelineSelector) -> list[PipelineId]:
     """The pipelines that are meant, in order, each once."""
     found = dict.fromkeys(which.named)
     if which.files:
@@ -152,7 +152,7 @@ async def _read_all(screen: Screen, access: StoreAccess) -> AsyncIterator[Pipeli
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def _show(screen: Screen, pipeline: PipelineId, found: Sequence[Finding], *, as_json: bool) -> None:
+def _show(screen: Screen, pipeline: PipelineId, found: Sequence[MigrationFinding], *, as_json: bool) -> None:
     if as_json:
         for finding in found:
             screen.record(
@@ -173,7 +173,7 @@ def _show(screen: Screen, pipeline: PipelineId, found: Sequence[Finding], *, as_
         )
 
 
-def _sentence(finding: Finding) -> str:
+def _sentence(finding: MigrationFinding) -> str:
     return f"{finding.what}; {finding.remedy}" if finding.remedy else finding.what
 
 
@@ -321,6 +321,6 @@ def compare(
     on_store(context, store, lambda screen, at: run_compare(screen, at, request))
 
 
-def _which(names: list[str] | None, files: Path | None, *, listed: bool, read_all: bool) -> Which:
+def _which(names: list[str] | None, files: Path | None, *, listed: bool, read_all: bool) -> PipelineSelector:
     named = [PipelineId(name) for name in names or []]
-    return Which(named=named, files=files, listed=listed, read_all=read_all)
+    return PipelineSelector(named=named, files=files, listed=listed, read_all=read_all)

@@ -5,22 +5,27 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
-from worker.cli.commands.migrate import Which, chosen, require_said, unknown_names
+from worker.cli.commands.migrate import PipelineSelector, chosen, require_said, unknown_names
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.store_access import Exit, StoreAccess
 from worker.core.errors import Rejected
 from worker.core.time.timestamps import format_rfc3339
-from worker.operations.migrate.agreement import Compared, Result, compare
+from worker.operations.migrate.agreement import AgreementResult, Compared, compare
 from worker.operations.migrate.compare import SideBySide
 from worker.store.shadow import ShadowTables
 
-STYLES: Final = {Result.AGREED: "green", Result.WAITING: "", Result.OURS_ONLY: "red", Result.THEIRS_ONLY: "red"}
-_DISAGREE: Final = (Result.OURS_ONLY, Result.THEIRS_ONLY)
+STYLES: Final = {
+    AgreementResult.AGREED: "green",
+    AgreementResult.WAITING: "",
+    AgreementResult.OURS_ONLY: "red",
+    AgreementResult.THEIRS_ONLY: "red",
+}
+_DISAGREE: Final = (AgreementResult.OURS_ONLY, AgreementResult.THEIRS_ONLY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareRequest:
-    which: Which
+    which: PipelineSelector
     first: date
     last: date
     show_all: bool = False
@@ -30,7 +35,7 @@ class CompareRequest:
 async def run_compare(screen: Screen, access: StoreAccess, request: CompareRequest) -> int:
     """Exit code 1 if they disagree about any run, or a pipeline could not be compared."""
     require_said(request.which)
-    tally: Counter[Result] = Counter()
+    tally: Counter[AgreementResult] = Counter()
     left_out = 0
     async with access.tables() as tables:
         pipelines = await chosen(screen, access, tables, request.which)
@@ -47,10 +52,10 @@ async def run_compare(screen: Screen, access: StoreAccess, request: CompareReque
             tally.update(each.result for each in found)
             _show(screen, found, request)
     if request.as_json:
-        counts = {result.value: tally[result] for result in Result}
+        counts = {result.value: tally[result] for result in AgreementResult}
         screen.record({"type": "summary", "since": format_rfc3339(since), "leftOut": left_out, **counts})
     else:
-        counts = ", ".join(f"{tally[result]} {result.value}" for result in Result)
+        counts = ", ".join(f"{tally[result]} {result.value}" for result in AgreementResult)
         screen.line(f"{counted(len(pipelines) - left_out, 'pipeline')} since {format_rfc3339(since)}: {counts}")
     if unknown:
         return Exit.WRONG
@@ -71,6 +76,6 @@ def _show(screen: Screen, found: list[Compared], request: CompareRequest) -> Non
                 }
             )
         return
-    shown = [each for each in found if request.show_all or each.result is not Result.AGREED]
+    shown = [each for each in found if request.show_all or each.result is not AgreementResult.AGREED]
     rows = [(each.result.value, str(each.key), each.why) for each in shown]
     screen.table(rows, styles=[STYLES[each.result] for each in shown], indent=0)

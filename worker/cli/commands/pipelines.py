@@ -33,7 +33,7 @@ HEADINGS = ("pipeline", "version", "job", "schedules", "owner", "")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PipelineEntry:
     """A configuration in the store, what could be understood of it, and the pause that holds it if there is one."""
 
     id: PipelineId
@@ -45,10 +45,10 @@ class Entry:
         return self.loaded.pipeline
 
 
-def entry_of(stored: StoredConfig, today: date) -> Entry:
+def entry_of(stored: StoredConfig, today: date) -> PipelineEntry:
     """Rows in the store are read leniently: others deploy, too."""
     loaded = load_text(stored.text or "", file=f"stored/{stored.pipeline}", lenient=True, today=today)
-    return Entry(stored.pipeline, loaded)
+    return PipelineEntry(stored.pipeline, loaded)
 
 
 async def run_list(screen: Screen, access: StoreAccess, *, as_json: bool) -> int:
@@ -67,7 +67,7 @@ async def run_list(screen: Screen, access: StoreAccess, *, as_json: bool) -> int
     return Exit.PROBLEMS if unreadable else Exit.DONE
 
 
-async def _entries(tables: Tables, now: datetime) -> list[Entry]:
+async def _entries(tables: Tables, now: datetime) -> list[PipelineEntry]:
     entries = [entry_of(stored, now.date()) async for stored in Pipelines(tables).list()]
     rows = await tables.get_many(TableName.CONTROL, [pause_key(entry.id) for entry in entries])
     pauses = {key: pause for key, row in rows.items() if (pause := _pause(row)) and not pause.is_over(now)}
@@ -81,7 +81,7 @@ def _pause(row: Row) -> Pause | None:
         return Pause(f"its row cannot be read: {problem}")
 
 
-def row_of(entry: Entry) -> tuple[str, ...]:
+def row_of(entry: PipelineEntry) -> tuple[str, ...]:
     if entry.pipeline is None:
         return (entry.id, "", "", "", "", state_of(entry))
     schedules = ", ".join(schedule.id for schedule in entry.pipeline.schedules)
@@ -90,7 +90,7 @@ def row_of(entry: Entry) -> tuple[str, ...]:
     return (entry.id, version, job, schedules, entry.pipeline.owner, state_of(entry))
 
 
-def state_of(entry: Entry) -> str:
+def state_of(entry: PipelineEntry) -> str:
     if entry.pipeline is None:
         return "cannot be read"
     if entry.pause is not None:
@@ -99,11 +99,11 @@ def state_of(entry: Entry) -> str:
     return "in dry run" if entry.pipeline.dry_run else ""
 
 
-def style_of(entry: Entry) -> str:
+def style_of(entry: PipelineEntry) -> str:
     return "red" if entry.pipeline is None else "yellow" if entry.pause else ""
 
 
-def record_of(entry: Entry) -> dict[str, Json]:
+def record_of(entry: PipelineEntry) -> dict[str, Json]:
     pipeline = entry.pipeline
     if pipeline is None:
         return {"type": "pipeline", "id": entry.id, "errors": [error.message for error in entry.loaded.errors]}

@@ -25,7 +25,7 @@ ROW_OVERHEAD_BYTES = 4_000  # what a row holds beside the configuration: keys, i
 DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
-class Status(StrEnum):
+class PushStatus(StrEnum):
     NEW = "new"
     CHANGED = "changed"
     UNCHANGED = "unchanged"
@@ -40,17 +40,17 @@ class PushRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class PipelineChange:
     """One pipeline of the files beside what the store has of it. `before` is its text for people, "" if new."""
 
     pipeline: Pipeline
-    status: Status
+    status: PushStatus
     before: str = ""
 
     @property
     def diff(self) -> list[str]:
         """How a stored configuration changes; of a new one, the file is the better reading."""
-        if self.status is not Status.CHANGED:
+        if self.status is not PushStatus.CHANGED:
             return []
         after = to_yaml(self.pipeline).splitlines()
         name = self.pipeline.id
@@ -107,27 +107,27 @@ def refuse_oversized(pipelines: Iterable[Pipeline]) -> None:
             )
 
 
-async def compare(tables: Tables, found: Directory, today: date) -> list[Change]:
+async def compare(tables: Tables, found: Directory, today: date) -> list[PipelineChange]:
     store = Pipelines(tables)
     return [compared(pipeline, await store.get(pipeline.id), today) for pipeline in found.pipelines]
 
 
-def compared(pipeline: Pipeline, stored: StoredConfig | None, today: date) -> Change:
+def compared(pipeline: Pipeline, stored: StoredConfig | None, today: date) -> PipelineChange:
     """Two configurations are the same if they mean the same, however their texts are written."""
     if stored is None:
-        return Change(pipeline=pipeline, status=Status.NEW)
+        return PipelineChange(pipeline=pipeline, status=PushStatus.NEW)
     known = load_text(stored.text or "", file=pipeline.id, lenient=True, today=today).pipeline
     if known is None:
-        return Change(pipeline=pipeline, status=Status.CHANGED, before=stored.text or "")
-    status = Status.UNCHANGED if config_hash(known) == config_hash(pipeline) else Status.CHANGED
-    return Change(pipeline=pipeline, status=status, before=to_yaml(known))
+        return PipelineChange(pipeline=pipeline, status=PushStatus.CHANGED, before=stored.text or "")
+    status = PushStatus.UNCHANGED if config_hash(known) == config_hash(pipeline) else PushStatus.CHANGED
+    return PipelineChange(pipeline=pipeline, status=status, before=to_yaml(known))
 
 
 async def write_agreed(
-    screen: Screen, tables: Tables, clock: Clock, changes: Sequence[Change], request: PushRequest
+    screen: Screen, tables: Tables, clock: Clock, changes: Sequence[PipelineChange], request: PushRequest
 ) -> int:
     """Write what differs, if that is wanted; say how many were written."""
-    wanted = [change for change in changes if change.status is not Status.UNCHANGED]
+    wanted = [change for change in changes if change.status is not PushStatus.UNCHANGED]
     if request.dry_run:
         return 0
     if wanted and not request.consent.obtain(screen, f"Write {counted(len(wanted), 'pipeline')}?"):
@@ -135,23 +135,23 @@ async def write_agreed(
     for change in wanted:
         await deploy(tables, change.pipeline, clock)
     for change in changes:
-        if change.status is Status.UNCHANGED:
+        if change.status is PushStatus.UNCHANGED:
             # What others deployed may not be in the list yet; a row that is gets no write.
             await Pipelines(tables).list_deployed(change.pipeline.id)
     return len(wanted)
 
 
-def show_changes(screen: Screen, changes: Sequence[Change], *, as_json: bool) -> None:
+def show_changes(screen: Screen, changes: Sequence[PipelineChange], *, as_json: bool) -> None:
     for change in changes:
         if as_json:
             screen.record(change_record(change))
-        elif change.status is not Status.UNCHANGED:
+        elif change.status is not PushStatus.UNCHANGED:
             screen.line(f"{change.status}: {change.pipeline.id}", style="bold")
             for line in change.diff:
                 screen.line(f"  {line}", style=DIFF_STYLES.get(line[:1], ""))
 
 
-def change_record(change: Change) -> dict[str, Json]:
+def change_record(change: PipelineChange) -> dict[str, Json]:
     return {
         "type": "pipeline",
         "id": change.pipeline.id,
@@ -161,12 +161,12 @@ def change_record(change: Change) -> dict[str, Json]:
     }
 
 
-def counts_of(changes: Iterable[Change]) -> dict[str, int]:
+def counts_of(changes: Iterable[PipelineChange]) -> dict[str, int]:
     statuses = [change.status for change in changes]
-    return {status.value: statuses.count(status) for status in Status}
+    return {status.value: statuses.count(status) for status in PushStatus}
 
 
-def summary(changes: Sequence[Change], *, written: int, dry_run: bool) -> str:
+def summary(changes: Sequence[PipelineChange], *, written: int, dry_run: bool) -> str:
     counts = ", ".join(f"{number} {status}" for status, number in counts_of(changes).items())
     ending = "nothing written: this was a dry run" if dry_run else f"{written} written"
     return f"{counted(len(changes), 'pipeline')}: {counts}; {ending}"

@@ -13,7 +13,7 @@ from worker.cli.terminal.arguments import PipelineArgument, ScheduleOption, chos
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
-from worker.cli.terminal.worker_presence import remark_if_nobody_works
+from worker.cli.terminal.worker_presence import warn_if_no_live_worker
 from worker.config.versions import Unusable, Version
 from worker.core.errors import ConfigError, Rejected
 from worker.core.model.keys import RunKey
@@ -22,9 +22,9 @@ from worker.core.model.values import Json
 from worker.core.run.forecast import Prospect
 from worker.core.run.reruns import DATA_DRIFT, LATE_DATA, REPLAY
 from worker.core.time.periods import Period
-from worker.operations.explain.load import Looking
+from worker.operations.explain.load import SnapshotLoader
 from worker.operations.runs.replay_range import is_due, replayed
-from worker.operations.runs.requests import Asked, Asking, Wish
+from worker.operations.runs.requests import RequestOutcome, RerunSpec, RunRequests
 from worker.store.repos.requests import DEFAULT_REASON
 from worker.store.table import Tables
 
@@ -34,7 +34,7 @@ GOOD = frozenset({Prospect.ACCEPTED, Prospect.WAITS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whom:
+class RunSelector:
     """Which runs are meant, and how to answer. `is_dry`: tell what would become of it, and ask nothing."""
 
     pipeline: PipelineId
@@ -43,11 +43,11 @@ class Whom:
     as_json: bool
 
 
-async def run_rerun(screen: Screen, access: StoreAccess, whom: Whom, period: Period, wish: Wish) -> int:
+async def run_rerun(screen: Screen, access: StoreAccess, whom: RunSelector, period: Period, wish: RerunSpec) -> int:
     if wish.reason in OUR_REASONS:
         raise ConfigError(f"the reason {wish.reason!r} is the worker's own; say why in other words")
 
-    async def ask(asking: Asking, version: Version) -> int:
+    async def ask(asking: RunRequests, version: Version) -> int:
         asked = await asking.rerun(_key(whom, version, period), version, wish)
         show_asked(screen, "rerun", asked, wish.reason, as_json=whom.as_json)
         if not whom.as_json and asked.is_first and asked.forecast.prospect in GOOD:
@@ -58,9 +58,9 @@ async def run_rerun(screen: Screen, access: StoreAccess, whom: Whom, period: Per
 
 
 async def run_cancel(
-    screen: Screen, access: StoreAccess, whom: Whom, period: Period, *, reason: str, waive_sla: bool
+    screen: Screen, access: StoreAccess, whom: RunSelector, period: Period, *, reason: str, waive_sla: bool
 ) -> int:
-    async def ask(asking: Asking, version: Version) -> int:
+    async def ask(asking: RunRequests, version: Version) -> int:
         asked = await asking.cancel(_key(whom, version, period), version, reason, waive_sla=waive_sla)
         show_asked(screen, "cancel", asked, reason, as_json=whom.as_json)
         return Exit.WRONG if asked.is_first and asked.forecast.prospect not in GOOD else exit_code([asked])
@@ -69,11 +69,11 @@ async def run_cancel(
 
 
 async def run_replay(
-    screen: Screen, access: StoreAccess, whom: Whom, span: tuple[Period, Period], *, note: str, consent: Consent
+    screen: Screen, access: StoreAccess, whom: RunSelector, span: tuple[Period, Period], *, note: str, consent: Consent
 ) -> int:
     """Ask for one rerun after another; those before a trouble stay asked for, and asking again is harmless."""
 
-    async def ask(asking: Asking, version: Version) -> int:
+    async def ask(asking: RunRequests, version: Version) -> int:
         schedule = chosen_schedule(version.pipeline, whom.schedule)
         periods = replayed(schedule, *span, access.clock.now())
         count = counted(len(periods), "period")
@@ -82,7 +82,7 @@ async def run_replay(
             screen.remark("nothing was asked for")
             return Exit.DONE
         keys = [RunKey(whom.pipeline, schedule.id, period) for period in periods]
-        wish = Wish(reason=REPLAY, note=note)
+        wish = RerunSpec(reason=REPLAY, note=note)
         asked = [await asking.rerun(key, version, wish) for key in keys]
         show_replay(screen, asked, as_json=whom.as_json)
         return exit_code(asked)
@@ -91,21 +91,21 @@ async def run_replay(
 
 
 async def _with_version(
-    screen: Screen, access: StoreAccess, whom: Whom, ask: Callable[[Asking, Version], Awaitable[int]]
+    screen: Screen, access: StoreAccess, whom: RunSelector, ask: Callable[[RunRequests, Version], Awaitable[int]]
 ) -> int:
     async with access.tables() as tables:
         version = await version_of(tables, whom.pipeline)
         if version is None:
             return await say_unknown(screen, tables, whom.pipeline)
-        code = await ask(Asking(tables, access.clock, is_rehearsed=whom.is_dry), version)
+        code = await ask(RunRequests(tables, access.clock, is_rehearsed=whom.is_dry), version)
         if not whom.as_json and not whom.is_dry:
-            await remark_if_nobody_works(screen, tables, access.clock.now())
+            await warn_if_no_live_worker(screen, tables, access.clock.now())
         return code
 
 
 async def version_of(tables: Tables, pipeline: PipelineId) -> Version | None:
     """Raises `Rejected` if the pipeline's configuration cannot be used."""
-    version = await Looking(tables).version(pipeline)
+    version = await SnapshotLoader(tables).version(pipeline)
     if isinstance(version, Unusable):
         raise Rejected(
             f"the configuration of {pipeline} cannot be used: {version.problems[0]}; correct its file and push it"
@@ -113,7 +113,7 @@ async def version_of(tables: Tables, pipeline: PipelineId) -> Version | None:
     return version
 
 
-def _key(whom: Whom, version: Version, period: Period) -> RunKey:
+def _key(whom: RunSelector, version: Version, period: Period) -> RunKey:
     return RunKey(whom.pipeline, chosen_schedule(version.pipeline, whom.schedule).id, period)
 
 
@@ -125,14 +125,14 @@ def remark_if_odd(screen: Screen, key: RunKey, schedule: Schedule, now: datetime
         screen.remark(f"warning: {expected}; {says}", style="yellow")
 
 
-def exit_code(asked: list[Asked]) -> Exit:
+def exit_code(asked: list[RequestOutcome]) -> Exit:
     return Exit.DONE if all(each.forecast.prospect in GOOD for each in asked) else Exit.PROBLEMS
 
 
 # --- what is printed --------------------------------------------------------------------------------------------------
 
 
-def show_asked(screen: Screen, what: str, asked: Asked, reason: str, *, as_json: bool) -> None:
+def show_asked(screen: Screen, what: str, asked: RequestOutcome, reason: str, *, as_json: bool) -> None:
     if as_json:
         screen.record({"type": what, **record_of(asked), "reason": reason})
         return
@@ -146,7 +146,7 @@ def show_asked(screen: Screen, what: str, asked: Asked, reason: str, *, as_json:
         screen.remark(f"it replaces one of {before.requested_at} ({before.reason}), which was not answered yet")
 
 
-def _future(asked: Asked) -> str:
+def _future(asked: RequestOutcome) -> str:
     verb = "will be" if asked.is_written else "would be"
     sentence = asked.forecast.sentence
     match asked.forecast.prospect:
@@ -160,13 +160,13 @@ def _future(asked: Asked) -> str:
             return f"there is nothing to do: {sentence}"
 
 
-def _remedy(asked: Asked) -> str:
+def _remedy(asked: RequestOutcome) -> str:
     """What helps, unless the sentence said so already."""
     remedy = asked.forecast.remedy
     return "" if remedy in asked.forecast.sentence else remedy
 
 
-def show_replay(screen: Screen, asked: list[Asked], *, as_json: bool) -> None:
+def show_replay(screen: Screen, asked: list[RequestOutcome], *, as_json: bool) -> None:
     if as_json:
         for each in asked:
             screen.record({"type": "replay", **record_of(each)})
@@ -177,7 +177,7 @@ def show_replay(screen: Screen, asked: list[Asked], *, as_json: bool) -> None:
     screen.line(f"asked for {counted(written, 'rerun')}" if written else "nothing was asked for")
 
 
-def record_of(asked: Asked) -> dict[str, Json]:
+def record_of(asked: RequestOutcome) -> dict[str, Json]:
     return {
         "pipeline": asked.key.pipeline,
         "schedule": asked.key.schedule,
@@ -280,8 +280,8 @@ def rerun(
     as_json: AsJson = False,
 ) -> None:
     async def work(screen: Screen, at: StoreAccess) -> int:
-        whom = Whom(pipeline=PipelineId(pipeline), schedule=schedule, is_dry=dry_run, as_json=as_json)
-        wish = Wish(reason=read_reason(reason), supersede=supersede)
+        whom = RunSelector(pipeline=PipelineId(pipeline), schedule=schedule, is_dry=dry_run, as_json=as_json)
+        wish = RerunSpec(reason=read_reason(reason), supersede=supersede)
         return await run_rerun(screen, at, whom, read_period(period), wish)
 
     on_store(context, store, work)
@@ -302,7 +302,7 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     async def work(screen: Screen, at: StoreAccess) -> int:
-        whom = Whom(pipeline=PipelineId(pipeline), schedule=schedule, is_dry=dry_run, as_json=as_json)
+        whom = RunSelector(pipeline=PipelineId(pipeline), schedule=schedule, is_dry=dry_run, as_json=as_json)
         span = (read_period(first), read_period(last))
         return await run_replay(screen, at, whom, span, note=note, consent=Consent.by_option(yes))
 
@@ -323,7 +323,7 @@ def cancel(
     as_json: AsJson = False,
 ) -> None:
     async def work(screen: Screen, at: StoreAccess) -> int:
-        whom = Whom(pipeline=PipelineId(pipeline), schedule=schedule, is_dry=dry_run, as_json=as_json)
+        whom = RunSelector(pipeline=PipelineId(pipeline), schedule=schedule, is_dry=dry_run, as_json=as_json)
         return await run_cancel(screen, at, whom, read_period(period), reason=read_reason(reason), waive_sla=waive_sla)
 
     on_store(context, store, work)

@@ -13,12 +13,12 @@ from worker.cli.terminal.arguments import time_before
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
 from worker.cli.terminal.truncation import Truncation, report
-from worker.config.versions import Configs
+from worker.config.versions import PipelineVersions
 from worker.core.model.pipeline import Pipeline, PipelineId
 from worker.core.model.values import Json
 from worker.core.schedule.due import ScheduleKey
 from worker.core.time.timestamps import format_rfc3339
-from worker.operations.runs.schedule_times import LOOKED_AT_MAX, Listed, Times
+from worker.operations.runs.schedule_times import LOOKED_AT_MAX, ListedTime, ScheduleTimes
 from worker.store.repos.pipelines import Pipelines
 from worker.store.table import Tables
 
@@ -44,7 +44,7 @@ async def run_next(screen: Screen, access: StoreAccess, request: NextRequest) ->
         pipelines = await chosen(tables, request.pipeline)
         if pipelines is None:
             return await say_unknown(screen, tables, request.pipeline or PipelineId(""))
-        coming = await Times(tables).next(
+        coming = await ScheduleTimes(tables).next(
             pipelines, now, each=each, limit=request.limit, with_excluded=request.pipeline is not None
         )
     show(screen, coming.listed, "next", as_json=request.as_json)
@@ -66,7 +66,7 @@ async def run_missed(
         pipelines = await chosen(tables, pipeline)
         if pipelines is None:
             return await say_unknown(screen, tables, pipeline or PipelineId(""))
-        missed = await Times(tables).missed(pipelines, since, access.clock.now())
+        missed = await ScheduleTimes(tables).missed(pipelines, since, access.clock.now())
     listed = missed.listed
     show(screen, listed, "missed", as_json=as_json)
     if not as_json:
@@ -78,7 +78,7 @@ async def run_missed(
     return Exit.PROBLEMS if listed or cuts else Exit.DONE
 
 
-def _not_looked_at(schedule: ScheduleKey, listed: list[Listed]) -> Truncation:
+def _not_looked_at(schedule: ScheduleKey, listed: list[ListedTime]) -> Truncation:
     shown = sum((one.pipeline.id, one.schedule.id) == (schedule.pipeline, schedule.schedule) for one in listed)
     hint = f"its earliest {LOOKED_AT_MAX:,} times were looked at: choose a later --since"
     return Truncation(what=f"missed runs of {schedule}", shown=shown, hint=hint)
@@ -93,14 +93,14 @@ async def chosen(tables: Tables, pipeline: PipelineId | None) -> list[Pipeline] 
 
 
 async def _readable(tables: Tables) -> AsyncIterator[Pipeline]:
-    configs = Configs(tables)
+    configs = PipelineVersions(tables)
     async for stored in Pipelines(tables).list():
         version = await configs.in_force_of(stored)
         if version is not None:
             yield version.pipeline
 
 
-def show(screen: Screen, listed: list[Listed], kind: str, *, as_json: bool) -> None:
+def show(screen: Screen, listed: list[ListedTime], kind: str, *, as_json: bool) -> None:
     if as_json:
         for one in listed:
             screen.record(record_of(one, kind))
@@ -109,14 +109,14 @@ def show(screen: Screen, listed: list[Listed], kind: str, *, as_json: bool) -> N
         screen.table([HEADINGS, *map(row_of, listed)], styles=["dim", *styles])
 
 
-def row_of(one: Listed) -> tuple[str, str, str, str, str]:
+def row_of(one: ListedTime) -> tuple[str, str, str, str, str]:
     at, zone = one.run.at, one.schedule.zone
     local = f"{at.astimezone(zone):%Y-%m-%d %H:%M %Z}" if at else ""
     utc = f"{at.astimezone(UTC):%H:%MZ}" if at else ""
     return (local, utc, f"{one.pipeline.id}/{one.schedule.id}", str(one.run.period), one.sentence)
 
 
-def record_of(one: Listed, kind: str) -> dict[str, Json]:
+def record_of(one: ListedTime, kind: str) -> dict[str, Json]:
     at, zone = one.run.at, one.schedule.zone
     return {
         "type": kind,

@@ -20,8 +20,8 @@ from worker.core.errors import ConfigError
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, PipelineId
 from worker.core.model.values import Json, show
-from worker.core.run.evaluation import needed, watched
-from worker.core.run.sensor_match import Saying, audience, is_trigger, period_said, post_run_name
+from worker.core.run.evaluation import post_run_sensors, required_sensors
+from worker.core.run.sensor_match import SensorContent, audience, is_trigger, period_said, post_run_name
 from worker.core.schedule.period_range import wrong_grain
 from worker.core.time.periods import Period, split_key
 from worker.operations.explain.start_gates import refused
@@ -147,8 +147,8 @@ async def warn_if_unheard(screen: Screen, tables: Tables, name: SensorName, toda
     pipeline = entry_of(stored, today).pipeline
     if pipeline is None or is_heard(pipeline, name.stored_key):
         return
-    named = [key for schedule in pipeline.schedules for key in needed(pipeline, schedule)]
-    if hint := suggest(split_key(name.stored_key)[0], [*named, *watched(pipeline)]):
+    named = [key for schedule in pipeline.schedules for key in required_sensors(pipeline, schedule)]
+    if hint := suggest(split_key(name.stored_key)[0], [*named, *post_run_sensors(pipeline)]):
         screen.remark(f"warning: nothing in {name.pipeline} looks at {name.stored_key}; {hint}", style="yellow")
 
 
@@ -159,7 +159,7 @@ async def warn_of_period(screen: Screen, tables: Tables, pipeline: PipelineId, s
     for schedule in read.schedules if read else ():
         if not is_trigger(schedule, sensor.key):
             continue
-        period, _ = period_said(Saying(sensor.key, sensor.data), schedule, now)
+        period, _ = period_said(SensorContent(sensor.key, sensor.data), schedule, now)
         exists = await Runs(tables).load(RunKey(pipeline, schedule.id, period)) is not None
         if refusal := refused(period, schedule, now, exists=exists):
             text = f"{sensor.key} will begin no run: {refusal.reason}; {refusal.hint}"

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from worker.cli.commands.events import EventsRequest, event_types, follow_events, run_events
-from worker.cli.commands.explain import Question, run_explain
+from worker.cli.commands.explain import ExplainQuery, run_explain
 from worker.cli.commands.history import run_history
 from worker.cli.commands.status import StatusRequest, run_status, watch_status
 from worker.cli.terminal.arguments import PipelineArgument, ScheduleOption, read_period, time_before
@@ -149,9 +149,9 @@ def history(
     on_store(context, store, work)
 
 
-def _question(pipeline: str, period: str | None, schedule: str | None) -> Question:
+def _question(pipeline: str, period: str | None, schedule: str | None) -> ExplainQuery:
     meant = read_period(period) if period else None
-    return Question(pipeline=PipelineId(pipeline), period=meant, schedule=schedule)
+    return ExplainQuery(pipeline=PipelineId(pipeline), period=meant, schedule=schedule)
 
 
 def _until_interrupted(

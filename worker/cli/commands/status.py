@@ -9,12 +9,12 @@ from worker.cli.commands.requests import version_of
 from worker.cli.terminal.console import Screen, passed
 from worker.cli.terminal.store_access import Exit, StoreAccess
 from worker.cli.terminal.truncation import Truncation
-from worker.cli.terminal.worker_presence import remark_if_nobody_works
+from worker.cli.terminal.worker_presence import warn_if_no_live_worker
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
 from worker.core.sla.state import SlaWatch, Verdict
 from worker.core.time.timestamps import format_rfc3339
-from worker.operations.runs.status import Board, Boards, Line, Rank
+from worker.operations.runs.status import Rank, RunLine, RunList, RunLists
 from worker.store.table import Tables
 
 REFRESH_S = 2.0
@@ -53,7 +53,7 @@ async def run_status(screen: Screen, access: StoreAccess, request: StatusRequest
     async with access.tables() as tables:
         code = await show_status(screen, tables, request, access.clock.now())
         if not request.as_json:
-            await remark_if_nobody_works(screen, tables, access.clock.now())
+            await warn_if_no_live_worker(screen, tables, access.clock.now())
     await access.admin.require_writable()  # last: a store that takes no writes still shows how it stands
     return code
 
@@ -70,7 +70,7 @@ async def watch_status(screen: Screen, access: StoreAccess, request: StatusReque
                 return await _say_unknown(screen, tables, request)
             show_board(screen, board, request, now)
             if not request.as_json:
-                await remark_if_nobody_works(screen, tables, now)
+                await warn_if_no_live_worker(screen, tables, now)
             await access.clock.sleep(REFRESH_S)
 
 
@@ -82,9 +82,9 @@ async def show_status(screen: Screen, tables: Tables, request: StatusRequest, no
     return Exit.DONE
 
 
-async def board_of(tables: Tables, request: StatusRequest, now: datetime) -> Board | None:
+async def board_of(tables: Tables, request: StatusRequest, now: datetime) -> RunList | None:
     """None: there is no such pipeline. Raises `Rejected` if nothing can be made of its configuration."""
-    boards = Boards(tables)
+    boards = RunLists(tables)
     if request.pipeline is None:
         return await boards.of_all(now, days=request.days, limit=request.limit)
     version = await version_of(tables, request.pipeline)
@@ -98,7 +98,7 @@ async def _say_unknown(screen: Screen, tables: Tables, request: StatusRequest) -
 # --- what is printed --------------------------------------------------------------------------------------------------
 
 
-def show_board(screen: Screen, board: Board, request: StatusRequest, now: datetime) -> None:
+def show_board(screen: Screen, board: RunList, request: StatusRequest, now: datetime) -> None:
     if request.as_json:
         for line in board.lines:
             screen.record(record_of(line))
@@ -114,7 +114,7 @@ def show_board(screen: Screen, board: Board, request: StatusRequest, now: dateti
         screen.remark(f"paused{until}: {board.pause.reason}", style="yellow")
 
 
-def totals(board: Board) -> str:
+def totals(board: RunList) -> str:
     """How many there are, and of which kinds not all are shown."""
     parts = ", ".join(_total(board, rank) for rank in Rank if board.totals.get(rank)) or "no runs"
     if board.is_cut:
@@ -122,18 +122,18 @@ def totals(board: Board) -> str:
     return f"{parts}; {RAISE_LIMIT} to see all" if any(_is_cut(board, rank) for rank in Rank) else parts
 
 
-def _total(board: Board, rank: Rank) -> str:
+def _total(board: RunList, rank: Rank) -> str:
     total, shown = board.totals[rank], board.shown.get(rank, 0)
     count = f"{'at least ' if rank in board.uncounted else ''}{total:,} {WORDS[rank]}"
     return f"{count} ({shown:,} shown)" if shown < total else count
 
 
-def _is_cut(board: Board, rank: Rank) -> bool:
+def _is_cut(board: RunList, rank: Rank) -> bool:
     total = board.totals.get(rank, 0)
     return board.shown.get(rank, 0) < total or (rank in board.uncounted and total > 0)
 
 
-def left_out(board: Board, limit: int) -> Iterator[Truncation]:
+def left_out(board: RunList, limit: int) -> Iterator[Truncation]:
     for rank in Rank:
         if _is_cut(board, rank):
             yield Truncation(
@@ -147,7 +147,7 @@ def left_out(board: Board, limit: int) -> Iterator[Truncation]:
         yield Truncation(what="periods", shown=limit, hint=RAISE_LIMIT)
 
 
-def row_of(line: Line, now: datetime) -> tuple[str, ...]:
+def row_of(line: RunLine, now: datetime) -> tuple[str, ...]:
     return (
         line.name,
         line.state,
@@ -167,7 +167,7 @@ def deadline(watch: SlaWatch, now: datetime) -> str:
     return f"{left}, warned" if watch.warned_at else left
 
 
-def record_of(line: Line) -> dict[str, Json]:
+def record_of(line: RunLine) -> dict[str, Json]:
     watch = line.watch
     return {
         "type": "run",

@@ -8,7 +8,7 @@ import typer
 
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreUrl, on_store
-from worker.store.admin import Figure, Migration, StoreAdmin, Verdict
+from worker.store.admin import Figure, Migration, StoreAdmin, StoreFinding
 
 
 async def run_init(screen: Screen, admin: StoreAdmin, *, create_tables: bool, as_json: bool) -> int:
@@ -30,19 +30,19 @@ async def run_check(screen: Screen, admin: StoreAdmin, *, as_json: bool) -> int:
     return Exit.DONE if all(verdict.is_sound for verdict in verdicts) else Exit.PROBLEMS
 
 
-def show_verdict_records(screen: Screen, verdicts: Sequence[Verdict]) -> None:
+def show_verdict_records(screen: Screen, verdicts: Sequence[StoreFinding]) -> None:
     for verdict in verdicts:
         screen.record({"type": "verdict", "ok": verdict.is_sound, **asdict(verdict)})
 
 
-def show_verdicts(screen: Screen, verdicts: Sequence[Verdict]) -> None:
+def show_verdicts(screen: Screen, verdicts: Sequence[StoreFinding]) -> None:
     rows = [("ok" if verdict.is_sound else "PROBLEM", verdict.subject, _sentence(verdict)) for verdict in verdicts]
     screen.table(rows, styles=["green" if verdict.is_sound else "red" for verdict in verdicts], indent=0)
     wrong = sum(not verdict.is_sound for verdict in verdicts)
     screen.line(f"{counted(wrong, 'problem')} found" if wrong else "the store is sound", "red" if wrong else "green")
 
 
-def _sentence(verdict: Verdict) -> str:
+def _sentence(verdict: StoreFinding) -> str:
     return verdict.finding if verdict.is_sound else f"{verdict.finding}; {verdict.remedy}"
 
 

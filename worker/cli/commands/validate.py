@@ -7,11 +7,11 @@ from itertools import groupby
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.files import Sources, read_files
 from worker.config.load import Directory, Forbids
-from worker.config.problems import Problem, Severity
+from worker.config.problems import Problem, ProblemSeverity
 from worker.config.settings import HTTP_ALLOW
 from worker.net.address_policy import AddressPolicy, AddressRefused
 
-STYLES = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
+STYLES = {ProblemSeverity.ERROR: "red", ProblemSeverity.WARNING: "yellow"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ def show_problems(screen: Screen, problems: Iterable[Problem]) -> None:
 def place_and_message(problem: Problem) -> str:
     """Begin with a place that terminals and editors make clickable."""
     subject = f" {problem.path}:" if problem.path else ""
-    remark = "" if problem.severity is Severity.ERROR else " warning:"
+    remark = "" if problem.severity is ProblemSeverity.ERROR else " warning:"
     return f"{problem.file}:{problem.line}:{problem.column}{remark}{subject} {problem.message}"
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from scheduler.watchdog.checks.table import Watched, make_watchdog
-from scheduler.watchdog.watchdog import Report, Watchdog
+from scheduler.watchdog.watchdog import CheckReport, Watchdog
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
 from worker.config.settings import GROUP
@@ -95,7 +95,7 @@ def _require_known(watchdog: Watchdog, names: Sequence[str]) -> None:
         raise ConfigError(f"there is no check {unknown[0]!r}; a check is one of {', '.join(watchdog.names)}")
 
 
-def show_report(screen: Screen, report: Report, request: PassRequest) -> None:
+def show_report(screen: Screen, report: CheckReport, request: PassRequest) -> None:
     telling = [finding for finding in report.findings if not finding.is_routine]
     if request.as_json:
         screen.record(

@@ -6,8 +6,8 @@ from datetime import date
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from worker.cli.commands.explain import Question, run_explain
-from worker.cli.demo.stage import Expected, Stage, run_of
+from worker.cli.commands.explain import ExplainQuery, run_explain
+from worker.cli.demo.stage import ExpectedEvent, Stage, run_of
 from worker.core.model.events import EventType
 from worker.core.model.pipeline import PipelineId
 
@@ -116,14 +116,14 @@ class Play:
 
     async def _explain(self, pipeline: str, period: str) -> None:
         self._stage.screen.line(f"$ interlock explain {pipeline} {period}", style="bold")
-        asked = Question(pipeline=PipelineId(pipeline), period=run_of(pipeline, period).period, schedule=None)
+        asked = ExplainQuery(pipeline=PipelineId(pipeline), period=run_of(pipeline, period).period, schedule=None)
         await run_explain(self._stage.screen, self._stage.access, asked, as_json=False)
 
-    def _completed(self, *runs: tuple[str, str], times: int = 1) -> list[Expected]:
+    def _completed(self, *runs: tuple[str, str], times: int = 1) -> list[ExpectedEvent]:
         return [self._told(pipeline, period, EventType.JOB_COMPLETED, times) for pipeline, period in runs]
 
-    def _told(self, pipeline: str, period: str, event_type: EventType, times: int = 1) -> Expected:
-        return Expected(pipeline=pipeline, period=period, type=event_type, times=times)
+    def _told(self, pipeline: str, period: str, event_type: EventType, times: int = 1) -> ExpectedEvent:
+        return ExpectedEvent(pipeline=pipeline, period=period, type=event_type, times=times)
 
     def _result(self) -> str:
         """What gold made, from the file that its job wrote."""
@@ -135,4 +135,4 @@ class Play:
 
 
 Act: TypeAlias = tuple[str, Callable[[], Awaitable[None]]]
-Highlight: TypeAlias = tuple[str, Expected, str]
+Highlight: TypeAlias = tuple[str, ExpectedEvent, str]

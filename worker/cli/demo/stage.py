@@ -40,7 +40,7 @@ class NotInTime(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
+class ExpectedEvent:
     """An event of a run, `times` of them since the demo began."""
 
     pipeline: str
@@ -68,7 +68,7 @@ class Stage:
     def elapsed_s(self) -> float:
         return self._clock.monotonic() - self._began
 
-    def seen_after_s(self, expected: Expected) -> float:
+    def seen_after_s(self, expected: ExpectedEvent) -> float:
         """When it was seen, which `until` has made sure of."""
         return self._seen[expected.pipeline, expected.period, expected.type][expected.times - 1]
 
@@ -82,7 +82,7 @@ class Stage:
         found = await Sensors(self._tables).get(PipelineId(pipeline), key)
         return dict(found.data) if found else {}
 
-    async def until(self, *expected: Expected) -> None:
+    async def until(self, *expected: ExpectedEvent) -> None:
         """Wait for each in turn. Raises `NotInTime`."""
         for each in expected:
             await self._until(lambda each=each: self._has_come(each), str(each))
@@ -102,7 +102,7 @@ class Stage:
                 raise NotInTime(what)
             await self._clock.sleep(LOOK_AGAIN_S)
 
-    async def _has_come(self, expected: Expected) -> bool:
+    async def _has_come(self, expected: ExpectedEvent) -> bool:
         await self._look()
         return len(self._seen[expected.pipeline, expected.period, expected.type]) >= expected.times
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from worker.cli.commands.validate import place_and_message
-from worker.cli.plan.diff import Change, Kind, changes
-from worker.cli.plan.expected import Block, Entry, Span, agenda, by_day, unclocked
+from worker.cli.plan.diff import DifferenceKind, RunDifference, changes
+from worker.cli.plan.expected import Block, PlanEntry, Span, agenda, by_day, unclocked
 from worker.cli.plan.view import block_row, change_record, change_row, run_record
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.files import Sources, read_files
@@ -19,7 +19,12 @@ LINES_MAX = 2_000  # a plan longer than this is not read; --json gives all of it
 CHANGES_SHOWN_MAX = 10  # of one schedule, unless all are asked for
 PROBLEMS_SHOWN_MAX = 5
 
-CHANGE_STYLES = {Kind.ADDED: "green", Kind.REMOVED: "red", Kind.MOVED: "yellow", Kind.DEADLINE: "yellow"}
+CHANGE_STYLES = {
+    DifferenceKind.ADDED: "green",
+    DifferenceKind.REMOVED: "red",
+    DifferenceKind.MOVED: "yellow",
+    DifferenceKind.DEADLINE: "yellow",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +58,7 @@ class Totals:
     notes: int = 0
     pipelines: set[str] = field(default_factory=set[str])
 
-    def watch(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+    def watch(self, entries: Iterable[PlanEntry]) -> Iterator[PlanEntry]:
         for entry in entries:
             self.pipelines.add(entry.pipeline)
             self.notes += entry.run.note is not None
@@ -82,12 +87,12 @@ def run_diff(screen: Screen, old: Sources, new: Sources, request: PlanRequest) -
     before, after = read_pipelines(screen, old, request), read_pipelines(screen, new, request)
     if not (before.is_whole and after.is_whole and (before.pipelines or after.pipelines)):
         return 2
-    counts = Counter[Kind]()
+    counts = Counter[DifferenceKind]()
     found = _counted(changes(before.pipelines, after.pipelines, request.span), counts)
     if request.as_json:
         for change in found:
             screen.record({"type": "change", **change_record(change)})
-        numbers = {kind.value: counts[kind] for kind in Kind}
+        numbers = {kind.value: counts[kind] for kind in DifferenceKind}
         screen.record({"type": "summary", **_span_record(request.span), **numbers})
     else:
         show_changes(screen, found, show_all=request.show_all)
@@ -117,14 +122,14 @@ def remark_errors(screen: Screen, errors: Sequence[Problem]) -> None:
         screen.remark(f"{total}; those files are left out, and `interlock validate` tells everything", style="red")
 
 
-def show_records(screen: Screen, entries: Iterable[Entry], totals: Totals, span: Span) -> None:
+def show_records(screen: Screen, entries: Iterable[PlanEntry], totals: Totals, span: Span) -> None:
     for entry in entries:
         screen.record({"type": "run", **run_record(entry)})
     numbers = {"runs": totals.runs, "excluded": totals.excluded, "pipelines": len(totals.pipelines)}
     screen.record({"type": "summary", **_span_record(span), **numbers})
 
 
-def show_days(screen: Screen, entries: Iterable[Entry], *, show_all: bool) -> None:
+def show_days(screen: Screen, entries: Iterable[PlanEntry], *, show_all: bool) -> None:
     """A heading for each day, a line for each run or busy schedule; past a limit the rest is only counted."""
     shown = hidden = 0
     for day, blocks in by_day(entries, fold=not show_all):
@@ -150,7 +155,7 @@ def show_totals(screen: Screen, pipelines: Sequence[Pipeline], totals: Totals, s
     screen.line(f"{span.first} to {span.last}: {', '.join(parts)}", style="green")
 
 
-def show_changes(screen: Screen, found: Iterable[Change], *, show_all: bool) -> None:
+def show_changes(screen: Screen, found: Iterable[RunDifference], *, show_all: bool) -> None:
     """Schedule by schedule; of one that changes on every day, the first changes stand for the rest."""
     for _, group in groupby(found, key=lambda change: change.entry.name):
         theirs = list(group)
@@ -162,17 +167,22 @@ def show_changes(screen: Screen, found: Iterable[Change], *, show_all: bool) -> 
         screen.line()
 
 
-def _counted(found: Iterable[Change], counts: Counter[Kind]) -> Iterator[Change]:
+def _counted(found: Iterable[RunDifference], counts: Counter[DifferenceKind]) -> Iterator[RunDifference]:
     for change in found:
         counts[change.kind] += 1
         yield change
 
 
-def _counts_text(counts: Counter[Kind]) -> str:
+def _counts_text(counts: Counter[DifferenceKind]) -> str:
     if not counts:
         return "no expected run changes"
-    words = {Kind.ADDED: "added", Kind.REMOVED: "removed", Kind.MOVED: "moved", Kind.DEADLINE: "with new deadlines"}
-    return "runs " + ", ".join(f"{words[kind]}: {counts[kind]:,}" for kind in Kind if counts[kind])
+    words = {
+        DifferenceKind.ADDED: "added",
+        DifferenceKind.REMOVED: "removed",
+        DifferenceKind.MOVED: "moved",
+        DifferenceKind.DEADLINE: "with new deadlines",
+    }
+    return "runs " + ", ".join(f"{words[kind]}: {counts[kind]:,}" for kind in DifferenceKind if counts[kind])
 
 
 def _style(block: Block) -> str:

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from worker.cli.plan.expected import Entry, Span, schedule_agenda
+from worker.cli.plan.expected import PlanEntry, Span, schedule_agenda
 from worker.core.model.pipeline import Pipeline, PipelineId, Schedule, ScheduleId
 from worker.core.time.periods import Period
 
 
-class Kind(StrEnum):
+class DifferenceKind(StrEnum):
     ADDED = "added"
     REMOVED = "removed"
     MOVED = "moved"
@@ -17,22 +17,22 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class RunDifference:
     """One run that differs. `entry` is the side to speak of: what will be, or what was if nothing will be.
 
     A side is None if the period is not in that plan at all; one that is there but excluded tells the reason.
     """
 
-    kind: Kind
-    entry: Entry
-    old: Entry | None
-    new: Entry | None
+    kind: DifferenceKind
+    entry: PlanEntry
+    old: PlanEntry | None
+    new: PlanEntry | None
 
 
 ScheduleKey = tuple[PipelineId, ScheduleId]
 
 
-def changes(old: Iterable[Pipeline], new: Iterable[Pipeline], span: Span) -> Iterator[Change]:
+def changes(old: Iterable[Pipeline], new: Iterable[Pipeline], span: Span) -> Iterator[RunDifference]:
     """Compare run by run, schedule by schedule, in the order of their names."""
     before, after = _schedules(old), _schedules(new)
     for key in sorted({*before, *after}):
@@ -44,7 +44,9 @@ def _schedules(pipelines: Iterable[Pipeline]) -> dict[ScheduleKey, Schedule]:
     return {(pipeline.id, schedule.id): schedule for pipeline in pipelines for schedule in pipeline.schedules}
 
 
-def _schedule_changes(pipeline: PipelineId, old: Schedule | None, new: Schedule | None, span: Span) -> Iterator[Change]:
+def _schedule_changes(
+    pipeline: PipelineId, old: Schedule | None, new: Schedule | None, span: Span
+) -> Iterator[RunDifference]:
     before, after = _by_period(pipeline, old, span), _by_period(pipeline, new, span)
     for period in sorted({*before, *after}):
         change = compare(before.get(period), after.get(period))
@@ -52,30 +54,30 @@ def _schedule_changes(pipeline: PipelineId, old: Schedule | None, new: Schedule 
             yield change
 
 
-def _by_period(pipeline: PipelineId, schedule: Schedule | None, span: Span) -> dict[Period, Entry]:
+def _by_period(pipeline: PipelineId, schedule: Schedule | None, span: Span) -> dict[Period, PlanEntry]:
     if schedule is None:
         return {}
     return {entry.run.period: entry for entry in schedule_agenda(pipeline, schedule, span)}
 
 
-def compare(old: Entry | None, new: Entry | None) -> Change | None:
+def compare(old: PlanEntry | None, new: PlanEntry | None) -> RunDifference | None:
     """Tell two states of one period apart; None if a reader of the plan would see no difference."""
     before, after = _unless_excluded(old), _unless_excluded(new)
     if before is None:
-        return None if after is None else Change(kind=Kind.ADDED, entry=after, old=old, new=new)
+        return None if after is None else RunDifference(kind=DifferenceKind.ADDED, entry=after, old=old, new=new)
     if after is None:
-        return Change(kind=Kind.REMOVED, entry=before, old=old, new=new)
+        return RunDifference(kind=DifferenceKind.REMOVED, entry=before, old=old, new=new)
     if before.run.at != after.run.at:
-        return Change(kind=Kind.MOVED, entry=after, old=old, new=new)
+        return RunDifference(kind=DifferenceKind.MOVED, entry=after, old=old, new=new)
     if _deadlines(before) != _deadlines(after):
-        return Change(kind=Kind.DEADLINE, entry=after, old=old, new=new)
+        return RunDifference(kind=DifferenceKind.DEADLINE, entry=after, old=old, new=new)
     return None
 
 
-def _unless_excluded(entry: Entry | None) -> Entry | None:
+def _unless_excluded(entry: PlanEntry | None) -> PlanEntry | None:
     return entry if entry is not None and entry.run.excluded is None else None
 
 
-def _deadlines(entry: Entry) -> tuple[object, ...]:
+def _deadlines(entry: PlanEntry) -> tuple[object, ...]:
     relative = entry.schedule.sla.max_duration if entry.schedule.sla else None
     return entry.run.warning_at, entry.run.breach_at, entry.run.trigger_deadline_at, relative

@@ -35,7 +35,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class PlanEntry:
     """One expected run, and whose it is."""
 
     pipeline: PipelineId
@@ -57,7 +57,7 @@ class Entry:
         return wall_at(self.moment, self.schedule.zone).date()
 
 
-def agenda(pipelines: Iterable[Pipeline], span: Span) -> Iterator[Entry]:
+def agenda(pipelines: Iterable[Pipeline], span: Span) -> Iterator[PlanEntry]:
     """Every expected run of the span, excluded ones with their reason, day by day."""
     streams = [
         schedule_agenda(pipeline.id, schedule, span) for pipeline in pipelines for schedule in pipeline.schedules
@@ -65,12 +65,12 @@ def agenda(pipelines: Iterable[Pipeline], span: Span) -> Iterator[Entry]:
     return heapq.merge(*streams, key=lambda entry: (entry.day, entry.moment, entry.name))
 
 
-def schedule_agenda(pipeline: PipelineId, schedule: Schedule, span: Span) -> Iterator[Entry]:
+def schedule_agenda(pipeline: PipelineId, schedule: Schedule, span: Span) -> Iterator[PlanEntry]:
     for run in expected_runs(schedule, *span.bounds(schedule)):
-        yield Entry(pipeline=pipeline, schedule=schedule, run=run)
+        yield PlanEntry(pipeline=pipeline, schedule=schedule, run=run)
 
 
-def by_day(entries: Iterable[Entry], *, fold: bool) -> "Iterator[tuple[date, list[Block]]]":
+def by_day(entries: Iterable[PlanEntry], *, fold: bool) -> "Iterator[tuple[date, list[Block]]]":
     for day, todays in groupby(entries, key=lambda entry: entry.day):
         yield day, blocks(todays, shown_max=RUNS_SHOWN_MAX if fold else None)
 
@@ -79,14 +79,14 @@ def by_day(entries: Iterable[Entry], *, fold: bool) -> "Iterator[tuple[date, lis
 class Block:
     """Runs of one schedule on one day that share their fate; never empty."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[PlanEntry, ...]
 
     @property
-    def first(self) -> Entry:
+    def first(self) -> PlanEntry:
         return self.entries[0]
 
     @property
-    def last(self) -> Entry:
+    def last(self) -> PlanEntry:
         return self.entries[-1]
 
     @property
@@ -95,16 +95,16 @@ class Block:
         return list(dict.fromkeys(entry.run.note for entry in self.entries if entry.run.note))
 
 
-def blocks(todays: Iterable[Entry], *, shown_max: int | None) -> list[Block]:
+def blocks(todays: Iterable[PlanEntry], *, shown_max: int | None) -> list[Block]:
     """Fold a busy schedule's day into one block; a quiet one keeps a block for each run."""
-    alike: dict[tuple[str, str | None], list[Entry]] = {}
+    alike: dict[tuple[str, str | None], list[PlanEntry]] = {}
     for entry in todays:
         alike.setdefault((entry.name, entry.run.excluded), []).append(entry)
     folded = [block for entries in alike.values() for block in _fold(entries, shown_max)]
     return sorted(folded, key=lambda block: (block.first.moment, block.first.name))
 
 
-def _fold(entries: Sequence[Entry], shown_max: int | None) -> list[Block]:
+def _fold(entries: Sequence[PlanEntry], shown_max: int | None) -> list[Block]:
     if shown_max is not None and len(entries) > shown_max:
         return [Block(tuple(entries))]
     return [Block((entry,)) for entry in entries]

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, tzinfo
 
-from worker.cli.plan.diff import Change, Kind
-from worker.cli.plan.expected import Block, Entry
+from worker.cli.plan.diff import DifferenceKind, RunDifference
+from worker.cli.plan.expected import Block, PlanEntry
 from worker.cli.terminal.console import counted
 from worker.core.model.pipeline import Sla
 from worker.core.model.rules import Json
@@ -29,7 +29,7 @@ def _times_of_day(block: Block) -> tuple[str, str]:
     return local, f"{_zulu(first.moment)}-{_zulu(last.moment)}"
 
 
-def run_facts(entry: Entry) -> Iterator[str]:
+def run_facts(entry: PlanEntry) -> Iterator[str]:
     """What a reader must know about one run; an excluded run has a reason and nothing else."""
     run, schedule = entry.run, entry.schedule
     if run.excluded is not None:
@@ -45,7 +45,7 @@ def run_facts(entry: Entry) -> Iterator[str]:
         yield from _sla_facts(entry, schedule.sla)
 
 
-def _sla_facts(entry: Entry, sla: Sla) -> Iterator[str]:
+def _sla_facts(entry: PlanEntry, sla: Sla) -> Iterator[str]:
     if entry.run.warning_at is not None:
         yield f"warning {wall(entry.run.warning_at, sla.zone, entry.day)}"
     if entry.run.breach_at is not None:
@@ -70,23 +70,23 @@ def wall(at: datetime, zone: tzinfo, day: date) -> str:
     return text if local.date() == day else f"{local.date()} {text}"
 
 
-def _local(entry: Entry) -> str:
+def _local(entry: PlanEntry) -> str:
     return f"{_clock(entry, entry.moment)} {_abbreviation(entry)}" if _is_clocked(entry) else "on signal"
 
 
-def _utc(entry: Entry) -> str:
+def _utc(entry: PlanEntry) -> str:
     return _zulu(entry.moment) if _is_clocked(entry) else ""
 
 
-def _is_clocked(entry: Entry) -> bool:
+def _is_clocked(entry: PlanEntry) -> bool:
     return entry.run.by is ExpectedBy.CRON
 
 
-def _clock(entry: Entry, at: datetime) -> str:
+def _clock(entry: PlanEntry, at: datetime) -> str:
     return f"{at.astimezone(entry.schedule.zone):%H:%M}"
 
 
-def _abbreviation(entry: Entry) -> str:
+def _abbreviation(entry: PlanEntry) -> str:
     return f"{entry.moment.astimezone(entry.schedule.zone):%Z}"
 
 
@@ -98,7 +98,7 @@ def _joined(facts: Iterator[str], notes: list[str]) -> str:
     return "; ".join([*facts, *notes])
 
 
-def change_row(change: Change) -> list[str]:
+def change_row(change: RunDifference) -> list[str]:
     """What happens to a run, whose, which period, and from what to what."""
     entry = change.entry
     return [
@@ -110,32 +110,37 @@ def change_row(change: Change) -> list[str]:
     ]
 
 
-MARKS = {Kind.ADDED: "+", Kind.REMOVED: "-", Kind.MOVED: "~", Kind.DEADLINE: "~"}
+MARKS = {
+    DifferenceKind.ADDED: "+",
+    DifferenceKind.REMOVED: "-",
+    DifferenceKind.MOVED: "~",
+    DifferenceKind.DEADLINE: "~",
+}
 
 
-def _change_facts(change: Change) -> Iterator[str]:
+def _change_facts(change: RunDifference) -> Iterator[str]:
     old, new = change.old, change.new
-    if change.kind is Kind.REMOVED:
+    if change.kind is DifferenceKind.REMOVED:
         yield new.run.excluded if new is not None and new.run.excluded else "no longer expected"
-    elif change.kind is Kind.ADDED:
+    elif change.kind is DifferenceKind.ADDED:
         yield _start(change.entry)
         yield from run_facts(change.entry)
     elif old is not None and new is not None:
-        if change.kind is Kind.MOVED:
+        if change.kind is DifferenceKind.MOVED:
             yield f"{_start(old)} -> {_start(new)}"
         was, will_be = "; ".join(run_facts(old)), "; ".join(run_facts(new))
         if was != will_be:
             yield f"{was or 'no deadline'} -> {will_be or 'no deadline'}"
 
 
-def _start(entry: Entry) -> str:
+def _start(entry: PlanEntry) -> str:
     """The local start with its date: a change may move a run to another day."""
     if entry.run.at is None or not _is_clocked(entry):
         return "on signal"
     return f"{entry.run.at.astimezone(entry.schedule.zone):%Y-%m-%d %H:%M %Z} ({_zulu(entry.run.at)})"
 
 
-def run_record(entry: Entry) -> dict[str, Json]:
+def run_record(entry: PlanEntry) -> dict[str, Json]:
     run, zone = entry.run, entry.schedule.zone
     return {
         "pipeline": entry.pipeline,
@@ -154,7 +159,7 @@ def run_record(entry: Entry) -> dict[str, Json]:
     }
 
 
-def change_record(change: Change) -> dict[str, Json]:
+def change_record(change: RunDifference) -> dict[str, Json]:
     return {
         "change": change.kind.value,
         "pipeline": change.entry.pipeline,

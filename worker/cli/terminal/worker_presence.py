@@ -9,7 +9,7 @@ from worker.store.repos.sessions import Session, Sessions
 from worker.store.table import Tables
 
 
-async def remark_if_nobody_works(screen: Screen, tables: Tables, now: datetime) -> None:
+async def warn_if_no_live_worker(screen: Screen, tables: Tables, now: datetime) -> None:
     """Say so if no worker is there: everything may be in order, and nothing will happen all the same."""
     if absence := absence_of_all(await Sessions(tables, GROUP).list(), now):
         screen.remark(f"{absence}, so nothing happens until one comes: `interlock run`", "yellow")

@@ -15,7 +15,7 @@ from worker.core.time.durations import format_duration, parse_duration
 from worker.core.time.timestamps import parse_rfc3339
 
 
-class Check(StrEnum):
+class Operator(StrEnum):
     EXISTS = "exists"
     MISSING = "missing"
     EQUALS = "equals"
@@ -32,50 +32,50 @@ class Check(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class OperatorResult:
     """`problem` is "" when the two values could be compared; else it finishes "<field> is <value>, …"."""
 
     passed: bool
     problem: str = ""
 
 
-Judge: TypeAlias = Callable[[Json, Json], Verdict]
+Judge: TypeAlias = Callable[[Json, Json], OperatorResult]
 
-_HOLDS, _FAILS = Verdict(True), Verdict(False)
-_NOT_A_NUMBER = Verdict(False, "which is not a number")
-_NOT_TEXT = Verdict(False, "which is not text")
-_NOT_AN_INSTANT = Verdict(False, "which is not an RFC 3339 time such as 2026-03-01T12:00:00Z")
-_TOO_LONG = Verdict(False, f"which is longer than the {TEXT_CHARS_MAX} characters a pattern is held against")
+_HOLDS, _FAILS = OperatorResult(True), OperatorResult(False)
+_NOT_A_NUMBER = OperatorResult(False, "which is not a number")
+_NOT_TEXT = OperatorResult(False, "which is not text")
+_NOT_AN_INSTANT = OperatorResult(False, "which is not an RFC 3339 time such as 2026-03-01T12:00:00Z")
+_TOO_LONG = OperatorResult(False, f"which is longer than the {TEXT_CHARS_MAX} characters a pattern is held against")
 
 # Rules repeat the same few durations on every pass.
 _read_duration = lru_cache(maxsize=1024)(parse_duration)
 
 
-def _bad_rule(wanted: Json, accepted: str) -> Verdict:
+def _bad_rule(wanted: Json, accepted: str) -> OperatorResult:
     """Files with such a value are refused; a rule that came another way must still fail in plain words."""
-    return Verdict(False, f"but the rule asks for {show(wanted)}, which is not {accepted}: correct the rule")
+    return OperatorResult(False, f"but the rule asks for {show(wanted)}, which is not {accepted}: correct the rule")
 
 
-def _verdict(holds: bool) -> Verdict:
+def _verdict(holds: bool) -> OperatorResult:
     return _HOLDS if holds else _FAILS
 
 
-def _equals(seen: Json, wanted: Json) -> Verdict:
+def _equals(seen: Json, wanted: Json) -> OperatorResult:
     return _verdict(is_same(seen, wanted))
 
 
-def _differs(seen: Json, wanted: Json) -> Verdict:
+def _differs(seen: Json, wanted: Json) -> OperatorResult:
     return _verdict(not is_same(seen, wanted))
 
 
-def _is_one_of(seen: Json, wanted: Json) -> Verdict:
+def _is_one_of(seen: Json, wanted: Json) -> OperatorResult:
     if not isinstance(wanted, (list, tuple)):
         return _bad_rule(wanted, "a list of accepted values")
     return _verdict(any(is_same(seen, accepted) for accepted in wanted))
 
 
 def _ordered(holds: Callable[[Number, Number], bool]) -> Judge:
-    def judge(seen: Json, wanted: Json) -> Verdict:
+    def judge(seen: Json, wanted: Json) -> OperatorResult:
         number, bound = read_number(seen), read_number(wanted)
         if bound is None:
             return _bad_rule(wanted, "a number")
@@ -84,7 +84,7 @@ def _ordered(holds: Callable[[Number, Number], bool]) -> Judge:
     return judge
 
 
-def _is_between(seen: Json, wanted: Json) -> Verdict:
+def _is_between(seen: Json, wanted: Json) -> OperatorResult:
     bounds = [read_number(bound) for bound in wanted] if isinstance(wanted, (list, tuple)) else []
     low, high = bounds if len(bounds) == 2 else (None, None)
     if low is None or high is None:
@@ -93,7 +93,7 @@ def _is_between(seen: Json, wanted: Json) -> Verdict:
     return _NOT_A_NUMBER if number is None else _verdict(low <= number <= high)
 
 
-def _matches(seen: Json, wanted: Json) -> Verdict:
+def _matches(seen: Json, wanted: Json) -> OperatorResult:
     if not isinstance(wanted, str):
         return _bad_rule(wanted, "a pattern in text")
     try:
@@ -116,20 +116,20 @@ def pattern_steps(seen: Json, wanted: Json) -> tuple[int, int]:
     return pattern.steps_max(seen), pattern.compile_steps
 
 
-COMPARISONS: Mapping[Check, Judge] = {
-    Check.EQUALS: _equals,
-    Check.NOT_EQUALS: _differs,
-    Check.GT: _ordered(operator.gt),
-    Check.GTE: _ordered(operator.ge),
-    Check.LT: _ordered(operator.lt),
-    Check.LTE: _ordered(operator.le),
-    Check.IN: _is_one_of,
-    Check.BETWEEN: _is_between,
-    Check.MATCHES: _matches,
+COMPARISONS: Mapping[Operator, Judge] = {
+    Operator.EQUALS: _equals,
+    Operator.NOT_EQUALS: _differs,
+    Operator.GT: _ordered(operator.gt),
+    Operator.GTE: _ordered(operator.ge),
+    Operator.LT: _ordered(operator.lt),
+    Operator.LTE: _ordered(operator.le),
+    Operator.IN: _is_one_of,
+    Operator.BETWEEN: _is_between,
+    Operator.MATCHES: _matches,
 }
 
 
-def judge_age(check: Check, seen: Json, wanted: Json, *, now: datetime, max_future: timedelta) -> Verdict:
+def judge_age(check: Operator, seen: Json, wanted: Json, *, now: datetime, max_future: timedelta) -> OperatorResult:
     """Is the instant younger (`age_lt`) or older (`age_gt`) than wanted, strictly?
 
     Clocks differ a little, so an instant may lie up to `max_future` ahead. Further ahead it is a mistake of the
@@ -144,30 +144,30 @@ def judge_age(check: Check, seen: Json, wanted: Json, *, now: datetime, max_futu
     age = now - instant
     if -age > max_future:
         ahead, allowed = format_duration(-age), format_duration(max_future)
-        return Verdict(False, f"which is {ahead} in the future, more than the {allowed} that clocks may differ")
-    return _verdict(age < limit if check is Check.AGE_LT else age > limit)
+        return OperatorResult(False, f"which is {ahead} in the future, more than the {allowed} that clocks may differ")
+    return _verdict(age < limit if check is Operator.AGE_LT else age > limit)
 
 
-_WANTED: Mapping[Check, str] = {
-    Check.EXISTS: "present",
-    Check.MISSING: "missing",
-    Check.EQUALS: "equal to {}",
-    Check.NOT_EQUALS: "different from {}",
-    Check.GT: "more than {}",
-    Check.GTE: "at least {}",
-    Check.LT: "less than {}",
-    Check.LTE: "at most {}",
-    Check.IN: "one of {}",
-    Check.BETWEEN: "within {}",
-    Check.MATCHES: "a full match for {}",
-    Check.AGE_LT: "younger than {}",
-    Check.AGE_GT: "older than {}",
+_WANTED: Mapping[Operator, str] = {
+    Operator.EXISTS: "present",
+    Operator.MISSING: "missing",
+    Operator.EQUALS: "equal to {}",
+    Operator.NOT_EQUALS: "different from {}",
+    Operator.GT: "more than {}",
+    Operator.GTE: "at least {}",
+    Operator.LT: "less than {}",
+    Operator.LTE: "at most {}",
+    Operator.IN: "one of {}",
+    Operator.BETWEEN: "within {}",
+    Operator.MATCHES: "a full match for {}",
+    Operator.AGE_LT: "younger than {}",
+    Operator.AGE_GT: "older than {}",
 }
 
 
-def describe_wanted(check: Check, value: Json) -> str:
+def describe_wanted(check: Operator, value: Json) -> str:
     """What the check wants, as it stands after "is" or "is not" in a sentence."""
     shown = show(value)
-    if check in (Check.AGE_LT, Check.AGE_GT):
+    if check in (Operator.AGE_LT, Operator.AGE_GT):
         shown = shown.strip('"')  # a duration reads better bare: younger than 2h
     return _WANTED[check].format(shown)

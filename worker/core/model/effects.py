@@ -9,7 +9,7 @@ from worker.core.model.values import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tell:
+class EmitEvent:
     """Write an event. `once`: at most once per type, schedule and period, where no row of the run remembers it.
 
     `about` tells apart what one type may be told of, so that the one does not silence the other.

@@ -118,7 +118,7 @@ class Pattern:
 
 @lru_cache(maxsize=_PATTERNS_CACHED_MAX)
 def compile_pattern(text: str) -> Pattern:
-    """Compile a pattern of the accepted syntax (`patternsyntax.py`). Raises `BadPattern` for any other."""
+    """Compile a pattern of the accepted syntax (`pattern_syntax.py`). Raises `BadPattern` for any other."""
     return Pattern(text, parse_pattern(text))
 
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from worker.core.model.checks import COMPARISONS, Check, describe_wanted, judge_age, pattern_steps
+from worker.core.model.checks import COMPARISONS, Operator, describe_wanted, judge_age, pattern_steps
 from worker.core.model.values import Json, show
 from worker.core.time.durations import format_duration
 from worker.core.time.timestamps import parse_rfc3339
@@ -37,7 +37,7 @@ class Rule:
     """One condition on one sensor. `field` None means the sensor as a whole (`exists`, `missing`)."""
 
     key: str
-    check: Check
+    check: Operator
     field: str | None = None
     value: Json = None
     max_future: timedelta = timedelta(minutes=5)
@@ -73,13 +73,13 @@ class RuleResult(NamedTuple):
         """One sentence for an operator: "orders.count is 950, which is not at least 1000"."""
         if self.problem:
             return self.problem
-        if self.rule.check is Check.EXISTS or (self.rule.check is Check.MISSING and self.passed):
+        if self.rule.check is Operator.EXISTS or (self.rule.check is Operator.MISSING and self.passed):
             return f"{_subject(self.rule)} is {self.wanted}"
         return f"{_subject(self.rule)} is {self._shown()}, which is {'' if self.passed else 'not '}{self.wanted}"
 
     def _shown(self) -> str:
         instant = parse_rfc3339(self.seen) if isinstance(self.seen, str) else None
-        if instant is None or self.rule.check not in (Check.AGE_LT, Check.AGE_GT):
+        if instant is None or self.rule.check not in (Operator.AGE_LT, Operator.AGE_GT):
             return show(self.seen)
         age = self.at - instant
         shown = format_duration(timedelta(seconds=abs(age) // timedelta(seconds=1)))
@@ -189,7 +189,7 @@ def _judge_group(group: Group, sensors: Sensors, now: datetime, effort: _Effort)
             members.append((yield from _judge_group(member, sensors, now, effort)))
             continue
         data = sensors.get(member.key)
-        problem = effort.begin(member, data) if member.check is Check.MATCHES else None
+        problem = effort.begin(member, data) if member.check is Operator.MATCHES else None
         if effort.turn and effort.is_turn_over():
             yield
         members.append(RuleResult(member, False, None, now, problem) if problem else evaluate_rule(member, data, now))
@@ -214,7 +214,7 @@ def evaluate_rule(rule: Rule, data: Mapping[str, Json] | None, now: datetime) ->
     No data makes this raise: what a check cannot read fails the rule, with that reason.
     """
     check = rule.check
-    if check is Check.EXISTS or check is Check.MISSING:
+    if check is Operator.EXISTS or check is Operator.MISSING:
         return _evaluate_presence(rule, data, now)
     if not isinstance(data, _MAPS):
         return RuleResult(rule, False, None, now, f"sensor {rule.key} is missing or has no data")
@@ -232,7 +232,7 @@ def evaluate_rule(rule: Rule, data: Mapping[str, Json] | None, now: datetime) ->
 
 def _evaluate_presence(rule: Rule, data: Mapping[str, Json] | None, now: datetime) -> RuleResult:
     is_there = isinstance(data, _MAPS)
-    if rule.check is Check.EXISTS:  # of the sensor, whatever field is named: files have always meant it so
+    if rule.check is Operator.EXISTS:  # of the sensor, whatever field is named: files have always meant it so
         problem = "" if is_there else f"sensor {rule.key} is missing or has no data"
         return RuleResult(rule, is_there, None, now, problem)
     if rule.field is None:
@@ -273,4 +273,4 @@ def _no_field(rule: Rule) -> str:
 
 
 def _subject(rule: Rule) -> str:
-    return f"{rule.key}.{rule.field}" if rule.field and rule.check is not Check.EXISTS else f"sensor {rule.key}"
+    return f"{rule.key}.{rule.field}" if rule.field and rule.check is not Operator.EXISTS else f"sensor {rule.key}"

@@ -42,7 +42,7 @@ class Deadline:
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class SlaTimes:
     """When to warn, if at all, and from when on it is too late: done before `breach_at` is in time."""
 
     warning_at: datetime | None
@@ -72,26 +72,26 @@ def deadline_at(
     return shifted_instant(datetime.combine(business_date, time(deadline.hour, deadline.minute)) + shift, zone)
 
 
-def absolute_times(sla: "Sla", schedule: "Schedule", period: Period) -> Times | None:
+def absolute_times(sla: "Sla", schedule: "Schedule", period: Period) -> SlaTimes | None:
     """The times that follow from the period alone; None without a deadline. No warning unless it is said how early."""
     if sla.deadline is None:
         return None
     breach_at = deadline_at(
         sla.deadline, period, zone=sla.zone, hour_zone=schedule.hour_zone, day_offset=sla.day_offset
     )
-    return Times(None if sla.expected_duration is None else breach_at - sla.expected_duration, breach_at)
+    return SlaTimes(None if sla.expected_duration is None else breach_at - sla.expected_duration, breach_at)
 
 
-def relative_times(sla: "Sla", arrived_at: datetime) -> Times | None:
+def relative_times(sla: "Sla", arrived_at: datetime) -> SlaTimes | None:
     """The times that follow from the first sensor's arrival; None without a maximum duration."""
     if sla.max_duration is None:
         return None
     breach_at = arrived_at + sla.max_duration
     early = sla.max_duration / 4 if sla.expected_duration is None else sla.expected_duration
-    return Times(breach_at - early, breach_at)
+    return SlaTimes(breach_at - early, breach_at)
 
 
-def times_for_run(sla: "Sla", schedule: "Schedule", period: Period, arrived_at: datetime | None) -> Times | None:
+def times_for_run(sla: "Sla", schedule: "Schedule", period: Period, arrived_at: datetime | None) -> SlaTimes | None:
     """The times that hold for a run: from the arrival where that is known and limited, else from the deadline."""
     relative = relative_times(sla, arrived_at) if arrived_at else None
     return relative or absolute_times(sla, schedule, period)

@@ -18,7 +18,7 @@ _NO_JOB = Job(type=JobType.COMMAND, config={})
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class Context:
     run: Run
     pipeline: Pipeline
     schedule: Schedule
@@ -62,6 +62,6 @@ def exclusion_of(schedule: Schedule, period: Period) -> str | None:
     return reason_excluded(schedule.exclusion, local_date(period, schedule))
 
 
-def misfit(run: Run, fact: Fact) -> list[Ignore]:
+def not_applicable(run: Run, fact: Fact) -> list[Ignore]:
     """Sources deliver at least once and out of order: a fact that does not fit is routine, not an error."""
     return [Ignore(f"{type(fact).__name__} does not apply to a run that is {run.state}")]

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from worker.core.model.effects import Ignore, Tell
+from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, Schedule
@@ -12,37 +12,39 @@ from worker.core.run.context import exclusion_of, limits
 from worker.core.run.effects import Create, Effect, EvaluateNow, LogJob, RecordRerun, WatchDeadline
 from worker.core.run.endings import waive_only
 from worker.core.run.facts import (
-    Birth,
     CancelRequested,
     Fact,
+    JobReport,
     JobReported,
+    NewRun,
     Origin,
-    Report,
     RerunRequested,
-    RunWanted,
+    RunTriggered,
     SignalOverdue,
 )
 from worker.core.run.reruns import REPLAY
 from worker.core.run.state import Outcome, Run, State
-from worker.core.time.timestamps import format_rfc3339, said
+from worker.core.time.timestamps import format_rfc3339, format_utc
 
 PATH_MAX = 32
 
 
-def decide_birth(pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime) -> list[Effect]:
+def decide_create(pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime) -> list[Effect]:
     match fact:
-        case RunWanted() | RerunRequested() | SignalOverdue() if pipeline.dry_run:
+        case RunTriggered() | RerunRequested() | SignalOverdue() if pipeline.dry_run:
             return [Ignore(f"{pipeline.id} is in dry run: it is rehearsed, never run")]
-        case RunWanted():
+        case RunTriggered():
             return _refuse_cascade(pipeline, fact) or _wanted(pipeline, schedule, fact, now)
         case RerunRequested():
             return _requested(pipeline, schedule, fact, now)
         case SignalOverdue():
             return _give_up(schedule, fact, now)
-        case JobReported(report=Report.SUCCESS):
+        case JobReported(report=JobReport.SUCCESS):
             # Kept from the reference: a success that others report is passed on, also of a run we know nothing of.
             return [
-                Tell(type=EventType.JOB_COMPLETED, message=f"{fact.key}: the job was reported successful", once=True)
+                EmitEvent(
+                    type=EventType.JOB_COMPLETED, message=f"{fact.key}: the job was reported successful", once=True
+                )
             ]
         case CancelRequested():
             return waive_only(fact, "there is no run to cancel")
@@ -50,7 +52,7 @@ def decide_birth(pipeline: Pipeline, schedule: Schedule, fact: Fact, now: dateti
             return [Ignore(f"{type(fact).__name__}: there is no such run")]
 
 
-def _refuse_cascade(pipeline: Pipeline, fact: RunWanted) -> list[Effect]:
+def _refuse_cascade(pipeline: Pipeline, fact: RunTriggered) -> list[Effect]:
     if pipeline.id in fact.path:
         came = " -> ".join(fact.path)
         return [Ignore(f"the cascade has already come through {pipeline.id} ({came}); it would go round for ever")]
@@ -59,7 +61,7 @@ def _refuse_cascade(pipeline: Pipeline, fact: RunWanted) -> list[Effect]:
     return []
 
 
-def _wanted(pipeline: Pipeline, schedule: Schedule, fact: RunWanted, now: datetime) -> list[Effect]:
+def _wanted(pipeline: Pipeline, schedule: Schedule, fact: RunTriggered, now: datetime) -> list[Effect]:
     if reason := exclusion_of(schedule, fact.key.period):
         return [_tell_excluded(fact.key, reason)]
     recovered: list[Effect] = []
@@ -81,7 +83,7 @@ def _requested(pipeline: Pipeline, schedule: Schedule, fact: RerunRequested, now
         *watch,
         RecordRerun(reason=fact.reason),
         LogJob(event=JobEvent.RERUN_ACCEPTED, message=fact.reason),
-        Tell(type=EventType.RERUN_ACCEPTED, message=f"{fact.key} begins: {fact.reason}"),
+        EmitEvent(type=EventType.RERUN_ACCEPTED, message=f"{fact.key} begins: {fact.reason}"),
         EvaluateNow(),
     ]
 
@@ -90,7 +92,7 @@ def _give_up(schedule: Schedule, fact: SignalOverdue, now: datetime) -> list[Eff
     """Make the row so that data cannot begin the run any more, whenever it comes. A person still can."""
     if excluded := exclusion_of(schedule, fact.key.period):
         return [Ignore(f"no signal was due: {excluded}")]
-    reason = f"no signal came by {said(fact.deadline_at)}"
+    reason = f"no signal came by {format_utc(fact.deadline_at)}"
     closed = Run(
         key=fact.key,
         run_id=fact.birth.run_id,
@@ -109,7 +111,7 @@ def _give_up(schedule: Schedule, fact: SignalOverdue, now: datetime) -> list[Eff
     return [
         Create(closed),
         *watch,
-        Tell(
+        EmitEvent(
             type=EventType.SENSOR_DEADLINE_EXPIRED,
             message=f"{fact.key} does not begin: {reason}",
             detail={"source": "watchdog", **deadline_detail(schedule, fact.deadline_at), "actionHint": hint},
@@ -128,7 +130,7 @@ def _new_run(
     pipeline: Pipeline,
     schedule: Schedule,
     key: RunKey,
-    birth: Birth,
+    birth: NewRun,
     now: datetime,
     *,
     signal: str | None = None,
@@ -149,7 +151,7 @@ def _new_run(
     )
 
 
-def _watch(schedule: Schedule, key: RunKey, birth: Birth, arrived_at: datetime | None) -> list[WatchDeadline]:
+def _watch(schedule: Schedule, key: RunKey, birth: NewRun, arrived_at: datetime | None) -> list[WatchDeadline]:
     sla = schedule.sla
     if sla is None:
         return []
@@ -161,13 +163,13 @@ def _watch(schedule: Schedule, key: RunKey, birth: Birth, arrived_at: datetime |
     return [WatchDeadline(times=times, arrived_at=counted_from, config_hash=birth.config_hash)]
 
 
-def _tell_excluded(key: RunKey, reason: str) -> Tell:
-    return Tell(type=EventType.PIPELINE_EXCLUDED, message=f"{key} does not run: {reason}", once=True)
+def _tell_excluded(key: RunKey, reason: str) -> EmitEvent:
+    return EmitEvent(type=EventType.PIPELINE_EXCLUDED, message=f"{key} does not run: {reason}", once=True)
 
 
-def _tell_recovered(key: RunKey) -> Tell:
+def _tell_recovered(key: RunKey) -> EmitEvent:
     hint = "its signal was found without a run; see whether records were lost on the way"
-    return Tell(
+    return EmitEvent(
         type=EventType.TRIGGER_RECOVERED,
         message=f"{key} begins late: its signal had been missed",
         detail={"source": "reconciliation", "actionHint": hint},

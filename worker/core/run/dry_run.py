@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from worker.core.model.effects import Ignore, Tell
+from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey, SessionId
 from worker.core.model.pipeline import Pipeline, Schedule
@@ -18,10 +18,10 @@ from worker.core.model.values import Json
 from worker.core.run.clock_shift import decide_step, realign
 from worker.core.run.context import exclusion_of, limits
 from worker.core.run.effects import (
-    BeginRehearsal,
+    BeginDryRun,
     DryEffect,
+    EndDryRun,
     EvaluateNow,
-    GiveUpRehearsal,
     KeepBaseline,
     NoteHandled,
     NotePostRun,
@@ -33,16 +33,16 @@ from worker.core.run.endings import budget_of
 from worker.core.run.facts import (
     ClockStepped,
     Fact,
+    JobReport,
     JobReported,
     PostRunSeen,
-    Report,
     RerunRequested,
     RulesHeld,
     RulesNotHeld,
-    RunWanted,
+    RunTriggered,
     SensorChanged,
-    Signal,
-    TimeCame,
+    SensorSignal,
+    TimerFired,
 )
 from worker.core.run.post_run import is_old_image, noted
 from worker.core.run.reruns import REPLAY, budget_for
@@ -97,7 +97,7 @@ def decide(
     `spent` is what the record of reruns says: a rehearsal adds nothing to it, but whoever runs the real job does.
     """
     match fact:
-        case RunWanted() if run is None:
+        case RunTriggered() if run is None:
             return _begin(schedule, fact, now)
         case RerunRequested():
             return _rerun(run, pipeline, schedule, fact, spent)
@@ -107,11 +107,11 @@ def decide(
             return [Ignore(f"{type(fact).__name__}: there is no rehearsal for it")]
         case ClockStepped() if run.state is DryState.EVALUATING:
             return [*decide_step(run.since, fact)]
-        case TimeCame() if run.state is DryState.EVALUATING and (shift := realign(run.since, now)):
+        case TimerFired() if run.state is DryState.EVALUATING and (shift := realign(run.since, now)):
             return [shift]
         case _ if run.state is DryState.EVALUATING:
             return _evaluating(run, pipeline, schedule, fact, now)
-        case RunWanted(signal=signal) if signal is not None and run.state is DryState.WOULD_TRIGGER:
+        case RunTriggered(signal=signal) if signal is not None and run.state is DryState.WOULD_TRIGGER:
             return _late(run, signal, now)
         case PostRunSeen() if run.state is DryState.WOULD_TRIGGER:
             return _post_run(run, fact)
@@ -119,10 +119,10 @@ def decide(
             return [Ignore(f"{type(fact).__name__} does not apply to a rehearsal that is {run.state}")]
 
 
-def _begin(schedule: Schedule, fact: RunWanted, now: datetime) -> list[DryEffect]:
+def _begin(schedule: Schedule, fact: RunTriggered, now: datetime) -> list[DryEffect]:
     if reason := exclusion_of(schedule, fact.key.period):
-        return [Tell(type=EventType.PIPELINE_EXCLUDED, message=f"{fact.key} does not run: {reason}", once=True)]
-    begun = BeginRehearsal(
+        return [EmitEvent(type=EventType.PIPELINE_EXCLUDED, message=f"{fact.key} does not run: {reason}", once=True)]
+    begun = BeginDryRun(
         key=fact.key,
         config_hash=fact.birth.config_hash,
         window_ends_at=now + schedule.evaluation.window,
@@ -136,13 +136,13 @@ def _evaluating(run: DryRun, pipeline: Pipeline, schedule: Schedule, fact: Fact,
         case RulesHeld():
             return _would_trigger(run, pipeline, schedule, fact, now)
         case RulesNotHeld(saw=saw, reason=reason) if now >= run.window_ends_at:
-            told = Tell(
+            told = EmitEvent(
                 type=EventType.DRY_RUN_VALIDATION_EXHAUSTED, message=f"{run.key}: the rules did not hold: {reason}"
             )
-            return [GiveUpRehearsal(saw, reason), told]
+            return [EndDryRun(saw, reason), told]
         case RulesNotHeld(reason=reason):
             return [Ignore(f"waiting: {reason}")]
-        case TimeCame() | SensorChanged() | RunWanted():
+        case TimerFired() | SensorChanged() | RunTriggered():
             return [EvaluateNow()]
         case _:
             return [Ignore(f"{type(fact).__name__} does not apply to a rehearsal that is {run.state}")]
@@ -155,19 +155,19 @@ def _would_trigger(
     baseline: list[DryEffect] = []
     if fact.baseline:
         message = f"{run.key}: drift is measured from now on against {', '.join(sorted(fact.baseline))}"
-        told = Tell(type=EventType.POST_RUN_BASELINE_CAPTURED, message=message)
+        told = EmitEvent(type=EventType.POST_RUN_BASELINE_CAPTURED, message=message)
         baseline = [KeepBaseline(fact.baseline, is_new=True), told]
     projection = _projection(run.key, schedule, now)
     return [
         WouldTrigger(fact.saw),
         *baseline,
-        Tell(
+        EmitEvent(
             type=EventType.DRY_RUN_WOULD_TRIGGER,
             message=f"{run.key}: the rules hold; the job would be started now",
             detail={**triggered, "rulesEvaluated": sum(1 for _ in leaves(pipeline.rules))},
         ),
         *_tell_projection(run.key, projection),
-        Tell(
+        EmitEvent(
             type=EventType.DRY_RUN_COMPLETED,
             message=f"{run.key}: the rehearsal is complete",
             detail={
@@ -206,10 +206,10 @@ def _tell_projection(key: RunKey, projection: dict[str, Json]) -> list[DryEffect
         message += (
             f", {'too late for' if projection['status'] == 'breach' else 'in time for'} its deadline of {deadline}"
         )
-    return [Tell(type=EventType.DRY_RUN_SLA_PROJECTION, message=message, detail=projection)]
+    return [EmitEvent(type=EventType.DRY_RUN_SLA_PROJECTION, message=message, detail=projection)]
 
 
-def _late(run: DryRun, signal: Signal, now: datetime) -> list[DryEffect]:
+def _late(run: DryRun, signal: SensorSignal, now: datetime) -> list[DryEffect]:
     if signal.content_hash in {run.late_reported, run.started_on.get(signal.sensor_key)}:
         return [Ignore(f"{signal.sensor_key} says nothing that the rehearsal did not know")]
     if _is_from_before(run, signal.said_by, signal.image_at):
@@ -217,7 +217,7 @@ def _late(run: DryRun, signal: Signal, now: datetime) -> list[DryEffect]:
     late_by = _elapsed_text(now - run.since)
     return [
         NoteSignal(signal.content_hash, signal.said_by, signal.written_at),
-        Tell(
+        EmitEvent(
             type=EventType.DRY_RUN_LATE_DATA,
             message=f"{run.key}: {signal.sensor_key} changed {late_by} after the job would have been started",
             detail={"triggeredAt": format_rfc3339(run.since), "lateBy": late_by},
@@ -243,7 +243,7 @@ def _post_run(run: DryRun, fact: PostRunSeen) -> list[DryEffect]:
     message = f"{run.key}: {drift.field} of {drift.sensor_key} moved by {drift.delta}"
     return [
         NotePostRun(fact.sensor_key, fact.content_hash, fact.written_at),
-        Tell(type=EventType.DRY_RUN_DRIFT, message=message, detail=drift.detail()),
+        EmitEvent(type=EventType.DRY_RUN_DRIFT, message=message, detail=drift.detail()),
     ]
 
 
@@ -272,7 +272,7 @@ def _rerun(
     if not fact.is_fresh and fact.reason != REPLAY:
         why = "circuit breaker: no sensor is newer than the success"
         return [*handled, _tell_rejected(fact, why, counts, once=run is None)]
-    told = Tell(
+    told = EmitEvent(
         type=EventType.DRY_RUN_WOULD_RERUN,
         message=f"{fact.key} would run again: {fact.reason}",
         # The breaker guards successes, and a rehearsal has none of its own.
@@ -282,8 +282,8 @@ def _rerun(
     return [*handled, told]
 
 
-def _tell_rejected(fact: RerunRequested, why: str, counts: Mapping[str, Json], *, once: bool) -> Tell:
-    return Tell(
+def _tell_rejected(fact: RerunRequested, why: str, counts: Mapping[str, Json], *, once: bool) -> EmitEvent:
+    return EmitEvent(
         type=EventType.DRY_RUN_RERUN_REJECTED,
         message=f"{fact.key} would not run again ({fact.reason}): {why}",
         detail={"reason": why, **counts},
@@ -295,7 +295,7 @@ def _reported(
     run: DryRun | None, pipeline: Pipeline, schedule: Schedule, fact: JobReported, spent: Spent
 ) -> list[DryEffect]:
     """Others may run the real job beside the rehearsal; say what we would have done about its failure."""
-    if fact.report is Report.SUCCESS or (run is not None and fact.identity in run.handled):
+    if fact.report is JobReport.SUCCESS or (run is not None and fact.identity in run.handled):
         return [Ignore("a rehearsal has nothing to add to that report")]
     job = limits(pipeline)
     budget = budget_of(fact.category)
@@ -303,7 +303,7 @@ def _reported(
     excluded = exclusion_of(schedule, fact.key.period)
     would = used < limit and excluded is None
     why = excluded or f"{used} of {limit} retries are used"
-    told = Tell(
+    told = EmitEvent(
         type=EventType.DRY_RUN_WOULD_RETRY if would else EventType.DRY_RUN_RETRY_EXHAUSTED,
         message=f"{fact.key} would {'' if would else 'not '}be retried: {why}",
         detail={"retries": used, "maxRetries": limit},
@@ -319,13 +319,13 @@ def evolve(run: DryRun | None, effects: Sequence[DryEffect], now: datetime, by: 
     """Say what the rehearsal is once the effects are recorded; the same one if none of them is about its row."""
     before = run
     for effect in effects:
-        run = _begun(effect, now) if isinstance(effect, BeginRehearsal) else _applied(run, effect, now)
+        run = _begun(effect, now) if isinstance(effect, BeginDryRun) else _applied(run, effect, now)
     if run is None or run == before:
         return run
     return replace(run, owner=by if run.state is DryState.EVALUATING else None)
 
 
-def _begun(effect: BeginRehearsal, now: datetime) -> DryRun:
+def _begun(effect: BeginDryRun, now: datetime) -> DryRun:
     return DryRun(
         key=effect.key,
         config_hash=effect.config_hash,
@@ -341,7 +341,7 @@ def _applied(run: DryRun | None, effect: DryEffect, now: datetime) -> DryRun | N
     match effect:
         case WouldTrigger(saw=saw):
             return replace(run, state=DryState.WOULD_TRIGGER, since=now, started_on=saw)
-        case GiveUpRehearsal(saw=saw, reason=reason):
+        case EndDryRun(saw=saw, reason=reason):
             return replace(run, state=DryState.EXHAUSTED, since=now, started_on=saw, reason=reason)
         case NoteSignal(content_hash=content_hash, sensor_key=key, written_at=at):
             return replace(run, late_reported=content_hash, told_at=noted(run.told_at, key, at))

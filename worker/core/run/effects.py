@@ -1,6 +1,6 @@
 """What must happen next, as orders. Those about rows are one commit; the acts come after it and may be repeated.
 
-There is no order to set a timer: when a run is next due follows from its row (`runtiming.py`), so none is stored.
+There is no order to set a timer: when a run is next due follows from its row (`next_wakeup.py`), so none is stored.
 """
 
 from collections.abc import Mapping
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from worker.core.model.effects import Ignore, Tell
+from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import JobEvent
 from worker.core.model.keys import RunKey
-from worker.core.model.sla_times import Times
+from worker.core.model.sla_times import SlaTimes
 from worker.core.model.values import Json
 from worker.core.run.facts import Handle
 from worker.core.run.state import AfterStop, Budget, FailureCategory, Outcome, Run, StartStep, State
@@ -190,7 +190,7 @@ class KeepBaseline:
 class WatchDeadline:
     """A run began: have its deadline watched. `arrived_at` is set where it counts from there."""
 
-    times: Times
+    times: SlaTimes
     arrived_at: datetime | None
     config_hash: str
 
@@ -252,7 +252,7 @@ class StopJob:
 
 
 @dataclass(frozen=True, slots=True)
-class LookAgain:
+class EvaluateAgain:
     """Once this is committed, read the run and its sensors again and decide on the same fact anew."""
 
 
@@ -272,10 +272,10 @@ OfRow: TypeAlias = (
     | ShiftTimes
 )
 BesideRow: TypeAlias = (
-    Tell | LogJob | RecordRerun | PutRerunRequest | KeepBaseline | WatchDeadline | JudgeDeadline | WaiveDeadline
+    EmitEvent | LogJob | RecordRerun | PutRerunRequest | KeepBaseline | WatchDeadline | JudgeDeadline | WaiveDeadline
 )
 Act: TypeAlias = EvaluateNow | StartJob | FindJob | PollNow | StopJob
-Effect: TypeAlias = OfRow | BesideRow | Act | LookAgain | Ignore
+Effect: TypeAlias = OfRow | BesideRow | Act | EvaluateAgain | Ignore
 
 
 # --- the deadline's watch ---------------------------------------------------------------------------------------------
@@ -285,7 +285,7 @@ Effect: TypeAlias = OfRow | BesideRow | Act | LookAgain | Ignore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BeginRehearsal:
+class BeginDryRun:
     key: RunKey
     config_hash: str
     window_ends_at: datetime
@@ -300,7 +300,7 @@ class WouldTrigger:
 
 
 @dataclass(frozen=True, slots=True)
-class GiveUpRehearsal:
+class EndDryRun:
     """The rules did not hold in time; `saw` is what the last pass looked at."""
 
     saw: Mapping[str, str]
@@ -308,15 +308,15 @@ class GiveUpRehearsal:
 
 
 DryEffect: TypeAlias = (
-    BeginRehearsal
+    BeginDryRun
     | WouldTrigger
-    | GiveUpRehearsal
+    | EndDryRun
     | NoteSignal
     | NotePostRun
     | NoteHandled
     | ShiftTimes
     | KeepBaseline
     | EvaluateNow
-    | Tell
+    | EmitEvent
     | Ignore
 )

@@ -2,28 +2,28 @@
 
 from worker.core.model.effects import Ignore
 from worker.core.model.events import JobEvent
-from worker.core.run.context import Case, misfit
+from worker.core.run.context import Context, not_applicable
 from worker.core.run.effects import Effect, LogJob, NoteHandled, NoteJob
 from worker.core.run.endings import after_failure, tell_orphan, waive_only
 from worker.core.run.facts import (
     CancelRequested,
     Fact,
+    JobReport,
     JobReported,
     JobStarted,
     PostRunSeen,
-    Report,
-    RunWanted,
+    RunTriggered,
 )
 from worker.core.run.polling import report_event
 from worker.core.run.post_run import judge_post_run, judge_signal
 from worker.core.run.state import Outcome, State
 
 
-def decide_ended(case: Case, fact: Fact) -> list[Effect]:
+def decide_ended(case: Context, fact: Fact) -> list[Effect]:
     match fact:
-        case RunWanted(signal=signal) if signal is not None:
+        case RunTriggered(signal=signal) if signal is not None:
             return judge_signal(case, signal)
-        case RunWanted():
+        case RunTriggered():
             return [Ignore("the run has been; a rerun must be asked for")]
         case PostRunSeen():
             return judge_post_run(case, fact)
@@ -34,22 +34,22 @@ def decide_ended(case: Case, fact: Fact) -> list[Effect]:
         case CancelRequested():
             return waive_only(fact, "the run has ended; there is nothing to cancel")
         case _:
-            return [*misfit(case.run, fact)]
+            return [*not_applicable(case.run, fact)]
 
 
-def _reported(case: Case, fact: JobReported) -> list[Effect]:
+def _reported(case: Context, fact: JobReported) -> list[Effect]:
     """Our own ends are final. Another system marks a run failed first and reports it after, and then leaves the retry
     to whoever reads the report."""
     run = case.run
     is_theirs = run.state is State.FAILED_FINAL and run.outcome is None
-    if not is_theirs or fact.report is Report.SUCCESS or fact.identity in run.handled:
+    if not is_theirs or fact.report is JobReport.SUCCESS or fact.identity in run.handled:
         return [Ignore("the run has ended; what is reported about it changes nothing")]
     message = fact.message or f"the job was reported as {fact.report}"
     after = after_failure(case, fact.category, message, report_event(fact.report))
     return [after[0], NoteHandled(fact.identity), *after[1:]]
 
 
-def _started_after_all(case: Case, fact: JobStarted) -> list[Effect]:
+def _started_after_all(case: Context, fact: JobStarted) -> list[Effect]:
     run = case.run
     if run.job is not None or run.outcome is Outcome.SUCCEEDED:
         return [Ignore("the job is known")]

@@ -3,27 +3,27 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from worker.core.model.effects import Ignore, Tell
+from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.values import Json
-from worker.core.run.context import STOP_PATIENCE, Case
+from worker.core.run.context import STOP_PATIENCE, Context
 from worker.core.run.effects import Effect, End, EvaluateNow, LogJob, MoveTo, RecordRerun, Retry, WaiveDeadline
 from worker.core.run.facts import CancelRequested
 from worker.core.run.state import AfterStop, Budget, FailureCategory, Outcome, State
-from worker.core.time.timestamps import format_rfc3339, said
+from worker.core.time.timestamps import format_rfc3339, format_utc
 
 JOB_FAIL_RETRY = "job-fail-retry"
 _MEND = "mend the job or its data, then rerun it; `interlock history` names the job of each attempt"
 NOBODY_KNOWS = "nobody can tell whether it was started"
 
 
-def tell_unchecked(case: Case, notices: tuple[str, ...]) -> list[Effect]:
+def tell_unchecked(case: Context, notices: tuple[str, ...]) -> list[Effect]:
     """A success whose check failed stands, for want of proof; but never without a word."""
     if not notices:
         return []
     message = f"{case.run.key}: attempt {case.run.attempt} is taken for a success unchecked: {'; '.join(notices)}"
     return [
-        Tell(
+        EmitEvent(
             type=EventType.JOB_SUCCESS_UNCHECKED,
             message=message,
             detail={"attempt": case.run.attempt, "notices": list(notices)},
@@ -35,7 +35,7 @@ def budget_of(category: FailureCategory | None) -> Budget:
     return Budget.CODE if category is FailureCategory.PERMANENT else Budget.TRANSIENT
 
 
-def after_failure(case: Case, category: FailureCategory | None, message: str, source: JobEvent) -> list[Effect]:
+def after_failure(case: Context, category: FailureCategory | None, message: str, source: JobEvent) -> list[Effect]:
     """Retry if the budget, the calendar and the run's patience allow it; else the failure is final."""
     run, budget = case.run, budget_of(category)
     spent = run.spent.of(budget)
@@ -47,7 +47,7 @@ def after_failure(case: Case, category: FailureCategory | None, message: str, so
     if reason := case.excluded:
         return [
             End(outcome=Outcome.FAILED, reason=f"{message}; not retried: {reason}"),
-            Tell(
+            EmitEvent(
                 type=EventType.PIPELINE_EXCLUDED,
                 message=f"{run.key} is not retried: {reason}; attempt {run.attempt} failed: {message}",
                 detail={"attempt": run.attempt, "final": True, "actionHint": _MEND},
@@ -67,10 +67,10 @@ def is_retry(effects: list[Effect]) -> bool:
     return isinstance(effects[0], Retry)
 
 
-def _exhausted(case: Case, reason: str) -> list[Effect]:
+def _exhausted(case: Context, reason: str) -> list[Effect]:
     return [
         End(outcome=Outcome.FAILED, reason=reason),
-        Tell(
+        EmitEvent(
             type=EventType.RETRY_EXHAUSTED,
             message=f"{case.run.key} failed for good in attempt {case.run.attempt}: {reason}",
             detail={"attempt": case.run.attempt, "actionHint": _MEND},
@@ -78,9 +78,9 @@ def _exhausted(case: Case, reason: str) -> list[Effect]:
     ]
 
 
-def time_out(case: Case, so_far: str) -> list[Effect]:
+def time_out(case: Context, so_far: str) -> list[Effect]:
     run = case.run
-    reason = f"not done by {said(run.timeout_at)}, when its patience ended; {so_far}"
+    reason = f"not done by {format_utc(run.timeout_at)}, when its patience ended; {so_far}"
     unanswered = tell_unanswered(case)
     return [
         End(outcome=Outcome.TIMED_OUT, reason=reason),
@@ -90,9 +90,9 @@ def time_out(case: Case, so_far: str) -> list[Effect]:
     ]
 
 
-def tell_timeout(case: Case, reason: str, *, is_orphaned: bool = False) -> Tell:
+def tell_timeout(case: Context, reason: str, *, is_orphaned: bool = False) -> EmitEvent:
     hint = "find out what it waited for, then rerun it; raise job.runTimeoutSeconds if it needs longer"
-    return Tell(
+    return EmitEvent(
         type=EventType.SFN_TIMEOUT,
         message=f"{case.run.key} timed out: {reason}",
         detail={
@@ -104,7 +104,7 @@ def tell_timeout(case: Case, reason: str, *, is_orphaned: bool = False) -> Tell:
     )
 
 
-def begin_stop(case: Case, after: AfterStop, reason: str, *, rerun_reason: str = "") -> list[Effect]:
+def begin_stop(case: Context, after: AfterStop, reason: str, *, rerun_reason: str = "") -> list[Effect]:
     """Nothing follows a job that may be running before it has stopped."""
     if case.run.is_out_of_reach:
         return orphan(replace(case, run=replace(case.run, after_stop=after, reason=reason)), NOBODY_KNOWS)
@@ -117,11 +117,11 @@ def begin_stop(case: Case, after: AfterStop, reason: str, *, rerun_reason: str =
     ]
 
 
-def cancel(case: Case, reason: str) -> list[Effect]:
+def cancel(case: Context, reason: str) -> list[Effect]:
     return [
         End(outcome=Outcome.CANCELLED, reason=reason),
         LogJob(event=JobEvent.CANCELLED, message=reason),
-        Tell(type=EventType.RUN_CANCELLED, message=f"{case.run.key} was cancelled: {reason}"),
+        EmitEvent(type=EventType.RUN_CANCELLED, message=f"{case.run.key} was cancelled: {reason}"),
         *tell_unanswered(case),
     ]
 
@@ -135,7 +135,7 @@ def waive_only(fact: CancelRequested, otherwise: str) -> list[Effect]:
     return waive(fact) or [Ignore(otherwise)]
 
 
-def orphan(case: Case, why: str) -> list[Effect]:
+def orphan(case: Context, why: str) -> list[Effect]:
     """Give up on a job that may be running on; nothing new starts beside it, and a person is told what to look for."""
     run = case.run
     reason = f"{run.reason}; {why}" if run.reason else why
@@ -148,7 +148,7 @@ def orphan(case: Case, why: str) -> list[Effect]:
     ]
 
 
-def tell_unanswered(case: Case) -> list[Effect]:
+def tell_unanswered(case: Context) -> list[Effect]:
     """The job that is known has ended. A start that got no answer and was repeated may have left another one.
 
     While the run goes on, the answer to the repeat counts for both; but an end that says that nothing runs must not.
@@ -160,7 +160,7 @@ def tell_unanswered(case: Case) -> list[Effect]:
     why = f"{starts} got no answer, so another job of it may exist"
     hint = "look for a second job with this token at its target, and end it if it runs"
     return [
-        Tell(
+        EmitEvent(
             type=EventType.JOB_ORPHANED,
             message=f"{run.key}: a job of attempt {run.attempt} may still be running: {why}",
             detail={"job": None, "token": run.token, "attempt": run.attempt, "actionHint": hint},
@@ -168,10 +168,10 @@ def tell_unanswered(case: Case) -> list[Effect]:
     ]
 
 
-def tell_orphan(case: Case, why: str, job: Mapping[str, Json] | None = None) -> Tell:
+def tell_orphan(case: Context, why: str, job: Mapping[str, Json] | None = None) -> EmitEvent:
     run = case.run
     hint = "look for the job at its target by this id or token, end it if it runs, then rerun"
-    return Tell(
+    return EmitEvent(
         type=EventType.JOB_ORPHANED,
         message=f"{run.key}: the job of attempt {run.attempt} may still be running: {why}",
         detail={"job": job or run.job, "token": run.token, "attempt": run.attempt, "actionHint": hint},

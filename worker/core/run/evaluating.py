@@ -1,26 +1,26 @@
 """EVALUATING: the rules do not hold yet."""
 
-from worker.core.model.effects import Ignore, Tell
+from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType, JobEvent
-from worker.core.run.context import Case, misfit
+from worker.core.run.context import Context, not_applicable
 from worker.core.run.effects import Effect, End, EvaluateNow, KeepBaseline, LogJob, MoveTo, StartJob
 from worker.core.run.endings import cancel, time_out, waive
-from worker.core.run.evaluation import needed
+from worker.core.run.evaluation import required_sensors
 from worker.core.run.facts import (
     CancelRequested,
     Fact,
     RulesHeld,
     RulesNotHeld,
-    RunWanted,
+    RunTriggered,
     SensorChanged,
-    TimeCame,
+    TimerFired,
 )
 from worker.core.run.state import Outcome, StartStep, State
 
 
-def decide_evaluating(case: Case, fact: Fact) -> list[Effect]:
+def decide_evaluating(case: Context, fact: Fact) -> list[Effect]:
     match fact:
-        case RulesHeld() | RulesNotHeld() | TimeCame() if case.is_timed_out:
+        case RulesHeld() | RulesNotHeld() | TimerFired() if case.is_timed_out:
             return time_out(case, "no job had been started")
         case RulesHeld():
             return _trigger(case, fact)
@@ -28,20 +28,20 @@ def decide_evaluating(case: Case, fact: Fact) -> list[Effect]:
             return _exhausted(case, fact)
         case RulesNotHeld(reason=reason):
             return [Ignore(f"waiting: {reason}")]
-        case TimeCame() | SensorChanged():
+        case TimerFired() | SensorChanged():
             # Also at the window's end: the last pass decides, whoever makes it, and however late.
             return [EvaluateNow()]
-        case RunWanted(signal=signal) if signal is not None:
+        case RunTriggered(signal=signal) if signal is not None:
             return [EvaluateNow()]
-        case RunWanted():
+        case RunTriggered():
             return [Ignore("the run exists already")]
         case CancelRequested(reason=reason):
             return [*cancel(case, reason), *waive(fact)]
         case _:
-            return [*misfit(case.run, fact)]
+            return [*not_applicable(case.run, fact)]
 
 
-def _trigger(case: Case, fact: RulesHeld) -> list[Effect]:
+def _trigger(case: Context, fact: RulesHeld) -> list[Effect]:
     run = case.run
     if case.pipeline.job is None:
         return _without_job(case)
@@ -52,7 +52,7 @@ def _trigger(case: Case, fact: RulesHeld) -> list[Effect]:
     return [
         MoveTo(state=State.TRIGGERING, started_on=started_on, start_step=StartStep.SENT),
         *baseline,
-        Tell(
+        EmitEvent(
             type=EventType.VALIDATION_PASSED,
             message=f"{run.key}: the rules hold; attempt {run.attempt} is started",
             detail={"attempt": run.attempt},
@@ -61,29 +61,31 @@ def _trigger(case: Case, fact: RulesHeld) -> list[Effect]:
     ]
 
 
-def _outputs(case: Case, fact: RulesHeld) -> set[str]:
+def _outputs(case: Context, fact: RulesHeld) -> set[str]:
     """The post-run sensors that came only after the first start: what the job or an audit of it writes, not its input.
 
     A rerun finds them there, and would take its own result for a change of its data.
     """
     if case.run.attempt == 1:
         return set()
-    return fact.saw.keys() - needed(case.pipeline, case.schedule) - case.run.started_on.keys()
+    return fact.saw.keys() - required_sensors(case.pipeline, case.schedule) - case.run.started_on.keys()
 
 
-def _without_job(case: Case) -> list[Effect]:
+def _without_job(case: Context) -> list[Effect]:
     reason = "the rules hold, but the pipeline has no job to start; add one, then rerun"
     return [
         End(outcome=Outcome.FAILED, reason=reason),
-        Tell(type=EventType.INFRA_FAILURE, message=f"{case.run.key}: {reason}"),
+        EmitEvent(type=EventType.INFRA_FAILURE, message=f"{case.run.key}: {reason}"),
     ]
 
 
-def _exhausted(case: Case, fact: RulesNotHeld) -> list[Effect]:
+def _exhausted(case: Context, fact: RulesNotHeld) -> list[Effect]:
     reason = f"the rules did not hold in time: {fact.reason}"
     hint = "see why the data is late or wrong (`interlock explain`); once it is there, rerun it"
     return [
         End(outcome=Outcome.EXHAUSTED, reason=reason, saw=fact.saw),
         LogJob(event=JobEvent.VALIDATION_EXHAUSTED, message=reason),
-        Tell(type=EventType.VALIDATION_EXHAUSTED, message=f"{case.run.key}: {reason}", detail={"actionHint": hint}),
+        EmitEvent(
+            type=EventType.VALIDATION_EXHAUSTED, message=f"{case.run.key}: {reason}", detail={"actionHint": hint}
+        ),
     ]

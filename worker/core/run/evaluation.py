@@ -7,39 +7,39 @@ from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.model.rules import GroupResult, evaluate_in_turns, keys
 from worker.core.model.values import Json
 from worker.core.run.facts import RulesHeld, RulesNotHeld
-from worker.core.run.readings import Reading
-from worker.core.run.sensor_match import Saying, period_named
+from worker.core.run.readings import SensorReading
+from worker.core.run.sensor_match import SensorContent, period_named
 from worker.core.time.periods import Period
 
 
-def needed(pipeline: Pipeline, schedule: Schedule) -> tuple[str, ...]:
+def required_sensors(pipeline: Pipeline, schedule: Schedule) -> tuple[str, ...]:
     """The sensors that decide whether a run may start, by the names its rules use: the trigger's and every rule's."""
     trigger = (schedule.trigger.rule.key,) if schedule.trigger else ()
     return tuple(dict.fromkeys((*trigger, *keys(pipeline.rules))))
 
 
-def watched(pipeline: Pipeline) -> tuple[str, ...]:
+def post_run_sensors(pipeline: Pipeline) -> tuple[str, ...]:
     """The sensors that are watched on after the job is done."""
     return tuple(keys(pipeline.post_run.rules)) if pipeline.post_run else ()
 
 
 def for_start(
-    pipeline: Pipeline, schedule: Schedule, period: Period, readings: Mapping[str, Reading]
-) -> dict[str, Reading]:
+    pipeline: Pipeline, schedule: Schedule, period: Period, readings: Mapping[str, SensorReading]
+) -> dict[str, SensorReading]:
     """Of all that was read for a start, leave out what only post-run rules name and what is for another period.
 
     The rules themselves see a sensor whatever period it names.
     """
-    deciding = set(needed(pipeline, schedule))
+    deciding = set(required_sensors(pipeline, schedule))
     return {
         name: reading
         for name, reading in readings.items()
-        if name in deciding or period_named(Saying(reading.key or name, reading.data)) in {None, period}
+        if name in deciding or period_named(SensorContent(reading.key or name, reading.data)) in {None, period}
     }
 
 
-def judge(
-    pipeline: Pipeline, readings: Mapping[str, Reading], attempt: int, now: datetime
+def evaluate_rules(
+    pipeline: Pipeline, readings: Mapping[str, SensorReading], attempt: int, now: datetime
 ) -> Generator[None, None, RulesHeld | RulesNotHeld]:
     """Judge the rules on what was read, all of it at the one instant `now`; yield when others should get a turn."""
     result = yield from evaluate_in_turns(
@@ -51,16 +51,16 @@ def judge(
     return RulesHeld(attempt=attempt, saw=saw, baseline=baseline(pipeline, readings))
 
 
-def baseline(pipeline: Pipeline, readings: Mapping[str, Reading]) -> dict[str, Json]:
+def baseline(pipeline: Pipeline, readings: Mapping[str, SensorReading]) -> dict[str, Json]:
     """The data of those sensors that drift is measured against."""
-    return {name: readings[name].data for name in watched(pipeline) if name in readings}
+    return {name: readings[name].data for name in post_run_sensors(pipeline) if name in readings}
 
 
 def judge_post_run(
-    pipeline: Pipeline, started_on: Mapping[str, str], readings: Mapping[str, Reading], now: datetime
+    pipeline: Pipeline, started_on: Mapping[str, str], readings: Mapping[str, SensorReading], now: datetime
 ) -> Generator[None, None, GroupResult | None]:
     """Judge the post-run rules on what was read, if a sensor of theirs is not what the job was started on any more."""
-    inputs = [name for name in watched(pipeline) if name in readings and name in started_on]
+    inputs = [name for name in post_run_sensors(pipeline) if name in readings and name in started_on]
     if pipeline.post_run is None or all(readings[name].content_hash == started_on[name] for name in inputs):
         return None
     data = {name: reading.data for name, reading in readings.items()}

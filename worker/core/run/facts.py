@@ -33,7 +33,7 @@ class Origin(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Birth:
+class NewRun:
     """What a new row needs and nobody can compute: given by the caller, used only if the row is made."""
 
     run_id: str
@@ -41,7 +41,7 @@ class Birth:
 
 
 @dataclass(frozen=True, slots=True)
-class Signal:
+class SensorSignal:
     """A trigger sensor whose condition holds, told apart by its content and not by its delivery."""
 
     sensor_key: str  # as the trigger names it, without a period: what a pass saw is kept under the same name
@@ -52,13 +52,13 @@ class Signal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunWanted:
+class RunTriggered:
     """Something says that there should be a run. If there is one, its signal may be news of late data."""
 
     key: RunKey
-    birth: Birth
+    birth: NewRun
     origin: Origin
-    signal: Signal | None = None
+    signal: SensorSignal | None = None
     arrived_at: datetime | None = None  # when the first signal for it came: where a relative deadline counts from
     path: tuple[PipelineId, ...] = ()  # the pipelines a cascade has come through
 
@@ -68,7 +68,7 @@ class SignalOverdue:
     """The time by which the trigger's signal had to come is over. A run that did not begin by then is given up."""
 
     key: RunKey
-    birth: Birth
+    birth: NewRun
     deadline_at: datetime
 
 
@@ -77,7 +77,7 @@ class RerunRequested:
     """A request row was seen. `is_fresh`: some sensor is newer than the success that is to be repeated."""
 
     key: RunKey
-    birth: Birth
+    birth: NewRun
     identity: str
     reason: str = "manual"
     is_fresh: bool = True
@@ -133,7 +133,7 @@ class PostRunSeen:
 
     `run_version` is that of the run when they were compared, None if it is not ours: a baseline changes only together
     with its run, so the comparison holds for that version and for no other. `known_as` is the name under which a pass
-    keeps what it saw of the sensor; `written_at` and `image_at` are as in `Signal`.
+    keeps what it saw of the sensor; `written_at` and `image_at` are as in `SensorSignal`.
     """
 
     sensor_key: str
@@ -233,7 +233,7 @@ class JobRunning:
 
 
 @dataclass(frozen=True, slots=True)
-class JobUnseen:
+class JobStatusUnknown:
     """The target could not be asked; the job may be in any state."""
 
     attempt: int
@@ -282,7 +282,7 @@ class StopRefused:
     message: str
 
 
-class Report(StrEnum):
+class JobReport(StrEnum):
     """What others write to the job log."""
 
     SUCCESS = "success"
@@ -296,7 +296,7 @@ class JobReported:
 
     key: RunKey
     identity: str
-    report: Report
+    report: JobReport
     at: datetime
     category: FailureCategory | None = None
     message: str = ""
@@ -307,7 +307,7 @@ class JobReported:
 
 
 @dataclass(frozen=True, slots=True)
-class TimeCame:
+class TimerFired:
     """An instant the run was waiting for has passed. What is due follows from the row, so an early one is harmless."""
 
     attempt: int
@@ -332,17 +332,17 @@ AboutAttempt: TypeAlias = (
     | JobNotSeen
     | JobNotFound
     | JobRunning
-    | JobUnseen
+    | JobStatusUnknown
     | JobSucceeded
     | JobFailed
     | JobStopped
     | StopPending
     | StopRefused
-    | TimeCame
+    | TimerFired
 )
 Fact: TypeAlias = (
     AboutAttempt
-    | RunWanted
+    | RunTriggered
     | SignalOverdue
     | RerunRequested
     | CancelRequested

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from worker.core.model.effects import Ignore, Tell
+from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.run import dry_run
@@ -35,7 +35,7 @@ class Forecast:
     remedy: str = ""
 
 
-def foresee(
+def forecast(
     run: Run | None,
     pipeline: Pipeline,
     schedule: Schedule,
@@ -50,12 +50,12 @@ def foresee(
     return _told(decide(run, pipeline, schedule, fact, now, pause=pause), run)
 
 
-def foresee_rehearsal(
+def forecast_dry_run(
     run: DryRun | None, pipeline: Pipeline, schedule: Schedule, fact: RerunRequested, now: datetime
 ) -> Forecast:
     """Foretell what a pipeline in dry run says to a request for a rerun."""
     effects: Sequence[DryEffect] = dry_run.decide(run, pipeline, schedule, fact, now)
-    told = next((effect for effect in effects if isinstance(effect, Tell)), None)
+    told = next((effect for effect in effects if isinstance(effect, EmitEvent)), None)
     if told is None:
         return Forecast(Prospect.NOTHING, _reason(effects))
     is_refused = told.type is EventType.DRY_RUN_RERUN_REJECTED
@@ -96,7 +96,7 @@ def _sentence(effect: Effect, run: Run | None) -> str | None:
 
 
 def _remedy(effects: Sequence[Effect]) -> str:
-    hints = (effect.detail.get("actionHint") for effect in effects if isinstance(effect, Tell))
+    hints = (effect.detail.get("actionHint") for effect in effects if isinstance(effect, EmitEvent))
     return next((hint for hint in hints if isinstance(hint, str)), "")
 
 

@@ -6,15 +6,15 @@ usual rules apply to it: whatever is decided replaces the row by one of ours.
 
 from datetime import datetime
 
-from worker.core.model.effects import Ignore, Tell
+from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType, JobEvent
 from worker.core.run.effects import Create, Effect, LogJob
-from worker.core.run.facts import Birth
+from worker.core.run.facts import NewRun
 from worker.core.run.state import ForeignRun, Outcome, Run, Spent, State, Status
-from worker.core.time.timestamps import format_rfc3339, said
+from worker.core.time.timestamps import format_rfc3339, format_utc
 
 
-def respect(foreign: ForeignRun, birth: Birth, now: datetime) -> list[Effect] | None:
+def respect(foreign: ForeignRun, birth: NewRun, now: datetime) -> list[Effect] | None:
     """Decide about a row that says RUNNING, whatever the fact; None for one that has ended: read it with `as_run`."""
     if foreign.status != Status.RUNNING:
         return None
@@ -23,7 +23,7 @@ def respect(foreign: ForeignRun, birth: Birth, now: datetime) -> list[Effect] | 
     return _close(foreign, birth, foreign.expires_at, now)
 
 
-def as_run(foreign: ForeignRun, birth: Birth, now: datetime, *, ended_at: datetime | None, spent: Spent) -> Run:
+def as_run(foreign: ForeignRun, birth: NewRun, now: datetime, *, ended_at: datetime | None, spent: Spent) -> Run:
     """The run that an ended row stands for. `ended_at` and `spent` are what the job log and the rerun record say.
 
     Without an end nothing can be shown to have come later, so it counts as having ended now.
@@ -40,8 +40,8 @@ def as_run(foreign: ForeignRun, birth: Birth, now: datetime, *, ended_at: dateti
     )
 
 
-def _close(foreign: ForeignRun, birth: Birth, expired_at: datetime, now: datetime) -> list[Effect]:
-    reason = f"another system's run was not done by {said(expired_at)}"
+def _close(foreign: ForeignRun, birth: NewRun, expired_at: datetime, now: datetime) -> list[Effect]:
+    reason = f"another system's run was not done by {format_utc(expired_at)}"
     closed = Run(
         key=foreign.key,
         run_id=birth.run_id,
@@ -56,7 +56,7 @@ def _close(foreign: ForeignRun, birth: Birth, expired_at: datetime, now: datetim
     return [
         Create(closed),
         LogJob(event=JobEvent.RUN_TIMEOUT, message=reason),
-        Tell(
+        EmitEvent(
             type=EventType.SFN_TIMEOUT,
             message=f"{foreign.key} timed out: {reason}",
             detail={

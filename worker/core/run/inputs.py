@@ -9,20 +9,20 @@ not is noted first, and decided again.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from worker.core.model.effects import Ignore, Tell
+from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.rules import evaluate_rule
 from worker.core.model.values import Json
-from worker.core.run.context import Case
+from worker.core.run.context import Context
 from worker.core.run.drift import Drift, measure
 from worker.core.run.effects import Effect, LogJob, NoteChange, NotePostRun, NoteSignal
-from worker.core.run.evaluation import needed, watched
-from worker.core.run.facts import Signal
+from worker.core.run.evaluation import post_run_sensors, required_sensors
+from worker.core.run.facts import SensorSignal
 from worker.core.run.post_run import ask_for_rerun, is_news, is_since_start, tell_drift, tell_post_run
-from worker.core.run.readings import Inputs, Reading
+from worker.core.run.readings import Inputs, SensorReading
 from worker.core.run.reruns import DATA_DRIFT, LATE_DATA
 from worker.core.run.sensor_match import (
-    Saying,
+    SensorContent,
     is_for_later,
     is_trigger,
     period_named,
@@ -34,7 +34,7 @@ from worker.core.time.periods import sensor_keys
 DRIFT_TOLD_MAX = 20  # events of one commit, which holds no more than 100 rows
 
 
-def note_signal(case: Case, signal: Signal) -> list[Effect]:
+def note_signal(case: Context, signal: SensorSignal) -> list[Effect]:
     """Remember a trigger sensor that changed under a running job: at most once for each content."""
     run = case.run
     is_known = run.changed_inputs.get(signal.said_by) == signal.content_hash
@@ -44,7 +44,7 @@ def note_signal(case: Case, signal: Signal) -> list[Effect]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class InputChange:
     """An input that is not what the job was started on. `objection`: why there is nothing to run again on."""
 
     name: str
@@ -74,7 +74,7 @@ class PostRunChange:
 class Comparison:
     """A run's inputs as they are, against those that its job was started on."""
 
-    def __init__(self, case: Case, inputs: Inputs) -> None:
+    def __init__(self, case: Context, inputs: Inputs) -> None:
         self._case, self._inputs, self._run = case, inputs, case.run
         trigger = case.schedule.trigger
         self._trigger = trigger if trigger and case.schedule.starts_by_trigger else None
@@ -105,7 +105,7 @@ class Comparison:
 
     def _unnoted_post_run(self) -> Iterator[Effect]:
         drifted = {change.key for change in self.post_run if change.is_drifted}
-        for name in watched(self._case.pipeline):
+        for name in post_run_sensors(self._case.pipeline):
             reading = self._inputs.readings.get(name)
             if reading is None or reading.key in drifted or not self._is_of_run(reading):
                 continue
@@ -114,32 +114,34 @@ class Comparison:
 
     # --- the trigger and the rules ------------------------------------------------------------------------------------
 
-    def _late(self) -> Iterator[Change]:
+    def _late(self) -> Iterator[InputChange]:
         is_known = bool(self._run.started_on)  # what it was started on; if it is not, what was noted came since
         signal = self._trigger.rule.key if self._trigger else None
         # Of these the post-run threshold says whether a change matters.
         measured = {change.key for change in self.post_run if change.drift is not None}
-        for name in needed(self._case.pipeline, self._case.schedule):
+        for name in required_sensors(self._case.pipeline, self._case.schedule):
             reading = self._inputs.readings.get(name)
             if reading is None:
                 if name in self._run.started_on:
-                    yield Change(name=name, key=name, content_hash="", objection=f"{name} is gone")
+                    yield InputChange(name=name, key=name, content_hash="", objection=f"{name} is gone")
             elif name == signal:
                 is_noted = bool(self._run.changed_inputs.get(reading.key))
                 yield from self._late_signal(name, reading) if is_known or is_noted else ()
             elif not is_known or reading.key in measured or self._is_later(reading):
                 continue
             elif self._differs(name, reading):
-                yield Change(name=name, key=reading.key, content_hash=reading.content_hash)
+                yield InputChange(name=name, key=reading.key, content_hash=reading.content_hash)
         yield from self._noted_signals()
 
-    def _late_signal(self, name: str, reading: Reading) -> Iterator[Change]:
+    def _late_signal(self, name: str, reading: SensorReading) -> Iterator[InputChange]:
         if not self._is_of_run(reading) or not self._differs(name, reading):
             return
         objection = "" if self._holds(reading) else f"the trigger's condition on {name} does not hold any more"
-        yield Change(name=name, key=reading.key, content_hash=reading.content_hash, objection=objection, is_signal=True)
+        yield InputChange(
+            name=name, key=reading.key, content_hash=reading.content_hash, objection=objection, is_signal=True
+        )
 
-    def _noted_signals(self) -> Iterator[Change]:
+    def _noted_signals(self) -> Iterator[InputChange]:
         """What was noted of signals that cannot be read again: their row is for another period, or has another name."""
         if self._trigger is None:
             return
@@ -147,7 +149,7 @@ class Comparison:
         for key, content_hash in self._run.changed_inputs.items():
             is_known = content_hash in {"", self._run.started_on.get(name)}
             if is_trigger(self._case.schedule, key) and not is_known and not self._is_read(name, key):
-                yield Change(name=name, key=key, content_hash=content_hash, is_signal=True)
+                yield InputChange(name=name, key=key, content_hash=content_hash, is_signal=True)
 
     def _is_read(self, name: str, key: str) -> bool:
         reading = self._inputs.readings.get(name)
@@ -155,7 +157,7 @@ class Comparison:
             return key in sensor_keys(name, self._run.key.period)
         return reading.key == key and self._is_of_run(reading)
 
-    def _holds(self, reading: Reading) -> bool:
+    def _holds(self, reading: SensorReading) -> bool:
         return self._trigger is None or evaluate_rule(self._trigger.rule, reading.data, self._case.now).passed
 
     # --- the post-run sensors -----------------------------------------------------------------------------------------
@@ -163,7 +165,7 @@ class Comparison:
     def _post_run_changes(self) -> Iterator[PostRunChange]:
         """Those that were there when the job was started; what the job or others wrote since is the new baseline."""
         run, pipeline, read = self._run, self._case.pipeline, set[str]()
-        for name in watched(pipeline):
+        for name in post_run_sensors(pipeline):
             reading = self._inputs.readings.get(name)
             if reading is None or name not in run.started_on or not self._is_of_run(reading):
                 continue
@@ -177,7 +179,7 @@ class Comparison:
             if is_told and post_run_name(pipeline, key) and not is_trigger(self._case.schedule, key):
                 yield PostRunChange(key=key, content_hash=content_hash, is_over=True)
 
-    def _drift(self, name: str, reading: Reading) -> Drift | None:
+    def _drift(self, name: str, reading: SensorReading) -> Drift | None:
         post_run, before = self._case.pipeline.post_run, self._inputs.baseline.get(name)
         if post_run is None or not isinstance(before, Mapping):
             return None
@@ -192,15 +194,15 @@ class Comparison:
 
     # --- periods ------------------------------------------------------------------------------------------------------
 
-    def _differs(self, name: str, reading: Reading) -> bool:
+    def _differs(self, name: str, reading: SensorReading) -> bool:
         return reading.content_hash != self._run.started_on.get(name)
 
-    def _is_of_run(self, reading: Reading) -> bool:
+    def _is_of_run(self, reading: SensorReading) -> bool:
         """Say whether a sensor is for the run's period. One that names none is for the day on which it was written:
 
         today, if the run is today's; else only who saw its record knows, and has noted it.
         """
-        run, said = self._run, Saying(reading.key, reading.data)
+        run, said = self._run, SensorContent(reading.key, reading.data)
         if period_said(said, self._case.schedule, self._case.now)[0] == run.key.period:
             return True
         if period_named(said) is not None:
@@ -208,12 +210,12 @@ class Comparison:
         known = {run.changed_inputs.get(reading.key), run.post_run_seen.get(reading.key), *run.started_on.values()}
         return reading.content_hash in known
 
-    def _is_later(self, reading: Reading) -> bool:
+    def _is_later(self, reading: SensorReading) -> bool:
         """Say whether a rule's sensor is for a later period than the run's by now."""
-        return is_for_later(Saying(reading.key, reading.data), self._run.key.period)
+        return is_for_later(SensorContent(reading.key, reading.data), self._run.key.period)
 
 
-def report_changes(case: Case, compared: Comparison) -> list[Effect]:
+def report_changes(case: Context, compared: Comparison) -> list[Effect]:
     """Report what changed under the job as if it had come a second after the end: once, and with one rerun."""
     late, changed = compared.late, compared.post_run
     drifted = [change for change in changed if change.is_drifted]
@@ -225,7 +227,7 @@ def report_changes(case: Case, compared: Comparison) -> list[Effect]:
     return [*effects, *compared.post_run_verdict()]
 
 
-def _late_data(case: Case, late: list[Change]) -> list[Effect]:
+def _late_data(case: Context, late: list[InputChange]) -> list[Effect]:
     if not late:
         return []
     names = [*dict.fromkeys(change.name for change in late)]
@@ -240,11 +242,11 @@ def _late_data(case: Case, late: list[Change]) -> list[Effect]:
     return [
         *noted,
         LogJob(event=JobEvent.LATE_DATA_ARRIVAL, message=reason),
-        Tell(type=EventType.LATE_DATA_ARRIVAL, message=f"{case.run.key}: {reason}", detail=detail),
+        EmitEvent(type=EventType.LATE_DATA_ARRIVAL, message=f"{case.run.key}: {reason}", detail=detail),
     ]
 
 
-def _drift(case: Case, drifted: list[PostRunChange]) -> list[Effect]:
+def _drift(case: Context, drifted: list[PostRunChange]) -> list[Effect]:
     told = drifted[:DRIFT_TOLD_MAX]
     left_out = len(drifted) - len(told)
     when = "while the job was running" + (f", and so did {left_out} other sensors" if left_out else "")

@@ -1,6 +1,6 @@
 """The run: every rule that moves it is reached from here. `decide` says what must happen, `evolve` what it then is.
 
-One module per state holds the rules (`run_evaluating.py` and its neighbours); `runstate.py` holds the data.
+One module per state holds the rules (`evaluating.py` and its neighbours); `state.py` holds the data.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ from worker.core.model.effects import Ignore
 from worker.core.model.keys import SessionId
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.run.clock_shift import decide_step, realign, shifted
-from worker.core.run.context import Case, limits
-from worker.core.run.create import decide_birth
+from worker.core.run.context import Context, limits
+from worker.core.run.create import decide_create
 from worker.core.run.effects import (
     Create,
     Effect,
@@ -38,7 +38,7 @@ from worker.core.run.facts import (
     ClockStepped,
     Fact,
     RerunRequested,
-    TimeCame,
+    TimerFired,
 )
 from worker.core.run.polling import decide_polling
 from worker.core.run.post_run import noted
@@ -79,7 +79,7 @@ def decide(
     if pause and is_paused and isinstance(fact, RerunRequested):
         return [_held_back(pause)]
     effects = (
-        decide_birth(pipeline, schedule, fact, now) if run is None else _decide(run, pipeline, schedule, fact, now)
+        decide_create(pipeline, schedule, fact, now) if run is None else _decide(run, pipeline, schedule, fact, now)
     )
     # Whatever else may happen, nothing is begun: neither a run nor a job. What is held back stays due and comes again.
     if pause and is_paused and any(isinstance(effect, Create | StartJob) for effect in effects):
@@ -98,9 +98,9 @@ def _decide(run: Run, pipeline: Pipeline, schedule: Schedule, fact: Fact, now: d
     if isinstance(fact, ClockStepped):
         return [Ignore("it has ended")] if run.is_ended else [*decide_step(run.since, fact)]
     patience = limits(pipeline).run_timeout
-    if isinstance(fact, TimeCame) and not run.is_ended and (shift := realign(run.since, now, patience)):
+    if isinstance(fact, TimerFired) and not run.is_ended and (shift := realign(run.since, now, patience)):
         return [shift]
-    case = Case(run, pipeline, schedule, now)
+    case = Context(run, pipeline, schedule, now)
     if isinstance(fact, RerunRequested):
         return decide_rerun(case, fact)
     if isinstance(fact, CancelRequested) and fact.identity:
@@ -108,7 +108,7 @@ def _decide(run: Run, pipeline: Pipeline, schedule: Schedule, fact: Fact, now: d
     return _decide_by_state(case, fact)
 
 
-def _cancel_once(case: Case, fact: CancelRequested) -> list[Effect]:
+def _cancel_once(case: Context, fact: CancelRequested) -> list[Effect]:
     """The row of a request outlives what it asked for: delivered again, it must not cancel a rerun that came later."""
     if fact.identity in case.run.handled:
         return [Ignore(f"request {fact.identity} was answered already")]
@@ -116,7 +116,7 @@ def _cancel_once(case: Case, fact: CancelRequested) -> list[Effect]:
     return [answer[0], NoteHandled(fact.identity), *answer[1:]]
 
 
-def _decide_by_state(case: Case, fact: Fact) -> list[Effect]:
+def _decide_by_state(case: Context, fact: Fact) -> list[Effect]:
     match case.run.state:
         case State.EVALUATING:
             return decide_evaluating(case, fact)

@@ -1,22 +1,22 @@
 """POLLING: the job's id is known."""
 
-from worker.core.model.effects import Ignore, Tell
+from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType, JobEvent
-from worker.core.run.context import Case, misfit
-from worker.core.run.effects import Effect, LogJob, LookAgain, NoteHandled, PollNow
+from worker.core.run.context import Context, not_applicable
+from worker.core.run.effects import Effect, EvaluateAgain, LogJob, NoteHandled, PollNow
 from worker.core.run.endings import after_failure, begin_stop, is_retry, waive
 from worker.core.run.facts import (
     CancelRequested,
     Fact,
     JobFailed,
+    JobReport,
     JobReported,
     JobRunning,
+    JobStatusUnknown,
     JobSucceeded,
-    JobUnseen,
     PostRunSeen,
-    Report,
-    RunWanted,
-    TimeCame,
+    RunTriggered,
+    TimerFired,
 )
 from worker.core.run.inputs import note_signal
 from worker.core.run.post_run import drift_in_flight
@@ -25,34 +25,34 @@ from worker.core.run.success import succeed, succeed_as_reported
 from worker.core.time.durations import format_duration
 
 
-def decide_polling(case: Case, fact: Fact) -> list[Effect]:
+def decide_polling(case: Context, fact: Fact) -> list[Effect]:
     match fact:
         case JobSucceeded():
             return succeed(case, fact)
         case JobFailed():
             return _failed(case, fact)
-        case JobRunning() | JobUnseen() if case.is_window_over:
+        case JobRunning() | JobStatusUnknown() if case.is_window_over:
             return _poll_exhausted(case)
-        case JobRunning() | JobUnseen():
+        case JobRunning() | JobStatusUnknown():
             return [Ignore("the job is not known to have ended")]
         case JobReported():
             return old_report(case, fact) or _reported(case, fact)
-        case TimeCame() if case.is_timed_out:
+        case TimerFired() if case.is_timed_out:
             return begin_stop(case, AfterStop.END, "its job was running")
-        case TimeCame():
+        case TimerFired():
             # Also at the window's end: the job is asked one last time before it is stopped.
             return [PollNow(case.run.job or {})]
         case CancelRequested(reason=reason):
             return [*begin_stop(case, AfterStop.CANCEL, reason), *waive(fact)]
         case PostRunSeen():
             return drift_in_flight(case, fact)
-        case RunWanted(signal=signal) if signal is not None:
+        case RunTriggered(signal=signal) if signal is not None:
             return note_signal(case, signal)
         case _:
-            return [*misfit(case.run, fact)]
+            return [*not_applicable(case.run, fact)]
 
 
-def old_report(case: Case, fact: JobReported) -> list[Effect]:
+def old_report(case: Context, fact: JobReported) -> list[Effect]:
     """A report names no attempt, so one that was there before the attempt began speaks of an earlier one."""
     if fact.identity in case.run.handled:
         return [Ignore(f"report {fact.identity} was taken in already")]
@@ -61,21 +61,21 @@ def old_report(case: Case, fact: JobReported) -> list[Effect]:
     return []
 
 
-def report_event(report: Report) -> JobEvent:
-    return JobEvent.FAIL if report is Report.FAIL else JobEvent.TIMEOUT
+def report_event(report: JobReport) -> JobEvent:
+    return JobEvent.FAIL if report is JobReport.FAIL else JobEvent.TIMEOUT
 
 
-def _reported(case: Case, fact: JobReported) -> list[Effect]:
-    ended = succeed_as_reported(case, fact) if fact.report is Report.SUCCESS else _reported_failure(case, fact)
+def _reported(case: Context, fact: JobReported) -> list[Effect]:
+    ended = succeed_as_reported(case, fact) if fact.report is JobReport.SUCCESS else _reported_failure(case, fact)
     return with_report_noted(fact, ended)
 
 
 def with_report_noted(fact: JobReported, ended: list[Effect]) -> list[Effect]:
     """A report that is to be decided on again was not taken in yet."""
-    return ended if LookAgain() in ended else [ended[0], NoteHandled(fact.identity), *ended[1:]]
+    return ended if EvaluateAgain() in ended else [ended[0], NoteHandled(fact.identity), *ended[1:]]
 
 
-def _reported_failure(case: Case, fact: JobReported) -> list[Effect]:
+def _reported_failure(case: Context, fact: JobReported) -> list[Effect]:
     message = fact.message or f"the job was reported as {fact.report}"
     if case.run.starts_unanswered:
         # The report names no job. It may be about that of a start which got no answer, so the known one must end first.
@@ -83,12 +83,12 @@ def _reported_failure(case: Case, fact: JobReported) -> list[Effect]:
     return after_failure(case, fact.category, message, report_event(fact.report))
 
 
-def _failed(case: Case, fact: JobFailed) -> list[Effect]:
+def _failed(case: Context, fact: JobFailed) -> list[Effect]:
     run = case.run
     after = after_failure(case, fact.category, fact.message, JobEvent.FAIL)
     told: list[Effect] = [
         LogJob(event=JobEvent.FAIL, message=fact.message, category=fact.category),
-        Tell(
+        EmitEvent(
             type=EventType.JOB_FAILED,
             message=f"{run.key}: the job of attempt {run.attempt} failed: {fact.message}",
             # What ends the run is an event of its own, in the same commit: that one alerts.
@@ -98,13 +98,13 @@ def _failed(case: Case, fact: JobFailed) -> list[Effect]:
     return [after[0], *told, *after[1:]]
 
 
-def _poll_exhausted(case: Case) -> list[Effect]:
+def _poll_exhausted(case: Context) -> list[Effect]:
     run = case.run
     reason = f"the job did not end within its poll window of {format_duration(case.job.poll_window)}"
     stopping = begin_stop(case, AfterStop.RETRY, reason)
     told: list[Effect] = [
         LogJob(event=JobEvent.JOB_POLL_EXHAUSTED, message=reason),
-        Tell(
+        EmitEvent(
             type=EventType.JOB_POLL_EXHAUSTED,
             message=f"{run.key}: {reason}; it is stopped",
             detail={

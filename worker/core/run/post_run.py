@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from worker.core.model.effects import Ignore, Tell
+from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.values import Json
-from worker.core.run.context import Case
+from worker.core.run.context import Context
 from worker.core.run.drift import Drift
 from worker.core.run.effects import Effect, LogJob, NoteChange, NotePostRun, NoteSignal, PutRerunRequest
-from worker.core.run.facts import PostRunSeen, Signal
+from worker.core.run.facts import PostRunSeen, SensorSignal
 from worker.core.run.reruns import DATA_DRIFT, LATE_DATA
 from worker.core.run.state import Outcome, Run, State
 from worker.core.time.periods import sensor_keys
@@ -40,7 +40,7 @@ def noted(told_at: Mapping[str, datetime], sensor_key: str, at: datetime | None)
     return dict([*others.items(), (sensor_key, latest)][-TOLD_AT_MAX:])
 
 
-def drift_in_flight(case: Case, fact: PostRunSeen) -> list[Effect]:
+def drift_in_flight(case: Context, fact: PostRunSeen) -> list[Effect]:
     """Tell people early that the data moved under a running job. What follows is decided when the job is done."""
     drift = fact.drift
     if _is_outdated(case, fact):
@@ -58,7 +58,7 @@ def drift_in_flight(case: Case, fact: PostRunSeen) -> list[Effect]:
     return [
         noted,
         NoteChange(fact.sensor_key, fact.content_hash, fact.written_at),
-        Tell(
+        EmitEvent(
             type=EventType.POST_RUN_DRIFT_INFLIGHT,
             message=message,
             detail={**drift.detail(), "source": "post-run-stream"},
@@ -66,7 +66,7 @@ def drift_in_flight(case: Case, fact: PostRunSeen) -> list[Effect]:
     ]
 
 
-def judge_post_run(case: Case, fact: PostRunSeen) -> list[Effect]:
+def judge_post_run(case: Context, fact: PostRunSeen) -> list[Effect]:
     if case.run.state is not State.COMPLETED:
         return [Ignore("the run did not succeed: there is nothing to compare")]
     if _is_outdated(case, fact):
@@ -82,15 +82,15 @@ def judge_post_run(case: Case, fact: PostRunSeen) -> list[Effect]:
     return [noted, tell_post_run(case, fact.reason, held=fact.rules_held)]
 
 
-def tell_post_run(case: Case, reason: str, *, held: bool) -> Tell:
+def tell_post_run(case: Context, reason: str, *, held: bool) -> EmitEvent:
     if held:
-        return Tell(type=EventType.POST_RUN_PASSED, message=f"{case.run.key}: the post-run rules hold")
+        return EmitEvent(type=EventType.POST_RUN_PASSED, message=f"{case.run.key}: the post-run rules hold")
     message = f"{case.run.key}: the post-run rules do not hold: {reason}"
     hint = "look at the result before others use it; mend it and rerun"
-    return Tell(type=EventType.POST_RUN_FAILED, message=message, detail={"actionHint": hint})
+    return EmitEvent(type=EventType.POST_RUN_FAILED, message=message, detail={"actionHint": hint})
 
 
-def judge_signal(case: Case, signal: Signal) -> list[Effect]:
+def judge_signal(case: Context, signal: SensorSignal) -> list[Effect]:
     """Is a trigger sensor of an ended run late data? By its content; how often it is delivered means nothing."""
     if not _is_late(case, signal):
         return [Ignore(f"{signal.sensor_key} says nothing that the run did not know")]
@@ -98,7 +98,7 @@ def judge_signal(case: Case, signal: Signal) -> list[Effect]:
     told: list[Effect] = [
         NoteSignal(signal.content_hash, signal.said_by, signal.written_at),
         LogJob(event=JobEvent.LATE_DATA_ARRIVAL, message=reason),
-        Tell(
+        EmitEvent(
             type=EventType.LATE_DATA_ARRIVAL,
             message=f"{case.run.key}: {reason}",
             detail={"sensorKey": signal.sensor_key},
@@ -109,7 +109,7 @@ def judge_signal(case: Case, signal: Signal) -> list[Effect]:
     return [*told, ask_for_rerun(case, LATE_DATA, signal.content_hash)]
 
 
-def _is_late(case: Case, signal: Signal) -> bool:
+def _is_late(case: Context, signal: SensorSignal) -> bool:
     run = case.run
     if run.state is not State.COMPLETED and run.outcome is not Outcome.EXHAUSTED:
         return False
@@ -123,7 +123,7 @@ def _is_late(case: Case, signal: Signal) -> bool:
     return signal.written_at is not None and signal.written_at > known_at
 
 
-def is_news(case: Case, signal: Signal) -> bool:
+def is_news(case: Context, signal: SensorSignal) -> bool:
     """Say whether a signal is neither what the job was started on, nor the run's first, nor the last told as late."""
     run = case.run
     if signal.content_hash == run.started_on.get(signal.sensor_key):
@@ -133,7 +133,7 @@ def is_news(case: Case, signal: Signal) -> bool:
     return not _is_from_before(case, signal.said_by, signal.image_at)
 
 
-def is_since_start(run: Run, signal: Signal) -> bool:
+def is_since_start(run: Run, signal: SensorSignal) -> bool:
     """Say whether a signal that is not what the job was started on came since.
 
     One that an evaluation reads did. One that it does not read, such as another of a prefix, may have been there all
@@ -144,7 +144,7 @@ def is_since_start(run: Run, signal: Signal) -> bool:
     return signal.written_at is not None and signal.written_at > run.attempt_began_at
 
 
-def _is_back(case: Case, signal: Signal) -> bool:
+def _is_back(case: Context, signal: SensorSignal) -> bool:
     """Say whether a signal that was known before the job was started on another content is there again since then.
 
     Only a row that says so now, and was written after the attempt began, proves it: a repeat of the first signal does
@@ -156,24 +156,24 @@ def _is_back(case: Case, signal: Signal) -> bool:
     return signal.written_at is not None and signal.written_at > run.attempt_began_at + SKEW_MAX
 
 
-def tell_drift(case: Case, drift: Drift | None, sensor_key: str, when: str) -> Tell:
+def tell_drift(case: Context, drift: Drift | None, sensor_key: str, when: str) -> EmitEvent:
     """`drift` None: the sensor is for another period by now, so that nobody can say any more how far it moved."""
     source: dict[str, Json] = {"sensorKey": sensor_key, "source": "post-run-stream"}
     if drift is None:
         message = f"{case.run.key}: {sensor_key} moved {when}, beyond the threshold"
-        return Tell(type=EventType.POST_RUN_DRIFT, message=message, detail=source)
+        return EmitEvent(type=EventType.POST_RUN_DRIFT, message=message, detail=source)
     message = f"{case.run.key}: {drift.field} of {drift.sensor_key} moved by {drift.delta} {when}"
-    return Tell(type=EventType.POST_RUN_DRIFT, message=message, detail={**drift.detail(), **source})
+    return EmitEvent(type=EventType.POST_RUN_DRIFT, message=message, detail={**drift.detail(), **source})
 
 
-def ask_for_rerun(case: Case, reason: str, cause: str) -> Effect:
+def ask_for_rerun(case: Context, reason: str, cause: str) -> Effect:
     if excluded := case.excluded:
         message = f"{case.run.key} is not run again for {reason}: {excluded}"
-        return Tell(type=EventType.PIPELINE_EXCLUDED, message=message)
+        return EmitEvent(type=EventType.PIPELINE_EXCLUDED, message=message)
     return PutRerunRequest(reason=reason, requested_at=case.now, id=cause)
 
 
-def _is_from_before(case: Case, sensor_key: str, image_at: datetime | None) -> bool:
+def _is_from_before(case: Context, sensor_key: str, image_at: datetime | None) -> bool:
     """Say whether an image is older than what the job was started on, or than what was told of its sensor since.
 
     Of a run that is not ours nobody knows what it was started on.
@@ -183,7 +183,7 @@ def _is_from_before(case: Case, sensor_key: str, image_at: datetime | None) -> b
     return is_old_image(image_at, read_at=read_at, told_at=run.told_at.get(sensor_key))
 
 
-def _is_as_at_start(case: Case, fact: PostRunSeen) -> bool:
+def _is_as_at_start(case: Context, fact: PostRunSeen) -> bool:
     """Say whether it never said anything else since the job was started; that it does again would be news."""
     run = case.run
     return fact.sensor_key not in run.post_run_seen and run.started_on.get(fact.known_as) == fact.content_hash
@@ -193,7 +193,7 @@ def _from_before(sensor_key: str) -> Ignore:
     return Ignore(f"{sensor_key} says what it said before the job was started, or before it was last heard")
 
 
-def _is_outdated(case: Case, fact: PostRunSeen) -> bool:
+def _is_outdated(case: Context, fact: PostRunSeen) -> bool:
     """Say whether the run, and perhaps its baseline, moved on after the comparison. Whoever made it makes it again."""
     return fact.run_version is not None and fact.run_version != case.run.version
 
@@ -202,7 +202,7 @@ def _outdated(fact: PostRunSeen) -> Ignore:
     return Ignore(f"{fact.sensor_key} was compared when the run was at version {fact.run_version}, which is over")
 
 
-def _is_seen(case: Case, fact: PostRunSeen) -> bool:
+def _is_seen(case: Context, fact: PostRunSeen) -> bool:
     return case.run.post_run_seen.get(fact.sensor_key) == fact.content_hash
 
 

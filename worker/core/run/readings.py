@@ -8,7 +8,7 @@ from worker.core.model.values import Json
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SensorReading:
     """A sensor as it was found. `key` is the one it is stored by, with its period if the key names one."""
 
     data: Mapping[str, Json]
@@ -24,6 +24,6 @@ class Inputs:
     `post_run`: how the post-run rules judge them; None where no sensor of theirs changed since the start.
     """
 
-    readings: Mapping[str, Reading]
+    readings: Mapping[str, SensorReading]
     baseline: Mapping[str, Json]
     post_run: GroupResult | None = None

@@ -5,7 +5,7 @@ from worker.core.run.effects import Act, EvaluateNow, FindJob, StartJob, StopJob
 from worker.core.run.state import Run, StartStep, State
 
 
-def acts_of(run: Run, session: SessionId) -> list[Act]:
+def pending_actions(run: Run, session: SessionId) -> list[Act]:
     """The acts that are open. Any of them may be ordered twice; only who is named as starter is told to start.
 
     A job that runs is asked about in its own time, so nothing is due for it at once.

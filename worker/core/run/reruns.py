@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from worker.core.model.effects import Ignore, Tell
+from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType, JobEvent
-from worker.core.run.context import Case
+from worker.core.run.context import Context
 from worker.core.run.effects import Effect, EvaluateNow, LogJob, NoteHandled, RecordRerun, Reopen
 from worker.core.run.endings import JOB_FAIL_RETRY, begin_stop
 from worker.core.run.facts import RerunRequested
@@ -47,7 +47,7 @@ def is_unanswered(run: Run, identity: str, reason: str, asked_at: datetime | Non
     return not is_ours and identity not in run.handled and asked_at is not None and asked_at >= run.attempt_began_at
 
 
-def decide_rerun(case: Case, fact: RerunRequested) -> list[Effect]:
+def decide_rerun(case: Context, fact: RerunRequested) -> list[Effect]:
     if fact.identity in case.run.handled:
         return [Ignore(f"request {fact.identity} was answered already")]
     if case.pipeline.dry_run and case.run.is_ended:
@@ -59,7 +59,7 @@ def decide_rerun(case: Case, fact: RerunRequested) -> list[Effect]:
     return _accept(case, fact)
 
 
-def reopen(case: Case, reason: str, config_hash: str | None) -> list[Effect]:
+def reopen(case: Context, reason: str, config_hash: str | None) -> list[Effect]:
     """Begin the next attempt, and record why: in the same commit, so that no budget is charged for nothing."""
     return [
         Reopen(
@@ -80,7 +80,7 @@ class _Refusal:
     hint: str
 
 
-def _refusal(case: Case, fact: RerunRequested) -> _Refusal | None:
+def _refusal(case: Context, fact: RerunRequested) -> _Refusal | None:
     run = case.run
     if run.state is State.STOPPING:
         return _Refusal("the run is being stopped; ask again when it has ended", "ask again when the run has ended")
@@ -101,7 +101,7 @@ def _refusal(case: Case, fact: RerunRequested) -> _Refusal | None:
     return None
 
 
-def _over_budget(case: Case, budget: Budget | None) -> str | None:
+def _over_budget(case: Context, budget: Budget | None) -> str | None:
     if budget is None:
         return None
     limit = case.job.max_drift_reruns if budget is Budget.DRIFT else case.job.max_manual_reruns
@@ -109,7 +109,7 @@ def _over_budget(case: Case, budget: Budget | None) -> str | None:
     return f"{spent} of {limit} {budget} reruns are used" if spent >= limit else None
 
 
-def _accept(case: Case, fact: RerunRequested) -> list[Effect]:
+def _accept(case: Context, fact: RerunRequested) -> list[Effect]:
     run = case.run
     if run.is_ended:
         begun = reopen(case, fact.reason, fact.birth.config_hash)
@@ -120,7 +120,7 @@ def _accept(case: Case, fact: RerunRequested) -> list[Effect]:
     accepted: list[Effect] = [
         NoteHandled(fact.identity),
         LogJob(event=JobEvent.RERUN_ACCEPTED, message=fact.reason),
-        Tell(
+        EmitEvent(
             type=EventType.RERUN_ACCEPTED,
             message=f"{run.key} runs again: {fact.reason}",
             detail={"reason": fact.reason, "attempt": run.attempt + 1},
@@ -129,10 +129,10 @@ def _accept(case: Case, fact: RerunRequested) -> list[Effect]:
     return [begun[0], *accepted, *begun[1:]]
 
 
-def _reject(case: Case, fact: RerunRequested, told: EventType, why: str, **more: str) -> list[Effect]:
+def _reject(case: Context, fact: RerunRequested, told: EventType, why: str, **more: str) -> list[Effect]:
     message = f"{case.run.key} does not run again ({fact.reason}): {why}"
     return [
         NoteHandled(fact.identity),
         LogJob(event=JobEvent.RERUN_REJECTED, message=why),
-        Tell(type=told, message=message, detail={"reason": why, **more}),
+        EmitEvent(type=told, message=message, detail={"reason": why, **more}),
     ]

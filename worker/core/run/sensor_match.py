@@ -15,7 +15,7 @@ LOOK_BACK = timedelta(days=3)
 
 
 @dataclass(frozen=True, slots=True)
-class Saying:
+class SensorContent:
     """What a sensor says: its stored key and its data."""
 
     key: str
@@ -37,20 +37,20 @@ class Triggered:
         return self.is_undated and trigger is not None and trigger.undated is Undated.ONCE
 
 
-def period_said(saying: Saying, schedule: Schedule, at: datetime) -> tuple[Period, bool]:
+def period_said(saying: SensorContent, schedule: Schedule, at: datetime) -> tuple[Period, bool]:
     """The period a sensor speaks of, and whether that is only because of when it was written."""
     named = period_named(saying)
     return (Period(wall_at(at, schedule.zone).date()), True) if named is None else (named, False)
 
 
-def period_named(saying: Saying) -> Period | None:
+def period_named(saying: SensorContent) -> Period | None:
     """The period that a sensor itself names, in its data or its key; None: it names none."""
     # No sensor can name this day, so getting it back means that the sensor named none.
     said = period_of_sensor(saying.data, split_key(saying.key)[1], date.min)
     return None if said.date == date.min else said
 
 
-def is_for_later(saying: Saying, period: Period) -> bool:
+def is_for_later(saying: SensorContent, period: Period) -> bool:
     """Say whether a sensor names a later period than this one. A day is not later than the hours in it."""
     named = period_named(saying)
     if named is None:
@@ -72,7 +72,7 @@ def is_trigger(schedule: Schedule, key: str) -> bool:
     return trigger is not None and schedule.starts_by_trigger and is_named(key, trigger.rule.key, trigger.match)
 
 
-def triggered(schedule: Schedule, saying: Saying, at: datetime) -> Triggered | None:
+def triggered(schedule: Schedule, saying: SensorContent, at: datetime) -> Triggered | None:
     """The start that a sensor asks for; None if it is not the trigger, or its condition does not hold."""
     trigger = schedule.trigger
     if trigger is None or not is_trigger(schedule, saying.key):

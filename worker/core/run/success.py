@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from worker.core.model.effects import Tell
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType, JobEvent
-from worker.core.run.context import Case
-from worker.core.run.effects import Effect, End, JudgeDeadline, KeepBaseline, LogJob, LookAgain
+from worker.core.run.context import Context
+from worker.core.run.effects import Effect, End, EvaluateAgain, JudgeDeadline, KeepBaseline, LogJob
 from worker.core.run.endings import tell_unanswered, tell_unchecked
 from worker.core.run.evaluation import baseline
 from worker.core.run.facts import JobReported, JobSucceeded
@@ -14,27 +14,27 @@ from worker.core.run.readings import Inputs
 from worker.core.run.state import Outcome
 
 
-def succeed(case: Case, fact: JobSucceeded) -> list[Effect]:
+def succeed(case: Context, fact: JobSucceeded) -> list[Effect]:
     """End the run, and in the same commit report what changed under its job."""
     return _succeed(case, fact.ended_at, fact.inputs, tell_unchecked(case, fact.notices))
 
 
-def succeed_as_reported(case: Case, fact: JobReported) -> list[Effect]:
+def succeed_as_reported(case: Context, fact: JobReported) -> list[Effect]:
     """End the run on a report. It names no job: if a start got no answer, the one that is followed may run on."""
     return _succeed(case, fact.at, fact.inputs, tell_unanswered(case))
 
 
-def _succeed(case: Case, ended_at: datetime | None, inputs: Inputs | None, notices: list[Effect]) -> list[Effect]:
+def _succeed(case: Context, ended_at: datetime | None, inputs: Inputs | None, notices: list[Effect]) -> list[Effect]:
     compared = Comparison(case, inputs) if inputs else None
     if compared and (unnoted := compared.unnoted()):
-        return [*unnoted, LookAgain()]
+        return [*unnoted, EvaluateAgain()]
     # A target whose clock is ahead must not date a success into the future.
     succeeded_at = min(ended_at or case.now, case.now)
     judged: list[Effect] = [JudgeDeadline(succeeded_at)] if case.schedule.sla else []
     return [
         End(outcome=Outcome.SUCCEEDED),
         LogJob(event=JobEvent.SUCCESS),
-        Tell(
+        EmitEvent(
             type=EventType.JOB_COMPLETED,
             message=f"{case.run.key} completed in attempt {case.run.attempt}",
             detail={"attempt": case.run.attempt},
@@ -46,7 +46,7 @@ def _succeed(case: Case, ended_at: datetime | None, inputs: Inputs | None, notic
     ]
 
 
-def _complete_baseline(case: Case, inputs: Inputs) -> list[Effect]:
+def _complete_baseline(case: Context, inputs: Inputs) -> list[Effect]:
     """What the job read counts as it was when the job was started; what it wrote, as it is now."""
     now = baseline(case.pipeline, inputs.readings)
     written = {key: data for key, data in now.items() if key not in case.run.started_on}
@@ -55,5 +55,5 @@ def _complete_baseline(case: Case, inputs: Inputs) -> list[Effect]:
     message = f"{case.run.key}: drift is measured from now on against {', '.join(sorted(written))}"
     return [
         KeepBaseline(written, is_new=False),
-        Tell(type=EventType.POST_RUN_BASELINE_CAPTURED, message=message),
+        EmitEvent(type=EventType.POST_RUN_BASELINE_CAPTURED, message=message),
     ]

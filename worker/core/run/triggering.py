@@ -8,11 +8,11 @@ not started.
 
 from datetime import timedelta
 
-from worker.core.model.effects import Ignore, Tell
+from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.pipeline import OnUnknownStart
 from worker.core.model.values import Json
-from worker.core.run.context import Case, misfit
+from worker.core.run.context import Context, not_applicable
 from worker.core.run.effects import Effect, End, FindJob, LogJob, MoveTo, NoteStart, StartJob
 from worker.core.run.endings import begin_stop, cancel, time_out, waive
 from worker.core.run.facts import (
@@ -24,10 +24,10 @@ from worker.core.run.facts import (
     JobRefused,
     JobStarted,
     PostRunSeen,
-    RunWanted,
+    RunTriggered,
     StarterLost,
     StartUnanswered,
-    TimeCame,
+    TimerFired,
 )
 from worker.core.run.inputs import note_signal
 from worker.core.run.post_run import drift_in_flight
@@ -38,7 +38,7 @@ START_BACKOFF = (timedelta(seconds=30), timedelta(seconds=60), timedelta(seconds
 START_PAUSE_MAX = timedelta(minutes=15)
 
 
-def decide_triggering(case: Case, fact: Fact) -> list[Effect]:
+def decide_triggering(case: Context, fact: Fact) -> list[Effect]:
     match fact:
         case JobStarted() | JobFound():
             return _started(case, fact)
@@ -57,17 +57,17 @@ def decide_triggering(case: Case, fact: Fact) -> list[Effect]:
         case CancelRequested(reason=reason):
             ending = cancel(case, reason) if case.run.is_idle else begin_stop(case, AfterStop.CANCEL, reason)
             return [*ending, *waive(fact)]
-        case TimeCame():
+        case TimerFired():
             return _time_came(case)
         case PostRunSeen():
             return drift_in_flight(case, fact)
-        case RunWanted(signal=signal) if signal is not None:
+        case RunTriggered(signal=signal) if signal is not None:
             return note_signal(case, signal)
         case _:
-            return [*misfit(case.run, fact)]
+            return [*not_applicable(case.run, fact)]
 
 
-def _refused(case: Case, fact: JobRefused) -> list[Effect]:
+def _refused(case: Context, fact: JobRefused) -> list[Effect]:
     unanswered = case.run.starts_unanswered
     if unanswered and fact.can_find:
         # The refusal is about the last sending alone. The one before may still be on its way, so look for its job.
@@ -97,7 +97,7 @@ def is_only_job(fact: JobStarted | JobFound) -> bool:
     return isinstance(fact, JobFound) or fact.can_find
 
 
-def _started(case: Case, fact: JobStarted | JobFound) -> list[Effect]:
+def _started(case: Context, fact: JobStarted | JobFound) -> list[Effect]:
     run, job = case.run, fact.job
     return [
         MoveTo(
@@ -106,7 +106,7 @@ def _started(case: Case, fact: JobStarted | JobFound) -> list[Effect]:
             window_ends_at=case.now + case.job.poll_window,
             is_only_job=is_only_job(fact),
         ),
-        Tell(
+        EmitEvent(
             type=EventType.JOB_TRIGGERED,
             message=f"{run.key}: the job of attempt {run.attempt} was started",
             detail={"attempt": run.attempt, "job": job},
@@ -115,7 +115,7 @@ def _started(case: Case, fact: JobStarted | JobFound) -> list[Effect]:
 
 
 def _failed(
-    case: Case,
+    case: Context,
     message: str,
     category: FailureCategory | None,
     retry_after: timedelta | None = None,
@@ -142,7 +142,7 @@ def _failed(
     ]
 
 
-def _give_up(case: Case, message: str, category: FailureCategory | None, unanswered: int) -> list[Effect]:
+def _give_up(case: Context, message: str, category: FailureCategory | None, unanswered: int) -> list[Effect]:
     tries = case.run.start_failures + 1
     if unanswered:
         # That the last try was refused says nothing about the others: one of them may have started the job.
@@ -153,11 +153,11 @@ def _give_up(case: Case, message: str, category: FailureCategory | None, unanswe
     return [
         End(outcome=Outcome.NOT_STARTED, reason=reason),
         LogJob(event=JobEvent.INFRA_TRIGGER_EXHAUSTED, message=message, category=category),
-        Tell(type=EventType.RETRY_EXHAUSTED, message=f"{case.run.key}: {reason}", detail=detail),
+        EmitEvent(type=EventType.RETRY_EXHAUSTED, message=f"{case.run.key}: {reason}", detail=detail),
     ]
 
 
-def _doubt(case: Case, step: StartStep, message: str, *, can_find: bool) -> list[Effect]:
+def _doubt(case: Context, step: StartStep, message: str, *, can_find: bool) -> list[Effect]:
     if can_find:
         return [
             NoteStart(step=step, failures=case.run.start_failures, reason=message),
@@ -169,14 +169,14 @@ def _doubt(case: Case, step: StartStep, message: str, *, can_find: bool) -> list
     return _unknown(case, message)
 
 
-def _unknown(case: Case, why: str) -> list[Effect]:
+def _unknown(case: Context, why: str) -> list[Effect]:
     """Nobody can tell whether the job runs: a person must look, and nothing is started beside it."""
     reason = f"start outcome unknown: {why}"
     hint = "see at the target whether the job ran; rerun if it did not"
     return [
         End(outcome=Outcome.START_UNKNOWN, reason=reason),
         LogJob(event=JobEvent.START_UNKNOWN, message=reason),
-        Tell(
+        EmitEvent(
             type=EventType.JOB_START_UNKNOWN,
             message=f"{case.run.key}: {reason}",
             detail={"token": case.run.token, "attempt": case.run.attempt, "actionHint": hint},
@@ -196,7 +196,7 @@ def _not_seen(run: Run, sending: int) -> list[Effect]:
     return _send(run, run.start_failures + 1, unanswered=run.starts_unanswered + 1)
 
 
-def _not_found(case: Case) -> list[Effect]:
+def _not_found(case: Context) -> list[Effect]:
     run = case.run
     if run.start_step is StartStep.UNANSWERED or run.start_failures >= len(START_BACKOFF):
         return _failed(case, "the start was not answered, and the target does not have the job", None, unanswered=0)
@@ -205,7 +205,7 @@ def _not_found(case: Case) -> list[Effect]:
     return _send(run, run.start_failures + 1, unanswered=0)
 
 
-def _time_came(case: Case) -> list[Effect]:
+def _time_came(case: Context) -> list[Effect]:
     run = case.run
     if case.is_timed_out and run.is_idle:
         return time_out(case, "the target had refused to start it")
@@ -220,7 +220,7 @@ def _time_came(case: Case) -> list[Effect]:
             return [Ignore("the start waits for its time, or is with its starter")]
 
 
-def _is_pause_over(case: Case) -> bool:
+def _is_pause_over(case: Context) -> bool:
     """A pause that is longer than any may be was counted by a clock that was ahead: it is over, too."""
     until = case.run.start_after
     return until is None or case.now >= until or until - case.now > START_PAUSE_MAX

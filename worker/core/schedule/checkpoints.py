@@ -20,7 +20,7 @@ _HOUR: Final = timedelta(hours=1)
 _END: Final = datetime(2990, 1, 1, tzinfo=UTC)
 
 
-class Concern(StrEnum):
+class CheckKind(StrEnum):
     """What is looked at."""
 
     BEGIN = "begin"  # a fire time passed: is there a run?
@@ -30,7 +30,7 @@ class Concern(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class GracePeriods:
     """How long after its time a thing counts as missing, and how long before its deadline a watch is armed."""
 
     begin: timedelta = timedelta(minutes=5)  # a herd is spread over half a minute, and a take-over takes ten seconds
@@ -38,28 +38,28 @@ class Patience:
     watch_ahead: timedelta = timedelta(minutes=30)
 
 
-DEFAULT_PATIENCE: Final = Patience()
+DEFAULT_PATIENCE: Final = GracePeriods()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class DueCheck:
     """`at`: when to look. `about`: the time that it is about, which patience comes before or after."""
 
     at: datetime
     about: datetime
-    concern: Concern
+    concern: CheckKind
     run: ExpectedRun
 
 
 @dataclass(frozen=True, slots=True)
-class Vigil:
+class ExpectedCheck:
     """The moments of one run that are still to come. `opens_at`: the first of all it ever had.
 
     One schedule's vigils open in order, so who opens each in its time misses none of any.
     """
 
     opens_at: datetime
-    moments: tuple[Moment, ...]
+    moments: tuple[DueCheck, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,32 +69,34 @@ class Since:
     at: datetime
     is_new: bool = False
 
-    def includes(self, moment: Moment) -> bool:
+    def includes(self, moment: DueCheck) -> bool:
         # What is due right after a deployment may have had its time to be looked at before it.
         return moment.about > self.at if self.is_new else moment.at > self.at
 
 
-def vigils_after(schedule: Schedule, since: Since, patience: Patience = DEFAULT_PATIENCE) -> Iterator[Vigil]:
+def expected_checks_after(
+    schedule: Schedule, since: Since, patience: GracePeriods = DEFAULT_PATIENCE
+) -> Iterator[ExpectedCheck]:
     """The vigils of a schedule's runs with moments later than `since`, computed as they are asked for."""
     for run in _runs_from(schedule, since.at - _reach(schedule)):
         if run.excluded is None:
             moments = list(_moments_of(schedule, run, patience))
             ahead = tuple(moment for moment in moments if since.includes(moment))
             if ahead:
-                yield Vigil(min(moment.at for moment in moments), ahead)
+                yield ExpectedCheck(min(moment.at for moment in moments), ahead)
 
 
-def _moments_of(schedule: Schedule, run: ExpectedRun, patience: Patience) -> Iterator[Moment]:
+def _moments_of(schedule: Schedule, run: ExpectedRun, patience: GracePeriods) -> Iterator[DueCheck]:
     begin = begins_by(schedule, run)
     if begin is not None:
-        concern = Concern.BEGIN if run.by is ExpectedBy.CRON else Concern.INCLUDED_DATE
-        yield Moment(at=begin + patience.begin, about=begin, concern=concern, run=run)
+        concern = CheckKind.BEGIN if run.by is ExpectedBy.CRON else CheckKind.INCLUDED_DATE
+        yield DueCheck(at=begin + patience.begin, about=begin, concern=concern, run=run)
     deadline = run.trigger_deadline_at
     if deadline is not None and schedule.starts_by_trigger:
-        yield Moment(at=deadline + patience.signal, about=deadline, concern=Concern.SIGNAL, run=run)
+        yield DueCheck(at=deadline + patience.signal, about=deadline, concern=CheckKind.SIGNAL, run=run)
     if run.breach_at is not None:
         first = min(run.warning_at or run.breach_at, run.breach_at)
-        yield Moment(at=first - patience.watch_ahead, about=run.breach_at, concern=Concern.WATCH, run=run)
+        yield DueCheck(at=first - patience.watch_ahead, about=run.breach_at, concern=CheckKind.WATCH, run=run)
 
 
 def _reach(schedule: Schedule) -> timedelta:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
-from worker.core.model.effects import Ignore, Tell
-from worker.core.model.sla_times import Times
+from worker.core.model.effects import EmitEvent, Ignore
+from worker.core.model.sla_times import SlaTimes
 from worker.core.sla.state import Verdict
 
 
@@ -13,7 +13,7 @@ from worker.core.sla.state import Verdict
 class ArmWatch:
     """Fix the two instants, of a new watch or of one whose deadline moved."""
 
-    times: Times
+    times: SlaTimes
     arrived_at: datetime | None
     config_hash: str
 
@@ -29,4 +29,4 @@ class CloseWatch:
     reason: str = ""
 
 
-WatchEffect: TypeAlias = ArmWatch | MarkWarned | CloseWatch | Tell | Ignore
+WatchEffect: TypeAlias = ArmWatch | MarkWarned | CloseWatch | EmitEvent | Ignore

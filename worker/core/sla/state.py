@@ -1,4 +1,4 @@
-"""The watch over one run's deadline, as data. It exists whether or not the run ever does. `slawatch.py` moves it."""
+"""The watch over one run's deadline, as data. It exists whether or not the run ever does. `watch.py` moves it."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -5,17 +5,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias
 
-from worker.core.model.effects import Ignore, Tell
+from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey, SessionId
 from worker.core.model.pipeline import Sla
-from worker.core.model.sla_times import Times
+from worker.core.model.sla_times import SlaTimes
 from worker.core.model.values import Json
 from worker.core.run.state import Status
 from worker.core.sla.effects import ArmWatch, CloseWatch, MarkWarned, WatchEffect
 from worker.core.sla.state import SlaWatch, Verdict
 from worker.core.time.durations import format_duration
-from worker.core.time.timestamps import format_rfc3339, said
+from worker.core.time.timestamps import format_rfc3339, format_utc
 
 # --- what happens to a watch ------------------------------------------------------------------------------------------
 
@@ -24,7 +24,7 @@ from worker.core.time.timestamps import format_rfc3339, said
 class RunExpected:
     """The scheduler counts on a run: its deadline is watched even if it never begins."""
 
-    times: Times
+    times: SlaTimes
     config_hash: str
 
 
@@ -32,7 +32,7 @@ class RunExpected:
 class RunBegan:
     """A run began, and with it the times that hold for it are known."""
 
-    times: Times
+    times: SlaTimes
     arrived_at: datetime | None
     config_hash: str
 
@@ -43,7 +43,7 @@ class RunSucceeded:
 
 
 @dataclass(frozen=True, slots=True)
-class InstantCame:
+class TimerReached:
     """The warning or the breach is due. The run was looked at just before: None means that it does not exist.
 
     `succeeded_at` is set for a run that is known to be done though nobody judged it, such as another system's.
@@ -60,7 +60,7 @@ class DeadlineMoved:
     `arrived_at` is the arrival that they count from; None: they follow the clock.
     """
 
-    times: Times | None
+    times: SlaTimes | None
     config_hash: str
     run_exists: bool
     arrived_at: datetime | None = None
@@ -71,7 +71,7 @@ class DeadlineWaived:
     reason: str
 
 
-WatchFact: TypeAlias = RunExpected | RunBegan | RunSucceeded | InstantCame | DeadlineMoved | DeadlineWaived
+WatchFact: TypeAlias = RunExpected | RunBegan | RunSucceeded | TimerReached | DeadlineMoved | DeadlineWaived
 
 
 # --- decide -----------------------------------------------------------------------------------------------------------
@@ -90,14 +90,14 @@ def decide(watch: SlaWatch | None, sla: Sla, fact: WatchFact, now: datetime) -> 
             return _rearmed(watch, fact.times, fact.arrived_at, fact.config_hash)
         case RunSucceeded(at=at):
             return _judged(watch, sla, at)
-        case InstantCame():
+        case TimerReached():
             return _instant_came(watch, sla, fact, now)
         case DeadlineMoved():
             return _moved(watch, fact)
         case DeadlineWaived(reason=reason):
             return [
                 CloseWatch(Verdict.WAIVED, reason),
-                Tell(type=EventType.SLA_WAIVED, message=f"{watch.key}: the deadline was waived: {reason}"),
+                EmitEvent(type=EventType.SLA_WAIVED, message=f"{watch.key}: the deadline was waived: {reason}"),
             ]
 
 
@@ -111,8 +111,8 @@ def _without_watch(fact: WatchFact) -> list[WatchEffect]:
             return [Ignore("no deadline is watched")]
 
 
-def _rearmed(watch: SlaWatch, times: Times, arrived_at: datetime | None, config_hash: str) -> list[WatchEffect]:
-    if (times, arrived_at) == (Times(watch.warning_at, watch.breach_at), watch.arrived_at):
+def _rearmed(watch: SlaWatch, times: SlaTimes, arrived_at: datetime | None, config_hash: str) -> list[WatchEffect]:
+    if (times, arrived_at) == (SlaTimes(watch.warning_at, watch.breach_at), watch.arrived_at):
         return [Ignore("the deadline is what it was")]
     return [ArmWatch(times=times, arrived_at=arrived_at, config_hash=config_hash)]
 
@@ -125,10 +125,10 @@ def _moved(watch: SlaWatch, fact: DeadlineMoved) -> list[WatchEffect]:
     return _rearmed(watch, fact.times, fact.arrived_at, fact.config_hash)
 
 
-def _instant_came(watch: SlaWatch, sla: Sla, fact: InstantCame, now: datetime) -> list[WatchEffect]:
+def _instant_came(watch: SlaWatch, sla: Sla, fact: TimerReached, now: datetime) -> list[WatchEffect]:
     if fact.succeeded_at is not None:
         return _judged(watch, sla, fact.succeeded_at)
-    times = Times(watch.warning_at, watch.breach_at)
+    times = SlaTimes(watch.warning_at, watch.breach_at)
     if times.is_breached(now):
         return _breached(watch, sla, fact.status, "the deadline passed without a success")
     if times.is_warning_due(now) and watch.warned_at is None:
@@ -139,11 +139,11 @@ def _instant_came(watch: SlaWatch, sla: Sla, fact: InstantCame, now: datetime) -
 def _judged(watch: SlaWatch, sla: Sla, succeeded_at: datetime) -> list[WatchEffect]:
     """In time is before the breach; when anyone noticed does not matter."""
     if succeeded_at >= watch.breach_at:
-        return _breached(watch, sla, Status.COMPLETED, f"the success came at {said(succeeded_at)}, too late")
+        return _breached(watch, sla, Status.COMPLETED, f"the success came at {format_utc(succeeded_at)}, too late")
     detail: dict[str, Json] = {"succeededAt": format_rfc3339(succeeded_at), "breachAt": format_rfc3339(watch.breach_at)}
     return [
         CloseWatch(Verdict.MET),
-        Tell(type=EventType.SLA_MET, message=f"{watch.key} was done in time", detail=detail),
+        EmitEvent(type=EventType.SLA_MET, message=f"{watch.key} was done in time", detail=detail),
     ]
 
 
@@ -151,19 +151,19 @@ def _breached(watch: SlaWatch, sla: Sla, status: Status | None, why: str) -> lis
     is_relative = watch.arrived_at is not None
     return [
         CloseWatch(Verdict.BREACHED, why),
-        Tell(
+        EmitEvent(
             type=EventType.RELATIVE_SLA_BREACH if is_relative else EventType.SLA_BREACH,
-            message=f"{watch.key} missed its deadline of {said(watch.breach_at)}: {why}",
+            message=f"{watch.key} missed its deadline of {format_utc(watch.breach_at)}: {why}",
             detail={**_detail(watch, sla, status), "actionHint": "tell whoever waits for the data; see why it is late"},
         ),
     ]
 
 
-def _tell_warning(watch: SlaWatch, sla: Sla, status: Status | None) -> Tell:
+def _tell_warning(watch: SlaWatch, sla: Sla, status: Status | None) -> EmitEvent:
     is_relative = watch.arrived_at is not None
-    return Tell(
+    return EmitEvent(
         type=EventType.RELATIVE_SLA_WARNING if is_relative else EventType.SLA_WARNING,
-        message=f"{watch.key} may miss its deadline of {said(watch.breach_at)}",
+        message=f"{watch.key} may miss its deadline of {format_utc(watch.breach_at)}",
         detail={**_detail(watch, sla, status), "actionHint": "see what the run waits for while there is time"},
     )
 

@@ -21,7 +21,7 @@ def parse_rfc3339(text: str) -> datetime | None:
         return None
 
 
-def said(instant: datetime) -> str:
+def format_utc(instant: datetime) -> str:
     """Write an instant for a sentence that people read: to the second."""
     return format_rfc3339(instant.replace(microsecond=0))
 

@@ -5,21 +5,21 @@ from datetime import datetime
 from typing import Final
 
 from worker.config.deploy import forget_times
-from worker.config.versions import Configs, Remembered, Unusable, Version
+from worker.config.versions import PipelineVersions, Remembered, Unusable, Version
 from worker.core.model import keys
 from worker.core.model.calendars import local_date, reason_excluded
 from worker.core.model.events import Event, EventType
 from worker.core.model.pipeline import PipelineId, Schedule
-from worker.core.model.sla_times import Times, times_for_run
+from worker.core.model.sla_times import SlaTimes, times_for_run
 from worker.core.model.values import Json
 from worker.core.sla.state import SlaWatch
 from worker.core.sla.watch import DeadlineMoved
-from worker.engine.sla_watches import Watching
+from worker.engine.sla_watches import SlaMonitor
 from worker.runtime.clock import Clock
 from worker.runtime.ids import NewId, random_id
 from worker.store.repos import config_log
 from worker.store.repos.config_log import ConfigChange, ConfigLogEntry
-from worker.store.repos.events import told_write
+from worker.store.repos.events import event_write
 from worker.store.repos.marks import move_write
 from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.runs import Runs
@@ -39,7 +39,7 @@ class NewVersion:
 
 class ConfigChanges:
     def __init__(
-        self, tables: Tables, configs: Configs, watches: Watching, clock: Clock, new_id: NewId = random_id
+        self, tables: Tables, configs: PipelineVersions, watches: SlaMonitor, clock: Clock, new_id: NewId = random_id
     ) -> None:
         self._tables, self._configs, self._watching = tables, configs, watches
         self._clock, self._new_id = clock, new_id
@@ -61,7 +61,7 @@ class ConfigChanges:
         await self._pipelines.list_deployed(pipeline)
         if known.good == deployed.config_hash and known.refused is None:
             return None
-        await self._configs.keep(deployed)  # deadlines that move speak of it
+        await self._configs.persist(deployed)  # deadlines that move speak of it
         await self._move_deadlines(deployed)
         return NewVersion(deployed, known)
 
@@ -69,7 +69,7 @@ class ConfigChanges:
         """Remember the version, and tell the workers of it. Raises `StaleWrite` if another was put in force since."""
         version, told = new.version, list[Write]()
         if new.known.refused is not None:
-            told.append(told_write(self._acceptance(version)))
+            told.append(event_write(self._acceptance(version)))
         await self._note(version.pipeline.id, new.known, {"good": version.config_hash}, ConfigChange.CHANGED, *told)
 
     async def taken_back(self, pipeline: PipelineId) -> None:
@@ -84,7 +84,7 @@ class ConfigChanges:
         if known.refused == unusable.text_hash:
             return
         now = self._clock.now()
-        told = told_write(self._rejection(unusable, known, now))
+        told = event_write(self._rejection(unusable, known, now))
         noted: dict[str, Json] = {"good": known.good, "refused": unusable.text_hash}
         await self._note(unusable.pipeline, known, noted, ConfigChange.REJECTED, told)
 
@@ -138,7 +138,7 @@ class ConfigChanges:
 
     async def _move(self, watch: SlaWatch, schedule: Schedule, config_hash: str) -> None:
         excluded = reason_excluded(schedule.exclusion, local_date(watch.key.period, schedule))
-        times: Times | None = None
+        times: SlaTimes | None = None
         arrived_at = watch.arrived_at if schedule.sla and schedule.sla.max_duration else None
         if schedule.sla is not None and not excluded:
             times = times_for_run(schedule.sla, schedule, watch.key.period, arrived_at)

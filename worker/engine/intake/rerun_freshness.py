@@ -6,24 +6,24 @@ from datetime import datetime
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.run.drift import is_fresh
-from worker.core.run.evaluation import needed, watched
+from worker.core.run.evaluation import post_run_sensors, required_sensors
 from worker.core.run.state import ForeignRun, Run, State, Status
 from worker.engine.decisions import ForeignRuns
-from worker.engine.evaluations import Sensing
+from worker.engine.evaluations import SensorReader
 from worker.store.table import Tables
 
 
-class Freshness:
+class RerunFreshness:
     """One answer for the worker that decides about a rerun and for whoever tells a person beforehand."""
 
     def __init__(self, tables: Tables) -> None:
-        self._foreign, self._sensing = ForeignRuns(tables), Sensing(tables)
+        self._foreign, self._sensing = ForeignRuns(tables), SensorReader(tables)
 
     async def of(self, key: RunKey, run: Run | ForeignRun | None, pipeline: Pipeline, schedule: Schedule) -> bool:
         succeeded_at = await self._succeeded_at(run)
         if succeeded_at is None:
             return True
-        readings = await self._sensing.read(key, (*needed(pipeline, schedule), *watched(pipeline)))
+        readings = await self._sensing.read(key, (*required_sensors(pipeline, schedule), *post_run_sensors(pipeline)))
         started_on: Mapping[str, str] = run.started_on if isinstance(run, Run) else {}
         if any(name in started_on and readings[name].content_hash != started_on[name] for name in readings):
             return True

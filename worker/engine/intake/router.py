@@ -7,11 +7,11 @@ from worker.config.versions import Version
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model import keys
 from worker.core.model.content_hash import content_hash
-from worker.core.model.effects import Tell
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Match, PipelineId, Schedule, ScheduleId, Trigger
-from worker.core.run.facts import CancelRequested, JobReported, Origin, Report, RerunRequested
+from worker.core.run.facts import CancelRequested, JobReport, JobReported, Origin, RerunRequested
 from worker.core.run.reruns import DATA_DRIFT, LATE_DATA
 from worker.core.run.sensor_match import LOOK_BACK
 from worker.core.run.state import FailureCategory
@@ -22,11 +22,11 @@ from worker.core.time.timestamps import parse_rfc3339
 from worker.engine.engine import Engine
 from worker.engine.intake.cascades import Cascades
 from worker.engine.intake.configs import ConfigChanges
-from worker.engine.intake.rerun_freshness import Freshness
-from worker.engine.intake.sensors import MayBegin, Seen, Signals
+from worker.engine.intake.rerun_freshness import RerunFreshness
+from worker.engine.intake.sensors import MayBegin, ObservedSensor, SensorIntake
 from worker.runtime.clock import Clock
 from worker.runtime.logs import Log, to_nobody
-from worker.store.repos.deferred_signals import HeldCascade, HeldSignal, held_back_of
+from worker.store.repos.deferred_signals import DeferredCascade, DeferredSignal, deferred_signal_of
 from worker.store.repos.deployments import Deployments
 from worker.store.repos.job_log import OURS
 from worker.store.repos.pauses import pause_of
@@ -59,10 +59,10 @@ class Router:
         self, tables: Tables, engine: Engine, clock: Clock, *, began_at: datetime, log: Log = to_nobody
     ) -> None:
         self._tables, self._engine, self._clock, self._began_at, self._log = tables, engine, clock, began_at, log
-        self._signals = Signals(tables, engine, clock, log)
+        self._signals = SensorIntake(tables, engine, clock, log)
         self._cascades = Cascades(tables, engine, self._signals, clock)
         self._configs = ConfigChanges(tables, engine.configs, engine.watches, clock)
-        self._runs, self._freshness, self._sensors = Runs(tables), Freshness(tables), Sensors(tables)
+        self._runs, self._freshness, self._sensors = Runs(tables), RerunFreshness(tables), Sensors(tables)
         self._requests, self._deployments = Requests(tables), Deployments(tables)
 
     async def run(self) -> None:
@@ -105,12 +105,12 @@ class Router:
     # --- sensors ------------------------------------------------------------------------------------------------------
 
     async def _sensor_written(self, change: Change, image: Row) -> None:
-        version = await self._engine.configs.in_force(_pipeline_of(change))
+        version = await self._engine.configs.current(_pipeline_of(change))
         sensor = sensor_of(image)
         if version is None or sensor is None:
             return
         is_news = self._is_news(change.at)
-        seen = Seen(sensor=sensor, at=change.at, written_at=change.at if is_news else None)
+        seen = ObservedSensor(sensor=sensor, at=change.at, written_at=change.at if is_news else None)
         await self._signals.take_in(version, seen)
 
     # --- configurations and pauses ------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ class Router:
     async def _rerun_requested(self, key: RunKey, at: datetime | None) -> None:
         """`at` None: the row is looked at again, and only it says when it was written."""
         request = await self._requests.rerun_of(key)
-        version = await self._engine.configs.in_force(key.pipeline)
+        version = await self._engine.configs.current(key.pipeline)
         schedule = version.pipeline.schedule(key.schedule) if version else None
         if request is None or version is None or schedule is None:
             return
@@ -156,7 +156,7 @@ class Router:
             self._log("request.ignored", {"run": str(key), "reason": "it is older than this installation"})
             return
         if refusal := await self._signals.refusal(key, schedule):
-            tell = Tell(
+            tell = EmitEvent(
                 type=EventType.RERUN_REJECTED,
                 message=f"{key} does not run again: {refusal.reason}",
                 detail={"actionHint": refusal.hint},
@@ -187,7 +187,7 @@ class Router:
         period = Period.parse(name)
         if period is None or not schedule:
             raise BadRecord(change, "a cascade marker is named <period>#<schedule>")
-        version = await self._engine.configs.in_force(pipeline)
+        version = await self._engine.configs.current(pipeline)
         if version is None:
             return
         path = tuple(PipelineId(each) for each in texts(image, "path"))
@@ -197,11 +197,11 @@ class Router:
 
     async def _job_logged(self, change: Change, image: Row) -> None:
         event = loose_text(image, "event")
-        if event not in set(Report) or image.get("by") == OURS:
+        if event not in set(JobReport) or image.get("by") == OURS:
             return
         key = _job_key(change)
-        report = Report(event)
-        version = await self._engine.configs.in_force(key.pipeline)
+        report = JobReport(event)
+        version = await self._engine.configs.current(key.pipeline)
         if version is None or version.pipeline.schedule(key.schedule) is None:
             await self._pass_on(key, report)
             return
@@ -216,10 +216,10 @@ class Router:
         )
         await self._engine.handle(key, fact)
 
-    async def _pass_on(self, key: RunKey, report: Report) -> None:
+    async def _pass_on(self, key: RunKey, report: JobReport) -> None:
         """Kept from the reference: a success is told, also that of a pipeline we know nothing of."""
-        if report is Report.SUCCESS:
-            tell = Tell(type=EventType.JOB_COMPLETED, message=f"{key}: the job was reported successful", once=True)
+        if report is JobReport.SUCCESS:
+            tell = EmitEvent(type=EventType.JOB_COMPLETED, message=f"{key}: the job was reported successful", once=True)
             await self._engine.commits.tell_once(key, tell, self._clock.now())
 
     # --- looking again ------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ class Router:
 
         A run that a signal wants and that is not there begins only if `may_begin` says so; None: at once.
         """
-        version = await self._engine.configs.in_force(pipeline)
+        version = await self._engine.configs.current(pipeline)
         if version is None:
             return
         partition, requests = keys.pipeline_pk(pipeline), Prefix(keys.REQUESTS)
@@ -247,10 +247,10 @@ class Router:
         await self._signals.wake_all(version.pipeline)
 
     async def _take_up_held(self, version: Version, row: Row) -> None:
-        match held_back_of(row):
-            case HeldSignal() as signal:
+        match deferred_signal_of(row):
+            case DeferredSignal() as signal:
                 await self._signals.take_up(version, signal)
-            case HeldCascade() as cascade:
+            case DeferredCascade() as cascade:
                 await self._cascades.take_up(version, cascade)
             case None:
                 return
@@ -262,7 +262,9 @@ class Router:
             return
         now = self._clock.now()
         for sensor in await self._signals_within(version.pipeline.id, schedule, schedule.trigger, now):
-            seen = Seen(sensor=sensor, at=now, written_at=None, is_look=True, origin=origin, may_begin=may_begin)
+            seen = ObservedSensor(
+                sensor=sensor, at=now, written_at=None, is_look=True, origin=origin, may_begin=may_begin
+            )
             await self._signals.take_in(version, seen)
 
     async def _signals_within(

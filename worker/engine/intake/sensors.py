@@ -14,19 +14,19 @@ from worker.config.versions import Version
 from worker.core.errors import RetryLater
 from worker.core.model import keys
 from worker.core.model.content_hash import content_hash
-from worker.core.model.effects import Tell
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, PipelineId, PostRun, Schedule
-from worker.core.model.rules import Check, evaluate_in_turns
+from worker.core.model.rules import Operator, evaluate_in_turns
 from worker.core.model.sla_times import trigger_deadline_at
 from worker.core.model.values import Json
 from worker.core.run.drift import Drift, measure
-from worker.core.run.evaluation import watched
-from worker.core.run.facts import Origin, PostRunSeen, RunWanted, Signal, SignalOverdue
+from worker.core.run.evaluation import post_run_sensors
+from worker.core.run.facts import Origin, PostRunSeen, RunTriggered, SensorSignal, SignalOverdue
 from worker.core.run.sensor_match import (
     LOOK_BACK,
-    Saying,
+    SensorContent,
     Triggered,
     audience,
     is_trigger,
@@ -41,12 +41,12 @@ from worker.core.time.periods import Period
 from worker.core.time.timestamps import format_rfc3339, parse_rfc3339
 from worker.engine.content_hashes import hash_of
 from worker.engine.engine import Engine
-from worker.engine.evaluations import Sensing
+from worker.engine.evaluations import SensorReader
 from worker.runtime.clock import Clock
 from worker.runtime.logs import Log
 from worker.runtime.turns import in_turns
 from worker.store import retention
-from worker.store.repos.deferred_signals import HeldBacks, HeldSignal
+from worker.store.repos.deferred_signals import DeferredSignal, DeferredSignals
 from worker.store.repos.dry_runs import DryRuns
 from worker.store.repos.marks import Mark, Marks, move_write
 from worker.store.repos.runs import Runs
@@ -62,7 +62,7 @@ MayBegin: TypeAlias = Callable[[RunKey], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ObservedSensor:
     """A sensor that was written, or is looked at again. `written_at` None: nobody knows when it was written.
 
     A run that is not there begins only if `may_begin` says so; None: at once. `is_look`: the row was read, which does
@@ -77,13 +77,13 @@ class Seen:
     may_begin: MayBegin | None = None
 
 
-class Signals:
+class SensorIntake:
     def __init__(self, tables: Tables, engine: Engine, clock: Clock, log: Log) -> None:
         self._sensors, self._marks, self._runs = Sensors(tables), Marks(tables), Runs(tables)
-        self._dry_runs, self._sensing, self._tables = DryRuns(tables), Sensing(tables), tables
-        self._engine, self._clock, self._log, self._held = engine, clock, log, HeldBacks(tables)
+        self._dry_runs, self._sensing, self._tables = DryRuns(tables), SensorReader(tables), tables
+        self._engine, self._clock, self._log, self._held = engine, clock, log, DeferredSignals(tables)
 
-    async def take_in(self, version: Version, seen: Seen) -> None:
+    async def take_in(self, version: Version, seen: ObservedSensor) -> None:
         """Handle a sensor of a pipeline; harmless to repeat."""
         row = await self._sensors.get(version.pipeline.id, seen.sensor.key)
         if row is None:
@@ -91,25 +91,25 @@ class Signals:
         started: set[RunKey] = set()
         for schedule in version.pipeline.schedules:
             said = _decisive(schedule, seen.sensor, row, seen.at)
-            image_at = None if said == Saying(row.key, row.data) else seen.at
+            image_at = None if said == SensorContent(row.key, row.data) else seen.at
             if is_trigger(schedule, said.key):
                 started |= await self._signal(version, schedule, said, seen, image_at)
             await self._post_run(version.pipeline, schedule, said, seen, image_at)
         await self._wake_waiting(version.pipeline, row.key, started)
 
-    async def take_up(self, version: Version, held: HeldSignal) -> None:
+    async def take_up(self, version: Version, held: DeferredSignal) -> None:
         """Handle what a pause held back as if it were just delivered; it is kept until its run is there."""
-        await self.take_in(version, Seen(sensor=held.sensor, at=held.at, written_at=held.written_at))
+        await self.take_in(version, ObservedSensor(sensor=held.sensor, at=held.at, written_at=held.written_at))
         if await self._runs.load(held.key) is not None:
             await self._held.forget(held)
 
     # --- the trigger --------------------------------------------------------------------------------------------------
 
     async def _signal(
-        self, version: Version, schedule: Schedule, said: Saying, seen: Seen, image_at: datetime | None
+        self, version: Version, schedule: Schedule, said: SensorContent, seen: ObservedSensor, image_at: datetime | None
     ) -> set[RunKey]:
         trigger = schedule.trigger
-        if trigger is not None and trigger.rule.check is Check.MATCHES:
+        if trigger is not None and trigger.rule.check is Operator.MATCHES:
             await asyncio.sleep(0)  # a pattern may take hundredths of a second, and there may be many schedules
         found = triggered(schedule, said, seen.at)
         if found is None or trigger is None or await self._must_wait(version.pipeline.id, schedule, said, seen):
@@ -124,19 +124,21 @@ class Signals:
             return set()
         await self._warn_of_grain(key, schedule, said.key)
         await self._close_if_overdue(key, version, schedule, seen)
-        wanted = RunWanted(
+        wanted = RunTriggered(
             key=key,
             birth=self._engine.birth(version),
             origin=seen.origin,
-            signal=Signal(trigger.rule.key, content, seen.written_at, image_at, said.key),
+            signal=SensorSignal(trigger.rule.key, content, seen.written_at, image_at, said.key),
             arrived_at=await self._arrival(key, schedule, seen.at),
         )
         if not await self._engine.handle(key, wanted):
-            held = HeldSignal(key, Sensor(said.key, said.data), seen.at, seen.written_at)
+            held = DeferredSignal(key, Sensor(said.key, said.data), seen.at, seen.written_at)
             await self._held.keep(held, self._clock.now())
         return {key}
 
-    async def _must_wait(self, pipeline: PipelineId, schedule: Schedule, said: Saying, seen: Seen) -> bool:
+    async def _must_wait(
+        self, pipeline: PipelineId, schedule: Schedule, said: SensorContent, seen: ObservedSensor
+    ) -> bool:
         """Say whether a run is not there and may not begin yet. To ask binds a signal to no day."""
         if seen.may_begin is None:
             return False
@@ -144,7 +146,7 @@ class Signals:
         key = RunKey(pipeline, schedule.id, period)
         return await self._runs.load(key) is None and not seen.may_begin(key)
 
-    async def _close_if_overdue(self, key: RunKey, version: Version, schedule: Schedule, seen: Seen) -> None:
+    async def _close_if_overdue(self, key: RunKey, version: Version, schedule: Schedule, seen: ObservedSensor) -> None:
         """A signal that is known to have been written too late begins nothing: first the run is given up, once."""
         deadline_at = trigger_deadline_at(schedule, key.period)
         if deadline_at is not None and seen.written_at is not None and seen.written_at >= deadline_at:
@@ -160,7 +162,7 @@ class Signals:
 
     async def refuse(self, key: RunKey, sensor_key: str, content: str, refusal: OutOfRange) -> None:
         """Tell people that a sensor begins nothing, once for what it says."""
-        told = Tell(
+        told = EmitEvent(
             type=EventType.TRIGGER_REJECTED,
             message=f"{sensor_key} begins no run: {refusal.reason}",
             detail={"sensorKey": sensor_key, "reason": refusal.reason, "actionHint": refusal.hint},
@@ -175,7 +177,7 @@ class Signals:
         found = wrong_grain(key.period, schedule)
         if found is None:
             return
-        told = Tell(
+        told = EmitEvent(
             type=EventType.GRAIN_MISMATCH,
             message=f"{sensor_key} {found}; there is a run of {key.period} all the same",
             detail={
@@ -192,7 +194,7 @@ class Signals:
 
     async def bound_period(self, pipeline: PipelineId, schedule: Schedule, sensor: Sensor, at: datetime) -> Period:
         """The period a sensor is for, without binding it to one."""
-        said = Saying(sensor.key, sensor.data)
+        said = SensorContent(sensor.key, sensor.data)
         period, is_undated = period_said(said, schedule, at)
         if not is_undated:
             return period
@@ -200,7 +202,9 @@ class Signals:
         bound_at = _bound_at(mark, await hash_of(sensor.data))
         return period if bound_at is None else Period(wall_at(bound_at, schedule.zone).date())
 
-    async def _bound(self, pipeline: PipelineId, found: Triggered, sensor_key: str, content: str, seen: Seen) -> Period:
+    async def _bound(
+        self, pipeline: PipelineId, found: Triggered, sensor_key: str, content: str, seen: ObservedSensor
+    ) -> Period:
         """The period of a signal that names none: the day on which its content was first seen, for ever.
 
         A row does not say when it was written, so a look at it only guesses the day; its record, if it still comes,
@@ -240,7 +244,12 @@ class Signals:
     # --- after the run ------------------------------------------------------------------------------------------------
 
     async def _post_run(
-        self, pipeline: Pipeline, schedule: Schedule, said: Saying, seen: Seen, image_at: datetime | None
+        self,
+        pipeline: Pipeline,
+        schedule: Schedule,
+        said: SensorContent,
+        seen: ObservedSensor,
+        image_at: datetime | None,
     ) -> None:
         name, post_run = post_run_name(pipeline, said.key), pipeline.post_run
         if name is None or post_run is None:
@@ -249,7 +258,7 @@ class Signals:
         run = await self._runs.load(key)
         if run is None and await self._dry_runs.load(key) is None:
             return
-        readings = await self._sensing.read(key, watched(pipeline))
+        readings = await self._sensing.read(key, post_run_sensors(pipeline))
         # What is judged is what was said, whatever the row says by now about another period.
         data = {each: reading.data for each, reading in readings.items()} | {name: said.data}
         result = await in_turns(evaluate_in_turns(post_run.rules, data, self._clock.now()))
@@ -275,7 +284,7 @@ class Signals:
             return True
         return run.post_run_seen.get(fact.sensor_key) == fact.content_hash
 
-    async def _drift(self, key: RunKey, post_run: PostRun, name: str, said: Saying) -> Drift | None:
+    async def _drift(self, key: RunKey, post_run: PostRun, name: str, said: SensorContent) -> Drift | None:
         before = (await self._sensing.baseline(key)).get(name)
         return measure(post_run, said.key, before, said.data) if isinstance(before, Mapping) else None
 
@@ -310,12 +319,12 @@ class Signals:
         return [run.key for run in latest if isinstance(run, Run) and run.state is State.EVALUATING]
 
 
-def _decisive(schedule: Schedule, image: Sensor, row: Sensor, at: datetime) -> Saying:
-    said, is_now = Saying(image.key, image.data), Saying(row.key, row.data)
+def _decisive(schedule: Schedule, image: Sensor, row: Sensor, at: datetime) -> SensorContent:
+    said, is_now = SensorContent(image.key, image.data), SensorContent(row.key, row.data)
     return is_now if period_said(said, schedule, at) == period_said(is_now, schedule, at) else said
 
 
-def _is_corrected(mark: Mark | None, guessed: Period, known: Period, seen: Seen) -> bool:
+def _is_corrected(mark: Mark | None, guessed: Period, known: Period, seen: ObservedSensor) -> bool:
     """Say whether a record shows that a look bound its signal to a later day than it was written on."""
     if seen.is_look or mark is None or not mark.data.get(_IS_GUESS):
         return False

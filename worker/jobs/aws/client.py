@@ -19,7 +19,7 @@ from botocore import xform_name
 from worker.core.run.state import FailureCategory
 from worker.jobs.aws.errors import ANSWER_ERRORS, CALL_ERRORS, AwsTrouble, trouble
 from worker.jobs.aws.responses import Answer
-from worker.jobs.aws.session import PASSAGE, Passage, WatchedSession
+from worker.jobs.aws.session import PASSAGE, RequestTrace, WatchedSession
 from worker.jobs.runner import always
 from worker.net.aws_sessions import session_of_loop
 from worker.net.sockets import open_socket
@@ -31,7 +31,7 @@ LOOK_BACK: Final = timedelta(days=2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AwsSettings:
+class AwsEndpoint:
     """Where AWS is; None leaves a place to the AWS environment."""
 
     region: str | None = None
@@ -46,8 +46,8 @@ class AwsSettings:
 class Aws:
     """Calls to AWS. Use it as a context manager: each service's client is opened when it is first called."""
 
-    def __init__(self, settings: AwsSettings | None = None) -> None:
-        self._settings = settings or AwsSettings()
+    def __init__(self, settings: AwsEndpoint | None = None) -> None:
+        self._settings = settings or AwsEndpoint()
         self._clients: dict[_ClientKey, object] = {}
         self._opening = asyncio.Lock()
         self._resources = AsyncExitStack()
@@ -123,7 +123,7 @@ class Aws:
         limit_s: float,
         may_send: Callable[[], bool],
     ) -> Answer:
-        what, passage = f"{key.service} {operation}", Passage(may_send)
+        what, passage = f"{key.service} {operation}", RequestTrace(may_send)
         watching = PASSAGE.set(passage)
         try:
             method = await self._method(key, operation)  # not in the call's time: the first one opens the client
@@ -166,7 +166,7 @@ class _ClientKey:
     keeps_connections: bool
 
 
-def _config(settings: AwsSettings, *, keeps_connections: bool) -> AioConfig:
+def _config(settings: AwsEndpoint, *, keeps_connections: bool) -> AioConfig:
     return AioConfig(
         # The library leaves its own option for sockets, tcp_keepalive, unread; a start may wait long for its answer.
         connector_args=None

@@ -21,14 +21,14 @@ from worker.jobs.runner import (
     Guarantee,
     Handle,
     JobStatus,
-    Question,
     Refused,
     Sightings,
     StartAnswer,
     Started,
     StartRequest,
+    StatusQuery,
+    StopAccepted,
     StopAnswer,
-    StopPending,
     Traits,
     Unknown,
 )
@@ -88,10 +88,10 @@ class EmrRunner:
         asked = {"ClusterId": handle["clusterId"], "StepId": handle["runId"]}
         return _judge(part(await self._aws.call("emr", "DescribeStep", asked), "Step"))
 
-    def group(self, question: Question) -> str:
+    def group(self, question: StatusQuery) -> str:
         return str(question.handle["clusterId"])
 
-    async def look(self, questions: Sequence[Question], more: str = "") -> Sightings:
+    async def look(self, questions: Sequence[StatusQuery], more: str = "") -> Sightings:
         """Describe steps of one cluster: a few by their ids, many by listing what is not over."""
         places = {str(question.handle["runId"]): place for place, question in enumerate(questions)}
         asked: dict[str, object] = {"ClusterId": questions[0].handle["clusterId"]}
@@ -142,7 +142,7 @@ class EmrRunner:
                     raise declined("FAILED", text(step, "Reason"), "emr CancelSteps")
         except AwsTrouble as trouble:
             return await refused_stop(trouble, self.status(handle, {}))
-        return StopPending()
+        return StopAccepted()
 
 
 def step_of(config: EmrConfig, token: str) -> dict[str, object]:

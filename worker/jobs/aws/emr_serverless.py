@@ -20,14 +20,14 @@ from worker.jobs.runner import (
     Guarantee,
     Handle,
     JobStatus,
-    Question,
     Running,
     Sightings,
     StartAnswer,
     Started,
     StartRequest,
+    StatusQuery,
+    StopAccepted,
     StopAnswer,
-    StopPending,
     Traits,
     Unknown,
 )
@@ -73,10 +73,10 @@ class EmrServerlessRunner:
         run = part(await self._aws.call("emr-serverless", "GetJobRun", asked), "jobRun")
         return STATES.judge(text(run, "state"), text(run, "stateDetails"), time(run, "endedAt"))
 
-    def group(self, question: Question) -> str:
+    def group(self, question: StatusQuery) -> str:
         return str(question.handle["applicationId"])
 
-    async def look(self, questions: Sequence[Question], more: str = "") -> Sightings:
+    async def look(self, questions: Sequence[StatusQuery], more: str = "") -> Sightings:
         """List the runs of one application that are not over. Of one that is, the list does not tell when it ended."""
         places = {str(question.handle["runId"]): place for place, question in enumerate(questions)}
         asked = {
@@ -111,7 +111,7 @@ class EmrServerlessRunner:
             await self._aws.call("emr-serverless", "CancelJobRun", asked)
         except AwsTrouble as trouble:
             return await refused_stop(trouble, self.status(handle, {}))
-        return StopPending()
+        return StopAccepted()
 
 
 def start_parameters(config: EmrServerlessConfig, token: str) -> dict[str, object]:

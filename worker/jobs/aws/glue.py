@@ -23,15 +23,15 @@ from worker.jobs.runner import (
     Guarantee,
     Handle,
     JobStatus,
-    Question,
     Running,
     Sightings,
     StartAnswer,
     Started,
     StartRequest,
+    StatusQuery,
+    StopAccepted,
     StopAnswer,
     Stopped,
-    StopPending,
     Succeeded,
     Traits,
     Unknown,
@@ -80,10 +80,10 @@ class GlueRunner:
         )
         return await self._logs.confirm(current.status, signs)
 
-    def group(self, question: Question) -> str:
+    def group(self, question: StatusQuery) -> str:
         return str(question.handle["jobName"])
 
-    async def look(self, questions: Sequence[Question], more: str = "") -> Sightings:
+    async def look(self, questions: Sequence[StatusQuery], more: str = "") -> Sightings:
         """Read the newest runs of one job.
 
         One that succeeded is left to `status`, which checks that, and so is one that Glue may try again by itself.
@@ -124,7 +124,7 @@ class GlueRunner:
         if not isinstance(current.status, Running):
             return Stopped()
         if may_be_retried(current.run):
-            return StopPending()
+            return StopAccepted()
         asked = {"JobName": handle["jobName"], "JobRunIds": [text(current.run, "Id") or handle["runId"]]}
         try:
             answer = await self._aws.call("glue", "BatchStopJobRun", asked)
@@ -133,7 +133,7 @@ class GlueRunner:
                 raise declined(text(detail, "ErrorCode"), text(detail, "ErrorMessage"), "glue BatchStopJobRun")
         except AwsTrouble as trouble:
             return await refused_stop(trouble, self._look(handle))
-        return StopPending()
+        return StopAccepted()
 
     async def _look(self, handle: Handle) -> JobStatus:
         return (await self._current(handle)).status

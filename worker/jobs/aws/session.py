@@ -27,7 +27,7 @@ class AnswerTooLong(OSError):
     """An answer is longer than anything we asked for."""
 
 
-class Passage:
+class RequestTrace:
     """Watches one request leave."""
 
     def __init__(self, may_send: Callable[[], bool]) -> None:
@@ -43,7 +43,7 @@ class Passage:
 
 
 # The library hands no data of ours through to its session, but all of a call runs in one task.
-PASSAGE: ContextVar[Passage] = ContextVar("passage")
+PASSAGE: ContextVar[RequestTrace] = ContextVar("passage")
 
 
 async def _on_leaving(_session: aiohttp.ClientSession, _context: SimpleNamespace, _headers: object) -> None:

@@ -8,7 +8,7 @@ from worker.core.errors import RetryLater
 from worker.core.run.state import FailureCategory
 from worker.jobs.aws.errors import AwsTrouble
 from worker.jobs.messages import tidy
-from worker.jobs.runner import CannotStop, Failed, JobStatus, Running, StopAnswer, Stopped, StopPending, Succeeded
+from worker.jobs.runner import CannotStop, Failed, JobStatus, Running, StopAccepted, StopAnswer, Stopped, Succeeded
 
 # Of jobs that were told to stop and have not ended yet, at Glue, EMR and EMR Serverless.
 STOPPING = frozenset({"STOPPING", "CANCEL_PENDING", "CANCELLING"})
@@ -47,7 +47,7 @@ async def refused_stop(trouble: AwsTrouble, seen: Awaitable[JobStatus]) -> StopA
     if not isinstance(status, Running):
         return Stopped()
     if status.message in STOPPING:
-        return StopPending()
+        return StopAccepted()
     if trouble.category is FailureCategory.PERMANENT:
         return CannotStop(str(trouble))
     raise trouble

@@ -20,14 +20,14 @@ from worker.jobs.runner import (
     Guarantee,
     Handle,
     JobStatus,
-    Question,
     Running,
     Sightings,
     StartAnswer,
     Started,
     StartRequest,
+    StatusQuery,
+    StopAccepted,
     StopAnswer,
-    StopPending,
     Traits,
     Unknown,
 )
@@ -103,10 +103,10 @@ class StepFunctionRunner:
             return Failed(FailureCategory.PERMANENT, status.message, status.ended_at)
         return status
 
-    def group(self, question: Question) -> str:
+    def group(self, question: StatusQuery) -> str:
         return _machine_of(str(question.handle["runId"]))
 
-    async def look(self, questions: Sequence[Question], more: str = "") -> Sightings:
+    async def look(self, questions: Sequence[StatusQuery], more: str = "") -> Sightings:
         """List what is running of one state machine; an execution that is not there is described by itself."""
         places = {str(question.handle["runId"]): place for place, question in enumerate(questions)}
         asked = {
@@ -145,7 +145,7 @@ class StepFunctionRunner:
             await self._aws.call("stepfunctions", "StopExecution", asked)
         except AwsTrouble as trouble:
             return await refused_stop(trouble, self.status(handle, {}))
-        return StopPending()
+        return StopAccepted()
 
 
 def _machine_of(execution_arn: str) -> str:

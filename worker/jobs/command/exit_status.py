@@ -13,14 +13,14 @@ from datetime import UTC, datetime
 from signal import strsignal
 
 from worker.core.run.state import FailureCategory
-from worker.jobs.command.files import STOPPED, TIMED_OUT, Result
+from worker.jobs.command.files import STOPPED, TIMED_OUT, CommandResult
 from worker.jobs.runner import Failed, JobStatus, Succeeded
 
 PERMANENT_EXIT_CODES = frozenset({64, 65, 77, 78, 126, 127})
 TIMEOUT_EXIT_CODE = 124
 
 
-def judge(result: Result, last_line: str) -> JobStatus:
+def judge(result: CommandResult, last_line: str) -> JobStatus:
     """Say what a result means; the last line of the output mostly says why."""
     ended_at = datetime.fromtimestamp(result.ended_at_s, UTC)
     why = f": {last_line}" if last_line else ""

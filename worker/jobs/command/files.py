@@ -20,7 +20,7 @@ _DISCARDED = ".old-"
 _TAIL_BYTES = 4096
 
 
-class Result(NamedTuple):
+class CommandResult(NamedTuple):
     """How a program ended: its exit code (negative: the signal that killed it), and who wanted it to end."""
 
     exit_code: int
@@ -75,17 +75,17 @@ class JobDirectory:
             scratch.unlink()
         return True
 
-    def write_result(self, result: Result) -> None:
+    def write_result(self, result: CommandResult) -> None:
         scratch = self.path / "result.new"
         scratch.write_text(json.dumps({"exitCode": result.exit_code, "ending": result.ending}), encoding="utf-8")
         scratch.rename(self.path / "result.json")
 
-    def result(self) -> Result | None:
+    def result(self) -> CommandResult | None:
         """The result; its file's own time is the time of the end."""
         match self._read("result.json"):
             case {"exitCode": int() as exit_code, "ending": str() as ending}:
                 with suppress(FileNotFoundError):
-                    return Result(exit_code, ending, (self.path / "result.json").stat().st_mtime)
+                    return CommandResult(exit_code, ending, (self.path / "result.json").stat().st_mtime)
             case _:
                 pass
         return None

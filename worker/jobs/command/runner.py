@@ -23,7 +23,7 @@ from worker.core.errors import Rejected, RetryLater
 from worker.core.model.templates import RUN_VARIABLES
 from worker.core.run.state import FailureCategory
 from worker.jobs.command.exit_status import judge
-from worker.jobs.command.files import JobDirectory, Result, discard_ended_before
+from worker.jobs.command.files import CommandResult, JobDirectory, discard_ended_before
 from worker.jobs.command.processes import (
     ProcessId,
     is_alive,
@@ -31,7 +31,7 @@ from worker.jobs.command.processes import (
     send_signal_to_group,
     this_place,
 )
-from worker.jobs.command.supervisor import Answer, Order
+from worker.jobs.command.supervisor import Order, SupervisorReply
 from worker.jobs.messages import tidy
 from worker.jobs.runner import (
     CannotStop,
@@ -46,9 +46,9 @@ from worker.jobs.runner import (
     StartAnswer,
     Started,
     StartRequest,
+    StopAccepted,
     StopAnswer,
     Stopped,
-    StopPending,
     Traits,
     Unknown,
 )
@@ -149,10 +149,10 @@ class CommandRunner:
         seen = await asyncio.to_thread(self._look, job)
         if seen.supervisor:
             send_signal(seen.supervisor, SIGTERM)
-            return StopPending()
+            return StopAccepted()
         if seen.program:
             await self._end_orphan(seen.program)
-            return StopPending()
+            return StopAccepted()
         if seen.result or job.is_of_this_place:
             return Stopped()
         return CannotStop(f"the program runs, if it does, on {job.host}; end process {job.process.pid} there")
@@ -201,7 +201,7 @@ class CommandRunner:
 
     async def _read_answer(self, said: bytes, complaints: bytes, token: str) -> StartAnswer:
         try:
-            answer = Answer(*json.loads(said))
+            answer = SupervisorReply(*json.loads(said))
         except (ValueError, TypeError):
             return Unknown(tidy(f"the supervisor of {token} failed: {complaints[-400:].decode(errors='replace')}"))
         if answer.outcome != "refused":
@@ -257,7 +257,7 @@ class _Sighting:
 
     supervisor: ProcessId | None
     program: ProcessId | None
-    result: Result | None
+    result: CommandResult | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
-from worker.jobs.command.files import EXITED, STOPPED, TIMED_OUT, JobDirectory, Result
+from worker.jobs.command.files import EXITED, STOPPED, TIMED_OUT, CommandResult, JobDirectory
 from worker.jobs.command.processes import ProcessId, identify
 
 _CHUNK_BYTES = 65_536
@@ -38,7 +38,7 @@ class Order(NamedTuple):
     log_bytes_max: int
 
 
-class Answer(NamedTuple):
+class SupervisorReply(NamedTuple):
     """What became of an order: `started`, `exists` (another supervisor has the job) or `refused`."""
 
     outcome: str
@@ -59,17 +59,17 @@ def main() -> None:
             Watch(order, program, wakeups).until_the_end()
 
 
-def _begin(order: Order) -> tuple[Answer, "subprocess.Popen[bytes] | None"]:
+def _begin(order: Order) -> tuple[SupervisorReply, "subprocess.Popen[bytes] | None"]:
     directory = JobDirectory.claim(Path(order.directory), _myself())
     if directory is None:
-        return Answer("exists"), None
+        return SupervisorReply("exists"), None
     try:
-        return Answer("started"), _spawn(order, directory)
+        return SupervisorReply("started"), _spawn(order, directory)
     except (OSError, ValueError) as error:
         # Nothing ran, so nothing may be found: the same token can be tried again.
         directory.discard()
         said = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else str(error)
-        return Answer("refused", said, _is_permanent(error)), None
+        return SupervisorReply("refused", said, _is_permanent(error)), None
 
 
 def _spawn(order: Order, directory: JobDirectory) -> "subprocess.Popen[bytes]":
@@ -103,7 +103,7 @@ def _myself() -> ProcessId:
     return identity
 
 
-def _tell(answer: Answer) -> None:
+def _tell(answer: SupervisorReply) -> None:
     # A worker that died does not hear it, and need not: the job's directory says the same.
     with suppress(OSError):
         os.write(sys.stdout.fileno(), json.dumps(answer).encode() + b"\n")
@@ -154,7 +154,7 @@ class Watch:
         """Write how the program ended, however long that takes: without it, a success on a full disk is a failure."""
         while self._directory.exists():
             try:
-                self._directory.write_result(Result(self._program.returncode, self._ending))
+                self._directory.write_result(CommandResult(self._program.returncode, self._ending))
             except OSError:
                 if self._is_told_to_end():
                     return

@@ -15,7 +15,7 @@ from worker.jobs.http.responses import read_object
 from worker.jobs.messages import tidy
 from worker.jobs.secrets import Filling
 from worker.jobs.specs import Auth
-from worker.net.http_client import Answer, ForbiddenAddress, HttpClient, NotSent, Request
+from worker.net.http_client import ForbiddenAddress, HttpAnswer, HttpClient, NotSent, Request
 from worker.runtime.clock import Clock
 
 TOKEN_TIMEOUT = timedelta(seconds=10)
@@ -28,7 +28,7 @@ _JSON = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class TargetAccess:
     """How a target wants to be talked to. With a `login_url`, name and password buy a token there."""
 
     auth: Auth | None
@@ -60,11 +60,11 @@ class Authenticator:
     def __init__(self, client: HttpClient, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._tokens: dict[Access, _Token] = {}
+        self._tokens: dict[TargetAccess, _Token] = {}
         # A lock lasts as long as somebody waits for it.
-        self._fetching: WeakValueDictionary[Access, asyncio.Lock] = WeakValueDictionary()
+        self._fetching: WeakValueDictionary[TargetAccess, asyncio.Lock] = WeakValueDictionary()
 
-    async def credentials(self, access: Access, filling: Filling) -> Credentials:
+    async def credentials(self, access: TargetAccess, filling: Filling) -> Credentials:
         """Those for one request. Raises `Rejected` if they can never be had, `RetryLater` if not now."""
         auth = access.auth
         if auth is None:
@@ -75,13 +75,13 @@ class Authenticator:
             return Credentials(_bearer(await filling.text(auth.token), filling))
         return Credentials(await _basic(auth.username, auth.password, filling))
 
-    def forget(self, access: Access, refused: Credentials) -> None:
+    def forget(self, access: TargetAccess, refused: Credentials) -> None:
         """Drop a token that was refused; one that somebody else has fetched meanwhile stays."""
         kept = self._tokens.get(access)
         if kept and kept.text == refused.token:
             del self._tokens[access]
 
-    async def _by_token(self, access: Access, auth: Auth, filling: Filling) -> Credentials:
+    async def _by_token(self, access: TargetAccess, auth: Auth, filling: Filling) -> Credentials:
         # A hundred runs that start together ask once; whoever waited here finds what the first was given.
         lock = self._fetching.setdefault(access, asyncio.Lock())
         async with lock:
@@ -94,14 +94,14 @@ class Authenticator:
             self._tokens[access] = fetched
             return Credentials(_bearer(fetched.text, filling), fetched.text)
 
-    async def _fetch(self, access: Access, auth: Auth, filling: Filling) -> _Token:
+    async def _fetch(self, access: TargetAccess, auth: Auth, filling: Filling) -> _Token:
         request = await _token_request(access, auth, filling)
         reply = await self._client.send(request)
-        if isinstance(reply, Answer) and reply.status in {400, 401, 403} and filling.forget():
+        if isinstance(reply, HttpAnswer) and reply.status in {400, 401, 403} and filling.forget():
             reply = await self._client.send(await _token_request(access, auth, filling))
         if isinstance(reply, NotSent) and reply.is_final:
             raise ForbiddenAddress(tidy(f"no access token: {reply.message}", filling.secrets))
-        if not isinstance(reply, Answer):
+        if not isinstance(reply, HttpAnswer):
             raise RetryLater(tidy(f"no access token: {reply.message}", filling.secrets))
         if 400 <= reply.status < 500 and reply.status not in {408, 429}:
             raise Rejected(
@@ -109,7 +109,7 @@ class Authenticator:
             )
         return self._read(request, reply)
 
-    def _read(self, request: Request, answer: Answer) -> _Token:
+    def _read(self, request: Request, answer: HttpAnswer) -> _Token:
         members = read_object(answer.body) or {}
         text, lifetime_s = members.get("access_token"), members.get("expires_in")
         if not answer.is_success or not isinstance(text, str):
@@ -119,7 +119,7 @@ class Authenticator:
         return _Token(text=text, good_until_s=self._clock.monotonic() + seconds - _MARGIN_S)
 
 
-async def _token_request(access: Access, auth: Auth, filling: Filling) -> Request:
+async def _token_request(access: TargetAccess, auth: Auth, filling: Filling) -> Request:
     return await (_grant(auth, filling) if auth.type == "oauth" else _login(access.login_url, auth, filling))
 
 

@@ -10,14 +10,14 @@ from multidict import CIMultiDict
 
 from worker.core.errors import RetryLater
 from worker.core.model.values import Json
-from worker.jobs.http.auth import Access
+from worker.jobs.http.auth import TargetAccess
 from worker.jobs.http.requests import JSON, poll_timeout
 from worker.jobs.http.responses import read_object, useless
 from worker.jobs.http.sending import Compose, Sender
 from worker.jobs.messages import tidy
 from worker.jobs.runner import Config, JobStatus, Succeeded
 from worker.jobs.secrets import Filling
-from worker.net.http_client import ANSWER_BYTES_MAX, Answer, Reply, Request
+from worker.net.http_client import ANSWER_BYTES_MAX, HttpAnswer, Reply, Request
 
 # One run described with all its tasks is long; all of it is needed, because JSON cut short is none.
 LONG_ANSWER_BYTES_MAX = 4 * 1024 * 1024
@@ -38,7 +38,7 @@ class JsonApi:
 
     sender: Sender
     settings: CallSettings
-    access: Access
+    access: TargetAccess
     filling: Filling
     base: str  # without a slash at its end
 
@@ -55,7 +55,7 @@ class JsonApi:
 
     async def ask(
         self, path: str, *, body: Mapping[str, Json] | None = None, answer_bytes_max: int = ANSWER_BYTES_MAX
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Ask for something; a question that has a `body` is posted. Raises `RetryLater` without an answer."""
         request = Request(
             method="GET" if body is None else "POST",
@@ -70,7 +70,7 @@ class JsonApi:
         request = Request(method=method, url=self.base + path, timeout=poll_timeout(self.settings.timeout))
         return await self.sender.send(self.access, self.filling, self._filled(request, body))
 
-    def unusable(self, answer: Answer) -> RetryLater:
+    def unusable(self, answer: HttpAnswer) -> RetryLater:
         """The error for an answer that says nothing about the job."""
         size = ", too long to be read" if answer.is_cut else ""
         return useless(answer, tidy(f"the target answered {answer.status}{size}: {answer.text}", self.filling.secrets))
@@ -98,7 +98,7 @@ class JsonApi:
         return compose
 
 
-def members_of(answer: Answer) -> Mapping[str, object] | None:
+def members_of(answer: HttpAnswer) -> Mapping[str, object] | None:
     """What a complete, successful answer holds; None if it is not one, or not an object."""
     if not answer.is_success or not answer.is_whole or answer.is_cut:
         return None

@@ -24,15 +24,15 @@ from worker.jobs.runner import (
     JobStatus,
     Refused,
     Running,
+    StopAccepted,
     StopAnswer,
-    StopPending,
     Succeeded,
     TargetDown,
     Unknown,
 )
 from worker.jobs.secrets import Filling
 from worker.jobs.specs import HttpConfig
-from worker.net.http_client import Answer, NotSent, Reply, Unanswered
+from worker.net.http_client import HttpAnswer, NotSent, Reply, Unanswered
 
 STATUS_PATH = "status"
 SUCCEEDED = frozenset({"succeeded", "success", "successful", "completed", "complete", "done", "finished", "ok"})
@@ -44,18 +44,18 @@ _DEPTH_MAX = 16
 _RETRY_AFTER_MAX = timedelta(days=1)
 
 
-def judge_start(reply: Reply, address_key: str) -> Answer | Refused | Unknown:
+def judge_start(reply: Reply, address_key: str) -> HttpAnswer | Refused | Unknown:
     """Give back the answer of a target that took the job. Messages quote the target and are not tidied yet."""
     match reply:
         case NotSent(category, message, is_final):
             return Refused(category, message, is_final=is_final)
         case Unanswered(message):
             return Unknown(message)
-        case Answer():
+        case HttpAnswer():
             return _judge_answer(reply, address_key)
 
 
-def _judge_answer(answer: Answer, address_key: str) -> Answer | Refused | Unknown:
+def _judge_answer(answer: HttpAnswer, address_key: str) -> HttpAnswer | Refused | Unknown:
     said = f"answered {answer.status}{f': {answer.text}' if answer.body else ''}"
     if answer.is_success or answer.status in {303, 304}:
         # The end of a synchronous job is the end of its answer; half an answer says nothing about the job.
@@ -73,7 +73,7 @@ def _judge_answer(answer: Answer, address_key: str) -> Answer | Refused | Unknow
     return Refused(FailureCategory.PERMANENT, said) if answer.status < 500 else Unknown(said)
 
 
-def retry_after(answer: Answer) -> timedelta | None:
+def retry_after(answer: HttpAnswer) -> timedelta | None:
     """How long the target wants to be left alone; an instant counts from the answer's own date, not from our clock."""
     told = answer.headers.get("Retry-After", "").strip()
     if told.isdecimal():
@@ -92,18 +92,18 @@ def _http_date(text: str) -> datetime | None:
 
 def judge_stop(reply: Reply, filling: Filling) -> StopAnswer:
     """Read the answer to a stop. Raises `RetryLater` if the target may not have heard it."""
-    if not isinstance(reply, Answer):
+    if not isinstance(reply, HttpAnswer):
         raise RetryLater(tidy(f"the stop did not get through: {reply.message}", filling.secrets))
     # Gone, or over already: its status will say so.
     if reply.is_success or reply.status in {404, 409, 410}:
-        return StopPending()
+        return StopAccepted()
     said = tidy(f"the stop was answered {reply.status}: {reply.text}", filling.secrets)
     if 400 <= reply.status < 500 and reply.status not in _TURNED_AWAY:
         return CannotStop(said)
     raise RetryLater(said)
 
 
-def useless(answer: Answer, said: str) -> RetryLater:
+def useless(answer: HttpAnswer, said: str) -> RetryLater:
     """The error for an answer that says nothing about the job; by its status, the target is in trouble as a whole."""
     is_down = answer.status >= 500 or answer.status in _TURNED_AWAY
     return TargetDown(said) if is_down else RetryLater(said)
@@ -120,7 +120,7 @@ def judge_state(state: str, config: HttpConfig) -> JobStatus:
     return Running(state)
 
 
-def read_state(answer: Answer, config: HttpConfig) -> str | None:
+def read_state(answer: HttpAnswer, config: HttpConfig) -> str | None:
     """The job's state as a status answer gives it; None if it gives none."""
     return read_path(answer.body, config.status_path or STATUS_PATH)
 

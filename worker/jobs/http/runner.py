@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, timedelta
 
 from worker.core.time.timestamps import parse_rfc3339
-from worker.jobs.http.auth import Access
+from worker.jobs.http.auth import TargetAccess
 from worker.jobs.http.requests import start_request, status_request, stop_request
 from worker.jobs.http.responses import judge_start, judge_state, judge_stop, read_path, read_state, useless
 from worker.jobs.http.sending import Sender, answered, send_limit
@@ -35,7 +35,7 @@ from worker.jobs.runner import (
 from worker.jobs.secrets import Filling, SecretSource
 from worker.jobs.spec_fields import parse_config
 from worker.jobs.specs import HttpConfig
-from worker.net.http_client import Answer, HttpClient
+from worker.net.http_client import HttpAnswer, HttpClient
 from worker.runtime.clock import Clock
 
 # How late a target may know the job it has just accepted. Nobody promises a number; most know it at once.
@@ -56,7 +56,7 @@ class HttpRunner:
         return Traits(
             guarantee=Guarantee.FOUND_AGAIN if can_find else Guarantee.AT_LEAST_ONCE,
             can_stop=bool(parsed.stop_url),
-            send_timeout=send_limit(Access(parsed.auth), timedelta(seconds=parsed.timeout)),
+            send_timeout=send_limit(TargetAccess(parsed.auth), timedelta(seconds=parsed.timeout)),
             list_lag=_LIST_LAG if can_find else timedelta(),
         )
 
@@ -94,19 +94,19 @@ class HttpRunner:
         filling = Filling(self._secrets)
         job_id = str(handle["id"])
         reply = await self._sender.send(
-            Access(parsed.auth), filling, lambda credentials: stop_request(parsed, job_id, filling, credentials)
+            TargetAccess(parsed.auth), filling, lambda credentials: stop_request(parsed, job_id, filling, credentials)
         )
         return judge_stop(reply, filling)
 
     async def _start(self, request: StartRequest, filling: Filling) -> StartAnswer:
         config = parse_config(HttpConfig, request.config)
         reply = await self._sender.send(
-            Access(config.auth), filling, lambda credentials: start_request(config, request, filling, credentials)
+            TargetAccess(config.auth), filling, lambda credentials: start_request(config, request, filling, credentials)
         )
         answer = judge_start(reply, "url")
-        return self._started(answer, config, request.token) if isinstance(answer, Answer) else answer
+        return self._started(answer, config, request.token) if isinstance(answer, HttpAnswer) else answer
 
-    def _started(self, answer: Answer, config: HttpConfig, token: str) -> StartAnswer:
+    def _started(self, answer: HttpAnswer, config: HttpConfig, token: str) -> StartAnswer:
         if not (config.status_url or config.callback):
             seen_at = self._clock.now().astimezone(UTC).isoformat()
             return Started({"token": token, "endedAt": seen_at})
@@ -115,10 +115,10 @@ class HttpRunner:
             return Unknown(f"accepted, but there is no id at idPath {config.id_path!r} of the answer: {answer.text}")
         return Started({"token": token, "id": job_id})
 
-    async def _ask(self, config: HttpConfig, job_id: str, filling: Filling) -> Answer:
+    async def _ask(self, config: HttpConfig, job_id: str, filling: Filling) -> HttpAnswer:
         """Ask for the job's state. Raises `RetryLater` without an answer."""
         return await self._sender.ask(
-            Access(config.auth), filling, lambda credentials: status_request(config, job_id, filling, credentials)
+            TargetAccess(config.auth), filling, lambda credentials: status_request(config, job_id, filling, credentials)
         )
 
 
@@ -126,7 +126,7 @@ def _is_found_by_token(config: HttpConfig) -> bool:
     return "{id}" in config.status_url and not config.id_path
 
 
-def _read_status(answer: Answer, config: HttpConfig, filling: Filling) -> JobStatus:
+def _read_status(answer: HttpAnswer, config: HttpConfig, filling: Filling) -> JobStatus:
     """Read a status answer. Raises `RetryLater` if it says nothing about the job."""
     state = read_state(answer, config) if answer.is_success and answer.is_whole and not answer.is_cut else None
     if state is None:

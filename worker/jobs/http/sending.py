@@ -11,11 +11,11 @@ from typing import TypeAlias
 
 from worker.core.errors import Rejected, RetryLater
 from worker.core.run.state import FailureCategory
-from worker.jobs.http.auth import TOKEN_TIMEOUT, Access, Authenticator
+from worker.jobs.http.auth import TOKEN_TIMEOUT, Authenticator, TargetAccess
 from worker.jobs.messages import tidy
 from worker.jobs.runner import Refused, StartAnswer, Started, TargetDown
 from worker.jobs.secrets import Filling
-from worker.net.http_client import Answer, ForbiddenAddress, HttpClient, NotSent, Reply, Request
+from worker.net.http_client import ForbiddenAddress, HttpAnswer, HttpClient, NotSent, Reply, Request
 from worker.runtime.clock import Clock
 
 # Between attempts at a connection, in which nothing was sent.
@@ -34,7 +34,7 @@ class Sender:
         self._clock = clock
         self._authenticator = Authenticator(client, clock)
 
-    async def send(self, access: Access, filling: Filling, compose: Compose) -> Reply:
+    async def send(self, access: TargetAccess, filling: Filling, compose: Compose) -> Reply:
         """Send with credentials; once more if the target refuses them and others can be had.
 
         Raises `Rejected` if the request can never be made, `RetryLater` if not now; nothing was sent then.
@@ -43,7 +43,7 @@ class Sender:
         credentials = await self._authenticator.credentials(access, filling)
         request = await compose(credentials.headers)
         reply = await self._leave(request)
-        if not isinstance(reply, Answer) or reply.status not in _CREDENTIALS_REFUSED:
+        if not isinstance(reply, HttpAnswer) or reply.status not in _CREDENTIALS_REFUSED:
             return reply
         self._authenticator.forget(access, credentials)
         has_new_secrets = filling.forget()
@@ -54,10 +54,10 @@ class Sender:
         again = await compose(credentials.headers)
         return await self._leave(replace(again, timeout=min(again.timeout, left))) if left > timedelta() else reply
 
-    async def ask(self, access: Access, filling: Filling, compose: Compose) -> Answer:
+    async def ask(self, access: TargetAccess, filling: Filling, compose: Compose) -> HttpAnswer:
         """Send a question. Without an answer, raises `Rejected` if there can never be one, else `TargetDown`."""
         reply = await self.send(access, filling, compose)
-        if isinstance(reply, Answer):
+        if isinstance(reply, HttpAnswer):
             return reply
         is_hopeless = isinstance(reply, NotSent) and reply.category is FailureCategory.PERMANENT
         error = Rejected if is_hopeless else TargetDown
@@ -90,6 +90,6 @@ async def answered(attempt: Awaitable[StartAnswer], filling: Filling) -> StartAn
     return replace(answer, message=tidy(answer.message, filling.secrets))
 
 
-def send_limit(access: Access, timeout: timedelta) -> timedelta:
+def send_limit(access: TargetAccess, timeout: timedelta) -> timedelta:
     """How long `send` can take: with access tokens, up to two requests, each behind the fetching of a token."""
     return 2 * (TOKEN_TIMEOUT + timeout) if access.fetches_tokens else timeout

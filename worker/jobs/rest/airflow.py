@@ -14,7 +14,7 @@ from worker.core.errors import Rejected, RetryLater
 from worker.core.model.values import Json
 from worker.core.run.state import FailureCategory
 from worker.core.time.timestamps import parse_rfc3339
-from worker.jobs.http.auth import Access
+from worker.jobs.http.auth import TargetAccess
 from worker.jobs.http.json_path import LONG_ANSWER_BYTES_MAX, JsonApi, listed, members_of, same_place
 from worker.jobs.http.requests import address
 from worker.jobs.http.responses import judge_start, judge_stop, read_object
@@ -26,13 +26,13 @@ from worker.jobs.runner import (
     Guarantee,
     Handle,
     JobStatus,
-    Question,
     Refused,
     Running,
     Sightings,
     StartAnswer,
     Started,
     StartRequest,
+    StatusQuery,
     StopAnswer,
     Stopped,
     Succeeded,
@@ -42,7 +42,7 @@ from worker.jobs.runner import (
 from worker.jobs.secrets import Filling, SecretSource
 from worker.jobs.spec_fields import UnusableConfig, parse_config
 from worker.jobs.specs import AirflowConfig
-from worker.net.http_client import Answer, HttpClient
+from worker.net.http_client import HttpAnswer, HttpClient
 from worker.runtime.clock import Clock
 
 PAGE: Final = 100  # of runs in one answer
@@ -58,7 +58,7 @@ class AirflowRunner:
 
     def traits(self, config: Config) -> Traits:
         parsed = parse_config(AirflowConfig, config)
-        access = Access(parsed.auth, login_url="" if parsed.api_version == "v1" else "/auth/token")
+        access = TargetAccess(parsed.auth, login_url="" if parsed.api_version == "v1" else "/auth/token")
         once = send_limit(access, timedelta(seconds=parsed.timeout))
         # Before the start, the server may be asked for its version, and after it, for the run that is there already.
         return Traits(guarantee=Guarantee.EXACTLY_ONCE, can_stop=True, send_timeout=4 * once)
@@ -73,10 +73,10 @@ class AirflowRunner:
         answer = await self._look(api, version, parsed.dag_id, str(handle["dagRunId"]))
         return _read_status(answer, api)
 
-    def group(self, question: Question) -> str:
+    def group(self, question: StatusQuery) -> str:
         return same_place(question.config, "url", "apiVersion")
 
-    async def look(self, questions: Sequence[Question], more: str = "") -> Sightings:
+    async def look(self, questions: Sequence[StatusQuery], more: str = "") -> Sightings:
         """List the runs of some DAGs that are not over."""
         api, version = await self._api(parse_config(AirflowConfig, questions[0].config), Filling(self._secrets))
         names = [(str(question.config["dagId"]), str(question.handle["dagRunId"])) for question in questions]
@@ -118,17 +118,17 @@ class AirflowRunner:
         api, version = await self._api(config, filling)
         body: dict[str, Json] = {"dag_run_id": request.token, "conf": conf, **_logical_date(config, version)}
         reply = await api.start(_runs(version, config.dag_id), body, request.may_send)
-        if isinstance(reply, Answer) and reply.status == 409:
+        if isinstance(reply, HttpAnswer) and reply.status == 409:
             return await self._settle(reply, api, version, config, request.token)
         answer = judge_start(reply, "url")
-        if not isinstance(answer, Answer):
+        if not isinstance(answer, HttpAnswer):
             return answer
         if (members_of(answer) or {}).get("dag_run_id") != request.token:
             return Unknown(f"accepted, but the answer is not about this DAG run: {answer.text}")
         return Started(_handle(request.token))
 
     async def _settle(
-        self, conflict: Answer, api: JsonApi, version: Version, config: AirflowConfig, token: str
+        self, conflict: HttpAnswer, api: JsonApi, version: Version, config: AirflowConfig, token: str
     ) -> StartAnswer:
         """A 409 is about our id, which means started, or about a logical date that another run has taken."""
         try:
@@ -144,7 +144,7 @@ class AirflowRunner:
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
-    async def _look(self, api: JsonApi, version: Version, dag_id: str, run_id: str) -> Answer:
+    async def _look(self, api: JsonApi, version: Version, dag_id: str, run_id: str) -> HttpAnswer:
         path = f"{_runs(version, dag_id)}/{quote(run_id, safe='')}"
         return await api.ask(path, answer_bytes_max=LONG_ANSWER_BYTES_MAX)
 
@@ -152,10 +152,10 @@ class AirflowRunner:
         base = (await address(config.url, filling)).rstrip("/")
         # Everybody may ask for the version; a name and a password mean different things to the two.
         open_to_all = config.auth is None or config.auth.type == "basic"
-        access = Access(None) if open_to_all else Access(config.auth)
+        access = TargetAccess(None) if open_to_all else TargetAccess(config.auth)
         asking = JsonApi(sender=self._sender, settings=config, access=access, filling=filling, base=base)
         version = await self._versions.of(config.api_version, asking)
-        access = Access(config.auth, login_url=f"{base}/auth/token" if version == "v2" else "")
+        access = TargetAccess(config.auth, login_url=f"{base}/auth/token" if version == "v2" else "")
         return JsonApi(sender=self._sender, settings=config, access=access, filling=filling, base=base), version
 
 
@@ -192,12 +192,12 @@ def _conf(config: AirflowConfig) -> Mapping[str, Json]:
     return {**cast("Mapping[str, Json]", given), **config.arguments}
 
 
-def _is_missing(answer: Answer, run_id: str) -> bool:
+def _is_missing(answer: HttpAnswer, run_id: str) -> bool:
     """Say whether Airflow itself tells that it has no such run; a proxy, or another version, says 404 to everything."""
     return answer.status == 404 and read_object(answer.body) is not None and run_id in answer.text
 
 
-def _read_status(answer: Answer, api: JsonApi) -> JobStatus:
+def _read_status(answer: HttpAnswer, api: JsonApi) -> JobStatus:
     """Read a DAG run. Raises `RetryLater` if the answer does not hold one."""
     run = members_of(answer) or {}
     state, ended = run.get("state"), run.get("end_date")

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias, assert_never
 
 from worker.core.errors import RetryLater
 from worker.jobs.http.json_path import JsonApi, members_of
-from worker.net.http_client import Answer
+from worker.net.http_client import HttpAnswer
 from worker.runtime.clock import Clock
 
 Version: TypeAlias = Literal["v1", "v2"]
@@ -63,5 +63,5 @@ async def _ask(api: JsonApi) -> Version:
     )
 
 
-def _tells_version(answer: Answer) -> bool:
+def _tells_version(answer: HttpAnswer) -> bool:
     return isinstance((members_of(answer) or {}).get("version"), str)

@@ -10,7 +10,7 @@ from typing import Final, cast
 from urllib.parse import quote
 
 from worker.core.model.values import Json
-from worker.jobs.http.auth import Access
+from worker.jobs.http.auth import TargetAccess
 from worker.jobs.http.json_path import LONG_ANSWER_BYTES_MAX, JsonApi, listed, members_of, same_place
 from worker.jobs.http.requests import address
 from worker.jobs.http.responses import judge_start, judge_stop
@@ -22,12 +22,12 @@ from worker.jobs.runner import (
     Guarantee,
     Handle,
     JobStatus,
-    Question,
     Running,
     Sightings,
     StartAnswer,
     Started,
     StartRequest,
+    StatusQuery,
     StopAnswer,
     Stopped,
     Traits,
@@ -36,7 +36,7 @@ from worker.jobs.runner import (
 from worker.jobs.secrets import Filling, SecretSource
 from worker.jobs.spec_fields import UnusableConfig, parse_config
 from worker.jobs.specs import DatabricksConfig
-from worker.net.http_client import Answer, HttpClient
+from worker.net.http_client import HttpAnswer, HttpClient
 from worker.runtime.clock import Clock
 
 PAGE: Final = 25  # of runs in one answer
@@ -55,7 +55,7 @@ class DatabricksRunner:
         return Traits(
             guarantee=Guarantee.EXACTLY_ONCE,
             can_stop=True,
-            send_timeout=send_limit(Access(parsed.auth), timeout),
+            send_timeout=send_limit(TargetAccess(parsed.auth), timeout),
             is_found_by_sending=True,
         )
 
@@ -73,10 +73,10 @@ class DatabricksRunner:
             raise api.unusable(answer)
         return api.shown(judge_run(run))
 
-    def group(self, question: Question) -> str:
+    def group(self, question: StatusQuery) -> str:
         return same_place(question.config, "workspaceUrl", "apiVersion")
 
-    async def look(self, questions: Sequence[Question], more: str = "") -> Sightings:
+    async def look(self, questions: Sequence[StatusQuery], more: str = "") -> Sightings:
         """List the runs of a workspace that are not over."""
         parsed = parse_config(DatabricksConfig, questions[0].config)
         api = await self._api(parsed, Filling(self._secrets))
@@ -111,7 +111,7 @@ class DatabricksRunner:
         path, body = _order(config, request)
         api = await self._api(config, filling)
         answer = judge_start(await api.start(f"{_jobs(config)}/{path}", body, request.may_send), "workspaceUrl")
-        if not isinstance(answer, Answer):
+        if not isinstance(answer, HttpAnswer):
             return answer
         run_id = (members_of(answer) or {}).get("run_id")
         if not isinstance(run_id, int) or run_id <= 0:
@@ -120,7 +120,9 @@ class DatabricksRunner:
 
     async def _api(self, config: DatabricksConfig, filling: Filling) -> JsonApi:
         base = (await address(config.workspace_url, filling)).rstrip("/")
-        return JsonApi(sender=self._sender, settings=config, access=Access(config.auth), filling=filling, base=base)
+        return JsonApi(
+            sender=self._sender, settings=config, access=TargetAccess(config.auth), filling=filling, base=base
+        )
 
 
 def _jobs(config: DatabricksConfig) -> str:

@@ -4,14 +4,14 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from worker.config.settings import Duty, Settings
+from worker.config.settings import Role, Settings
 from worker.core.errors import WorkerError
 from worker.core.model.values import Json
 from worker.core.time.skew import SKEW_MAX
-from worker.operations.doctor.aws_calls import Refused, Unauthenticated
+from worker.operations.doctor.aws_calls import AwsRefusal, Unauthenticated
 from worker.operations.doctor.aws_resources import BusLook, StreamLook, look_at_queue
 from worker.operations.doctor.checks import followed_tables, queues, secret_probe, table_probes
-from worker.operations.doctor.iam import Calls, ask
+from worker.operations.doctor.iam import IamCalls, ask
 from worker.operations.doctor.report import Diagnosis, doubtful, fine, wrong
 from worker.store.url import TableNames
 
@@ -20,7 +20,7 @@ MANAGED: Final = "secretsmanager://"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cloud:
-    calls: Calls
+    calls: IamCalls
     settings: Settings
     names: TableNames
     told: Mapping[str, Json]  # the pattern of events that people must hear of
@@ -38,7 +38,7 @@ class Cloud:
             yield await ask(self.calls, probe)
         for table in followed_tables(duties):
             yield await StreamLook(self.calls, self.names[table]).diagnose()
-        if Duty.RELAY in duties:
+        if Role.RELAY in duties:
             async for found in BusLook(calls=self.calls, bus=aws.bus, told=self.told).diagnose():
                 yield found
         for name, address in queues(aws, duties).items():
@@ -53,7 +53,7 @@ class Cloud:
             answer = await self.calls.call("sts", "GetCallerIdentity", {})
         except Unauthenticated:
             raise
-        except (Refused, WorkerError) as trouble:
+        except (AwsRefusal, WorkerError) as trouble:
             yield _nobody(trouble)
             return
         yield fine("credentials", "who we are", f"{answer.body.get('Arn')} in account {answer.body.get('Account')}")

@@ -24,7 +24,7 @@ _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 _DENIED: Final = re.compile(r"AccessDenied|NotAuthorized|UnauthorizedOperation|KmsAccessDenied")
 
 
-class Refused(Exception):
+class AwsRefusal(Exception):
     """The service answered, and the answer is no. `code` is the service's own."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -41,7 +41,7 @@ class Unauthenticated(RetryLater):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AwsReply:
     """`ahead_s`: how far our clock is ahead of the service's, by this answer; None if it did not say."""
 
     body: Mapping[str, Any]
@@ -55,8 +55,8 @@ class AwsCalls:
         self._stack, self._settings, self._clock = stack, settings, clock
         self._clients: dict[str, Any] = {}
 
-    async def call(self, service: str, operation: str, parameters: Mapping[str, Any]) -> Answer:
-        """Raises `Refused`, `RetryLater` where nothing answered, and `Unauthenticated` without usable credentials."""
+    async def call(self, service: str, operation: str, parameters: Mapping[str, Any]) -> AwsReply:
+        """Raises `AwsRefusal`, `RetryLater` where nothing answered, and `Unauthenticated` without usable credentials."""
         client = await self._client(service)
         method = getattr(client, _CAPITAL.sub("_", operation).lower())
         sent = self._clock.now()
@@ -65,7 +65,7 @@ class AwsCalls:
                 body: Mapping[str, Any] = await method(**parameters)
         except ClientError as error:
             said = cast("Mapping[str, Any]", error.response).get("Error", {})
-            refusal = Refused(str(said.get("Code", "?")), str(said.get("Message", "")))
+            refusal = AwsRefusal(str(said.get("Code", "?")), str(said.get("Message", "")))
             if refusal.code in CREDENTIAL_CODES:
                 raise Unauthenticated(str(refusal)) from error
             raise refusal from error
@@ -73,7 +73,7 @@ class AwsCalls:
             raise Unauthenticated(str(error)) from error
         except CALL_ERRORS as error:
             raise RetryLater(f"{service} {operation}: {type(error).__name__}: {error}") from error
-        return Answer(body, self._ahead_s(body, sent))
+        return AwsReply(body, self._ahead_s(body, sent))
 
     async def _client(self, service: str) -> Any:  # noqa: ANN401 - the library makes its methods at run time
         if service not in self._clients:

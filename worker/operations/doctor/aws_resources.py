@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from worker.core.errors import WorkerError
 from worker.core.model.values import Json
-from worker.operations.doctor.aws_calls import Refused
+from worker.operations.doctor.aws_calls import AwsRefusal
 from worker.operations.doctor.checks import queue_probes
-from worker.operations.doctor.iam import Calls, ask, denied, granted, unanswered
+from worker.operations.doctor.iam import IamCalls, ask, denied, granted, unanswered
 from worker.operations.doctor.report import Diagnosis, doubtful, fine, wrong
 
 PAGE: Final = 100
@@ -22,7 +22,7 @@ _PUT: Final = "events:PutEvents"
 class BusLook:
     """`told`: the pattern of events that people must hear of, which the alerts' rule has to have."""
 
-    calls: Calls
+    calls: IamCalls
     bus: str
     told: Mapping[str, Json]
 
@@ -34,7 +34,7 @@ class BusLook:
         yield await self._publishing()
         try:
             rules, is_whole = await self._rules()
-        except Refused as refusal:
+        except AwsRefusal as refusal:
             yield self._not_there(refusal)
             return
         except WorkerError as trouble:
@@ -54,11 +54,11 @@ class BusLook:
         entry = {"EventBusName": self.bus, "Source": "interlock.doctor", "DetailType": "NOTHING", "Detail": "not JSON"}
         try:
             answer = await self.calls.call("events", "PutEvents", {"Entries": [entry]})
-        except Refused as refusal:
+        except AwsRefusal as refusal:
             return denied(_PUT, f"bus {self.bus}", refusal, PUBLISHED)
         except WorkerError as trouble:
             return unanswered(_PUT, trouble)
-        refusal = Refused(str(answer.body["Entries"][0].get("ErrorCode", "")), "")
+        refusal = AwsRefusal(str(answer.body["Entries"][0].get("ErrorCode", "")), "")
         if refusal.is_for_lack_of_rights:
             return denied(_PUT, f"bus {self.bus}", refusal, PUBLISHED)
         return granted(_PUT, f"bus {self.bus}", PUBLISHED)
@@ -77,7 +77,7 @@ class BusLook:
             more = {"NextToken": str(token)}
         return rules, False
 
-    def _not_there(self, refusal: Refused) -> Diagnosis:
+    def _not_there(self, refusal: AwsRefusal) -> Diagnosis:
         if refusal.is_for_lack_of_rights:
             remedy = "a worker needs no such right; for this check, use a role that may describe the bus"
             return doubtful("bus", self.bus, f"it cannot be looked at: {refusal}", remedy)
@@ -89,7 +89,7 @@ class BusLook:
             return wrong("rules", name, "it is disabled", "enable it, or delete it")
         try:
             answer = await self.calls.call("events", "ListTargetsByRule", {"Rule": name, "EventBusName": self.bus})
-        except (Refused, WorkerError) as trouble:
+        except (AwsRefusal, WorkerError) as trouble:
             return doubtful("rules", name, f"its targets are unknown: {trouble}", "use a role that may list them")
         return _judged(name, list(answer.body.get("Targets", [])))
 
@@ -111,14 +111,14 @@ def _has_pattern(rule: Mapping[str, Any], told: Mapping[str, Json]) -> bool:
         return False
 
 
-async def look_at_queue(calls: Calls, name: str, address: str) -> AsyncIterator[Diagnosis]:
+async def look_at_queue(calls: IamCalls, name: str, address: str) -> AsyncIterator[Diagnosis]:
     if not address:
         finding = f"INTERLOCK_{name.upper()}_QUEUE is not set, so this duty does nothing"
         yield doubtful("queues", name, finding, "set it, or drop the duty")
         return
     try:
         answer = await calls.call("sqs", "GetQueueAttributes", {"QueueUrl": address, "AttributeNames": ["All"]})
-    except Refused as refusal:
+    except AwsRefusal as refusal:
         yield wrong("queues", name, str(refusal), "correct its address, or allow sqs:GetQueueAttributes")
         return
     except WorkerError as trouble:
@@ -146,14 +146,14 @@ _NO_STREAM: Final = "enable it with new images: `interlock store init`, or in yo
 class StreamLook:
     """One look at the stream of a table; `step` is how far it got."""
 
-    calls: Calls
+    calls: IamCalls
     name: str
     step: str = field(default="", init=False)
 
     async def diagnose(self) -> Diagnosis:
         try:
             return await self._look()
-        except Refused as refusal:
+        except AwsRefusal as refusal:
             remedy = "see that the table and its stream are there"
             if refusal.is_for_lack_of_rights:
                 remedy = f"allow dynamodb:{self.step} on the stream of {self.name}"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
-from worker.config.settings import GROUP, AwsSettings, Duty
+from worker.config.settings import GROUP, AwsSettings, Role
 from worker.core.model import keys
 from worker.store.table import EVENT_TYPES, INDEXES, Index, TableName
 from worker.store.url import TableNames
@@ -28,26 +28,26 @@ NO_RECEIPT: Final = "AQEBdoctor"  # of no message
 _READS: Final = ("GetItem", "BatchGetItem", "Query")
 _WRITES: Final = ("PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem")
 # What each duty does with rows of pipelines. A test compares this with the task roles.
-_ROWS: Final[Mapping[Duty, Mapping[TableName, tuple[str, ...]]]] = {
-    Duty.ENGINE: {
+_ROWS: Final[Mapping[Role, Mapping[TableName, tuple[str, ...]]]] = {
+    Role.ENGINE: {
         TableName.CONTROL: (*_READS, *_WRITES),
         TableName.JOBLOG: (*_READS, "PutItem"),
         TableName.RERUN: (*_READS, "PutItem"),
         TableName.EVENTS: (*_READS, "PutItem"),
     },
-    Duty.ALERTS: {
+    Role.ALERTS: {
         TableName.CONTROL: ("GetItem", "PutItem"),
         TableName.EVENTS: ("GetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
     },
-    Duty.EVENTS: {TableName.EVENTS: ("GetItem", "PutItem")},
-    Duty.SENSORS: {TableName.CONTROL: ("GetItem", "PutItem")},
+    Role.EVENTS: {TableName.EVENTS: ("GetItem", "PutItem")},
+    Role.SENSORS: {TableName.CONTROL: ("GetItem", "PutItem")},
 }
-_INDEXES: Final = {Duty.ENGINE: INDEXES, Duty.RELAY: (EVENT_TYPES,), Duty.ALERTS: (EVENT_TYPES,)}
-_WHO_READS: Final = {TableName.CONTROL: Duty.ENGINE, TableName.JOBLOG: Duty.ENGINE, TableName.EVENTS: Duty.RELAY}
+_INDEXES: Final = {Role.ENGINE: INDEXES, Role.RELAY: (EVENT_TYPES,), Role.ALERTS: (EVENT_TYPES,)}
+_WHO_READS: Final = {TableName.CONTROL: Role.ENGINE, TableName.JOBLOG: Role.ENGINE, TableName.EVENTS: Role.RELAY}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Probe:
+class PermissionProbe:
     """`refusals`: codes of answers that prove the right as well as a success does."""
 
     service: str
@@ -59,7 +59,7 @@ class Probe:
     refusals: frozenset[str] = frozenset()
 
 
-def table_probes(names: TableNames, duties: frozenset[Duty]) -> Iterator[Probe]:
+def table_probes(names: TableNames, duties: frozenset[Role]) -> Iterator[PermissionProbe]:
     """Whatever its duties, a worker writes to its group's rows; to rows of pipelines, as they need it."""
     yield from _row_probes(names[TableName.CONTROL], OF_GROUP, {*_READS, *_WRITES})
     for table in TableName:
@@ -70,7 +70,7 @@ def table_probes(names: TableNames, duties: frozenset[Duty]) -> Iterator[Probe]:
             yield _index_probe(names[index.table], index)
 
 
-def _row_probes(name: str, row: Mapping[str, Mapping[str, str]], wanted: Set[str]) -> Iterator[Probe]:
+def _row_probes(name: str, row: Mapping[str, Mapping[str, str]], wanted: Set[str]) -> Iterator[PermissionProbe]:
     refused = {"ConditionExpression": IMPOSSIBLE}
     proof = "writes under a condition that cannot hold, and is refused"
     put = {"TableName": name, "Item": row, **refused}
@@ -82,7 +82,7 @@ def _row_probes(name: str, row: Mapping[str, Mapping[str, str]], wanted: Set[str
         _row("PutItem", name, put, proof, CONDITION),
         _row("UpdateItem", name, {**change, **_nothing_set()}, proof, CONDITION),
         _row("DeleteItem", name, change, proof, CONDITION),
-        Probe(
+        PermissionProbe(
             service="dynamodb",
             operation="TransactWriteItems",
             parameters={"TransactItems": [{"ConditionCheck": change}]},
@@ -97,8 +97,8 @@ def _row_probes(name: str, row: Mapping[str, Mapping[str, str]], wanted: Set[str
 
 def _row(
     operation: str, name: str, request: Mapping[str, Any], proof: str, codes: frozenset[str] = frozenset()
-) -> Probe:
-    return Probe(
+) -> PermissionProbe:
+    return PermissionProbe(
         service="dynamodb",
         operation=operation,
         parameters=request,
@@ -109,8 +109,8 @@ def _row(
     )
 
 
-def _index_probe(name: str, index: Index) -> Probe:
-    return Probe(
+def _index_probe(name: str, index: Index) -> PermissionProbe:
+    return PermissionProbe(
         service="dynamodb",
         operation="Query",
         parameters={"TableName": name, "IndexName": index.name, **_range(index.partition, NOTHING)},
@@ -133,18 +133,18 @@ def _nothing_set() -> dict[str, Any]:
     return {"UpdateExpression": "SET looked = :yes", "ExpressionAttributeValues": {":yes": {"BOOL": True}}}
 
 
-def followed_tables(duties: frozenset[Duty]) -> list[TableName]:
+def followed_tables(duties: frozenset[Role]) -> list[TableName]:
     """The tables whose streams a worker with these duties reads."""
     return [table for table, duty in _WHO_READS.items() if duty in duties]
 
 
-def queues(aws: AwsSettings, duties: frozenset[Duty]) -> dict[str, str]:
+def queues(aws: AwsSettings, duties: frozenset[Role]) -> dict[str, str]:
     """The queues a worker with these duties takes messages from, by name: their addresses, "" if none is set."""
-    given = {Duty.ALERTS: aws.alerts_queue, Duty.EVENTS: aws.events_queue, Duty.SENSORS: aws.sensors_queue}
+    given = {Role.ALERTS: aws.alerts_queue, Role.EVENTS: aws.events_queue, Role.SENSORS: aws.sensors_queue}
     return {duty.value: address for duty, address in given.items() if duty in duties}
 
 
-def queue_probes(name: str, address: str) -> Iterator[Probe]:
+def queue_probes(name: str, address: str) -> Iterator[PermissionProbe]:
     receipt = {"QueueUrl": address, "ReceiptHandle": NO_RECEIPT}
     # What is received is visible again at once; that it was received once more is counted, and nothing else.
     receive = {"QueueUrl": address, "MaxNumberOfMessages": 1, "WaitTimeSeconds": 0, "VisibilityTimeout": 0}
@@ -154,8 +154,8 @@ def queue_probes(name: str, address: str) -> Iterator[Probe]:
     yield _queue(name, "ChangeMessageVisibility", change, "names a receipt of no message, and is refused", BAD_RECEIPT)
 
 
-def _queue(name: str, operation: str, request: Mapping[str, Any], proof: str, codes: frozenset[str]) -> Probe:
-    return Probe(
+def _queue(name: str, operation: str, request: Mapping[str, Any], proof: str, codes: frozenset[str]) -> PermissionProbe:
+    return PermissionProbe(
         service="sqs",
         operation=operation,
         parameters=request,
@@ -166,8 +166,8 @@ def _queue(name: str, operation: str, request: Mapping[str, Any], proof: str, co
     )
 
 
-def secret_probe(secret: str) -> Probe:
-    return Probe(
+def secret_probe(secret: str) -> PermissionProbe:
+    return PermissionProbe(
         service="secretsmanager",
         operation="GetSecretValue",
         parameters={"SecretId": secret},

@@ -5,8 +5,8 @@ from typing import Final
 
 from worker.core.errors import WorkerError
 from worker.core.model.pipeline import JobType, Pipeline
-from worker.operations.doctor.aws_calls import Refused
-from worker.operations.doctor.iam import Calls, denied, unanswered
+from worker.operations.doctor.aws_calls import AwsRefusal
+from worker.operations.doctor.iam import IamCalls, denied, unanswered
 from worker.operations.doctor.report import Diagnosis, doubtful, fine, wrong
 
 AREA: Final = "jobs"
@@ -21,7 +21,7 @@ def glue_jobs(pipelines: Iterable[Pipeline]) -> list[str]:
     return sorted({name for name in names if isinstance(name, str) and _TEMPLATE not in name})
 
 
-async def look_at_glue(calls: Calls, names: list[str]) -> AsyncIterator[Diagnosis]:
+async def look_at_glue(calls: IamCalls, names: list[str]) -> AsyncIterator[Diagnosis]:
     for name in names[:JOBS_MAX]:
         yield await _look_at(calls, name)
     if len(names) > JOBS_MAX:
@@ -29,10 +29,10 @@ async def look_at_glue(calls: Calls, names: list[str]) -> AsyncIterator[Diagnosi
         yield doubtful(AREA, "Glue jobs", finding, "see by hand that their MaxRetries is 0")
 
 
-async def _look_at(calls: Calls, name: str) -> Diagnosis:
+async def _look_at(calls: IamCalls, name: str) -> Diagnosis:
     try:
         answer = await calls.call("glue", "GetJob", {"JobName": name})
-    except Refused as refusal:
+    except AwsRefusal as refusal:
         if refusal.is_for_lack_of_rights:
             return denied("glue:GetJob", name, refusal, "reads the job")
         return wrong(AREA, f"Glue job {name}", str(refusal), "correct job.config.jobName, or make the job")

@@ -14,14 +14,14 @@ LOOK_EVERY_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Staff:
+class WorkerGroup:
     """Who is registered, and which of them did not beat while we looked."""
 
     registered: Sequence[Session]
     silent: frozenset[SessionId] = frozenset()
 
 
-async def watch_workers(look: Callable[[], Awaitable[list[Session]]], clock: Clock, patience_s: float) -> Staff:
+async def watch_workers(look: Callable[[], Awaitable[list[Session]]], clock: Clock, patience_s: float) -> WorkerGroup:
     """Wait for a beat of each: a worker that was killed leaves its row, and perhaps nobody is there to end it."""
     registered = [session for session in await look() if session.is_alive]
     first = {session.id: session.beat for session in registered}
@@ -30,10 +30,10 @@ async def watch_workers(look: Callable[[], Awaitable[list[Session]]], clock: Clo
         await clock.sleep(LOOK_EVERY_S)
         registered = [session for session in await look() if session.is_alive]
         silent &= {session.id for session in registered if session.beat == first.get(session.id)}
-    return Staff(registered, silent)
+    return WorkerGroup(registered, silent)
 
 
-def look_at_workers(staff: Staff, program: str, timing: Timing = DEFAULT_TIMING) -> Iterator[Diagnosis]:
+def look_at_workers(staff: WorkerGroup, program: str, timing: Timing = DEFAULT_TIMING) -> Iterator[Diagnosis]:
     count = len(staff.registered)
     number = "1 worker is registered" if count == 1 else f"{count} workers are registered"
     if not count:

@@ -4,24 +4,24 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from worker.core.errors import WorkerError
-from worker.operations.doctor.aws_calls import Answer, Refused
-from worker.operations.doctor.checks import Probe
+from worker.operations.doctor.aws_calls import AwsRefusal, AwsReply
+from worker.operations.doctor.checks import PermissionProbe
 from worker.operations.doctor.report import Diagnosis, fine, wrong
 
 AREA = "permissions"
 
 
-class Calls(Protocol):
-    async def call(self, service: str, operation: str, parameters: Mapping[str, Any]) -> Answer:
-        """Raises `Refused`, `RetryLater` where nothing answered, and `Unauthenticated` without usable credentials."""
+class IamCalls(Protocol):
+    async def call(self, service: str, operation: str, parameters: Mapping[str, Any]) -> AwsReply:
+        """Raises `AwsRefusal`, `RetryLater` where nothing answered, and `Unauthenticated` without usable credentials."""
         ...
 
 
-async def ask(calls: Calls, probe: Probe) -> Diagnosis:
+async def ask(calls: IamCalls, probe: PermissionProbe) -> Diagnosis:
     """Make the call of a probe, and judge by what came back."""
     try:
         await calls.call(probe.service, probe.operation, probe.parameters)
-    except Refused as refusal:
+    except AwsRefusal as refusal:
         return _judged(probe, refusal)
     except WorkerError as trouble:
         return unanswered(probe.action, trouble)
@@ -41,7 +41,7 @@ def unanswered(action: str, trouble: WorkerError) -> Diagnosis:
     return wrong(AREA, action, f"no answer: {trouble}", "see the network, the region and the endpoint")
 
 
-def _judged(probe: Probe, refusal: Refused) -> Diagnosis:
+def _judged(probe: PermissionProbe, refusal: AwsRefusal) -> Diagnosis:
     if refusal.code in probe.refusals:
         return granted(probe.action, probe.resource, probe.proof)
     if refusal.is_for_lack_of_rights:

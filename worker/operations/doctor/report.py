@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from worker.store.admin import Verdict
+from worker.store.admin import StoreFinding
 
 
 class Health(StrEnum):
@@ -41,7 +41,7 @@ def wrong(area: str, subject: str, finding: str, remedy: str, *, proven_by: str 
     )
 
 
-def of_verdicts(area: str, verdicts: Iterable[Verdict]) -> list[Diagnosis]:
+def of_verdicts(area: str, verdicts: Iterable[StoreFinding]) -> list[Diagnosis]:
     """What the store's own check says, in these words."""
     return [
         fine(area, verdict.subject, verdict.finding)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from worker.core.model.rules import GroupResult, RuleResult
 from worker.core.run.drift import changed_at
-from worker.core.run.sensor_match import Saying, is_for_later
+from worker.core.run.sensor_match import SensorContent, is_for_later
 from worker.core.run.state import Run
 from worker.operations.explain.explanation import Condition
 from worker.store.repos.sensors import Sensor
@@ -29,7 +29,7 @@ def _is_news(name: str, sensor: Sensor, run: Run) -> bool | None:
     started_on = run.started_on.get(name)
     if started_on is None:
         return None
-    is_over = is_for_later(Saying(sensor.key, sensor.data), run.key.period)
+    is_over = is_for_later(SensorContent(sensor.key, sensor.data), run.key.period)
     return sensor.content_hash != started_on and not is_over
 
 

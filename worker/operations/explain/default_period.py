@@ -15,7 +15,7 @@ from worker.core.time.periods import Period
 from worker.store.repos.active_rows import ActiveRows
 from worker.store.repos.dry_runs import DryRuns, dry_run_key, dry_run_of
 from worker.store.repos.run_rows import run_from_row
-from worker.store.repos.runs import Runs, Unreadable, run_key
+from worker.store.repos.runs import Runs, UnreadableRow, run_key
 from worker.store.rows import BadRow
 from worker.store.table import Key, Row, TableName, Tables
 
@@ -24,7 +24,7 @@ LOADED_MAX: Final = 100  # active runs of one schedule whose rows are read: the 
 
 
 @dataclass(frozen=True, slots=True)
-class Present:
+class DefaultRun:
     """The period that is meant. `others` are of runs that are active, too, newest first."""
 
     period: Period
@@ -32,23 +32,23 @@ class Present:
     others: tuple[Period, ...] = ()
 
 
-class PresentRuns:
+class DefaultRuns:
     """Reads the index of active rows and exact keys. May raise `RetryLater`."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables, self._runs, self._dry_runs = tables, Runs(tables), DryRuns(tables)
 
-    async def of_schedule(self, pipeline: Pipeline, schedule: Schedule, now: datetime) -> Present:
+    async def of_schedule(self, pipeline: Pipeline, schedule: Schedule, now: datetime) -> DefaultRun:
         latest = await self._runs.of_schedule(pipeline.id, schedule.id, limit=1)
         rehearsed = await self._dry_runs.latest(pipeline.id, schedule.id) if pipeline.dry_run else None
-        found = [run.key.period for run in latest if not isinstance(run, Unreadable)]
+        found = [run.key.period for run in latest if not isinstance(run, UnreadableRow)]
         found += [rehearsed.period] if rehearsed else []
         if active := await self._active(pipeline, schedule, found):
             newest, *others = sorted(active, reverse=True)
-            return Present(newest, is_active=True, others=tuple(others))
+            return DefaultRun(newest, is_active=True, others=tuple(others))
         # Data of today is mostly expected tomorrow: whoever asks meanwhile means the run that waits for yesterday's.
         today = Period(wall_at(now, schedule.zone).date())
-        return Present(max([*found, *_last_expected(schedule, now)], default=today))
+        return DefaultRun(max([*found, *_last_expected(schedule, now)], default=today))
 
     async def _active(self, pipeline: Pipeline, schedule: Schedule, latest: Iterable[Period]) -> set[Period]:
         """The index lags, so the rows themselves are asked, and the latest ones in any case."""

@@ -22,7 +22,7 @@ class Gate(StrEnum):
     SLA = "sla"
 
 
-class Passage(StrEnum):
+class GateStatus(StrEnum):
     OPEN = "open"
     CLOSED = "closed"
     UNKNOWN = "unknown"
@@ -43,11 +43,11 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class GateFinding:
     """One gate. `changes` is what would open it, in the imperative; one that is closed always has some."""
 
     gate: Gate
-    passage: Passage
+    passage: GateStatus
     sentence: str
     changes: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
@@ -56,7 +56,7 @@ class Finding:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     key: RunKey
-    findings: tuple[Finding, ...]
+    findings: tuple[GateFinding, ...]
     is_under_way: bool = False  # the job is being started, runs, or is being stopped: nothing needs to be done
 
     @property
@@ -64,12 +64,11 @@ class Explanation:
         """One sentence: what holds it back first, or that nothing does."""
         if self.is_under_way:
             return next(finding.sentence for finding in self.findings if finding.gate is Gate.RUN)
-        held = next((finding for finding in self.findings if finding.passage is not Passage.OPEN), None)
+        held = next((finding for finding in self.findings if finding.passage is not GateStatus.OPEN), None)
         if held is None:
             return "nothing stands in its way: a worker starts it as soon as it looks"
-        return (
-            f"{'held back' if held.passage is Passage.CLOSED else 'perhaps held back'} by {held.gate}: {held.sentence}"
-        )
+        how = "held back" if held.passage is GateStatus.CLOSED else "perhaps held back"
+        return f"{how} by {held.gate}: {held.sentence}"
 
     @property
     def needed(self) -> tuple[str, ...]:
@@ -79,13 +78,13 @@ class Explanation:
         return tuple(dict.fromkeys(change for finding in self.findings for change in finding.changes))
 
 
-def is_open(gate: Gate, sentence: str, conditions: tuple[Condition, ...] = ()) -> Finding:
-    return Finding(gate=gate, passage=Passage.OPEN, sentence=sentence, conditions=conditions)
+def is_open(gate: Gate, sentence: str, conditions: tuple[Condition, ...] = ()) -> GateFinding:
+    return GateFinding(gate=gate, passage=GateStatus.OPEN, sentence=sentence, conditions=conditions)
 
 
-def is_closed(gate: Gate, sentence: str, *changes: str, conditions: tuple[Condition, ...] = ()) -> Finding:
-    return Finding(gate=gate, passage=Passage.CLOSED, sentence=sentence, changes=changes, conditions=conditions)
+def is_closed(gate: Gate, sentence: str, *changes: str, conditions: tuple[Condition, ...] = ()) -> GateFinding:
+    return GateFinding(gate=gate, passage=GateStatus.CLOSED, sentence=sentence, changes=changes, conditions=conditions)
 
 
-def is_unknown(gate: Gate, sentence: str, *changes: str) -> Finding:
-    return Finding(gate=gate, passage=Passage.UNKNOWN, sentence=sentence, changes=changes)
+def is_unknown(gate: Gate, sentence: str, *changes: str) -> GateFinding:
+    return GateFinding(gate=gate, passage=GateStatus.UNKNOWN, sentence=sentence, changes=changes)

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from worker.core.model.keys import RunKey
 from worker.operations.explain import run_gates, start_gates
-from worker.operations.explain.explanation import Explanation, Finding, Gate, is_closed, is_unknown
-from worker.operations.explain.snapshot import Sight
+from worker.operations.explain.explanation import Explanation, Gate, GateFinding, is_closed, is_unknown
+from worker.operations.explain.snapshot import RunSnapshot
 
-GATES: dict[Gate, Callable[[Sight], Finding]] = {
+GATES: dict[Gate, Callable[[RunSnapshot], GateFinding]] = {
     Gate.CONFIG: start_gates.config,
     Gate.SCHEDULE: start_gates.schedule,
     Gate.CALENDAR: start_gates.calendar,
@@ -20,7 +20,7 @@ GATES: dict[Gate, Callable[[Sight], Finding]] = {
 }
 
 
-def explain(sight: Sight) -> Explanation:
+def explain(sight: RunSnapshot) -> Explanation:
     """Say of every gate whether it is open, and what would open those that are not."""
     findings = tuple(look(sight) for look in GATES.values())
     return Explanation(key=sight.key, findings=findings, is_under_way=run_gates.is_under_way(sight))

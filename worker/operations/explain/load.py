@@ -2,16 +2,16 @@
 
 from datetime import datetime
 
-from worker.config.versions import Configs, Unusable, Version
+from worker.config.versions import PipelineVersions, Unusable, Version
 from worker.core.errors import ConfigError
 from worker.core.model.keys import RunKey, signal_mark_sk
 from worker.core.model.pipeline import Pipeline, PipelineId, Schedule, ScheduleId
-from worker.core.run.evaluation import needed
+from worker.core.run.evaluation import required_sensors
 from worker.core.run.state import Run
 from worker.core.schedule.due import ScheduleKey
 from worker.core.time.periods import Period
-from worker.operations.explain.snapshot import AnyRun, ConfigSeen, Consumed, Sight
-from worker.operations.explain.timing import Timing, timing_of
+from worker.operations.explain.snapshot import AnyRun, ConsumedSensor, RunSnapshot, StoredVersion
+from worker.operations.explain.timing import ScheduleTiming, timing_of
 from worker.store.repos.dry_runs import DryRuns
 from worker.store.repos.marks import Marks
 from worker.store.repos.pauses import Pauses
@@ -22,23 +22,23 @@ from worker.store.repos.sla_watches import SlaWatches
 from worker.store.table import Tables
 
 
-class Looking:
+class SnapshotLoader:
     """Reads everything there is to see of a run. Its methods may raise `RetryLater` and `Rejected`."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self.configs, self._runs, self._dry_runs = Configs(tables), Runs(tables), DryRuns(tables)
+        self.configs, self._runs, self._dry_runs = PipelineVersions(tables), Runs(tables), DryRuns(tables)
 
     async def version(self, pipeline: PipelineId) -> Version | Unusable | None:
         """The version in force; what is wrong with the text if none could ever be used; None: no such pipeline."""
-        return await self.configs.in_force(pipeline) or await self.configs.deployed(pipeline)
+        return await self.configs.current(pipeline) or await self.configs.deployed(pipeline)
 
-    async def at(self, key: RunKey, version: Version, now: datetime) -> Sight:
+    async def at(self, key: RunKey, version: Version, now: datetime) -> RunSnapshot:
         run = await self.run(key, version.pipeline)
         applied = await self._applied(version, run)
         schedule = schedule_of(applied.pipeline, key.schedule)
         sensors = Sensors(self._tables)
-        return Sight(
+        return RunSnapshot(
             key=key,
             now=now,
             pipeline=applied.pipeline,
@@ -47,7 +47,7 @@ class Looking:
             pause=await Pauses(self._tables).load(key.pipeline),
             run=run,
             request=await Requests(self._tables).rerun_of(key),
-            sensors=await sensors.read(key.pipeline, needed(applied.pipeline, schedule), key.period),
+            sensors=await sensors.read(key.pipeline, required_sensors(applied.pipeline, schedule), key.period),
             consumed=await self._consumed(key, schedule),
             watch=await SlaWatches(self._tables).load(key),
             timing=await self._timing(key, schedule),
@@ -62,27 +62,27 @@ class Looking:
 
     async def _applied(self, in_force: Version, run: AnyRun | None) -> Version:
         if isinstance(run, Run) and not run.is_ended and run.config_hash != in_force.config_hash:
-            return await self.configs.pinned(run.key.pipeline, run.config_hash)
+            return await self.configs.get(run.key.pipeline, run.config_hash)
         return in_force
 
-    async def _config(self, applied: Version, in_force: Version) -> ConfigSeen:
+    async def _config(self, applied: Version, in_force: Version) -> StoredVersion:
         deployed = await self.configs.deployed(in_force.pipeline.id)
         problems = deployed.problems if isinstance(deployed, Unusable) else ()
-        return ConfigSeen(applied=applied.config_hash, in_force=in_force.config_hash, problems=problems)
+        return StoredVersion(applied=applied.config_hash, in_force=in_force.config_hash, problems=problems)
 
-    async def _timing(self, key: RunKey, schedule: Schedule) -> Timing | None:
+    async def _timing(self, key: RunKey, schedule: Schedule) -> ScheduleTiming | None:
         if not schedule.starts_by_cron:
             return None
         return await timing_of(self._tables, ScheduleKey(key.pipeline, key.schedule))
 
-    async def _consumed(self, key: RunKey, schedule: Schedule) -> Consumed | None:
+    async def _consumed(self, key: RunKey, schedule: Schedule) -> ConsumedSensor | None:
         if schedule.trigger is None:
             return None
         mark = await Marks(self._tables).get(key.pipeline, signal_mark_sk(schedule.trigger.rule.key))
         content, period = (mark.data.get("hash"), mark.data.get("period")) if mark else (None, None)
         if not isinstance(content, str):
             return None
-        return Consumed(content, Period.parse(period) if isinstance(period, str) else None)
+        return ConsumedSensor(content, Period.parse(period) if isinstance(period, str) else None)
 
 
 def schedule_of(pipeline: Pipeline, schedule: ScheduleId) -> Schedule:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from worker.core.model.checks import Check
+from worker.core.model.checks import Operator
 from worker.core.model.rules import GroupResult, Mode, RuleResult
 from worker.core.model.values import show
 from worker.core.time.durations import parse_duration
@@ -13,15 +13,15 @@ from worker.core.time.timestamps import parse_rfc3339
 from worker.operations.explain.snapshot import moment
 
 _SIGNS = {
-    Check.EQUALS: "=",
-    Check.GT: ">",
-    Check.GTE: ">=",
-    Check.LT: "<",
-    Check.LTE: "<=",
-    Check.IN: "as one of",
-    Check.BETWEEN: "within",
-    Check.MATCHES: "so that it matches",
-    Check.NOT_EQUALS: "as anything but",
+    Operator.EQUALS: "=",
+    Operator.GT: ">",
+    Operator.GTE: ">=",
+    Operator.LT: "<",
+    Operator.LTE: "<=",
+    Operator.IN: "as one of",
+    Operator.BETWEEN: "within",
+    Operator.MATCHES: "so that it matches",
+    Operator.NOT_EQUALS: "as anything but",
 }
 
 
@@ -38,17 +38,17 @@ def change_for(result: RuleResult, period: Period, zone: ZoneInfo) -> str:
     rule = result.rule
     subject = f"{rule.key}.{rule.field}" if rule.field else rule.key
     match rule.check:
-        case Check.EXISTS:
+        case Operator.EXISTS:
             return f"write sensor {rule.key} for {period}"
-        case Check.MISSING if rule.field is None:
+        case Operator.MISSING if rule.field is None:
             return f"remove sensor {rule.key} of {period}"
-        case Check.MISSING:
+        case Operator.MISSING:
             return f"write {rule.key} without {rule.field} for {period}"
-        case Check.AGE_GT if at := _old_enough_at(result):
+        case Operator.AGE_GT if at := _old_enough_at(result):
             return f"wait until {moment(at, zone)}, when {subject} is older than {_bare(result)}"
-        case Check.AGE_GT:
+        case Operator.AGE_GT:
             return f"write {subject} with a time more than {_bare(result)} ago for {period}"
-        case Check.AGE_LT:
+        case Operator.AGE_LT:
             return f"write {subject} with a time less than {_bare(result)} ago for {period}"
         case check:
             return f"write {subject} {_SIGNS[check]} {show(rule.value)} for {period}"

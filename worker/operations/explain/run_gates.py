@@ -7,9 +7,9 @@ from worker.core.run.dry_run import DryRun, DryState
 from worker.core.run.state import AfterStop, ForeignRun, Run, Spent, StartStep, State, Status
 from worker.core.sla.state import Verdict
 from worker.operations.explain.conditions import conditions_of
-from worker.operations.explain.explanation import Finding, Gate, is_closed, is_open
+from worker.operations.explain.explanation import Gate, GateFinding, is_closed, is_open
 from worker.operations.explain.remedies import smallest_changes
-from worker.operations.explain.snapshot import Sight, moment
+from worker.operations.explain.snapshot import RunSnapshot, moment
 from worker.operations.explain.waiting import times
 
 AFTERWARDS = {
@@ -20,7 +20,7 @@ AFTERWARDS = {
 }
 
 
-def run(sight: Sight) -> Finding:
+def run(sight: RunSnapshot) -> GateFinding:
     match sight.run:
         case None:
             return is_open(Gate.RUN, "there is no run yet")
@@ -36,7 +36,7 @@ def run(sight: Sight) -> Finding:
             return is_open(Gate.RUN, _progress(sight, active))
 
 
-def _progress(sight: Sight, active: Run) -> str:
+def _progress(sight: RunSnapshot, active: Run) -> str:
     zone = sight.schedule.zone
     attempt, since = f"attempt {active.attempt}", moment(active.since, zone)
     match active.state, active.start_step:
@@ -65,11 +65,11 @@ def _last_word(active: Run) -> str:
     return f"; the last answer: {active.reason}" if active.reason else ""
 
 
-def _patience(sight: Sight, active: Run) -> str:
+def _patience(sight: RunSnapshot, active: Run) -> str:
     return moment(min(filter(None, (active.window_ends_at, active.timeout_at))), sight.schedule.zone)
 
 
-def _stopping(sight: Sight, stopping: Run) -> Finding:
+def _stopping(sight: RunSnapshot, stopping: Run) -> GateFinding:
     then = AFTERWARDS.get(stopping.after_stop, "") if stopping.after_stop else ""
     until = f" (until {moment(stopping.window_ends_at, sight.schedule.zone)})" if stopping.window_ends_at else ""
     why = f": {stopping.reason}" if stopping.reason else ""
@@ -77,7 +77,7 @@ def _stopping(sight: Sight, stopping: Run) -> Finding:
     return is_closed(Gate.RUN, sentence.rstrip("; "), "wait until the job has stopped")
 
 
-def _ended(sight: Sight, ended: Run) -> Finding:
+def _ended(sight: RunSnapshot, ended: Run) -> GateFinding:
     at = moment(ended.since, sight.schedule.zone)
     how = "completed" if ended.state is State.COMPLETED else f"ended as {ended.outcome or 'failed'}"
     why = f": {ended.reason}" if ended.reason else ""
@@ -85,7 +85,7 @@ def _ended(sight: Sight, ended: Run) -> Finding:
     return is_closed(Gate.RUN, sentence, _again(sight, ended))
 
 
-def _again(sight: Sight, ended: Run) -> str:
+def _again(sight: RunSnapshot, ended: Run) -> str:
     key = sight.key
     if _manual_left(sight, ended):
         return f"run `interlock rerun {key.pipeline} {key.period} --schedule {key.schedule}`"
@@ -94,7 +94,7 @@ def _again(sight: Sight, ended: Run) -> str:
     )
 
 
-def _foreign(sight: Sight, foreign: ForeignRun) -> Finding:
+def _foreign(sight: RunSnapshot, foreign: ForeignRun) -> GateFinding:
     if foreign.status != Status.RUNNING:
         key = sight.key
         again = f"run `interlock rerun {key.pipeline} {key.period} --schedule {key.schedule}`"
@@ -109,7 +109,7 @@ def _foreign(sight: Sight, foreign: ForeignRun) -> Finding:
     return is_closed(Gate.RUN, f"another system is running it, at most until {at}", f"wait until {at}")
 
 
-def _rehearsal(sight: Sight, rehearsal: DryRun) -> Finding:
+def _rehearsal(sight: RunSnapshot, rehearsal: DryRun) -> GateFinding:
     since = moment(rehearsal.since, sight.schedule.zone)
     match rehearsal.state:
         case DryState.EVALUATING:
@@ -121,7 +121,7 @@ def _rehearsal(sight: Sight, rehearsal: DryRun) -> Finding:
             return is_open(Gate.RUN, f"the rehearsal was given up at {since}: {rehearsal.reason}")
 
 
-def rules(sight: Sight) -> Finding:
+def rules(sight: RunSnapshot) -> GateFinding:
     sensors = {name: sensor.data for name, sensor in sight.sensors.items()}
     result = evaluate(sight.pipeline.rules, sensors, sight.now)
     conditions = tuple(conditions_of(result, sight.sensors, sight.own_run))
@@ -133,11 +133,11 @@ def rules(sight: Sight) -> Finding:
     return is_closed(Gate.RULES, result.reason, *changes, conditions=conditions)
 
 
-def is_under_way(sight: Sight) -> bool:
+def is_under_way(sight: RunSnapshot) -> bool:
     return sight.own_run is not None and sight.own_run.state in {State.TRIGGERING, State.POLLING, State.STOPPING}
 
 
-def budgets(sight: Sight) -> Finding:
+def budgets(sight: RunSnapshot) -> GateFinding:
     seen = sight.own_run
     sentence = f"{_used(sight)}{_asked(sight)}"
     if seen is None or not seen.is_ended or _manual_left(sight, seen):
@@ -145,7 +145,7 @@ def budgets(sight: Sight) -> Finding:
     return is_closed(Gate.BUDGETS, f"{sentence}; a manual rerun would be refused", _again(sight, seen))
 
 
-def _used(sight: Sight) -> str:
+def _used(sight: RunSnapshot) -> str:
     job = limits(sight.pipeline)
     spent = sight.own_run.spent if sight.own_run else Spent()
     counts = (
@@ -157,18 +157,18 @@ def _used(sight: Sight) -> str:
     return "used: " + ", ".join(f"{used} of {limit} {name}" for used, limit, name in counts)
 
 
-def _manual_left(sight: Sight, seen: Run) -> bool:
+def _manual_left(sight: RunSnapshot, seen: Run) -> bool:
     return seen.spent.manual < limits(sight.pipeline).max_manual_reruns
 
 
-def _asked(sight: Sight) -> str:
+def _asked(sight: RunSnapshot) -> str:
     request, seen = sight.request, sight.own_run
     if request is None or (seen is not None and request.identity in seen.handled):
         return ""
     return f"; a rerun asked for at {request.requested_at or 'an unknown time'} ({request.reason}) is not answered yet"
 
 
-def sla(sight: Sight) -> Finding:
+def sla(sight: RunSnapshot) -> GateFinding:
     """A deadline holds nothing back, so this gate is always open; what it says may be bad news all the same."""
     watch, wanted = sight.watch, sight.schedule.sla
     if watch is None:

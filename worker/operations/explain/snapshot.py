@@ -13,7 +13,7 @@ from worker.core.run.machine import Pause
 from worker.core.run.state import ForeignRun, Run
 from worker.core.sla.state import SlaWatch
 from worker.core.time.periods import Period
-from worker.operations.explain.timing import Timing
+from worker.operations.explain.timing import ScheduleTiming
 from worker.store.repos.requests import RerunRequest
 from worker.store.repos.sensors import Sensor
 
@@ -21,7 +21,7 @@ AnyRun: TypeAlias = Run | ForeignRun | DryRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigSeen:
+class StoredVersion:
     """`applied` is the version this run goes by, `in_force` the one that new runs begin under.
 
     `problems` says why the text that is deployed cannot be used; then the last one that could is in force.
@@ -33,7 +33,7 @@ class ConfigSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class Consumed:
+class ConsumedSensor:
     """An undated sensor was taken as a signal, with this content, for this period."""
 
     content_hash: str
@@ -41,21 +41,21 @@ class Consumed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class RunSnapshot:
     """`sensors` has those that trigger and rules name, by the names they use; each under the key it is stored by."""
 
     key: RunKey
     now: datetime  # when it was looked at: the one instant for which everything is judged
     pipeline: Pipeline
     schedule: Schedule
-    config: ConfigSeen
+    config: StoredVersion
     pause: Pause | None = None
     run: AnyRun | None = None
     request: RerunRequest | None = None  # the last one, answered or not
     sensors: Mapping[str, Sensor] = field(default_factory=dict[str, Sensor])
-    consumed: Consumed | None = None
+    consumed: ConsumedSensor | None = None
     watch: SlaWatch | None = None
-    timing: Timing | None = None  # of a schedule that time starts
+    timing: ScheduleTiming | None = None  # of a schedule that time starts
 
     @property
     def own_run(self) -> Run | None:

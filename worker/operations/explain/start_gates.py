@@ -11,9 +11,9 @@ from worker.core.schedule.period_range import OutOfRange, out_of_range
 from worker.core.time.local_time import reached_at, wall_at
 from worker.core.time.periods import LAST_DATE, Period, period_of_sensor
 from worker.operations.explain.conditions import condition_of
-from worker.operations.explain.explanation import Finding, Gate, is_closed, is_open, is_unknown
+from worker.operations.explain.explanation import Gate, GateFinding, is_closed, is_open, is_unknown
 from worker.operations.explain.remedies import change_for
-from worker.operations.explain.snapshot import Sight, moment
+from worker.operations.explain.snapshot import RunSnapshot, moment
 from worker.operations.explain.timing import why_not_begun
 from worker.store import retention
 from worker.store.repos.sensors import Sensor
@@ -24,7 +24,7 @@ DAYS_TRIED_MAX = 366
 HASH_SHOWN = 12
 
 
-def config(sight: Sight) -> Finding:
+def config(sight: RunSnapshot) -> GateFinding:
     seen, pipeline = sight.config, sight.pipeline
     sentence = f"version {seen.applied[:HASH_SHOWN]}"
     if seen.applied != seen.in_force:
@@ -46,7 +46,7 @@ def config(sight: Sight) -> Finding:
 # --- schedule ---------------------------------------------------------------------------------------------------------
 
 
-def schedule(sight: Sight) -> Finding:
+def schedule(sight: RunSnapshot) -> GateFinding:
     period, zone = sight.key.period, sight.schedule.zone
     refusal = refused(period, sight.schedule, sight.now, exists=sight.run is not None)
     expected = None if sight.run is not None else expected_run(sight.schedule, sight)
@@ -70,14 +70,14 @@ def refused(period: Period, schedule: Schedule, now: datetime, *, exists: bool) 
     return None if found is None or (found.is_ahead and exists) else found
 
 
-def expected_run(schedule: Schedule, sight: Sight) -> ExpectedRun | None:
+def expected_run(schedule: Schedule, sight: RunSnapshot) -> ExpectedRun | None:
     """The expected run of the period, if the schedule leads people to expect one."""
     begins = reached_at(sight.key.period.begins, schedule.hour_zone)
     around = expected_runs(schedule, begins - LOOK_AROUND, begins + LOOK_AROUND)
     return next((run for run in around if run.period == sight.key.period), None)
 
 
-def _by_cron(sight: Sight, expected: ExpectedRun | None) -> Finding:
+def _by_cron(sight: RunSnapshot, expected: ExpectedRun | None) -> GateFinding:
     zone, begun_by = sight.schedule.zone, _started_by(sight.schedule)
     if expected is None or expected.at is None:
         return is_closed(
@@ -112,14 +112,14 @@ def _next(schedule: Schedule, now: datetime) -> str:
     return f"; next is {run.period}{by}"
 
 
-def _rerun(sight: Sight) -> str:
+def _rerun(sight: RunSnapshot) -> str:
     return f"run `interlock rerun {sight.key.pipeline} {sight.key.period} --schedule {sight.key.schedule}`"
 
 
 # --- calendar and pause -----------------------------------------------------------------------------------------------
 
 
-def calendar(sight: Sight) -> Finding:
+def calendar(sight: RunSnapshot) -> GateFinding:
     day = local_date(sight.key.period, sight.schedule)
     reason = reason_excluded(sight.schedule.exclusion, day)
     if reason is None:
@@ -136,7 +136,7 @@ def _next_included(schedule: Schedule, day: date) -> date | None:
     return next((later for later in days if reason_excluded(schedule.exclusion, later) is None), None)
 
 
-def pause(sight: Sight) -> Finding:
+def pause(sight: RunSnapshot) -> GateFinding:
     seen, zone = sight.pause, sight.schedule.zone
     if seen is None:
         return is_open(Gate.PAUSE, "not paused")
@@ -152,7 +152,7 @@ def pause(sight: Sight) -> Finding:
 # --- trigger ----------------------------------------------------------------------------------------------------------
 
 
-def trigger(sight: Sight) -> Finding:
+def trigger(sight: RunSnapshot) -> GateFinding:
     wanted = sight.schedule.trigger
     if wanted is None or not sight.schedule.starts_by_trigger:
         return is_open(Gate.TRIGGER, "no sensor is needed to start it")
@@ -172,20 +172,20 @@ def trigger(sight: Sight) -> Finding:
     return is_closed(Gate.TRIGGER, problem, _write(sight, result), conditions=conditions)
 
 
-def _write(sight: Sight, result: RuleResult) -> str:
+def _write(sight: RunSnapshot, result: RuleResult) -> str:
     if not result.passed:
         return change_for(result, sight.key.period, sight.schedule.zone)
     return f"write sensor {result.rule.key}#{sight.key.period}"
 
 
-def _given_up(sight: Sight) -> str | None:
+def _given_up(sight: RunSnapshot) -> str | None:
     at = trigger_deadline_at(sight.schedule, sight.key.period)
     if at is None or sight.schedule.trigger is None or sight.now < at:
         return None
     return f"{sight.schedule.trigger.rule.key} did not come by {moment(at, sight.schedule.zone)}, when it was given up"
 
 
-def _not_about(sight: Sight, sensor: Sensor | None) -> str | None:
+def _not_about(sight: RunSnapshot, sensor: Sensor | None) -> str | None:
     """Why a sensor that says the right thing does not say it of this period."""
     wanted = sight.schedule.trigger
     if sensor is None or wanted is None or sensor.key != wanted.rule.key:

@@ -16,20 +16,20 @@ NOT_ACCEPTED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class ScheduleTiming:
     """Since when a schedule may start runs (None: it may not yet), and how far its times were considered."""
 
     deployed: Deployed | None
     mark: ScheduleMark | None
 
 
-async def timing_of(tables: Tables, key: ScheduleKey) -> Timing:
+async def timing_of(tables: Tables, key: ScheduleKey) -> ScheduleTiming:
     """Raises `RetryLater`, and `Rejected` for a damaged row."""
     deployed = await Deployments(tables).accepted(key.pipeline)
-    return Timing(deployed, (await ScheduleMarks(tables).load([key])).get(key))
+    return ScheduleTiming(deployed, (await ScheduleMarks(tables).load([key])).get(key))
 
 
-def why_not_begun(at: datetime, timing: Timing, now: datetime) -> str:
+def why_not_begun(at: datetime, timing: ScheduleTiming, now: datetime) -> str:
     """Say why there is no run for a time that has come, as far as anybody can know."""
     deployed, mark = timing.deployed, timing.mark
     if deployed is None:

@@ -20,7 +20,7 @@ _UNSEEN: Final = "no signal for it was seen here: `interlock migrate check` says
 _UNREAD: Final = "the last {:,} events of the pipeline say nothing of it, and earlier ones were not read"
 
 
-class Result(StrEnum):
+class AgreementResult(StrEnum):
     AGREED = "agreed"
     WAITING = "waiting"
     OURS_ONLY = "ours-only"
@@ -45,7 +45,7 @@ class TheirRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class PipelineDecisions:
     """Everything about one pipeline. `since`: when the shadow began; `said`: what it last told about a run."""
 
     ours: Mapping[RunKey, DryRun]
@@ -58,13 +58,13 @@ class Seen:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
     key: RunKey
-    result: Result
+    result: AgreementResult
     why: str = ""
     ours_at: datetime | None = None
     theirs_at: datetime | None = None
 
 
-def compare(seen: Seen) -> Iterator[Compared]:
+def compare(seen: PipelineDecisions) -> Iterator[Compared]:
     """One line for each run that either of them knows, in order; those from before the shadow are left out."""
     for key in sorted({*seen.ours, *seen.theirs}):
         ours, theirs = seen.ours.get(key), seen.theirs.get(key)
@@ -87,19 +87,29 @@ def _is_older(theirs: TheirRun, since: datetime) -> bool:
     return theirs.key.period.date <= since.date()
 
 
-def _judged(ours: DryRun | None, theirs: TheirRun | None, said: str, said_max: int | None) -> tuple[Result, str]:
+def _judged(
+    ours: DryRun | None, theirs: TheirRun | None, said: str, said_max: int | None
+) -> tuple[AgreementResult, str]:
     have_they = theirs is not None and theirs.has_started
     if ours is None:
         unsaid = _UNSEEN if said_max is None else _UNREAD.format(said_max)
-        return (Result.THEIRS_ONLY, said or unsaid) if have_they else (Result.AGREED, "neither started it")
+        return (
+            (AgreementResult.THEIRS_ONLY, said or unsaid)
+            if have_they
+            else (AgreementResult.AGREED, "neither started it")
+        )
     match ours.state:
         case DryState.EVALUATING:
-            return Result.WAITING, said or "the rules do not hold yet"
+            return AgreementResult.WAITING, said or "the rules do not hold yet"
         case DryState.WOULD_TRIGGER:
-            return (Result.AGREED, "") if have_they else (Result.OURS_ONLY, _why_not_theirs(theirs))
+            return (AgreementResult.AGREED, "") if have_they else (AgreementResult.OURS_ONLY, _why_not_theirs(theirs))
         case DryState.EXHAUSTED:
             reason = f"the rules did not hold: {ours.reason}"
-            return (Result.THEIRS_ONLY, reason) if have_they else (Result.AGREED, f"neither started it: {reason}")
+            return (
+                (AgreementResult.THEIRS_ONLY, reason)
+                if have_they
+                else (AgreementResult.AGREED, f"neither started it: {reason}")
+            )
 
 
 def _why_not_theirs(theirs: TheirRun | None) -> str:

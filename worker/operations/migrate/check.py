@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from worker.operations.migrate.config_check import check_config
-from worker.operations.migrate.findings import Finding, Topic, Weight
+from worker.operations.migrate.findings import MigrationFinding, Topic, Weight
 from worker.operations.migrate.row_check import check_rows
 from worker.operations.migrate.sensor_check import check_sensors
 from worker.operations.migrate.survey import ROWS_MAX, Surveyed
 
 
-def check(found: Surveyed, now: datetime) -> Iterator[Finding]:
+def check(found: Surveyed, now: datetime) -> Iterator[MigrationFinding]:
     """The configuration first; without one that can be used, sensors mean nothing."""
     config = check_config(found, now)
     yield from config.findings
@@ -19,4 +19,4 @@ def check(found: Surveyed, now: datetime) -> Iterator[Finding]:
     yield from check_rows(found, config.pipeline, now)
     if found.is_cut:
         what = f"of sensors, runs and requests the latest {ROWS_MAX:,} each were looked at, and there are more"
-        yield Finding(pipeline=found.pipeline, topic=Topic.TOO_MANY, weight=Weight.CHANGES, what=what)
+        yield MigrationFinding(pipeline=found.pipeline, topic=Topic.TOO_MANY, weight=Weight.CHANGES, what=what)

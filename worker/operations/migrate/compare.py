@@ -5,7 +5,7 @@ from datetime import date, datetime
 from typing import Final
 
 from worker.config.settings import GROUP
-from worker.config.versions import Configs
+from worker.config.versions import PipelineVersions
 from worker.core.errors import Rejected
 from worker.core.model import keys
 from worker.core.model.keys import RunKey
@@ -14,7 +14,7 @@ from worker.core.run.dry_run import DryRun
 from worker.core.run.state import ForeignRun
 from worker.core.time.periods import Period
 from worker.core.time.timestamps import parse_rfc3339
-from worker.operations.migrate.agreement import Seen, TheirRun
+from worker.operations.migrate.agreement import PipelineDecisions, TheirRun
 from worker.store.repos.dry_runs import dry_run_of
 from worker.store.repos.events import Events
 from worker.store.repos.installation import began_at
@@ -31,7 +31,7 @@ EVENTS_MAX: Final = 1_000  # of one pipeline, the latest: where reasons are look
 class SideBySide:
     def __init__(self, tables: Tables, shadow: ShadowTables) -> None:
         self._tables, self._shadow = tables, shadow
-        self._configs, self._log, self._sensors = Configs(tables), JobLog(tables), Sensors(tables)
+        self._configs, self._log, self._sensors = PipelineVersions(tables), JobLog(tables), Sensors(tables)
 
     async def since(self) -> datetime:
         """When the shadow first started. Raises `Rejected` if it never did."""
@@ -42,13 +42,13 @@ class SideBySide:
             )
         return began
 
-    async def read(self, pipeline: PipelineId, first: date, last: date) -> Seen:
+    async def read(self, pipeline: PipelineId, first: date, last: date) -> PipelineDecisions:
         """Raises `Rejected` for a pipeline without a usable configuration, and `RetryLater`."""
-        version = await self._configs.in_force(pipeline)
+        version = await self._configs.current(pipeline)
         if version is None:
             raise Rejected(f"pipeline {pipeline} has no configuration that can be used; see `interlock migrate check`")
         said, said_max = await self._said(pipeline)
-        return Seen(
+        return PipelineDecisions(
             ours=await self._ours(version.pipeline, first, last),
             theirs=await self._theirs(version.pipeline, first, last),
             since=await self.since(),

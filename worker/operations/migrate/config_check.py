@@ -7,12 +7,12 @@ from typing import Final, cast
 
 from worker.config.load import Loaded, load_text
 from worker.core.model.calendars import Exclusion
-from worker.core.model.checks import Check
+from worker.core.model.checks import Operator
 from worker.core.model.pipeline import UTC_ZONE, Pipeline, Schedule
 from worker.core.model.rules import leaves
 from worker.core.time.cron import next_fire
-from worker.core.time.timestamps import said
-from worker.operations.migrate.findings import Finding, Topic, Weight
+from worker.core.time.timestamps import format_utc
+from worker.operations.migrate.findings import MigrationFinding, Topic, Weight
 from worker.operations.migrate.survey import Surveyed
 from worker.yaml.document import BadYaml
 from worker.yaml.parser import read_yaml
@@ -26,7 +26,7 @@ class CheckedConfig:
     """`pipeline` None: it cannot be used, and the findings say why."""
 
     pipeline: Pipeline | None
-    findings: tuple[Finding, ...]
+    findings: tuple[MigrationFinding, ...]
 
 
 def check_config(found: Surveyed, now: datetime) -> CheckedConfig:
@@ -44,13 +44,13 @@ def check_config(found: Surveyed, now: datetime) -> CheckedConfig:
     return CheckedConfig(loaded.pipeline, tuple(_meaning(found, loaded, loaded.pipeline, now)))
 
 
-def _refusals(found: Surveyed, loaded: Loaded) -> Iterator[Finding]:
+def _refusals(found: Surveyed, loaded: Loaded) -> Iterator[MigrationFinding]:
     for error in loaded.errors:
         what = f"{error.path or 'the text'}: {error.message}"
         yield _finding(found, Topic.CONFIG, Weight.REFUSED, what, error.hint or "mend it and deploy it again")
 
 
-def _meaning(found: Surveyed, loaded: Loaded, pipeline: Pipeline, now: datetime) -> Iterator[Finding]:
+def _meaning(found: Surveyed, loaded: Loaded, pipeline: Pipeline, now: datetime) -> Iterator[MigrationFinding]:
     yield _finding(found, Topic.CONFIG, Weight.UNDERSTOOD, "the configuration can be used")
     for warning in loaded.warnings:
         yield _finding(found, Topic.IGNORED, Weight.CHANGES, f"{warning.path}: {warning.message}", warning.hint)
@@ -67,7 +67,7 @@ def _meaning(found: Surveyed, loaded: Loaded, pipeline: Pipeline, now: datetime)
     yield from _calendars(found, pipeline, ignored)
 
 
-def _cron(found: Surveyed, schedule: Schedule, now: datetime) -> Iterator[Finding]:
+def _cron(found: Surveyed, schedule: Schedule, now: datetime) -> Iterator[MigrationFinding]:
     if schedule.cron is None:
         return
     if not schedule.starts_by_cron:
@@ -75,7 +75,7 @@ def _cron(found: Surveyed, schedule: Schedule, now: datetime) -> Iterator[Findin
         yield _finding(found, Topic.CRON, Weight.UNDERSTOOD, what)
         return
     upcoming = next_fire(schedule.cron, schedule.zone, now)
-    when = "never" if upcoming is None else said(upcoming)
+    when = "never" if upcoming is None else format_utc(upcoming)
     if found.is_accepted:
         what = f"cron `{schedule.cron.text}` starts {schedule.id} here, which it never did before; next: {when}"
         remedy = "nothing, if that is wanted: it was accepted, or deployed with Interlock"
@@ -85,7 +85,7 @@ def _cron(found: Surveyed, schedule: Schedule, now: datetime) -> Iterator[Findin
     yield _finding(found, Topic.CRON, Weight.CHANGES, what, remedy)
 
 
-def _sla(found: Surveyed, schedule: Schedule) -> Iterator[Finding]:
+def _sla(found: Surveyed, schedule: Schedule) -> Iterator[MigrationFinding]:
     sla = schedule.sla
     if sla is None or sla.deadline is None or sla.deadline.hour is None or not sla.day_offset:
         return
@@ -94,7 +94,7 @@ def _sla(found: Surveyed, schedule: Schedule) -> Iterator[Finding]:
     yield _finding(found, Topic.SLA, Weight.CHANGES, what, "write `sla.dayOffset` to say which day is meant")
 
 
-def _sla_zone(found: Surveyed, schedule: Schedule) -> Iterator[Finding]:
+def _sla_zone(found: Surveyed, schedule: Schedule) -> Iterator[MigrationFinding]:
     """The reference read a deadline without a zone of its own in UTC."""
     sla = schedule.sla
     if sla is None or sla.deadline is None or sla.zone.key == UTC_ZONE.key:
@@ -115,19 +115,19 @@ def _member(value: object, name: str) -> object:
     return next((member for key, member in members.items() if key.lower() == name), None)
 
 
-def _dotted(found: Surveyed, pipeline: Pipeline) -> Iterator[Finding]:
+def _dotted(found: Surveyed, pipeline: Pipeline) -> Iterator[MigrationFinding]:
     """The reference looked for a field of exactly that name; here the name is also a path through maps and lists."""
     triggers = [schedule.trigger.rule for schedule in pipeline.schedules if schedule.trigger]
     post_run = leaves(pipeline.post_run.rules) if pipeline.post_run else ()
     rules = [*triggers, *leaves(pipeline.rules), *post_run]
-    dotted = [rule for rule in rules if rule.field and "." in rule.field and rule.check is not Check.EXISTS]
+    dotted = [rule for rule in rules if rule.field and "." in rule.field and rule.check is not Operator.EXISTS]
     for key, field in dict.fromkeys((rule.key, rule.field) for rule in dotted):
         what = f"the rule on `{key}` reads `{field}` as a path; the reference wanted a field of exactly this name"
         remedy = "nothing, if the path is what is meant; a field of exactly this name still comes first"
         yield _finding(found, Topic.DOTTED, Weight.CHANGES, what, remedy)
 
 
-def _calendars(found: Surveyed, pipeline: Pipeline, ignored: set[str]) -> Iterator[Finding]:
+def _calendars(found: Surveyed, pipeline: Pipeline, ignored: set[str]) -> Iterator[MigrationFinding]:
     named = sorted((set(_keys_of(found.config or "")) & set(_BEGIN_TO_COUNT)) - ignored)
     excludes = any(schedule.exclusion != Exclusion() for schedule in pipeline.schedules)
     if "schedules" in named:
@@ -159,5 +159,5 @@ def _keys_of(text: str) -> Iterator[str]:
             waiting += cast("list[object]", node)
 
 
-def _finding(found: Surveyed, topic: Topic, weight: Weight, what: str, remedy: str = "") -> Finding:
-    return Finding(pipeline=found.pipeline, topic=topic, weight=weight, what=what, remedy=remedy)
+def _finding(found: Surveyed, topic: Topic, weight: Weight, what: str, remedy: str = "") -> MigrationFinding:
+    return MigrationFinding(pipeline=found.pipeline, topic=topic, weight=weight, what=what, remedy=remedy)

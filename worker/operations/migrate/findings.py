@@ -35,7 +35,7 @@ class Topic(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class MigrationFinding:
     """One thing about a pipeline. `remedy` says what to do about it, and is empty where nothing is to be done."""
 
     pipeline: PipelineId

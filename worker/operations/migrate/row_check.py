@@ -9,8 +9,8 @@ from enum import StrEnum
 from worker.core.model.keys import RunKey, run_row_of
 from worker.core.model.pipeline import Pipeline
 from worker.core.run.state import ForeignRun, Run, Status
-from worker.core.time.timestamps import parse_rfc3339, said
-from worker.operations.migrate.findings import Finding, Topic, Weight
+from worker.core.time.timestamps import format_utc, parse_rfc3339
+from worker.operations.migrate.findings import MigrationFinding, Topic, Weight
 from worker.operations.migrate.survey import Surveyed
 from worker.store.repos.requests import rerun_request_of
 from worker.store.repos.run_rows import run_from_row
@@ -20,7 +20,7 @@ from worker.store.table import Row
 _ENDED = frozenset({Status.COMPLETED.value, Status.FAILED_FINAL.value})
 
 
-def check_rows(found: Surveyed, pipeline: Pipeline | None, now: datetime) -> Iterator[Finding]:
+def check_rows(found: Surveyed, pipeline: Pipeline | None, now: datetime) -> Iterator[MigrationFinding]:
     runs = list(_foreign(found.triggers))
     for row in found.triggers:
         yield from _unreadable(found, row)
@@ -43,7 +43,7 @@ class _Answer(StrEnum):
     OPEN = "newer than the first start: a worker answers it, if none has refused it"
 
 
-def _requests(found: Surveyed) -> Iterator[Finding]:
+def _requests(found: Surveyed) -> Iterator[MigrationFinding]:
     runs = {run.key: run for run in _ours(found.triggers)}
     answers = Counter(_answer(row, runs, found.began_at) for row in found.requests)
     for answer in _Answer:
@@ -81,7 +81,7 @@ def _foreign(rows: Iterable[Row]) -> Iterator[ForeignRun]:
             yield run
 
 
-def _unreadable(found: Surveyed, row: Row) -> Iterator[Finding]:
+def _unreadable(found: Surveyed, row: Row) -> Iterator[MigrationFinding]:
     try:
         run = run_from_row(row)
     except BadRow as error:
@@ -93,20 +93,20 @@ def _unreadable(found: Surveyed, row: Row) -> Iterator[Finding]:
         yield _finding(found, Topic.UNREADABLE, Weight.CHANGES, what, "set it to COMPLETED if it succeeded")
 
 
-def _running(found: Surveyed, run: ForeignRun, now: datetime) -> Finding:
+def _running(found: Surveyed, run: ForeignRun, now: datetime) -> MigrationFinding:
     if run.expires_at is None:
         what = f"{run.key} is RUNNING without an end (`ttl`): it is respected for ever, and blocks its period"
         remedy = "end it in the old system, or set its status by hand once its job is over"
         return _finding(found, Topic.RUNNING, Weight.CHANGES, what, remedy)
     if now <= run.expires_at:
-        what = f"{run.key} is RUNNING in the old system: it is left alone until {said(run.expires_at)}"
+        what = f"{run.key} is RUNNING in the old system: it is left alone until {format_utc(run.expires_at)}"
         remedy = "keep the old system on until it has ended; then nothing is left to do"
         return _finding(found, Topic.RUNNING, Weight.UNDERSTOOD, what, remedy)
     what = f"{run.key} is RUNNING and past its lifetime: what next comes for it closes it, and SFN_TIMEOUT is told"
     return _finding(found, Topic.RUNNING, Weight.CHANGES, what, "see whether its job still runs; then rerun it")
 
 
-def _timers(found: Surveyed, pipeline: Pipeline | None, run: ForeignRun) -> Iterator[Finding]:
+def _timers(found: Surveyed, pipeline: Pipeline | None, run: ForeignRun) -> Iterator[MigrationFinding]:
     schedule = pipeline.schedule(run.key.schedule) if pipeline else None
     if schedule is None or schedule.sla is None:
         return
@@ -115,5 +115,5 @@ def _timers(found: Surveyed, pipeline: Pipeline | None, run: ForeignRun) -> Iter
     yield _finding(found, Topic.TIMERS, Weight.CHANGES, what, remedy)
 
 
-def _finding(found: Surveyed, topic: Topic, weight: Weight, what: str, remedy: str = "") -> Finding:
-    return Finding(pipeline=found.pipeline, topic=topic, weight=weight, what=what, remedy=remedy)
+def _finding(found: Surveyed, topic: Topic, weight: Weight, what: str, remedy: str = "") -> MigrationFinding:
+    return MigrationFinding(pipeline=found.pipeline, topic=topic, weight=weight, what=what, remedy=remedy)

@@ -6,9 +6,9 @@ from typing import Final
 
 from worker.core.model.pipeline import Match, Pipeline, PipelineId, Schedule
 from worker.core.model.rules import keys
-from worker.core.run.sensor_match import Saying, is_named, is_trigger, triggered
+from worker.core.run.sensor_match import SensorContent, is_named, is_trigger, triggered
 from worker.core.time.periods import split_key
-from worker.operations.migrate.findings import Finding, Topic, Weight
+from worker.operations.migrate.findings import MigrationFinding, Topic, Weight
 from worker.operations.migrate.survey import SensorRow
 
 SHOWN_MAX: Final = 5
@@ -24,7 +24,7 @@ _INTERNAL: Final = frozenset(
 )
 
 
-def check_sensors(pipeline: Pipeline, rows: Iterable[SensorRow], now: datetime) -> Iterator[Finding]:
+def check_sensors(pipeline: Pipeline, rows: Iterable[SensorRow], now: datetime) -> Iterator[MigrationFinding]:
     produced = [row for row in rows if split_key(row.sensor.key)[0] not in _INTERNAL]
     for schedule in pipeline.schedules:
         yield from _trigger_keys(pipeline, schedule, produced)
@@ -34,7 +34,7 @@ def check_sensors(pipeline: Pipeline, rows: Iterable[SensorRow], now: datetime) 
     yield from _flat(pipeline, produced)
 
 
-def _trigger_keys(pipeline: Pipeline, schedule: Schedule, rows: Sequence[SensorRow]) -> Iterator[Finding]:
+def _trigger_keys(pipeline: Pipeline, schedule: Schedule, rows: Sequence[SensorRow]) -> Iterator[MigrationFinding]:
     trigger = schedule.trigger
     if trigger is None or trigger.match is Match.PREFIX or not schedule.starts_by_trigger:
         return
@@ -45,7 +45,7 @@ def _trigger_keys(pipeline: Pipeline, schedule: Schedule, rows: Sequence[SensorR
         yield _changes(pipeline.id, Topic.PREFIX, f"{_named(lost)} {what}", remedy)
 
 
-def _post_run_keys(pipeline: Pipeline, rows: Sequence[SensorRow]) -> Iterator[Finding]:
+def _post_run_keys(pipeline: Pipeline, rows: Sequence[SensorRow]) -> Iterator[MigrationFinding]:
     post_run = pipeline.post_run
     if post_run is None or post_run.match is Match.PREFIX:
         return
@@ -57,8 +57,10 @@ def _post_run_keys(pipeline: Pipeline, rows: Sequence[SensorRow]) -> Iterator[Fi
             yield _changes(pipeline.id, Topic.PREFIX, f"{_named(begin)} {what}", remedy)
 
 
-def _undated(pipeline: Pipeline, schedule: Schedule, rows: Sequence[SensorRow], now: datetime) -> Iterator[Finding]:
-    sayings = [Saying(row.sensor.key, row.sensor.data) for row in rows]
+def _undated(
+    pipeline: Pipeline, schedule: Schedule, rows: Sequence[SensorRow], now: datetime
+) -> Iterator[MigrationFinding]:
+    sayings = [SensorContent(row.sensor.key, row.sensor.data) for row in rows]
     starts = [saying.key for saying in sayings if (found := triggered(schedule, saying, now)) and found.binds_once]
     if starts:
         what = f"{_named(starts)} would start {schedule.id} and names no date: it counts once, for the day it came"
@@ -66,7 +68,7 @@ def _undated(pipeline: Pipeline, schedule: Schedule, rows: Sequence[SensorRow], 
         yield _changes(pipeline.id, Topic.UNDATED, what, remedy)
 
 
-def _shadowed(pipeline: Pipeline) -> Iterator[Finding]:
+def _shadowed(pipeline: Pipeline) -> Iterator[MigrationFinding]:
     """The reference looked at the trigger first, and a key that began like it went no further."""
     if pipeline.post_run is None:
         return
@@ -77,7 +79,7 @@ def _shadowed(pipeline: Pipeline) -> Iterator[Finding]:
         yield _changes(pipeline.id, Topic.SHADOWED, what, "see that its post-run rules say what is meant")
 
 
-def _flat(pipeline: Pipeline, rows: Sequence[SensorRow]) -> Iterator[Finding]:
+def _flat(pipeline: Pipeline, rows: Sequence[SensorRow]) -> Iterator[MigrationFinding]:
     names = set(keys(pipeline.rules))
     flat = [row.sensor.key for row in rows if row.is_flat and names & {row.sensor.key, split_key(row.sensor.key)[0]}]
     if flat:
@@ -95,5 +97,5 @@ def _named(found: Sequence[str]) -> str:
     return f"{'sensor' if len(found) == 1 else f'{len(found):,} sensors:'} {shown}{more}"
 
 
-def _changes(pipeline: PipelineId, topic: Topic, what: str, remedy: str) -> Finding:
-    return Finding(pipeline=pipeline, topic=topic, weight=Weight.CHANGES, what=what, remedy=remedy)
+def _changes(pipeline: PipelineId, topic: Topic, what: str, remedy: str) -> MigrationFinding:
+    return MigrationFinding(pipeline=pipeline, topic=topic, weight=Weight.CHANGES, what=what, remedy=remedy)

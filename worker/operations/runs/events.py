@@ -7,7 +7,7 @@ from typing import Final
 
 from worker.core.errors import Rejected
 from worker.core.model.events import Event, EventType
-from worker.runtime.concurrency import together
+from worker.runtime.concurrency import gather_bounded
 from worker.store.repos.events import Events
 from worker.store.table import Tables
 from worker.store.tail import LOOK_BACK, Tail
@@ -61,7 +61,7 @@ class EventReader:
                 return in_order(found)
 
     async def _of_types(self, now: datetime) -> list[Event]:
-        parts = await together([partial(self._of_type, each) for each in self._types or tuple(EventType)])
+        parts = await gather_bounded([partial(self._of_type, each) for each in self._types or tuple(EventType)])
         events = [event for part in parts for event in part if _identity(event) not in self._seen]
         # The index lags, and a slow commit appears before what was read already: look back, and remember what was had.
         self._since = max(self._since, now - LOOK_BACK)

@@ -20,7 +20,7 @@ from worker.store.table import Tables
 BEFORE = timedelta(days=1)  # events about a run may come before it exists: what was refused, what was missed
 
 
-class Source(StrEnum):
+class HistorySource(StrEnum):
     """Where it is written; of one instant, in this order."""
 
     RERUN = "rerun"
@@ -31,14 +31,14 @@ class Source(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class HistoryEntry:
     """Something that happened. `at` None: whoever wrote it down did not say when.
 
     `title`: how people say it, where the rows' own word would mislead them.
     """
 
     at: datetime | None
-    source: Source
+    source: HistorySource
     what: str
     message: str = ""
     attempt: int | None = None
@@ -56,7 +56,7 @@ class Records:
     events: Sequence[Event]
 
 
-def tell(records: Records) -> list[Moment]:
+def tell(records: Records) -> list[HistoryEntry]:
     """Everything in order of time; what has no time comes first."""
     moments = [
         *map(_of_rerun, records.reruns),
@@ -65,66 +65,72 @@ def tell(records: Records) -> list[Moment]:
         *_of_run(records.run),
         *_of_watch(records.watch),
     ]
-    order = list(Source)
+    order = list(HistorySource)
     return sorted(moments, key=lambda each: (each.at.timestamp() if each.at else 0.0, order.index(each.source)))
 
 
-def _of_rerun(record: RerunRecord) -> Moment:
+def _of_rerun(record: RerunRecord) -> HistoryEntry:
     source = f" after {record.source_event}" if record.source_event else ""
-    return Moment(
+    return HistoryEntry(
         at=parse_rfc3339(record.triggered_at),
-        source=Source.RERUN,
+        source=HistorySource.RERUN,
         what=f"rerun {record.number}",
         message=f"{record.reason}{source}",
         title=f"rerun {record.number + 1}",  # rows count from 0
     )
 
 
-def _of_line(record: JobRecord) -> Moment:
+def _of_line(record: JobRecord) -> HistoryEntry:
     parts = (record.error, record.category, record.run_id and f"job {record.run_id}", _author(record))
     message = "; ".join(part for part in parts if part)
-    return Moment(at=record.at, source=Source.JOB_LOG, what=record.event, message=message, attempt=record.attempt)
+    return HistoryEntry(
+        at=record.at, source=HistorySource.JOB_LOG, what=record.event, message=message, attempt=record.attempt
+    )
 
 
 def _author(record: JobRecord) -> str:
     return "" if record.is_ours else "written by others"
 
 
-def _of_event(event: Event) -> Moment:
+def _of_event(event: Event) -> HistoryEntry:
     attempt, job = event.detail.get("attempt"), event.detail.get("job")
     named = job_id(job) if isinstance(job, Mapping) else ""
-    return Moment(
+    return HistoryEntry(
         at=event.at,
-        source=Source.EVENT,
+        source=HistorySource.EVENT,
         what=event.type,
         message=f"{event.message}; job {named}" if named else event.message,
         attempt=attempt if isinstance(attempt, int) and not isinstance(attempt, bool) else None,
     )
 
 
-def _of_run(run: Run | ForeignRun | None) -> Iterator[Moment]:
+def _of_run(run: Run | ForeignRun | None) -> Iterator[HistoryEntry]:
     """The row keeps where the run began and where it stands; what was between is in the records."""
     match run:
         case None:
             return
         case ForeignRun(status=status):
-            yield Moment(at=None, source=Source.RUN, what=status, message="another system's row, without times")
+            yield HistoryEntry(
+                at=None, source=HistorySource.RUN, what=status, message="another system's row, without times"
+            )
         case Run():
-            yield Moment(at=run.created_at, source=Source.RUN, what="created", message=f"run {run.run_id}")
-            yield Moment(at=run.since, source=Source.RUN, what=run.state, message=run.reason, attempt=run.attempt)
+            yield HistoryEntry(at=run.created_at, source=HistorySource.RUN, what="created", message=f"run {run.run_id}")
+            yield HistoryEntry(
+                at=run.since, source=HistorySource.RUN, what=run.state, message=run.reason, attempt=run.attempt
+            )
 
 
-def _of_watch(watch: SlaWatch | None) -> Iterator[Moment]:
+def _of_watch(watch: SlaWatch | None) -> Iterator[HistoryEntry]:
     if watch is None:
         return
     if watch.arrived_at is not None:
-        yield Moment(
-            at=watch.arrived_at, source=Source.SLA, what="first signal", message="its deadline counts from here"
+        yield HistoryEntry(
+            at=watch.arrived_at, source=HistorySource.SLA, what="first signal", message="its deadline counts from here"
         )
     if watch.warned_at is not None:
-        yield Moment(at=watch.warned_at, source=Source.SLA, what="warned")
+        yield HistoryEntry(at=watch.warned_at, source=HistorySource.SLA, what="warned")
     if watch.verdict is not None:
-        yield Moment(at=watch.since, source=Source.SLA, what=watch.verdict.lower(), message=watch.reason)
+        yield HistoryEntry(at=watch.since, source=HistorySource.SLA, what=watch.verdict.lower(), message=watch.reason)
 
 
 async def load(tables: Tables, key: RunKey, now: datetime) -> Records:

@@ -4,18 +4,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from worker.config.versions import Configs, Version
+from worker.config.versions import PipelineVersions, Version
 from worker.core.model.effects import Ignore
 from worker.core.model.keys import RunKey
 from worker.core.run.dry_run import DryRun
-from worker.core.run.facts import Birth, CancelRequested, RerunRequested
-from worker.core.run.forecast import Forecast, Prospect, foresee, foresee_rehearsal
+from worker.core.run.facts import CancelRequested, NewRun, RerunRequested
+from worker.core.run.forecast import Forecast, Prospect, forecast, forecast_dry_run
 from worker.core.run.foreign import respect
 from worker.core.run.reruns import REPLAY
 from worker.core.run.state import ForeignRun, Run
 from worker.core.time.timestamps import format_rfc3339
 from worker.engine.decisions import ForeignRuns
-from worker.engine.intake.rerun_freshness import Freshness
+from worker.engine.intake.rerun_freshness import RerunFreshness
 from worker.operations.explain.load import schedule_of
 from worker.operations.explain.snapshot import AnyRun
 from worker.operations.explain.start_gates import refused
@@ -28,11 +28,11 @@ from worker.store.repos.runs import Runs
 from worker.store.table import Tables
 
 _ANSWERED_WELL = frozenset({Prospect.ACCEPTED, Prospect.WAITS})
-_NOT_MADE = Birth(run_id="", config_hash="")  # a forecast makes no row
+_NOT_MADE = NewRun(run_id="", config_hash="")  # a forecast makes no row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RequestOutcome:
     """`replaced` is a request that stood there unanswered, `is_first`: there never was a run of that period."""
 
     key: RunKey
@@ -43,7 +43,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class RerunSpec:
     """A rerun as a person wants it."""
 
     reason: str
@@ -51,7 +51,7 @@ class Wish:
     note: str = ""
 
 
-class Asking:
+class RunRequests:
     """`is_rehearsed`: tell what would become of it, and write nothing.
 
     Its methods may raise `StaleWrite` if somebody else asked at the same moment, and `RetryLater`.
@@ -61,9 +61,9 @@ class Asking:
         self, tables: Tables, clock: Clock, *, is_rehearsed: bool = False, new_id: Callable[[], str] = random_id
     ) -> None:
         self._tables, self._clock, self._is_rehearsed, self._new_id = tables, clock, is_rehearsed, new_id
-        self._configs, self._runs, self._requests = Configs(tables), Runs(tables), Requests(tables)
+        self._configs, self._runs, self._requests = PipelineVersions(tables), Runs(tables), Requests(tables)
 
-    async def rerun(self, key: RunKey, version: Version, wish: Wish) -> Asked:
+    async def rerun(self, key: RunKey, version: Version, wish: RerunSpec) -> RequestOutcome:
         """Ask for a rerun. One that will be refused is not made: whoever asks learns why, and nobody is alerted."""
         now, run = self._clock.now(), await self._runs.load(key)
         seen = await self._requests.rerun_of(key)
@@ -79,9 +79,11 @@ class Asking:
         if is_written:
             await self._requests.ask_rerun(key, request, seen)
         replaced = _unanswered(seen, run)
-        return Asked(key=key, forecast=forecast, is_written=is_written, is_first=run is None, replaced=replaced)
+        return RequestOutcome(
+            key=key, forecast=forecast, is_written=is_written, is_first=run is None, replaced=replaced
+        )
 
-    async def cancel(self, key: RunKey, version: Version, reason: str, *, waive_sla: bool) -> Asked:
+    async def cancel(self, key: RunKey, version: Version, reason: str, *, waive_sla: bool) -> RequestOutcome:
         """Ask for a cancellation. One that finds nothing to cancel is not made: it must not wait for a run to come."""
         now, run = self._clock.now(), await self._runs.load(key)
         seen = await self._requests.cancel_of(key)
@@ -93,12 +95,14 @@ class Asking:
             )
             await self._requests.ask_cancel(key, request, seen)
         replaced = _unanswered(seen, run)
-        return Asked(key=key, forecast=forecast, is_written=is_written, is_first=run is None, replaced=replaced)
+        return RequestOutcome(
+            key=key, forecast=forecast, is_written=is_written, is_first=run is None, replaced=replaced
+        )
 
     # --- what will become of it ---------------------------------------------------------------------------------------
 
     async def _foresee_rerun(
-        self, key: RunKey, version: Version, run: Run | ForeignRun | None, wish: Wish, now: datetime
+        self, key: RunKey, version: Version, run: Run | ForeignRun | None, wish: RerunSpec, now: datetime
     ) -> Forecast:
         version = await self._judged_by(version, run)
         pipeline, schedule = version.pipeline, schedule_of(version.pipeline, key.schedule)
@@ -109,17 +113,17 @@ class Asking:
             birth=_NOT_MADE,
             identity=self._new_id(),
             reason=wish.reason,
-            is_fresh=wish.reason == REPLAY or await Freshness(self._tables).of(key, run, pipeline, schedule),
+            is_fresh=wish.reason == REPLAY or await RerunFreshness(self._tables).of(key, run, pipeline, schedule),
             supersede=wish.supersede,
         )
         if pipeline.dry_run and not _is_active(run):
-            return foresee_rehearsal(await self._rehearsal(key), pipeline, schedule, fact, now)
+            return forecast_dry_run(await self._rehearsal(key), pipeline, schedule, fact, now)
         if isinstance(run, ForeignRun):
             if taken := _respected(run, now):
                 return taken
             run = await ForeignRuns(self._tables).stand_in(run, _NOT_MADE, pipeline, now)
         pause = await Pauses(self._tables).load(key.pipeline)
-        return foresee(run, pipeline, schedule, fact, now, pause=pause)
+        return forecast(run, pipeline, schedule, fact, now, pause=pause)
 
     async def _foresee_cancel(
         self, version: Version, key: RunKey, run: Run | ForeignRun | None, reason: str, *, waive_sla: bool
@@ -130,12 +134,12 @@ class Asking:
         version = await self._judged_by(version, run)
         schedule = schedule_of(version.pipeline, key.schedule)
         fact = CancelRequested(reason=reason, waive_sla=waive_sla, identity=self._new_id())
-        return foresee(run, version.pipeline, schedule, fact, now)
+        return forecast(run, version.pipeline, schedule, fact, now)
 
     async def _judged_by(self, in_force: Version, run: AnyRun | None) -> Version:
         """A run goes by the version it began under; one that ended, by the one in force."""
         if isinstance(run, Run) and not run.is_ended:
-            return await self._configs.pinned(run.key.pipeline, run.config_hash)
+            return await self._configs.get(run.key.pipeline, run.config_hash)
         return in_force
 
     async def _rehearsal(self, key: RunKey) -> DryRun | None:

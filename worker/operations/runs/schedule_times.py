@@ -14,7 +14,7 @@ from worker.core.schedule.due import ScheduleKey
 from worker.core.schedule.expected_runs import ExpectedBy, ExpectedRun, expected_runs, overdue
 from worker.core.time.local_time import reached_at
 from worker.core.time.timestamps import format_rfc3339
-from worker.operations.explain.timing import NOT_ACCEPTED, Timing, timing_of, why_not_begun
+from worker.operations.explain.timing import NOT_ACCEPTED, ScheduleTiming, timing_of, why_not_begun
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.runs import Runs
 from worker.store.table import Tables
@@ -24,7 +24,7 @@ LOOKED_AT_MAX: Final = 1000  # times of one schedule whose runs are looked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class ListedTime:
     """A time, whose it is, and what there is to say about it."""
 
     pipeline: Pipeline
@@ -41,7 +41,7 @@ class Listed:
 class Coming:
     """The soonest of the times that come, and how many of them there are in all."""
 
-    listed: list[Listed]
+    listed: list[ListedTime]
     total: int
 
 
@@ -49,11 +49,11 @@ class Coming:
 class Missed:
     """`cut`: the schedules that have more times than were looked at, of which the earliest were."""
 
-    listed: list[Listed]
+    listed: list[ListedTime]
     cut: list[ScheduleKey]
 
 
-class Times:
+class ScheduleTimes:
     """Reads, and writes nothing. Everything may raise `RetryLater`, and `Rejected` for a damaged row."""
 
     def __init__(self, tables: Tables) -> None:
@@ -65,20 +65,20 @@ class Times:
         """The next `each` times of every schedule with a cron, soonest first; excluded ones with their reason."""
         total = 0
 
-        def coming() -> Iterator[Listed]:
+        def coming() -> Iterator[ListedTime]:
             nonlocal total  # counted as they pass by: all of them may be more than fit in memory
             for pipeline in pipelines:
                 for schedule in pipeline.schedules:
                     for run in islice(_coming(schedule, now, with_excluded=with_excluded), each):
                         total += 1
-                        yield Listed(pipeline=pipeline, schedule=schedule, run=run)
+                        yield ListedTime(pipeline=pipeline, schedule=schedule, run=run)
 
         soonest = heapq.nsmallest(limit, coming(), key=lambda one: (one.run.at or now, str(one.key)))
         return Coming([await self._told(one, now) for one in soonest], total)
 
     async def missed(self, pipelines: Iterable[Pipeline], since: datetime, now: datetime) -> Missed:
         """The times from `since` on whose run was never begun, oldest first, with what is known of the reason."""
-        found: list[Listed] = []
+        found: list[ListedTime] = []
         cut: list[ScheduleKey] = []
         for pipeline in pipelines:
             for schedule in pipeline.schedules:
@@ -87,14 +87,14 @@ class Times:
                 cut += [] if is_whole else [ScheduleKey(pipeline.id, schedule.id)]
         return Missed(sorted(found, key=lambda one: (one.run.at or now, str(one.key))), cut)
 
-    async def _told(self, one: Listed, now: datetime) -> Listed:
+    async def _told(self, one: ListedTime, now: datetime) -> ListedTime:
         timing = await timing_of(self._tables, ScheduleKey(one.pipeline.id, one.schedule.id))
         pause = await self._pauses.load(one.pipeline.id)
         return replace(one, sentence="; ".join(_prospects(one, timing, pause, now)))
 
     async def _missed_of(
         self, pipeline: Pipeline, schedule: Schedule, since: datetime, now: datetime
-    ) -> tuple[list[Listed], bool]:
+    ) -> tuple[list[ListedTime], bool]:
         """What was missed of one schedule; False: there are more times than were looked at."""
         if pipeline.dry_run:
             return [], True
@@ -108,7 +108,7 @@ class Times:
         }
         there = await self._runs.which_exist(runs)
         missed = [
-            Listed(pipeline=pipeline, schedule=schedule, run=run, sentence=_why(schedule, run, timing, now))
+            ListedTime(pipeline=pipeline, schedule=schedule, run=run, sentence=_why(schedule, run, timing, now))
             for key, run in runs.items()
             if key not in there
         ]
@@ -127,7 +127,7 @@ def _counts_from(schedule: Schedule, run: ExpectedRun) -> datetime:
     return run.at or reached_at(datetime.combine(run.period.date, time()) + timedelta(days=1), schedule.zone)
 
 
-def _prospects(one: Listed, timing: Timing, pause: Pause | None, now: datetime) -> Iterator[str]:
+def _prospects(one: ListedTime, timing: ScheduleTiming, pause: Pause | None, now: datetime) -> Iterator[str]:
     if one.run.excluded is not None:
         yield f"excluded: {one.run.excluded}"
     elif not one.schedule.starts_by_cron:
@@ -143,7 +143,7 @@ def _prospects(one: Listed, timing: Timing, pause: Pause | None, now: datetime) 
         yield one.run.note
 
 
-def _why(schedule: Schedule, run: ExpectedRun, timing: Timing, now: datetime) -> str:
+def _why(schedule: Schedule, run: ExpectedRun, timing: ScheduleTiming, now: datetime) -> str:
     if run.by is ExpectedBy.CRON and schedule.starts_by_cron and run.at is not None:
         return why_not_begun(run.at, timing, now)
     return "its signal did not come" if schedule.starts_by_trigger else "nothing starts it by itself"

@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Final, TypeAlias
 
-from worker.config.versions import Configs, Version
+from worker.config.versions import PipelineVersions, Version
 from worker.core.model.keys import DRY_RUN, RowKind, RunKey, pipeline_pk
 from worker.core.model.pipeline import PipelineId, Schedule
 from worker.core.model.rules import evaluate
 from worker.core.run.dry_run import DryRun, DryState
-from worker.core.run.evaluation import needed
+from worker.core.run.evaluation import required_sensors
 from worker.core.run.machine import Pause
 from worker.core.run.state import ForeignRun, Outcome, Run, State, Status
 from worker.core.sla.state import SlaWatch
@@ -22,13 +22,13 @@ from worker.store.repos.active_rows import ActiveRow, ActiveRows
 from worker.store.repos.dry_runs import dry_run_key, dry_run_of
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.run_rows import run_from_row
-from worker.store.repos.runs import Runs, Unreadable, run_key
+from worker.store.repos.runs import Runs, UnreadableRow, run_key
 from worker.store.repos.sensors import Sensors
 from worker.store.repos.sla_watches import watch_from_row, watch_key
 from worker.store.rows import BadRow, first_rows
 from worker.store.table import Key, Prefix, Row, TableName, Tables
 
-Found: TypeAlias = Run | ForeignRun | DryRun | Unreadable
+Found: TypeAlias = Run | ForeignRun | DryRun | UnreadableRow
 
 COUNTED_MAX: Final = 1_000  # ended runs of one status; beyond that the board says "at least"
 
@@ -45,7 +45,7 @@ class Rank(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class RunLine:
     """One run. `waits_for` is what it waits for, or why it ended."""
 
     rank: Rank
@@ -59,13 +59,13 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Board:
+class RunList:
     """`totals` counts the runs of each kind, shown or not; of the kinds in `uncounted` there may be more.
 
     `is_cut`: of the one pipeline it shows, runs of earlier periods are left out. `pause` is that pipeline's.
     """
 
-    lines: tuple[Line, ...]
+    lines: tuple[RunLine, ...]
     totals: Mapping[Rank, int] = field(default_factory=dict[Rank, int])
     uncounted: frozenset[Rank] = frozenset()
     is_cut: bool = False
@@ -76,14 +76,14 @@ class Board:
         return Counter(line.rank for line in self.lines)
 
 
-class Boards:
+class RunLists:
     """Reads indexes and exact keys, never a whole table. Its methods may raise `RetryLater`."""
 
     def __init__(self, tables: Tables, *, counted_max: int = COUNTED_MAX) -> None:
-        self._tables, self._runs, self._configs = tables, Runs(tables), Configs(tables)
+        self._tables, self._runs, self._configs = tables, Runs(tables), PipelineVersions(tables)
         self._counted_max = counted_max
 
-    async def of_all(self, now: datetime, *, days: int, limit: int) -> Board:
+    async def of_all(self, now: datetime, *, days: int, limit: int) -> RunList:
         """What is active, and what ended on the last days: at most `limit` lines of each kind."""
         active, ended, uncounted = await self._active(), list[Found](), frozenset[Rank]()
         for status in (Status.FAILED_FINAL, Status.COMPLETED):
@@ -95,9 +95,9 @@ class Boards:
         # Rows read by key come last: they are as things are, an index is as they were a moment ago.
         lines = [*(await self._lines(_cut(ended, limit), now)), *(await self._lines(loaded, now))]
         totals = _totals(ended, active, looked_at, loaded)
-        return Board(_in_order(lines), totals, uncounted)
+        return RunList(_in_order(lines), totals, uncounted)
 
-    async def of_pipeline(self, version: Version, now: datetime, *, limit: int) -> Board:
+    async def of_pipeline(self, version: Version, now: datetime, *, limit: int) -> RunList:
         """What is active of one pipeline, and the latest periods of each of its schedules."""
         pipeline = version.pipeline
         active = [row for row in await self._active() if row.key.pipeline == pipeline.id]
@@ -116,7 +116,7 @@ class Boards:
         pause = await Pauses(self._tables).load(pipeline.id)
         is_over = pause is None or pause.is_over(now)
         totals = _totals([], active, looked_at, [*loaded, *latest])
-        return Board(_in_order(lines), totals, is_cut=is_cut, pause=None if is_over else pause)
+        return RunList(_in_order(lines), totals, is_cut=is_cut, pause=None if is_over else pause)
 
     # --- finding ------------------------------------------------------------------------------------------------------
 
@@ -143,16 +143,16 @@ class Boards:
         found = await self._tables.get_many(TableName.CONTROL, wanted)
         return [_read(row) for row in found.values()]
 
-    async def _rehearsals(self, pipeline: PipelineId, schedule: Schedule, limit: int) -> list[DryRun | Unreadable]:
+    async def _rehearsals(self, pipeline: PipelineId, schedule: Schedule, limit: int) -> list[DryRun | UnreadableRow]:
         begin = Prefix(f"{DRY_RUN}{schedule.id}#")
         rows = await first_rows(
             self._tables, TableName.CONTROL, pipeline_pk(pipeline), sk=begin, reverse=True, limit=limit
         )
-        return [run for row in rows if isinstance(run := _read(row), DryRun | Unreadable)]
+        return [run for row in rows if isinstance(run := _read(row), DryRun | UnreadableRow)]
 
     # --- telling ------------------------------------------------------------------------------------------------------
 
-    async def _lines(self, found: Iterable[Found], now: datetime) -> list[Line]:
+    async def _lines(self, found: Iterable[Found], now: datetime) -> list[RunLine]:
         runs = list(found)
         watches = await self._watches([run.key for run in runs if isinstance(run, Run | ForeignRun)])
         return [await self._line(run, watches, now) for run in runs]
@@ -168,9 +168,9 @@ class Boards:
             watches[watch.key] = watch
         return watches
 
-    async def _line(self, run: Found, watches: dict[RunKey, SlaWatch], now: datetime) -> Line:
+    async def _line(self, run: Found, watches: dict[RunKey, SlaWatch], now: datetime) -> RunLine:
         match run:
-            case Unreadable():
+            case UnreadableRow():
                 return _unreadable(run)
             case DryRun():
                 is_waiting = run.state is DryState.EVALUATING
@@ -187,7 +187,7 @@ class Boards:
         schedule = version.pipeline.schedule(key.schedule) if version else None
         if version is None or schedule is None:
             return "its configuration, which is gone"
-        names = needed(version.pipeline, schedule)
+        names = required_sensors(version.pipeline, schedule)
         sensors = await Sensors(self._tables).read(key.pipeline, names, key.period)
         data = {name: sensor.data for name, sensor in sensors.items()}
         return waits_for_rules(evaluate(version.pipeline.rules, data, now))
@@ -197,11 +197,11 @@ def _read(row: Row) -> Found:
     try:
         return dry_run_of(row) if str(row["SK"]).startswith(DRY_RUN) else run_from_row(row)
     except BadRow as error:
-        return Unreadable(Key(str(row["PK"]), str(row["SK"])), str(error))
+        return UnreadableRow(Key(str(row["PK"]), str(row["SK"])), str(error))
 
 
-def _own(run: Run, waiting: str, watch: SlaWatch | None) -> Line:
-    return Line(
+def _own(run: Run, waiting: str, watch: SlaWatch | None) -> RunLine:
+    return RunLine(
         rank=_rank_of(run),
         name=_name_of(run),
         key=run.key,
@@ -213,8 +213,8 @@ def _own(run: Run, waiting: str, watch: SlaWatch | None) -> Line:
     )
 
 
-def _of_another(run: ForeignRun, watch: SlaWatch | None) -> Line:
-    return Line(
+def _of_another(run: ForeignRun, watch: SlaWatch | None) -> RunLine:
+    return RunLine(
         rank=_rank_of(run),
         name=_name_of(run),
         key=run.key,
@@ -225,8 +225,8 @@ def _of_another(run: ForeignRun, watch: SlaWatch | None) -> Line:
     )
 
 
-def _rehearsed(run: DryRun, waiting: str) -> Line:
-    return Line(
+def _rehearsed(run: DryRun, waiting: str) -> RunLine:
+    return RunLine(
         rank=_rank_of(run),
         name=_name_of(run),
         key=run.key,
@@ -236,8 +236,8 @@ def _rehearsed(run: DryRun, waiting: str) -> Line:
     )
 
 
-def _unreadable(found: Unreadable) -> Line:
-    return Line(
+def _unreadable(found: UnreadableRow) -> RunLine:
+    return RunLine(
         rank=_rank_of(found),
         name=_name_of(found),
         key=None,
@@ -258,7 +258,7 @@ _RANKS: Final = {
 
 def _name_of(run: Found | ActiveRow) -> str:
     match run:
-        case Unreadable():
+        case UnreadableRow():
             return f"{run.key.pk} {run.key.sk}"
         case DryRun() | ActiveRow(kind=RowKind.DRY_RUN):
             return f"{run.key} (dry run)"
@@ -268,7 +268,7 @@ def _name_of(run: Found | ActiveRow) -> str:
 
 def _rank_of(run: Found | ActiveRow) -> Rank:
     match run:
-        case Unreadable():
+        case UnreadableRow():
             return Rank.UNREADABLE
         case DryRun() | ActiveRow(kind=RowKind.DRY_RUN):
             return Rank.REHEARSED
@@ -307,7 +307,7 @@ def _totals(
     return Counter((ranks | {_name_of(run): _rank_of(run) for run in loaded}).values())
 
 
-def _in_order(lines: Iterable[Line]) -> tuple[Line, ...]:
+def _in_order(lines: Iterable[RunLine]) -> tuple[RunLine, ...]:
     """Failures first; what is active by how long it stands there, what has ended by how lately.
 
     An index may still list as ended what was begun again: of two lines about one run the later given counts.
@@ -315,6 +315,6 @@ def _in_order(lines: Iterable[Line]) -> tuple[Line, ...]:
     return tuple(sorted({line.name: line for line in lines}.values(), key=_place))
 
 
-def _place(line: Line) -> tuple[int, float, str]:
+def _place(line: RunLine) -> tuple[int, float, str]:
     seconds = line.since.timestamp() if line.since else 0.0
     return line.rank, seconds if line.rank in {Rank.ACTIVE, Rank.REHEARSED} else -seconds, line.name

@@ -9,7 +9,7 @@ from worker.core.errors import ConfigError
 from worker.net.aws_client import ClientSettings
 from worker.runtime.backoff import Backoff
 from worker.runtime.clock import Clock
-from worker.store.admin import Figure, Migration, Verdict
+from worker.store.admin import Figure, Migration, StoreFinding
 from worker.store.dynamodb.calls import DynamoCalls, credentials_required
 from worker.store.dynamodb.errors import MissingTable
 from worker.store.dynamodb.schema import Description, SchemaMismatch, TableSchema, ensure_tables
@@ -50,7 +50,7 @@ class DynamoAdmin:
             await ensure_tables(calls, self._names, self._clock)
             return True
 
-    async def check(self) -> Sequence[Verdict]:
+    async def check(self) -> Sequence[StoreFinding]:
         async with self._opened() as calls:
             return await self._verdicts(calls)
 
@@ -75,7 +75,7 @@ class DynamoAdmin:
         finally:
             await calls.close()
 
-    async def _verdicts(self, calls: DynamoCalls) -> list[Verdict]:
+    async def _verdicts(self, calls: DynamoCalls) -> list[StoreFinding]:
         return [verdict for schema in self._schemas for verdict in await _judged(calls, schema)]
 
 
@@ -87,42 +87,42 @@ async def _describe(calls: DynamoCalls, schema: TableSchema) -> Description | No
     return answer["Table"]
 
 
-async def _judged(calls: DynamoCalls, schema: TableSchema) -> list[Verdict]:
+async def _judged(calls: DynamoCalls, schema: TableSchema) -> list[StoreFinding]:
     description = await _describe(calls, schema)
     if description is None:
-        return [Verdict(schema.name, "the table does not exist", CREATE)]
+        return [StoreFinding(schema.name, "the table does not exist", CREATE)]
     return [_shape(schema, description), await _expiry(calls, schema)]
 
 
-def _shape(schema: TableSchema, description: Description) -> Verdict:
+def _shape(schema: TableSchema, description: Description) -> StoreFinding:
     """Keys, stream and indexes, by the same rule by which the worker refuses to start."""
     try:
         schema.check(description)
     except SchemaMismatch as error:
         _, _, remedy = str(error).rpartition("; ")
-        return Verdict(schema.name, error.problem, remedy)
+        return StoreFinding(schema.name, error.problem, remedy)
     states = {index["IndexName"]: index.get("IndexStatus") for index in description.get("GlobalSecondaryIndexes", [])}
     filling = [index.name for index in schema.indexes if states[index.name] not in {None, "ACTIVE"}]
     if description["TableStatus"] not in {"ACTIVE", "UPDATING"} or filling:
         finding = f"is {description['TableStatus']}" + (
             f", index {', '.join(filling)} is not active" if filling else ""
         )
-        return Verdict(schema.name, finding, "wait until DynamoDB has finished, then check again")
+        return StoreFinding(schema.name, finding, "wait until DynamoDB has finished, then check again")
     has = ["keys", *(["stream"] if description.get("StreamSpecification") else [])]
     has += [f"index {index.name}" for index in schema.indexes]
-    return Verdict(schema.name, f"active, with {', '.join(has)}")
+    return StoreFinding(schema.name, f"active, with {', '.join(has)}")
 
 
-async def _expiry(calls: DynamoCalls, schema: TableSchema) -> Verdict:
+async def _expiry(calls: DynamoCalls, schema: TableSchema) -> StoreFinding:
     answer = await calls.patiently("DescribeTimeToLive", {"TableName": schema.name})
     found = answer["TimeToLiveDescription"]
     if found["TimeToLiveStatus"] not in {"ENABLED", "ENABLING"}:
         remedy = "enable it with `interlock store init --create-tables`, or in your infrastructure code"
-        return Verdict(schema.name, "expired rows are never deleted", remedy)
+        return StoreFinding(schema.name, "expired rows are never deleted", remedy)
     if found.get("AttributeName") != TTL:
         finding = f"rows expire by attribute {found.get('AttributeName')}, not {TTL}"
-        return Verdict(schema.name, finding, f"disable its expiry, wait an hour, and enable it for {TTL}")
-    return Verdict(schema.name, f"rows expire by attribute {TTL}")
+        return StoreFinding(schema.name, finding, f"disable its expiry, wait an hour, and enable it for {TTL}")
+    return StoreFinding(schema.name, f"rows expire by attribute {TTL}")
 
 
 def _figures(schema: TableSchema, description: Description | None) -> Iterator[Figure]:

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from worker.core.errors import ConfigError, RetryLater
 from worker.net.aws_client import ClientSettings, open_client
-from worker.runtime.backoff import Backoff, Patience
+from worker.runtime.backoff import Backoff, RetryLoop
 from worker.runtime.clock import Clock
 from worker.store.dynamodb.errors import CALL_ERRORS, NoCredentials, translate
 from worker.store.store_clock import StoreTime
@@ -66,8 +66,8 @@ class DynamoCalls:
         self._methods = {}
         await self._resources.aclose()
 
-    def patience(self) -> Patience:
-        return Patience(self._backoff, self._clock)
+    def patience(self) -> RetryLoop:
+        return RetryLoop(self._backoff, self._clock)
 
     async def once(self, operation: str, parameters: Mapping[str, Any]) -> Answer:
         """Send one request, one time. Raises our own errors only, `NotApplied` and `InDoubt` among them."""

@@ -12,7 +12,7 @@ from worker.core.errors import RetryLater
 from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId
 from worker.net.aws_client import ClientSettings, open_client
-from worker.runtime.backoff import Backoff, Patience
+from worker.runtime.backoff import Backoff, RetryLoop
 from worker.runtime.clock import Clock
 from worker.store.dynamodb.errors import CALL_ERRORS, translate
 
@@ -70,7 +70,7 @@ class WholeTable:
                 request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
     async def _page(self, client: Any, request: dict[str, Any]) -> Any:  # noqa: ANN401 - the library's own types
-        patience = Patience(Backoff(), self._clock)
+        patience = RetryLoop(Backoff(), self._clock)
         while True:
             try:
                 return await client.scan(**request)

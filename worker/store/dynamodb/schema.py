@@ -29,7 +29,7 @@ class SchemaMismatch(ConfigError):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SchemaStep:
     """One request that brings a table closer to what it must be."""
 
     operation: str
@@ -47,7 +47,7 @@ class TableSchema:
     def indexes(self) -> Sequence[Index]:
         return [index for index in INDEXES if index.table is self.table]
 
-    def creation(self) -> Step:
+    def creation(self) -> SchemaStep:
         parameters: dict[str, Any] = {
             "TableName": self.name,
             "KeySchema": KEY_SCHEMA,
@@ -58,18 +58,18 @@ class TableSchema:
             parameters["GlobalSecondaryIndexes"] = [_index_definition(index) for index in self.indexes]
         if self.table in STREAMED:
             parameters["StreamSpecification"] = {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
-        return Step("CreateTable", parameters)
+        return SchemaStep("CreateTable", parameters)
 
-    def next_step(self, description: Description) -> Step | None:
+    def next_step(self, description: Description) -> SchemaStep | None:
         """The first thing a table lacks and can be given. Raises `SchemaMismatch` for what cannot be mended."""
         self._check_keys(description)
         if self._lacks_stream(description):
             stream = {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
-            return Step("UpdateTable", {"TableName": self.name, "StreamSpecification": stream})
+            return SchemaStep("UpdateTable", {"TableName": self.name, "StreamSpecification": stream})
         present = {index["IndexName"]: index for index in description.get("GlobalSecondaryIndexes", [])}
         for index in self.indexes:
             if index.name not in present:
-                return Step("UpdateTable", self._index_addition(index))  # one at a time: DynamoDB takes no more
+                return SchemaStep("UpdateTable", self._index_addition(index))  # one at a time: DynamoDB takes no more
             self._check_index(index, present[index.name])
         return None
 
@@ -170,7 +170,7 @@ async def _describe(calls: DynamoCalls, schema: TableSchema) -> Description | No
     return answer["Table"]
 
 
-async def _take(calls: DynamoCalls, step: Step) -> None:
+async def _take(calls: DynamoCalls, step: SchemaStep) -> None:
     try:
         await calls.patiently(step.operation, step.parameters)
     except TableBusy:

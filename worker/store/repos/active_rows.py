@@ -8,7 +8,7 @@ from functools import partial
 from worker.core.model import keys
 from worker.core.model.keys import RowKind, RunKey, SessionId
 from worker.core.time.timestamps import parse_rfc3339
-from worker.runtime.concurrency import together
+from worker.runtime.concurrency import gather_bounded
 from worker.store.rows import loose_text
 from worker.store.table import ACTIVE, Row, TableName, Tables, query_all
 
@@ -35,7 +35,7 @@ class ActiveRows:
         async def listed(number: int) -> list[ActiveRow]:
             return [row async for row in self.in_bucket(number) if row.kind in kinds]
 
-        buckets = await together([partial(listed, number) for number in range(keys.ACTIVE_BUCKETS)])
+        buckets = await gather_bounded([partial(listed, number) for number in range(keys.ACTIVE_BUCKETS)])
         return [row for bucket in buckets for row in bucket]
 
     async def in_bucket(self, number: int) -> AsyncIterator[ActiveRow]:

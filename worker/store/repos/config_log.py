@@ -7,7 +7,7 @@ from enum import StrEnum
 from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId
 from worker.store import retention
-from worker.store.rows import expiry, loose_text, without_nothing
+from worker.store.rows import expiry, loose_text, without_none
 from worker.store.table import TTL, Absent, Put, Row, TableName, Tables
 from worker.store.tail import Tail, follow
 
@@ -37,7 +37,7 @@ def append_write(entry: ConfigLogEntry, now: datetime) -> Put:
         "configHash": entry.config_hash,
         TTL: expiry(now, retention.CONFIG_LOG),
     }
-    return Put(TableName.CONTROL, without_nothing(row), Absent())
+    return Put(TableName.CONTROL, without_none(row), Absent())
 
 
 class ConfigLog:

@@ -19,7 +19,7 @@ REMEMBERED_MAX = 10_000  # forgetting one costs a needless write
 
 
 @dataclass(frozen=True, slots=True)
-class HeldSignal:
+class DeferredSignal:
     """A sensor that would have begun a run, when it was seen, and (None: nobody knows) when it was written."""
 
     key: RunKey
@@ -29,17 +29,17 @@ class HeldSignal:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldCascade:
+class DeferredCascade:
     """A cascade that would have begun a run, and the pipelines it had come through."""
 
     key: RunKey
     path: tuple[PipelineId, ...]
 
 
-HeldBack: TypeAlias = HeldSignal | HeldCascade
+HeldBack: TypeAlias = DeferredSignal | DeferredCascade
 
 
-class HeldBacks:
+class DeferredSignals:
     """Its rows lie beside the rerun requests, so that one look finds whatever waits for the end of a pause."""
 
     def __init__(self, tables: Tables) -> None:
@@ -52,7 +52,7 @@ class HeldBacks:
             return
         row = {"PK": where.pk, "SK": where.sk, **_said(held), TTL: expiry(now, retention.RUNS)}
         # What was only looked at again takes no place of what is known to have been written, and when.
-        is_sight = isinstance(held, HeldSignal) and held.written_at is None
+        is_sight = isinstance(held, DeferredSignal) and held.written_at is None
         with suppress(StaleWrite):
             await self._tables.commit(Put(TableName.CONTROL, row, Absent() if is_sight else None))
         if len(self._kept) >= REMEMBERED_MAX:
@@ -64,28 +64,28 @@ class HeldBacks:
         await self._tables.commit(Delete(TableName.CONTROL, _where(held)))
 
 
-def held_back_of(row: Row) -> HeldBack | None:
+def deferred_signal_of(row: Row) -> HeldBack | None:
     """Read what was held back; None for a row of another kind. Raises `BadRow`."""
     key = keys.held_back_key_of(str(row["PK"]), str(row["SK"]))
     if key is None:
         return None
     if str(row["SK"]).startswith(keys.HELD_CASCADE):
-        return HeldCascade(key, tuple(PipelineId(each) for each in texts(row, "path")))
+        return DeferredCascade(key, tuple(PipelineId(each) for each in texts(row, "path")))
     sensor = Sensor(text(row, "sensor"), json_map(row, "data"))
-    return HeldSignal(key, sensor, instant(row, "at"), optional_instant(row, "writtenAt"))
+    return DeferredSignal(key, sensor, instant(row, "at"), optional_instant(row, "writtenAt"))
 
 
 def _said(held: HeldBack) -> dict[str, Json]:
-    if isinstance(held, HeldCascade):
+    if isinstance(held, DeferredCascade):
         return {"path": list(held.path)}
     written: dict[str, Json] = {} if held.written_at is None else {"writtenAt": instant_text(held.written_at)}
     return {"sensor": held.sensor.key, "data": held.sensor.data, "at": instant_text(held.at), **written}
 
 
 def _content(held: HeldBack) -> str:
-    return content_hash({"path": list(held.path)}) if isinstance(held, HeldCascade) else held.sensor.content_hash
+    return content_hash({"path": list(held.path)}) if isinstance(held, DeferredCascade) else held.sensor.content_hash
 
 
 def _where(held: HeldBack) -> Key:
-    of_kind = keys.held_cascade_sk if isinstance(held, HeldCascade) else keys.held_back_sk
+    of_kind = keys.held_cascade_sk if isinstance(held, DeferredCascade) else keys.held_back_sk
     return Key(keys.pipeline_pk(held.key.pipeline), of_kind(held.key))

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId
-from worker.store.rows import instant, instant_text, optional_text, whole, without_nothing
+from worker.store.rows import instant, instant_text, optional_text, whole, without_none
 from worker.store.table import Absent, Delete, Equals, Key, Put, Row, StaleWrite, TableName, Tables
 
 
@@ -72,7 +72,7 @@ def _key(pipeline: PipelineId) -> Key:
 
 def _row(pipeline: PipelineId, deployed: Deployed) -> Row:
     key = _key(pipeline)
-    return without_nothing(
+    return without_none(
         {
             "PK": key.pk,
             "SK": key.sk,

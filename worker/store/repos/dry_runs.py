@@ -24,7 +24,7 @@ from worker.store.rows import (
     text_map,
     texts,
     whole,
-    without_nothing,
+    without_none,
 )
 from worker.store.table import (
     ACTIVE,
@@ -105,7 +105,7 @@ def _next(run: DryRun) -> DryRun:
 
 def _to_row(run: DryRun) -> dict[str, Value]:
     key = dry_run_key(run.key)
-    return without_nothing(
+    return without_none(
         {
             "PK": key.pk,
             "SK": key.sk,

@@ -7,7 +7,7 @@ from datetime import datetime
 from worker.core.model import keys
 from worker.core.model.events import Event
 from worker.store import retention
-from worker.store.rows import expiry, first_rows, loose_text, plain_map, without_nothing
+from worker.store.rows import expiry, first_rows, loose_text, to_json_map, without_none
 from worker.store.table import (
     EVENT_TYPES,
     TTL,
@@ -35,7 +35,7 @@ class StoredEvent:
     out: bool
 
 
-def told_write(event: Event) -> Put:
+def event_write(event: Event) -> Put:
     """Build an event of ours: it belongs in the commit of the decision it reports; the relay sends it from there."""
     return _put(event, out=True)
 
@@ -54,7 +54,7 @@ def event_of(row: Row) -> StoredEvent | None:
         schedule=loose_text(row, "scheduleId"),
         period=loose_text(row, "date"),
         message=loose_text(row, "message"),
-        detail=plain_map(detail) if isinstance(detail, Mapping) else {},
+        detail=to_json_map(detail) if isinstance(detail, Mapping) else {},
     )
     return StoredEvent(event, out=row.get("out") is True)
 
@@ -111,7 +111,7 @@ def _put(event: Event, *, out: bool) -> Put:
         "out": out or None,
         TTL: expiry(event.at, retention.EVENTS),
     }
-    return Put(TableName.EVENTS, without_nothing(row), Absent())
+    return Put(TableName.EVENTS, without_none(row), Absent())
 
 
 def _events(rows: list[Row]) -> list[StoredEvent]:

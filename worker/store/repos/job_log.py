@@ -7,7 +7,7 @@ from datetime import datetime
 from worker.core.model import keys
 from worker.core.model.keys import RunKey
 from worker.store import retention
-from worker.store.rows import expiry, loose_text, without_nothing
+from worker.store.rows import expiry, loose_text, without_none
 from worker.store.table import TTL, Absent, Prefix, Put, Row, TableName, Tables, query_all
 
 OURS = "interlock"
@@ -58,7 +58,7 @@ def append_write(key: RunKey, line: JobLine) -> Put:
         "by": OURS,
         TTL: expiry(line.at, retention.JOB_LOG),
     }
-    return Put(TableName.JOBLOG, without_nothing(row), Absent())
+    return Put(TableName.JOBLOG, without_none(row), Absent())
 
 
 class JobLog:

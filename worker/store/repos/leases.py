@@ -52,7 +52,7 @@ class LeaseStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ordeal:
+class CrashHistory:
     """How often it went wrong at one place: what no worker's memory can say, because the worker is gone."""
 
     at: str | None = None  # the checkpoint that did not move meanwhile
@@ -76,7 +76,7 @@ class Lease:
     whole_to: datetime | None = None
     wanted_by: SessionId | None = None
     rate: int = 0  # records a second, lately; written along with checkpoints only
-    ordeal: Ordeal = field(default_factory=Ordeal)
+    ordeal: CrashHistory = field(default_factory=CrashHistory)
 
     @property
     def is_begun(self) -> bool:
@@ -142,7 +142,7 @@ class Leases:
         # Refused, and still ours: a later checkpoint of ours was faster.
         return await self._settle(moved, lambda found: found.owner == held.owner and found.epoch == held.epoch)
 
-    async def note_try(self, held: Lease, ordeal: Ordeal) -> bool:
+    async def note_try(self, held: Lease, ordeal: CrashHistory) -> bool:
         """Remember a try of the very next record before it is made; False if the lease is not ours any more."""
         noted = self._update(held, change=_ordeal(ordeal), condition=_held(held))
         return await self._settle(noted, lambda _: False)
@@ -287,14 +287,14 @@ def _birth(parents: frozenset[str], whole_to: datetime | None) -> dict[str, Valu
     return row
 
 
-def _after_death(seen: Lease) -> Ordeal:
+def _after_death(seen: Lease) -> CrashHistory:
     """Count one more owner that ended here. What was seen may be old: then the count begins anew, and too low."""
     if seen.ordeal.deaths and seen.ordeal.at == seen.checkpoint:
         return replace(seen.ordeal, deaths=seen.ordeal.deaths + 1)
-    return Ordeal(at=seen.checkpoint, deaths=1)
+    return CrashHistory(at=seen.checkpoint, deaths=1)
 
 
-def _ordeal(ordeal: Ordeal) -> dict[str, Value]:
+def _ordeal(ordeal: CrashHistory) -> dict[str, Value]:
     # Text, even where there is no checkpoint yet: an attribute is set or removed, and this one is only ever set.
     return {"attseq": ordeal.at or "", "deaths": ordeal.deaths, "att": ordeal.tries}
 
@@ -320,7 +320,7 @@ def _lease(row: Row) -> Lease:
         whole_to=optional_instant(row, "wholeTo"),
         wanted_by=None if wanted_by is None else SessionId(wanted_by),
         rate=optional_whole(row, "rate") or 0,
-        ordeal=Ordeal(
+        ordeal=CrashHistory(
             at=optional_text(row, "attseq") or None,
             deaths=optional_whole(row, "deaths") or 0,
             tries=optional_whole(row, "att") or 0,

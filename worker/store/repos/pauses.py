@@ -5,7 +5,7 @@ from datetime import datetime
 from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId
 from worker.core.run.machine import Pause
-from worker.store.rows import loose_text, optional_instant_text, optional_whole, without_nothing
+from worker.store.rows import loose_text, optional_instant_text, optional_whole, without_none
 from worker.store.table import Absent, Check, Delete, Key, Less, Put, Row, TableName, Tables, any_of
 
 UNTIL_MILLIS = "untilMillis"  # a number, so that a commit's condition can compare it
@@ -46,7 +46,7 @@ class Pauses:
             "until": optional_instant_text(pause.until),
             UNTIL_MILLIS: None if pause.until is None else keys.millis(pause.until),
         }
-        await self._tables.commit(Put(TableName.CONTROL, without_nothing(row)))
+        await self._tables.commit(Put(TableName.CONTROL, without_none(row)))
 
     async def remove(self, pipeline: PipelineId) -> None:
         await self._tables.commit(Delete(TableName.CONTROL, pause_key(pipeline)))

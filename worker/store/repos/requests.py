@@ -11,7 +11,7 @@ from typing import TypeAlias
 from worker.core.model import keys
 from worker.core.model.keys import RunKey
 from worker.core.run.reruns import request_identity
-from worker.store.rows import loose_text, without_nothing
+from worker.store.rows import loose_text, without_none
 from worker.store.table import Absent, Condition, Equals, Exists, Key, Put, Row, TableName, Tables, Value, all_of
 
 DEFAULT_REASON = "manual"
@@ -98,7 +98,7 @@ def rerun_write(key: RunKey, request: RerunRequest, seen: RerunRequest | None) -
 
 def _write(at: Key, request: AnyRequest, seen: AnyRequest | None, more: Mapping[str, Value]) -> Put:
     said = {"reason": request.reason, "requestedAt": request.requested_at, "id": request.id}
-    return Put(TableName.CONTROL, without_nothing({"PK": at.pk, "SK": at.sk, **said, **more}), _still(seen))
+    return Put(TableName.CONTROL, without_none({"PK": at.pk, "SK": at.sk, **said, **more}), _still(seen))
 
 
 def _key(key: RunKey, sk: str) -> Key:

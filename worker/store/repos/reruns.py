@@ -7,7 +7,7 @@ from worker.core.errors import RetryLater
 from worker.core.model import keys
 from worker.core.model.keys import RunKey
 from worker.store import retention
-from worker.store.rows import expiry, instant_text, loose_text, without_nothing
+from worker.store.rows import expiry, instant_text, loose_text, without_none
 from worker.store.table import (
     TTL,
     Absent,
@@ -92,7 +92,7 @@ def record_write(key: RunKey, rerun: Rerun, number: int) -> Put:
     }
     # Records go sooner than their run. One past its time is not in the list, so its number may be given again, although
     # the table may keep it for days.
-    return Put(TableName.RERUN, without_nothing(row), any_of(Absent(), Expired(rerun.at)))
+    return Put(TableName.RERUN, without_none(row), any_of(Absent(), Expired(rerun.at)))
 
 
 def _next_number(taken: list[RerunRecord]) -> int:

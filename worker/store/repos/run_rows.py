@@ -24,7 +24,7 @@ from worker.store.rows import (
     text_map,
     texts,
     whole,
-    without_nothing,
+    without_none,
 )
 from worker.store.table import ACTIVE, LISTS, TTL, Row, Value
 
@@ -35,7 +35,7 @@ def run_to_row(run: Run) -> dict[str, Value]:
     An ended row is in the list of its day, and expires.
     """
     pk, sk = keys.pipeline_pk(run.key.pipeline), keys.trigger_sk(run.key)
-    return without_nothing(
+    return without_none(
         {
             "PK": pk,
             "SK": sk,

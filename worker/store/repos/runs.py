@@ -9,7 +9,7 @@ from worker.core.model import keys
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.run.state import ForeignRun, Run, Status
-from worker.runtime.concurrency import together
+from worker.runtime.concurrency import gather_bounded
 from worker.store.repos.run_rows import run_from_row, run_to_row
 from worker.store.rows import BadRow, first_rows
 from worker.store.table import (
@@ -34,7 +34,7 @@ from worker.store.tail import AFTER_ALL_TIMES
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableRow:
     """A row that stands in a list and cannot be understood: it is shown, and hides none of the others."""
 
     key: Key
@@ -45,7 +45,7 @@ class Unreadable:
 class EndedRuns:
     """Runs that ended on one day, latest first; not whole: there are more."""
 
-    runs: list[Run | ForeignRun | Unreadable]
+    runs: list[Run | ForeignRun | UnreadableRow]
     is_whole: bool
 
 
@@ -88,7 +88,7 @@ class Runs:
 
     async def of_schedule(
         self, pipeline: PipelineId, schedule: ScheduleId, limit: int = 100
-    ) -> list[Run | ForeignRun | Unreadable]:
+    ) -> list[Run | ForeignRun | UnreadableRow]:
         """The runs of one schedule, latest period first."""
         rows = await first_rows(
             self._tables,
@@ -107,7 +107,7 @@ class Runs:
         counts: without them nobody could say how many there are without reading everything.
         """
         buckets = [keys.ended_bucket(status.value, day, number) for number in range(keys.STATUS_BUCKETS)]
-        found = await together([partial(self._newest, bucket, limit + 1) for bucket in buckets])
+        found = await gather_bounded([partial(self._newest, bucket, limit + 1) for bucket in buckets])
         rows = [row for bucket in found for row in bucket]
         rows.sort(key=lambda row: str(row[LISTS.sort]), reverse=True)
         return EndedRuns([_listed(row) for row in rows], is_whole=all(len(bucket) <= limit for bucket in found))
@@ -137,8 +137,8 @@ class Runs:
         return saved
 
 
-def _listed(row: Row) -> Run | ForeignRun | Unreadable:
+def _listed(row: Row) -> Run | ForeignRun | UnreadableRow:
     try:
         return run_from_row(row)
     except BadRow as error:
-        return Unreadable(Key(str(row["PK"]), str(row["SK"])), str(error))
+        return UnreadableRow(Key(str(row["PK"]), str(row["SK"])), str(error))

@@ -19,7 +19,7 @@ from worker.store.rows import (
     optional_whole,
     text,
     whole,
-    without_nothing,
+    without_none,
 )
 from worker.store.table import (
     Absent,
@@ -81,7 +81,7 @@ def _key(schedule: ScheduleKey) -> Key:
 
 def _row(mark: ScheduleMark) -> Row:
     key, passed = _key(mark.key), mark.passed
-    return without_nothing(
+    return without_none(
         {
             "PK": key.pk,
             "SK": key.sk,

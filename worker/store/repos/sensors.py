@@ -13,7 +13,7 @@ from worker.core.model.content_hash import content_hash
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
 from worker.core.time.periods import Period, sensor_keys
-from worker.store.rows import plain_map
+from worker.store.rows import to_json_map
 from worker.store.table import (
     COMMIT_ID,
     TTL,
@@ -60,7 +60,7 @@ def sensor_of(row: Row) -> Sensor | None:
     data = row.get("data")
     if not isinstance(data, Mapping):
         data = {name: value for name, value in row.items() if name not in _NOT_DATA}
-    return Sensor(key, plain_map(data))
+    return Sensor(key, to_json_map(data))
 
 
 class Sensors:

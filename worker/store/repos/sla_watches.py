@@ -19,7 +19,7 @@ from worker.store.rows import (
     optional_text,
     text,
     whole,
-    without_nothing,
+    without_none,
 )
 from worker.store.table import ACTIVE, TTL, Absent, Equals, Key, Prefix, Put, Row, TableName, Tables, Value, Write
 
@@ -77,7 +77,7 @@ def _next(watch: SlaWatch) -> SlaWatch:
 
 def watch_to_row(watch: SlaWatch) -> dict[str, Value]:
     key = watch_key(watch.key)
-    return without_nothing(
+    return without_none(
         {
             "PK": key.pk,
             "SK": key.sk,

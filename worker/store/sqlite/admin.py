@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from worker.core.errors import ConfigError, RetryLater, WorkerError
 from worker.runtime.clock import Clock
-from worker.store.admin import Figure, Migration, Verdict
+from worker.store.admin import Figure, Migration, StoreFinding
 from worker.store.sqlite.commit import EPOCH
 from worker.store.sqlite.errors import TROUBLES, translated, unusable
 from worker.store.sqlite.file import BUSY_TIMEOUT, connect, connect_in_memory
@@ -76,7 +76,7 @@ class SqliteAdmin:
     async def init(self, *, may_create: bool) -> bool:  # noqa: ARG002  the port's; a file costs nothing
         return await asyncio.to_thread(self._init)
 
-    async def check(self) -> Sequence[Verdict]:
+    async def check(self) -> Sequence[StoreFinding]:
         return await asyncio.to_thread(lambda: list(self._check()))
 
     async def migrate(self, *, backup: bool) -> Migration | None:
@@ -161,7 +161,7 @@ class SqliteAdmin:
 
     # --- checking -----------------------------------------------------------------------------------------------------
 
-    def _check(self) -> Iterator[Verdict]:
+    def _check(self) -> Iterator[StoreFinding]:
         """Stop where the rest could not be judged."""
         try:
             self._require_ready()
@@ -170,8 +170,8 @@ class SqliteAdmin:
         except (ConfigError, RetryLater) as error:
             yield _refused("file", error)
             return
-        yield Verdict("file", f"{self._path} can be opened and written")
-        yield Verdict("version", f"{VERSION}, the one this program uses")
+        yield StoreFinding("file", f"{self._path} can be opened and written")
+        yield StoreFinding("version", f"{VERSION}, the one this program uses")
         try:
             yield (layout := self._layout())
             if layout.is_sound:
@@ -179,47 +179,49 @@ class SqliteAdmin:
         except ConfigError as error:
             yield _refused("content", error)
 
-    def _layout(self) -> Verdict:
+    def _layout(self) -> StoreFinding:
         with self._opened() as connection, closing(connect_in_memory()) as model:
             lacking = sorted(_layout_of(model) - _layout_of(connection))
         if lacking:
-            return Verdict("layout", f"lacks {', '.join(lacking)}", "restore a backup: the file was changed by hand")
-        return Verdict("layout", "every table, column and index is there")
+            return StoreFinding(
+                "layout", f"lacks {', '.join(lacking)}", "restore a backup: the file was changed by hand"
+            )
+        return StoreFinding("layout", "every table, column and index is there")
 
-    def _durability(self) -> Verdict:
+    def _durability(self) -> StoreFinding:
         with closing(connect(self._path)) as connection:
             [journal] = connection.execute("PRAGMA journal_mode").fetchone()
             [sync] = connection.execute("PRAGMA synchronous").fetchone()
         if (journal, sync) != (WAL, FULL):
             finding = f"journal mode {journal}, synchronous {sync}"
-            return Verdict("durability", finding, "put the file where WAL works: a local disk")
-        return Verdict("durability", "write-ahead log, and every commit waits for the disk")
+            return StoreFinding("durability", finding, "put the file where WAL works: a local disk")
+        return StoreFinding("durability", "write-ahead log, and every commit waits for the disk")
 
-    def _integrity(self) -> Verdict:
+    def _integrity(self) -> StoreFinding:
         with self._opened() as connection:
             found = [str(line) for (line,) in connection.execute(f"PRAGMA quick_check({PROBLEMS_MAX + 1})")]
         if found != ["ok"]:
             more = ["and more"] if len(found) > PROBLEMS_MAX else []
             damage = "; ".join([*found[:PROBLEMS_MAX], *more])
-            return Verdict("integrity", damage, "the file is damaged: restore a backup")
-        return Verdict("integrity", "SQLite's quick_check finds nothing wrong")
+            return StoreFinding("integrity", damage, "the file is damaged: restore a backup")
+        return StoreFinding("integrity", "SQLite's quick_check finds nothing wrong")
 
-    def _feed(self) -> Verdict:
+    def _feed(self) -> StoreFinding:
         with self._opened() as connection:
             [trimmed] = connection.execute(TRIMMED_GET).fetchone()
             last = last_position(connection)
         if last < trimmed:
-            return Verdict("feed", f"ends at {last}, before its own start {trimmed}", "restore a backup")
-        return Verdict("feed", f"{last - trimmed:,} changes kept, the newest is {last:,}")
+            return StoreFinding("feed", f"ends at {last}, before its own start {trimmed}", "restore a backup")
+        return StoreFinding("feed", f"{last - trimmed:,} changes kept, the newest is {last:,}")
 
-    def _changes(self) -> Verdict:
+    def _changes(self) -> StoreFinding:
         path = str(self._path)
         noted = noted_position(path)  # first: a worker may go on meanwhile
         with self._opened() as connection:
             lost = lost_changes(noted, last_position(connection))
         if lost:
-            return Verdict("changes", describe_loss(path, lost), remedy_of_loss(path))
-        return Verdict("changes", "all that were committed are there")
+            return StoreFinding("changes", describe_loss(path, lost), remedy_of_loss(path))
+        return StoreFinding("changes", "all that were committed are there")
 
     # --- measuring ----------------------------------------------------------------------------------------------------
 
@@ -263,9 +265,9 @@ def _is_there(path: Path) -> bool:
         raise ConfigError(f"the store {path} cannot be looked at: {error}; name another path") from error
 
 
-def _refused(subject: str, error: WorkerError) -> Verdict:
+def _refused(subject: str, error: WorkerError) -> StoreFinding:
     finding, _, remedy = str(error).rpartition("; ")
-    return Verdict(subject, finding or remedy, remedy)
+    return StoreFinding(subject, finding or remedy, remedy)
 
 
 def _layout_of(connection: sqlite3.Connection) -> set[str]:

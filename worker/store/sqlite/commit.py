@@ -9,7 +9,7 @@ from typing import Final, assert_never
 from worker.store.limits import row_bytes
 from worker.store.row_codec import decode_row, encode
 from worker.store.sqlite.conditions import holds
-from worker.store.sqlite.indexes import Entry, entries, ttl_column
+from worker.store.sqlite.indexes import IndexEntry, entries, ttl_column
 from worker.store.sqlite.statements import (
     CHANGE_INSERT,
     ENTRY_DELETE,
@@ -45,11 +45,11 @@ class Image:
 
     body: bytes
     ttl: int | None
-    entries: frozenset[Entry]
+    entries: frozenset[IndexEntry]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class RowChange:
     """One row before and after, None where there is none; `number` is its id in the file, if it is there."""
 
     table: TableName
@@ -70,7 +70,7 @@ def commit(connection: sqlite3.Connection, writes: Sequence[Write], commit_id: s
         apply(connection, step, now)
 
 
-def apply(connection: sqlite3.Connection, step: Step, now: datetime) -> None:
+def apply(connection: sqlite3.Connection, step: RowChange, now: datetime) -> None:
     """Write one row, its index entries and its change record; nothing at all if the row stays as it is."""
     if step.before == step.after:
         return
@@ -102,7 +102,7 @@ def _stamps(writes: Sequence[Write], commit_id: str) -> list[Row]:
     return stamps
 
 
-def _plan(connection: sqlite3.Connection, write: Write, stamp: Row) -> Step:
+def _plan(connection: sqlite3.Connection, write: Write, stamp: Row) -> RowChange:
     table, key = write.table, write.key
     found: tuple[int, bytes] | None = connection.execute(ROW_FIND, (table, key.pk, key.sk)).fetchone()
     row = None if found is None else decode_row(found[1])
@@ -110,7 +110,7 @@ def _plan(connection: sqlite3.Connection, write: Write, stamp: Row) -> Step:
         raise StaleWrite(write, row)
     before = None if row is None or found is None else image_of(table, row, found[1])
     after = before if isinstance(write, Check) else _image_after(write, row, stamp)
-    return Step(table=table, key=key, number=None if found is None else found[0], before=before, after=after)
+    return RowChange(table=table, key=key, number=None if found is None else found[0], before=before, after=after)
 
 
 def _image_after(write: Put | Update | Delete, row: Row | None, stamp: Row) -> Image | None:
@@ -145,7 +145,7 @@ def _checked_image(write: Put | Update, row: Row) -> Image:
 # --- applying: writes, and fails only together with the whole transaction ---------------------------------------------
 
 
-def _write_row(connection: sqlite3.Connection, step: Step) -> tuple[int | None, ChangeKind]:
+def _write_row(connection: sqlite3.Connection, step: RowChange) -> tuple[int | None, ChangeKind]:
     after = step.after
     if after is None:
         connection.execute(ROW_DELETE, (step.number,))
@@ -157,9 +157,9 @@ def _write_row(connection: sqlite3.Connection, step: Step) -> tuple[int | None, 
     return step.number, ChangeKind.MODIFY
 
 
-def _write_entries(connection: sqlite3.Connection, step: Step, number: int | None) -> None:
-    old = frozenset[Entry]() if step.before is None else step.before.entries
-    new = frozenset[Entry]() if step.after is None else step.after.entries
+def _write_entries(connection: sqlite3.Connection, step: RowChange, number: int | None) -> None:
+    old = frozenset[IndexEntry]() if step.before is None else step.before.entries
+    new = frozenset[IndexEntry]() if step.after is None else step.after.entries
     pk, sk = step.key.pk, step.key.sk
     for entry in old - new:
         connection.execute(ENTRY_DELETE, (entry.index, entry.part, entry.sort, pk, sk))

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from worker.store.row_codec import decode_row
-from worker.store.sqlite.commit import Step, apply, image_of, microseconds
+from worker.store.sqlite.commit import RowChange, apply, image_of, microseconds
 from worker.store.sqlite.statements import (
     CHANGE_FIRST_YOUNG,
     CHANGE_LAST,
@@ -31,7 +31,7 @@ def sweep(connection: sqlite3.Connection, now: datetime, limit: int) -> int:
     for number, name, pk, sk, body in found:
         table = TableName(name)
         before = image_of(table, decode_row(body), body)
-        apply(connection, Step(table=table, key=Key(pk, sk), number=number, before=before, after=None), now)
+        apply(connection, RowChange(table=table, key=Key(pk, sk), number=number, before=before, after=None), now)
     return len(found)
 
 

@@ -20,13 +20,13 @@ _INDEXES_OF: Final = {table: tuple(index for index in INDEXES if index.table is 
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class IndexEntry:
     index: str
     part: str
     sort: Sort
 
 
-def entries(table: TableName, row: Row) -> frozenset[Entry]:
+def entries(table: TableName, row: Row) -> frozenset[IndexEntry]:
     """The index entries a row must have. Raises `Rejected` if an attribute that an index sorts by has another kind."""
     found = (_entry(index, row) for index in _INDEXES_OF[table])
     return frozenset(entry for entry in found if entry is not None)
@@ -61,11 +61,11 @@ def ttl_column(row: Row) -> int | None:
     return max(-SQLITE_INT_MAX, min(SQLITE_INT_MAX, math.ceil(ttl)))
 
 
-def _entry(index: Index, row: Row) -> Entry | None:
+def _entry(index: Index, row: Row) -> IndexEntry | None:
     if index.partition in row:
         part = _index_text(index, index.partition, row[index.partition])
         if index.sort in row:
-            return Entry(index.name, part, _sort(index, row[index.sort]))
+            return IndexEntry(index.name, part, _sort(index, row[index.sort]))
     elif index.sort in row:
         _sort(index, row[index.sort])  # DynamoDB refuses the wrong kind even on a row that stays out of the index
     return None

@@ -23,7 +23,7 @@ from worker.store.sqlite.housekeeping import FEED_ROWS_MAX, SWEEP_STEP
 from worker.store.sqlite.identity import StoreFile
 from worker.store.sqlite.ranges import range_of, read_cursor
 from worker.store.sqlite.reads import PAGE_ROWS_MAX, Query
-from worker.store.sqlite.threads import InlineLane, Lane, ThreadLane
+from worker.store.sqlite.threads import InlineJobThread, JobThread, OwnJobThread
 from worker.store.sqlite.transactions import Reader, Writer
 from worker.store.table import Between, Change, Index, Key, Page, Prefix, Row, TableName, Write
 
@@ -31,14 +31,16 @@ KEYS_PER_READ: Final = 500  # so that a read of thousands of keys lets others in
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class Connections:
     """Where the work is done."""
 
-    writes: Lane
-    reads: Lane
+    writes: JobThread
+    reads: JobThread
 
 
-def lanes_on_file(path: Path, busy_timeout: timedelta = BUSY_TIMEOUT, file: StoreFile | None = None) -> Lanes:
+def connections_on_file(
+    path: Path, busy_timeout: timedelta = BUSY_TIMEOUT, file: StoreFile | None = None
+) -> Connections:
     """Give lanes on one file; `file` is shared by all of a process that must be on the same one."""
     checked = file or StoreFile(path)
 
@@ -49,15 +51,15 @@ def lanes_on_file(path: Path, busy_timeout: timedelta = BUSY_TIMEOUT, file: Stor
         return connection
 
     # Closing the last connection to a file that was replaced would write to, and delete, what belongs to the new one.
-    return Lanes(
-        ThreadLane("store-writer", lambda: opened(connect), Writer(path, checked), checked.is_replaced),
-        ThreadLane("store-reader", lambda: opened(connect_to_read), Reader(path, checked), checked.is_replaced),
+    return Connections(
+        OwnJobThread("store-writer", lambda: opened(connect), Writer(path, checked), checked.is_replaced),
+        OwnJobThread("store-reader", lambda: opened(connect_to_read), Reader(path, checked), checked.is_replaced),
     )
 
 
-def lanes_in_memory() -> Lanes:
+def connections_in_memory() -> Connections:
     connection = connect_in_memory()
-    return Lanes(InlineLane(connection, Writer()), InlineLane(connection, Reader()))
+    return Connections(InlineJobThread(connection, Writer()), InlineJobThread(connection, Reader()))
 
 
 class SqliteTables:
@@ -75,17 +77,17 @@ class SqliteTables:
         clock: Clock,
         *,
         new_commit_id: Callable[[], str] = random_long_id,
-        lanes: Lanes | None = None,
+        lanes: Connections | None = None,
         file: StoreFile | None = None,
     ) -> None:
         self._clock, self._new_commit_id = clock, new_commit_id
         self._file = file
-        self._lanes = lanes or lanes_on_file(path, file=file)
+        self._lanes = lanes or connections_on_file(path, file=file)
 
     @classmethod
     def in_memory(cls, clock: Clock, new_commit_id: Callable[[], str] = random_long_id) -> "SqliteTables":
         """The same store without a file, a thread or a single pause: for simulation on a virtual clock."""
-        return cls(IN_MEMORY, clock, new_commit_id=new_commit_id, lanes=lanes_in_memory())
+        return cls(IN_MEMORY, clock, new_commit_id=new_commit_id, lanes=connections_in_memory())
 
     async def start(self) -> None:
         await self._lanes.writes.start()  # first: it makes or migrates the file

@@ -22,15 +22,15 @@ WAITING_MAX: Final = 2_048  # more callers than this wait their turn before they
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedJob:
     error: Exception
 
 
-# Runs jobs in order and answers each with its result or `Failed`.
+# Runs jobs in order and answers each with its result or `FailedJob`.
 RunBatch: TypeAlias = Callable[[sqlite3.Connection, Sequence[Job[object]]], Sequence[object]]
 
 
-class Lane(Protocol):
+class JobThread(Protocol):
     async def start(self) -> None: ...
 
     async def stop(self) -> None: ...
@@ -40,7 +40,7 @@ class Lane(Protocol):
         ...
 
 
-class InlineLane:
+class InlineJobThread:
     """Runs each job at once, in the caller's thread, without ever yielding to the loop."""
 
     def __init__(self, connection: sqlite3.Connection, run_batch: RunBatch) -> None:
@@ -54,12 +54,12 @@ class InlineLane:
 
     async def run(self, job: Job[T]) -> T:
         [outcome] = self._run_batch(self._connection, [job])
-        if isinstance(outcome, Failed):
+        if isinstance(outcome, FailedJob):
             raise outcome.error
         return cast("T", outcome)
 
 
-class ThreadLane:
+class OwnJobThread:
     """One thread, one connection. Used from one event loop."""
 
     def __init__(
@@ -127,7 +127,7 @@ class ThreadLane:
         try:
             connection = self._connect()
         except Exception as error:  # noqa: BLE001  whatever it is belongs to the caller of start(), in another thread
-            self._tell(_settle, opened, Failed(error))
+            self._tell(_settle, opened, FailedJob(error))
             return
         self._tell(_settle, opened, None)
         while batch := self._next_batch():
@@ -143,7 +143,7 @@ class ThreadLane:
         try:
             return self._run_batch(connection, [waiting.job for waiting in batch])
         except Exception as error:  # noqa: BLE001  a thread that died of it would leave every later caller waiting
-            return [Failed(error)] * len(batch)
+            return [FailedJob(error)] * len(batch)
 
     def _next_batch(self) -> list["_Waiting"]:
         """Wait for work, then take all there is. Empty when the lane is to end."""
@@ -185,7 +185,7 @@ class _Waiting:
 def _settle(future: "asyncio.Future[object]", outcome: object) -> None:
     if future.done():
         return  # its caller was cancelled
-    if isinstance(outcome, Failed):
+    if isinstance(outcome, FailedJob):
         future.set_exception(outcome.error)
     else:
         future.set_result(outcome)
@@ -198,4 +198,4 @@ def attempt(connection: sqlite3.Connection, job: Job[object]) -> object:
     except sqlite3.Error:
         raise
     except Exception as error:  # noqa: BLE001  the caller is in another thread: it must be told, whatever it is
-        return Failed(error)
+        return FailedJob(error)

@@ -11,7 +11,7 @@ from worker.store.sqlite.file import IN_MEMORY, truncate_wal
 from worker.store.sqlite.identity import StoreFile, StoreReplaced
 from worker.store.sqlite.reads import last_position
 from worker.store.sqlite.schema import check_version
-from worker.store.sqlite.threads import Failed, Job, attempt
+from worker.store.sqlite.threads import FailedJob, Job, attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class Writer:
         try:
             outcomes = self._transact(connection, jobs)
         except sqlite3.Error as error:
-            return [Failed(explained(error, self.path, self.file))] * len(jobs)
+            return [FailedJob(explained(error, self.path, self.file))] * len(jobs)
         except ConfigError as error:
-            return [Failed(error)] * len(jobs)
+            return [FailedJob(error)] * len(jobs)
         if self.path is not IN_MEMORY:
             truncate_wal(connection, self.path)
         return outcomes
@@ -75,7 +75,7 @@ class Reader:
         try:
             return attempt(connection, job)
         except sqlite3.Error as error:
-            return Failed(explained(error, self.path, self.file))
+            return FailedJob(explained(error, self.path, self.file))
 
 
 def explained(error: sqlite3.Error, path: Path, file: StoreFile | None) -> Exception:

@@ -21,7 +21,7 @@ _ARRIVED: Final = watchdog_mark_sk("probe-arrived")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Probe:
+class AlertProbe:
     """The last probe sent. `waiting_since`: when the first one was sent that has not been answered by any later one."""
 
     id: str
@@ -33,7 +33,7 @@ class Probe:
 class PathState:
     """What is known of the way. `arrived` is the id of the last probe that came through."""
 
-    probe: Probe | None
+    probe: AlertProbe | None
     arrived: str | None
     seen: Mark | None = None
 
@@ -61,7 +61,7 @@ class AlertPath:
                 return  # another one came through at the same moment: the way is open either way
 
 
-def sent_write(state: PathState, probe: Probe) -> Put:
+def sent_write(state: PathState, probe: AlertProbe) -> Put:
     """Build the note of a probe: it belongs in the commit of its event, and is stale if another sent one first."""
     data: dict[str, Json] = {
         "id": probe.id,
@@ -71,13 +71,13 @@ def sent_write(state: PathState, probe: Probe) -> Put:
     return move_write(_NOBODY, _SENT, state.seen, data, probe.sent_at)
 
 
-def _probe(mark: Mark | None) -> Probe | None:
+def _probe(mark: Mark | None) -> AlertProbe | None:
     if mark is None:
         return None
     sent_at, since = parse_rfc3339(_text(mark, "at")), parse_rfc3339(_text(mark, "waitingSince"))
     if sent_at is None or since is None:
         return None
-    return Probe(id=_text(mark, "id"), sent_at=sent_at, waiting_since=since)
+    return AlertProbe(id=_text(mark, "id"), sent_at=sent_at, waiting_since=since)
 
 
 def _text(mark: Mark, name: str) -> str:

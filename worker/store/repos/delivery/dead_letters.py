@@ -16,7 +16,7 @@ from worker.store.rows import (
     text,
     texts,
     whole,
-    without_nothing,
+    without_none,
 )
 from worker.store.table import (
     TTL,
@@ -183,7 +183,7 @@ def _letter_write(letter: DeadLetter, parts: int, ttl: int) -> Put:
         "lane": letter.lane,
         TTL: ttl,
     }
-    return Put(TableName.EVENTS, without_nothing(row), Absent())
+    return Put(TableName.EVENTS, without_none(row), Absent())
 
 
 def _part_writes(letter: DeadLetter, parts: list[bytes], ttl: int) -> list[Put]:

@@ -31,7 +31,7 @@ from worker.store.table import (
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerEntry:
     """Where it stands what a rule made known of an object."""
 
     bucket: str
@@ -40,7 +40,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class SensorReport:
     """A sensor as it is to be stored."""
 
     pipeline: PipelineId
@@ -57,7 +57,7 @@ class Known:
 
     etag: str
     sequencer: str = ""
-    report: Report | None = None
+    report: SensorReport | None = None
     version: int = field(default=0, compare=False)
 
     def is_later_than(self, other: "Known") -> bool:
@@ -69,22 +69,22 @@ class InboxLedger:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    async def get(self, entry: Entry) -> Known | None:
+    async def get(self, entry: LedgerEntry) -> Known | None:
         row = await self._tables.get(TableName.CONTROL, _key(entry))
         return None if row is None else _known(row)
 
-    async def missing(self, entries: Sequence[Entry]) -> list[Entry]:
+    async def missing(self, entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
         """Those that are not there."""
         found = await self._tables.get_many(TableName.CONTROL, list(dict.fromkeys(map(_key, entries))))
         return [entry for entry in entries if _key(entry) not in found]
 
-    async def move(self, entry: Entry, seen: Known | None, known: Known, now: datetime) -> None:
+    async def move(self, entry: LedgerEntry, seen: Known | None, known: Known, now: datetime) -> None:
         """Note what is known now. Raises `StaleWrite` if `seen` is no longer what the ledger says."""
         condition = any_of(Absent(), Expired(now)) if seen is None else Equals("version", seen.version)
         version = 1 if seen is None else seen.version + 1
         await self._tables.commit(Put(TableName.CONTROL, _row(entry, known, version, now), condition))
 
-    async def add(self, entry: Entry, known: Known, now: datetime) -> bool:
+    async def add(self, entry: LedgerEntry, known: Known, now: datetime) -> bool:
         """Note what nothing is known of; False if something is."""
         try:
             await self.move(entry, None, known, now)
@@ -93,11 +93,11 @@ class InboxLedger:
         return True
 
 
-def _key(entry: Entry) -> Key:
+def _key(entry: LedgerEntry) -> Key:
     return Key(keys.inbox_pk(entry.bucket, entry.key), keys.inbox_ledger_sk(entry.rule))
 
 
-def _row(entry: Entry, known: Known, version: int, now: datetime) -> Row:
+def _row(entry: LedgerEntry, known: Known, version: int, now: datetime) -> Row:
     at, report = _key(entry), known.report
     row: dict[str, Value] = {
         "PK": at.pk,
@@ -118,6 +118,8 @@ def _known(row: Row) -> Known:
     return Known(
         etag=text(row, "etag"),
         sequencer=text(row, "sequencer"),
-        report=None if pipeline is None else Report(PipelineId(pipeline), text(row, "sensor"), json_map(row, "data")),
+        report=None
+        if pipeline is None
+        else SensorReport(PipelineId(pipeline), text(row, "sensor"), json_map(row, "data")),
         version=whole(row, "version"),
     )

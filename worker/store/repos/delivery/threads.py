@@ -55,7 +55,7 @@ class ThreadKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Face:
+class ThreadHeader:
     """What the first message shows: how things stood at `version`, after which event, and what it began with."""
 
     version: int = 0
@@ -71,7 +71,7 @@ class Open:
     channel: str  # by the chat's own id
     timestamp: str  # the chat's own id of the first message
     routed_to: str = ""  # the channel as it was asked for
-    face: Face = field(default_factory=Face)
+    face: ThreadHeader = field(default_factory=ThreadHeader)
     told: tuple[str, ...] = ()  # the last events told in it, oldest first
     revision: int = 0
     worst: str = ""  # the gravest severity that was told in it; "" if that is not known
@@ -145,7 +145,7 @@ class Threads:
         claimant: str,
         channel: str,
         timestamp: str,
-        face: Face,
+        face: ThreadHeader,
         told: str,
         worst: str = "",
     ) -> bool:
@@ -176,7 +176,14 @@ class Threads:
             await self._tables.commit(Delete(TableName.EVENTS, _key(thread), Equals("claimant", claimant)))
 
     async def note(
-        self, thread: ThreadKey, seen: Open, *, told: str, face: Face, worst: str = "", also: Sequence[Write] = ()
+        self,
+        thread: ThreadKey,
+        seen: Open,
+        *,
+        told: str,
+        face: ThreadHeader,
+        worst: str = "",
+        also: Sequence[Write] = (),
     ) -> Open | None:
         """Remember that an event was told, and what the first message is to show; None if `seen` is outdated.
 
@@ -201,7 +208,7 @@ class Threads:
         seen: Open | None,
         *,
         told: str,
-        face: Face,
+        face: ThreadHeader,
         worst: str,
         now: datetime,
         also: Sequence[Write] = (),
@@ -239,7 +246,7 @@ class Threads:
         return False
 
 
-def _after(seen: Open, told: str, face: Face, worst: str) -> Open:
+def _after(seen: Open, told: str, face: ThreadHeader, worst: str) -> Open:
     shown = face if face.version >= seen.face.version else seen.face
     return replace(seen, face=shown, told=_kept(seen.told, told), revision=seen.revision + 1, worst=worst)
 
@@ -309,7 +316,7 @@ def _claimed(before: Open | None) -> Claimed:
     return Claimed(replace(before, channel="", routed_to=""))
 
 
-def _face_values(face: Face) -> Mapping[str, Value]:
+def _face_values(face: ThreadHeader) -> Mapping[str, Value]:
     return {"shown": face.version, "standing": face.standing, "first": face.first, "latest": face.latest}
 
 
@@ -320,7 +327,7 @@ def _open(row: Row) -> Open:
         channel=channel,
         timestamp=loose_text(row, "threadTs"),
         routed_to=loose_text(row, "routedTo") or channel,
-        face=Face(
+        face=ThreadHeader(
             version=optional_whole(row, "shown") or 0,
             standing=loose_text(row, "standing"),
             first=loose_text(row, "first"),
