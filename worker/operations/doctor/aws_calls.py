@@ -56,7 +56,7 @@ class AwsCalls:
         self._clients: dict[str, Any] = {}
 
     async def call(self, service: str, operation: str, parameters: Mapping[str, Any]) -> AwsReply:
-        """Raises `AwsRefusal`, `RetryLater` where nothing answered, and `Unauthenticated` without usable credentials."""
+        """Raises `AwsRefusal`, `RetryLater` if nothing answered, and `Unauthenticated` without usable credentials."""
         client = await self._client(service)
         method = getattr(client, _CAPITAL.sub("_", operation).lower())
         sent = self._clock.now()

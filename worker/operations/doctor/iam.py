@@ -13,7 +13,7 @@ AREA = "permissions"
 
 class IamCalls(Protocol):
     async def call(self, service: str, operation: str, parameters: Mapping[str, Any]) -> AwsReply:
-        """Raises `AwsRefusal`, `RetryLater` where nothing answered, and `Unauthenticated` without usable credentials."""
+        """Raises `AwsRefusal`, `RetryLater` if nothing answered, and `Unauthenticated` without usable credentials."""
         ...
 
 
