@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,16 @@ def wrong_imports(floor: Floor, module: Module) -> list[str]:
     return sorted(each.name for each in others if level[each.package] >= level[module.package])
 
 
+def import_cycles(floor: Floor) -> list[set[str]]:
+    """Rule 1, within packages: modules that import each other, so that which is imported first decides what works."""
+    sorter = TopologicalSorter({name: floor.targets(module) - {name} for name, module in floor.modules.items()})
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        return [set(error.args[1])]
+    return []
+
+
 def unknown_packages(found: Iterable[Module]) -> set[str]:
     """Rule 1: packages that have no place in the order."""
     return {module.package for module in found} - {package for layer in LAYERS for package in layer}
@@ -225,6 +236,10 @@ def test_a_module_keeps_to_its_place(found: Module) -> None:
     assert clock_readings(found) == []
 
 
+def test_no_modules_import_each_other() -> None:
+    assert import_cycles(FLOOR) == []
+
+
 def test_every_package_has_its_place_in_the_order() -> None:
     assert unknown_packages(MODULES) == set()
 
@@ -295,6 +310,12 @@ def test_the_check_sees_an_import_of_a_module_by_its_package() -> None:
     floor = a_tree(worker__core__run__machine="from worker.core.sla import watch", worker__core__sla__watch="")
 
     assert wrong_imports(floor, floor.modules["worker.core.run.machine"]) == ["worker.core.sla.watch"]
+
+
+def test_the_check_sees_modules_that_import_each_other() -> None:
+    floor = a_tree(worker__engine__a="from worker.engine.b import B", worker__engine__b="from worker.engine.a import A")
+
+    assert import_cycles(floor) == [{"worker.engine.a", "worker.engine.b"}]
 
 
 def test_the_check_sees_a_package_without_a_place() -> None:

@@ -12,7 +12,7 @@ from tests.cliruns import a_store
 from tests.commandline import TODAY, interlock, records
 from tests.manualclock import ManualClock
 from worker.cli.commands.sensor_removal import run_remove
-from worker.cli.commands.sensors import sensor_name
+from worker.cli.commands.sensor_rows import sensor_name
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.store_access import StoreAccess

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from tests.commandline import interlock, records
+from worker.cli.commands.sensor_rows import show_sensor
 from worker.cli.commands.sensor_values import read_json, sensor_data
-from worker.cli.commands.sensors import show_sensor
 from worker.cli.terminal.console import Screen, json_text
 from worker.core.errors import ConfigError
 from worker.core.model.pipeline import PipelineId

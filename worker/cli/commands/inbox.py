@@ -20,7 +20,7 @@ from consumers.inbox.rules import BucketPrefix, Mapped, Rules
 from consumers.inbox.rules_file import check_rules, rules_from
 from consumers.inbox.seeding import Bucket, Seeder, SeedProgress
 from consumers.queues.queue import Message
-from worker.cli.commands.sensors import warn_of_period
+from worker.cli.commands.sensor_rows import warn_of_period
 from worker.cli.terminal.console import Screen, counted, json_text
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store, told
 from worker.config.files import UnreadableFile, read_text

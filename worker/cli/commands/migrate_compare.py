@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
-from worker.cli.commands.migrate import PipelineSelector, chosen, require_said, unknown_names
+from worker.cli.commands.migrate_check import PipelineSelector, chosen, require_said, unknown_names
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.store_access import Exit, StoreAccess
 from worker.core.errors import Rejected

@@ -1,7 +1,7 @@
 """`interlock sensor remove`: take back what was said about data."""
 
 from worker.cli.commands.pipelines import entry_of, warn_if_unknown
-from worker.cli.commands.sensors import ALONE, SensorName, is_heard, record_of, say_missing, show_sensor
+from worker.cli.commands.sensor_rows import ALONE, SensorName, is_heard, record_of, say_missing, show_sensor
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.store_access import Exit, StoreAccess

@@ -277,10 +277,6 @@ BesideRow: TypeAlias = (
 Act: TypeAlias = EvaluateNow | StartJob | FindJob | PollNow | StopJob
 Effect: TypeAlias = OfRow | BesideRow | Act | EvaluateAgain | Ignore
 
-
-# --- the deadline's watch ---------------------------------------------------------------------------------------------
-
-
 # --- the dry run: a union of its own, so that no rehearsal can hold a job, a lock or a rerun --------------------------
 
 
