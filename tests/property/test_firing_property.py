@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from worker.config.cron_text import parse_cron
-from worker.core.model.calendars import Exclusion, local_date, reason_excluded
-from worker.core.model.pipeline import Misfire, MisfirePolicy, Schedule, ScheduleId
+from worker.core.model.calendars import Exclusion, reason_excluded
+from worker.core.model.pipeline import Misfire, MisfirePolicy, Schedule, ScheduleId, local_date
 from worker.core.schedule.due import ON_TIME, due
 from worker.core.time.cron import Fire, fires_between
 

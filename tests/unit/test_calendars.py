@@ -6,14 +6,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from worker.config.cron_text import parse_cron
-from worker.core.model.calendars import (
-    Calendar,
-    Exclusion,
-    local_date,
-    past_inclusion_dates,
-    reason_excluded,
-)
-from worker.core.model.pipeline import Schedule, ScheduleId
+from worker.core.model.calendars import Calendar, Exclusion, past_inclusion_dates, reason_excluded
+from worker.core.model.pipeline import Schedule, ScheduleId, local_date
 from worker.core.time.periods import Period
 
 FRIDAY, SATURDAY, SUNDAY = date(2026, 3, 6), date(2026, 3, 7), date(2026, 3, 8)

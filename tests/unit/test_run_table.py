@@ -75,42 +75,42 @@ FACTS: tuple[Fact, ...] = (
 )
 
 _ = "Ignore"
-REJECTED = "NoteHandled LogJob Tell"
-REOPENED = "Reopen NoteHandled LogJob Tell RecordRerun EvaluateNow"
-INFLIGHT = "NotePostRun NoteChange Tell"
+REJECTED = "NoteHandled LogJob EmitEvent"
+REOPENED = "Reopen NoteHandled LogJob EmitEvent RecordRerun EvaluateNow"
+INFLIGHT = "NotePostRun NoteChange EmitEvent"
 CHANGED = "NoteChange"
 RETRIED = "Retry RecordRerun EvaluateNow"
 REPORTED = "Retry NoteHandled RecordRerun EvaluateNow"
-BORN = "Create RecordRerun LogJob Tell EvaluateNow"
+BORN = "Create RecordRerun LogJob EmitEvent EvaluateNow"
 
 # One minute after it entered the state; one retry is left; STOPPING is followed by a retry.
 # fmt: off
 TABLE: Mapping[str, tuple[str, ...]] = {
     "": ("no run", "EVALUATING", "TRIGGERING", "POLLING", "STOPPING", "COMPLETED", "FAILED_FINAL"),
-    "RunWanted": ("Create EvaluateNow", "EvaluateNow", *[CHANGED] * 3, "NoteSignal LogJob Tell PutRerunRequest", _),
-    "SignalOverdue": ("Create Tell", _, _, _, _, _, _),
+    "RunTriggered": ("Create EvaluateNow", "EvaluateNow", *[CHANGED] * 3, "NoteSignal LogJob EmitEvent PutRerunRequest", _),
+    "SignalOverdue": ("Create EmitEvent", _, _, _, _, _, _),
     "RerunRequested": (BORN, REJECTED, REJECTED, REJECTED, REJECTED, REOPENED, REOPENED),
-    "CancelRequested": (_, "End LogJob Tell", "MoveTo", "MoveTo StopJob", "NoteAfterStop", _, _),
+    "CancelRequested": (_, "End LogJob EmitEvent", "MoveTo", "MoveTo StopJob", "NoteAfterStop", _, _),
     "SensorChanged": (_, "EvaluateNow", _, _, _, _, _),
-    "RulesHeld": (_, "MoveTo Tell StartJob", _, _, _, _, _),
+    "RulesHeld": (_, "MoveTo EmitEvent StartJob", _, _, _, _, _),
     "RulesNotHeld": (_, _, _, _, _, _, _),
-    "PostRunSeen": (_, _, INFLIGHT, INFLIGHT, INFLIGHT, "NotePostRun Tell PutRerunRequest", _),
-    "JobStarted": (_, _, "MoveTo Tell", _, _, _, _),
+    "PostRunSeen": (_, _, INFLIGHT, INFLIGHT, INFLIGHT, "NotePostRun EmitEvent PutRerunRequest", _),
+    "JobStarted": (_, _, "MoveTo EmitEvent", _, _, _, _),
     "JobRefused": (_, _, "NoteStart LogJob", _, _, _, _),
     "StartUnanswered": (_, _, "NoteStart LogJob FindJob", _, _, _, _),
     "StarterLost": (_, _, "NoteStart LogJob FindJob", _, _, _, _),
-    "JobFound": (_, _, "MoveTo Tell", _, _, _, _),
+    "JobFound": (_, _, "MoveTo EmitEvent", _, _, _, _),
     "JobNotSeen": (_, _, _, _, _, _, _),  # as below
     "JobNotFound": (_, _, _, _, _, _, _),  # in doubt is only a start that was reported so
     "JobRunning": (_, _, _, _, _, _, _),
-    "JobUnseen": (_, _, _, _, _, _, _),
-    "JobSucceeded": (_, _, _, "End LogJob Tell", "End LogJob Tell", _, _),
-    "JobFailed": (_, _, _, "Retry LogJob Tell RecordRerun EvaluateNow", RETRIED, _, _),
+    "JobStatusUnknown": (_, _, _, _, _, _, _),
+    "JobSucceeded": (_, _, _, "End LogJob EmitEvent", "End LogJob EmitEvent", _, _),
+    "JobFailed": (_, _, _, "Retry LogJob EmitEvent RecordRerun EvaluateNow", RETRIED, _, _),
     "JobStopped": (_, _, _, _, RETRIED, _, _),
     "StopPending": (_, _, _, _, _, _, _),
-    "StopRefused": (_, _, _, _, "End LogJob Tell", _, _),
+    "StopRefused": (_, _, _, _, "End LogJob EmitEvent", _, _),
     "JobReported": (_, _, _, REPORTED, REPORTED, _, _),
-    "TimeCame": (_, "EvaluateNow", _, "PollNow", "StopJob", _, _),
+    "TimerFired": (_, "EvaluateNow", _, "PollNow", "StopJob", _, _),
     "ClockStepped": (_, "ShiftTimes", "ShiftTimes", "ShiftTimes", "ShiftTimes", _, _),
 }
 # fmt: on

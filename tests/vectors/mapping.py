@@ -17,9 +17,9 @@ from tests.vectors.scenarios import play, wanted
 from tests.vectors.steps import play_step, wanted_of_step
 from worker.config.cron_text import BadCron, parse_cron
 from worker.config.load import load_text
-from worker.core.model.calendars import Calendar, local_date, past_inclusion_dates, reason_excluded
+from worker.core.model.calendars import Calendar, past_inclusion_dates, reason_excluded
 from worker.core.model.keys import RunKey, pipeline_pk, trigger_sk
-from worker.core.model.pipeline import Job, Pipeline, PipelineId, Schedule
+from worker.core.model.pipeline import Job, Pipeline, PipelineId, Schedule, local_date
 from worker.core.model.rules import Group, Mode, Operator, Rule, evaluate
 from worker.core.model.sla_times import SlaTimes, relative_times, times_for_run
 from worker.core.run.state import start_token

@@ -8,8 +8,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from itertools import islice, takewhile
 from typing import cast
 
-from worker.core.model.calendars import Exclusion, local_date, reason_excluded
-from worker.core.model.pipeline import Evaluation, Job, JobType, Match, Pipeline, Schedule
+from worker.core.model.calendars import Exclusion, reason_excluded
+from worker.core.model.pipeline import Evaluation, Job, JobType, Match, Pipeline, Schedule, local_date
 from worker.core.model.rules import Group, Mode, Rule
 from worker.core.model.templates import RUN_VARIABLES
 from worker.core.model.values import Json

@@ -1,4 +1,4 @@
-"""Errands: each act that a decision ordered is done in a task of its own, and the fact it comes back with is taken in.
+"""Dispatches actions: each runs in its own task, at most one of a kind per run, and its result is a new fact.
 
 Acts may be ordered again while they are under way: by another fact, or by a row that was read after a lost reply.
 """

@@ -5,12 +5,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache
-from typing import TYPE_CHECKING
-
-from worker.core.time.periods import Period, date_in_zone
-
-if TYPE_CHECKING:
-    from worker.core.model.pipeline import Schedule  # pipeline.py is built on this module: a type, nothing at run time
 
 _SATURDAY = 5
 
@@ -46,11 +40,6 @@ def reason_excluded(exclusion: Exclusion, day: date) -> str | None:
     if reason is None and exclusion.business_days:
         return _reason_of_business_days(exclusion, day)
     return reason
-
-
-def local_date(period: Period, schedule: "Schedule") -> date:
-    """The date in the pipeline's zone by which the exclusion of a period is decided."""
-    return date_in_zone(period, zone=schedule.zone, hour_zone=schedule.hour_zone)
 
 
 def past_inclusion_dates(dates: Iterable[date], today: date, limit: int = 3) -> tuple[date, ...]:

@@ -15,6 +15,7 @@ from worker.core.model.calendars import Exclusion
 from worker.core.model.rules import Group, Json, Rule
 from worker.core.model.sla_times import ClockTime, Deadline
 from worker.core.time.cron import Cron
+from worker.core.time.periods import Period, date_in_zone
 
 PipelineId = NewType("PipelineId", str)
 ScheduleId = NewType("ScheduleId", str)
@@ -189,3 +190,8 @@ class Pipeline:
 
     def schedule(self, schedule_id: ScheduleId) -> Schedule | None:
         return next((schedule for schedule in self.schedules if schedule.id == schedule_id), None)
+
+
+def local_date(period: Period, schedule: Schedule) -> date:
+    """The date in the pipeline's zone by which the exclusion of a period is decided."""
+    return date_in_zone(period, zone=schedule.zone, hour_zone=schedule.hour_zone)

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from worker.core.model.calendars import local_date, reason_excluded
+from worker.core.model.calendars import reason_excluded
 from worker.core.model.effects import Ignore
-from worker.core.model.pipeline import Job, JobType, Pipeline, Schedule
+from worker.core.model.pipeline import Job, JobType, Pipeline, Schedule, local_date
 from worker.core.run.effects import FindJob, StopJob
 from worker.core.run.facts import Fact
 from worker.core.run.state import Run, StartStep

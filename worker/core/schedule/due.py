@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
 
-from worker.core.model.calendars import local_date, reason_excluded
+from worker.core.model.calendars import reason_excluded
 from worker.core.model.keys import bucket
-from worker.core.model.pipeline import Misfire, PipelineId, Schedule, ScheduleId
+from worker.core.model.pipeline import Misfire, PipelineId, Schedule, ScheduleId, local_date
 from worker.core.time.cron import Cron, Fire, fires_between, next_fire, period_of_fire, previous_fire
 
 # A worker that takes over after a crash, a herd that is spread out, a slow pass: none of them makes a time late.

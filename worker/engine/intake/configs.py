@@ -7,9 +7,9 @@ from typing import Final
 from worker.config.deploy import forget_times
 from worker.config.versions import PipelineVersions, Remembered, Unusable, Version
 from worker.core.model import keys
-from worker.core.model.calendars import local_date, reason_excluded
+from worker.core.model.calendars import reason_excluded
 from worker.core.model.events import Event, EventType
-from worker.core.model.pipeline import PipelineId, Schedule
+from worker.core.model.pipeline import PipelineId, Schedule, local_date
 from worker.core.model.sla_times import SlaTimes, times_for_run
 from worker.core.model.values import Json
 from worker.core.sla.state import SlaWatch

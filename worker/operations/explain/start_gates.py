@@ -2,8 +2,8 @@
 
 from datetime import date, datetime, timedelta
 
-from worker.core.model.calendars import local_date, reason_excluded
-from worker.core.model.pipeline import Match, Schedule, Undated
+from worker.core.model.calendars import reason_excluded
+from worker.core.model.pipeline import Match, Schedule, Undated, local_date
 from worker.core.model.rules import RuleResult, evaluate_rule
 from worker.core.model.sla_times import trigger_deadline_at
 from worker.core.schedule.expected_runs import ExpectedRun, expected_runs
