@@ -9,8 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from worker.config.cron_text import BadCron, parse_cron
+from worker.core.model.deadlines import Deadline
 from worker.core.model.pipeline import Schedule, ScheduleId, Sla
-from worker.core.model.sla_times import Deadline, deadline_at
+from worker.core.model.sla_times import deadline_at
 from worker.core.schedule.expected_runs import expected_runs
 from worker.core.time.cron import fires_between, next_fire, period_of_fire, previous_fire
 from worker.core.time.local_time import reached_at, wall_at

@@ -9,8 +9,9 @@ from tests.engineworld import CONFIG, DAY, ORDERS, Worker, World, a_world, run_k
 from tests.faults import DROP_AFTER, DROP_BEFORE, NO_FAULT, Fault, FaultyTables, Operation, always, no_faults, on_commit
 from tests.virtualtime import Host, on_virtual_time
 from worker.core.errors import RetryLater
+from worker.core.model.deadlines import Deadline
 from worker.core.model.pipeline import Sla
-from worker.core.model.sla_times import Deadline, absolute_times
+from worker.core.model.sla_times import absolute_times
 from worker.core.run.state import State
 from worker.core.sla.watch import RunExpected
 from worker.store.table import Change, TableName

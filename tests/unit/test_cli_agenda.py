@@ -8,9 +8,9 @@ from worker.cli.plan.expected import RUNS_SHOWN_MAX, PlanEntry, Span, agenda, bl
 from worker.cli.plan.view import block_row, change_row, run_record
 from worker.config.cron_text import parse_cron
 from worker.core.model.calendars import Calendar, Exclusion
+from worker.core.model.deadlines import ClockTime, Deadline
 from worker.core.model.pipeline import Pipeline, PipelineId, Schedule, ScheduleId, Sla, StartBy, Trigger
 from worker.core.model.rules import Group, Operator, Rule
-from worker.core.model.sla_times import ClockTime, Deadline
 
 BERLIN, NEW_YORK, UTC_ZONE = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York"), ZoneInfo("UTC")
 GOOD_FRIDAY = Calendar(name="us-market", dates={date(2027, 3, 26): "Good Friday"})

@@ -7,6 +7,7 @@ import pytest
 
 from tests.pipelinefiles import HEAD, JOB, TRIGGER, load
 from worker.core.model.calendars import Calendar, Exclusion
+from worker.core.model.deadlines import ClockTime, Deadline
 from worker.core.model.pipeline import (
     Evaluation,
     Job,
@@ -23,7 +24,6 @@ from worker.core.model.pipeline import (
     Undated,
 )
 from worker.core.model.rules import Group, Mode, Operator, Rule
-from worker.core.model.sla_times import ClockTime, Deadline
 
 HOLIDAYS = Calendar(name="us-federal", dates={date(2026, 7, 3): "Independence Day"})
 

@@ -8,10 +8,10 @@ import pytest
 
 from tests.builders import BIRTH, HOUR, KEY, ME, MINUTE, NEW, NOON, OLD, a_pipeline, a_post_run, a_schedule
 from worker.core.model.calendars import Exclusion
+from worker.core.model.deadlines import Deadline
 from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType
 from worker.core.model.pipeline import Pipeline, Sla
-from worker.core.model.sla_times import Deadline
 from worker.core.run import dry_run, effects
 from worker.core.run.drift import Drift
 from worker.core.run.dry_run import DryRun, DryState

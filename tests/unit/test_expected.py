@@ -8,9 +8,9 @@ import pytest
 
 from worker.config.cron_text import parse_cron
 from worker.core.model.calendars import Exclusion
+from worker.core.model.deadlines import ClockTime, Deadline
 from worker.core.model.pipeline import Schedule, ScheduleId, Sla, Trigger
 from worker.core.model.rules import Operator, Rule
-from worker.core.model.sla_times import ClockTime, Deadline
 from worker.core.schedule.expected_runs import ExpectedBy, ExpectedRun, expected_runs, overdue
 from worker.core.time.periods import Period
 

@@ -8,8 +8,8 @@ from tests.builders import HOUR, KEY, NOON, a_key, a_pipeline, a_run, a_schedule
 from tests.sights import BERLIN, READY, a_sight, cron_schedule, found, rules_pipeline
 from worker.config.cron_text import parse_cron
 from worker.core.model.calendars import Exclusion
+from worker.core.model.deadlines import Deadline
 from worker.core.model.pipeline import Match, Pipeline, StartBy, Trigger, Undated
-from worker.core.model.sla_times import Deadline
 from worker.core.model.values import Json
 from worker.core.run.machine import Pause
 from worker.operations.explain.explanation import Gate, GateStatus

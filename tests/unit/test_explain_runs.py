@@ -5,9 +5,9 @@ import pytest
 from tests.builders import HOUR, KEY, MINUTE, NOON, a_pipeline, a_run, a_schedule, a_watch
 from tests.sights import COUNT, FOREIGN, READY, a_sight, found, rules_pipeline
 from worker.core.model.checks import Operator
+from worker.core.model.deadlines import Deadline
 from worker.core.model.pipeline import Sla
 from worker.core.model.rules import Group, Mode, Rule
-from worker.core.model.sla_times import Deadline
 from worker.core.run.dry_run import DryRun, DryState
 from worker.core.run.state import AfterStop, ForeignRun, Outcome, Spent, StartStep, State
 from worker.core.sla.state import Verdict

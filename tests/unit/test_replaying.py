@@ -8,8 +8,8 @@ from tests.builders import a_schedule
 from worker.config.cron_text import parse_cron
 from worker.core.errors import ConfigError
 from worker.core.model.calendars import Exclusion
+from worker.core.model.deadlines import Deadline
 from worker.core.model.pipeline import Schedule, Sla, StartBy
-from worker.core.model.sla_times import Deadline
 from worker.core.time.periods import Period
 from worker.operations.runs.replay_range import DAYS_MAX, PERIODS_MAX, replayed
 

@@ -7,10 +7,10 @@ import pytest
 from tests.builders import BIRTH, HOUR, KEY, MINUTE, NOON, a_pipeline, a_run, a_schedule
 from tests.runsteps import PLAIN, step, told
 from worker.core.model.calendars import Exclusion
+from worker.core.model.deadlines import Deadline
 from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType
 from worker.core.model.pipeline import PipelineId, Sla
-from worker.core.model.sla_times import Deadline
 from worker.core.run.effects import (
     Create,
     Effect,

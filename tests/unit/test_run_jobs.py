@@ -8,11 +8,11 @@ from tests.builders import HANDLE, HOUR, ME, MINUTE, NOON, OLD, a_pipeline, a_po
 from tests.runsteps import step, told
 from worker.core.model.calendars import Exclusion
 from worker.core.model.checks import Operator
+from worker.core.model.deadlines import Deadline
 from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.pipeline import Overlap, Sla
 from worker.core.model.rules import Group, Rule
-from worker.core.model.sla_times import Deadline
 from worker.core.run.effects import End, FindJob, JudgeDeadline, KeepBaseline, LogJob, RecordRerun, StopJob
 from worker.core.run.facts import (
     CancelRequested,

@@ -7,8 +7,8 @@ import pytest
 
 from tests.builders import BIRTH, HANDLE, HOUR, KEY, MINUTE, NEW, NOON, OLD, a_pipeline, a_run, a_schedule
 from tests.runsteps import told
+from worker.core.model.deadlines import Deadline
 from worker.core.model.pipeline import Pipeline, Sla
-from worker.core.model.sla_times import Deadline
 from worker.core.run.drift import Drift
 from worker.core.run.effects import Effect, End, JudgeDeadline
 from worker.core.run.facts import (
@@ -77,6 +77,7 @@ FACTS: tuple[Fact, ...] = (
 _ = "Ignore"
 REJECTED = "NoteHandled LogJob EmitEvent"
 REOPENED = "Reopen NoteHandled LogJob EmitEvent RecordRerun EvaluateNow"
+LATE = "NoteSignal LogJob EmitEvent PutRerunRequest"
 INFLIGHT = "NotePostRun NoteChange EmitEvent"
 CHANGED = "NoteChange"
 RETRIED = "Retry RecordRerun EvaluateNow"
@@ -87,7 +88,7 @@ BORN = "Create RecordRerun LogJob EmitEvent EvaluateNow"
 # fmt: off
 TABLE: Mapping[str, tuple[str, ...]] = {
     "": ("no run", "EVALUATING", "TRIGGERING", "POLLING", "STOPPING", "COMPLETED", "FAILED_FINAL"),
-    "RunTriggered": ("Create EvaluateNow", "EvaluateNow", *[CHANGED] * 3, "NoteSignal LogJob EmitEvent PutRerunRequest", _),
+    "RunTriggered": ("Create EvaluateNow", "EvaluateNow", *[CHANGED] * 3, LATE, _),
     "SignalOverdue": ("Create EmitEvent", _, _, _, _, _, _),
     "RerunRequested": (BORN, REJECTED, REJECTED, REJECTED, REJECTED, REOPENED, REOPENED),
     "CancelRequested": (_, "End LogJob EmitEvent", "MoveTo", "MoveTo StopJob", "NoteAfterStop", _, _),

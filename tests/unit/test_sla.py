@@ -6,10 +6,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from worker.config.cron_text import parse_cron
+from worker.core.model.deadlines import Deadline
 from worker.core.model.pipeline import Schedule, ScheduleId, Sla, Trigger
 from worker.core.model.rules import Operator, Rule
 from worker.core.model.sla_times import (
-    Deadline,
     SlaTimes,
     absolute_times,
     deadline_at,

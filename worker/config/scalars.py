@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from worker.config.cron_text import BadCron, parse_cron
 from worker.config.problems import Problems, show, suggest
 from worker.config.schema import WEEKDAYS
-from worker.core.model.sla_times import ClockTime, Deadline
+from worker.core.model.deadlines import ClockTime, Deadline
 from worker.core.time.cron import Cron
 from worker.core.time.durations import format_duration, parse_duration
 from worker.yaml.document import Path

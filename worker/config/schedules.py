@@ -27,6 +27,7 @@ from worker.config.schema import (
     TriggerSection,
 )
 from worker.core.model.calendars import Calendar
+from worker.core.model.deadlines import Deadline
 from worker.core.model.pipeline import (
     CRON_SCHEDULE,
     MAX_AHEAD,
@@ -43,7 +44,6 @@ from worker.core.model.pipeline import (
     Trigger,
     Undated,
 )
-from worker.core.model.sla_times import Deadline
 from worker.core.time.cron import Cron
 from worker.core.time.durations import parse_duration
 from worker.yaml.document import Path

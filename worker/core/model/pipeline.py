@@ -12,8 +12,8 @@ from typing import NewType
 from zoneinfo import ZoneInfo
 
 from worker.core.model.calendars import Exclusion
+from worker.core.model.deadlines import ClockTime, Deadline
 from worker.core.model.rules import Group, Json, Rule
-from worker.core.model.sla_times import ClockTime, Deadline
 from worker.core.time.cron import Cron
 from worker.core.time.periods import Period, date_in_zone
 

@@ -2,43 +2,16 @@
 
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+from worker.core.model.deadlines import Deadline
+from worker.core.model.pipeline import Schedule, Sla
 from worker.core.time.local_time import offset_at, reached_at, shifted_instant, wall_at
 from worker.core.time.periods import Period, date_in_zone
-
-if TYPE_CHECKING:
-    from worker.core.model.pipeline import (  # pipeline.py is built on this module: types, nothing at run time
-        Schedule,
-        Sla,
-    )
 
 _DAY = timedelta(days=1)
 _HOUR = timedelta(hours=1)
 _MINUTE = timedelta(minutes=1)
-
-
-@dataclass(frozen=True, slots=True)
-class ClockTime:
-    """A time of day on the wall, `HH:MM`."""
-
-    hour: int
-    minute: int
-
-    def __str__(self) -> str:
-        return f"{self.hour:02d}:{self.minute:02d}"
-
-
-@dataclass(frozen=True, slots=True)
-class Deadline:
-    """`HH:MM`: that time of the business date. `:MM` (hour None): that minute of the hour after the period's."""
-
-    hour: int | None
-    minute: int
-
-    def __str__(self) -> str:
-        return f":{self.minute:02d}" if self.hour is None else f"{self.hour:02d}:{self.minute:02d}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +45,7 @@ def deadline_at(
     return shifted_instant(datetime.combine(business_date, time(deadline.hour, deadline.minute)) + shift, zone)
 
 
-def absolute_times(sla: "Sla", schedule: "Schedule", period: Period) -> SlaTimes | None:
+def absolute_times(sla: Sla, schedule: Schedule, period: Period) -> SlaTimes | None:
     """The times that follow from the period alone; None without a deadline. No warning unless it is said how early."""
     if sla.deadline is None:
         return None
@@ -82,7 +55,7 @@ def absolute_times(sla: "Sla", schedule: "Schedule", period: Period) -> SlaTimes
     return SlaTimes(None if sla.expected_duration is None else breach_at - sla.expected_duration, breach_at)
 
 
-def relative_times(sla: "Sla", arrived_at: datetime) -> SlaTimes | None:
+def relative_times(sla: Sla, arrived_at: datetime) -> SlaTimes | None:
     """The times that follow from the first sensor's arrival; None without a maximum duration."""
     if sla.max_duration is None:
         return None
@@ -91,13 +64,13 @@ def relative_times(sla: "Sla", arrived_at: datetime) -> SlaTimes | None:
     return SlaTimes(breach_at - early, breach_at)
 
 
-def times_for_run(sla: "Sla", schedule: "Schedule", period: Period, arrived_at: datetime | None) -> SlaTimes | None:
+def times_for_run(sla: Sla, schedule: Schedule, period: Period, arrived_at: datetime | None) -> SlaTimes | None:
     """The times that hold for a run: from the arrival where that is known and limited, else from the deadline."""
     relative = relative_times(sla, arrived_at) if arrived_at else None
     return relative or absolute_times(sla, schedule, period)
 
 
-def trigger_deadline_at(schedule: "Schedule", period: Period) -> datetime | None:
+def trigger_deadline_at(schedule: Schedule, period: Period) -> datetime | None:
     """When the trigger's data is given up; on the same business date and clock as the SLA's deadline, if it has one."""
     if schedule.trigger is None or schedule.trigger.deadline is None:
         return None

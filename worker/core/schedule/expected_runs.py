@@ -11,8 +11,9 @@ from enum import StrEnum
 from zoneinfo import ZoneInfo
 
 from worker.core.model.calendars import past_inclusion_dates, reason_excluded
+from worker.core.model.deadlines import Deadline
 from worker.core.model.pipeline import Schedule, ScheduleId, local_date
-from worker.core.model.sla_times import Deadline, absolute_times, trigger_deadline_at
+from worker.core.model.sla_times import absolute_times, trigger_deadline_at
 from worker.core.time.cron import fires_between
 from worker.core.time.local_time import reached_at, wall_at
 from worker.core.time.periods import FIRST_DATE, LAST_DATE, Period
