@@ -16,10 +16,11 @@ from tests.simulation.inputs import InputLedger
 from tests.simulation.invariants import Inspector
 from tests.simulation.leaserows import LeaseInspector
 from tests.simulation.ledger import Bus, FeedLedger
+from tests.simulation.memorytables import MemoryTables
 from tests.simulation.node import Surroundings
 from tests.simulation.plan import Plan, draw_pipeline
 from tests.simulation.producers import HOUR_S, Producers
-from tests.simulation.store import SimulatedStore
+from tests.simulation.store import MakeStore, SimulatedStore
 from tests.simulation.target import Record, SimulatedTarget, world_time
 from tests.simulation.violations import Invariant, Verdicts
 from tests.simulation.weather import Weather
@@ -55,13 +56,15 @@ class Report:
 OnHour: TypeAlias = Callable[[int, int], None]
 
 
-def simulate(plan: Plan, on_hour: OnHour = lambda _hour, _commits: None) -> Report:
+def simulate(
+    plan: Plan, on_hour: OnHour = lambda _hour, _commits: None, make_store: MakeStore = MemoryTables
+) -> Report:
     """Live through one history. Raises `Violated`."""
-    return on_virtual_loop(_live(plan, on_hour))
+    return on_virtual_loop(_live(plan, on_hour, make_store))
 
 
-async def _live(plan: Plan, on_hour: OnHour) -> Report:
-    world = World(plan, on_hour)
+async def _live(plan: Plan, on_hour: OnHour, make_store: MakeStore) -> Report:
+    world = World(plan, on_hour, make_store)
     await world.open()
     history = asyncio.create_task(world.history(), name="history")
     await asyncio.wait([history, world.verdicts.first], return_when=asyncio.FIRST_COMPLETED)
@@ -71,10 +74,10 @@ async def _live(plan: Plan, on_hour: OnHour) -> Report:
 
 
 class World:
-    def __init__(self, plan: Plan, on_hour: OnHour) -> None:
+    def __init__(self, plan: Plan, on_hour: OnHour, make_store: MakeStore) -> None:
         self._plan, self._random, self._on_hour = plan, Random(plan.seed), on_hour
         self._clock, self.verdicts = VirtualClock(), Verdicts.open()
-        self._store = SimulatedStore.make(self._clock)
+        self._store = SimulatedStore(self._clock, make_store)
         self._record, self._names = Record(), Counter[str]()
         self._pipelines = [draw_pipeline(number, self._random) for number in range(plan.pipelines)]
         pipelines: dict[str, Pipeline] = {each.id: each for each in self._pipelines}
