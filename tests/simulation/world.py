@@ -4,9 +4,11 @@ The same seed gives the same history, commit by commit, so a violation can be lo
 """
 
 import asyncio
+import gc
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from random import Random
@@ -38,6 +40,7 @@ from worker.wiring.reading import is_from_others
 WAKE_AFTER_S: Final = 0.02  # how soon a reader notices that there is something new
 STEP_S: Final = 60.0
 LOOK_EVERY_S: Final = 300.0  # for what is overdue: far less than the grace it has
+OBJECTS_MADE: Final = 100_000  # between two looks of the collector
 SETTLE_MAX_S: Final = 6 * HOUR_S
 
 
@@ -60,7 +63,19 @@ def simulate(
     plan: Plan, on_hour: OnHour = lambda _hour, _commits: None, make_store: MakeStore = MemoryTables
 ) -> Report:
     """Live through one history. Raises `Violated`."""
-    return on_virtual_loop(_live(plan, on_hour, make_store))
+    with _collecting_rarely():
+        return on_virtual_loop(_live(plan, on_hour, make_store))
+
+
+@contextmanager
+def _collecting_rarely() -> Generator[None]:
+    """Let the collector look less often: a history makes millions of objects, and next to none of them in circles."""
+    thresholds = gc.get_threshold()
+    gc.set_threshold(OBJECTS_MADE, *thresholds[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
 
 
 async def _live(plan: Plan, on_hour: OnHour, make_store: MakeStore) -> Report:
