@@ -16,7 +16,7 @@ import random
 import selectors
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from concurrent.futures import Executor
 from contextvars import Context, ContextVar, copy_context
 from datetime import datetime, timedelta
@@ -173,6 +173,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         while timers and timers[0].step.cancelled():
             heapq.heappop(timers).step.is_waiting = False
             self.timers_cancelled -= 1
+
+    def _asyncgen_firstiter_hook(self, agen: AsyncGenerator[object, object]) -> None:
+        """Keep no list of generators: those left open end with the tasks that hold them."""
 
     def run_in_executor(
         self,
