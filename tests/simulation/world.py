@@ -34,7 +34,19 @@ from worker.core.periods import Period
 from worker.core.pipeline import JobType, Pipeline
 from worker.deployment import deploy
 from worker.jobs.runner import Guarantee
-from worker.store.table import Change, ChangeKind, Check, TableName, Write
+from worker.store.table import (
+    AllOf,
+    AnyOf,
+    Change,
+    ChangeKind,
+    Check,
+    Condition,
+    Equals,
+    Less,
+    TableName,
+    Update,
+    Write,
+)
 from worker.wiring.reading import is_from_others
 
 WAKE_AFTER_S: Final = 0.02  # how soon a reader notices that there is something new
@@ -200,11 +212,11 @@ class World:
         self._digest.update(f"{asyncio.get_running_loop().time()}".encode())
         for write in writes:
             if write.key.pk != keys.CONFIG_LOG:  # whose ids are drawn anew each time
-                self._digest.update(repr(write).encode())
+                self._digest.update(_text(write).encode())
 
     def _wake_readers(self, writes: Sequence[Write]) -> None:
         tables = {write.table for write in writes if self._is_news(write)}
-        for table in sorted(tables):
+        for table in sorted(tables) if len(tables) > 1 else tables:
             for node in self._weather.nodes:
                 if table in node.readers:
                     asyncio.get_running_loop().call_later(
@@ -248,6 +260,29 @@ class World:
     def _new_name(self, of: str) -> str:
         self._names[of] += 1
         return f"{of}.{self._names[of]}"
+
+
+def _text(write: Write) -> str:
+    """What `repr` says, spelled out for the write of which there are most: every beat is one."""
+    if type(write) is not Update:
+        return repr(write)
+    return (
+        f"Update(table={write.table!r}, key=Key(pk={write.key.pk!r}, sk={write.key.sk!r}), set={write.set!r}, "
+        f"set_if_absent={write.set_if_absent!r}, remove={write.remove!r}, condition={_condition_text(write.condition)})"
+    )
+
+
+def _condition_text(condition: Condition | None) -> str:
+    match condition:
+        case Equals(attribute, value):
+            return f"Equals(attribute={attribute!r}, value={value!r})"
+        case Less(attribute, value):
+            return f"Less(attribute={attribute!r}, value={value!r})"
+        case AnyOf(one_of) | AllOf(one_of) if len(one_of) > 1:  # one alone has a comma behind it
+            inner = ", ".join(map(_condition_text, one_of))
+            return f"{type(condition).__name__}(conditions=({inner}))"
+        case _:
+            return repr(condition)
 
 
 def _later_days(key: RunKey) -> list[RunKey]:
