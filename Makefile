@@ -13,7 +13,7 @@ LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --quiet --cust
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit chaos simulate simulate-campaign test-dynamodb-local test-streams-local test-airflow deploy-check fix bench lock clean
+.PHONY: help demo test lint types unit chaos simulate simulate-campaign test-dynamodb-local test-streams-local test-airflow deploy-check fix diagrams bench lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -76,6 +76,9 @@ deploy-check: $(VENV)/.dev $(VENV)/emulators/.ready $(VENV)/deploy/.ready ## the
 fix: $(VENV)/.dev ## format, and mend what the linter can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+diagrams: $(VENV)/.dev ## draw the diagrams of the docs from the code
+	$(BIN)/python -m docs.diagrams.draw
 
 bench: $(VENV)/.dev ## speed and memory, as ratios against named peers
 	$(BIN)/python -m bench
