@@ -33,7 +33,12 @@ async def test_a_message_that_meets_a_mistake_of_ours_becomes_a_dead_letter_and_
     for body in ("odd", "even"):
         world.queue.send(body)
     consumer = queue_consumer(
-        "alerts", world.queue, world.handled, tables=world.watched, clock=world.clock, on_surprise=surprises.append
+        "alerts",
+        world.queue,
+        world.handled,
+        tables=world.watched,
+        clock=world.clock,
+        on_unexpected_error=surprises.append,
     )
 
     async with world.consuming(consumer):

@@ -16,7 +16,6 @@ from consumers.streams.source import Source, Stream
 from scheduler.duty import Ticker
 from scheduler.watchdog.checks.table import Watched
 from worker.app.alerts import Beside, never_failed
-from worker.app.guard import log_unexpected
 from worker.app.worklog import log_work
 from worker.config.settings import EVERYTHING, ReadingSettings, Role
 from worker.core.model.pipeline import JobType
@@ -27,6 +26,7 @@ from worker.membership.lease_coordinator import LeaseOffer
 from worker.membership.orphan_finder import LEASES, PASS_EVERY_S
 from worker.runtime.backoff import Backoff
 from worker.runtime.clock import Clock
+from worker.runtime.error_boundary import OnUnexpectedError, log_unexpected_error
 from worker.runtime.ids import NewId, random_id
 from worker.runtime.logs import Log
 from worker.store.table import TableName, Tables
@@ -81,7 +81,7 @@ class WorkerDeps:
     buckets: Buckets = field(default_factory=Buckets)
     new_id: NewId = random_id
     log: Log = log_work
-    on_surprise: Callable[[Exception], None] = log_unexpected
+    on_surprise: OnUnexpectedError = log_unexpected_error
     # A place for whoever keeps books on what is read and handled.
     watched: Callable[[TableName, Subscription], Subscription] = as_it_is
 

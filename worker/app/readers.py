@@ -1,9 +1,9 @@
 """Stream readers: which tables a worker follows, what handles their changes, and which leases it may hold."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from random import random
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from consumers.delivery.retry import RetryPolicy
 from consumers.outbox.dead_letter_replay import Replayer, Way, delivered, handled
@@ -15,11 +15,11 @@ from consumers.streams.settle import OnFailure
 from consumers.streams.sharded import ShardedConsumer, ShardTree
 from consumers.streams.source import Gap, Stream
 from worker.app.environment import Readers, WorkerDeps
-from worker.app.guard import Handler, contain_bugs
 from worker.config.settings import EVERYTHING, Role
 from worker.core.model import keys
 from worker.engine.intake.router import Router
 from worker.membership.lease_coordinator import LeaseKeeper, LeaseOffer
+from worker.runtime.error_boundary import ErrorBoundary
 from worker.store.repos.delivery.dead_letter_replays import Replays
 from worker.store.repos.delivery.dead_letters import DeadLetters
 from worker.store.repos.delivery.parked_keys import ParkedKeys
@@ -44,6 +44,7 @@ def role_of(stream: str) -> str:
 
 
 T = TypeVar("T")
+Handler: TypeAlias = Callable[[T], Awaitable[None]]
 
 HALT: Final = "halt"
 
@@ -58,8 +59,8 @@ class ReaderFactory:
     def __init__(self, place: WorkerDeps, tables: Tables, keeper: LeaseKeeper, tries: RetryPolicy) -> None:
         self._place, self._keeper, self._tries = place, keeper, tries
         self._tables, self._clock = tables, place.clock
-        self._letters = DeadLetters(tables)
-        self._routes = [replace(each, deliver=self._expecting_surprises(each.deliver)) for each in place.routes]
+        self._letters, self._boundary = DeadLetters(tables), ErrorBoundary(place.on_surprise)
+        self._routes = [replace(each, deliver=self._boundary.around(each.deliver)) for each in place.routes]
 
     def readers(self, router: Router) -> Readers:
         """A reader for each table whose duty this worker has."""
@@ -71,10 +72,10 @@ class ReaderFactory:
 
     def replaying(self, readers: Readers, router: Router) -> list[LeaseOffer]:
         """The duty of handling dead letters once more, each in the way it was to be handled at first."""
-        handle = handled(self._expecting_surprises(router.handle))
+        handle = handled(self._boundary.around(router.handle))
         facts = {reader.name: handle for table, reader in readers.items() if DUTIES[table] is Role.ENGINE}
         # An event has letters of two kinds: of the one route that did not take it, and of a record that no route saw.
-        relay = handled(self._expecting_surprises(self._relay().handle))
+        relay = handled(self._boundary.around(self._relay().handle))
         events = {reader.name: relay for table, reader in readers.items() if DUTIES[table] is Role.RELAY}
         routes = {dead_letter_source(each.name): delivered(each.deliver) for each in self._routes} | events
         if self._place.does == EVERYTHING:
@@ -144,13 +145,13 @@ class ReaderFactory:
     # --- what is made of changes --------------------------------------------------------------------------------------
 
     def _subscription(self, table: TableName, router: Router) -> Subscription:
-        handle = self._expecting_surprises(router.handle)
+        handle = self._boundary.around(router.handle)
         match table:
             case TableName.EVENTS:
                 relay = self._relay()
-                return replace(relay.subscription(), handle=self._expecting_surprises(relay.handle))
+                return replace(relay.subscription(), handle=self._boundary.around(relay.handle))
             case TableName.CONTROL:
-                resync = Resync(self._tables, self._expecting_surprises(router.resync), self._tries, self._clock)
+                resync = Resync(self._tables, self._boundary.around(router.resync), self._tries, self._clock)
                 return self._facts(handle, resync.catch_up)
             case _:
                 return self._facts(handle, self._tell_loss)
@@ -183,9 +184,6 @@ class ReaderFactory:
         """What a lost job log row reported, the next poll or the run's time-out finds out."""
         if gap is not None:
             await tell_loss(self._tables, gap)
-
-    def _expecting_surprises(self, handle: Handler[T]) -> Handler[T]:
-        return contain_bugs(handle, self._place.on_surprise)
 
 
 def is_from_others(change: Change) -> bool:

@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from consumers.delivery.retry import RetryPolicy
@@ -11,8 +10,8 @@ from scheduler.duty import SchedulerRole
 from scheduler.periodic import PeriodicTask
 from scheduler.watchdog.checks.table import make_watchdog
 from worker.app.environment import Readers, WorkerDeps
-from worker.app.guard import contain_bugs, contain_runner_bugs
 from worker.app.readers import ReaderFactory, role_of
+from worker.app.runner_boundary import contain_runner_bugs
 from worker.config.settings import Role
 from worker.config.versions import PipelineVersions
 from worker.engine.engine import Engine
@@ -23,7 +22,8 @@ from worker.membership.lease_coordinator import LeaseOffer
 from worker.membership.orphan_finder import OrphanFinder
 from worker.membership.peers import MemberStanding
 from worker.membership.sessions import Member
-from worker.runtime.concurrency import Doing, TrackedTaskGroup
+from worker.runtime.concurrency import TrackedTaskGroup
+from worker.runtime.error_boundary import ErrorBoundary
 from worker.store.failure_counter import count_failures
 from worker.store.repos.active_rows import ActiveRows
 from worker.store.repos.installation import installed_at
@@ -37,6 +37,7 @@ class SessionWork:
 
     def __init__(self, place: WorkerDeps, member: Member, tasks: TrackedTaskGroup) -> None:
         self._place, self._member, self._tasks = place, member, tasks
+        self._boundary = ErrorBoundary(place.on_surprise)
         # One for all that act in the worker: what the store does to any of them is held against nobody.
         self._tables, self._clock = count_failures(place.tables), place.clock
         self._tries = RetryPolicy(place.clock, self._tables.ping, place.patience, store_failures=self._store_failures)
@@ -64,7 +65,7 @@ class SessionWork:
         began_at = await self._tries.forever(lambda: installed_at(self._tables, place.group, self._clock.now()))
         engine = self._engine = Engine(
             self._tables,
-            {kind: contain_runner_bugs(runner, place.on_surprise) for kind, runner in place.runners.items()},
+            {kind: contain_runner_bugs(runner, self._boundary) for kind, runner in place.runners.items()},
             MemberStanding(member.fence, member.peers, member.guard),
             self._clock,
             self._tasks,
@@ -72,7 +73,7 @@ class SessionWork:
             limits=place.limits,
             new_id=place.new_id,
             log=place.log,
-            guard=self._guarded,
+            boundary=self._boundary,
         )
         router = self._router = Router(self._tables, engine, self._clock, began_at=began_at, log=place.log)
         readers = self.readers = self._reading.readers(router)
@@ -128,13 +129,10 @@ class SessionWork:
                 self._clock,
                 may_act=may_act,
                 log=self._place.log,
-                guard=lambda settle: contain_bugs(settle, self._place.on_surprise),
+                boundary=self._boundary,
             )
             watchdog = make_watchdog(self._tables, engine, router, self._clock, self._place.watch, may_act=may_act)
             chores = (*cron.chores(), watchdog.chore())
-            return [replace(chore, run=self._guarded(chore.run)) for chore in chores]
+            return [replace(chore, run=self._boundary.around(chore.run)) for chore in chores]
 
         return [SchedulerRole(chores, self._clock, ticker).offer()]
-
-    def _guarded(self, doing: Doing) -> Doing:
-        return partial(contain_bugs(lambda _: doing(), self._place.on_surprise), None)
