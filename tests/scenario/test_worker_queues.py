@@ -12,7 +12,7 @@ from consumers.queues.queue import Message
 from tests.embeddedcrew import Crew
 from tests.queueworld import QueueWorld
 from tests.virtualtime import on_virtual_time
-from worker.app.environment import WorkerDeps
+from worker.app.dependencies import WorkerDeps
 from worker.app.queues import queue_consumer
 from worker.config.settings import GROUP, Role
 from worker.core.errors import ConfigError
@@ -89,7 +89,7 @@ async def test_letters_of_queues_are_replayed_by_whoever_has_the_engines_duty() 
     async def send(body: str, _group: str | None) -> None:
         sent.append(body)
 
-    crew.ways = {queue_letter_source("alerts"): sent_back(send)}
+    crew.dead_letter_handlers = {queue_letter_source("alerts"): sent_back(send)}
     letters, now = DeadLetters(crew.store), crew.clock.now()
     letter = DeadLetter(id="m1", source=queue_letter_source("alerts"), at=now, reason="it failed")
     await letters.put(letter, encode({"body": "once more"}), now=now)
@@ -106,7 +106,8 @@ async def test_letters_of_queues_are_replayed_by_whoever_has_the_engines_duty() 
 
 @dataclass
 class QueuesAndEngine(Crew):
-    ways: Mapping[str, Way] = field(default_factory=dict[str, Way])
+    dead_letter_handlers: Mapping[str, Way] = field(default_factory=dict[str, Way])
 
-    def place(self) -> WorkerDeps:
-        return replace(super().place(), ways=self.ways)
+    def deps(self) -> WorkerDeps:
+        deps = super().deps()
+        return replace(deps, outputs=replace(deps.outputs, dead_letter_handlers=self.dead_letter_handlers))

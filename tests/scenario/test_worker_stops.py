@@ -11,7 +11,8 @@ from consumers.queues.queue import Message
 from consumers.streams.source import Source
 from tests.queueworld import QueueWorld
 from tests.virtualtime import on_virtual_time
-from worker.app.environment import Readers, Resources, WorkerDeps
+from worker.app.dependencies import OutputDeps, Readers, SourceDeps, StoreDeps, WorkerDeps
+from worker.app.platforms import Resources
 from worker.app.telemetry import Telemetry
 from worker.app.worker import Worker
 from worker.config.settings import Role, Settings, WatchdogSettings
@@ -29,7 +30,7 @@ def _no_source(table: TableName) -> Source:
 
 @dataclass
 class OneQueue:
-    """A kind of worker that has a queue and nothing else."""
+    """A platform that has a queue and nothing else."""
 
     world: QueueWorld
     group: str = "test"
@@ -47,16 +48,12 @@ class OneQueue:
         raise AssertionError("it has no session")
 
     async def open(self, stack: AsyncExitStack) -> Resources:
-        place = WorkerDeps(
-            group=self.group,
-            tables=self.tables,
-            source_of=_no_source,
-            wake_readers=_nobody_wakes,
-            routes=[],
-            runners={},
-            clock=self.world.clock,
+        deps = WorkerDeps(
+            store=StoreDeps(group=self.group, tables=self.tables, clock=self.world.clock),
+            sources=SourceDeps(source_of=_no_source, wake_readers=_nobody_wakes),
+            outputs=OutputDeps(routes=[], runners={}),
         )
-        return Resources(place=place, queues=[self.world.consumer()])
+        return Resources(deps=deps, queues=[self.world.consumer()])
 
 
 @pytest.mark.parametrize(("stops", "within_s"), [(1, 45), (2, 15)])

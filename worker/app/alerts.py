@@ -38,8 +38,8 @@ from worker.store.repos.delivery.threads import Threads
 from worker.store.repos.events import Events
 from worker.store.table import Tables
 
-# Runs for as long as the process, beside its sessions.
-Beside: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+# Runs as long as the process, across its sessions.
+BackgroundTask: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 
 def never_failed() -> int:
@@ -58,7 +58,7 @@ class AlertResources:
     """
 
     deliver: Deliver
-    beside: Mapping[str, Beside] = field(default_factory=dict[str, Beside])
+    background_tasks: Mapping[str, BackgroundTask] = field(default_factory=dict[str, BackgroundTask])
     failures: Callable[[], int] = never_failed
     is_waiting: Callable[[], bool] = never_waiting
     reach: Reach = always_reached
@@ -95,19 +95,19 @@ async def open_alerting(
     )
     return AlertResources(
         deliver=answering_probes(ChatAlerts(telling).deliver, path, clock, chat.reach),
-        beside={"digests": Digests(telling).run, "groups": Groups(telling).run},
+        background_tasks={"digests": Digests(telling).run, "groups": Groups(telling).run},
         failures=lambda: line.failed_tries,
         is_waiting=line.is_waiting,
     )
 
 
 def alerts_by_line(
-    deliver: Deliver, line: RetryingWriter, beside: Mapping[str, Beside] | None = None
+    deliver: Deliver, line: RetryingWriter, background_tasks: Mapping[str, BackgroundTask] | None = None
 ) -> AlertResources:
     """Alerts as lines of a stream, for a worker without a chat."""
     return AlertResources(
         deliver=deliver,
-        beside=beside or {},
+        background_tasks=background_tasks or {},
         failures=lambda: line.failed_tries,
         is_waiting=line.is_down,
         reach=line.reach,

@@ -1,10 +1,10 @@
-"""Which kind of worker a store's URL asks for, and whether it would have anything to do."""
+"""Builds the worker that the store's URL and the settings ask for."""
 
 from dataclasses import replace
 
 from worker.app.aws import AwsPlatform
 from worker.app.embedded import EmbeddedPlatform, Options
-from worker.app.environment import Platform
+from worker.app.platforms import Platform
 from worker.app.shadow import ShadowPlatform, shadow_settings
 from worker.app.telemetry import Telemetry
 from worker.app.worker import LEASED, Worker
@@ -15,14 +15,14 @@ from worker.store.url import DynamoPlace, Place, SqlitePlace, locate
 
 
 def make_worker(options: Options, clock: Clock) -> Worker:
-    """A worker on one machine for a file, on AWS for tables there.
+    """Return a worker on one machine for a SQLite file, on AWS for DynamoDB tables.
 
-    Raises `ConfigError` for a URL that is neither, and for duties of which none can be done there.
+    Raises `ConfigError` for any other URL, and for roles that have nothing to do there.
     """
     if options.settings.shadow:
         options = replace(options, settings=shadow_settings(options.settings))
     settings = options.settings
-    _check_duties(settings, locate(settings.store))
+    _check_roles(settings, locate(settings.store))
     telemetry = Telemetry(
         settings.watched,
         options.environment,
@@ -30,11 +30,11 @@ def make_worker(options: Options, clock: Clock) -> Worker:
         options.write_metrics,
         log_lines_lost=options.log_lines_lost,
     )
-    kind = _kind(options, clock)
-    return Worker(ShadowPlatform(kind, clock) if settings.shadow else kind, settings, clock, telemetry)
+    platform = _platform(options, clock)
+    return Worker(ShadowPlatform(platform, clock) if settings.shadow else platform, settings, clock, telemetry)
 
 
-def _kind(options: Options, clock: Clock) -> Platform:
+def _platform(options: Options, clock: Clock) -> Platform:
     match locate(options.settings.store):
         case SqlitePlace(path, named):
             return EmbeddedPlatform(options, path, clock, named)
@@ -42,8 +42,8 @@ def _kind(options: Options, clock: Clock) -> Platform:
             return AwsPlatform(options.settings, options.environment, place, clock, options.confirm_logged)
 
 
-def _check_duties(settings: Settings, place: Place) -> None:
-    """A worker that waits for nothing looks as well as one that waits for news: it must not begin."""
+def _check_roles(settings: Settings, place: Place) -> None:
+    """Refuse roles without work: such a worker would look healthy and do nothing."""
     if settings.duties & LEASED:
         return
     named = ", ".join(sorted(settings.duties))

@@ -14,7 +14,7 @@ from consumers.streams.resync import Resync, halting, tell_loss
 from consumers.streams.settle import OnFailure
 from consumers.streams.sharded import ShardedConsumer, ShardTree
 from consumers.streams.source import Gap, Stream
-from worker.app.environment import Readers, WorkerDeps
+from worker.app.dependencies import Readers, WorkerDeps
 from worker.config.settings import EVERYTHING, Role
 from worker.core.model import keys
 from worker.engine.intake.router import Router
@@ -56,11 +56,11 @@ _OUR_PARTITIONS: Final = ("GROUP#", "LOCK#", keys.CONFIG_LOG, keys.SHADOW)
 class ReaderFactory:
     """Makes the readers of one session."""
 
-    def __init__(self, place: WorkerDeps, tables: Tables, keeper: LeaseKeeper, tries: RetryPolicy) -> None:
-        self._place, self._keeper, self._tries = place, keeper, tries
-        self._tables, self._clock = tables, place.clock
-        self._letters, self._boundary = DeadLetters(tables), ErrorBoundary(place.on_surprise)
-        self._routes = [replace(each, deliver=self._boundary.around(each.deliver)) for each in place.routes]
+    def __init__(self, deps: WorkerDeps, tables: Tables, keeper: LeaseKeeper, tries: RetryPolicy) -> None:
+        self._deps, self._keeper, self._tries = deps, keeper, tries
+        self._tables, self._clock = tables, deps.store.clock
+        self._letters, self._boundary = DeadLetters(tables), ErrorBoundary(deps.outputs.on_unexpected_error)
+        self._routes = [replace(each, deliver=self._boundary.around(each.deliver)) for each in deps.outputs.routes]
 
     def readers(self, router: Router) -> Readers:
         """A reader for each table whose duty this worker has."""
@@ -78,24 +78,24 @@ class ReaderFactory:
         relay = handled(self._boundary.around(self._relay().handle))
         events = {reader.name: relay for table, reader in readers.items() if DUTIES[table] is Role.RELAY}
         routes = {dead_letter_source(each.name): delivered(each.deliver) for each in self._routes} | events
-        if self._place.does == EVERYTHING:
-            return [self._replayer({**facts, **routes, **self._place.ways}).offer()]
+        if self._deps.roles == EVERYTHING:
+            return [self._replayer({**facts, **routes, **self._deps.outputs.dead_letter_handlers}).offer()]
         # Workers that only take messages have no session, and so no duty that must have one holder.
-        parts = {Role.ENGINE: {**facts, **self._place.ways}, Role.RELAY: routes}
+        parts = {Role.ENGINE: {**facts, **self._deps.outputs.dead_letter_handlers}, Role.RELAY: routes}
         return [self._replayer(ways, part).offer() for part, ways in parts.items() if self._has(part)]
 
     def _replayer(self, ways: Mapping[str, Way], part: str = "") -> Replayer:
         return Replayer(
             ways,
-            requests=Replays(self._tables, self._place.group),
+            requests=Replays(self._tables, self._deps.store.group),
             letters=self._letters,
-            keys=ParkedKeys(self._tables, self._place.group),
+            keys=ParkedKeys(self._tables, self._deps.store.group),
             tries=self._tries,
             part=part,
         )
 
     def _has(self, duty: Role) -> bool:
-        return duty in self._place.does
+        return duty in self._deps.roles
 
     def _of(self, reader: StreamConsumer | ShardedConsumer) -> list[LeaseOffer]:
         if isinstance(reader, StreamConsumer):
@@ -103,7 +103,7 @@ class ReaderFactory:
         tree = ShardTree(
             stream=reader.stream,
             subscription=reader.subscription,
-            leases=Leases(self._tables, self._place.group),
+            leases=Leases(self._tables, self._deps.store.group),
             tries=self._tries,
             clock=self._clock,
             added=self._keeper.wake,
@@ -112,12 +112,12 @@ class ReaderFactory:
         return [reader.offer(), tree.offer()]
 
     def _reader(self, table: TableName, subscription: Subscription) -> StreamConsumer | ShardedConsumer:
-        source = self._place.source_of(table)
-        keys_parked = ParkedKeys(self._tables, self._place.group)
+        source = self._deps.sources.source_of(table)
+        keys_parked = ParkedKeys(self._tables, self._deps.store.group)
         parking = Parking(stream=source.name, letters=self._letters, keys=keys_parked, clock=self._clock)
         chosen = self._by_policy(table, subscription)
-        watched, tries, clock = self._place.watched(table, chosen), self._tries, self._clock
-        pace, budget = self._pace(table), self._place.budget
+        watched, tries, clock = self._deps.sources.observe(table, chosen), self._tries, self._clock
+        pace, budget = self._pace(table), self._deps.tuning.budget
         if isinstance(source, Stream):
             return ShardedConsumer(
                 stream=source,
@@ -139,8 +139,8 @@ class ReaderFactory:
         )
 
     def _pace(self, table: TableName) -> ReadPace:
-        lanes = self._place.event_lanes if table is TableName.EVENTS else None
-        return self._place.pace if lanes is None else replace(self._place.pace, lanes=lanes)
+        lanes = self._deps.tuning.event_lanes if table is TableName.EVENTS else None
+        return self._deps.tuning.pace if lanes is None else replace(self._deps.tuning.pace, lanes=lanes)
 
     # --- what is made of changes --------------------------------------------------------------------------------------
 
@@ -158,7 +158,7 @@ class ReaderFactory:
 
     def _by_policy(self, table: TableName, subscription: Subscription) -> Subscription:
         """What the settings say about records that fail, and about those that are gone."""
-        reading, catch_up = self._place.reading, subscription.catch_up
+        reading, catch_up = self._deps.tuning.reading, subscription.catch_up
         halts = reading.on_loss.get(table) == HALT
         return replace(
             subscription,
