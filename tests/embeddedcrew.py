@@ -11,7 +11,8 @@ from worker.app.session import SessionWork
 from worker.app.worker import LEASED
 from worker.config.deploy import deploy
 from worker.config.load import load_text
-from worker.config.settings import EVERYTHING, GROUP, Role
+from worker.config.roles import ALL_ROLES, Role
+from worker.config.settings import GROUP
 from worker.core.model.events import Event
 from worker.core.model.pipeline import JobType
 from worker.core.run.state import Run, State
@@ -45,7 +46,7 @@ class Crew:
 
     def worker(self, name: str, *roles: Role) -> tuple[Host, Membership]:
         """Begin a worker that has these roles, or all of them."""
-        chosen = frozenset(roles) or EVERYTHING
+        chosen = frozenset(roles) or ALL_ROLES
         deps = replace(self.deps(), roles=chosen)
 
         async def work(member: Member) -> None:

@@ -11,7 +11,8 @@ from tests.streamedcrew import StreamedCrew, Way
 from tests.virtualtime import run
 from worker.app.aws import pace_of
 from worker.app.dependencies import WorkerDeps
-from worker.config.settings import ON_FAILURE, ON_LOSS, POLLS, ReadingSettings, Role, read_settings
+from worker.config.roles import Role
+from worker.config.settings import ON_FAILURE, ON_LOSS, POLLS, ReadingSettings, read_settings
 from worker.core.run.state import State
 from worker.store.repos import runs
 from worker.store.repos.delivery.dead_letters import DeadLetters

@@ -14,7 +14,8 @@ from tests.queueworld import QueueWorld
 from tests.virtualtime import on_virtual_time
 from worker.app.dependencies import WorkerDeps
 from worker.app.queues import queue_consumer
-from worker.config.settings import GROUP, Role
+from worker.config.roles import Role
+from worker.config.settings import GROUP
 from worker.core.errors import ConfigError
 from worker.store.repos.delivery.dead_letter_replays import Replays
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters

@@ -15,7 +15,8 @@ from worker.app.dependencies import OutputDeps, Readers, SourceDeps, StoreDeps, 
 from worker.app.platforms import Resources
 from worker.app.telemetry import Telemetry
 from worker.app.worker import Worker
-from worker.config.settings import Role, Settings, WatchdogSettings
+from worker.config.roles import Role
+from worker.config.settings import Settings, TelemetrySettings
 from worker.membership.clock_guard import ClockGuard
 from worker.store.table import TableName, Tables
 
@@ -68,8 +69,8 @@ async def test_asked_once_more_a_worker_finishes_nothing_and_gives_its_messages_
         await world.clock.sleep(600)
 
     world.handled.before = take_long
-    telemetry = Telemetry(WatchdogSettings(), {}, world.clock, lambda _: None)
-    worker = Worker(OneQueue(world), Settings(store="memory", duties=frozenset({Role.ALERTS})), world.clock, telemetry)
+    telemetry = Telemetry(TelemetrySettings(), {}, world.clock, lambda _: None)
+    worker = Worker(OneQueue(world), Settings(store="memory", roles=frozenset({Role.ALERTS})), world.clock, telemetry)
     running = asyncio.create_task(worker.run())
     await world.clock.sleep(5)
     began = world.clock.monotonic()

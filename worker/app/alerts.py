@@ -18,15 +18,8 @@ from consumers.alerts.slack import API, SlackChat, session_for_slack
 from consumers.alerts.threads import ChatAlerts
 from consumers.delivery.retry import RetryPolicy
 from consumers.outbox.routes import Deliver
-from worker.config.settings import (
-    ALERTS,
-    SLACK_CHANNEL,
-    SLACK_TOKEN,
-    AlertSettings,
-    AwsSettings,
-    Role,
-    Settings,
-)
+from worker.config.roles import Role
+from worker.config.settings import ALERTS, SLACK_CHANNEL, SLACK_TOKEN, AlertSettings, AwsSettings, Settings
 from worker.config.versions import PipelineVersions
 from worker.core.errors import ConfigError, Rejected
 from worker.jobs.secrets import MANAGED, SecretSource
@@ -121,16 +114,16 @@ def alerts_come_back(aws: AwsSettings) -> bool:
 
 def tells_people(settings: Settings) -> bool:
     """Say whether a worker on AWS hands events to people: then it also has to gather their digests."""
-    takes_back = Role.ALERTS in settings.duties and bool(settings.aws.alerts_queue)
-    return takes_back or (Role.RELAY in settings.duties and not alerts_come_back(settings.aws))
+    takes_back = Role.ALERTS in settings.roles and bool(settings.aws.alerts_queue)
+    return takes_back or (Role.RELAY in settings.roles and not alerts_come_back(settings.aws))
 
 
 def routing_from(settings: AlertSettings) -> Routing:
     """Which channel hears of what. A text of several lines is the file itself: a container has no files of its own."""
-    if "\n" in settings.alerts or ":" in settings.alerts:
-        return routing_of(settings.alerts, ALERTS)
-    if settings.alerts:
-        return read_routing(Path(settings.alerts))
+    if "\n" in settings.routing or ":" in settings.routing:
+        return routing_of(settings.routing, ALERTS)
+    if settings.routing:
+        return read_routing(Path(settings.routing))
     if not settings.slack_channel:
         raise ConfigError(f"{SLACK_TOKEN} is set, but no channel; name one in {SLACK_CHANNEL}, or give {ALERTS}")
     return one_channel(settings.slack_channel)

@@ -41,7 +41,8 @@ from worker.app.platforms import Resources
 from worker.app.queues import queue_consumer
 from worker.app.readers import DUTIES
 from worker.app.runners import CommandRoot, job_sweeper, open_targets
-from worker.config.settings import GROUP, ReadingSettings, Role, Settings
+from worker.config.roles import Role
+from worker.config.settings import GROUP, ReadingSettings, Settings
 from worker.jobs.aws.client import AwsEndpoint as AwsJobs
 from worker.membership.clock_guard import ClockGuard
 from worker.net.aws_client import ClientSettings
@@ -127,7 +128,7 @@ class AwsPlatform:
         logged = LoggedAlerts(clock, self._confirm_logged)
         alerting = await open_alerting(
             stack,
-            settings.people,
+            settings.alerts,
             tables=tables,
             secrets=targets.secrets,
             clock=clock,
@@ -158,7 +159,7 @@ class AwsPlatform:
                 reading=settings.reading,
                 event_lanes=EVENT_LANES,
             ),
-            roles=settings.duties,
+            roles=settings.roles,
         )
         return Resources(
             deps=deps,
@@ -169,14 +170,14 @@ class AwsPlatform:
 
     def _watchdog(self, http: HttpClient) -> Watched:
         """How far readers are behind is measured where they run, and alarms watch the metrics."""
-        people = self._settings.people
-        ping = pinging(http, people.heartbeat_url) if people.heartbeat_url else None
-        return Watched(probes_alerts=True, ping=ping, repeat_after=people.repeat_alerts)
+        alerts = self._settings.alerts
+        ping = pinging(http, alerts.heartbeat_url) if alerts.heartbeat_url else None
+        return Watched(probes_alerts=True, ping=ping, repeat_after=alerts.repeat_alerts)
 
     # --- streams ------------------------------------------------------------------------------------------------------
 
     async def _streams(self, stack: AsyncExitStack) -> Mapping[TableName, Stream]:
-        followed = [table for table, duty in DUTIES.items() if duty in self._settings.duties]
+        followed = [table for table, duty in DUTIES.items() if duty in self._settings.roles]
         if not followed:
             return {}
         changes = ChangeStreams(self._tables, self._client(), self._clock)
@@ -191,7 +192,7 @@ class AwsPlatform:
     ) -> list[Route]:
         """To the bus if there is one. Without a queue that brings alerts back, people are told on the way."""
         routes: list[Route] = []
-        if Role.RELAY not in self._settings.duties:
+        if Role.RELAY not in self._settings.roles:
             return routes
         if self._settings.aws.bus:
             put = await stack.enter_async_context(open_bus(self._client()))
@@ -216,12 +217,12 @@ class AwsPlatform:
     def _consumers(
         self, queues: Mapping[str, AwsQueue], alerting: AlertResources, background_tasks: dict[str, BackgroundTask]
     ) -> list[QueueConsumer]:
-        duties, handles = self._settings.duties, dict[str, Handle]()
-        if Role.ALERTS in duties and "alerts" in queues:
+        roles, handles = self._settings.roles, dict[str, Handle]()
+        if Role.ALERTS in roles and "alerts" in queues:
             handles["alerts"] = AlertMessages(alerting.deliver).handle
-        if Role.EVENTS in duties and "events" in queues:
+        if Role.EVENTS in roles and "events" in queues:
             handles["events"] = ForeignEvents(Events(self._watched)).handle
-        if Role.SENSORS in duties and "sensors" in queues:
+        if Role.SENSORS in roles and "sensors" in queues:
             inbox = SensorInbox(self._watched, rules_from(self._settings.aws.inbox), self._clock)
             background_tasks["inbox-summary"] = InboxSummary(inbox.counts, self._clock).run
             handles["sensors"] = inbox.handle

@@ -8,7 +8,8 @@ from worker.app.platforms import Platform
 from worker.app.shadow import ShadowPlatform, shadow_settings
 from worker.app.telemetry import Telemetry
 from worker.app.worker import LEASED, Worker
-from worker.config.settings import ALERTS_QUEUE, DUTIES, EVENTS_QUEUE, SENSORS_QUEUE, Role, Settings
+from worker.config.roles import Role
+from worker.config.settings import ALERTS_QUEUE, DUTIES, EVENTS_QUEUE, SENSORS_QUEUE, Settings
 from worker.core.errors import ConfigError
 from worker.runtime.clock import Clock
 from worker.store.url import DynamoPlace, Place, SqlitePlace, locate
@@ -24,7 +25,7 @@ def make_worker(options: Options, clock: Clock) -> Worker:
     settings = options.settings
     _check_roles(settings, locate(settings.store))
     telemetry = Telemetry(
-        settings.watched,
+        settings.telemetry,
         options.environment,
         clock,
         options.write_metrics,
@@ -44,9 +45,9 @@ def _platform(options: Options, clock: Clock) -> Platform:
 
 def _check_roles(settings: Settings, place: Place) -> None:
     """Refuse roles without work: such a worker would look healthy and do nothing."""
-    if settings.duties & LEASED:
+    if settings.roles & LEASED:
         return
-    named = ", ".join(sorted(settings.duties))
+    named = ", ".join(sorted(settings.roles))
     if isinstance(place, SqlitePlace):
         raise ConfigError(
             f"{DUTIES} is {named}, and a worker on one file has no queues; events go to people with the relay: "
@@ -58,7 +59,7 @@ def _check_roles(settings: Settings, place: Place) -> None:
         Role.EVENTS: (EVENTS_QUEUE, aws.events_queue),
         Role.SENSORS: (SENSORS_QUEUE, aws.sensors_queue),
     }
-    theirs = [queues[duty] for duty in sorted(settings.duties)]
+    theirs = [queues[role] for role in sorted(settings.roles)]
     if not any(url for _, url in theirs):
         missing = ", ".join(variable for variable, _ in theirs)
         raise ConfigError(f"{DUTIES} is {named}, and there is no queue to take messages from; set {missing}")

@@ -14,7 +14,8 @@ from consumers.streams.source import Source, Stream
 from scheduler.duty import Ticker
 from scheduler.watchdog.checks.table import Watched
 from worker.app.worklog import log_work
-from worker.config.settings import EVERYTHING, ReadingSettings, Role
+from worker.config.roles import ALL_ROLES, Role
+from worker.config.settings import ReadingSettings
 from worker.core.model.pipeline import JobType
 from worker.jobs.runner import Runner
 from worker.membership.lease_coordinator import LeaseOffer
@@ -106,5 +107,5 @@ class WorkerDeps:
     sources: SourceDeps
     outputs: OutputDeps
     tuning: Tuning = field(default_factory=Tuning)
-    roles: frozenset[Role] = EVERYTHING
+    roles: frozenset[Role] = ALL_ROLES
     dry_run: bool = False  # decide and record, start nothing

@@ -101,7 +101,7 @@ class EmbeddedPlatform:
         counted = count_failures(tables)  # by whoever tells people too, so that no event is blamed for the store
         alerting = await open_alerting(
             stack,
-            options.settings.people,
+            options.settings.alerts,
             tables=counted,
             secrets=targets.secrets,
             clock=clock,
@@ -115,7 +115,7 @@ class EmbeddedPlatform:
             sources=replace(deps.sources, watchdog=self._watchdog(targets.http)),
             outputs=replace(deps.outputs, routes=routes),
             tuning=replace(deps.tuning, limits=targets.limits, reading=options.settings.reading),
-            roles=options.settings.duties,
+            roles=options.settings.roles,
         )
         return Resources(
             deps=deps,
@@ -124,13 +124,13 @@ class EmbeddedPlatform:
         )
 
     def _watchdog(self, http: HttpClient) -> Watched:
-        leases, url = Leases(self._tables, GROUP), self._options.settings.people.heartbeat_url
+        leases, url = Leases(self._tables, GROUP), self._options.settings.alerts.heartbeat_url
         return Watched(
             reader_lags=FeedLags(self._tables, leases, self._clock, (TableName.CONTROL, TableName.JOBLOG)),
             relay_lags=FeedLags(self._tables, leases, self._clock, (TableName.EVENTS,)),
             probes_alerts=True,
             ping=pinging(http, url) if url else None,
-            repeat_after=self._options.settings.people.repeat_alerts,
+            repeat_after=self._options.settings.alerts.repeat_alerts,
         )
 
 

@@ -15,7 +15,7 @@ from consumers.streams.settle import OnFailure
 from consumers.streams.sharded import ShardedConsumer, ShardTree
 from consumers.streams.source import Gap, Stream
 from worker.app.dependencies import Readers, WorkerDeps
-from worker.config.settings import EVERYTHING, Role
+from worker.config.roles import ALL_ROLES, Role
 from worker.core.model import keys
 from worker.engine.intake.router import Router
 from worker.membership.lease_coordinator import LeaseKeeper, LeaseOffer
@@ -78,7 +78,7 @@ class ReaderFactory:
         relay = handled(self._boundary.around(self._relay().handle))
         events = {reader.name: relay for table, reader in readers.items() if DUTIES[table] is Role.RELAY}
         routes = {dead_letter_source(each.name): delivered(each.deliver) for each in self._routes} | events
-        if self._deps.roles == EVERYTHING:
+        if self._deps.roles == ALL_ROLES:
             return [self._replayer({**facts, **routes, **self._deps.outputs.dead_letter_handlers}).offer()]
         # Workers that only take messages have no session, and so no duty that must have one holder.
         parts = {Role.ENGINE: {**facts, **self._deps.outputs.dead_letter_handlers}, Role.RELAY: routes}

@@ -12,7 +12,7 @@ from scheduler.watchdog.checks.table import make_watchdog
 from worker.app.dependencies import Readers, WorkerDeps
 from worker.app.readers import ReaderFactory, role_of
 from worker.app.runner_boundary import contain_runner_bugs
-from worker.config.settings import Role
+from worker.config.roles import Role
 from worker.config.versions import PipelineVersions
 from worker.engine.engine import Engine
 from worker.engine.intake.router import Router

@@ -6,7 +6,8 @@ from typing import Final
 
 from worker.app.dependencies import WorkerDeps, no_extra_leases
 from worker.app.platforms import Platform, Resources
-from worker.config.settings import AlertSettings, AwsSettings, Role, Settings
+from worker.config.roles import Role
+from worker.config.settings import AlertSettings, AwsSettings, Settings
 from worker.membership.clock_guard import ClockGuard
 from worker.runtime.clock import Clock
 from worker.store.shadow import ShadowTables
@@ -18,7 +19,7 @@ SHADOW_ROLES: Final = frozenset({Role.ENGINE})
 
 def shadow_settings(settings: Settings) -> Settings:
     """Return settings without anything that could reach another system or a person."""
-    return replace(settings, duties=SHADOW_ROLES, aws=AwsSettings(), people=AlertSettings())
+    return replace(settings, roles=SHADOW_ROLES, aws=AwsSettings(), alerts=AlertSettings())
 
 
 class ShadowPlatform:

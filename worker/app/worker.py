@@ -14,7 +14,8 @@ from typing import Final
 from worker.app.platforms import Platform, Resources
 from worker.app.session import SessionWork
 from worker.app.telemetry import Telemetry, counting
-from worker.config.settings import Role, Settings
+from worker.config.roles import Role
+from worker.config.settings import Settings
 from worker.membership.heartbeat_threads import ThreadBeater
 from worker.membership.sessions import GroupSettings, Member, Membership, session_ids
 from worker.runtime import gc_tuning
@@ -40,7 +41,7 @@ class Worker:
                 name=platform.group,
                 program=version("interlock"),
                 timing=settings.timing,
-                duties=frozenset(settings.duties & LEASED),
+                duties=frozenset(settings.roles & LEASED),
             ),
             tables=FailureCountingTables(platform.tables).report_to(telemetry.store, clock),
             beater=ThreadBeater(
@@ -81,7 +82,7 @@ class Worker:
                 alert_failures=resources.alert_failures,
             )
             gc_tuning.freeze_startup_objects()
-            duties = sorted(self._settings.duties)
+            duties = sorted(self._settings.roles)
             _log.info("worker.started", store=self._platform.where, version=version("interlock"), duties=duties)
             await self._serve(resources)
         _log.info("worker.stopped")
@@ -96,7 +97,7 @@ class Worker:
 
     @property
     def _needs_session(self) -> bool:
-        return bool(self._settings.duties & LEASED)
+        return bool(self._settings.roles & LEASED)
 
     async def _serve(self, resources: Resources) -> None:
         async with asyncio.TaskGroup() as tasks:
