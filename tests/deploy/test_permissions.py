@@ -11,7 +11,7 @@ import pytest
 
 from tests import awscalls, taskroles
 from tests.awscalls import Call, Heard
-from worker.config.settings import Role
+from worker.config.roles import Role
 from worker.jobs.aws.glue_logs import DEFAULT_LOG_GROUP
 from worker.operations.doctor.checks import table_probes
 from worker.store.table import TableName

@@ -18,15 +18,8 @@ from consumers.alerts.slack import API, SlackChat, session_for_slack
 from consumers.alerts.threads import ChatAlerts
 from consumers.delivery.retry import RetryPolicy
 from consumers.outbox.routes import Deliver
-from worker.config.settings import (
-    ALERTS,
-    SLACK_CHANNEL,
-    SLACK_TOKEN,
-    AlertSettings,
-    AwsSettings,
-    Role,
-    Settings,
-)
+from worker.config.roles import Role
+from worker.config.settings import ALERTS, SLACK_CHANNEL, SLACK_TOKEN, AlertSettings, AwsSettings, Settings
 from worker.config.versions import PipelineVersions
 from worker.core.errors import ConfigError, Rejected
 from worker.jobs.secrets import MANAGED, SecretSource
@@ -38,8 +31,8 @@ from worker.store.repos.delivery.threads import Threads
 from worker.store.repos.events import Events
 from worker.store.table import Tables
 
-# Runs for as long as the process, beside its sessions.
-Beside: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+# Runs as long as the process, across its sessions.
+BackgroundTask: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 
 def never_failed() -> int:
@@ -58,7 +51,7 @@ class AlertResources:
     """
 
     deliver: Deliver
-    beside: Mapping[str, Beside] = field(default_factory=dict[str, Beside])
+    background_tasks: Mapping[str, BackgroundTask] = field(default_factory=dict[str, BackgroundTask])
     failures: Callable[[], int] = never_failed
     is_waiting: Callable[[], bool] = never_waiting
     reach: Reach = always_reached
@@ -95,19 +88,19 @@ async def open_alerting(
     )
     return AlertResources(
         deliver=answering_probes(ChatAlerts(telling).deliver, path, clock, chat.reach),
-        beside={"digests": Digests(telling).run, "groups": Groups(telling).run},
+        background_tasks={"digests": Digests(telling).run, "groups": Groups(telling).run},
         failures=lambda: line.failed_tries,
         is_waiting=line.is_waiting,
     )
 
 
 def alerts_by_line(
-    deliver: Deliver, line: RetryingWriter, beside: Mapping[str, Beside] | None = None
+    deliver: Deliver, line: RetryingWriter, background_tasks: Mapping[str, BackgroundTask] | None = None
 ) -> AlertResources:
     """Alerts as lines of a stream, for a worker without a chat."""
     return AlertResources(
         deliver=deliver,
-        beside=beside or {},
+        background_tasks=background_tasks or {},
         failures=lambda: line.failed_tries,
         is_waiting=line.is_down,
         reach=line.reach,
@@ -121,16 +114,16 @@ def alerts_come_back(aws: AwsSettings) -> bool:
 
 def tells_people(settings: Settings) -> bool:
     """Say whether a worker on AWS hands events to people: then it also has to gather their digests."""
-    takes_back = Role.ALERTS in settings.duties and bool(settings.aws.alerts_queue)
-    return takes_back or (Role.RELAY in settings.duties and not alerts_come_back(settings.aws))
+    takes_back = Role.ALERTS in settings.roles and bool(settings.aws.alerts_queue)
+    return takes_back or (Role.RELAY in settings.roles and not alerts_come_back(settings.aws))
 
 
 def routing_from(settings: AlertSettings) -> Routing:
     """Which channel hears of what. A text of several lines is the file itself: a container has no files of its own."""
-    if "\n" in settings.alerts or ":" in settings.alerts:
-        return routing_of(settings.alerts, ALERTS)
-    if settings.alerts:
-        return read_routing(Path(settings.alerts))
+    if "\n" in settings.routing or ":" in settings.routing:
+        return routing_of(settings.routing, ALERTS)
+    if settings.routing:
+        return read_routing(Path(settings.routing))
     if not settings.slack_channel:
         raise ConfigError(f"{SLACK_TOKEN} is set, but no channel; name one in {SLACK_CHANNEL}, or give {ALERTS}")
     return one_channel(settings.slack_channel)

@@ -7,8 +7,8 @@ from consumers.queues.consumer import Handle, QueueConsumer
 from consumers.queues.dead_letters import QueueDeadLetters
 from consumers.queues.proven import FailFastOnceQueue
 from consumers.queues.queue import QueueCalls
-from worker.app.guard import contain_bugs, log_unexpected
 from worker.runtime.clock import Clock
+from worker.runtime.error_boundary import ErrorBoundary, OnUnexpectedError, log_unexpected_error
 from worker.store.failure_counter import FailureCountingTables
 from worker.store.repos.delivery.dead_letters import DeadLetters
 
@@ -21,7 +21,7 @@ def queue_consumer(
     tables: FailureCountingTables,
     clock: Clock,
     is_waiting: Callable[[], bool] = lambda: False,
-    on_surprise: Callable[[Exception], None] = log_unexpected,
+    on_unexpected_error: OnUnexpectedError = log_unexpected_error,
 ) -> QueueConsumer:
     """A consumer that neither a message can end, which would come again and end the next worker as well, nor a queue
     that was of use before. What its handler uses must be the same `tables`: then no message is blamed for the store.
@@ -31,7 +31,7 @@ def queue_consumer(
     return QueueConsumer(
         name=name,
         calls=FailFastOnceQueue(name, calls),
-        handle=contain_bugs(handle, on_surprise),
+        handle=ErrorBoundary(on_unexpected_error).around(handle),
         tries=tries,
         clock=clock,
         is_waiting=is_waiting,

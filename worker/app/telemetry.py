@@ -16,7 +16,7 @@ from consumers.streams.sharded import ShardedConsumer
 from worker.app.ecs_protection import AGENT, PATH, TaskProtection
 from worker.app.session import SessionWork
 from worker.app.worklog import log_notice
-from worker.config.settings import WatchdogSettings
+from worker.config.settings import TelemetrySettings
 from worker.core.errors import RetryLater
 from worker.core.model.events import Event, EventType
 from worker.membership.notices import Notice, PeerEnded, SessionBegan, SessionOver
@@ -52,7 +52,7 @@ class Telemetry:
 
     def __init__(
         self,
-        settings: WatchdogSettings,
+        settings: TelemetrySettings,
         environment: Mapping[str, str],
         clock: Clock,
         write_line: Callable[[str], None],

@@ -1,18 +1,9 @@
-"""Bounded concurrency: gather with a limit, a task group that lists its tasks, containment of bugs."""
+"""Bounded concurrency: gather with a limit, and a task group that lists its tasks."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextvars import Context
-from typing import Any, TypeAlias, TypeVar, cast
-
-Doing: TypeAlias = Callable[[], Awaitable[None]]
-# Makes a `WorkerError` of whatever is raised by mistake. The wiring has one; a test wants to see its mistakes.
-Guard: TypeAlias = Callable[[Doing], Doing]
-
-
-def unguarded(doing: Doing) -> Doing:
-    return doing
-
+from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 AT_ONCE = 16
