@@ -1,6 +1,7 @@
 """What holds for the whole suite: the calls to AWS that it makes are held against the policies of the deployment."""
 
 import gc
+import logging
 import os
 import tempfile
 from collections.abc import Generator
@@ -11,7 +12,8 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-from tests import awscalls, taskroles
+from tests import awscalls
+from worker import logs
 
 # A busy machine is no fault of the code: how long an example takes to make or to try proves nothing.
 # The same examples each time: a run that fails must fail again.
@@ -49,14 +51,23 @@ def calls_to_aws_are_recorded() -> Generator[None]:
 
 
 def pytest_runtest_teardown() -> None:
-    """Logs go where they went before: a test that sent them somewhere may have closed that since."""
+    """Logs go where they went before: a test that sent them somewhere may have closed that since.
+
+    Those of libraries too: with structlog's defaults, each exception that one logs would be shown with all local
+    variables of all its frames, which takes seconds.
+    """
     structlog.reset_defaults()
+    for handler in logging.root.handlers[:]:
+        if type(handler).__module__ == logs.__name__:
+            logging.root.removeHandler(handler)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Fail the run where the policies of deploy/terraform do not fit."""
     if _worker_name(session.config) is not None:
         return
+    from tests import taskroles  # at the end alone: to load the parser of Terraform takes longer than most tests
+
     heard = awscalls.load(Path(os.environ[awscalls.DIRECTORY]))
     found = taskroles.problems(heard, is_whole=exitstatus == 0 and _is_whole(session.config))
     for problem in found:

@@ -1,9 +1,15 @@
 """The tools that run the tests do what is asked of them; where they do not, nothing fails, and it only takes longer."""
 
+import io
+import logging
 import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
+
+from tests.conftest import pytest_runtest_teardown
+from tests.manualclock import ManualClock
+from worker.logs import configure_logs
 
 GROUPS = ("emulator", "demo")
 SOURCE = """
@@ -29,3 +35,17 @@ def test_tests_of_one_group_run_in_one_process(tmp_path: Path) -> None:
         group, process = line.split()
         processes[group].add(process)
     assert {group: len(processes[group]) for group in GROUPS} == dict.fromkeys(GROUPS, 1)
+
+
+def test_what_libraries_log_goes_where_it_went_before_once_a_test_has_ended() -> None:
+    """A command that runs in this process sends it on to structlog, which renders each exception for seconds."""
+    before = logging.root.handlers[:]
+    said = io.StringIO()
+    configure_logs(said, ManualClock())
+    logging.getLogger("library").warning("heard")
+
+    pytest_runtest_teardown()
+    logging.getLogger("library").warning("not heard")
+
+    assert said.getvalue().count("heard") == 1
+    assert not [handler for handler in logging.root.handlers if handler not in before]
