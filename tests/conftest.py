@@ -12,7 +12,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-from tests import awscalls
+from tests import awscalls, taskroles
 from worker import logs
 
 # A busy machine is no fault of the code: how long an example takes to make or to try proves nothing.
@@ -66,8 +66,6 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Fail the run where the policies of deploy/terraform do not fit."""
     if _worker_name(session.config) is not None:
         return
-    from tests import taskroles  # at the end alone: to load the parser of Terraform takes longer than most tests
-
     heard = awscalls.load(Path(os.environ[awscalls.DIRECTORY]))
     found = taskroles.problems(heard, is_whole=exitstatus == 0 and _is_whole(session.config))
     for problem in found:
