@@ -2,12 +2,15 @@
 
 import io
 import logging
+import os
+import signal
 import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
 
 from tests.conftest import pytest_runtest_teardown
+from tests.liveworker import interlock, live_worker
 from tests.manualclock import ManualClock
 from worker.logs import configure_logs
 
@@ -49,3 +52,18 @@ def test_what_libraries_log_goes_where_it_went_before_once_a_test_has_ended() ->
 
     assert said.getvalue().count("heard") == 1
     assert not [handler for handler in logging.root.handlers if handler not in before]
+
+
+def test_a_forked_command_is_a_process_of_its_own(tmp_path: Path) -> None:
+    made = interlock("store", "init", at=tmp_path, INTERLOCK_STORE="sqlite:///own.db")
+    wrong = interlock("sensor", "get", "p", "nothing", at=tmp_path, INTERLOCK_STORE="sqlite:///own.db")
+    with live_worker(tmp_path, INTERLOCK_STORE="sqlite:///own.db") as worker:
+        pid = worker.process.pid
+        worker.kill()
+
+    assert (made.returncode, made.stderr, wrong.returncode, wrong.stdout) == (0, "", 2, "")
+    assert "own.db" in made.stdout
+    assert (tmp_path / "own.db").exists()
+    assert "there is no sensor nothing" in wrong.stderr
+    assert pid != os.getpid()
+    assert worker.process.wait() == -signal.SIGKILL
