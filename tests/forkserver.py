@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import FrameType
 from typing import IO, Any, Final, TypeAlias
 
 _ROOT: Final = Path(__file__).parent.parent
@@ -88,7 +89,7 @@ def _server() -> socket.socket:
     """The way to the process that forks: each test process has one. It ends when we do, however we end."""
     ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
     with theirs:
-        process = subprocess.Popen([sys.executable, "-m", "tests.forkserver"], cwd=_ROOT, stdin=theirs)
+        process = subprocess.Popen([sys.executable, "-m", "tests.forkserver"], cwd=_ROOT, stdin=theirs.fileno())
     atexit.register(process.wait, _END_S)
     atexit.register(ours.close)  # first: last registered
     return ours
@@ -112,7 +113,7 @@ def serve() -> Program | None:
     requests = socket.socket(fileno=os.dup(0))
     waking, woken = os.pipe()
     os.set_blocking(woken, False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGCHLD, _be_woken)
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     connections: dict[int, socket.socket] = {}
     while True:
@@ -134,6 +135,10 @@ def serve() -> Program | None:
             connection.sendall(pid.to_bytes(_NUMBER_BYTES, signed=True))
             for descriptor in given[1:]:
                 os.close(descriptor)
+
+
+def _be_woken(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing: without a handler, a signal wakes nobody."""
 
 
 def _tell_ends(connections: dict[int, socket.socket]) -> None:
