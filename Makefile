@@ -23,7 +23,9 @@ demo: $(VENV)/.runtime ## see Interlock at work, on this machine alone
 
 test: ## everything that must be green before a change lands
 	@$(MAKE) --no-print-directory -j2 $(VENV)/.dev $(VENV)/emulators/.ready
-	@$(MAKE) --no-print-directory lint types unit
+	@$(MAKE) --no-print-directory lint
+# Together: the checker of types computes while tests wait.
+	@$(MAKE) --no-print-directory -j2 types unit
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -33,8 +35,9 @@ types: $(VENV)/.dev
 	$(BIN)/basedpyright
 
 # More processes than cores: many tests wait for real workers, and others can use that time.
+TEST_PROCESSES ?= 3
 unit: $(VENV)/.dev $(VENV)/emulators/.ready
-	$(BIN)/pytest -n 3 --dist loadgroup
+	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadgroup
 
 CHAOS_ROUNDS ?= 500
 SOAK_MINUTES ?= 60

@@ -15,6 +15,9 @@ from worker.store.table import TTL, TableName
 from worker.telemetry.emf import NAMESPACE
 from worker.telemetry.meters import Metric
 
+# One process reads the files: that takes seconds.
+pytestmark = pytest.mark.xdist_group("terraform")
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples/terraform").glob("*/main.tf"))
 

@@ -10,6 +10,9 @@ from tests.simulation.sampler import campaign_plan, plan_of, suite_plan
 from tests.simulation.world import Report, simulate
 from worker.store.sqlite.tables import SqliteTables
 
+# A test takes some seconds of a core, which may be minutes on a machine with other work to do.
+pytestmark = pytest.mark.timeout(300)
+
 SEEDS = 200  # `make simulate-campaign` plays others, as many as asked
 AT_ONCE = 2  # seeds of one test: few, so that both cores have something to do and no test takes long
 
