@@ -13,7 +13,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from tests import awscalls, taskroles
-from worker import logs
+from worker.runtime import logs
 
 # A busy machine is no fault of the code: how long an example takes to make or to try proves nothing.
 # The same examples each time: a run that fails must fail again.

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.conftest import pytest_runtest_teardown
 from tests.liveworker import interlock, live_worker
 from tests.manualclock import ManualClock
-from worker.logs import configure_logs
+from worker.runtime.logs import configure_logs
 
 GROUPS = ("emulator", "demo")
 SOURCE = """
