@@ -6,21 +6,21 @@ from docs.diagrams.svg import element, number, picture
 
 # Title, two lines of text, and the colours of the card: light and dark, fill and line.
 CARDS: Final = (
-    ("Sensor", ("a producer reports", "status and rows"), ("#d8f5f2", "#0d3936"), ("#0a7c75", "#39c5bb")),
+    ("Sensor", ("a producer says", "what it wrote"), ("#d8f5f2", "#0d3936"), ("#0a7c75", "#39c5bb")),
     ("Rule", ("rows ≥ 1000,", "fresh within 24 h"), ("#fff3c4", "#3d3214"), ("#9a6700", "#d4a72c")),
     ("Run", ("one per pipeline,", "schedule, period"), ("#ddf0ff", "#10304f"), ("#0969da", "#58a6ff")),
-    ("Job", ("Glue, EMR, HTTP,", "a command, …"), ("#fbefff", "#341d4f"), ("#8250df", "#bc8cff")),
+    ("Job", ("Glue, EMR, HTTP", "or a command"), ("#fbefff", "#341d4f"), ("#8250df", "#bc8cff")),
     ("Deadline", ("due at 06:00,", "warned before"), ("#ffeff7", "#42122f"), ("#bf3989", "#f778ba")),
     ("Alert", ("what happened,", "why, what to do"), ("#fff1e5", "#44230a"), ("#bc4c00", "#f0883e")),
 )
-WIDTH: Final = 126.0
+WIDTH: Final = 130.0
 HEIGHT: Final = 84.0
-GAP: Final = 26.0
-MARGIN: Final = 22.0
-TOP: Final = 26.0
+GAP: Final = 20.0
+MARGIN: Final = 16.0
+TOP: Final = 20.0
 
 RULES: Final = """
-.card { stroke-width: 1.4 } .title { font-size: 15px; font-weight: 650 } .text { font-size: 12px }
+.card { stroke-width: 1.4 } .title { font-size: 17px; font-weight: 650 } .text { font-size: 13.5px }
 .arrow { fill: none; stroke: $muted; stroke-width: 1.8 } .tip { fill: $muted }
 .back { fill: none; stroke: $muted; stroke-width: 1.5; stroke-dasharray: 5 4 }
 .bar { fill: $stripe; stroke: $frame; stroke-width: 1.2 }
@@ -41,7 +41,7 @@ def draw_flow() -> str:
         f".c{index} {{ fill: $fill{index}; stroke: $line{index} }}" for index in range(len(CARDS))
     )
     title = "A sensor meets a rule, which starts a run and its job; the deadline is watched, and people are alerted"
-    return picture((right + MARGIN, 256), title, body, colours, rules)
+    return picture((right + MARGIN, 248), title, body, colours, rules)
 
 
 def _left(index: int) -> float:
