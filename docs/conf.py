@@ -15,8 +15,6 @@ include_patterns = ["CHANGELOG.md", "CONTRIBUTING.md", "deploy/**.md", "docs/**.
 
 myst_heading_anchors = 4
 nitpicky = True
-# The runbook's entries are third-level headings below its parts, wherever they stand.
-suppress_warnings = ["myst.header"]
 
 html_theme = "furo"
 html_title = "Interlock"
@@ -26,6 +24,8 @@ html_copy_source = False
 
 LINK = re.compile(r"\]\((?!https?:|#)")
 GLOB = re.compile(r"^([\w/-]+/\*)\n", re.MULTILINE)
+# The runbook is a page of several parts, each with a title of the first level; the site wants one title for a page.
+LATER_PART = re.compile(r"(?<!\A)^# ", re.MULTILINE)
 FRONT = "% The text of README.md stands here on the site."
 # Pages whose children are found by a pattern. It is not written in the page itself, which is read in other places, too.
 CHILDREN = {"docs/jobs": "jobs/*", "docs/adr/README": "0*"}
@@ -44,6 +44,8 @@ def navigation(text: str) -> str:
 def _read(_app: object, docname: str, source: list[str]) -> None:
     if docname == root_doc:
         source[0] = navigation(source[0]).replace(FRONT, front_page((ROOT / "README.md").read_text(encoding="utf-8")))
+    if docname == "deploy/runbook":
+        source[0] = LATER_PART.sub("## ", source[0])
     if docname in CHILDREN:
         source[0] += f"\n```{{toctree}}\n:hidden:\n:glob:\n\n{CHILDREN[docname]}\n```\n"
 

@@ -55,9 +55,10 @@ def broken(page: Path, text: str) -> list[str]:
 
 
 def listed(text: str) -> Iterator[str]:
-    """The entries of all toctrees of a page."""
+    """The entries of all toctrees of a page, written as `page` or `Title <page>`."""
     for block in re.findall(r"^```\{toctree\}\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-        yield from (line for line in block.splitlines() if line and not line.startswith(":"))
+        lines = [line for line in block.splitlines() if line and not line.startswith(":")]
+        yield from (re.sub(r"^.*<(.+)>$", r"\1", line) for line in lines)
 
 
 def reachable() -> set[Path]:
