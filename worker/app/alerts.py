@@ -1,4 +1,4 @@
-"""The wiring of alerts: to a chat if there is a token, else to whatever is at hand. A probe is answered either way."""
+"""Wiring of alerts: to Slack if there is a token, else to lines. Both answer the watchdog's probes."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
@@ -45,7 +45,7 @@ def never_waiting() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertResources:
-    """How people are told: a route's end, what must run for it, how many tries have failed, whether it waits.
+    """How alerts reach people: delivery, the tasks it needs, its failures, and whether it waits.
 
     `reach` proves that an alert would be seen.
     """
@@ -66,7 +66,7 @@ async def open_alerting(
     clock: Clock,
     otherwise: AlertResources,
 ) -> AlertResources:
-    """Give alerts over Slack, or `otherwise` where there is no token. Raises `ConfigError` for wrong settings."""
+    """Open alerts over Slack, or return `otherwise` without a token. Raises `ConfigError`."""
     path = AlertPath(tables)
     if not settings.slack_token:
         return replace(otherwise, deliver=answering_probes(otherwise.deliver, path, clock, otherwise.reach))
@@ -97,7 +97,7 @@ async def open_alerting(
 def alerts_by_line(
     deliver: Deliver, line: RetryingWriter, background_tasks: Mapping[str, BackgroundTask] | None = None
 ) -> AlertResources:
-    """Alerts as lines of a stream, for a worker without a chat."""
+    """Return alerts as lines of a stream, for a worker without Slack."""
     return AlertResources(
         deliver=deliver,
         background_tasks=background_tasks or {},
@@ -108,18 +108,21 @@ def alerts_by_line(
 
 
 def alerts_come_back(aws: AwsSettings) -> bool:
-    """Say whether a queue brings events back from the bus; else people are told on the way out, by the relay."""
+    """Return whether a queue brings events back from the bus; if not, the relay sends the alerts."""
     return bool(aws.bus and aws.alerts_queue)
 
 
 def tells_people(settings: Settings) -> bool:
-    """Say whether a worker on AWS hands events to people: then it also has to gather their digests."""
+    """Return whether a worker on AWS sends alerts: if so, it also collects their digests."""
     takes_back = Role.ALERTS in settings.roles and bool(settings.aws.alerts_queue)
     return takes_back or (Role.RELAY in settings.roles and not alerts_come_back(settings.aws))
 
 
 def routing_from(settings: AlertSettings) -> Routing:
-    """Which channel hears of what. A text of several lines is the file itself: a container has no files of its own."""
+    """Return which channel gets which alerts, from the settings. Raises `ConfigError`.
+
+    A text that looks like YAML is the file itself: a container has no files of its own.
+    """
     if "\n" in settings.routing or ":" in settings.routing:
         return routing_of(settings.routing, ALERTS)
     if settings.routing:
@@ -130,7 +133,7 @@ def routing_from(settings: AlertSettings) -> Routing:
 
 
 def token_source(token: str, secrets: SecretSource) -> Callable[[], Awaitable[str]]:
-    """The token itself, or the secret it names, read anew whenever it is asked for after it was refused."""
+    """Return a reader of the token, or of the secret it names, which it reads again on each call."""
 
     async def plain() -> str:
         return token

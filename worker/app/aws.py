@@ -1,4 +1,4 @@
-"""The wiring of a worker on AWS: tables in DynamoDB, their streams, a bus for events, and queues."""
+"""Wiring of a worker on AWS: DynamoDB tables, their streams, an event bus, and queues."""
 
 import asyncio
 from collections.abc import Mapping
@@ -66,7 +66,7 @@ IDLE_ECO_S: Final = 5.0
 
 
 class AwsPlatform:
-    """A worker on DynamoDB, of which there may be many."""
+    """The platform of workers on DynamoDB."""
 
     group = GROUP
 
@@ -169,7 +169,7 @@ class AwsPlatform:
         )
 
     def _watchdog(self, http: HttpClient) -> Watched:
-        """How far readers are behind is measured where they run, and alarms watch the metrics."""
+        """Return the watchdog's inputs, without reader lags: alarms on the metrics watch those."""
         alerts = self._settings.alerts
         ping = pinging(http, alerts.heartbeat_url) if alerts.heartbeat_url else None
         return Watched(probes_alerts=True, ping=ping, repeat_after=alerts.repeat_alerts)
@@ -190,7 +190,7 @@ class AwsPlatform:
     async def _routes(
         self, stack: AsyncExitStack, alerting: AlertResources, background_tasks: dict[str, BackgroundTask]
     ) -> list[Route]:
-        """To the bus if there is one. Without a queue that brings alerts back, people are told on the way."""
+        """Return routes to the bus, if any, and to people, unless a queue brings alerts back."""
         routes: list[Route] = []
         if Role.RELAY not in self._settings.roles:
             return routes
@@ -206,7 +206,7 @@ class AwsPlatform:
     # --- queues -------------------------------------------------------------------------------------------------------
 
     async def _open_queues(self, stack: AsyncExitStack) -> Mapping[str, AwsQueue]:
-        """Every queue there is, by name; those of others' duties as well, because letters are sent back there."""
+        """Open every queue by name, also those of other roles: replayed dead letters go back there."""
         aws = self._settings.aws
         urls = {"alerts": aws.alerts_queue, "events": aws.events_queue, "sensors": aws.sensors_queue}
         if not any(urls.values()):

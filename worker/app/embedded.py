@@ -1,4 +1,4 @@
-"""The wiring of a worker on one machine: one process on one SQLite file, or one of several on the same file."""
+"""Wiring of a worker on one machine: the only one on a SQLite file, or one of several."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
@@ -50,7 +50,7 @@ class EmbeddedTables(Tables, ChangeFeed, SmallStore, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a worker on one machine is run."""
+    """What a worker process gets from its command line and environment."""
 
     settings: Settings
     environment: Mapping[str, str]
@@ -62,7 +62,7 @@ class Options:
 
 
 class EmbeddedPlatform:
-    """A worker on a SQLite file: alerts go to its console, or to a chat."""
+    """The platform of workers on a SQLite file; alerts go to the console, or to Slack."""
 
     group = GROUP
 
@@ -81,7 +81,7 @@ class EmbeddedPlatform:
         return self._tables
 
     def beater_tables(self) -> SqliteTables:
-        """Another connection, for the heart's own thread."""
+        """Return a second connection, for the heartbeat's own thread."""
         # It gives up waiting for a lock before the beat does: then it can say what was waited for.
         busy_timeout = timedelta(seconds=BUSY_SHARE * self._options.settings.timing.beat_s)
         return SqliteTables(self._path, self._clock, lanes=connections_on_file(self._path, busy_timeout, self._file))
@@ -141,7 +141,7 @@ def embedded_deps(
     clock: Clock,
     ticker: Ticker | None = None,
 ) -> WorkerDeps:
-    """Return the dependencies of a worker on one machine: it follows its store's change feed and keeps it small."""
+    """Return the dependencies of a worker that follows its store's change feed and keeps it small."""
 
     async def wake_readers(readers: Readers) -> None:
         await FeedWatcher(tables, clock, [reader.wake for reader in readers.values()]).run()

@@ -1,4 +1,4 @@
-"""The wiring of a queue: what its handler cannot take, also by a mistake of ours, becomes a dead letter."""
+"""Wiring of a queue: a message that fails, even because of a bug, becomes a dead letter."""
 
 from collections.abc import Callable
 
@@ -23,8 +23,10 @@ def queue_consumer(
     is_waiting: Callable[[], bool] = lambda: False,
     on_unexpected_error: OnUnexpectedError = log_unexpected_error,
 ) -> QueueConsumer:
-    """A consumer that neither a message can end, which would come again and end the next worker as well, nor a queue
-    that was of use before. What its handler uses must be the same `tables`: then no message is blamed for the store.
+    """Return a consumer that survives any message, and any outage of a queue that has worked before.
+
+    A message that stopped a worker would return and stop the next one. The handler must use the same `tables`, so that
+    no message is blamed for a failure of the store.
     """
     tries = RetryPolicy(clock, tables.ping, store_failures=lambda: tables.failures)
     letters = QueueDeadLetters(name, DeadLetters(tables), tries, clock)

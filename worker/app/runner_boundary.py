@@ -1,4 +1,4 @@
-"""Error boundary around job runners: a bug in a runner becomes a retry, or the answer that is safe for that call."""
+"""Error boundary around job runners: a bug becomes a retry, or the safe answer to that call."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar

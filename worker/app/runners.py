@@ -1,4 +1,4 @@
-"""The wiring of everything that runs jobs: all nine targets, and the secrets their configurations may name."""
+"""Wiring of job runners: all nine targets, and the secrets that their configurations may name."""
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
@@ -31,7 +31,7 @@ SWEEP_JOBS_EVERY_S: Final = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRoot:
-    """Where command jobs keep their books, and whether all workers of the group see the same place."""
+    """The directory of command jobs' files, and whether all workers of the group share it."""
 
     path: Path
     is_shared: bool
@@ -56,7 +56,7 @@ async def open_targets(
     command: CommandRoot,
     aws: AwsEndpoint | None = None,
 ) -> JobTargets:
-    """Make the runners; what they hold open is closed with `stack`. Nothing is connected to before it is used."""
+    """Make the runners; `stack` closes them. They connect on first use."""
     http = await stack.enter_async_context(HttpClient(AddressPolicy.parse(settings.http_allow)))
     cloud = await stack.enter_async_context(Aws(aws))
     secrets = JobSecrets(EnvironmentSecrets(environment, OWN_SECRETS), SecretsManagerSecrets(cloud, clock))

@@ -1,4 +1,4 @@
-"""Shadow mode: any platform, alongside the system in charge; it decides and records, and starts nothing."""
+"""Shadow mode: a worker alongside the system in charge that decides and records, and starts nothing."""
 
 from contextlib import AsyncExitStack
 from dataclasses import replace

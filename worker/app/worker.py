@@ -1,4 +1,4 @@
-"""The worker process: opens the platform, works in sessions until stopped, and closes everything in order.
+"""The worker process: opens the platform, works in sessions until stopped, closes all in order.
 
 Work that must have one holder is protected by a lease; the next session restores what a lost one held from the rows.
 Queues need no lease: the consumer that receives a message owns it.

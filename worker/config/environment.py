@@ -1,4 +1,4 @@
-"""Environment variables as dataclass fields: each field states its variable, parser, default and meaning once."""
+"""Environment variables as dataclass fields, each with its parser, default and description."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields, replace

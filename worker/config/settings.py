@@ -1,4 +1,4 @@
-"""The settings of a worker: one table of environment variables. Documentation, checks and reading derive from it."""
+"""The settings: one table of environment variables, from which reading, checks and docs derive."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Error boundary: the one place that turns a bug (an unexpected exception) into an error that callers retry."""
+"""Error boundary: the one place that turns a bug, an unexpected exception, into a retry."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
