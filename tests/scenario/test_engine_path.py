@@ -16,8 +16,8 @@ from worker.store.table import TableName
 ENGINE_FILE = Path(engine.__file__)
 ENGINE_FOLDER = ENGINE_FILE.parent
 
-FILE_CHANGES_MAX = 42
-ENGINE_ENTRIES_MAX = 16
+FILE_CHANGES_MAX = 35
+ENGINE_ENTRIES_MAX = 6
 
 
 class CallPath:

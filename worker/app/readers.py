@@ -17,8 +17,8 @@ from consumers.streams.source import Gap, Stream
 from worker.app.environment import Readers, WorkerDeps
 from worker.app.guard import Handler, contain_bugs
 from worker.config.settings import EVERYTHING, Role
-from worker.core.model import keys
-from worker.engine.intake.router import Router
+from worker.engine.intake.resync import PipelineResync
+from worker.engine.intake.router import Router, is_input
 from worker.membership.lease_coordinator import LeaseKeeper, LeaseOffer
 from worker.store.repos.delivery.dead_letter_replays import Replays
 from worker.store.repos.delivery.dead_letters import DeadLetters
@@ -47,10 +47,6 @@ T = TypeVar("T")
 
 HALT: Final = "halt"
 
-# Rows that only workers write. What is not listed goes to the router, which knows what it needs.
-_OURS: Final = ("TRIGGER#", "SLA#", "DRY_RUN#", "MARK#", "CONFIGVER#", keys.HELD_BACK, keys.HELD_CASCADE, keys.SHADOW)
-_OUR_PARTITIONS: Final = ("GROUP#", "LOCK#", keys.CONFIG_LOG, keys.SHADOW)
-
 
 class ReaderFactory:
     """Makes the readers of one session."""
@@ -61,9 +57,11 @@ class ReaderFactory:
         self._letters = DeadLetters(tables)
         self._routes = [replace(each, deliver=self._expecting_surprises(each.deliver)) for each in place.routes]
 
-    def readers(self, router: Router) -> Readers:
+    def readers(self, router: Router, resync: PipelineResync) -> Readers:
         """A reader for each table whose duty this worker has."""
-        followed = {table: self._subscription(table, router) for table, duty in DUTIES.items() if self._has(duty)}
+        followed = {
+            table: self._subscription(table, router, resync) for table, duty in DUTIES.items() if self._has(duty)
+        }
         return {table: self._reader(table, subscription) for table, subscription in followed.items()}
 
     def offers(self, readers: Readers) -> list[LeaseOffer]:
@@ -143,15 +141,15 @@ class ReaderFactory:
 
     # --- what is made of changes --------------------------------------------------------------------------------------
 
-    def _subscription(self, table: TableName, router: Router) -> Subscription:
+    def _subscription(self, table: TableName, router: Router, resync: PipelineResync) -> Subscription:
         handle = self._expecting_surprises(router.handle)
         match table:
             case TableName.EVENTS:
                 relay = self._relay()
                 return replace(relay.subscription(), handle=self._expecting_surprises(relay.handle))
             case TableName.CONTROL:
-                resync = Resync(self._tables, self._expecting_surprises(router.resync), self._tries, self._clock)
-                return self._facts(handle, resync.catch_up)
+                resync_all = Resync(self._tables, self._expecting_surprises(resync.run), self._tries, self._clock)
+                return self._facts(handle, resync_all.catch_up)
             case _:
                 return self._facts(handle, self._tell_loss)
 
@@ -175,9 +173,7 @@ class ReaderFactory:
         )
 
     def _facts(self, handle: Handler[Change], catch_up: Handler[Gap | None]) -> Subscription:
-        return Subscription(
-            wants=is_from_others, lane_of=row_of, handle=handle, catch_up=catch_up, begin=Beginning.NEWEST
-        )
+        return Subscription(wants=is_input, lane_of=row_of, handle=handle, catch_up=catch_up, begin=Beginning.NEWEST)
 
     async def _tell_loss(self, gap: Gap | None) -> None:
         """What a lost job log row reported, the next poll or the run's time-out finds out."""
@@ -186,11 +182,6 @@ class ReaderFactory:
 
     def _expecting_surprises(self, handle: Handler[T]) -> Handler[T]:
         return contain_bugs(handle, self._place.on_surprise)
-
-
-def is_from_others(change: Change) -> bool:
-    """Say whether a row may be a fact: most changes are our own writing."""
-    return not change.key.sk.startswith(_OURS) and not change.key.pk.startswith(_OUR_PARTITIONS)
 
 
 def row_of(change: Change) -> str:

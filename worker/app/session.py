@@ -10,13 +10,12 @@ from scheduler.cron.starter import CronStarts
 from scheduler.duty import SchedulerRole
 from scheduler.periodic import PeriodicTask
 from scheduler.watchdog.checks.table import make_watchdog
+from worker.app.components import EngineComponents, build_engine
 from worker.app.environment import Readers, WorkerDeps
 from worker.app.guard import contain_bugs, contain_runner_bugs
 from worker.app.readers import ReaderFactory, role_of
 from worker.config.settings import Role
 from worker.config.versions import PipelineVersions
-from worker.engine.engine import Engine
-from worker.engine.intake.router import Router
 from worker.membership.adoption import Adoption
 from worker.membership.held_lease import HeldLease
 from worker.membership.lease_coordinator import LeaseOffer
@@ -42,55 +41,58 @@ class SessionWork:
         self._tries = RetryPolicy(place.clock, self._tables.ping, place.patience, store_failures=self._store_failures)
         self._reading = ReaderFactory(place, self._tables, member.keeper, self._tries)
         self._services: list[asyncio.Task[None]] = []
-        self._engine: Engine | None = None
-        self._router: Router | None = None
+        self._parts: EngineComponents | None = None
         self.readers: Readers = {}
 
     @property
     def runs_held(self) -> int:
-        """How many runs this session looks after."""
-        return 0 if self._engine is None else len(self._engine)
+        """Return how many runs this session holds."""
+        return 0 if self._parts is None else len(self._parts.engine)
 
     def _store_failures(self) -> int:
         return self._tables.failures
 
-    async def take_in(self, change: Change) -> None:
-        """Take in a record once more, out of turn; before the session has begun, nothing happens."""
-        if self._router is not None:
-            await self._router.handle(change)
+    async def handle(self, change: Change) -> None:
+        """Handle a record once more, out of turn; before the session has begun, nothing happens."""
+        if self._parts is not None:
+            await self._parts.router.handle(change)
 
     async def begin(self) -> None:
         place, member = self._place, self._member
         began_at = await self._tries.forever(lambda: installed_at(self._tables, place.group, self._clock.now()))
-        engine = self._engine = Engine(
+        parts = self._parts = build_engine(
             self._tables,
             {kind: contain_runner_bugs(runner, place.on_surprise) for kind, runner in place.runners.items()},
             MemberStanding(member.fence, member.peers, member.guard),
             self._clock,
             self._tasks,
+            began_at=began_at,
             configs=PipelineVersions(self._tables, rehearses=place.rehearses),
             limits=place.limits,
             new_id=place.new_id,
             log=place.log,
             guard=self._guarded,
         )
-        router = self._router = Router(self._tables, engine, self._clock, began_at=began_at, log=place.log)
-        readers = self.readers = self._reading.readers(router)
+        readers = self.readers = self._reading.readers(parts.router, parts.resync)
         self._services = [self._tasks.create_task(place.wake_readers(readers), name="watcher")]
-        offers = [*self._reading.offers(readers), *self._reading.replaying(readers, router), *place.duties(readers)]
+        offers = [
+            *self._reading.offers(readers),
+            *self._reading.replaying(readers, parts.router),
+            *place.duties(readers),
+        ]
         if Role.ENGINE in place.does:
-            offers += self._run_engine(engine, router)
+            offers += self._run_engine(parts)
         for offer in offers:
             member.keeper.offer(replace(offer, duty=role_of(offer.stream)))
 
-    def _run_engine(self, engine: Engine, router: Router) -> list[LeaseOffer]:
-        adoption = Adoption(engine.adopt, self._clock, self._place.log)
+    def _run_engine(self, parts: EngineComponents) -> list[LeaseOffer]:
+        adoption = Adoption(parts.engine.adopt, self._clock, self._place.log)
         self._services += [
-            self._tasks.create_task(engine.run(), name="timers"),
+            self._tasks.create_task(parts.engine.run(), name="timers"),
             self._tasks.create_task(adoption.run(), name="adoption"),
-            self._tasks.create_task(router.run(), name="pauses"),
+            self._tasks.create_task(parts.router.run(), name="pauses"),
         ]
-        return [self._finder(adoption).offer(), *self._scheduling(engine, router)]
+        return [self._finder(adoption).offer(), *self._scheduling(parts)]
 
     async def finish(self) -> None:
         """Fire no more timers, let the leases be given up, and wait a little for answers to what was started."""
@@ -112,7 +114,7 @@ class SessionWork:
             pass_every_s=self._place.buckets.pass_every_s,
         )
 
-    def _scheduling(self, engine: Engine, router: Router) -> list[LeaseOffer]:
+    def _scheduling(self, parts: EngineComponents) -> list[LeaseOffer]:
         ticker = self._place.ticker
         if ticker is None or Role.SCHEDULER not in self._place.does:
             return []
@@ -124,13 +126,23 @@ class SessionWork:
 
             cron = CronStarts(
                 self._tables,
-                engine,
+                parts.engine,
+                parts.configs,
                 self._clock,
                 may_act=may_act,
                 log=self._place.log,
                 guard=lambda settle: contain_bugs(settle, self._place.on_surprise),
             )
-            watchdog = make_watchdog(self._tables, engine, router, self._clock, self._place.watch, may_act=may_act)
+            watchdog = make_watchdog(
+                self._tables,
+                parts.engine,
+                self._clock,
+                self._place.watch,
+                configs=parts.configs,
+                watches=parts.watches,
+                resync=parts.resync,
+                may_act=may_act,
+            )
             chores = (*cron.chores(), watchdog.chore())
             return [replace(chore, run=self._guarded(chore.run)) for chore in chores]
 
