@@ -42,6 +42,7 @@ async def cron_on(world: World, worker: Worker, *, tick_s: float = 10.0) -> Asyn
     cron = CronStarts(
         world.seen_by_workers,
         worker.engine,
+        worker.parts.configs,
         world.clock,
         may_act=worker.standing.may_act,
         log=lambda event, facts: log.append((event, facts)),

@@ -15,8 +15,10 @@ from math import inf
 from tests.fakerunner import FakeRunner
 from tests.manualclock import NOON
 from tests.virtualtime import VirtualClock
+from worker.app.components import EngineComponents, build_engine
 from worker.config.deploy import deploy
 from worker.config.load import load_text
+from worker.config.versions import PipelineVersions
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model import keys
 from worker.core.model.keys import RunKey, SessionId
@@ -106,10 +108,17 @@ class FakeStanding:
 
 @dataclass
 class Worker:
-    engine: Engine
-    router: Router
+    parts: EngineComponents
     standing: FakeStanding
     log: list[tuple[str, Mapping[str, object]]]
+
+    @property
+    def engine(self) -> Engine:
+        return self.parts.engine
+
+    @property
+    def router(self) -> Router:
+        return self.parts.router
 
 
 @dataclass
@@ -129,10 +138,15 @@ class World:
 
     @asynccontextmanager
     async def worker(
-        self, name: str = "w1", *, limits: Limits | None = None, reads_feed: bool = True
+        self,
+        name: str = "w1",
+        *,
+        limits: Limits | None = None,
+        configs: PipelineVersions | None = None,
+        reads_feed: bool = True,
     ) -> AsyncGenerator[Worker]:
         """A worker that lives as long as the block, and then is gone without a word: as after a crash."""
-        async with self._started(name, limits) as worker:
+        async with self._started(name, limits, configs) as worker:
             if not reads_feed:
                 yield worker
                 return
@@ -146,13 +160,15 @@ class World:
                 raise problem
 
     @asynccontextmanager
-    async def _started(self, name: str, limits: Limits | None) -> AsyncGenerator[Worker]:
+    async def _started(
+        self, name: str, limits: Limits | None, configs: PipelineVersions | None
+    ) -> AsyncGenerator[Worker]:
         session = SessionId(name)
         self.group[session] = True
         standing = FakeStanding(session, self.group)
         log: list[tuple[str, Mapping[str, object]]] = []
         started: asyncio.Future[Worker] = asyncio.get_running_loop().create_future()
-        life = asyncio.get_running_loop().create_task(self._live(standing, log, started, limits), name=name)
+        life = asyncio.get_running_loop().create_task(self._live(standing, log, started, limits, configs), name=name)
         worker = await started
         try:
             yield worker
@@ -169,25 +185,27 @@ class World:
         log: list[tuple[str, Mapping[str, object]]],
         started: "asyncio.Future[Worker]",
         limits: Limits | None,
+        configs: PipelineVersions | None,
     ) -> None:
         def note(event: str, facts: Mapping[str, object]) -> None:
             log.append((event, facts))
 
         async with asyncio.TaskGroup() as tasks:
-            engine = Engine(
+            parts = build_engine(
                 self.seen_by_workers,
                 {JobType.COMMAND: self.runner},
                 standing,
                 self.clock,
                 tasks,
+                began_at=NOON - timedelta(days=1),
                 new_id=lambda: f"{standing.session}-{next(self.numbers):06d}",
+                configs=configs,
                 limits=limits,
                 log=note,
             )
-            router = Router(self.seen_by_workers, engine, self.clock, began_at=NOON - timedelta(days=1), log=note)
-            tasks.create_task(engine.run(), name="timers")
-            tasks.create_task(router.run(), name="pauses")
-            started.set_result(Worker(engine, router, standing, log))
+            tasks.create_task(parts.engine.run(), name="timers")
+            tasks.create_task(parts.router.run(), name="pauses")
+            started.set_result(Worker(parts, standing, log))
 
     async def _feed(self, worker: Worker) -> None:
         """Hand each change to the worker's router, in order, as the feed's reader does."""

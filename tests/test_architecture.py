@@ -221,6 +221,17 @@ def clock_readings(module: Module) -> list[str]:
     return [call for call in module.calls() if call in CLOCK_CALLS]
 
 
+def reached_through_engine(module: Module) -> list[str]:
+    """What is used of an engine's attributes: only its methods are for others, which get its components passed."""
+    return [
+        ast.unparse(node)
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Attribute)
+        and ast.unparse(node.value.value).split(".")[-1] in {"engine", "_engine"}
+    ]
+
+
 # --- the tree ---------------------------------------------------------------------------------------------------------
 
 MODULES = modules()
@@ -234,6 +245,7 @@ def test_a_module_keeps_to_its_place(found: Module) -> None:
     assert impurities(found) == []
     assert strays(found) == []
     assert clock_readings(found) == []
+    assert reached_through_engine(found) == []
 
 
 def test_no_modules_import_each_other() -> None:
@@ -333,6 +345,14 @@ def test_the_check_sees_a_parent_that_knows_its_child() -> None:
     floor = a_tree(worker__store__table="from worker.store.sqlite.tables import T", worker__store__sqlite__tables="")
 
     assert imported_children(floor, floor.modules["worker.store.table"]) == ["worker.store.sqlite"]
+
+
+def test_the_check_sees_a_component_that_is_reached_through_the_engine() -> None:
+    reaching = Module("scheduler.cron.starter", "self._engine.configs.current(x)\nengine.watches.wake")
+    calling = Module("scheduler.cron.starter", "self._engine.handle(key, fact)\nAdoption(parts.engine.adopt)")
+
+    assert sorted(reached_through_engine(reaching)) == ["engine.watches.wake", "self._engine.configs.current"]
+    assert reached_through_engine(calling) == []
 
 
 def test_the_check_sees_a_module_that_nothing_imports() -> None:

@@ -63,9 +63,11 @@ def watch(world: World, worker: Worker, watched: Watched | None = None, *, table
     watchdog = make_watchdog(
         tables or world.seen_by_workers,
         worker.engine,
-        worker.router,
         world.clock,
         watched or Watched(),
+        configs=worker.parts.configs,
+        watches=worker.parts.watches,
+        resync=worker.parts.resync,
         may_act=lambda: duty[0],
     )
     return Watch(world, worker, watchdog, duty)

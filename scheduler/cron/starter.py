@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from scheduler.cron.agenda import Agenda, Timed
 from scheduler.cron.timetable import Timetable, TimetableEntry
 from scheduler.periodic import PeriodicTask
-from worker.config.versions import Version
+from worker.config.versions import PipelineVersions, Version
 from worker.core.errors import Rejected, WorkerError
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId
@@ -21,7 +21,7 @@ from worker.core.run.facts import Origin, RunTriggered
 from worker.core.schedule.due import Due, due
 from worker.core.time.cron import Fire
 from worker.core.time.skew import was_set_back
-from worker.engine.engine import Engine
+from worker.engine.engine import Engine, Handled
 from worker.runtime.backoff import TRY_AGAIN_AFTER
 from worker.runtime.clock import Clock
 from worker.runtime.error_boundary import NO_BOUNDARY, Boundary
@@ -49,15 +49,16 @@ class CronStarts:
         self,
         tables: Tables,
         engine: Engine,
+        configs: PipelineVersions,
         clock: Clock,
         *,
         may_act: MayAct,
         log: Log = to_nobody,
         boundary: Boundary = NO_BOUNDARY,
     ) -> None:
-        self._engine, self._clock, self._may_act, self._log = engine, clock, may_act, log
-        self._boundary = boundary
-        self._timetable = Timetable(tables, engine.configs, clock, log)
+        self._engine, self._configs, self._clock = engine, configs, clock
+        self._may_act, self._log, self._boundary = may_act, log, boundary
+        self._timetable = Timetable(tables, configs, clock, log)
         self._marks, self._config_log = ScheduleMarks(tables), ConfigLog(tables)
         self._agenda = Agenda(clock)
         self._versions: dict[PipelineId, str] = {}
@@ -139,7 +140,7 @@ class CronStarts:
         if found is None:
             self._agenda.moved(timed)
             return
-        version = await self._engine.configs.current(timed.key.pipeline)
+        version = await self._configs.current(timed.key.pipeline)
         if version is None or version.pipeline.schedule(timed.key.schedule) != timed.schedule:
             await self._read_again(timed.key.pipeline)  # it was changed a moment ago: its times may be others now
             return
@@ -153,21 +154,21 @@ class CronStarts:
         """Have each run begun; where one is held back, say up to which time everything is settled."""
         settled = timed.mark.considered
         for fire in found.fires:
-            if not self._may_act() or not await self._is_taken_in(version, timed, fire):
+            if not self._may_act() or not await self._is_settled(version, timed, fire):
                 return settled
             settled = fire.at
         return None
 
-    async def _is_taken_in(self, version: Version, timed: Timed, fire: Fire) -> bool:
+    async def _is_settled(self, version: Version, timed: Timed, fire: Fire) -> bool:
         key = RunKey(timed.key.pipeline, timed.key.schedule, fire.period)
-        wanted = RunTriggered(key=key, birth=self._engine.birth(version), origin=Origin.CRON)
+        wanted = RunTriggered(key=key, birth=self._engine.new_run(version), origin=Origin.CRON)
         try:
-            return await self._engine.handle(key, wanted)
+            return await self._engine.handle(key, wanted) is Handled.SETTLED
         except Rejected as problem:
             # A damaged row of this run: a person must mend it, and the times after it must not wait for that.
             self._log("schedule.refused", {"run": str(key), "problem": str(problem)})
             # There is a row, so nobody will miss the run.
-            await self._engine.tell_damaged(key, problem)
+            await self._engine.report_corrupt(key, problem)
             return True
 
     async def _move(self, timed: Timed, found: Due, until: datetime) -> None:

@@ -19,7 +19,7 @@ from worker.core.model.values import Json
 from worker.core.run.machine import Pause
 from worker.core.run.sensor_match import LOOK_BACK
 from worker.core.schedule.checkpoints import CheckKind
-from worker.engine.intake.router import Router
+from worker.engine.intake.resync import PipelineResync
 from worker.store.repos.runs import run_key
 from worker.store.table import Absent, Check, Row, TableName, Tables
 
@@ -39,9 +39,9 @@ class DueExpectation:
 
 
 class DueWork:
-    def __init__(self, tables: Tables, ledger: Expectations, router: Router) -> None:
+    def __init__(self, tables: Tables, ledger: Expectations, resync: PipelineResync) -> None:
         self.ledger = ledger
-        self._tables, self._router = tables, router
+        self._tables, self._resync = tables, resync
 
     async def without_run(self, now: datetime, concern: CheckKind) -> dict[PipelineId, list[DueExpectation]]:
         """What is due and has no run, by pipeline. What has one is settled."""
@@ -86,7 +86,7 @@ class DueWork:
         due = {each.due.key for each in group}
         with suppress(Rejected):  # a damaged row of the pipeline is no reason to keep silent about the rest
             # Records of others may well be on their way.
-            await self._router.resync(pipeline, may_begin=due.__contains__)
+            await self._resync.run(pipeline, may_begin=due.__contains__)
         begun = await self.rows([each.due for each in group])
         return [each for each in group if each.due.key not in begun]
 

@@ -275,7 +275,7 @@ async def _written_by_repeats(world: World, worker: Worker) -> int:
     before = await world.tables.last_position()
     world.read_to.clear()
     await world.drain(worker)
-    await worker.router.resync(ORDERS)
+    await worker.parts.resync.run(ORDERS)
     await world.wait(hours=1)
     return await world.tables.last_position() - before
 

@@ -19,7 +19,7 @@ async def cost_of_a_pass(resting: int) -> Counter[str]:
     for number in range(DUE):
         await world.deploy(a_timed_config("0 13 * * *", pipeline=f"due-{number}"))
     async with world.worker(reads_feed=False) as worker:
-        cron = CronStarts(counter, worker.engine, world.clock, may_act=worker.standing.may_act)
+        cron = CronStarts(counter, worker.engine, worker.parts.configs, world.clock, may_act=worker.standing.may_act)
         await cron.follow()
         assert len(cron) == resting + DUE
         await world.wait(hours=1)
@@ -45,7 +45,7 @@ async def test_a_look_with_nothing_due_asks_nothing_and_following_asks_for_the_n
         await world.deploy(a_timed_config("0 6 * * *", pipeline=f"resting-{number:04d}"))
     await world.wait(hours=1)
     async with world.worker(reads_feed=False) as worker:
-        cron = CronStarts(counter, worker.engine, world.clock, may_act=worker.standing.may_act)
+        cron = CronStarts(counter, worker.engine, worker.parts.configs, world.clock, may_act=worker.standing.may_act)
         await cron.follow()
         counter.rows.clear()
 

@@ -19,13 +19,13 @@ from tests.fakerunner import FakeRunner
 from tests.manualclock import NOON
 from tests.virtualtime import Host, on_virtual_time, run
 from tests.workergroup import WorkerGroup
+from worker.app.components import build_engine
 from worker.config.deploy import deploy
 from worker.config.load import load_text
 from worker.core.model.keys import SessionId
 from worker.core.model.pipeline import JobType, PipelineId, ScheduleId
 from worker.core.run.state import Run
 from worker.core.schedule.due import ScheduleKey
-from worker.engine.engine import Engine
 from worker.membership.held_lease import HeldLease
 from worker.membership.peers import MemberStanding
 from worker.membership.sessions import Member
@@ -49,7 +49,9 @@ class Lived:
 async def work(world: World, name: str) -> None:
     """A worker that holds the duty until its host is no more."""
     async with world.worker(name, reads_feed=False) as worker:
-        cron = CronStarts(world.seen_by_workers, worker.engine, world.clock, may_act=worker.standing.may_act)
+        cron = CronStarts(
+            world.seen_by_workers, worker.engine, worker.parts.configs, world.clock, may_act=worker.standing.may_act
+        )
         await do_chores(cron, world.clock)
 
 
@@ -143,13 +145,15 @@ class CronGroup(WorkerGroup):
     async def _work(self, member: Member) -> None:
         async with asyncio.TaskGroup() as tasks:
             standing = MemberStanding(member.fence, member.peers, member.guard)
-            engine = Engine(self.store, {JobType.COMMAND: FakeRunner()}, standing, self.clock, tasks)
+            runners = {JobType.COMMAND: FakeRunner()}
+            parts = build_engine(self.store, runners, standing, self.clock, tasks, began_at=self.clock.now())
 
             def chores(held: HeldLease) -> Sequence[PeriodicTask]:
-                return CronStarts(self.store, engine, self.clock, may_act=held.may_act).chores()
+                cron = CronStarts(self.store, parts.engine, parts.configs, self.clock, may_act=held.may_act)
+                return cron.chores()
 
             member.keeper.offer(SchedulerRole(chores, self.clock, NapTicker()).offer())
-            timers = tasks.create_task(engine.run(), name="timers")
+            timers = tasks.create_task(parts.engine.run(), name="timers")
             await member.stopping.wait()
             timers.cancel()
 

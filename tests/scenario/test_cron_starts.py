@@ -390,6 +390,7 @@ async def test_a_schedule_that_meets_a_mistake_of_ours_keeps_no_other_from_its_t
         cron = CronStarts(
             FaultyTables(world.tables, trip_once),
             worker.engine,
+            worker.parts.configs,
             world.clock,
             may_act=worker.standing.may_act,
             boundary=ErrorBoundary(surprises.append),

@@ -189,11 +189,11 @@ async def test_a_run_that_never_begins_breaches_the_deadline_that_was_expected_o
     async with world.worker() as worker:
         await world.deploy(ABSOLUTE)
         await world.settle()
-        version = await worker.engine.configs.current(run_key().pipeline)
+        version = await worker.parts.configs.current(run_key().pipeline)
         assert version is not None
         times = SlaTimes(WARNED_AT, WARNED_AT + timedelta(minutes=30))
         expected = RunExpected(times=times, config_hash=version.config_hash)
-        await worker.engine.watches.take_in(run_key(), expected)
+        await worker.parts.watches.handle(run_key(), expected)
         await world.wait(hours=3)
 
     stored = await world.stored_events()
@@ -209,11 +209,11 @@ async def test_a_new_configuration_moves_the_deadlines_of_runs_that_do_not_exist
         await world.deploy(ABSOLUTE)
         await world.ready()
         await world.settle()
-        version = await worker.engine.configs.current(run_key().pipeline)
+        version = await worker.parts.configs.current(run_key().pipeline)
         assert version is not None
         times = SlaTimes(WARNED_AT + timedelta(days=1), WARNED_AT + timedelta(days=1, minutes=30))
         tomorrow = run_key("2026-03-04")
-        await worker.engine.watches.take_in(tomorrow, RunExpected(times=times, config_hash=version.config_hash))
+        await worker.parts.watches.handle(tomorrow, RunExpected(times=times, config_hash=version.config_hash))
 
         await world.deploy(ABSOLUTE.replace("14:00", "18:00"))
         await world.settle()
@@ -233,10 +233,10 @@ async def test_a_run_that_another_system_completed_is_not_called_late_without_a_
         async with world.worker() as worker:
             await world.deploy(ABSOLUTE)
             await world.settle()
-            version = await worker.engine.configs.current(ORDERS)
+            version = await worker.parts.configs.current(ORDERS)
             assert version is not None
             times = SlaTimes(WARNED_AT, WARNED_AT + timedelta(minutes=30))
-            await worker.engine.watches.take_in(run_key(), RunExpected(times=times, config_hash=version.config_hash))
+            await worker.parts.watches.handle(run_key(), RunExpected(times=times, config_hash=version.config_hash))
             partition = keys.pipeline_pk(ORDERS)
             row = {"PK": partition, "SK": keys.trigger_sk(run_key()), "status": "COMPLETED"}
             await world.tables.commit(Put(TableName.CONTROL, row))

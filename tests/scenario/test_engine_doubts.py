@@ -132,12 +132,12 @@ def test_a_deployment_counts_for_what_was_there_before_though_the_store_fails_at
 
 async def _expect_run(world: World, worker: Worker) -> None:
     """As the scheduler does: the deadline of a run that is expected is watched before it begins."""
-    version = await worker.engine.configs.current(ORDERS)
+    version = await worker.parts.configs.current(ORDERS)
     assert version is not None
     [schedule] = version.pipeline.schedules
     times = absolute_times(Sla(deadline=Deadline(18, 0)), schedule, run_key(TOMORROW).period)
     assert times is not None
-    await worker.engine.watches.take_in(run_key(TOMORROW), RunExpected(times=times, config_hash=version.config_hash))
+    await worker.parts.watches.handle(run_key(TOMORROW), RunExpected(times=times, config_hash=version.config_hash))
 
 
 class _From:

@@ -371,7 +371,7 @@ async def test_sensors_of_a_prefix_that_a_resync_finds_again_and_again_are_late_
         await ended(world)
         before = await world.events()
         for _ in range(3):
-            await worker.router.resync(ORDERS)
+            await worker.parts.resync.run(ORDERS)
             await ended(world)
 
     assert await world.events() == before

@@ -94,7 +94,7 @@ def test_a_signal_that_came_during_a_pause_keeps_to_its_deadline(late: bool, out
             await world.wait(minutes=61 if late else 59)
             await world.ready(day_before)
             await world.wait(hours=1)
-            await other.router.resync(ORDERS)  # as the watchdog does, which knows no time
+            await other.parts.resync.run(ORDERS)  # as the watchdog does, which knows no time
             await Pauses(world.tables).remove(ORDERS)
             await world.settle()
 

@@ -45,7 +45,7 @@ def test_a_sensor_of_a_period_out_of_range_begins_nothing_and_is_told_once(day: 
             # Delivered again, looked at again, and written again with the same content.
             world.read_to[TableName.CONTROL] = 0
             await world.settle()
-            await worker.router.resync(ORDERS)
+            await worker.parts.resync.run(ORDERS)
             await world.ready(day)
             await world.settle()
 
@@ -108,7 +108,7 @@ async def test_a_sensor_that_came_too_early_begins_its_run_when_its_time_is_near
         await world.settle()
         too_early = await world.run("2026-03-08")
         await world.wait(days=4)
-        await worker.router.resync(ORDERS)
+        await worker.parts.resync.run(ORDERS)
         await world.settle()
 
     assert too_early is None

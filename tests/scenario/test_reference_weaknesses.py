@@ -161,7 +161,7 @@ async def test_a_signal_without_a_date_is_for_the_day_it_came_and_for_no_other()
         await world.deploy(AT_ONCE)
         await world.write("ready", status="done")
         await world.wait(days=1)
-        await worker.router.resync(ORDERS)
+        await worker.parts.resync.run(ORDERS)
         await world.settle()
         after_a_day = await runs_of(world)
 
@@ -180,7 +180,7 @@ async def test_looking_again_finds_what_was_missed_lately_and_nothing_older() ->
     world.read_to[TableName.CONTROL] = await world.tables.last_position()
     async with world.worker() as worker:
         await world.deploy(AT_ONCE)
-        await worker.router.resync(ORDERS)
+        await worker.parts.resync.run(ORDERS)
         await world.settle()
 
     assert await runs_of(world) == ["2026-03-01"]
@@ -194,7 +194,7 @@ async def test_the_signal_of_an_excluded_date_is_not_taken_up_on_the_next_workin
         await world.deploy(excluding)
         await world.ready()
         await world.wait(days=1)
-        await worker.router.resync(ORDERS)
+        await worker.parts.resync.run(ORDERS)
         await world.settle()
 
     assert await runs_of(world) == []

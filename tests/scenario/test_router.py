@@ -160,7 +160,7 @@ async def test_a_signal_without_a_date_is_for_the_day_it_came_and_not_for_the_da
         await world.write("ready", status="done")
         await world.settle()
         await world.wait(hours=24)
-        await worker.router.resync(ORDERS)
+        await worker.parts.resync.run(ORDERS)
         await world.settle()
         stayed = await world.run("2026-03-04")
         await world.write("ready", status="done", batch=2)
@@ -181,11 +181,11 @@ async def test_a_signal_without_a_date_is_for_the_day_its_record_names_though_a_
         await world.wait(hours=11, minutes=59)
         await world.write("ready", status="done")
         await world.wait(minutes=5)
-        await worker.router.resync(ORDERS)
+        await worker.parts.resync.run(ORDERS)
     async with world.worker("w2") as worker:
         await world.settle()
         begun = await world.run("2026-03-03")
-        await worker.router.resync(ORDERS)
+        await worker.parts.resync.run(ORDERS)
         await world.settle()
 
     assert begun is not None
@@ -200,7 +200,7 @@ async def test_a_signal_without_a_date_whose_record_is_lost_is_for_the_day_on_wh
         await world.write("ready", status="done")
         await world.wait(hours=13)
         for _ in range(2):
-            await worker.router.resync(ORDERS)
+            await worker.parts.resync.run(ORDERS)
             await world.wait(hours=24)
 
     assert [day for day in range(3, 7) if await world.run(f"2026-03-0{day}")] == [4]
@@ -213,7 +213,7 @@ async def test_a_signal_without_a_date_means_every_day_again_where_that_is_wante
         await world.deploy(CONFIG.replace("{key: ready,", "{key: ready, undated: daily,"))
         await world.write("ready", status="done")
         await world.wait(hours=24)
-        await worker.router.resync(ORDERS)
+        await worker.parts.resync.run(ORDERS)
         await world.settle()
 
     assert await world.run("2026-03-04") is not None
@@ -312,7 +312,7 @@ async def test_a_resync_finds_signals_that_were_missed_and_starts_each_once() ->
         await world.write("ready#2026-02-20", status="done")
         world.read_to[TableName.CONTROL] = await world.tables.last_position()
         for _ in range(2):
-            await worker.router.resync(ORDERS)
+            await worker.parts.resync.run(ORDERS)
             await world.settle()
 
     assert await world.run("2026-03-02") is not None
@@ -334,7 +334,7 @@ async def test_what_was_written_before_our_first_start_leads_to_no_rerun() -> No
         }
         await world.tables.commit(Put(TableName.CONTROL, row))
         world.read_to[TableName.CONTROL] = await world.tables.last_position()
-        await worker.router.resync(ORDERS, Origin.SENSOR)
+        await worker.parts.resync.run(ORDERS, Origin.SENSOR)
         await world.settle()
 
     assert await world.run() is None
@@ -420,7 +420,7 @@ async def test_a_missed_signal_is_made_up_for_although_its_deadline_is_over_by_n
         await world.settle()
         await world.write("ready#2026-03-02", status="done")
         world.read_to[TableName.CONTROL] = await world.tables.last_position()
-        await worker.router.resync(ORDERS)
+        await worker.parts.resync.run(ORDERS)
         await world.settle()
 
     assert await world.state("2026-03-02") is State.EVALUATING

@@ -13,11 +13,11 @@ from consumers.streams.source import Gap, Position
 from tests.manualclock import NOON
 from tests.streamworld import GROUP, STREAM, World
 from tests.virtualtime import VirtualClock, on_virtual_time
-from worker.app.readers import is_from_others
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model.keys import RowKind, RunKey
 from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.time.periods import Period
+from worker.engine.intake.router import is_input
 from worker.membership.adoption import AT_ONCE, Adoption
 from worker.store.repos.active_rows import ActiveRow
 from worker.store.repos.events import Events
@@ -182,7 +182,7 @@ async def test_a_reader_that_has_not_begun_keeps_the_feed_whole() -> None:
 def a_change(pk: str, sk: str) -> Change:
     return Change(
         position=1,
-        table=TableName.CONTROL,
+        table=TableName.JOBLOG if sk.startswith("JOB#") else TableName.CONTROL,
         key=Key(pk, sk),
         kind=ChangeKind.INSERT,
         image={"PK": pk, "SK": sk},
@@ -207,7 +207,7 @@ def a_change(pk: str, sk: str) -> Change:
     ],
 )
 def test_our_own_writing_is_no_fact(pk: str, sk: str, is_fact: bool) -> None:
-    assert is_from_others(a_change(pk, sk)) == is_fact
+    assert is_input(a_change(pk, sk)) == is_fact
 
 
 @on_virtual_time

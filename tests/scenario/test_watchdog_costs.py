@@ -112,9 +112,9 @@ async def measure(count: int) -> Cost:
     world = await a_world(counting)
     prepared = versions(count)
     await fill(world, list(prepared))
-    async with world.worker(reads_feed=False) as worker:
-        configs = worker.engine.configs = Prepared(world.tables)
-        configs.versions = prepared
+    configs = Prepared(world.tables)
+    configs.versions = prepared
+    async with world.worker(reads_feed=False, configs=configs) as worker:
         held = watch(world, worker, Watched())
         await held.watchdog.run()  # fills the ledger
         counter, before, asked = counters[0], counters[0].rows.copy(), counters[0].requests

@@ -137,7 +137,7 @@ async def a_dead_letter(world: World) -> None:
 
 async def a_run(world: World, state: State, outcome: Outcome | None) -> Run:
     async with world.worker("w0", reads_feed=False) as worker:
-        version = await worker.engine.configs.current(PipelineId("orders"))
+        version = await worker.parts.configs.current(PipelineId("orders"))
     assert version is not None
     now = world.clock.now()
     return Run(

@@ -74,7 +74,7 @@ async def test_a_job_that_runs_on_is_asked_about_told_once_and_told_when_it_has_
 
     async with on_watch(world, Watched(poll=poll)) as held:
         await world.deploy(CONFIG)
-        version = await held.worker.engine.configs.current(ORDERS)
+        version = await held.worker.parts.configs.current(ORDERS)
         assert version is not None
         await orphan(world, version.config_hash)
         await held.until(NOON + timedelta(hours=4))
@@ -93,7 +93,7 @@ async def test_the_job_of_a_later_attempt_that_runs_on_is_told_as_well() -> None
 
     async with on_watch(world, Watched(poll=poll)) as held:
         await world.deploy(CONFIG)
-        version = await held.worker.engine.configs.current(ORDERS)
+        version = await held.worker.parts.configs.current(ORDERS)
         assert version is not None
         await orphan(world, version.config_hash)
         await held.until(NOON + timedelta(hours=1))

@@ -25,7 +25,6 @@ from worker.core.sla import watch as slawatch
 from worker.engine.commits import Commits
 from worker.engine.decisions import Decisions
 from worker.engine.engine import Engine
-from worker.engine.sla_watches import SlaMonitor
 from worker.membership import held_lease, lease_coordinator
 from worker.membership.orphan_finder import PASS_EVERY_S, TRY_AGAIN_S, OrphanFinder
 from worker.store.repos import run_rows
@@ -54,15 +53,15 @@ def act_before_the_commit(patch: Patch) -> None:
 
     def init(self: Anything, *args: Anything, **options: Anything) -> None:
         make(self, *args, **options)
-        self.commits.engine = self
+        options["commits"].engine = self
 
     async def act_first(
         self: Anything, before: Anything, after: Anything, effects: Anything, **more: Anything
     ) -> Anything:
         starts = [effect for effect in effects if isinstance(effect, StartJob)]
         for start in starts:
-            version = await self.engine.configs.pinned(after.key.pipeline, after.config_hash)
-            self.engine._errands.order(start, after, version.pipeline)
+            version = await self.engine._configs.get(after.key.pipeline, after.config_hash)
+            self.engine._dispatcher.dispatch(start, after, version.pipeline)
         if starts:
             await self.engine._clock.sleep(3.0)  # the commit takes as long as the start
         return await of_run(self, before, after, effects, **more)
@@ -112,10 +111,10 @@ def double_the_budgets(patch: Patch) -> None:
 
 
 def judge_by_the_time_only(patch: Patch) -> None:
-    async def wake(self: SlaMonitor, key: keys.RunKey) -> None:
-        await self.take_in(key, None)
+    async def judge(self: Anything, key: keys.RunKey) -> None:
+        await self._watches.handle(key, None)
 
-    patch.setattr(SlaMonitor, "wake", wake)
+    patch.setattr(Engine, "judge_deadline", judge)
 
 
 def leave_the_run_id_out_of_the_token(patch: Patch) -> None:

@@ -169,7 +169,7 @@ class Node:
 
 async def _again(session: SessionWork, change: Change) -> None:
     with suppress(WorkerError):
-        await session.take_in(change)
+        await session.handle(change)
 
 
 def _innermost(problem: BaseException) -> BaseException:

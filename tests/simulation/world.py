@@ -28,12 +28,12 @@ from tests.simulation.violations import Invariant, Verdicts
 from tests.simulation.weather import Weather
 from tests.virtualtime import OUTSIDE, VirtualClock
 from tests.virtualtime import run as on_virtual_loop
-from worker.app.readers import is_from_others
 from worker.config.deploy import deploy
 from worker.core.model import keys
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import JobType, Pipeline
 from worker.core.time.periods import Period
+from worker.engine.intake.router import is_input
 from worker.jobs.runner import Guarantee
 from worker.store.table import (
     AllOf,
@@ -230,7 +230,7 @@ class World:
         seen = Change(
             position=0, table=write.table, key=write.key, kind=ChangeKind.MODIFY, image=None, at=world_time(0)
         )
-        return is_from_others(seen)
+        return write.table is TableName.EVENTS or is_input(seen)
 
     # --- making -------------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from tests.engineworld import FakeStanding
 from tests.fakerunner import FakeRunner
 from tests.virtualtime import VirtualClock, run
+from worker.app.components import build_engine
 from worker.config.load import load_text
 from worker.config.render import config_hash
 from worker.core.errors import WorkerError
@@ -20,7 +21,6 @@ from worker.core.model import keys
 from worker.core.model.keys import RowKind, SessionId
 from worker.core.model.pipeline import JobType, PipelineId
 from worker.core.run.state import Run, Spent, State
-from worker.engine.engine import Engine
 from worker.engine.intake.router import Router
 from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.run_rows import run_from_row, run_to_row
@@ -69,16 +69,15 @@ async def _play(case: Case) -> object:
     await put_given(tables, given, now)
     async with asyncio.TaskGroup() as tasks:
         runners = dict.fromkeys(JobType, FakeRunner())
-        engine = Engine(tables, runners, FakeStanding(ME, {ME: True}), clock, tasks)
-        router = Router(tables, engine, clock, began_at=now - timedelta(days=30))
-        timers = tasks.create_task(engine.run())
+        began_at = now - timedelta(days=30)
+        parts = build_engine(tables, runners, FakeStanding(ME, {ME: True}), clock, tasks, began_at=began_at)
+        timers = tasks.create_task(parts.engine.run())
         change = await _put_record(tables, case["when"]["record"], now)
         before, told = await rows_of(tables), await tables.last_position()
-        failed = await _handle(router, change)
+        failed = await _handle(parts.router, change)
         if "dryRun: true" in (given.get("configYaml") or ""):
-            await clock.sleep(
-                2
-            )  # a rehearsal is over when its rules were judged; of a run, only the beginning is asked
+            # A dry run is over when its rules were evaluated; of a run, only the beginning is compared.
+            await clock.sleep(2)
         seen = await seen_since(case, tables, before, told)
         timers.cancel()
         for task in asyncio.all_tasks() - {asyncio.current_task()}:

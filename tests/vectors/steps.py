@@ -14,9 +14,10 @@ from tests.engineworld import FakeStanding
 from tests.fakerunner import FakeRunner
 from tests.vectors.scenarios import ME, Case, put_given, rows_of, seen_since, wanted
 from tests.virtualtime import VirtualClock, run
+from worker.app.components import build_engine
 from worker.config.load import load_text
 from worker.config.render import config_hash
-from worker.core.model.keys import RunKey
+from worker.core.model.keys import RowKind, RunKey
 from worker.core.model.pipeline import JobType, Pipeline, PipelineId, ScheduleId
 from worker.core.run.facts import (
     Fact,
@@ -74,8 +75,9 @@ async def _play(case: Case) -> object:
     await put_given(tables, case["given"], now)
     async with asyncio.TaskGroup() as tasks:
         runner = FakeRunner(hangs=None, jobs={"given": Running()})
-        engine = Engine(tables, dict.fromkeys(JobType, runner), FakeStanding(ME, {ME: True}), clock, tasks)
-        step = _Step(case, tables, engine, now)
+        runners, standing = dict.fromkeys(JobType, runner), FakeStanding(ME, {ME: True})
+        parts = build_engine(tables, runners, standing, clock, tasks, began_at=now)
+        step = _Step(case, tables, parts.engine, now)
         await step.prepare()
         before, position = await rows_of(tables), await tables.last_position()
         await step.take()
@@ -148,10 +150,10 @@ class _Step:
 
     async def take(self) -> None:
         if self._mode == "evaluate":
-            self._engine.sensor_changed(self._key)
+            self._engine.request_evaluation(RowKind.TRIGGER, self._key)
             await asyncio.sleep(0)  # the pass itself; the start that it orders comes after it
         elif self._mode == "fire-alert":
-            await self._engine.watches.wake(self._key)
+            await self._engine.judge_deadline(self._key)
         for fact in self._facts():
             await self._engine.handle(self._key, fact)
 

@@ -23,6 +23,7 @@ from tests.engineworld import FakeStanding
 from tests.fakerunner import FakeRunner
 from tests.vectors.scenarios import ME, Case, put_given, rows_of, seen_since, wanted
 from tests.virtualtime import VirtualClock, run
+from worker.app.components import EngineComponents, build_engine
 from worker.cli.commands.watchdog import LeftToWorkers
 from worker.config.load import load_text
 from worker.config.render import config_hash
@@ -33,8 +34,6 @@ from worker.core.model.pipeline import JobType, PipelineId, ScheduleId
 from worker.core.run.state import Run, State
 from worker.core.schedule.checkpoints import GracePeriods, Since
 from worker.core.time.timestamps import format_rfc3339
-from worker.engine.engine import Engine
-from worker.engine.intake.router import Router
 from worker.jobs.runner import Running
 from worker.store.repos.marks import Marks
 from worker.store.repos.pauses import Pauses
@@ -53,8 +52,7 @@ _STATES = {"RUNNING": State.POLLING, "COMPLETED": State.COMPLETED, "FAILED_FINAL
 @dataclass
 class Stage:
     tables: SqliteTables
-    engine: Engine
-    router: Router
+    parts: EngineComponents
     clock: VirtualClock
 
 
@@ -67,9 +65,9 @@ async def a_stage(now: datetime, *, goes_on: bool = False) -> AsyncGenerator[Sta
     async with asyncio.TaskGroup() as tasks:
         runner = FakeRunner(hangs=None, jobs={"given": Running()})
         standing, acting = FakeStanding(ME, {ME: True}), tasks if goes_on else LeftToWorkers()
-        engine = Engine(tables, dict.fromkeys(JobType, runner), standing, clock, acting)
-        router = Router(tables, engine, clock, began_at=now - timedelta(days=30))
-        yield Stage(tables, engine, router, clock)
+        began_at = now - timedelta(days=30)
+        parts = build_engine(tables, dict.fromkeys(JobType, runner), standing, clock, acting, began_at=began_at)
+        yield Stage(tables, parts, clock)
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
 
@@ -104,7 +102,16 @@ async def _play(case: Case) -> object:
         await Marks(stage.tables).put_once(OURSELVES, ledger, {"upTo": format_rfc3339(since)}, now)
         before, position = await rows_of(stage.tables), await stage.tables.last_position()
         watched = Watched(patience=AT_ONCE, late=timedelta())
-        watchdog = make_watchdog(stage.tables, stage.engine, stage.router, stage.clock, watched, may_act=lambda: True)
+        watchdog = make_watchdog(
+            stage.tables,
+            stage.parts.engine,
+            stage.clock,
+            watched,
+            configs=stage.parts.configs,
+            watches=stage.parts.watches,
+            resync=stage.parts.resync,
+            may_act=lambda: True,
+        )
         only = () if name == "all" else ("expected-runs", name)
         # Twice, because that must make no difference: that is what the reference's marks are for.
         for _ in range(2):
@@ -212,7 +219,7 @@ async def _play_check(case: Case) -> object:
         if pipeline is None:
             return {"told": [], "row": None}  # refused when it is deployed, so nothing is ever expected of it
         await Pipelines(stage.tables).put(pipeline.id, json.dumps(case["config"]))
-        version = await stage.engine.configs.current(pipeline.id)
+        version = await stage.parts.configs.current(pipeline.id)
         assert version is not None
         ledger = Expectations(AT_ONCE)
         ledger.put(version, {schedule.id: Since(_window(case, now)) for schedule in pipeline.schedules})
@@ -227,9 +234,10 @@ async def _play_check(case: Case) -> object:
 
 
 def _look(case: Case, stage: Stage, ledger: Expectations) -> Look:
-    work, alerts = DueWork(stage.tables, ledger, stage.router), Alerts(stage.tables, stage.clock)
+    work, alerts = DueWork(stage.tables, ledger, stage.parts.resync), Alerts(stage.tables, stage.clock)
     begin = BeginChecks(work, alerts, Pauses(stage.tables))
-    deadlines = DeadlineChecks(stage.tables, stage.engine, work, alerts)
+    parts = stage.parts
+    deadlines = DeadlineChecks(stage.tables, parts.engine, parts.configs, parts.watches, work=work, alerts=alerts)
     return {
         "missedSchedule": begin.missed_schedules,
         "missedInclusion": begin.missed_inclusion_dates,

@@ -16,8 +16,8 @@ from consumers.streams.sharded import ShardedConsumer, ShardTree
 from consumers.streams.source import Gap, Stream
 from worker.app.dependencies import Readers, WorkerDeps
 from worker.config.roles import ALL_ROLES, Role
-from worker.core.model import keys
-from worker.engine.intake.router import Router
+from worker.engine.intake.resync import PipelineResync
+from worker.engine.intake.router import Router, is_input
 from worker.membership.lease_coordinator import LeaseKeeper, LeaseOffer
 from worker.runtime.error_boundary import ErrorBoundary
 from worker.store.repos.delivery.dead_letter_replays import Replays
@@ -48,10 +48,6 @@ Handler: TypeAlias = Callable[[T], Awaitable[None]]
 
 HALT: Final = "halt"
 
-# Rows that only workers write. What is not listed goes to the router, which knows what it needs.
-_OURS: Final = ("TRIGGER#", "SLA#", "DRY_RUN#", "MARK#", "CONFIGVER#", keys.HELD_BACK, keys.HELD_CASCADE, keys.SHADOW)
-_OUR_PARTITIONS: Final = ("GROUP#", "LOCK#", keys.CONFIG_LOG, keys.SHADOW)
-
 
 class ReaderFactory:
     """Makes the readers of one session."""
@@ -62,9 +58,11 @@ class ReaderFactory:
         self._letters, self._boundary = DeadLetters(tables), ErrorBoundary(deps.outputs.on_unexpected_error)
         self._routes = [replace(each, deliver=self._boundary.around(each.deliver)) for each in deps.outputs.routes]
 
-    def readers(self, router: Router) -> Readers:
+    def readers(self, router: Router, resync: PipelineResync) -> Readers:
         """A reader for each table whose duty this worker has."""
-        followed = {table: self._subscription(table, router) for table, duty in DUTIES.items() if self._has(duty)}
+        followed = {
+            table: self._subscription(table, router, resync) for table, duty in DUTIES.items() if self._has(duty)
+        }
         return {table: self._reader(table, subscription) for table, subscription in followed.items()}
 
     def offers(self, readers: Readers) -> list[LeaseOffer]:
@@ -144,15 +142,15 @@ class ReaderFactory:
 
     # --- what is made of changes --------------------------------------------------------------------------------------
 
-    def _subscription(self, table: TableName, router: Router) -> Subscription:
+    def _subscription(self, table: TableName, router: Router, resync: PipelineResync) -> Subscription:
         handle = self._boundary.around(router.handle)
         match table:
             case TableName.EVENTS:
                 relay = self._relay()
                 return replace(relay.subscription(), handle=self._boundary.around(relay.handle))
             case TableName.CONTROL:
-                resync = Resync(self._tables, self._boundary.around(router.resync), self._tries, self._clock)
-                return self._facts(handle, resync.catch_up)
+                resync_all = Resync(self._tables, self._boundary.around(resync.run), self._tries, self._clock)
+                return self._facts(handle, resync_all.catch_up)
             case _:
                 return self._facts(handle, self._tell_loss)
 
@@ -176,19 +174,12 @@ class ReaderFactory:
         )
 
     def _facts(self, handle: Handler[Change], catch_up: Handler[Gap | None]) -> Subscription:
-        return Subscription(
-            wants=is_from_others, lane_of=row_of, handle=handle, catch_up=catch_up, begin=Beginning.NEWEST
-        )
+        return Subscription(wants=is_input, lane_of=row_of, handle=handle, catch_up=catch_up, begin=Beginning.NEWEST)
 
     async def _tell_loss(self, gap: Gap | None) -> None:
         """What a lost job log row reported, the next poll or the run's time-out finds out."""
         if gap is not None:
             await tell_loss(self._tables, gap)
-
-
-def is_from_others(change: Change) -> bool:
-    """Say whether a row may be a fact: most changes are our own writing."""
-    return not change.key.sk.startswith(_OURS) and not change.key.pk.startswith(_OUR_PARTITIONS)
 
 
 def row_of(change: Change) -> str:

@@ -9,13 +9,12 @@ from scheduler.cron.starter import CronStarts
 from scheduler.duty import SchedulerRole
 from scheduler.periodic import PeriodicTask
 from scheduler.watchdog.checks.table import make_watchdog
+from worker.app.components import EngineComponents, build_engine
 from worker.app.dependencies import Readers, WorkerDeps
 from worker.app.readers import ReaderFactory, role_of
 from worker.app.runner_boundary import contain_runner_bugs
 from worker.config.roles import Role
 from worker.config.versions import PipelineVersions
-from worker.engine.engine import Engine
-from worker.engine.intake.router import Router
 from worker.membership.adoption import Adoption
 from worker.membership.held_lease import HeldLease
 from worker.membership.lease_coordinator import LeaseOffer
@@ -45,59 +44,58 @@ class SessionWork:
         )
         self._reading = ReaderFactory(deps, self._tables, member.keeper, self._tries)
         self._services: list[asyncio.Task[None]] = []
-        self._engine: Engine | None = None
-        self._router: Router | None = None
+        self._parts: EngineComponents | None = None
         self.readers: Readers = {}
 
     @property
     def runs_held(self) -> int:
-        """How many runs this session looks after."""
-        return 0 if self._engine is None else len(self._engine)
+        """Return how many runs this session holds."""
+        return 0 if self._parts is None else len(self._parts.engine)
 
     def _store_failures(self) -> int:
         return self._tables.failures
 
-    async def take_in(self, change: Change) -> None:
-        """Take in a record once more, out of turn; before the session has begun, nothing happens."""
-        if self._router is not None:
-            await self._router.handle(change)
+    async def handle(self, change: Change) -> None:
+        """Handle a record once more, out of turn; before the session has begun, nothing happens."""
+        if self._parts is not None:
+            await self._parts.router.handle(change)
 
     async def begin(self) -> None:
         deps, member = self._deps, self._member
         began_at = await self._tries.forever(lambda: installed_at(self._tables, deps.store.group, self._clock.now()))
-        engine = self._engine = Engine(
+        parts = self._parts = build_engine(
             self._tables,
             {kind: contain_runner_bugs(runner, self._boundary) for kind, runner in deps.outputs.runners.items()},
             MemberStanding(member.fence, member.peers, member.guard),
             self._clock,
             self._tasks,
+            began_at=began_at,
             configs=PipelineVersions(self._tables, dry_run=deps.dry_run),
             limits=deps.tuning.limits,
             new_id=deps.store.new_id,
             log=deps.outputs.log,
             boundary=self._boundary,
         )
-        router = self._router = Router(self._tables, engine, self._clock, began_at=began_at, log=deps.outputs.log)
-        readers = self.readers = self._reading.readers(router)
+        readers = self.readers = self._reading.readers(parts.router, parts.resync)
         self._services = [self._tasks.create_task(deps.sources.wake_readers(readers), name="watcher")]
         offers = [
             *self._reading.offers(readers),
-            *self._reading.replaying(readers, router),
+            *self._reading.replaying(readers, parts.router),
             *deps.sources.extra_leases(readers),
         ]
         if Role.ENGINE in deps.roles:
-            offers += self._run_engine(engine, router)
+            offers += self._run_engine(parts)
         for offer in offers:
             member.keeper.offer(replace(offer, duty=role_of(offer.stream)))
 
-    def _run_engine(self, engine: Engine, router: Router) -> list[LeaseOffer]:
-        adoption = Adoption(engine.adopt, self._clock, self._deps.outputs.log)
+    def _run_engine(self, parts: EngineComponents) -> list[LeaseOffer]:
+        adoption = Adoption(parts.engine.adopt, self._clock, self._deps.outputs.log)
         self._services += [
-            self._tasks.create_task(engine.run(), name="timers"),
+            self._tasks.create_task(parts.engine.run(), name="timers"),
             self._tasks.create_task(adoption.run(), name="adoption"),
-            self._tasks.create_task(router.run(), name="pauses"),
+            self._tasks.create_task(parts.router.run(), name="pauses"),
         ]
-        return [self._finder(adoption).offer(), *self._scheduling(engine, router)]
+        return [self._finder(adoption).offer(), *self._scheduling(parts)]
 
     async def finish(self) -> None:
         """Fire no more timers, let the leases be given up, and wait a little for answers to what was started."""
@@ -119,7 +117,7 @@ class SessionWork:
             pass_every_s=self._deps.tuning.orphan_search.pass_every_s,
         )
 
-    def _scheduling(self, engine: Engine, router: Router) -> list[LeaseOffer]:
+    def _scheduling(self, parts: EngineComponents) -> list[LeaseOffer]:
         ticker = self._deps.sources.ticker
         if ticker is None or Role.SCHEDULER not in self._deps.roles:
             return []
@@ -131,14 +129,22 @@ class SessionWork:
 
             cron = CronStarts(
                 self._tables,
-                engine,
+                parts.engine,
+                parts.configs,
                 self._clock,
                 may_act=may_act,
                 log=self._deps.outputs.log,
                 boundary=self._boundary,
             )
             watchdog = make_watchdog(
-                self._tables, engine, router, self._clock, self._deps.sources.watchdog, may_act=may_act
+                self._tables,
+                parts.engine,
+                self._clock,
+                self._deps.sources.watchdog,
+                configs=parts.configs,
+                watches=parts.watches,
+                resync=parts.resync,
+                may_act=may_act,
             )
             chores = (*cron.chores(), watchdog.chore())
             return [replace(chore, run=self._boundary.around(chore.run)) for chore in chores]

@@ -16,7 +16,7 @@ class ClockShifts:
     """Notices steps of the wall clock and keeps, for each row held at that time, the step that it has to be told of.
 
     `held` gives every row that is held here, and since when each is in its state. Ask for `pending` before anything
-    else is decided about a row: what is decided after the step has times by the new clock. `look` before another
+    else is decided about a row: what is decided after the step has times by the new clock. Call `notice` before another
     worker's row is held: its times have followed the steps until then.
     """
 
@@ -33,10 +33,10 @@ class ClockShifts:
 
     def pending(self, key: RunKey) -> ClockStepped | None:
         """Return the step that the row's times have not followed yet."""
-        self.look()
+        self.notice()
         return self._pending.get(key)
 
-    def look(self) -> None:
+    def notice(self) -> None:
         if not self._standing.may_judge_time():
             # The store's clock shows that ours is wrong now, so the rows are right as they are. They still are once
             # ours is right again: then what counts is how far it was set in all, and that is nothing.

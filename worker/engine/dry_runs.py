@@ -1,12 +1,11 @@
 """Dry runs: load, decide, commit, as for a run, but nothing here can reach a job."""
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
 from worker.config.versions import PipelineVersions, Version
 from worker.core.errors import RetryLater
-from worker.core.model.keys import RowKind, RunKey, SessionId
+from worker.core.model.keys import RowKind, RunKey, SessionId, place_of
 from worker.core.model.pipeline import Schedule
 from worker.core.run.dry_run import NOTHING_SPENT, DryRun, DryState, decide, evolve
 from worker.core.run.effects import BeginDryRun, EvaluateNow
@@ -17,9 +16,10 @@ from worker.core.run.reruns import spent_by
 from worker.core.run.state import Spent
 from worker.engine.clock_shifts import ClockShifts
 from worker.engine.commits import Commits
-from worker.engine.evaluations import SensorReader
+from worker.engine.evaluations import EvaluationRequests, SensorReader
+from worker.engine.run_tasks import Spawn
 from worker.engine.session_authority import SessionAuthority
-from worker.engine.timer_keys import ADOPTED_WITHIN, TimerKey, place_of
+from worker.engine.timer_keys import ADOPTED_WITHIN, TimerKey
 from worker.runtime.clock import Clock
 from worker.runtime.timers import Timers
 from worker.runtime.turns import in_turns
@@ -31,41 +31,44 @@ TRIES_MAX: Final = 8
 
 
 class DryRunEngine:
-    """`ask_pass` has a pass made, soon and folded."""
+    """Decides on facts about dry runs, holds their timers and evaluates their rules."""
 
     def __init__(
         self,
         tables: Tables,
         configs: PipelineVersions,
         commits: Commits,
-        sensing: SensorReader,
         *,
         session: SessionId,
         clock: Clock,
         timers: Timers[TimerKey],
-        ask_pass: Callable[[TimerKey], None],
+        spawn: Spawn,
         standing: SessionAuthority,
     ) -> None:
-        self._store, self._configs, self._commits, self._sensing = DryRuns(tables), configs, commits, sensing
-        self._session, self._clock, self._timers, self._ask_pass = session, clock, timers, ask_pass
-        self._reruns = Reruns(tables)
+        self._store, self._reruns, self._sensors = DryRuns(tables), Reruns(tables), SensorReader(tables)
+        self._configs, self._commits = configs, commits
+        self._session, self._clock, self._timers = session, clock, timers
+        self._evaluations = EvaluationRequests(RowKind.DRY_RUN, self._evaluate, clock=clock, timers=timers, spawn=spawn)
         self._held: dict[RunKey, datetime] = {}  # those whose timers are here, and since when they wait
         self._shifts = ClockShifts(clock, standing, lambda: self._held)
 
-    async def take_in(self, key: RunKey, fact: Fact, version: Version, schedule: Schedule) -> None:
-        """Settle one fact. Raises `RetryLater` if others were first again and again."""
+    async def handle(self, key: RunKey, fact: Fact, version: Version, schedule: Schedule) -> None:
+        """Decide and commit one fact. Raises `RetryLater` after 8 lost races."""
         for _ in range(TRIES_MAX):
             try:
                 if step := self._shifts.pending(key):
-                    await self._settle(key, step, version, schedule)
+                    await self._decide_and_commit(key, step, version, schedule)
                     self._shifts.settled(key, step)
-                return await self._settle(key, fact, version, schedule)
+                return await self._decide_and_commit(key, fact, version, schedule)
             except StaleWrite:
                 continue
         raise RetryLater(f"{type(fact).__name__} of the rehearsal {key} was not settled; try again later")
 
-    async def make_pass(self, key: RunKey) -> None:
-        """Read the sensors and judge the rules, if the rehearsal still waits for them."""
+    def request_evaluation(self, key: RunKey) -> None:
+        """Have the dry run's rules evaluated soon, if it waits for them."""
+        self._evaluations.add(key)
+
+    async def _evaluate(self, key: RunKey) -> None:
         run = await self._store.load(key)
         if run is None or run.state is not DryState.EVALUATING:
             return
@@ -73,12 +76,12 @@ class DryRunEngine:
         schedule = version.pipeline.schedule(key.schedule)
         if schedule is None:
             return
-        readings = await self._sensing.for_start(key, version.pipeline, schedule)
+        readings = await self._sensors.for_start(key, version.pipeline, schedule)
         fact = await in_turns(evaluate_rules(version.pipeline, readings, run.attempt, self._clock.now()))
-        await self.take_in(key, fact, version, schedule)
+        await self.handle(key, fact, version, schedule)
 
     async def wake(self, key: RunKey) -> None:
-        """It waits on: the next pass is due."""
+        """Handle that the next evaluation is due."""
         run = await self._store.load(key)
         if run is None or run.state is not DryState.EVALUATING:
             return
@@ -86,14 +89,14 @@ class DryRunEngine:
         schedule = version.pipeline.schedule(key.schedule)
         if schedule is not None:
             self._arm(run, schedule)
-            await self.take_in(key, TimerFired(run.attempt), version, schedule)
+            await self.handle(key, TimerFired(run.attempt), version, schedule)
 
     async def adopt(self, key: RunKey) -> None:
         run = await self._store.load(key)
         if run is not None and run.state is DryState.EVALUATING:
             self._timers.set(TimerKey(RowKind.DRY_RUN, key), self._clock.now() + place_of(key) * ADOPTED_WITHIN)
 
-    async def _settle(self, key: RunKey, fact: Fact, version: Version, schedule: Schedule) -> None:
+    async def _decide_and_commit(self, key: RunKey, fact: Fact, version: Version, schedule: Schedule) -> None:
         before = await self._store.load(key)
         now = self._clock.now()
         effects = decide(before, version.pipeline, schedule, fact, now, spent=await self._spent(key, fact))
@@ -104,7 +107,7 @@ class DryRunEngine:
         if run is not None and run.owner == self._session:
             self._arm(run, schedule)
         if EvaluateNow() in effects:
-            self._ask_pass(TimerKey(RowKind.DRY_RUN, key, is_pass=True))
+            self._evaluations.add(key)
 
     async def _spent(self, key: RunKey, fact: Fact) -> Spent:
         """What the reruns on record have used of the budgets, for those facts that are about one more."""
@@ -119,7 +122,7 @@ class DryRunEngine:
             self._held.pop(run.key, None)
             self._shifts.forget(run.key)
             return
-        self._shifts.look()  # before this one counts as held: it may have followed already
+        self._shifts.notice()  # before this one counts as held: it may have followed already
         self._held[run.key] = run.since
         beat = next_beat(run.since, schedule.evaluation.interval, now)
         self._timers.set(wake, min(beat, run.window_ends_at) if run.window_ends_at > now else beat)

@@ -1,23 +1,38 @@
-"""Reading sensors for a pass or a success: consistently, by exact key, and only what the rules name."""
+"""Evaluations: debounce requests, read the sensors that the rules name, and evaluate the rules."""
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TypeAlias
 
+from worker.config.versions import PipelineVersions
 from worker.core.model import keys
-from worker.core.model.keys import RunKey
+from worker.core.model.keys import RowKind, RunKey
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.model.values import Json
-from worker.core.run.evaluation import for_start, judge_post_run, post_run_sensors, required_sensors
+from worker.core.run.evaluation import evaluate_rules, for_start, judge_post_run, post_run_sensors, required_sensors
+from worker.core.run.facts import Fact
 from worker.core.run.readings import Inputs, SensorReading
-from worker.core.run.state import Run
+from worker.core.run.state import Run, State
 from worker.engine.content_hashes import hash_of
+from worker.engine.run_tasks import Spawn
+from worker.engine.timer_keys import TimerKey
+from worker.runtime.clock import Clock
+from worker.runtime.rate_limit import Debouncer
+from worker.runtime.timers import Timers
 from worker.runtime.turns import in_turns
 from worker.store.repos.marks import Marks
+from worker.store.repos.runs import Runs
 from worker.store.repos.sensors import Sensors
 from worker.store.table import Tables
 
+# Decides on a fact about a run, by the run as the caller saw it, and commits. None: by the row.
+Handle: TypeAlias = Callable[[RunKey, Fact, Run | None], Awaitable[object]]
+
 
 class SensorReader:
+    """Reads sensors consistently, by exact key, and only those that the rules name."""
+
     def __init__(self, tables: Tables) -> None:
         self._sensors, self._marks = Sensors(tables), Marks(tables)
 
@@ -47,6 +62,79 @@ class SensorReader:
         return {
             name: SensorReading(sensor.data, await hash_of(sensor.data), sensor.key) for name, sensor in found.items()
         }
+
+
+class EvaluationRequests:
+    """Runs `evaluate` for each requested key: at most once a second, and always once after the last request."""
+
+    def __init__(
+        self,
+        kind: RowKind,
+        evaluate: Callable[[RunKey], Awaitable[None]],
+        *,
+        clock: Clock,
+        timers: Timers[TimerKey],
+        spawn: Spawn,
+    ) -> None:
+        self._kind, self._evaluate = kind, evaluate
+        self._clock, self._timers, self._spawn = clock, timers, spawn
+        self._debouncer: Debouncer[TimerKey] = Debouncer(clock, self._begin, self._postpone)
+
+    def add(self, key: RunKey) -> None:
+        self._debouncer.ask(TimerKey(self._kind, key, is_pass=True))
+
+    def _begin(self, wake: TimerKey) -> None:
+        self._spawn(f"pass:{wake.kind}{wake.key}", wake, partial(self._run, wake))
+
+    def _postpone(self, wake: TimerKey, after: timedelta) -> None:
+        self._timers.set(wake, self._clock.now() + after)
+
+    async def _run(self, wake: TimerKey) -> None:
+        try:
+            await self._evaluate(wake.key)
+        finally:
+            self._debouncer.ended(wake)
+
+
+class Evaluations:
+    """Evaluates the rules of waiting runs on request, and hands each result to `handle`.
+
+    `held` has the runs of this session as it last committed them; any other run is read.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        configs: PipelineVersions,
+        *,
+        held: Mapping[RunKey, Run],
+        clock: Clock,
+        timers: Timers[TimerKey],
+        handle: Handle,
+        spawn: Spawn,
+    ) -> None:
+        self._runs, self._sensors, self._configs = Runs(tables), SensorReader(tables), configs
+        self._held, self._clock, self._handle = held, clock, handle
+        self._requests = EvaluationRequests(RowKind.TRIGGER, self._evaluate, clock=clock, timers=timers, spawn=spawn)
+
+    def request(self, key: RunKey) -> None:
+        """Have the run's rules evaluated soon, if it waits for them, wherever it is held."""
+        self._requests.add(key)
+
+    async def _evaluate(self, key: RunKey) -> None:
+        run = self._held.get(key)
+        if run is None or run.state is not State.EVALUATING:
+            # Another worker may have sent it back to its rules since we last saw it.
+            run = await self._runs.load_active(key)
+        if run is None or run.state is not State.EVALUATING:
+            return
+        version = await self._configs.get(key.pipeline, run.config_hash)
+        schedule = version.pipeline.schedule(key.schedule)
+        if schedule is not None:
+            # The row was committed before the sensors are read: so no change of theirs is missed.
+            readings = await self._sensors.for_start(key, version.pipeline, schedule)
+            fact = await in_turns(evaluate_rules(version.pipeline, readings, run.attempt, self._clock.now()))
+            await self._handle(key, fact, run)
 
 
 def _named(pipeline: Pipeline, schedule: Schedule) -> tuple[str, ...]:

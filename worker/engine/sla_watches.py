@@ -1,10 +1,8 @@
-"""Deadlines: warned of and judged in their own time, by what the run really did."""
-
-from collections.abc import Awaitable, Callable
+"""SLA watches: warn of deadlines and judge them when they are due, by what the run really did."""
 
 from worker.config.versions import PipelineVersions
 from worker.core.errors import Rejected, RetryLater
-from worker.core.model.keys import RowKind, RunKey, SessionId
+from worker.core.model.keys import RowKind, RunKey, SessionId, place_of
 from worker.core.model.pipeline import Sla
 from worker.core.run.state import ForeignRun, Run, State, Status
 from worker.core.sla import watch as slawatch
@@ -13,7 +11,7 @@ from worker.core.sla.watch import DeadlineMoved, TimerReached, WatchFact, next_d
 from worker.engine.commits import Commits
 from worker.engine.decisions import ForeignRuns
 from worker.engine.session_authority import SessionAuthority
-from worker.engine.timer_keys import ADOPTED_WITHIN, TimerKey, place_of
+from worker.engine.timer_keys import ADOPTED_WITHIN, TimerKey
 from worker.runtime.clock import Clock
 from worker.runtime.timers import Timers
 from worker.store.repos.runs import Runs, run_key, still_at
@@ -25,7 +23,7 @@ _NO_SLA = Sla()
 
 
 class SlaMonitor:
-    """`look` asks the target of a polling run how its job is, once and not for long, before anything is declared."""
+    """Decides on facts about SLA watches, and sets the timers of those this session committed or adopted."""
 
     def __init__(
         self,
@@ -36,12 +34,11 @@ class SlaMonitor:
         session: SessionId,
         clock: Clock,
         timers: Timers[TimerKey],
-        look: Callable[[Run], Awaitable[None]],
         standing: SessionAuthority,
     ) -> None:
         self._runs, self._watches, self._foreign = Runs(tables), SlaWatches(tables), ForeignRuns(tables)
         self._configs, self._commits, self._session = configs, commits, session
-        self._clock, self._timers, self._look, self._standing = clock, timers, look, standing
+        self._clock, self._timers, self._standing = clock, timers, standing
 
     def arm(self, watch: SlaWatch) -> None:
         """Wake when the watch has something to say; a closed one has nothing any more."""
@@ -60,24 +57,16 @@ class SlaMonitor:
         at = max(due, self._clock.now() + place_of(key) * ADOPTED_WITHIN)
         self._timers.set(TimerKey(RowKind.SLA, key), at)
 
-    async def wake(self, key: RunKey) -> None:
-        """The warning or the breach is due, or was when it was asked for."""
-        run = await self._runs.load(key)
-        if isinstance(run, Run) and run.state is State.POLLING:
-            # It may be done already, and in time; a success is committed together with its verdict.
-            await self._look(run)
-        await self.take_in(key, None)
-
-    async def take_in(self, key: RunKey, fact: WatchFact | None) -> None:
-        """Settle a fact about a watch alone; None: the time that it is now. May raise `StaleWrite`, many times over."""
+    async def handle(self, key: RunKey, fact: WatchFact | None) -> None:
+        """Decide and commit one fact about a watch; None: its time came. Raises `StaleWrite` after 8 lost races."""
         for _ in range(TRIES_MAX - 1):
             try:
-                return await self._settle(key, fact)
+                return await self._decide_and_commit(key, fact)
             except StaleWrite:
                 continue
-        return await self._settle(key, fact)
+        return await self._decide_and_commit(key, fact)
 
-    async def _settle(self, key: RunKey, fact: WatchFact | None) -> None:
+    async def _decide_and_commit(self, key: RunKey, fact: WatchFact | None) -> None:
         watch, run = await self._watches.load(key), await self._runs.load(key)
         settled = fact or await self._instant(watch, run)
         now = self._clock.now()

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from worker.core.model.keys import RowKind, RunKey, bucket
+from worker.core.model.keys import RowKind, RunKey
 
 # Adopted rows are taken up within so long, each at its own place. Short, because they come spread out already, and
 # nobody has looked after them since their owner was lost.
@@ -16,8 +16,3 @@ class TimerKey(NamedTuple):
     kind: RowKind
     key: RunKey
     is_pass: bool = False
-
-
-def place_of(key: RunKey) -> float:
-    """A run's own place in any spread, from 0 up to 1; always the same, so that its beat is steady."""
-    return bucket(str(key), 1000) / 1000

@@ -58,7 +58,7 @@ class ActiveChecks:
             Finding(
                 about=str(row.key),
                 sentence=f"the deadline of {row.key} came and was not judged",
-                act=partial(self._engine.watches.wake, row.key),
+                act=partial(self._engine.judge_deadline, row.key),
             )
             for row in await self._overdue(now, RowKind.SLA)
         ]

@@ -7,6 +7,7 @@ from functools import partial
 from scheduler.watchdog.alerts import APART_MAX, Alert, Alerts
 from scheduler.watchdog.check import Finding, few
 from scheduler.watchdog.due import SOURCE, DueExpectation, DueWork, alert_of
+from worker.config.versions import PipelineVersions
 from worker.core.model.events import EventType
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.sla_times import SlaTimes
@@ -17,15 +18,26 @@ from worker.core.run.state import Status
 from worker.core.schedule.checkpoints import CheckKind
 from worker.core.sla.watch import RunExpected
 from worker.core.time.timestamps import format_rfc3339
-from worker.engine.engine import Engine
+from worker.engine.engine import Engine, Handled
+from worker.engine.sla_watches import SlaMonitor
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.sla_watches import watch_key
 from worker.store.table import Row, TableName, Tables
 
 
 class DeadlineChecks:
-    def __init__(self, tables: Tables, engine: Engine, work: DueWork, alerts: Alerts) -> None:
-        self._tables, self._engine, self._work, self._alerts = tables, engine, work, alerts
+    def __init__(
+        self,
+        tables: Tables,
+        engine: Engine,
+        configs: PipelineVersions,
+        watches: SlaMonitor,
+        *,
+        work: DueWork,
+        alerts: Alerts,
+    ) -> None:
+        self._tables, self._engine, self._configs, self._watches = tables, engine, configs, watches
+        self._work, self._alerts = work, alerts
         self._pauses = Pauses(tables)
 
     # --- data that did not come ---------------------------------------------------------------------------------------
@@ -61,8 +73,8 @@ class DeadlineChecks:
         deadline_at = each.due.moment.run.trigger_deadline_at
         if deadline_at is None:
             return True
-        overdue = SignalOverdue(key=each.due.key, birth=self._engine.birth(each.version), deadline_at=deadline_at)
-        return await self._engine.handle(each.due.key, overdue)
+        overdue = SignalOverdue(key=each.due.key, birth=self._engine.new_run(each.version), deadline_at=deadline_at)
+        return await self._engine.handle(each.due.key, overdue) is Handled.SETTLED
 
     # --- deadlines that nobody watches --------------------------------------------------------------------------------
 
@@ -95,9 +107,9 @@ class DeadlineChecks:
 
     async def _arm(self, each: DueExpectation) -> None:
         times = SlaTimes(each.due.moment.run.warning_at, _breach_at(each))
-        await self._engine.configs.persist(each.version)
+        await self._configs.persist(each.version)
         expected = RunExpected(times=times, config_hash=each.version.config_hash)
-        await self._engine.watches.take_in(each.due.key, expected)
+        await self._watches.handle(each.due.key, expected)
 
 
 def _may_breach(row: Row | None) -> bool:

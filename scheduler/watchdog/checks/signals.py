@@ -13,7 +13,7 @@ from typing import Final
 from scheduler.watchdog.check import Finding, unreadable
 from scheduler.watchdog.expectations import Expectations
 from scheduler.watchdog.rotation import ONCE, SLICE, RoundRobin
-from worker.config.versions import Version
+from worker.config.versions import PipelineVersions, Version
 from worker.core.errors import Rejected
 from worker.core.model import keys
 from worker.core.model.keys import RunKey, pipeline_pk
@@ -24,7 +24,8 @@ from worker.core.sla.watch import RunBegan
 from worker.core.time.periods import Period
 from worker.core.time.timestamps import parse_rfc3339
 from worker.engine.engine import Engine
-from worker.engine.intake.router import Router
+from worker.engine.intake.resync import PipelineResync
+from worker.engine.sla_watches import SlaMonitor
 from worker.store.repos.runs import Runs
 from worker.store.repos.sensors import Sensors
 from worker.store.repos.sla_watches import SlaWatches
@@ -47,9 +48,18 @@ class SignalChecks:
     """`looks_once`: there is no next pass in which a signal could be found missing again."""
 
     def __init__(
-        self, tables: Tables, engine: Engine, router: Router, ledger: Expectations, *, looks_once: bool = False
+        self,
+        tables: Tables,
+        engine: Engine,
+        configs: PipelineVersions,
+        watches: SlaMonitor,
+        *,
+        resync: PipelineResync,
+        ledger: Expectations,
+        looks_once: bool = False,
     ) -> None:
-        self._tables, self._engine, self._router, self._ledger = tables, engine, router, ledger
+        self._tables, self._engine, self._configs, self._monitor = tables, engine, configs, watches
+        self._resync, self._ledger = resync, ledger
         self._runs, self._watches, self._sensors = Runs(tables), SlaWatches(tables), Sensors(tables)
         size = ONCE if looks_once else SLICE
         self.reconciled, self.watched = RoundRobin(size), RoundRobin(size)
@@ -80,7 +90,7 @@ class SignalChecks:
             missing.add(key)
             return key in before or self._looks_once
 
-        await self._router.resync(pipeline, may_begin=was_missing)
+        await self._resync.run(pipeline, may_begin=was_missing)
         self._missing.pop(pipeline, None)
         if new := missing - before:
             self._missing[pipeline] = frozenset(new)
@@ -112,10 +122,10 @@ class SignalChecks:
         version = self._ledger.versions.get(arrival.key.pipeline)
         if version is None:
             return
-        await self._engine.configs.persist(version)
+        await self._configs.persist(version)
         began = RunBegan(times=arrival.times, arrived_at=arrival.at, config_hash=version.config_hash)
-        await self._engine.watches.take_in(arrival.key, began)
-        await self._engine.watches.wake(arrival.key)
+        await self._monitor.handle(arrival.key, began)
+        await self._engine.judge_deadline(arrival.key)
 
     async def _unwatched(self, version: Version, now: datetime) -> AsyncIterator[_Arrival]:
         for schedule in version.pipeline.schedules:

@@ -21,11 +21,13 @@ from scheduler.watchdog.expectations import Expectations
 from scheduler.watchdog.expectations_loader import ExpectationsLoader
 from scheduler.watchdog.rotation import ONCE, SLICE, RoundRobin
 from scheduler.watchdog.watchdog import Watchdog
+from worker.config.versions import PipelineVersions
 from worker.core.errors import Rejected
 from worker.core.model.pipeline import PipelineId
 from worker.core.schedule.checkpoints import DEFAULT_PATIENCE, GracePeriods
 from worker.engine.engine import Engine
-from worker.engine.intake.router import Router
+from worker.engine.intake.resync import PipelineResync
+from worker.engine.sla_watches import SlaMonitor
 from worker.runtime.clock import Clock
 from worker.store.repos.delivery.dead_letters import DeadLetters
 from worker.store.repos.pauses import Pauses
@@ -51,11 +53,19 @@ class Watched:
 
 
 def make_watchdog(
-    tables: Tables, engine: Engine, router: Router, clock: Clock, watched: Watched, *, may_act: Callable[[], bool]
+    tables: Tables,
+    engine: Engine,
+    clock: Clock,
+    watched: Watched,
+    *,
+    configs: PipelineVersions,
+    watches: SlaMonitor,
+    resync: PipelineResync,
+    may_act: Callable[[], bool],
 ) -> Watchdog:
     """Put a watchdog together. Made anew for each holding of the duty: what it remembers must not outlive it."""
     ledger = Expectations(watched.patience)
-    keeper = ExpectationsLoader(tables, engine.configs, ledger, looks_back=watched.repeat_after is not None)
+    keeper = ExpectationsLoader(tables, configs, ledger, looks_back=watched.repeat_after is not None)
     alerts = Alerts(tables, clock, repeat_after=watched.repeat_after)
     heartbeat = Heartbeat(tables, watched.ping)
 
@@ -64,7 +74,17 @@ def make_watchdog(
         await heartbeat.beat(now, is_sound)
 
     checks = (
-        *_checks_of_runs(tables, engine, router, ledger=ledger, keeper=keeper, alerts=alerts, watched=watched),
+        *_checks_of_runs(
+            tables,
+            engine,
+            configs=configs,
+            watches=watches,
+            resync=resync,
+            ledger=ledger,
+            keeper=keeper,
+            alerts=alerts,
+            watched=watched,
+        ),
         *_checks_of_ourselves(tables, clock, watched),
     )
     return Watchdog(checks, Degraded(tables, clock), clock, end=end, may_act=may_act)
@@ -73,8 +93,10 @@ def make_watchdog(
 def _checks_of_runs(
     tables: Tables,
     engine: Engine,
-    router: Router,
     *,
+    configs: PipelineVersions,
+    watches: SlaMonitor,
+    resync: PipelineResync,
     ledger: Expectations,
     keeper: ExpectationsLoader,
     alerts: Alerts,
@@ -86,13 +108,21 @@ def _checks_of_runs(
             raise Impaired(_unwatched(damaged))
         return ()
 
-    work = DueWork(tables, ledger, router)
+    work = DueWork(tables, ledger, resync)
     rotation = RoundRobin(ONCE if watched.looks_once else SLICE)
     active = ActiveChecks(tables, engine, ledger, late=watched.late, rotation=rotation)
     begin = BeginChecks(work, alerts, Pauses(tables))
-    deadlines = DeadlineChecks(tables, engine, work, alerts)
-    signals = SignalChecks(tables, engine, router, ledger, looks_once=watched.looks_once)
-    orphans = OrphanCheck(tables, engine.configs, alerts, watched.poll or engine.ask)
+    deadlines = DeadlineChecks(tables, engine, configs, watches, work=work, alerts=alerts)
+    signals = SignalChecks(
+        tables,
+        engine,
+        configs,
+        watches,
+        resync=resync,
+        ledger=ledger,
+        looks_once=watched.looks_once,
+    )
+    orphans = OrphanCheck(tables, configs, alerts, watched.poll or engine.poll_job)
     return [
         # Without it nothing is expected, so nothing would be missed.
         WatchdogCheck(name=EXPECTED_RUNS, look=refresh, is_vital=True),

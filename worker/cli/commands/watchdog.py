@@ -10,15 +10,14 @@ import typer
 
 from scheduler.watchdog.checks.table import Watched, make_watchdog
 from scheduler.watchdog.watchdog import CheckReport, Watchdog
+from worker.app.components import build_engine
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
 from worker.config.settings import GROUP
 from worker.core.errors import ConfigError
 from worker.core.model.keys import SessionId
-from worker.engine.commits import random_id
-from worker.engine.engine import Engine
-from worker.engine.intake.router import Router
 from worker.runtime.clock import Clock
+from worker.runtime.ids import random_id
 from worker.runtime.logs import logs_kept_back
 from worker.store.repos.installation import installed_at
 from worker.store.table import Tables
@@ -84,9 +83,17 @@ async def run_watchdog(screen: Screen, at: StoreAccess, request: PassRequest) ->
 async def _watchdog(tables: Tables, clock: Clock) -> Watchdog:
     visitor = _Visitor(SessionId(f"command-{random_id()}"))
     began_at = await installed_at(tables, GROUP, clock.now())
-    engine = Engine(tables, {}, visitor, clock, LeftToWorkers())
-    router = Router(tables, engine, clock, began_at=began_at)
-    return make_watchdog(tables, engine, router, clock, Watched(looks_once=True), may_act=visitor.may_act)
+    parts = build_engine(tables, {}, visitor, clock, LeftToWorkers(), began_at=began_at)
+    return make_watchdog(
+        tables,
+        parts.engine,
+        clock,
+        Watched(looks_once=True),
+        configs=parts.configs,
+        watches=parts.watches,
+        resync=parts.resync,
+        may_act=visitor.may_act,
+    )
 
 
 def _require_known(watchdog: Watchdog, names: Sequence[str]) -> None:

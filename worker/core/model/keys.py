@@ -38,6 +38,8 @@ HELD_BACK = "RERUN_REQUEST_HELD#"
 HELD_CASCADE = "RERUN_REQUEST_CASCADE#"
 REQUESTS = "RERUN_REQUEST"  # how all three of them begin
 CANCEL_REQUEST = "CANCEL_REQUEST#"
+MARKER = "MARKER#"  # how the partitions of cascade markers begin
+JOB = "JOB#"
 SESSION = "W#"
 LEASE = "L#"
 SCHEDULE_MARK = "MARK#SCHEDULE#"
@@ -82,6 +84,11 @@ def instant(of_millis: int) -> datetime:
 def bucket(text: str, buckets: int) -> int:
     """Spread texts evenly; the same in every process, unlike `hash()`."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) % buckets
+
+
+def place_of(key: RunKey) -> float:
+    """Return a run's own place in any spread, from 0 up to 1: always the same, so that its beat is steady."""
+    return bucket(str(key), 1000) / 1000
 
 
 # --- a pipeline's partition -------------------------------------------------------------------------------------------
@@ -245,7 +252,7 @@ def watchdog_mark_sk(name: str) -> str:
 
 
 def marker_pk(pipeline: PipelineId) -> str:
-    return f"MARKER#{pipeline}"
+    return f"{MARKER}{pipeline}"
 
 
 def marker_sk(key: RunKey) -> str:
@@ -256,7 +263,7 @@ def marker_sk(key: RunKey) -> str:
 
 
 def job_prefix(key: RunKey) -> str:
-    return f"JOB#{key.schedule}#{key.period}#"
+    return f"{JOB}{key.schedule}#{key.period}#"
 
 
 def job_sk(key: RunKey, *, at: datetime, attempt: int, entry_id: str) -> str:

@@ -45,8 +45,8 @@ class ConfigChanges:
         self._clock, self._new_id = clock, new_id
         self._pipelines, self._watches, self._runs = Pipelines(tables), SlaWatches(tables), Runs(tables)
 
-    async def take_in(self, pipeline: PipelineId) -> NewVersion | None:
-        """Look at what is deployed; say the version if it is new to us.
+    async def handle(self, pipeline: PipelineId) -> NewVersion | None:
+        """Read what is deployed; return the version if it is new to us.
 
         Whoever has done what follows from it calls `accept`: until then it stays new, so that a failure or a crash on
         the way leaves nothing undone. Raises `StaleWrite` if another looked too.
@@ -144,6 +144,6 @@ class ConfigChanges:
             times = times_for_run(schedule.sla, schedule, watch.key.period, arrived_at)
         moved = DeadlineMoved(times=times, config_hash=config_hash, run_exists=False, arrived_at=arrived_at)
         try:
-            await self._watching.take_in(watch.key, moved)
+            await self._watching.handle(watch.key, moved)
         except StaleWrite:
             return  # its run began meanwhile: it is judged by the deadline it began under

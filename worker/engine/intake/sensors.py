@@ -16,7 +16,7 @@ from worker.core.model import keys
 from worker.core.model.content_hash import content_hash
 from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType
-from worker.core.model.keys import RunKey
+from worker.core.model.keys import RowKind, RunKey
 from worker.core.model.pipeline import Pipeline, PipelineId, PostRun, Schedule
 from worker.core.model.rules import Operator, evaluate_in_turns
 from worker.core.model.sla_times import trigger_deadline_at
@@ -39,8 +39,9 @@ from worker.core.schedule.period_range import OutOfRange, out_of_range, wrong_gr
 from worker.core.time.local_time import wall_at
 from worker.core.time.periods import Period
 from worker.core.time.timestamps import format_rfc3339, parse_rfc3339
+from worker.engine.commits import Commits
 from worker.engine.content_hashes import hash_of
-from worker.engine.engine import Engine
+from worker.engine.engine import Engine, Handled
 from worker.engine.evaluations import SensorReader
 from worker.runtime.clock import Clock
 from worker.runtime.logs import Log
@@ -78,12 +79,15 @@ class ObservedSensor:
 
 
 class SensorIntake:
-    def __init__(self, tables: Tables, engine: Engine, clock: Clock, log: Log) -> None:
+    """Makes facts of sensors: triggers, late data, post-run values, and evaluations of waiting runs."""
+
+    def __init__(self, tables: Tables, engine: Engine, commits: Commits, clock: Clock, log: Log) -> None:
         self._sensors, self._marks, self._runs = Sensors(tables), Marks(tables), Runs(tables)
         self._dry_runs, self._sensing, self._tables = DryRuns(tables), SensorReader(tables), tables
-        self._engine, self._clock, self._log, self._held = engine, clock, log, DeferredSignals(tables)
+        self._engine, self._commits, self._clock, self._log = engine, commits, clock, log
+        self._deferred = DeferredSignals(tables)
 
-    async def take_in(self, version: Version, seen: ObservedSensor) -> None:
+    async def handle(self, version: Version, seen: ObservedSensor) -> None:
         """Handle a sensor of a pipeline; harmless to repeat."""
         row = await self._sensors.get(version.pipeline.id, seen.sensor.key)
         if row is None:
@@ -97,11 +101,11 @@ class SensorIntake:
             await self._post_run(version.pipeline, schedule, said, seen, image_at)
         await self._wake_waiting(version.pipeline, row.key, started)
 
-    async def take_up(self, version: Version, held: DeferredSignal) -> None:
+    async def resume(self, version: Version, held: DeferredSignal) -> None:
         """Handle what a pause held back as if it were just delivered; it is kept until its run is there."""
-        await self.take_in(version, ObservedSensor(sensor=held.sensor, at=held.at, written_at=held.written_at))
+        await self.handle(version, ObservedSensor(sensor=held.sensor, at=held.at, written_at=held.written_at))
         if await self._runs.load(held.key) is not None:
-            await self._held.forget(held)
+            await self._deferred.forget(held)
 
     # --- the trigger --------------------------------------------------------------------------------------------------
 
@@ -126,14 +130,14 @@ class SensorIntake:
         await self._close_if_overdue(key, version, schedule, seen)
         wanted = RunTriggered(
             key=key,
-            birth=self._engine.birth(version),
+            birth=self._engine.new_run(version),
             origin=seen.origin,
             signal=SensorSignal(trigger.rule.key, content, seen.written_at, image_at, said.key),
             arrived_at=await self._arrival(key, schedule, seen.at),
         )
-        if not await self._engine.handle(key, wanted):
+        if await self._engine.handle(key, wanted) is Handled.HELD_BACK:
             held = DeferredSignal(key, Sensor(said.key, said.data), seen.at, seen.written_at)
-            await self._held.keep(held, self._clock.now())
+            await self._deferred.keep(held, self._clock.now())
         return {key}
 
     async def _must_wait(
@@ -150,7 +154,7 @@ class SensorIntake:
         """A signal that is known to have been written too late begins nothing: first the run is given up, once."""
         deadline_at = trigger_deadline_at(schedule, key.period)
         if deadline_at is not None and seen.written_at is not None and seen.written_at >= deadline_at:
-            birth = self._engine.birth(version)
+            birth = self._engine.new_run(version)
             await self._engine.handle(key, SignalOverdue(key=key, birth=birth, deadline_at=deadline_at))
 
     async def refusal(self, key: RunKey, schedule: Schedule) -> OutOfRange | None:
@@ -169,7 +173,7 @@ class SensorIntake:
             once=True,
             about=content_hash({"sensor": sensor_key, "content": content}),
         )
-        if await self._engine.commits.tell_once(key, told, self._clock.now()):
+        if await self._commits.tell_once(key, told, self._clock.now()):
             self._log("signal.refused", {"run": str(key), "sensor": sensor_key, "reason": refusal.reason})
 
     async def _warn_of_grain(self, key: RunKey, schedule: Schedule, sensor_key: str) -> None:
@@ -189,7 +193,7 @@ class SensorIntake:
             once=True,
         )
         mark_sk = keys.grain_mark_sk(schedule.id, found.named)
-        if await self._engine.commits.tell_once(key, told, self._clock.now(), mark_sk=mark_sk):
+        if await self._commits.tell_once(key, told, self._clock.now(), mark_sk=mark_sk):
             self._log("signal.grain_mismatched", {"run": str(key), "sensor": sensor_key, "expected": found.expected})
 
     async def bound_period(self, pipeline: PipelineId, schedule: Schedule, sensor: Sensor, at: datetime) -> Period:
@@ -308,9 +312,9 @@ class SensorIntake:
 
     def _wake(self, pipeline: Pipeline, waiting: list[RunKey]) -> None:
         for key in waiting:
-            self._engine.sensor_changed(key)
+            self._engine.request_evaluation(RowKind.TRIGGER, key)
             if pipeline.dry_run:
-                self._engine.rehearsed_sensor_changed(key)
+                self._engine.request_evaluation(RowKind.DRY_RUN, key)
 
     async def _waiting(self, pipeline: Pipeline, schedule: Schedule) -> list[RunKey]:
         if pipeline.dry_run:

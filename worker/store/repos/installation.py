@@ -1,8 +1,11 @@
 """When this installation first started on its tables: what is older belongs to whoever ran them before."""
 
+from dataclasses import dataclass
 from datetime import datetime
 
 from worker.core.model import keys
+from worker.core.time.skew import was_set_back
+from worker.runtime.clock import Clock
 from worker.store.rows import instant, instant_text
 from worker.store.table import Absent, Key, Put, StaleWrite, TableName, Tables
 
@@ -26,3 +29,15 @@ async def began_at(tables: Tables, group: str) -> datetime | None:
     """When the first start was; None if there was none yet."""
     row = await tables.get(TableName.CONTROL, Key(keys.group_pk(group), _SK))
     return None if row is None else instant(row, "beganAt")
+
+
+@dataclass(frozen=True, slots=True)
+class InstallTime:
+    """When the first start was: what is older makes no late data, drift or rerun."""
+
+    began_at: datetime
+    clock: Clock
+
+    def is_news(self, at: datetime) -> bool:
+        """Return whether it was written since the first start. By a clock set back to before that, all of it was."""
+        return at >= self.began_at or was_set_back(self.began_at, self.clock.now())

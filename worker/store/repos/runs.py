@@ -67,6 +67,11 @@ class Runs:
         row = await self._tables.get(TableName.CONTROL, run_key(key))
         return None if row is None else run_from_row(row)
 
+    async def load_active(self, key: RunKey) -> Run | None:
+        """Read a run of ours that has not ended; None if there is none. Raises `BadRow`."""
+        run = await self.load(key)
+        return run if isinstance(run, Run) and not run.is_ended else None
+
     async def which_exist(self, runs: Collection[RunKey]) -> set[RunKey]:
         """Say which of them have a row of any kind, the reference's included."""
         rows = {run_key(run): run for run in runs}

@@ -1,0 +1,100 @@
+"""The components of one session that decide about runs: each is built once and passed to those that need it."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from worker.config.versions import PipelineVersions
+from worker.core.model.pipeline import JobType
+from worker.engine.commits import Commits
+from worker.engine.engine import Engine
+from worker.engine.intake.cascades import Cascades
+from worker.engine.intake.configs import ConfigChanges
+from worker.engine.intake.requests import RequestIntake
+from worker.engine.intake.resync import PipelineResync
+from worker.engine.intake.router import Router
+from worker.engine.intake.sensors import SensorIntake
+from worker.engine.pauses import PauseEnds
+from worker.engine.session_authority import SessionAuthority
+from worker.engine.sla_watches import SlaMonitor
+from worker.engine.timer_keys import TimerKey
+from worker.jobs.runner import Runner
+from worker.runtime.clock import Clock
+from worker.runtime.error_boundary import NO_BOUNDARY, Boundary
+from worker.runtime.ids import NewId, random_id
+from worker.runtime.logs import Log, to_nobody
+from worker.runtime.timers import Timers
+from worker.store.repos.installation import InstallTime
+from worker.store.table import Tables
+from worker.targets.calls import Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineComponents:
+    """What a session needs to decide about runs. `router` hands it rows; `resync` handles them again."""
+
+    configs: PipelineVersions
+    watches: SlaMonitor
+    engine: Engine
+    resync: PipelineResync
+    router: Router
+
+
+def build_engine(
+    tables: Tables,
+    runners: Mapping[JobType, Runner],
+    standing: SessionAuthority,
+    clock: Clock,
+    tasks: asyncio.TaskGroup,
+    *,
+    began_at: datetime,
+    configs: PipelineVersions | None = None,
+    limits: Limits | None = None,
+    new_id: NewId = random_id,
+    log: Log = to_nobody,
+    boundary: Boundary = NO_BOUNDARY,
+) -> EngineComponents:
+    """Build the components of one session. `began_at` is when this installation first started."""
+    timers: Timers[TimerKey] = Timers(clock)
+    configs = configs or PipelineVersions(tables)
+    commits, pauses = Commits(tables, standing.session, new_id), PauseEnds(clock, log)
+    watches = SlaMonitor(
+        tables, configs, commits, session=standing.session, clock=clock, timers=timers, standing=standing
+    )
+    engine = Engine(
+        tables,
+        runners,
+        standing,
+        clock,
+        tasks,
+        configs=configs,
+        commits=commits,
+        watches=watches,
+        pauses=pauses,
+        timers=timers,
+        limits=limits,
+        new_id=new_id,
+        log=log,
+        boundary=boundary,
+    )
+    installed = InstallTime(began_at, clock)
+    sensors = SensorIntake(tables, engine, commits, clock, log)
+    cascades = Cascades(tables, engine, sensors, clock)
+    requests = RequestIntake(tables, engine, configs, commits, sensors, installed=installed, clock=clock, log=log)
+    resync = PipelineResync(tables, configs, sensors=sensors, cascades=cascades, requests=requests, clock=clock)
+    router = Router(
+        tables,
+        engine,
+        configs,
+        commits,
+        pauses,
+        sensors=sensors,
+        cascades=cascades,
+        requests=requests,
+        deployed=ConfigChanges(tables, configs, watches, clock),
+        resync=resync,
+        installed=installed,
+        clock=clock,
+    )
+    return EngineComponents(configs=configs, watches=watches, engine=engine, resync=resync, router=router)

@@ -1,0 +1,98 @@
+"""Resync: handle a pipeline's rows as if they had just been written, for records that were lost or held back."""
+
+from datetime import datetime
+from typing import Final
+
+from worker.config.versions import PipelineVersions, Version
+from worker.core.model import keys
+from worker.core.model.pipeline import Match, PipelineId, Schedule, Trigger
+from worker.core.run.facts import Origin
+from worker.core.run.sensor_match import LOOK_BACK
+from worker.core.time.local_time import wall_at
+from worker.engine.intake.cascades import Cascades
+from worker.engine.intake.requests import RequestIntake
+from worker.engine.intake.sensors import MayBegin, ObservedSensor, SensorIntake
+from worker.runtime.clock import Clock
+from worker.store.repos.deferred_signals import DeferredCascade, DeferredSignal, deferred_signal_of
+from worker.store.repos.sensors import Sensor, Sensors
+from worker.store.table import Prefix, Row, TableName, Tables, query_all
+
+PREFIXED_MAX: Final = 1000  # sensors of a prefix that a resync looks at
+
+
+class PipelineResync:
+    def __init__(
+        self,
+        tables: Tables,
+        configs: PipelineVersions,
+        *,
+        sensors: SensorIntake,
+        cascades: Cascades,
+        requests: RequestIntake,
+        clock: Clock,
+    ) -> None:
+        self._tables, self._configs, self._clock = tables, configs, clock
+        self._sensors, self._cascades, self._requests = sensors, cascades, requests
+        self._sensor_rows = Sensors(tables)
+
+    async def run(
+        self, pipeline: PipelineId, origin: Origin = Origin.RECONCILIATION, *, may_begin: MayBegin | None = None
+    ) -> None:
+        """Handle what the pipeline's rows say as if it had just been written: signals, requests, waiting runs.
+
+        A run that a signal wants and that is not there begins only if `may_begin` says so; None: at once.
+        """
+        version = await self._configs.current(pipeline)
+        if version is None:
+            return
+        partition, requests = keys.pipeline_pk(pipeline), Prefix(keys.REQUESTS)
+        rows = [row async for row in query_all(self._tables, TableName.CONTROL, partition, sk=requests)]
+        # What was held back knows when it was written, which decides whether it came in time: it goes first.
+        for row in rows:
+            await self._resume_deferred(version, row)
+        for schedule in version.pipeline.schedules:
+            await self._handle_signals(version, schedule, origin, may_begin)
+        for named in (keys.run_row_of(str(row["PK"]), str(row["SK"])) for row in rows):
+            if named is not None:
+                await self._requests.handle_rerun(named[1], None)
+        await self._sensors.wake_all(version.pipeline)
+
+    async def _resume_deferred(self, version: Version, row: Row) -> None:
+        match deferred_signal_of(row):
+            case DeferredSignal() as signal:
+                await self._sensors.resume(version, signal)
+            case DeferredCascade() as cascade:
+                await self._cascades.resume(version, cascade)
+            case None:
+                return
+
+    async def _handle_signals(
+        self, version: Version, schedule: Schedule, origin: Origin, may_begin: MayBegin | None
+    ) -> None:
+        if schedule.trigger is None or not schedule.starts_by_trigger:
+            return
+        now = self._clock.now()
+        for sensor in await self._signals_within(version.pipeline.id, schedule, schedule.trigger, now):
+            seen = ObservedSensor(
+                sensor=sensor, at=now, written_at=None, is_look=True, origin=origin, may_begin=may_begin
+            )
+            await self._sensors.handle(version, seen)
+
+    async def _signals_within(
+        self, pipeline: PipelineId, schedule: Schedule, trigger: Trigger, now: datetime
+    ) -> list[Sensor]:
+        """The trigger's sensors inside the look-back: by their key where it says the period, else by what they say."""
+        name = trigger.rule.key
+        first, last = (wall_at(at, schedule.zone).date() for at in (now - LOOK_BACK, now + LOOK_BACK))
+        if trigger.match is Match.PREFIX:
+            found: list[Sensor] = []
+            async for sensor in self._sensor_rows.list(pipeline, name):
+                found.append(sensor)
+                if len(found) >= PREFIXED_MAX:
+                    break
+        else:
+            plain = await self._sensor_rows.get(pipeline, name)
+            dated = [sensor async for sensor in self._sensor_rows.of_days(pipeline, name, first, last)]
+            found = [*([plain] if plain else []), *dated]
+        periods = [await self._sensors.bound_period(pipeline, schedule, sensor, now) for sensor in found]
+        return [sensor for sensor, period in zip(found, periods, strict=True) if period.date >= first]

@@ -1,0 +1,70 @@
+"""Tasks about rows: work that fails is repeated by the row's timer, so that no other row suffers."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from functools import partial
+from typing import Any, TypeAlias
+
+from worker.core.errors import Rejected, RetryLater, WorkerError
+from worker.engine.incidents import LOOK_AGAIN_AFTER, CorruptRunReporter
+from worker.engine.session_authority import SessionAuthority
+from worker.engine.timer_keys import TimerKey
+from worker.runtime.backoff import TRY_AGAIN_AFTER
+from worker.runtime.clock import Clock
+from worker.runtime.error_boundary import Boundary
+from worker.runtime.logs import Log
+from worker.runtime.timers import Timers
+
+# Called by the task itself, so that one that is cancelled before it began leaves nothing behind.
+Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+# Starts a task by its name; the timer key fires again if the work fails.
+Spawn: TypeAlias = Callable[[str, TimerKey, Work], None]
+
+
+class RunTasks:
+    """Starts the tasks of one session. Every task belongs to `tasks`."""
+
+    def __init__(
+        self,
+        tasks: asyncio.TaskGroup,
+        standing: SessionAuthority,
+        timers: Timers[TimerKey],
+        clock: Clock,
+        *,
+        corrupt_runs: CorruptRunReporter,
+        boundary: Boundary,
+        log: Log,
+    ) -> None:
+        self._tasks, self._standing, self._timers, self._clock = tasks, standing, timers, clock
+        self._corrupt_runs, self._boundary, self._log = corrupt_runs, boundary, log
+
+    def spawn(self, name: str, wake: TimerKey, work: Work) -> None:
+        """Start a task; if the store or the row makes it fail, `wake` fires again in a while."""
+        self.spawn_unrepeated(name, partial(self._or_again, wake, work))
+
+    def spawn_unrepeated(self, name: str, work: Work) -> None:
+        """Start a task, unless this session is lost: then its tasks are being ended, and what is due is another's."""
+        if self._standing.may_act():
+            self._tasks.create_task(work(), name=name)
+
+    async def _or_again(self, wake: TimerKey, work: Work) -> None:
+        try:
+            with self._boundary:
+                await work()
+        except Rejected as problem:
+            self._repeat(wake, await self._report(wake, problem))
+        except WorkerError as problem:
+            self._log("run.troubled", {"run": str(wake.key), "kind": wake.kind.name, "problem": str(problem)})
+            self._repeat(wake, TRY_AGAIN_AFTER)
+
+    async def _report(self, wake: TimerKey, problem: Rejected) -> timedelta:
+        """Report a row that only a person can repair; return when to look at it again."""
+        try:
+            await self._corrupt_runs.tell(wake.key, problem)
+        except RetryLater:
+            return TRY_AGAIN_AFTER
+        return LOOK_AGAIN_AFTER
+
+    def _repeat(self, wake: TimerKey, after: timedelta) -> None:
+        self._timers.set(wake, self._clock.now() + after)
