@@ -18,14 +18,14 @@ from worker.core.run.facts import (
 from worker.core.run.state import Outcome, StartStep, State
 
 
-def decide_evaluating(case: Context, fact: Fact) -> list[Effect]:
+def decide_evaluating(context: Context, fact: Fact) -> list[Effect]:
     match fact:
-        case RulesHeld() | RulesNotHeld() | TimerFired() if case.is_timed_out:
-            return time_out(case, "no job had been started")
+        case RulesHeld() | RulesNotHeld() | TimerFired() if context.is_timed_out:
+            return time_out(context, "no job had been started")
         case RulesHeld():
-            return _trigger(case, fact)
-        case RulesNotHeld() if case.is_window_over:
-            return _exhausted(case, fact)
+            return _trigger(context, fact)
+        case RulesNotHeld() if context.is_window_over:
+            return _exhausted(context, fact)
         case RulesNotHeld(reason=reason):
             return [Ignore(f"waiting: {reason}")]
         case TimerFired() | SensorChanged():
@@ -36,18 +36,18 @@ def decide_evaluating(case: Context, fact: Fact) -> list[Effect]:
         case RunTriggered():
             return [Ignore("the run exists already")]
         case CancelRequested(reason=reason):
-            return [*cancel(case, reason), *waive(fact)]
+            return [*cancel(context, reason), *waive(fact)]
         case _:
-            return [*not_applicable(case.run, fact)]
+            return [*not_applicable(context.run, fact)]
 
 
-def _trigger(case: Context, fact: RulesHeld) -> list[Effect]:
-    run = case.run
-    if case.pipeline.job is None:
-        return _without_job(case)
-    outputs = _outputs(case, fact)
+def _trigger(context: Context, fact: RulesHeld) -> list[Effect]:
+    run = context.run
+    if context.pipeline.job is None:
+        return _without_job(context)
+    outputs = _outputs(context, fact)
     kept = {name: data for name, data in fact.baseline.items() if name not in outputs}
-    baseline: list[Effect] = [KeepBaseline(kept, is_new=True)] if case.pipeline.post_run else []
+    baseline: list[Effect] = [KeepBaseline(kept, is_new=True)] if context.pipeline.post_run else []
     started_on = {name: content_hash for name, content_hash in fact.saw.items() if name not in outputs}
     return [
         MoveTo(state=State.TRIGGERING, started_on=started_on, start_step=StartStep.SENT),
@@ -61,31 +61,31 @@ def _trigger(case: Context, fact: RulesHeld) -> list[Effect]:
     ]
 
 
-def _outputs(case: Context, fact: RulesHeld) -> set[str]:
+def _outputs(context: Context, fact: RulesHeld) -> set[str]:
     """The post-run sensors that came only after the first start: what the job or an audit of it writes, not its input.
 
     A rerun finds them there, and would take its own result for a change of its data.
     """
-    if case.run.attempt == 1:
+    if context.run.attempt == 1:
         return set()
-    return fact.saw.keys() - required_sensors(case.pipeline, case.schedule) - case.run.started_on.keys()
+    return fact.saw.keys() - required_sensors(context.pipeline, context.schedule) - context.run.started_on.keys()
 
 
-def _without_job(case: Context) -> list[Effect]:
+def _without_job(context: Context) -> list[Effect]:
     reason = "the rules hold, but the pipeline has no job to start; add one, then rerun"
     return [
         End(outcome=Outcome.FAILED, reason=reason),
-        EmitEvent(type=EventType.INFRA_FAILURE, message=f"{case.run.key}: {reason}"),
+        EmitEvent(type=EventType.INFRA_FAILURE, message=f"{context.run.key}: {reason}"),
     ]
 
 
-def _exhausted(case: Context, fact: RulesNotHeld) -> list[Effect]:
+def _exhausted(context: Context, fact: RulesNotHeld) -> list[Effect]:
     reason = f"the rules did not hold in time: {fact.reason}"
     hint = "see why the data is late or wrong (`interlock explain`); once it is there, rerun it"
     return [
         End(outcome=Outcome.EXHAUSTED, reason=reason, saw=fact.saw),
         LogJob(event=JobEvent.VALIDATION_EXHAUSTED, message=reason),
         EmitEvent(
-            type=EventType.VALIDATION_EXHAUSTED, message=f"{case.run.key}: {reason}", detail={"actionHint": hint}
+            type=EventType.VALIDATION_EXHAUSTED, message=f"{context.run.key}: {reason}", detail={"actionHint": hint}
         ),
     ]

@@ -100,34 +100,34 @@ def _decide(run: Run, pipeline: Pipeline, schedule: Schedule, fact: Fact, now: d
     patience = limits(pipeline).run_timeout
     if isinstance(fact, TimerFired) and not run.is_ended and (shift := realign(run.since, now, patience)):
         return [shift]
-    case = Context(run, pipeline, schedule, now)
+    context = Context(run, pipeline, schedule, now)
     if isinstance(fact, RerunRequested):
-        return decide_rerun(case, fact)
+        return decide_rerun(context, fact)
     if isinstance(fact, CancelRequested) and fact.identity:
-        return _cancel_once(case, fact)
-    return _decide_by_state(case, fact)
+        return _cancel_once(context, fact)
+    return _decide_by_state(context, fact)
 
 
-def _cancel_once(case: Context, fact: CancelRequested) -> list[Effect]:
+def _cancel_once(context: Context, fact: CancelRequested) -> list[Effect]:
     """The row of a request outlives what it asked for: delivered again, it must not cancel a rerun that came later."""
-    if fact.identity in case.run.handled:
+    if fact.identity in context.run.handled:
         return [Ignore(f"request {fact.identity} was answered already")]
-    answer = _decide_by_state(case, fact)
+    answer = _decide_by_state(context, fact)
     return [answer[0], NoteHandled(fact.identity), *answer[1:]]
 
 
-def _decide_by_state(case: Context, fact: Fact) -> list[Effect]:
-    match case.run.state:
+def _decide_by_state(context: Context, fact: Fact) -> list[Effect]:
+    match context.run.state:
         case State.EVALUATING:
-            return decide_evaluating(case, fact)
+            return decide_evaluating(context, fact)
         case State.TRIGGERING:
-            return decide_triggering(case, fact)
+            return decide_triggering(context, fact)
         case State.POLLING:
-            return decide_polling(case, fact)
+            return decide_polling(context, fact)
         case State.STOPPING:
-            return decide_stopping(case, fact)
+            return decide_stopping(context, fact)
         case State.COMPLETED | State.FAILED_FINAL:
-            return decide_ended(case, fact)
+            return decide_ended(context, fact)
 
 
 # --- evolve -----------------------------------------------------------------------------------------------------------

@@ -25,38 +25,38 @@ from worker.core.run.success import succeed, succeed_as_reported
 from worker.core.time.durations import format_duration
 
 
-def decide_polling(case: Context, fact: Fact) -> list[Effect]:
+def decide_polling(context: Context, fact: Fact) -> list[Effect]:
     match fact:
         case JobSucceeded():
-            return succeed(case, fact)
+            return succeed(context, fact)
         case JobFailed():
-            return _failed(case, fact)
-        case JobRunning() | JobStatusUnknown() if case.is_window_over:
-            return _poll_exhausted(case)
+            return _failed(context, fact)
+        case JobRunning() | JobStatusUnknown() if context.is_window_over:
+            return _poll_exhausted(context)
         case JobRunning() | JobStatusUnknown():
             return [Ignore("the job is not known to have ended")]
         case JobReported():
-            return old_report(case, fact) or _reported(case, fact)
-        case TimerFired() if case.is_timed_out:
-            return begin_stop(case, AfterStop.END, "its job was running")
+            return old_report(context, fact) or _reported(context, fact)
+        case TimerFired() if context.is_timed_out:
+            return begin_stop(context, AfterStop.END, "its job was running")
         case TimerFired():
             # Also at the window's end: the job is asked one last time before it is stopped.
-            return [PollNow(case.run.job or {})]
+            return [PollNow(context.run.job or {})]
         case CancelRequested(reason=reason):
-            return [*begin_stop(case, AfterStop.CANCEL, reason), *waive(fact)]
+            return [*begin_stop(context, AfterStop.CANCEL, reason), *waive(fact)]
         case PostRunSeen():
-            return drift_in_flight(case, fact)
+            return drift_in_flight(context, fact)
         case RunTriggered(signal=signal) if signal is not None:
-            return note_signal(case, signal)
+            return note_signal(context, signal)
         case _:
-            return [*not_applicable(case.run, fact)]
+            return [*not_applicable(context.run, fact)]
 
 
-def old_report(case: Context, fact: JobReported) -> list[Effect]:
+def old_report(context: Context, fact: JobReported) -> list[Effect]:
     """A report names no attempt, so one that was there before the attempt began speaks of an earlier one."""
-    if fact.identity in case.run.handled:
+    if fact.identity in context.run.handled:
         return [Ignore(f"report {fact.identity} was taken in already")]
-    if fact.at < case.run.attempt_began_at:
+    if fact.at < context.run.attempt_began_at:
         return [Ignore("the report is older than the attempt and speaks of an earlier one")]
     return []
 
@@ -65,8 +65,8 @@ def report_event(report: JobReport) -> JobEvent:
     return JobEvent.FAIL if report is JobReport.FAIL else JobEvent.TIMEOUT
 
 
-def _reported(case: Context, fact: JobReported) -> list[Effect]:
-    ended = succeed_as_reported(case, fact) if fact.report is JobReport.SUCCESS else _reported_failure(case, fact)
+def _reported(context: Context, fact: JobReported) -> list[Effect]:
+    ended = succeed_as_reported(context, fact) if fact.report is JobReport.SUCCESS else _reported_failure(context, fact)
     return with_report_noted(fact, ended)
 
 
@@ -75,17 +75,17 @@ def with_report_noted(fact: JobReported, ended: list[Effect]) -> list[Effect]:
     return ended if EvaluateAgain() in ended else [ended[0], NoteHandled(fact.identity), *ended[1:]]
 
 
-def _reported_failure(case: Context, fact: JobReported) -> list[Effect]:
+def _reported_failure(context: Context, fact: JobReported) -> list[Effect]:
     message = fact.message or f"the job was reported as {fact.report}"
-    if case.run.starts_unanswered:
+    if context.run.starts_unanswered:
         # The report names no job. It may be about that of a start which got no answer, so the known one must end first.
-        return begin_stop(case, AfterStop.RETRY, message)
-    return after_failure(case, fact.category, message, report_event(fact.report))
+        return begin_stop(context, AfterStop.RETRY, message)
+    return after_failure(context, fact.category, message, report_event(fact.report))
 
 
-def _failed(case: Context, fact: JobFailed) -> list[Effect]:
-    run = case.run
-    after = after_failure(case, fact.category, fact.message, JobEvent.FAIL)
+def _failed(context: Context, fact: JobFailed) -> list[Effect]:
+    run = context.run
+    after = after_failure(context, fact.category, fact.message, JobEvent.FAIL)
     told: list[Effect] = [
         LogJob(event=JobEvent.FAIL, message=fact.message, category=fact.category),
         EmitEvent(
@@ -98,10 +98,10 @@ def _failed(case: Context, fact: JobFailed) -> list[Effect]:
     return [after[0], *told, *after[1:]]
 
 
-def _poll_exhausted(case: Context) -> list[Effect]:
-    run = case.run
-    reason = f"the job did not end within its poll window of {format_duration(case.job.poll_window)}"
-    stopping = begin_stop(case, AfterStop.RETRY, reason)
+def _poll_exhausted(context: Context) -> list[Effect]:
+    run = context.run
+    reason = f"the job did not end within its poll window of {format_duration(context.job.poll_window)}"
+    stopping = begin_stop(context, AfterStop.RETRY, reason)
     told: list[Effect] = [
         LogJob(event=JobEvent.JOB_POLL_EXHAUSTED, message=reason),
         EmitEvent(
@@ -109,7 +109,7 @@ def _poll_exhausted(case: Context) -> list[Effect]:
             message=f"{run.key}: {reason}; it is stopped",
             detail={
                 "attempt": run.attempt,
-                "willRetry": is_retry(after_failure(case, None, reason, JobEvent.JOB_POLL_EXHAUSTED)),
+                "willRetry": is_retry(after_failure(context, None, reason, JobEvent.JOB_POLL_EXHAUSTED)),
                 "actionHint": "raise job.jobPollWindowSeconds if it needs longer",
             },
         ),
