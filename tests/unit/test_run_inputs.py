@@ -17,10 +17,18 @@ from worker.core.model.rules import Group, Rule, at_once
 from worker.core.model.values import Json
 from worker.core.run.effects import End, EvaluateAgain, MoveTo, NoteChange, NoteHandled, PutRerunRequest
 from worker.core.run.evaluation import judge_post_run
-from worker.core.run.facts import JobReport, JobReported, JobSucceeded, Origin, RunTriggered, SensorSignal
+from worker.core.run.facts import (
+    Inputs,
+    JobReport,
+    JobReported,
+    JobSucceeded,
+    Origin,
+    RunTriggered,
+    SensorReading,
+    SensorSignal,
+)
 from worker.core.run.inputs import DRIFT_TOLD_MAX
 from worker.core.run.machine import evolve
-from worker.core.run.readings import Inputs, SensorReading
 from worker.core.run.sensor_match import SensorContent, is_for_later
 from worker.core.run.state import CHANGED_INPUTS_MAX, Run, State
 

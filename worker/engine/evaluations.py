@@ -8,7 +8,7 @@ from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.model.values import Json
 from worker.core.run.evaluation import for_start, judge_post_run, post_run_sensors, required_sensors
-from worker.core.run.readings import Inputs, SensorReading
+from worker.core.run.facts import Inputs, SensorReading
 from worker.core.run.state import Run
 from worker.engine.content_hashes import hash_of
 from worker.runtime.turns import in_turns

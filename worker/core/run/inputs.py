@@ -17,9 +17,8 @@ from worker.core.run.context import Context
 from worker.core.run.drift import Drift, measure
 from worker.core.run.effects import Effect, LogJob, NoteChange, NotePostRun, NoteSignal
 from worker.core.run.evaluation import post_run_sensors, required_sensors
-from worker.core.run.facts import SensorSignal
+from worker.core.run.facts import Inputs, SensorReading, SensorSignal
 from worker.core.run.post_run import ask_for_rerun, is_news, is_since_start, tell_drift, tell_post_run
-from worker.core.run.readings import Inputs, SensorReading
 from worker.core.run.reruns import DATA_DRIFT, LATE_DATA
 from worker.core.run.sensor_match import (
     SensorContent,

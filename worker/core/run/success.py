@@ -8,9 +8,8 @@ from worker.core.run.context import Context
 from worker.core.run.effects import Effect, End, EvaluateAgain, JudgeDeadline, KeepBaseline, LogJob
 from worker.core.run.endings import tell_unanswered, tell_unchecked
 from worker.core.run.evaluation import baseline
-from worker.core.run.facts import JobReported, JobSucceeded
+from worker.core.run.facts import Inputs, JobReported, JobSucceeded
 from worker.core.run.inputs import Comparison, report_changes
-from worker.core.run.readings import Inputs
 from worker.core.run.state import Outcome
 
 
