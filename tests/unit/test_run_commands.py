@@ -49,7 +49,7 @@ def wanted(origin: Origin = Origin.SENSOR, path: tuple[PipelineId, ...] = ()) ->
 
 
 def decided(run: Run | None, fact: Fact, pause: Pause | None = None) -> list[Effect]:
-    return decide(run, PLAIN, PLAIN.schedules[0], fact, NOON + MINUTE, pause=pause)
+    return [*decide(run, PLAIN, PLAIN.schedules[0], fact, NOON + MINUTE, pause=pause).effects]
 
 
 # --- pause ------------------------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def test_an_excluded_period_is_told_once_and_has_neither_run_nor_watch() -> None
     schedule = a_schedule(exclusion=Exclusion(dates=frozenset({KEY.period.date})), sla=Sla(deadline=Deadline(14, 0)))
     pipeline = a_pipeline(schedule=schedule)
 
-    [effect] = decide(None, pipeline, schedule, wanted(), NOON)
+    [effect] = decide(None, pipeline, schedule, wanted(), NOON).effects
 
     assert isinstance(effect, EmitEvent)
     assert (effect.type, effect.once) == (EventType.PIPELINE_EXCLUDED, True)
@@ -218,8 +218,8 @@ def test_the_deadline_counts_from_the_first_arrival_where_a_duration_is_set_and_
     pipeline = a_pipeline(schedule=schedule)
     arrived = RunTriggered(key=KEY, birth=BIRTH, origin=Origin.SENSOR, arrived_at=NOON)
 
-    [relative] = [e for e in decide(None, pipeline, schedule, arrived, NOON) if isinstance(e, WatchDeadline)]
-    [absolute] = [e for e in decide(None, pipeline, schedule, wanted(), NOON) if isinstance(e, WatchDeadline)]
+    [relative] = [e for e in decide(None, pipeline, schedule, arrived, NOON).effects if isinstance(e, WatchDeadline)]
+    [absolute] = [e for e in decide(None, pipeline, schedule, wanted(), NOON).effects if isinstance(e, WatchDeadline)]
 
     assert (relative.times.breach_at, relative.arrived_at) == (NOON + 3 * HOUR, NOON)
     assert (absolute.times.breach_at, absolute.arrived_at) == (NOON + 2 * HOUR, None)
@@ -228,7 +228,7 @@ def test_the_deadline_counts_from_the_first_arrival_where_a_duration_is_set_and_
 def test_a_pipeline_in_dry_run_never_begins_or_reopens_a_run() -> None:
     pipeline = a_pipeline(dry_run=True)
     for run, fact in ((None, wanted()), (None, SUPERSEDE), (a_run(State.COMPLETED), REPLAY)):
-        effects = decide(run, pipeline, pipeline.schedules[0], fact, NOON)
+        effects = decide(run, pipeline, pipeline.schedules[0], fact, NOON).effects
 
         assert [type(effect) for effect in effects] == [Ignore]
 

@@ -14,6 +14,7 @@ from worker.core.model.events import Event
 from worker.core.model.keys import RunKey, SessionId
 from worker.core.model.pipeline import Schedule, Sla
 from worker.core.model.values import Json
+from worker.core.run.decision import Decision
 from worker.core.run.dry_run import DryRun
 from worker.core.run.effects import (
     Create,
@@ -74,7 +75,7 @@ class Commits:
         self,
         before: Run | None,
         after: Run | None,
-        effects: Sequence[Effect],
+        decision: Decision,
         *,
         over: ForeignRun | None = None,
         key: RunKey,
@@ -87,9 +88,9 @@ class Commits:
         """
         draft = _Draft(key, now, version=_next_version(before, after), after=after)
         draft.about = before or after
-        for effect in effects:
+        for effect in decision.effects:
             await self._add(draft, effect, schedule)
-        if any(_begins(effect) for effect in effects):
+        if any(_begins(effect) for effect in decision.effects):
             draft.writes.append(not_paused(key.pipeline, now))
         if after is None or after == before:
             await self._write_extras(draft)

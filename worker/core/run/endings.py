@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from worker.core.model.effects import EmitEvent, Ignore
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.values import Json
 from worker.core.run.context import STOP_PATIENCE, Context
+from worker.core.run.decision import Decision, ignore
 from worker.core.run.effects import Effect, End, EvaluateNow, LogJob, MoveTo, RecordRerun, Retry, WaiveDeadline
 from worker.core.run.facts import CancelRequested
 from worker.core.run.state import AfterStop, Budget, FailureCategory, Outcome, State
@@ -35,7 +36,7 @@ def budget_of(category: FailureCategory | None) -> Budget:
     return Budget.CODE if category is FailureCategory.PERMANENT else Budget.TRANSIENT
 
 
-def after_failure(context: Context, category: FailureCategory | None, message: str, source: JobEvent) -> list[Effect]:
+def after_failure(context: Context, category: FailureCategory | None, message: str, source: JobEvent) -> Decision:
     """Retry if the budget, the calendar and the run's patience allow it; else the failure is final."""
     run, budget = context.run, budget_of(category)
     spent = run.spent.of(budget)
@@ -45,49 +46,49 @@ def after_failure(context: Context, category: FailureCategory | None, message: s
         allowed = f"no more than {limit}" if limit else "no retry"
         return _exhausted(context, f"{message}; {setting} allows {allowed}")
     if reason := context.excluded:
-        return [
+        return Decision.of(
             End(outcome=Outcome.FAILED, reason=f"{message}; not retried: {reason}"),
             EmitEvent(
                 type=EventType.PIPELINE_EXCLUDED,
                 message=f"{run.key} is not retried: {reason}; attempt {run.attempt} failed: {message}",
                 detail={"attempt": run.attempt, "final": True, "actionHint": _MEND},
             ),
-        ]
+        )
     if context.is_timed_out:
         return time_out(context, message)
-    return [
+    return Decision.of(
         Retry(budget=budget, reason=message, window_ends_at=context.evaluation_ends_at),
         RecordRerun(reason=JOB_FAIL_RETRY, source=source),
         EvaluateNow(),
-    ]
+    )
 
 
-def is_retry(effects: list[Effect]) -> bool:
-    """Say whether what follows a failure is another attempt."""
-    return isinstance(effects[0], Retry)
+def is_retry(decision: Decision) -> bool:
+    """Return whether what follows a failure is another attempt."""
+    return isinstance(decision.main, Retry)
 
 
-def _exhausted(context: Context, reason: str) -> list[Effect]:
-    return [
+def _exhausted(context: Context, reason: str) -> Decision:
+    return Decision.of(
         End(outcome=Outcome.FAILED, reason=reason),
         EmitEvent(
             type=EventType.RETRY_EXHAUSTED,
             message=f"{context.run.key} failed for good in attempt {context.run.attempt}: {reason}",
             detail={"attempt": context.run.attempt, "actionHint": _MEND},
         ),
-    ]
+    )
 
 
-def time_out(context: Context, so_far: str) -> list[Effect]:
+def time_out(context: Context, so_far: str) -> Decision:
     run = context.run
     reason = f"not done by {format_utc(run.timeout_at)}, when its patience ended; {so_far}"
     unanswered = tell_unanswered(context)
-    return [
+    return Decision.of(
         End(outcome=Outcome.TIMED_OUT, reason=reason),
         LogJob(event=JobEvent.RUN_TIMEOUT, message=reason),
         tell_timeout(context, reason, is_orphaned=bool(unanswered)),
         *unanswered,
-    ]
+    )
 
 
 def tell_timeout(context: Context, reason: str, *, is_orphaned: bool = False) -> EmitEvent:
@@ -104,50 +105,50 @@ def tell_timeout(context: Context, reason: str, *, is_orphaned: bool = False) ->
     )
 
 
-def begin_stop(context: Context, after: AfterStop, reason: str, *, rerun_reason: str = "") -> list[Effect]:
+def begin_stop(context: Context, after: AfterStop, reason: str, *, rerun_reason: str = "") -> Decision:
     """Nothing follows a job that may be running before it has stopped."""
     if context.run.is_out_of_reach:
         return orphan(replace(context, run=replace(context.run, after_stop=after, reason=reason)), NOBODY_KNOWS)
     ends_at = context.now + STOP_PATIENCE
-    return [
+    return Decision.of(
         MoveTo(
             state=State.STOPPING, after_stop=after, reason=reason, rerun_reason=rerun_reason, window_ends_at=ends_at
         ),
         *context.reach_for_job(),
-    ]
+    )
 
 
-def cancel(context: Context, reason: str) -> list[Effect]:
-    return [
+def cancel(context: Context, reason: str) -> Decision:
+    return Decision.of(
         End(outcome=Outcome.CANCELLED, reason=reason),
         LogJob(event=JobEvent.CANCELLED, message=reason),
         EmitEvent(type=EventType.RUN_CANCELLED, message=f"{context.run.key} was cancelled: {reason}"),
         *tell_unanswered(context),
-    ]
+    )
 
 
 def waive(fact: CancelRequested) -> list[Effect]:
     return [WaiveDeadline(fact.reason)] if fact.waive_sla else []
 
 
-def waive_only(fact: CancelRequested, otherwise: str) -> list[Effect]:
+def waive_only(fact: CancelRequested, otherwise: str) -> Decision:
     """Of a cancellation that finds nothing to cancel, the waiver still counts."""
-    return waive(fact) or [Ignore(otherwise)]
+    return Decision.of(WaiveDeadline(fact.reason)) if fact.waive_sla else ignore(otherwise)
 
 
-def orphan(context: Context, why: str) -> list[Effect]:
+def orphan(context: Context, why: str) -> Decision:
     """Give up on a job that may be running on; nothing new starts beside it, and a person is told what to look for."""
     run = context.run
     reason = f"{run.reason}; {why}" if run.reason else why
     timed_out: list[Effect] = (
         [tell_timeout(context, reason, is_orphaned=True)] if run.after_stop is AfterStop.END else []
     )
-    return [
+    return Decision.of(
         End(outcome=Outcome.ORPHANED, reason=reason),
         LogJob(event=JobEvent.ORPHANED, message=reason),
         tell_orphan(context, why),
         *timed_out,
-    ]
+    )
 
 
 def tell_unanswered(context: Context) -> list[Effect]:

@@ -47,7 +47,7 @@ def forecast(
     """Foretell the answer to a request about a run; None is one that does not exist yet."""
     if isinstance(fact, RerunRequested) and pause is not None and not pause.is_over(now):
         return Forecast(Prospect.WAITS, f"the pipeline is paused: {pause.reason}; it is answered after that")
-    return _told(decide(run, pipeline, schedule, fact, now, pause=pause), run)
+    return _told(decide(run, pipeline, schedule, fact, now, pause=pause).effects, run)
 
 
 def forecast_dry_run(

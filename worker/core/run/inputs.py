@@ -9,16 +9,17 @@ not is noted first, and decided again.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from worker.core.model.effects import EmitEvent, Ignore
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.rules import evaluate_rule
 from worker.core.model.values import Json
 from worker.core.run.context import Context
+from worker.core.run.decision import Decision, ignore
 from worker.core.run.drift import Drift, measure
 from worker.core.run.effects import Effect, LogJob, NoteChange, NotePostRun, NoteSignal
 from worker.core.run.evaluation import post_run_sensors, required_sensors
 from worker.core.run.facts import Inputs, SensorReading, SensorSignal
-from worker.core.run.post_run import ask_for_rerun, is_news, is_since_start, tell_drift, tell_post_run
+from worker.core.run.post_run import is_news, is_since_start, request_rerun, tell_drift, tell_post_run
 from worker.core.run.reruns import DATA_DRIFT, LATE_DATA
 from worker.core.run.sensor_match import (
     SensorContent,
@@ -33,13 +34,13 @@ from worker.core.time.periods import sensor_keys
 DRIFT_TOLD_MAX = 20  # events of one commit, which holds no more than 100 rows
 
 
-def note_signal(context: Context, signal: SensorSignal) -> list[Effect]:
+def note_signal(context: Context, signal: SensorSignal) -> Decision:
     """Remember a trigger sensor that changed under a running job: at most once for each content."""
     run = context.run
     is_known = run.changed_inputs.get(signal.said_by) == signal.content_hash
     if is_known or not is_news(context, signal) or not is_since_start(run, signal):
-        return [Ignore(f"{signal.sensor_key} says nothing that the run did not know")]
-    return [NoteChange(signal.said_by, signal.content_hash, signal.written_at)]
+        return ignore(f"{signal.sensor_key} says nothing that the run did not know")
+    return Decision.of(NoteChange(signal.said_by, signal.content_hash, signal.written_at))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,9 +221,9 @@ def report_changes(context: Context, compared: Comparison) -> list[Effect]:
     drifted = [change for change in changed if change.is_drifted]
     effects = [*_late_data(context, late), *_drift(context, drifted), *_notes(changed)]
     if late and not any(change.objection for change in late):
-        return [*effects, ask_for_rerun(context, LATE_DATA, late[-1].content_hash)]
+        return [*effects, request_rerun(context, LATE_DATA, late[-1].content_hash)]
     if drifted:
-        return [*effects, ask_for_rerun(context, DATA_DRIFT, drifted[-1].content_hash)]
+        return [*effects, request_rerun(context, DATA_DRIFT, drifted[-1].content_hash)]
     return [*effects, *compared.post_run_verdict()]
 
 

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from worker.core.model.effects import EmitEvent, Ignore
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.values import Json
 from worker.core.run.context import Context
+from worker.core.run.decision import Decision, ignore
 from worker.core.run.drift import Drift
 from worker.core.run.effects import Effect, LogJob, NoteChange, NotePostRun, NoteSignal, PutRerunRequest
 from worker.core.run.facts import PostRunSeen, SensorSignal
@@ -40,22 +41,22 @@ def noted(told_at: Mapping[str, datetime], sensor_key: str, at: datetime | None)
     return dict([*others.items(), (sensor_key, latest)][-TOLD_AT_MAX:])
 
 
-def drift_in_flight(context: Context, fact: PostRunSeen) -> list[Effect]:
+def drift_in_flight(context: Context, fact: PostRunSeen) -> Decision:
     """Tell people early that the data moved under a running job. What follows is decided when the job is done."""
     drift = fact.drift
     if _is_outdated(context, fact):
-        return [_outdated(fact)]
+        return _outdated(fact)
     if _is_from_before(context, fact.sensor_key, fact.image_at):
-        return [_from_before(fact.sensor_key)]
+        return _from_before(fact.sensor_key)
     if _is_seen(context, fact):
-        return [_repeat(fact)]
+        return _repeat(fact)
     noted = NotePostRun(fact.sensor_key, fact.content_hash, fact.written_at)
     if drift is None or not drift.is_beyond:
         is_input = context.run.started_on.get(fact.known_as) not in {None, fact.content_hash}
         # A success that was decided without this content must not be committed.
-        return [noted] if is_input else [Ignore("what the job writes is its baseline when it is done")]
+        return Decision.of(noted) if is_input else ignore("what the job writes is its baseline when it is done")
     message = f"{context.run.key}: {drift.field} of {drift.sensor_key} moved by {drift.delta} while the job runs"
-    return [
+    return Decision.of(
         noted,
         NoteChange(fact.sensor_key, fact.content_hash, fact.written_at),
         EmitEvent(
@@ -63,23 +64,23 @@ def drift_in_flight(context: Context, fact: PostRunSeen) -> list[Effect]:
             message=message,
             detail={**drift.detail(), "source": "post-run-stream"},
         ),
-    ]
+    )
 
 
-def judge_post_run(context: Context, fact: PostRunSeen) -> list[Effect]:
+def judge_post_run(context: Context, fact: PostRunSeen) -> Decision:
     if context.run.state is not State.COMPLETED:
-        return [Ignore("the run did not succeed: there is nothing to compare")]
+        return ignore("the run did not succeed: there is nothing to compare")
     if _is_outdated(context, fact):
-        return [_outdated(fact)]
+        return _outdated(fact)
     if _is_seen(context, fact):
-        return [_repeat(fact)]
+        return _repeat(fact)
     if _is_from_before(context, fact.sensor_key, fact.image_at) or _is_as_at_start(context, fact):
-        return [_from_before(fact.sensor_key)]
+        return _from_before(fact.sensor_key)
     noted = NotePostRun(fact.sensor_key, fact.content_hash, fact.written_at)
     if fact.drift is not None and fact.drift.is_beyond:
         told = tell_drift(context, fact.drift, fact.sensor_key, "after the run")
-        return [noted, told, ask_for_rerun(context, DATA_DRIFT, fact.content_hash)]
-    return [noted, tell_post_run(context, fact.reason, held=fact.rules_held)]
+        return Decision.of(noted, told, request_rerun(context, DATA_DRIFT, fact.content_hash))
+    return Decision.of(noted, tell_post_run(context, fact.reason, held=fact.rules_held))
 
 
 def tell_post_run(context: Context, reason: str, *, held: bool) -> EmitEvent:
@@ -90,12 +91,12 @@ def tell_post_run(context: Context, reason: str, *, held: bool) -> EmitEvent:
     return EmitEvent(type=EventType.POST_RUN_FAILED, message=message, detail={"actionHint": hint})
 
 
-def judge_signal(context: Context, signal: SensorSignal) -> list[Effect]:
+def judge_signal(context: Context, signal: SensorSignal) -> Decision:
     """Is a trigger sensor of an ended run late data? By its content; how often it is delivered means nothing."""
     if not _is_late(context, signal):
-        return [Ignore(f"{signal.sensor_key} says nothing that the run did not know")]
+        return ignore(f"{signal.sensor_key} says nothing that the run did not know")
     reason = f"{signal.sensor_key} changed after the run had ended"
-    told: list[Effect] = [
+    told = Decision.of(
         NoteSignal(signal.content_hash, signal.said_by, signal.written_at),
         LogJob(event=JobEvent.LATE_DATA_ARRIVAL, message=reason),
         EmitEvent(
@@ -103,10 +104,10 @@ def judge_signal(context: Context, signal: SensorSignal) -> list[Effect]:
             message=f"{context.run.key}: {reason}",
             detail={"sensorKey": signal.sensor_key},
         ),
-    ]
+    )
     if context.run.outcome is Outcome.EXHAUSTED and not context.schedule.evaluation.reopen:
         return told
-    return [*told, ask_for_rerun(context, LATE_DATA, signal.content_hash)]
+    return told.also(request_rerun(context, LATE_DATA, signal.content_hash))
 
 
 def _is_late(context: Context, signal: SensorSignal) -> bool:
@@ -166,7 +167,7 @@ def tell_drift(context: Context, drift: Drift | None, sensor_key: str, when: str
     return EmitEvent(type=EventType.POST_RUN_DRIFT, message=message, detail={**drift.detail(), **source})
 
 
-def ask_for_rerun(context: Context, reason: str, cause: str) -> Effect:
+def request_rerun(context: Context, reason: str, cause: str) -> Effect:
     if excluded := context.excluded:
         message = f"{context.run.key} is not run again for {reason}: {excluded}"
         return EmitEvent(type=EventType.PIPELINE_EXCLUDED, message=message)
@@ -189,8 +190,8 @@ def _is_as_at_start(context: Context, fact: PostRunSeen) -> bool:
     return fact.sensor_key not in run.post_run_seen and run.started_on.get(fact.known_as) == fact.content_hash
 
 
-def _from_before(sensor_key: str) -> Ignore:
-    return Ignore(f"{sensor_key} says what it said before the job was started, or before it was last heard")
+def _from_before(sensor_key: str) -> Decision:
+    return ignore(f"{sensor_key} says what it said before the job was started, or before it was last heard")
 
 
 def _is_outdated(context: Context, fact: PostRunSeen) -> bool:
@@ -198,13 +199,13 @@ def _is_outdated(context: Context, fact: PostRunSeen) -> bool:
     return fact.run_version is not None and fact.run_version != context.run.version
 
 
-def _outdated(fact: PostRunSeen) -> Ignore:
-    return Ignore(f"{fact.sensor_key} was compared when the run was at version {fact.run_version}, which is over")
+def _outdated(fact: PostRunSeen) -> Decision:
+    return ignore(f"{fact.sensor_key} was compared when the run was at version {fact.run_version}, which is over")
 
 
 def _is_seen(context: Context, fact: PostRunSeen) -> bool:
     return context.run.post_run_seen.get(fact.sensor_key) == fact.content_hash
 
 
-def _repeat(fact: PostRunSeen) -> Ignore:
-    return Ignore(f"{fact.sensor_key} was judged with this content already")
+def _repeat(fact: PostRunSeen) -> Decision:
+    return ignore(f"{fact.sensor_key} was judged with this content already")

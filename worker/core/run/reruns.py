@@ -5,10 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from worker.core.model.effects import EmitEvent, Ignore
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType, JobEvent
 from worker.core.run.context import Context
-from worker.core.run.effects import Effect, EvaluateNow, LogJob, NoteHandled, RecordRerun, Reopen
+from worker.core.run.decision import Decision, ignore
+from worker.core.run.effects import EvaluateNow, LogJob, NoteHandled, RecordRerun, Reopen
 from worker.core.run.endings import JOB_FAIL_RETRY, begin_stop
 from worker.core.run.facts import RerunRequested
 from worker.core.run.state import AfterStop, Budget, Outcome, Run, Spent, State
@@ -47,11 +48,11 @@ def is_unanswered(run: Run, identity: str, reason: str, asked_at: datetime | Non
     return not is_ours and identity not in run.handled and asked_at is not None and asked_at >= run.attempt_began_at
 
 
-def decide_rerun(context: Context, fact: RerunRequested) -> list[Effect]:
+def decide_rerun(context: Context, fact: RerunRequested) -> Decision:
     if fact.identity in context.run.handled:
-        return [Ignore(f"request {fact.identity} was answered already")]
+        return ignore(f"request {fact.identity} was answered already")
     if context.pipeline.dry_run and context.run.is_ended:
-        return [Ignore(f"{context.pipeline.id} is in dry run: it is rehearsed, never run")]
+        return ignore(f"{context.pipeline.id} is in dry run: it is rehearsed, never run")
     if excluded := context.excluded:
         return _reject(context, fact, EventType.PIPELINE_EXCLUDED, excluded)
     if refusal := _refusal(context, fact):
@@ -59,9 +60,9 @@ def decide_rerun(context: Context, fact: RerunRequested) -> list[Effect]:
     return _accept(context, fact)
 
 
-def reopen(context: Context, reason: str, config_hash: str | None) -> list[Effect]:
+def reopen(context: Context, reason: str, config_hash: str | None) -> Decision:
     """Begin the next attempt, and record why: in the same commit, so that no budget is charged for nothing."""
-    return [
+    return Decision.of(
         Reopen(
             reason=reason,
             budget=budget_for(reason),
@@ -71,7 +72,7 @@ def reopen(context: Context, reason: str, config_hash: str | None) -> list[Effec
         ),
         RecordRerun(reason=reason),
         EvaluateNow(),
-    ]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def _over_budget(context: Context, budget: Budget | None) -> str | None:
     return f"{spent} of {limit} {budget} reruns are used" if spent >= limit else None
 
 
-def _accept(context: Context, fact: RerunRequested) -> list[Effect]:
+def _accept(context: Context, fact: RerunRequested) -> Decision:
     run = context.run
     if run.is_ended:
         begun = reopen(context, fact.reason, fact.birth.config_hash)
@@ -117,7 +118,7 @@ def _accept(context: Context, fact: RerunRequested) -> list[Effect]:
         begun = reopen(context, fact.reason, None)
     else:
         begun = begin_stop(context, AfterStop.SUPERSEDE, f"superseded: {fact.reason}", rerun_reason=fact.reason)
-    accepted: list[Effect] = [
+    return begun.noting(
         NoteHandled(fact.identity),
         LogJob(event=JobEvent.RERUN_ACCEPTED, message=fact.reason),
         EmitEvent(
@@ -125,14 +126,13 @@ def _accept(context: Context, fact: RerunRequested) -> list[Effect]:
             message=f"{run.key} runs again: {fact.reason}",
             detail={"reason": fact.reason, "attempt": run.attempt + 1},
         ),
-    ]
-    return [begun[0], *accepted, *begun[1:]]
+    )
 
 
-def _reject(context: Context, fact: RerunRequested, told: EventType, why: str, **more: str) -> list[Effect]:
+def _reject(context: Context, fact: RerunRequested, told: EventType, why: str, **more: str) -> Decision:
     message = f"{context.run.key} does not run again ({fact.reason}): {why}"
-    return [
+    return Decision.of(
         NoteHandled(fact.identity),
         LogJob(event=JobEvent.RERUN_REJECTED, message=why),
         EmitEvent(type=told, message=message, detail={"reason": why, **more}),
-    ]
+    )

@@ -1,10 +1,10 @@
 """STOPPING: a job that may be running was told to stop, and nothing new begins before it has."""
 
-from worker.core.model.effects import Ignore
 from worker.core.model.events import JobEvent
 from worker.core.model.pipeline import Overlap
 from worker.core.run.context import STOP_PATIENCE, Context, not_applicable
-from worker.core.run.effects import Effect, FindJob, NoteAfterStop, NoteJob, NoteStart, StopJob
+from worker.core.run.decision import Decision, ignore
+from worker.core.run.effects import FindJob, NoteAfterStop, NoteJob, NoteStart, StopJob
 from worker.core.run.endings import (
     NOBODY_KNOWS,
     after_failure,
@@ -46,7 +46,7 @@ from worker.core.run.triggering import is_old_sending, is_only_job
 from worker.core.time.durations import format_duration
 
 
-def decide_stopping(context: Context, fact: Fact) -> list[Effect]:
+def decide_stopping(context: Context, fact: Fact) -> Decision:
     match fact:
         case JobStopped() | JobFailed():
             return _proceed(context)
@@ -57,9 +57,11 @@ def decide_stopping(context: Context, fact: Fact) -> list[Effect]:
         case StopPending() | JobRunning() | JobStatusUnknown() | TimerFired() if context.is_window_over:
             return orphan(context, f"the stop was not confirmed within {format_duration(STOP_PATIENCE)}")
         case StopPending() | JobRunning() | JobStatusUnknown():
-            return [Ignore("the stop is not confirmed yet")]
+            return ignore("the stop is not confirmed yet")
+        case TimerFired() if actions := context.reach_for_job():
+            return Decision.of(*actions)
         case TimerFired():
-            return [*context.reach_for_job()] or [Ignore("the start is still with its starter")]
+            return ignore("the start is still with its starter")
         case StopRefused(message=message):
             return _cannot_stop(context, message)
         case CancelRequested():
@@ -72,15 +74,15 @@ def decide_stopping(context: Context, fact: Fact) -> list[Effect]:
             return _about_start(context, fact)
 
 
-def _about_start(context: Context, fact: Fact) -> list[Effect]:
+def _about_start(context: Context, fact: Fact) -> Decision:
     """The start may still have been on its way when the stop was decided."""
     match fact:
         case JobStarted() | JobFound() if context.run.job is None:
-            return [NoteJob(fact.job, is_only_job(fact)), StopJob(fact.job)]
+            return Decision.of(NoteJob(fact.job, is_only_job(fact)), StopJob(fact.job))
         case JobRefused() | JobNotFound() | StartUnanswered() | StarterLost() if context.run.job is not None:
-            return [Ignore("the job is known: its start is settled")]
+            return ignore("the job is known: its start is settled")
         case JobRefused() | JobNotFound() | StartUnanswered() | StarterLost() if is_old_sending(context.run, fact):
-            return [Ignore(f"speaks of sending {fact.sending}, which is settled or still under way")]
+            return ignore(f"speaks of sending {fact.sending}, which is settled or still under way")
         case JobRefused(can_find=True) if context.run.starts_unanswered:
             return _doubt(context, StartStep.UNANSWERED, can_find=True)
         case JobRefused() if context.run.starts_unanswered:
@@ -92,17 +94,17 @@ def _about_start(context: Context, fact: Fact) -> list[Effect]:
         case StarterLost():
             return _doubt(context, StartStep.ABANDONED, can_find=fact.can_find)
         case _:
-            return [*not_applicable(context.run, fact)]
+            return not_applicable(context.run, fact)
 
 
-def _doubt(context: Context, step: StartStep, *, can_find: bool) -> list[Effect]:
+def _doubt(context: Context, step: StartStep, *, can_find: bool) -> Decision:
     if not can_find:
         return orphan(context, NOBODY_KNOWS)
     failures = context.run.start_failures
-    return [NoteStart(step=step, failures=failures), FindJob(context.run.token, failures)]
+    return Decision.of(NoteStart(step=step, failures=failures), FindJob(context.run.token, failures))
 
 
-def _proceed(context: Context) -> list[Effect]:
+def _proceed(context: Context) -> Decision:
     """Nothing of the attempt runs any more: what was to follow follows."""
     run = context.run
     match run.after_stop:
@@ -116,26 +118,26 @@ def _proceed(context: Context) -> list[Effect]:
             return time_out(context, run.reason)
 
 
-def _succeeded(context: Context, fact: JobSucceeded | JobReported) -> list[Effect]:
+def _succeeded(context: Context, fact: JobSucceeded | JobReported) -> Decision:
     """A job that got done before the stop reached it is done, unless a person no longer wants its result."""
     if context.run.after_stop in {AfterStop.SUPERSEDE, AfterStop.CANCEL}:
         return _proceed(context)
     return succeed(context, fact) if isinstance(fact, JobSucceeded) else succeed_as_reported(context, fact)
 
 
-def _reported(context: Context, fact: JobReported) -> list[Effect]:
+def _reported(context: Context, fact: JobReported) -> Decision:
     ended = _succeeded(context, fact) if fact.report is JobReport.SUCCESS else _proceed(context)
     return with_report_noted(fact, ended)
 
 
-def _cannot_stop(context: Context, message: str) -> list[Effect]:
+def _cannot_stop(context: Context, message: str) -> Decision:
     wants_more = context.run.after_stop in {AfterStop.RETRY, AfterStop.SUPERSEDE}
     if wants_more and context.job.overlap is Overlap.ALLOW:
         return _proceed(context)
     return orphan(context, f"the target cannot stop it: {message}")
 
 
-def _cancel_too(context: Context, fact: CancelRequested) -> list[Effect]:
+def _cancel_too(context: Context, fact: CancelRequested) -> Decision:
     if context.run.after_stop is AfterStop.CANCEL:
         return waive_only(fact, "the run is being cancelled already")
-    return [NoteAfterStop(AfterStop.CANCEL, fact.reason), *waive(fact)]
+    return Decision.of(NoteAfterStop(AfterStop.CANCEL, fact.reason), *waive(fact))

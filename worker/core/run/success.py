@@ -5,6 +5,7 @@ from datetime import datetime
 from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType, JobEvent
 from worker.core.run.context import Context
+from worker.core.run.decision import Decision
 from worker.core.run.effects import Effect, End, EvaluateAgain, JudgeDeadline, KeepBaseline, LogJob
 from worker.core.run.endings import tell_unanswered, tell_unchecked
 from worker.core.run.evaluation import baseline
@@ -13,24 +14,24 @@ from worker.core.run.inputs import Comparison, report_changes
 from worker.core.run.state import Outcome
 
 
-def succeed(context: Context, fact: JobSucceeded) -> list[Effect]:
+def succeed(context: Context, fact: JobSucceeded) -> Decision:
     """End the run, and in the same commit report what changed under its job."""
     return _succeed(context, fact.ended_at, fact.inputs, tell_unchecked(context, fact.notices))
 
 
-def succeed_as_reported(context: Context, fact: JobReported) -> list[Effect]:
+def succeed_as_reported(context: Context, fact: JobReported) -> Decision:
     """End the run on a report. It names no job: if a start got no answer, the one that is followed may run on."""
     return _succeed(context, fact.at, fact.inputs, tell_unanswered(context))
 
 
-def _succeed(context: Context, ended_at: datetime | None, inputs: Inputs | None, notices: list[Effect]) -> list[Effect]:
+def _succeed(context: Context, ended_at: datetime | None, inputs: Inputs | None, notices: list[Effect]) -> Decision:
     compared = Comparison(context, inputs) if inputs else None
     if compared and (unnoted := compared.unnoted()):
-        return [*unnoted, EvaluateAgain()]
+        return Decision.of(*unnoted, EvaluateAgain())
     # A target whose clock is ahead must not date a success into the future.
     succeeded_at = min(ended_at or context.now, context.now)
     judged: list[Effect] = [JudgeDeadline(succeeded_at)] if context.schedule.sla else []
-    return [
+    return Decision.of(
         End(outcome=Outcome.SUCCEEDED),
         LogJob(event=JobEvent.SUCCESS),
         EmitEvent(
@@ -42,7 +43,7 @@ def _succeed(context: Context, ended_at: datetime | None, inputs: Inputs | None,
         *(_complete_baseline(context, inputs) if inputs else []),
         *notices,
         *(report_changes(context, compared) if compared else []),
-    ]
+    )
 
 
 def _complete_baseline(context: Context, inputs: Inputs) -> list[Effect]:

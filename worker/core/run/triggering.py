@@ -8,12 +8,13 @@ not started.
 
 from datetime import timedelta
 
-from worker.core.model.effects import EmitEvent, Ignore
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.pipeline import OnUnknownStart
 from worker.core.model.values import Json
 from worker.core.run.context import Context, not_applicable
-from worker.core.run.effects import Effect, End, FindJob, LogJob, MoveTo, NoteStart, StartJob
+from worker.core.run.decision import Decision, ignore
+from worker.core.run.effects import End, FindJob, LogJob, MoveTo, NoteStart, StartJob
 from worker.core.run.endings import begin_stop, cancel, time_out, waive
 from worker.core.run.facts import (
     CancelRequested,
@@ -38,14 +39,12 @@ START_BACKOFF = (timedelta(seconds=30), timedelta(seconds=60), timedelta(seconds
 START_PAUSE_MAX = timedelta(minutes=15)
 
 
-def decide_triggering(context: Context, fact: Fact) -> list[Effect]:
+def decide_triggering(context: Context, fact: Fact) -> Decision:
     match fact:
         case JobStarted() | JobFound():
             return _started(context, fact)
         case JobRefused() | StartUnanswered() | StarterLost() | JobNotFound() if is_old_sending(context.run, fact):
-            return [
-                Ignore(f"speaks of sending {fact.sending}; {context.run.start_failures} is the last, or is settled")
-            ]
+            return ignore(f"speaks of sending {fact.sending}; {context.run.start_failures} is the last, or is settled")
         case JobRefused():
             return _refused(context, fact)
         case StartUnanswered(message=message):
@@ -58,7 +57,7 @@ def decide_triggering(context: Context, fact: Fact) -> list[Effect]:
             return _not_found(context)
         case CancelRequested(reason=reason):
             ending = cancel(context, reason) if context.run.is_idle else begin_stop(context, AfterStop.CANCEL, reason)
-            return [*ending, *waive(fact)]
+            return ending.also(*waive(fact))
         case TimerFired():
             return _time_came(context)
         case PostRunSeen():
@@ -66,10 +65,10 @@ def decide_triggering(context: Context, fact: Fact) -> list[Effect]:
         case RunTriggered(signal=signal) if signal is not None:
             return note_signal(context, signal)
         case _:
-            return [*not_applicable(context.run, fact)]
+            return not_applicable(context.run, fact)
 
 
-def _refused(context: Context, fact: JobRefused) -> list[Effect]:
+def _refused(context: Context, fact: JobRefused) -> Decision:
     unanswered = context.run.starts_unanswered
     if unanswered and fact.can_find:
         # The refusal is about the last sending alone. The one before may still be on its way, so look for its job.
@@ -99,9 +98,9 @@ def is_only_job(fact: JobStarted | JobFound) -> bool:
     return isinstance(fact, JobFound) or fact.can_find
 
 
-def _started(context: Context, fact: JobStarted | JobFound) -> list[Effect]:
+def _started(context: Context, fact: JobStarted | JobFound) -> Decision:
     run, job = context.run, fact.job
-    return [
+    return Decision.of(
         MoveTo(
             state=State.POLLING,
             job=job,
@@ -113,7 +112,7 @@ def _started(context: Context, fact: JobStarted | JobFound) -> list[Effect]:
             message=f"{run.key}: the job of attempt {run.attempt} was started",
             detail={"attempt": run.attempt, "job": job},
         ),
-    ]
+    )
 
 
 def _failed(
@@ -123,7 +122,7 @@ def _failed(
     retry_after: timedelta | None = None,
     *,
     unanswered: int,
-) -> list[Effect]:
+) -> Decision:
     """The start failed, or is to be repeated as if it had: wait and try again under the same token, or give up.
 
     `unanswered`: how many of the tries so far, this one included, may have started the job.
@@ -132,7 +131,7 @@ def _failed(
     if failures >= len(START_BACKOFF):
         return _give_up(context, message, category, unanswered)
     pause = max(START_BACKOFF[failures], min(retry_after or timedelta(), START_PAUSE_MAX))
-    return [
+    return Decision.of(
         NoteStart(
             step=StartStep.REFUSED,
             failures=failures + 1,
@@ -141,10 +140,10 @@ def _failed(
             reason=message,
         ),
         LogJob(event=JobEvent.INFRA_TRIGGER_FAILURE, message=message, category=category),
-    ]
+    )
 
 
-def _give_up(context: Context, message: str, category: FailureCategory | None, unanswered: int) -> list[Effect]:
+def _give_up(context: Context, message: str, category: FailureCategory | None, unanswered: int) -> Decision:
     tries = context.run.start_failures + 1
     if unanswered:
         # That the last try was refused says nothing about the others: one of them may have started the job.
@@ -155,30 +154,30 @@ def _give_up(context: Context, message: str, category: FailureCategory | None, u
         "attempt": context.run.attempt,
         "actionHint": "mend what the target refuses, then rerun it",
     }
-    return [
+    return Decision.of(
         End(outcome=Outcome.NOT_STARTED, reason=reason),
         LogJob(event=JobEvent.INFRA_TRIGGER_EXHAUSTED, message=message, category=category),
         EmitEvent(type=EventType.RETRY_EXHAUSTED, message=f"{context.run.key}: {reason}", detail=detail),
-    ]
+    )
 
 
-def _doubt(context: Context, step: StartStep, message: str, *, can_find: bool) -> list[Effect]:
+def _doubt(context: Context, step: StartStep, message: str, *, can_find: bool) -> Decision:
     if can_find:
-        return [
+        return Decision.of(
             NoteStart(step=step, failures=context.run.start_failures, reason=message),
             LogJob(event=JobEvent.INFRA_TRIGGER_FAILURE, message=message),
             FindJob(context.run.token, context.run.start_failures),
-        ]
+        )
     if context.job.on_unknown_start is OnUnknownStart.RESTART:
         return _failed(context, message, None, unanswered=context.run.starts_unanswered + 1)
     return _unknown(context, message)
 
 
-def _unknown(context: Context, why: str) -> list[Effect]:
+def _unknown(context: Context, why: str) -> Decision:
     """Nobody can tell whether the job runs: a person must look, and nothing is started beside it."""
     reason = f"start outcome unknown: {why}"
     hint = "see at the target whether the job ran; rerun if it did not"
-    return [
+    return Decision.of(
         End(outcome=Outcome.START_UNKNOWN, reason=reason),
         LogJob(event=JobEvent.START_UNKNOWN, message=reason),
         EmitEvent(
@@ -186,22 +185,22 @@ def _unknown(context: Context, why: str) -> list[Effect]:
             message=f"{context.run.key}: {reason}",
             detail={"token": context.run.token, "attempt": context.run.attempt, "actionHint": hint},
         ),
-    ]
+    )
 
 
-def _not_seen(run: Run, sending: int) -> list[Effect]:
+def _not_seen(run: Run, sending: int) -> Decision:
     """Send again what a lost starter may have sent: whichever arrives first, the other is the same job.
 
     The one before stays in doubt: only a started job settles it, or a look once it must have arrived.
     """
     if run.start_step is not StartStep.ABANDONED or sending != run.start_failures:
-        return [Ignore("the start is not with a lost starter any more")]
+        return ignore("the start is not with a lost starter any more")
     if run.start_failures >= len(START_BACKOFF):
-        return [Ignore("the start was sent as often as is allowed; it is looked for until it must have arrived")]
+        return ignore("the start was sent as often as is allowed; it is looked for until it must have arrived")
     return _send(run, run.start_failures + 1, unanswered=run.starts_unanswered + 1)
 
 
-def _not_found(context: Context) -> list[Effect]:
+def _not_found(context: Context) -> Decision:
     run = context.run
     if run.start_step is StartStep.UNANSWERED or run.start_failures >= len(START_BACKOFF):
         return _failed(context, "the start was not answered, and the target does not have the job", None, unanswered=0)
@@ -210,7 +209,7 @@ def _not_found(context: Context) -> list[Effect]:
     return _send(run, run.start_failures + 1, unanswered=0)
 
 
-def _time_came(context: Context) -> list[Effect]:
+def _time_came(context: Context) -> Decision:
     run = context.run
     if context.is_timed_out and run.is_idle:
         return time_out(context, "the target had refused to start it")
@@ -220,9 +219,9 @@ def _time_came(context: Context) -> list[Effect]:
         case StartStep.REFUSED if _is_pause_over(context):
             return _send(run, run.start_failures)
         case StartStep.UNANSWERED | StartStep.ABANDONED:
-            return [FindJob(run.token, run.start_failures)]
+            return Decision.of(FindJob(run.token, run.start_failures))
         case _:
-            return [Ignore("the start waits for its time, or is with its starter")]
+            return ignore("the start waits for its time, or is with its starter")
 
 
 def _is_pause_over(context: Context) -> bool:
@@ -231,5 +230,7 @@ def _is_pause_over(context: Context) -> bool:
     return until is None or context.now >= until or until - context.now > START_PAUSE_MAX
 
 
-def _send(run: Run, sending: int, *, unanswered: int | None = None) -> list[Effect]:
-    return [NoteStart(step=StartStep.SENT, failures=sending, unanswered=unanswered), StartJob(run.token, sending)]
+def _send(run: Run, sending: int, *, unanswered: int | None = None) -> Decision:
+    return Decision.of(
+        NoteStart(step=StartStep.SENT, failures=sending, unanswered=unanswered), StartJob(run.token, sending)
+    )
