@@ -32,6 +32,7 @@ from worker.core.run.facts import (
     RulesHeld,
     RunTriggered,
     SensorSignal,
+    SignalOverdue,
 )
 from worker.core.run.machine import Pause, decide
 from worker.core.run.state import AfterStop, Outcome, Run, Spent, StartStep, State
@@ -240,3 +241,11 @@ def test_a_success_that_is_reported_of_a_run_nobody_knows_is_passed_on_once() ->
 
     assert isinstance(effect, EmitEvent)
     assert (effect.type, effect.once) == (EventType.JOB_COMPLETED, True)
+
+
+def test_a_run_that_is_given_up_waits_for_the_end_of_a_pause_although_it_begins_no_work() -> None:
+    overdue = SignalOverdue(key=KEY, birth=BIRTH, deadline_at=NOON)
+
+    decision = decide(None, PLAIN, PLAIN.schedules[0], overdue, NOON + MINUTE)
+
+    assert (decision.is_held_by_pause(overdue), decision.begins_work) == (True, False)

@@ -17,7 +17,6 @@ from worker.core.model.values import Json
 from worker.core.run.decision import Decision
 from worker.core.run.dry_run import DryRun
 from worker.core.run.effects import (
-    Create,
     DryEffect,
     Effect,
     JudgeDeadline,
@@ -25,7 +24,6 @@ from worker.core.run.effects import (
     LogJob,
     PutRerunRequest,
     RecordRerun,
-    StartJob,
     WaiveDeadline,
     WatchDeadline,
 )
@@ -90,7 +88,7 @@ class Commits:
         draft.about = before or after
         for effect in decision.effects:
             await self._add(draft, effect, schedule)
-        if any(_begins(effect) for effect in decision.effects):
+        if decision.begins_work:
             draft.writes.append(not_paused(key.pipeline, now))
         if after is None or after == before:
             await self._write_extras(draft)
@@ -252,11 +250,6 @@ class Commits:
 
 def _tells(effects: Iterable[WatchEffect]) -> list[EmitEvent]:
     return [effect for effect in effects if isinstance(effect, EmitEvent)]
-
-
-def _begins(effect: Effect) -> bool:
-    """Say whether the effect is one that a pause forbids."""
-    return isinstance(effect, StartJob) or (isinstance(effect, Create) and not effect.run.is_ended)
 
 
 def _next_version(before: Run | None, after: Run | None) -> int:

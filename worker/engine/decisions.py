@@ -19,7 +19,6 @@ from worker.core.run.effects import (
     Effect,
     PollNow,
     Reopen,
-    StartJob,
 )
 from worker.core.run.facts import (
     Fact,
@@ -29,7 +28,6 @@ from worker.core.run.facts import (
     JobStarted,
     JobSucceeded,
     NewRun,
-    RerunRequested,
 )
 from worker.core.run.foreign import as_run, respect
 from worker.core.run.machine import Pause, decide, evolve
@@ -212,7 +210,7 @@ class Decisions:
             )
         decision = asked.decide()
         # A pause is looked for only now: what begins nothing, such as a poll, need not know of it.
-        if _begins(decision) or isinstance(asked.fact, RerunRequested):
+        if decision.is_held_by_pause(asked.fact):
             pause = await self._pauses.load(asked.key.pipeline)
             decision = decision if pause is None else asked.decide(pause)
         return asked, decision
@@ -259,19 +257,14 @@ def _is_success_report(fact: Fact) -> bool:
     return isinstance(fact, JobReported) and fact.report is JobReport.SUCCESS
 
 
-def _begins(decision: Decision) -> bool:
-    return any(isinstance(effect, Create | StartJob) for effect in decision.effects)
-
-
 def _is_begun(run: Run, fact: Fact) -> bool:
     """A job may be over as soon as it has begun: those of synchronous targets always are."""
     return run.state is State.POLLING and isinstance(fact, JobStarted | JobFound)
 
 
 def is_held_back(answer: Answer) -> bool:
-    """Say whether the fact was put off, so that whoever brought it must bring it again."""
-    effects = answer.effects if isinstance(answer, Decided) else ()
-    return any(isinstance(effect, Ignore) and effect.is_held_back for effect in effects)
+    """Return whether the fact was put off, so that whoever brought it must bring it again."""
+    return isinstance(answer, Decided) and answer.decision.is_held_back
 
 
 def held_back_until(effects: Sequence[Effect]) -> datetime | None:

@@ -76,19 +76,12 @@ def decide(
 
     `pipeline` is the version the run began under; for a run that does not exist or has ended, the version in force.
     """
-    is_paused = pause is not None and not pause.is_over(now)
-    if pause and is_paused and isinstance(fact, RerunRequested):
-        return _held_back(pause)
     decision = (
         decide_create(pipeline, schedule, fact, now) if run is None else _decide(run, pipeline, schedule, fact, now)
     )
-    # Whatever else may happen, nothing is begun: neither a run nor a job. What is held back stays due and comes again.
-    if pause and is_paused and any(isinstance(effect, Create | StartJob) for effect in decision.effects):
-        return _held_back(pause)
-    return decision
-
-
-def _held_back(pause: Pause) -> Decision:
+    if pause is None or pause.is_over(now) or not decision.is_held_by_pause(fact):
+        return decision
+    # What is held back stays due and comes again.
     reason = f"paused: {pause.reason}; it is taken up again when the pause is over"
     return Decision.of(Ignore(reason, is_held_back=True, until=pause.until))
 
