@@ -1,5 +1,6 @@
 """One step of a run, as the engine would take it: decide, then evolve."""
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from tests.builders import ME, a_pipeline
@@ -16,11 +17,11 @@ PLAIN = a_pipeline()
 
 def step(run: Run | None, fact: Fact, now: datetime, pipeline: Pipeline = PLAIN) -> tuple[Run, list[Effect]]:
     """Give back the run after the step, and what was decided; for steps after which there is a run."""
-    effects = decide(run, pipeline, pipeline.schedules[0], fact, now)
-    after = evolve(run, effects, now, ME)
-    assert after is not None, effects
-    return after, effects
+    decision = decide(run, pipeline, pipeline.schedules[0], fact, now)
+    after = evolve(run, decision, now, ME)
+    assert after is not None, decision
+    return after, [*decision.effects]
 
 
-def told(effects: list[Effect]) -> list[EventType]:
+def told(effects: Iterable[Effect]) -> list[EventType]:
     return [effect.type for effect in effects if isinstance(effect, EmitEvent)]

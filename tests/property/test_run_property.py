@@ -17,6 +17,7 @@ from tests.builders import BIRTH, KEY, ME, MINUTE, NOON, a_pipeline, a_post_run
 from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType
 from worker.core.model.pipeline import OnUnknownStart, Pipeline
+from worker.core.run.decision import Decision
 from worker.core.run.drift import Drift
 from worker.core.run.effects import Act, BesideRow, Effect, End, EvaluateNow, FindJob, OfRow, PollNow, StartJob, StopJob
 from worker.core.run.facts import (
@@ -89,17 +90,15 @@ class World:
     # --- what is checked after every fact ---
 
     def feed(self, fact: Fact) -> None:
-        before, effects = self.run, self._decide(fact)
+        before, decision = self.run, self._decide(fact)
         self.history.append(fact)
-        self.run = evolve(before, effects, self.now, ME)
-        self.orders += [effect for effect in effects if isinstance(effect, Act) and effect not in self.orders]
-        self._check_step(before, effects)
+        self.run = evolve(before, decision, self.now, ME)
+        self.orders += [action for action in decision.actions if action not in self.orders]
+        self._check_step(before, decision.effects)
         self._check_repeat(fact)
 
-    def _decide(self, fact: Fact) -> list[Effect]:
-        effects = decide(self.run, self.pipeline, SCHEDULE, fact, self.now)
-        assert effects
-        return effects
+    def _decide(self, fact: Fact) -> Decision:
+        return decide(self.run, self.pipeline, SCHEDULE, fact, self.now)
 
     def _check_step(self, before: Run | None, effects: Sequence[Effect]) -> None:
         run = self.run
@@ -131,7 +130,7 @@ class World:
 
     def _check_repeat(self, fact: Fact) -> None:
         again = self._decide(fact)
-        changes = [effect for effect in again if isinstance(effect, OfRow | BesideRow | StartJob)]
+        changes = [effect for effect in again.effects if isinstance(effect, OfRow | BesideRow | StartJob)]
         assert changes == [], f"{fact} delivered twice"
 
     # --- jobs ---

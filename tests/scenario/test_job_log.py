@@ -7,6 +7,7 @@ from tests.manualclock import NOON, ManualClock
 from worker.core.model.events import JobEvent
 from worker.core.model.keys import SessionId
 from worker.core.model.values import Json
+from worker.core.run.decision import Decision
 from worker.core.run.effects import LogJob
 from worker.core.run.state import State
 from worker.engine.commits import Commits
@@ -27,6 +28,6 @@ async def test_a_line_has_the_id_that_people_find_the_job_by(handle: dict[str, J
     tables, run = SqliteTables.in_memory(ManualClock()), a_run(State.POLLING, job=handle)
     schedule, line = a_schedule(), LogJob(event=JobEvent.FAIL, message="out of memory")
 
-    await Commits(tables, SessionId("s")).of_run(run, run, [line], key=run.key, schedule=schedule, now=NOON)
+    await Commits(tables, SessionId("s")).of_run(run, run, Decision.of(line), key=run.key, schedule=schedule, now=NOON)
 
     assert [logged.run_id async for logged in JobLog(tables).list(run.key)] == [run_id]

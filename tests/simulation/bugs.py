@@ -18,7 +18,8 @@ from worker.core.model.events import JobEvent
 from worker.core.model.pipeline import Job
 from worker.core.run import polling
 from worker.core.run.context import Context, limits
-from worker.core.run.effects import Effect, JudgeDeadline, StartJob
+from worker.core.run.decision import Decision
+from worker.core.run.effects import JudgeDeadline, StartJob
 from worker.core.run.endings import after_failure, begin_stop
 from worker.core.run.state import AfterStop, Run
 from worker.core.sla import watch as slawatch
@@ -56,15 +57,15 @@ def act_before_the_commit(patch: Patch) -> None:
         options["commits"].engine = self
 
     async def act_first(
-        self: Anything, before: Anything, after: Anything, effects: Anything, **more: Anything
+        self: Anything, before: Anything, after: Anything, decision: Decision, **more: Anything
     ) -> Anything:
-        starts = [effect for effect in effects if isinstance(effect, StartJob)]
+        starts = [action for action in decision.actions if isinstance(action, StartJob)]
         for start in starts:
             version = await self.engine._configs.get(after.key.pipeline, after.config_hash)
             self.engine._dispatcher.dispatch(start, after, version.pipeline)
         if starts:
             await self.engine._clock.sleep(3.0)  # the commit takes as long as the start
-        return await of_run(self, before, after, effects, **more)
+        return await of_run(self, before, after, decision, **more)
 
     patch.setattr(Engine, "__init__", init)
     patch.setattr(Commits, "of_run", act_first)
@@ -125,7 +126,7 @@ def leave_the_run_id_out_of_the_token(patch: Patch) -> None:
 
 
 def retry_without_a_stop(patch: Patch) -> None:
-    def begin(case: Context, after: AfterStop, reason: str, *, rerun_reason: str = "") -> list[Effect]:
+    def begin(case: Context, after: AfterStop, reason: str, *, rerun_reason: str = "") -> Decision:
         if after is AfterStop.RETRY:
             return after_failure(case, None, reason, JobEvent.JOB_POLL_EXHAUSTED)
         return begin_stop(case, after, reason, rerun_reason=rerun_reason)
@@ -144,12 +145,12 @@ def judge_outside_of_the_runs_commit(patch: Patch) -> None:
     of_run = Commits.of_run
 
     async def judge_after(
-        self: Anything, before: Anything, after: Anything, effects: Anything, **more: Anything
+        self: Anything, before: Anything, after: Anything, decision: Decision, **more: Anything
     ) -> Anything:
         key, now = more["key"], more["now"]
-        kept = [effect for effect in effects if not isinstance(effect, JudgeDeadline)]
+        kept = Decision.of(*(effect for effect in decision.effects if not isinstance(effect, JudgeDeadline)))
         run, watch = await of_run(self, before, after, kept, **more)
-        for judged in (effect for effect in effects if isinstance(effect, JudgeDeadline)):
+        for judged in (effect for effect in decision.effects if isinstance(effect, JudgeDeadline)):
             found = await self._watches.load(key)
             verdict = slawatch.decide(found, more["schedule"].sla, slawatch.RunSucceeded(judged.succeeded_at), now)
             moved = slawatch.evolve(found, key, verdict, now, self._session)

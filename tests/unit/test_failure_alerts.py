@@ -33,7 +33,7 @@ POLLING, STOPPING = a_run(State.POLLING), a_run(State.STOPPING)
 
 
 def told_of(run: Run, pipeline: Pipeline, fact: Fact, after: int = 1) -> list[EmitEvent]:
-    effects = decide(run, pipeline, pipeline.schedules[0], fact, NOON + after * MINUTE)
+    effects = decide(run, pipeline, pipeline.schedules[0], fact, NOON + after * MINUTE).effects
     return [effect for effect in effects if isinstance(effect, EmitEvent)]
 
 

@@ -18,18 +18,18 @@ def test_a_running_row_is_respected_until_its_lifetime_is_over() -> None:
     still = respect(RUNNING, BIRTH, NOON)
     endless = respect(ForeignRun(key=KEY, status="RUNNING"), BIRTH, NOON + 1000 * HOUR)
 
-    for effects in (still, endless):
-        assert effects is not None
-        assert [type(effect) for effect in effects] == [Ignore]
+    for decision in (still, endless):
+        assert decision is not None
+        assert [type(effect) for effect in decision.effects] == [Ignore]
 
 
 def test_a_running_row_past_its_lifetime_is_closed_as_timed_out() -> None:
-    effects = respect(RUNNING, BIRTH, NOON + MINUTE)
+    decision = respect(RUNNING, BIRTH, NOON + MINUTE)
 
-    assert effects is not None
-    assert isinstance(effects[0], Create)
-    assert (effects[0].run.state, effects[0].run.outcome) == (State.FAILED_FINAL, Outcome.TIMED_OUT)
-    assert told(effects) == [EventType.SFN_TIMEOUT]
+    assert decision is not None
+    assert isinstance(decision.main, Create)
+    assert (decision.main.run.state, decision.main.run.outcome) == (State.FAILED_FINAL, Outcome.TIMED_OUT)
+    assert told(decision.effects) == [EventType.SFN_TIMEOUT]
 
 
 def test_an_ended_row_may_be_rerun_within_what_its_record_leaves_of_the_budget() -> None:

@@ -3,8 +3,7 @@ from worker.core.model.checks import Operator
 from worker.core.model.pipeline import Pipeline, PostRun
 from worker.core.model.rules import Group, Rule, at_once
 from worker.core.run.evaluation import baseline, evaluate_rules, for_start, post_run_sensors, required_sensors
-from worker.core.run.facts import RulesHeld, RulesNotHeld
-from worker.core.run.readings import SensorReading
+from worker.core.run.facts import RulesHeld, RulesNotHeld, SensorReading
 
 
 def counting(*, at_least: int = 100, post_run: PostRun | None = None) -> Pipeline:

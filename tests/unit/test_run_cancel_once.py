@@ -18,11 +18,11 @@ SCHEDULE = PIPELINE.schedules[0]
 def test_a_cancellation_is_remembered_whatever_it_found(state: State) -> None:
     run = a_run(state)
 
-    effects = decide(run, PIPELINE, SCHEDULE, CANCEL, NOON + MINUTE)
-    after = evolve(run, effects, NOON + MINUTE, ME)
+    decision = decide(run, PIPELINE, SCHEDULE, CANCEL, NOON + MINUTE)
+    after = evolve(run, decision, NOON + MINUTE, ME)
 
     assert isinstance(after, Run)
-    assert NoteHandled("request-1") in effects
+    assert NoteHandled("request-1") in decision.extras
     assert after.handled == ("request-1",)
 
 
@@ -30,14 +30,15 @@ def test_a_cancellation_is_remembered_whatever_it_found(state: State) -> None:
 def test_a_cancellation_delivered_again_does_not_touch_the_rerun_that_came_after_it(state: State) -> None:
     run = a_run(state, attempt=2, handled=("request-1",))
 
-    [effect] = decide(run, PIPELINE, SCHEDULE, CANCEL, NOON + MINUTE)
+    decision = decide(run, PIPELINE, SCHEDULE, CANCEL, NOON + MINUTE)
 
-    assert isinstance(effect, Ignore)
+    assert isinstance(decision.main, Ignore)
+    assert decision.extras == ()
 
 
 def test_the_effect_that_moves_the_run_stays_first() -> None:
     remembered = decide(a_run(State.POLLING), PIPELINE, SCHEDULE, CANCEL, NOON + MINUTE)
     plain = decide(a_run(State.POLLING), PIPELINE, SCHEDULE, CancelRequested(reason="not needed"), NOON + MINUTE)
 
-    assert [effect for effect in remembered if not isinstance(effect, NoteHandled)] == plain
-    assert remembered[0] == plain[0]
+    assert remembered == plain.noting(NoteHandled("request-1"))
+    assert remembered.effects[0] == plain.main

@@ -32,6 +32,7 @@ from worker.core.run.facts import (
     RulesHeld,
     RunTriggered,
     SensorSignal,
+    SignalOverdue,
 )
 from worker.core.run.machine import Pause, decide
 from worker.core.run.state import AfterStop, Outcome, Run, Spent, StartStep, State
@@ -49,7 +50,7 @@ def wanted(origin: Origin = Origin.SENSOR, path: tuple[PipelineId, ...] = ()) ->
 
 
 def decided(run: Run | None, fact: Fact, pause: Pause | None = None) -> list[Effect]:
-    return decide(run, PLAIN, PLAIN.schedules[0], fact, NOON + MINUTE, pause=pause)
+    return [*decide(run, PLAIN, PLAIN.schedules[0], fact, NOON + MINUTE, pause=pause).effects]
 
 
 # --- pause ------------------------------------------------------------------------------------------------------------
@@ -207,7 +208,7 @@ def test_an_excluded_period_is_told_once_and_has_neither_run_nor_watch() -> None
     schedule = a_schedule(exclusion=Exclusion(dates=frozenset({KEY.period.date})), sla=Sla(deadline=Deadline(14, 0)))
     pipeline = a_pipeline(schedule=schedule)
 
-    [effect] = decide(None, pipeline, schedule, wanted(), NOON)
+    [effect] = decide(None, pipeline, schedule, wanted(), NOON).effects
 
     assert isinstance(effect, EmitEvent)
     assert (effect.type, effect.once) == (EventType.PIPELINE_EXCLUDED, True)
@@ -218,8 +219,8 @@ def test_the_deadline_counts_from_the_first_arrival_where_a_duration_is_set_and_
     pipeline = a_pipeline(schedule=schedule)
     arrived = RunTriggered(key=KEY, birth=BIRTH, origin=Origin.SENSOR, arrived_at=NOON)
 
-    [relative] = [e for e in decide(None, pipeline, schedule, arrived, NOON) if isinstance(e, WatchDeadline)]
-    [absolute] = [e for e in decide(None, pipeline, schedule, wanted(), NOON) if isinstance(e, WatchDeadline)]
+    [relative] = [e for e in decide(None, pipeline, schedule, arrived, NOON).effects if isinstance(e, WatchDeadline)]
+    [absolute] = [e for e in decide(None, pipeline, schedule, wanted(), NOON).effects if isinstance(e, WatchDeadline)]
 
     assert (relative.times.breach_at, relative.arrived_at) == (NOON + 3 * HOUR, NOON)
     assert (absolute.times.breach_at, absolute.arrived_at) == (NOON + 2 * HOUR, None)
@@ -228,7 +229,7 @@ def test_the_deadline_counts_from_the_first_arrival_where_a_duration_is_set_and_
 def test_a_pipeline_in_dry_run_never_begins_or_reopens_a_run() -> None:
     pipeline = a_pipeline(dry_run=True)
     for run, fact in ((None, wanted()), (None, SUPERSEDE), (a_run(State.COMPLETED), REPLAY)):
-        effects = decide(run, pipeline, pipeline.schedules[0], fact, NOON)
+        effects = decide(run, pipeline, pipeline.schedules[0], fact, NOON).effects
 
         assert [type(effect) for effect in effects] == [Ignore]
 
@@ -240,3 +241,11 @@ def test_a_success_that_is_reported_of_a_run_nobody_knows_is_passed_on_once() ->
 
     assert isinstance(effect, EmitEvent)
     assert (effect.type, effect.once) == (EventType.JOB_COMPLETED, True)
+
+
+def test_a_run_that_is_given_up_waits_for_the_end_of_a_pause_although_it_begins_no_work() -> None:
+    overdue = SignalOverdue(key=KEY, birth=BIRTH, deadline_at=NOON)
+
+    decision = decide(None, PLAIN, PLAIN.schedules[0], overdue, NOON + MINUTE)
+
+    assert (decision.is_held_by_pause(overdue), decision.begins_work) == (True, False)

@@ -15,12 +15,21 @@ from worker.core.model.events import EventType
 from worker.core.model.pipeline import Trigger
 from worker.core.model.rules import Group, Rule, at_once
 from worker.core.model.values import Json
+from worker.core.run.decision import Decision
 from worker.core.run.effects import End, EvaluateAgain, MoveTo, NoteChange, NoteHandled, PutRerunRequest
 from worker.core.run.evaluation import judge_post_run
-from worker.core.run.facts import JobReport, JobReported, JobSucceeded, Origin, RunTriggered, SensorSignal
+from worker.core.run.facts import (
+    Inputs,
+    JobReport,
+    JobReported,
+    JobSucceeded,
+    Origin,
+    RunTriggered,
+    SensorReading,
+    SensorSignal,
+)
 from worker.core.run.inputs import DRIFT_TOLD_MAX
 from worker.core.run.machine import evolve
-from worker.core.run.readings import Inputs, SensorReading
 from worker.core.run.sensor_match import SensorContent, is_for_later
 from worker.core.run.state import CHANGED_INPUTS_MAX, Run, State
 
@@ -197,7 +206,7 @@ def test_notes_are_bounded_and_a_new_start_forgets_them() -> None:
         )
 
     started = MoveTo(state=State.TRIGGERING, started_on={"orders": NEW})
-    again = evolve(run, [started], NOON + HOUR, ME)
+    again = evolve(run, Decision.of(started), NOON + HOUR, ME)
 
     assert len(run.changed_inputs) == CHANGED_INPUTS_MAX
     assert again is not None

@@ -17,6 +17,7 @@ from worker.core.run.effects import End, FindJob, JudgeDeadline, KeepBaseline, L
 from worker.core.run.facts import (
     CancelRequested,
     Fact,
+    Inputs,
     JobFailed,
     JobFound,
     JobNotFound,
@@ -28,13 +29,13 @@ from worker.core.run.facts import (
     JobStatusUnknown,
     JobStopped,
     JobSucceeded,
+    SensorReading,
     StarterLost,
     StartUnanswered,
     StopPending,
     StopRefused,
     TimerFired,
 )
-from worker.core.run.readings import Inputs, SensorReading
 from worker.core.run.state import AfterStop, FailureCategory, Outcome, Run, Spent, StartStep, State
 
 RETRYING = a_pipeline(job={"max_retries": 1, "max_code_retries": 1})

@@ -300,7 +300,7 @@ def test_a_run_that_could_not_be_started_can_be_asked_for_again() -> None:
 
 
 def test_a_request_for_an_excluded_date_without_a_run_is_refused_once() -> None:
-    effects = decide(None, EXCLUDING, EXCLUDING.schedules[0], request(), NOON)
+    effects = decide(None, EXCLUDING, EXCLUDING.schedules[0], request(), NOON).effects
 
     [event] = [effect for effect in effects if isinstance(effect, EmitEvent)]
     assert (event.type, event.once) == (EventType.PIPELINE_EXCLUDED, True)

@@ -197,10 +197,10 @@ def test_the_start_of_a_lost_starter_is_sent_by_another_only_once_it_was_not_fou
     run, effects = step(a_run(State.TRIGGERING), StarterLost(1, 0, can_find=True), NOON)
     assert not any(isinstance(effect, StartJob) for effect in effects)
 
-    effects = decide(run, PIPELINE, PIPELINE.schedules[0], JobNotFound(1, 0), NOON + MINUTE)
-    after = evolve(run, effects, NOON + MINUTE, other)
+    decision = decide(run, PIPELINE, PIPELINE.schedules[0], JobNotFound(1, 0), NOON + MINUTE)
+    after = evolve(run, decision, NOON + MINUTE, other)
 
-    assert effects[-1] == StartJob(run.token, 1)
+    assert decision.effects[-1] == StartJob(run.token, 1)
     assert after is not None
     assert (after.starter, after.start_step) == (other, StartStep.SENT)
 
@@ -459,8 +459,8 @@ def test_while_paused_no_start_is_sent_and_all_of_it_happens_when_the_pause_is_o
         held_back = decide(run, PIPELINE, schedule, fact, NOON + MINUTE, pause=pause)
         after = decide(run, PIPELINE, schedule, fact, NOON + HOUR, pause=pause)
 
-        assert [type(effect) for effect in held_back] == [Ignore]
-        assert isinstance(after[-1], StartJob)
+        assert [type(effect) for effect in held_back.effects] == [Ignore]
+        assert isinstance(after.effects[-1], StartJob)
 
 
 def test_a_run_past_its_patience_starts_nothing() -> None:

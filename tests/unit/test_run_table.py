@@ -1,6 +1,6 @@
 """Every fact meets every state, and each pair has an outcome that somebody wrote down."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import get_args
 
 import pytest
@@ -132,7 +132,7 @@ def test_each_fact_has_its_outcome_in_each_state(fact: Fact, column: int) -> Non
     run = a_run([*State][column - 1]) if column else None
     pipeline = a_pipeline(job={"max_retries": 1})
 
-    effects = decide(run, pipeline, pipeline.schedules[0], fact, NOON + MINUTE)
+    effects = decide(run, pipeline, pipeline.schedules[0], fact, NOON + MINUTE).effects
 
     assert " ".join(type(effect).__name__ for effect in effects) == TABLE[type(fact).__name__][column]
 
@@ -143,7 +143,7 @@ def test_whatever_speaks_of_another_attempt_is_ignored_in_every_state(state: Sta
     about_first = [fact for fact in FACTS if hasattr(fact, "attempt")]
 
     for fact in about_first:
-        effects = decide(a_run(state, attempt=2), pipeline, pipeline.schedules[0], fact, NOON + MINUTE)
+        effects = decide(a_run(state, attempt=2), pipeline, pipeline.schedules[0], fact, NOON + MINUTE).effects
 
         assert [type(effect).__name__ for effect in effects] == ["Ignore"], fact
 
@@ -164,10 +164,10 @@ ABOUT_LAST_SENDING: tuple[Fact, ...] = (
 )
 
 
-def ends(pipeline: Pipeline) -> list[tuple[End, list[Effect]]]:
+def ends(pipeline: Pipeline) -> list[tuple[End, Sequence[Effect]]]:
     """Every end that one step leads to, in its time and long after it, with all that the step decides."""
     steps = [
-        decide(run, pipeline, pipeline.schedules[0], fact, now)
+        decide(run, pipeline, pipeline.schedules[0], fact, now).effects
         for run in ACTIVE
         for fact in (*FACTS, *ABOUT_LAST_SENDING)
         for now in (NOON + MINUTE, NOON + HOUR, NOON + 9 * HOUR)

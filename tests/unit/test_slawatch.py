@@ -50,10 +50,10 @@ TABLE: Mapping[str, tuple[str, str, str, str]] = {
     "": ("no watch", "ARMED", "WARNED", "CLOSED"),
     "RunExpected": ("ArmWatch", _, _, _),
     "RunBegan": ("ArmWatch", "ArmWatch", "ArmWatch", _),
-    "RunSucceeded": (_, "CloseWatch Tell", "CloseWatch Tell", _),
-    "InstantCame": (_, "MarkWarned Tell", _, _),
+    "RunSucceeded": (_, "CloseWatch EmitEvent", "CloseWatch EmitEvent", _),
+    "TimerReached": (_, "MarkWarned EmitEvent", _, _),
     "DeadlineMoved": (_, "ArmWatch", "ArmWatch", _),
-    "DeadlineWaived": (_, "CloseWatch Tell", "CloseWatch Tell", _),
+    "DeadlineWaived": (_, "CloseWatch EmitEvent", "CloseWatch EmitEvent", _),
 }
 
 

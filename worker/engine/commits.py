@@ -14,9 +14,9 @@ from worker.core.model.events import Event
 from worker.core.model.keys import RunKey, SessionId
 from worker.core.model.pipeline import Schedule, Sla
 from worker.core.model.values import Json
+from worker.core.run.decision import Decision
 from worker.core.run.dry_run import DryRun
 from worker.core.run.effects import (
-    Create,
     DryEffect,
     Effect,
     JudgeDeadline,
@@ -24,7 +24,6 @@ from worker.core.run.effects import (
     LogJob,
     PutRerunRequest,
     RecordRerun,
-    StartJob,
     WaiveDeadline,
     WatchDeadline,
 )
@@ -74,7 +73,7 @@ class Commits:
         self,
         before: Run | None,
         after: Run | None,
-        effects: Sequence[Effect],
+        decision: Decision,
         *,
         over: ForeignRun | None = None,
         key: RunKey,
@@ -87,9 +86,9 @@ class Commits:
         """
         draft = _Draft(key, now, version=_next_version(before, after), after=after)
         draft.about = before or after
-        for effect in effects:
+        for effect in decision.effects:
             await self._add(draft, effect, schedule)
-        if any(_begins(effect) for effect in effects):
+        if decision.begins_work:
             draft.writes.append(not_paused(key.pipeline, now))
         if after is None or after == before:
             await self._write_extras(draft)
@@ -251,11 +250,6 @@ class Commits:
 
 def _tells(effects: Iterable[WatchEffect]) -> list[EmitEvent]:
     return [effect for effect in effects if isinstance(effect, EmitEvent)]
-
-
-def _begins(effect: Effect) -> bool:
-    """Say whether the effect is one that a pause forbids."""
-    return isinstance(effect, StartJob) or (isinstance(effect, Create) and not effect.run.is_ended)
 
 
 def _next_version(before: Run | None, after: Run | None) -> int:

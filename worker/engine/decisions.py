@@ -12,17 +12,13 @@ from worker.core.model.effects import Ignore
 from worker.core.model.keys import RunKey, SessionId
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.run.context import limits
+from worker.core.run.decision import Decision
 from worker.core.run.effects import (
     Act,
     Create,
     Effect,
-    EvaluateAgain,
-    EvaluateNow,
-    FindJob,
     PollNow,
     Reopen,
-    StartJob,
-    StopJob,
 )
 from worker.core.run.facts import (
     Fact,
@@ -32,7 +28,6 @@ from worker.core.run.facts import (
     JobStarted,
     JobSucceeded,
     NewRun,
-    RerunRequested,
 )
 from worker.core.run.foreign import as_run, respect
 from worker.core.run.machine import Pause, decide, evolve
@@ -80,11 +75,15 @@ class Decided:
     """What came of a fact. `run` None: there is no such run, and there is none now."""
 
     run: Run | None
-    effects: Sequence[Effect]
+    decision: Decision
     pipeline: Pipeline
     schedule: Schedule
     acts: Sequence[Act] = ()
     watch: SlaWatch | None = None
+
+    @property
+    def effects(self) -> Sequence[Effect]:
+        return self.decision.effects
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,7 @@ class _Question:
     run: Run | None
     over: ForeignRun | None
 
-    def decide(self, pause: Pause | None = None) -> list[Effect]:
+    def decide(self, pause: Pause | None = None) -> Decision:
         return decide(self.run, self.version.pipeline, self.schedule, self.fact, self.now, pause=pause)
 
 
@@ -151,7 +150,7 @@ class Decisions:
         for tried in range(TRIES_MAX):
             try:
                 answer = await self._try(key, fact, None if key in self._in_doubt else held)
-                if isinstance(answer, Decided) and EvaluateAgain() in answer.effects:
+                if isinstance(answer, Decided) and answer.decision.is_provisional:
                     held = answer.run
                     continue
             except StaleWrite:
@@ -185,8 +184,8 @@ class Decisions:
             run=None if is_foreign else loaded,
             over=loaded if is_foreign else None,
         )
-        asked, effects = await self._decide(await self._with_inputs(asked))
-        return await self._record(asked, effects)
+        asked, decision = await self._decide(await self._with_inputs(asked))
+        return await self._record(asked, decision)
 
     async def _with_inputs(self, asked: _Question) -> _Question:
         """Have a success decided on sensors read after the run: with each try anew, as the run is."""
@@ -200,7 +199,7 @@ class Decisions:
             return await self._configs.get(key.pipeline, loaded.config_hash)
         return await self._configs.current(key.pipeline)
 
-    async def _decide(self, asked: _Question) -> tuple[_Question, list[Effect]]:
+    async def _decide(self, asked: _Question) -> tuple[_Question, Decision]:
         if asked.over is not None:
             birth = NewRun(self._new_id(), asked.version.config_hash)
             respected = respect(asked.over, birth, asked.now)
@@ -209,36 +208,34 @@ class Decisions:
             asked = replace(
                 asked, run=await self._foreign.stand_in(asked.over, birth, asked.version.pipeline, asked.now)
             )
-        effects = asked.decide()
+        decision = asked.decide()
         # A pause is looked for only now: what begins nothing, such as a poll, need not know of it.
-        if _begins(effects) or isinstance(asked.fact, RerunRequested):
+        if decision.is_held_by_pause(asked.fact):
             pause = await self._pauses.load(asked.key.pipeline)
-            effects = effects if pause is None else asked.decide(pause)
-        return asked, effects
+            decision = decision if pause is None else asked.decide(pause)
+        return asked, decision
 
-    async def _record(self, asked: _Question, effects: list[Effect]) -> Decided:
-        after = evolve(asked.run, effects, asked.now, self._session)
-        if any(isinstance(effect, Create | Reopen) for effect in effects):
+    async def _record(self, asked: _Question, decision: Decision) -> Decided:
+        after = evolve(asked.run, decision, asked.now, self._session)
+        if any(isinstance(effect, Create | Reopen) for effect in decision.effects):
             await self._configs.persist(asked.version)
         run, watch = await self._commits.of_run(
-            asked.run, after, effects, over=asked.over, key=asked.key, schedule=asked.schedule, now=asked.now
+            asked.run, after, decision, over=asked.over, key=asked.key, schedule=asked.schedule, now=asked.now
         )
         if watch is None and asked.key in self._in_doubt:
             # As with acts: an earlier try may have armed it, and then only the row says so.
             watch = await self._watches.load(asked.key)
         return Decided(
             run=run,
-            effects=effects,
+            decision=decision,
             pipeline=asked.version.pipeline,
             schedule=asked.schedule,
-            acts=self._acts(run, asked.fact, effects),
+            acts=self._acts(run, asked.fact, decision),
             watch=watch,
         )
 
-    def _acts(self, run: Run | None, fact: Fact, effects: list[Effect]) -> list[Act]:
-        acts: list[Act] = [
-            effect for effect in effects if isinstance(effect, EvaluateNow | StartJob | FindJob | PollNow | StopJob)
-        ]
+    def _acts(self, run: Run | None, fact: Fact, decision: Decision) -> list[Act]:
+        acts = [*decision.actions]
         if run is not None and run.key in self._in_doubt:
             # An earlier try may have been applied after all; then its acts are only in the row.
             acts += [act for act in pending_actions(run, self._session) if act not in acts]
@@ -260,19 +257,14 @@ def _is_success_report(fact: Fact) -> bool:
     return isinstance(fact, JobReported) and fact.report is JobReport.SUCCESS
 
 
-def _begins(effects: Sequence[Effect]) -> bool:
-    return any(isinstance(effect, Create | StartJob) for effect in effects)
-
-
 def _is_begun(run: Run, fact: Fact) -> bool:
     """A job may be over as soon as it has begun: those of synchronous targets always are."""
     return run.state is State.POLLING and isinstance(fact, JobStarted | JobFound)
 
 
 def is_held_back(answer: Answer) -> bool:
-    """Say whether the fact was put off, so that whoever brought it must bring it again."""
-    effects = answer.effects if isinstance(answer, Decided) else ()
-    return any(isinstance(effect, Ignore) and effect.is_held_back for effect in effects)
+    """Return whether the fact was put off, so that whoever brought it must bring it again."""
+    return isinstance(answer, Decided) and answer.decision.is_held_back
 
 
 def held_back_until(effects: Sequence[Effect]) -> datetime | None:

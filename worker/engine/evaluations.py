@@ -11,8 +11,7 @@ from worker.core.model.keys import RowKind, RunKey
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.model.values import Json
 from worker.core.run.evaluation import evaluate_rules, for_start, judge_post_run, post_run_sensors, required_sensors
-from worker.core.run.facts import Fact
-from worker.core.run.readings import Inputs, SensorReading
+from worker.core.run.facts import Fact, Inputs, SensorReading
 from worker.core.run.state import Run, State
 from worker.engine.content_hashes import hash_of
 from worker.engine.run_tasks import Spawn

@@ -3,7 +3,6 @@
 Deadlines and cron times are about the wall clock itself and stay where they are.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -14,11 +13,11 @@ from worker.core.run.state import Run
 from worker.core.time.skew import was_set_back
 
 
-def decide_step(since: datetime, fact: ClockStepped) -> Sequence[ShiftTimes | Ignore]:
+def decide_step(since: datetime, fact: ClockStepped) -> ShiftTimes | Ignore:
     """Decide on a step, once: a row that was shifted, or entered another state meanwhile, has another `since`."""
     if fact.since != since:
-        return [Ignore("its times are by the clock as it is now")]
-    return [ShiftTimes(fact.by)]
+        return Ignore("its times are by the clock as it is now")
+    return ShiftTimes(fact.by)
 
 
 def realign(since: datetime, now: datetime, patience: timedelta | None = None) -> ShiftTimes | None:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from worker.core.model.calendars import reason_excluded
-from worker.core.model.effects import Ignore
 from worker.core.model.pipeline import Job, JobType, Pipeline, Schedule, local_date
+from worker.core.run.decision import Decision, ignore
 from worker.core.run.effects import FindJob, StopJob
 from worker.core.run.facts import Fact
 from worker.core.run.state import Run, StartStep
@@ -62,6 +62,6 @@ def exclusion_of(schedule: Schedule, period: Period) -> str | None:
     return reason_excluded(schedule.exclusion, local_date(period, schedule))
 
 
-def not_applicable(run: Run, fact: Fact) -> list[Ignore]:
+def not_applicable(run: Run, fact: Fact) -> Decision:
     """Sources deliver at least once and out of order: a fact that does not fit is routine, not an error."""
-    return [Ignore(f"{type(fact).__name__} does not apply to a run that is {run.state}")]
+    return ignore(f"{type(fact).__name__} does not apply to a run that is {run.state}")

@@ -2,14 +2,15 @@
 
 from datetime import datetime
 
-from worker.core.model.effects import EmitEvent, Ignore
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.model.sla_times import absolute_times, relative_times
 from worker.core.model.values import Json
 from worker.core.run.context import exclusion_of, limits
-from worker.core.run.effects import Create, Effect, EvaluateNow, LogJob, RecordRerun, WatchDeadline
+from worker.core.run.decision import Decision, ignore
+from worker.core.run.effects import Create, EvaluateNow, LogJob, RecordRerun, WatchDeadline
 from worker.core.run.endings import waive_only
 from worker.core.run.facts import (
     CancelRequested,
@@ -29,10 +30,10 @@ from worker.core.time.timestamps import format_rfc3339, format_utc
 PATH_MAX = 32
 
 
-def decide_create(pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime) -> list[Effect]:
+def decide_create(pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime) -> Decision:
     match fact:
         case RunTriggered() | RerunRequested() | SignalOverdue() if pipeline.dry_run:
-            return [Ignore(f"{pipeline.id} is in dry run: it is rehearsed, never run")]
+            return ignore(f"{pipeline.id} is in dry run: it is rehearsed, never run")
         case RunTriggered():
             return _refuse_cascade(pipeline, fact) or _wanted(pipeline, schedule, fact, now)
         case RerunRequested():
@@ -41,57 +42,55 @@ def decide_create(pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datet
             return _give_up(schedule, fact, now)
         case JobReported(report=JobReport.SUCCESS):
             # Kept from the reference: a success that others report is passed on, also of a run we know nothing of.
-            return [
+            return Decision.of(
                 EmitEvent(
                     type=EventType.JOB_COMPLETED, message=f"{fact.key}: the job was reported successful", once=True
                 )
-            ]
+            )
         case CancelRequested():
             return waive_only(fact, "there is no run to cancel")
         case _:
-            return [Ignore(f"{type(fact).__name__}: there is no such run")]
+            return ignore(f"{type(fact).__name__}: there is no such run")
 
 
-def _refuse_cascade(pipeline: Pipeline, fact: RunTriggered) -> list[Effect]:
+def _refuse_cascade(pipeline: Pipeline, fact: RunTriggered) -> Decision | None:
     if pipeline.id in fact.path:
         came = " -> ".join(fact.path)
-        return [Ignore(f"the cascade has already come through {pipeline.id} ({came}); it would go round for ever")]
+        return ignore(f"the cascade has already come through {pipeline.id} ({came}); it would go round for ever")
     if len(fact.path) > PATH_MAX:
-        return [Ignore(f"the cascade is longer than {PATH_MAX} pipelines; it goes no further")]
-    return []
+        return ignore(f"the cascade is longer than {PATH_MAX} pipelines; it goes no further")
+    return None
 
 
-def _wanted(pipeline: Pipeline, schedule: Schedule, fact: RunTriggered, now: datetime) -> list[Effect]:
+def _wanted(pipeline: Pipeline, schedule: Schedule, fact: RunTriggered, now: datetime) -> Decision:
     if reason := exclusion_of(schedule, fact.key.period):
-        return [_tell_excluded(fact.key, reason)]
-    recovered: list[Effect] = []
-    if fact.origin is Origin.RECONCILIATION:
-        recovered = [_tell_recovered(fact.key)]
+        return Decision.of(_tell_excluded(fact.key, reason))
+    recovered = [_tell_recovered(fact.key)] if fact.origin is Origin.RECONCILIATION else []
     signal = fact.signal.content_hash if fact.signal else None
     run = _new_run(pipeline, schedule, fact.key, fact.birth, now, signal=signal)
-    return [Create(run), *_watch(schedule, fact.key, fact.birth, fact.arrived_at), *recovered, EvaluateNow()]
+    return Decision.of(Create(run), *_watch(schedule, fact.key, fact.birth, fact.arrived_at), *recovered, EvaluateNow())
 
 
-def _requested(pipeline: Pipeline, schedule: Schedule, fact: RerunRequested, now: datetime) -> list[Effect]:
+def _requested(pipeline: Pipeline, schedule: Schedule, fact: RerunRequested, now: datetime) -> Decision:
     """A rerun makes the row it needs: what was lost, or never began, can always be made up for."""
     if reason := exclusion_of(schedule, fact.key.period):
-        return [LogJob(event=JobEvent.RERUN_REJECTED, message=reason), _tell_excluded(fact.key, reason)]
+        return Decision.of(LogJob(event=JobEvent.RERUN_REJECTED, message=reason), _tell_excluded(fact.key, reason))
     # A replay goes over periods long past: their deadlines were judged in their time.
     watch = [] if fact.reason == REPLAY else _watch(schedule, fact.key, fact.birth, None)
-    return [
+    return Decision.of(
         Create(_new_run(pipeline, schedule, fact.key, fact.birth, now, handled=(fact.identity,))),
         *watch,
         RecordRerun(reason=fact.reason),
         LogJob(event=JobEvent.RERUN_ACCEPTED, message=fact.reason),
         EmitEvent(type=EventType.RERUN_ACCEPTED, message=f"{fact.key} begins: {fact.reason}"),
         EvaluateNow(),
-    ]
+    )
 
 
-def _give_up(schedule: Schedule, fact: SignalOverdue, now: datetime) -> list[Effect]:
+def _give_up(schedule: Schedule, fact: SignalOverdue, now: datetime) -> Decision:
     """Make the row so that data cannot begin the run any more, whenever it comes. A person still can."""
     if excluded := exclusion_of(schedule, fact.key.period):
-        return [Ignore(f"no signal was due: {excluded}")]
+        return ignore(f"no signal was due: {excluded}")
     reason = f"no signal came by {format_utc(fact.deadline_at)}"
     closed = Run(
         key=fact.key,
@@ -108,7 +107,7 @@ def _give_up(schedule: Schedule, fact: SignalOverdue, now: datetime) -> list[Eff
     # The run has failed, and its own deadline stands as after any failure: by then a person may have made up for it.
     # One that is over was told in its own time, maybe in one word with others.
     watch = [each for each in _watch(schedule, fact.key, fact.birth, None) if not each.times.is_breached(now)]
-    return [
+    return Decision.of(
         Create(closed),
         *watch,
         EmitEvent(
@@ -116,7 +115,7 @@ def _give_up(schedule: Schedule, fact: SignalOverdue, now: datetime) -> list[Eff
             message=f"{fact.key} does not begin: {reason}",
             detail={"source": "watchdog", **deadline_detail(schedule, fact.deadline_at), "actionHint": hint},
         ),
-    ]
+    )
 
 
 def deadline_detail(schedule: Schedule, deadline_at: datetime) -> dict[str, Json]:

@@ -106,7 +106,7 @@ def decide(
         case _ if run is None:
             return [Ignore(f"{type(fact).__name__}: there is no rehearsal for it")]
         case ClockStepped() if run.state is DryState.EVALUATING:
-            return [*decide_step(run.since, fact)]
+            return [decide_step(run.since, fact)]
         case TimerFired() if run.state is DryState.EVALUATING and (shift := realign(run.since, now)):
             return [shift]
         case _ if run.state is DryState.EVALUATING:

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from worker.core.model.effects import EmitEvent, Ignore
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.values import Json
 from worker.core.run.context import STOP_PATIENCE, Context
+from worker.core.run.decision import Decision, ignore
 from worker.core.run.effects import Effect, End, EvaluateNow, LogJob, MoveTo, RecordRerun, Retry, WaiveDeadline
 from worker.core.run.facts import CancelRequested
 from worker.core.run.state import AfterStop, Budget, FailureCategory, Outcome, State
@@ -17,16 +18,16 @@ _MEND = "mend the job or its data, then rerun it; `interlock history` names the 
 NOBODY_KNOWS = "nobody can tell whether it was started"
 
 
-def tell_unchecked(case: Context, notices: tuple[str, ...]) -> list[Effect]:
+def tell_unchecked(context: Context, notices: tuple[str, ...]) -> list[Effect]:
     """A success whose check failed stands, for want of proof; but never without a word."""
     if not notices:
         return []
-    message = f"{case.run.key}: attempt {case.run.attempt} is taken for a success unchecked: {'; '.join(notices)}"
+    message = f"{context.run.key}: attempt {context.run.attempt} is taken for a success unchecked: {'; '.join(notices)}"
     return [
         EmitEvent(
             type=EventType.JOB_SUCCESS_UNCHECKED,
             message=message,
-            detail={"attempt": case.run.attempt, "notices": list(notices)},
+            detail={"attempt": context.run.attempt, "notices": list(notices)},
         )
     ]
 
@@ -35,125 +36,127 @@ def budget_of(category: FailureCategory | None) -> Budget:
     return Budget.CODE if category is FailureCategory.PERMANENT else Budget.TRANSIENT
 
 
-def after_failure(case: Context, category: FailureCategory | None, message: str, source: JobEvent) -> list[Effect]:
+def after_failure(context: Context, category: FailureCategory | None, message: str, source: JobEvent) -> Decision:
     """Retry if the budget, the calendar and the run's patience allow it; else the failure is final."""
-    run, budget = case.run, budget_of(category)
+    run, budget = context.run, budget_of(category)
     spent = run.spent.of(budget)
-    limit = case.job.max_code_retries if budget is Budget.CODE else case.job.max_retries
+    limit = context.job.max_code_retries if budget is Budget.CODE else context.job.max_retries
     if spent >= limit:
         setting = "job.maxCodeRetries" if budget is Budget.CODE else "job.maxRetries"
         allowed = f"no more than {limit}" if limit else "no retry"
-        return _exhausted(case, f"{message}; {setting} allows {allowed}")
-    if reason := case.excluded:
-        return [
+        return _exhausted(context, f"{message}; {setting} allows {allowed}")
+    if reason := context.excluded:
+        return Decision.of(
             End(outcome=Outcome.FAILED, reason=f"{message}; not retried: {reason}"),
             EmitEvent(
                 type=EventType.PIPELINE_EXCLUDED,
                 message=f"{run.key} is not retried: {reason}; attempt {run.attempt} failed: {message}",
                 detail={"attempt": run.attempt, "final": True, "actionHint": _MEND},
             ),
-        ]
-    if case.is_timed_out:
-        return time_out(case, message)
-    return [
-        Retry(budget=budget, reason=message, window_ends_at=case.evaluation_ends_at),
+        )
+    if context.is_timed_out:
+        return time_out(context, message)
+    return Decision.of(
+        Retry(budget=budget, reason=message, window_ends_at=context.evaluation_ends_at),
         RecordRerun(reason=JOB_FAIL_RETRY, source=source),
         EvaluateNow(),
-    ]
+    )
 
 
-def is_retry(effects: list[Effect]) -> bool:
-    """Say whether what follows a failure is another attempt."""
-    return isinstance(effects[0], Retry)
+def is_retry(decision: Decision) -> bool:
+    """Return whether what follows a failure is another attempt."""
+    return isinstance(decision.main, Retry)
 
 
-def _exhausted(case: Context, reason: str) -> list[Effect]:
-    return [
+def _exhausted(context: Context, reason: str) -> Decision:
+    return Decision.of(
         End(outcome=Outcome.FAILED, reason=reason),
         EmitEvent(
             type=EventType.RETRY_EXHAUSTED,
-            message=f"{case.run.key} failed for good in attempt {case.run.attempt}: {reason}",
-            detail={"attempt": case.run.attempt, "actionHint": _MEND},
+            message=f"{context.run.key} failed for good in attempt {context.run.attempt}: {reason}",
+            detail={"attempt": context.run.attempt, "actionHint": _MEND},
         ),
-    ]
+    )
 
 
-def time_out(case: Context, so_far: str) -> list[Effect]:
-    run = case.run
+def time_out(context: Context, so_far: str) -> Decision:
+    run = context.run
     reason = f"not done by {format_utc(run.timeout_at)}, when its patience ended; {so_far}"
-    unanswered = tell_unanswered(case)
-    return [
+    unanswered = tell_unanswered(context)
+    return Decision.of(
         End(outcome=Outcome.TIMED_OUT, reason=reason),
         LogJob(event=JobEvent.RUN_TIMEOUT, message=reason),
-        tell_timeout(case, reason, is_orphaned=bool(unanswered)),
+        tell_timeout(context, reason, is_orphaned=bool(unanswered)),
         *unanswered,
-    ]
+    )
 
 
-def tell_timeout(case: Context, reason: str, *, is_orphaned: bool = False) -> EmitEvent:
+def tell_timeout(context: Context, reason: str, *, is_orphaned: bool = False) -> EmitEvent:
     hint = "find out what it waited for, then rerun it; raise job.runTimeoutSeconds if it needs longer"
     return EmitEvent(
         type=EventType.SFN_TIMEOUT,
-        message=f"{case.run.key} timed out: {reason}",
+        message=f"{context.run.key} timed out: {reason}",
         detail={
             "source": "watchdog",
-            "ttlExpired": format_rfc3339(case.run.timeout_at),
+            "ttlExpired": format_rfc3339(context.run.timeout_at),
             **({"orphaned": True} if is_orphaned else {}),  # beside JOB_ORPHANED, which alerts
             "actionHint": hint,
         },
     )
 
 
-def begin_stop(case: Context, after: AfterStop, reason: str, *, rerun_reason: str = "") -> list[Effect]:
+def begin_stop(context: Context, after: AfterStop, reason: str, *, rerun_reason: str = "") -> Decision:
     """Nothing follows a job that may be running before it has stopped."""
-    if case.run.is_out_of_reach:
-        return orphan(replace(case, run=replace(case.run, after_stop=after, reason=reason)), NOBODY_KNOWS)
-    ends_at = case.now + STOP_PATIENCE
-    return [
+    if context.run.is_out_of_reach:
+        return orphan(replace(context, run=replace(context.run, after_stop=after, reason=reason)), NOBODY_KNOWS)
+    ends_at = context.now + STOP_PATIENCE
+    return Decision.of(
         MoveTo(
             state=State.STOPPING, after_stop=after, reason=reason, rerun_reason=rerun_reason, window_ends_at=ends_at
         ),
-        *case.reach_for_job(),
-    ]
+        *context.reach_for_job(),
+    )
 
 
-def cancel(case: Context, reason: str) -> list[Effect]:
-    return [
+def cancel(context: Context, reason: str) -> Decision:
+    return Decision.of(
         End(outcome=Outcome.CANCELLED, reason=reason),
         LogJob(event=JobEvent.CANCELLED, message=reason),
-        EmitEvent(type=EventType.RUN_CANCELLED, message=f"{case.run.key} was cancelled: {reason}"),
-        *tell_unanswered(case),
-    ]
+        EmitEvent(type=EventType.RUN_CANCELLED, message=f"{context.run.key} was cancelled: {reason}"),
+        *tell_unanswered(context),
+    )
 
 
 def waive(fact: CancelRequested) -> list[Effect]:
     return [WaiveDeadline(fact.reason)] if fact.waive_sla else []
 
 
-def waive_only(fact: CancelRequested, otherwise: str) -> list[Effect]:
+def waive_only(fact: CancelRequested, otherwise: str) -> Decision:
     """Of a cancellation that finds nothing to cancel, the waiver still counts."""
-    return waive(fact) or [Ignore(otherwise)]
+    return Decision.of(WaiveDeadline(fact.reason)) if fact.waive_sla else ignore(otherwise)
 
 
-def orphan(case: Context, why: str) -> list[Effect]:
+def orphan(context: Context, why: str) -> Decision:
     """Give up on a job that may be running on; nothing new starts beside it, and a person is told what to look for."""
-    run = case.run
+    run = context.run
     reason = f"{run.reason}; {why}" if run.reason else why
-    timed_out: list[Effect] = [tell_timeout(case, reason, is_orphaned=True)] if run.after_stop is AfterStop.END else []
-    return [
+    timed_out: list[Effect] = (
+        [tell_timeout(context, reason, is_orphaned=True)] if run.after_stop is AfterStop.END else []
+    )
+    return Decision.of(
         End(outcome=Outcome.ORPHANED, reason=reason),
         LogJob(event=JobEvent.ORPHANED, message=reason),
-        tell_orphan(case, why),
+        tell_orphan(context, why),
         *timed_out,
-    ]
+    )
 
 
-def tell_unanswered(case: Context) -> list[Effect]:
+def tell_unanswered(context: Context) -> list[Effect]:
     """The job that is known has ended. A start that got no answer and was repeated may have left another one.
 
     While the run goes on, the answer to the repeat counts for both; but an end that says that nothing runs must not.
     """
-    run = case.run
+    run = context.run
     if not run.starts_unanswered:
         return []
     starts = "a start that was repeated" if run.starts_unanswered == 1 else "starts that were repeated"
@@ -168,8 +171,8 @@ def tell_unanswered(case: Context) -> list[Effect]:
     ]
 
 
-def tell_orphan(case: Context, why: str, job: Mapping[str, Json] | None = None) -> EmitEvent:
-    run = case.run
+def tell_orphan(context: Context, why: str, job: Mapping[str, Json] | None = None) -> EmitEvent:
+    run = context.run
     hint = "look for the job at its target by this id or token, end it if it runs, then rerun"
     return EmitEvent(
         type=EventType.JOB_ORPHANED,

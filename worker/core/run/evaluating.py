@@ -1,8 +1,9 @@
 """EVALUATING: the rules do not hold yet."""
 
-from worker.core.model.effects import EmitEvent, Ignore
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType, JobEvent
 from worker.core.run.context import Context, not_applicable
+from worker.core.run.decision import Decision, ignore
 from worker.core.run.effects import Effect, End, EvaluateNow, KeepBaseline, LogJob, MoveTo, StartJob
 from worker.core.run.endings import cancel, time_out, waive
 from worker.core.run.evaluation import required_sensors
@@ -18,38 +19,38 @@ from worker.core.run.facts import (
 from worker.core.run.state import Outcome, StartStep, State
 
 
-def decide_evaluating(case: Context, fact: Fact) -> list[Effect]:
+def decide_evaluating(context: Context, fact: Fact) -> Decision:
     match fact:
-        case RulesHeld() | RulesNotHeld() | TimerFired() if case.is_timed_out:
-            return time_out(case, "no job had been started")
+        case RulesHeld() | RulesNotHeld() | TimerFired() if context.is_timed_out:
+            return time_out(context, "no job had been started")
         case RulesHeld():
-            return _trigger(case, fact)
-        case RulesNotHeld() if case.is_window_over:
-            return _exhausted(case, fact)
+            return _trigger(context, fact)
+        case RulesNotHeld() if context.is_window_over:
+            return _exhausted(context, fact)
         case RulesNotHeld(reason=reason):
-            return [Ignore(f"waiting: {reason}")]
+            return ignore(f"waiting: {reason}")
         case TimerFired() | SensorChanged():
             # Also at the window's end: the last pass decides, whoever makes it, and however late.
-            return [EvaluateNow()]
+            return Decision.of(EvaluateNow())
         case RunTriggered(signal=signal) if signal is not None:
-            return [EvaluateNow()]
+            return Decision.of(EvaluateNow())
         case RunTriggered():
-            return [Ignore("the run exists already")]
+            return ignore("the run exists already")
         case CancelRequested(reason=reason):
-            return [*cancel(case, reason), *waive(fact)]
+            return cancel(context, reason).also(*waive(fact))
         case _:
-            return [*not_applicable(case.run, fact)]
+            return not_applicable(context.run, fact)
 
 
-def _trigger(case: Context, fact: RulesHeld) -> list[Effect]:
-    run = case.run
-    if case.pipeline.job is None:
-        return _without_job(case)
-    outputs = _outputs(case, fact)
+def _trigger(context: Context, fact: RulesHeld) -> Decision:
+    run = context.run
+    if context.pipeline.job is None:
+        return _without_job(context)
+    outputs = _outputs(context, fact)
     kept = {name: data for name, data in fact.baseline.items() if name not in outputs}
-    baseline: list[Effect] = [KeepBaseline(kept, is_new=True)] if case.pipeline.post_run else []
+    baseline: list[Effect] = [KeepBaseline(kept, is_new=True)] if context.pipeline.post_run else []
     started_on = {name: content_hash for name, content_hash in fact.saw.items() if name not in outputs}
-    return [
+    return Decision.of(
         MoveTo(state=State.TRIGGERING, started_on=started_on, start_step=StartStep.SENT),
         *baseline,
         EmitEvent(
@@ -58,34 +59,34 @@ def _trigger(case: Context, fact: RulesHeld) -> list[Effect]:
             detail={"attempt": run.attempt},
         ),
         StartJob(run.token, sending=0),
-    ]
+    )
 
 
-def _outputs(case: Context, fact: RulesHeld) -> set[str]:
+def _outputs(context: Context, fact: RulesHeld) -> set[str]:
     """The post-run sensors that came only after the first start: what the job or an audit of it writes, not its input.
 
     A rerun finds them there, and would take its own result for a change of its data.
     """
-    if case.run.attempt == 1:
+    if context.run.attempt == 1:
         return set()
-    return fact.saw.keys() - required_sensors(case.pipeline, case.schedule) - case.run.started_on.keys()
+    return fact.saw.keys() - required_sensors(context.pipeline, context.schedule) - context.run.started_on.keys()
 
 
-def _without_job(case: Context) -> list[Effect]:
+def _without_job(context: Context) -> Decision:
     reason = "the rules hold, but the pipeline has no job to start; add one, then rerun"
-    return [
+    return Decision.of(
         End(outcome=Outcome.FAILED, reason=reason),
-        EmitEvent(type=EventType.INFRA_FAILURE, message=f"{case.run.key}: {reason}"),
-    ]
+        EmitEvent(type=EventType.INFRA_FAILURE, message=f"{context.run.key}: {reason}"),
+    )
 
 
-def _exhausted(case: Context, fact: RulesNotHeld) -> list[Effect]:
+def _exhausted(context: Context, fact: RulesNotHeld) -> Decision:
     reason = f"the rules did not hold in time: {fact.reason}"
     hint = "see why the data is late or wrong (`interlock explain`); once it is there, rerun it"
-    return [
+    return Decision.of(
         End(outcome=Outcome.EXHAUSTED, reason=reason, saw=fact.saw),
         LogJob(event=JobEvent.VALIDATION_EXHAUSTED, message=reason),
         EmitEvent(
-            type=EventType.VALIDATION_EXHAUSTED, message=f"{case.run.key}: {reason}", detail={"actionHint": hint}
+            type=EventType.VALIDATION_EXHAUSTED, message=f"{context.run.key}: {reason}", detail={"actionHint": hint}
         ),
-    ]
+    )

@@ -6,8 +6,7 @@ from datetime import datetime
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.model.rules import GroupResult, evaluate_in_turns, keys
 from worker.core.model.values import Json
-from worker.core.run.facts import RulesHeld, RulesNotHeld
-from worker.core.run.readings import SensorReading
+from worker.core.run.facts import RulesHeld, RulesNotHeld, SensorReading
 from worker.core.run.sensor_match import SensorContent, period_named
 from worker.core.time.periods import Period
 

@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId
+from worker.core.model.rules import GroupResult
 from worker.core.model.values import Json
 from worker.core.run.drift import Drift
-from worker.core.run.readings import Inputs
 from worker.core.run.state import FailureCategory
 
 Handle: TypeAlias = Mapping[str, Json]  # what a target needs to find its job again; only its runner reads it
@@ -145,6 +145,31 @@ class PostRunSeen:
     known_as: str = ""
     written_at: datetime | None = None
     image_at: datetime | None = None
+
+
+# --- what was read of the sensors: for an evaluation of the rules, or when the job has succeeded ----------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SensorReading:
+    """A sensor as it was found. `key` is the one it is stored by, with its period if the key names one."""
+
+    data: Mapping[str, Json]
+    content_hash: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """A run's sensors as they are now, by the names its rules use, and what drift is measured against.
+
+    They must be read after the run was: only then does the run's version prove that no change was missed in between.
+    `post_run`: how the post-run rules judge them; None where no sensor of theirs changed since the start.
+    """
+
+    readings: Mapping[str, SensorReading]
+    baseline: Mapping[str, Json]
+    post_run: GroupResult | None = None
 
 
 # --- the start --------------------------------------------------------------------------------------------------------

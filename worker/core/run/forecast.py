@@ -44,10 +44,11 @@ def forecast(
     *,
     pause: Pause | None = None,
 ) -> Forecast:
-    """Foretell the answer to a request about a run; None is one that does not exist yet."""
-    if isinstance(fact, RerunRequested) and pause is not None and not pause.is_over(now):
+    """Predict the answer to a request about a run; None is one that does not exist yet."""
+    decision = decide(run, pipeline, schedule, fact, now, pause=pause)
+    if pause is not None and decision.is_held_back:
         return Forecast(Prospect.WAITS, f"the pipeline is paused: {pause.reason}; it is answered after that")
-    return _told(decide(run, pipeline, schedule, fact, now, pause=pause), run)
+    return _told(decision.effects, run)
 
 
 def forecast_dry_run(

@@ -6,20 +6,21 @@ usual rules apply to it: whatever is decided replaces the row by one of ours.
 
 from datetime import datetime
 
-from worker.core.model.effects import EmitEvent, Ignore
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType, JobEvent
-from worker.core.run.effects import Create, Effect, LogJob
+from worker.core.run.decision import Decision, ignore
+from worker.core.run.effects import Create, LogJob
 from worker.core.run.facts import NewRun
 from worker.core.run.state import ForeignRun, Outcome, Run, Spent, State, Status
 from worker.core.time.timestamps import format_rfc3339, format_utc
 
 
-def respect(foreign: ForeignRun, birth: NewRun, now: datetime) -> list[Effect] | None:
-    """Decide about a row that says RUNNING, whatever the fact; None for one that has ended: read it with `as_run`."""
+def respect(foreign: ForeignRun, birth: NewRun, now: datetime) -> Decision | None:
+    """Decide about a row that says RUNNING, whatever the fact; None for one that has ended (`as_run`)."""
     if foreign.status != Status.RUNNING:
         return None
     if foreign.expires_at is None or now <= foreign.expires_at:
-        return [Ignore("another system is running it, and its lifetime is not over")]
+        return ignore("another system is running it, and its lifetime is not over")
     return _close(foreign, birth, foreign.expires_at, now)
 
 
@@ -40,7 +41,7 @@ def as_run(foreign: ForeignRun, birth: NewRun, now: datetime, *, ended_at: datet
     )
 
 
-def _close(foreign: ForeignRun, birth: NewRun, expired_at: datetime, now: datetime) -> list[Effect]:
+def _close(foreign: ForeignRun, birth: NewRun, expired_at: datetime, now: datetime) -> Decision:
     reason = f"another system's run was not done by {format_utc(expired_at)}"
     closed = Run(
         key=foreign.key,
@@ -53,7 +54,7 @@ def _close(foreign: ForeignRun, birth: NewRun, expired_at: datetime, now: dateti
         outcome=Outcome.TIMED_OUT,
         reason=reason,
     )
-    return [
+    return Decision.of(
         Create(closed),
         LogJob(event=JobEvent.RUN_TIMEOUT, message=reason),
         EmitEvent(
@@ -65,4 +66,4 @@ def _close(foreign: ForeignRun, birth: NewRun, expired_at: datetime, now: dateti
                 "actionHint": "see whether its job still runs; then rerun it",
             },
         ),
-    ]
+    )

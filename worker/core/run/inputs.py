@@ -9,17 +9,17 @@ not is noted first, and decided again.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from worker.core.model.effects import EmitEvent, Ignore
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.rules import evaluate_rule
 from worker.core.model.values import Json
 from worker.core.run.context import Context
+from worker.core.run.decision import Decision, ignore
 from worker.core.run.drift import Drift, measure
 from worker.core.run.effects import Effect, LogJob, NoteChange, NotePostRun, NoteSignal
 from worker.core.run.evaluation import post_run_sensors, required_sensors
-from worker.core.run.facts import SensorSignal
-from worker.core.run.post_run import ask_for_rerun, is_news, is_since_start, tell_drift, tell_post_run
-from worker.core.run.readings import Inputs, SensorReading
+from worker.core.run.facts import Inputs, SensorReading, SensorSignal
+from worker.core.run.post_run import is_news, is_since_start, request_rerun, tell_drift, tell_post_run
 from worker.core.run.reruns import DATA_DRIFT, LATE_DATA
 from worker.core.run.sensor_match import (
     SensorContent,
@@ -34,13 +34,13 @@ from worker.core.time.periods import sensor_keys
 DRIFT_TOLD_MAX = 20  # events of one commit, which holds no more than 100 rows
 
 
-def note_signal(case: Context, signal: SensorSignal) -> list[Effect]:
+def note_signal(context: Context, signal: SensorSignal) -> Decision:
     """Remember a trigger sensor that changed under a running job: at most once for each content."""
-    run = case.run
+    run = context.run
     is_known = run.changed_inputs.get(signal.said_by) == signal.content_hash
-    if is_known or not is_news(case, signal) or not is_since_start(run, signal):
-        return [Ignore(f"{signal.sensor_key} says nothing that the run did not know")]
-    return [NoteChange(signal.said_by, signal.content_hash, signal.written_at)]
+    if is_known or not is_news(context, signal) or not is_since_start(run, signal):
+        return ignore(f"{signal.sensor_key} says nothing that the run did not know")
+    return Decision.of(NoteChange(signal.said_by, signal.content_hash, signal.written_at))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +74,10 @@ class PostRunChange:
 class Comparison:
     """A run's inputs as they are, against those that its job was started on."""
 
-    def __init__(self, case: Context, inputs: Inputs) -> None:
-        self._case, self._inputs, self._run = case, inputs, case.run
-        trigger = case.schedule.trigger
-        self._trigger = trigger if trigger and case.schedule.starts_by_trigger else None
+    def __init__(self, context: Context, inputs: Inputs) -> None:
+        self._context, self._inputs, self._run = context, inputs, context.run
+        trigger = context.schedule.trigger
+        self._trigger = trigger if trigger and context.schedule.starts_by_trigger else None
         self.post_run = [*self._post_run_changes()]
         self.late = [*self._late()]
 
@@ -105,7 +105,7 @@ class Comparison:
 
     def _unnoted_post_run(self) -> Iterator[Effect]:
         drifted = {change.key for change in self.post_run if change.is_drifted}
-        for name in post_run_sensors(self._case.pipeline):
+        for name in post_run_sensors(self._context.pipeline):
             reading = self._inputs.readings.get(name)
             if reading is None or reading.key in drifted or not self._is_of_run(reading):
                 continue
@@ -119,7 +119,7 @@ class Comparison:
         signal = self._trigger.rule.key if self._trigger else None
         # Of these the post-run threshold says whether a change matters.
         measured = {change.key for change in self.post_run if change.drift is not None}
-        for name in required_sensors(self._case.pipeline, self._case.schedule):
+        for name in required_sensors(self._context.pipeline, self._context.schedule):
             reading = self._inputs.readings.get(name)
             if reading is None:
                 if name in self._run.started_on:
@@ -148,7 +148,7 @@ class Comparison:
         name = self._trigger.rule.key
         for key, content_hash in self._run.changed_inputs.items():
             is_known = content_hash in {"", self._run.started_on.get(name)}
-            if is_trigger(self._case.schedule, key) and not is_known and not self._is_read(name, key):
+            if is_trigger(self._context.schedule, key) and not is_known and not self._is_read(name, key):
                 yield InputChange(name=name, key=key, content_hash=content_hash, is_signal=True)
 
     def _is_read(self, name: str, key: str) -> bool:
@@ -158,13 +158,13 @@ class Comparison:
         return reading.key == key and self._is_of_run(reading)
 
     def _holds(self, reading: SensorReading) -> bool:
-        return self._trigger is None or evaluate_rule(self._trigger.rule, reading.data, self._case.now).passed
+        return self._trigger is None or evaluate_rule(self._trigger.rule, reading.data, self._context.now).passed
 
     # --- the post-run sensors -----------------------------------------------------------------------------------------
 
     def _post_run_changes(self) -> Iterator[PostRunChange]:
         """Those that were there when the job was started; what the job or others wrote since is the new baseline."""
-        run, pipeline, read = self._run, self._case.pipeline, set[str]()
+        run, pipeline, read = self._run, self._context.pipeline, set[str]()
         for name in post_run_sensors(pipeline):
             reading = self._inputs.readings.get(name)
             if reading is None or name not in run.started_on or not self._is_of_run(reading):
@@ -176,11 +176,11 @@ class Comparison:
         for key, content_hash in run.changed_inputs.items():
             is_told = key not in read and run.post_run_seen.get(key) == content_hash
             # What is a signal too is late data.
-            if is_told and post_run_name(pipeline, key) and not is_trigger(self._case.schedule, key):
+            if is_told and post_run_name(pipeline, key) and not is_trigger(self._context.schedule, key):
                 yield PostRunChange(key=key, content_hash=content_hash, is_over=True)
 
     def _drift(self, name: str, reading: SensorReading) -> Drift | None:
-        post_run, before = self._case.pipeline.post_run, self._inputs.baseline.get(name)
+        post_run, before = self._context.pipeline.post_run, self._inputs.baseline.get(name)
         if post_run is None or not isinstance(before, Mapping):
             return None
         return measure(post_run, reading.key, before, reading.data)
@@ -190,7 +190,7 @@ class Comparison:
         result = self._inputs.post_run
         if result is None or not self.post_run:
             return []
-        return [tell_post_run(self._case, "" if result.passed else result.reason, held=result.passed)]
+        return [tell_post_run(self._context, "" if result.passed else result.reason, held=result.passed)]
 
     # --- periods ------------------------------------------------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class Comparison:
         today, if the run is today's; else only who saw its record knows, and has noted it.
         """
         run, said = self._run, SensorContent(reading.key, reading.data)
-        if period_said(said, self._case.schedule, self._case.now)[0] == run.key.period:
+        if period_said(said, self._context.schedule, self._context.now)[0] == run.key.period:
             return True
         if period_named(said) is not None:
             return False
@@ -215,19 +215,19 @@ class Comparison:
         return is_for_later(SensorContent(reading.key, reading.data), self._run.key.period)
 
 
-def report_changes(case: Context, compared: Comparison) -> list[Effect]:
+def report_changes(context: Context, compared: Comparison) -> list[Effect]:
     """Report what changed under the job as if it had come a second after the end: once, and with one rerun."""
     late, changed = compared.late, compared.post_run
     drifted = [change for change in changed if change.is_drifted]
-    effects = [*_late_data(case, late), *_drift(case, drifted), *_notes(changed)]
+    effects = [*_late_data(context, late), *_drift(context, drifted), *_notes(changed)]
     if late and not any(change.objection for change in late):
-        return [*effects, ask_for_rerun(case, LATE_DATA, late[-1].content_hash)]
+        return [*effects, request_rerun(context, LATE_DATA, late[-1].content_hash)]
     if drifted:
-        return [*effects, ask_for_rerun(case, DATA_DRIFT, drifted[-1].content_hash)]
+        return [*effects, request_rerun(context, DATA_DRIFT, drifted[-1].content_hash)]
     return [*effects, *compared.post_run_verdict()]
 
 
-def _late_data(case: Context, late: list[InputChange]) -> list[Effect]:
+def _late_data(context: Context, late: list[InputChange]) -> list[Effect]:
     if not late:
         return []
     names = [*dict.fromkeys(change.name for change in late)]
@@ -235,22 +235,22 @@ def _late_data(case: Context, late: list[InputChange]) -> list[Effect]:
     reason = f"{', '.join(names)} changed while the job was running"
     if objections:
         reason += f"; no rerun is requested: {'; '.join(objections)}"
-    detail: dict[str, Json] = {"sensorKey": names[0], "sensorKeys": [*names], "attempt": case.run.attempt}
+    detail: dict[str, Json] = {"sensorKey": names[0], "sensorKeys": [*names], "attempt": context.run.attempt}
     if objections:
         detail["noRerun"] = "; ".join(objections)
     noted = [NoteSignal(change.content_hash, change.key) for change in late if change.is_signal and change.content_hash]
     return [
         *noted,
         LogJob(event=JobEvent.LATE_DATA_ARRIVAL, message=reason),
-        EmitEvent(type=EventType.LATE_DATA_ARRIVAL, message=f"{case.run.key}: {reason}", detail=detail),
+        EmitEvent(type=EventType.LATE_DATA_ARRIVAL, message=f"{context.run.key}: {reason}", detail=detail),
     ]
 
 
-def _drift(case: Context, drifted: list[PostRunChange]) -> list[Effect]:
+def _drift(context: Context, drifted: list[PostRunChange]) -> list[Effect]:
     told = drifted[:DRIFT_TOLD_MAX]
     left_out = len(drifted) - len(told)
     when = "while the job was running" + (f", and so did {left_out} other sensors" if left_out else "")
-    return [tell_drift(case, change.drift, change.key, when) for change in told]
+    return [tell_drift(context, change.drift, change.key, when) for change in told]
 
 
 def _notes(changed: list[PostRunChange]) -> list[Effect]:

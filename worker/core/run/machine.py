@@ -3,7 +3,7 @@
 One module per state holds the rules (`evaluating.py` and its neighbours); `state.py` holds the data.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -13,6 +13,7 @@ from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.run.clock_shift import decide_step, realign, shifted
 from worker.core.run.context import Context, limits
 from worker.core.run.create import decide_create
+from worker.core.run.decision import Decision, ignore
 from worker.core.run.effects import (
     Create,
     Effect,
@@ -70,73 +71,65 @@ class Pause:
 
 def decide(
     run: Run | None, pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime, *, pause: Pause | None = None
-) -> list[Effect]:
-    """Say what must happen next. Never empty: a fact that changes nothing is an `Ignore`.
+) -> Decision:
+    """Decide what follows from a fact; one that changes nothing gives an `Ignore`.
 
     `pipeline` is the version the run began under; for a run that does not exist or has ended, the version in force.
     """
-    is_paused = pause is not None and not pause.is_over(now)
-    if pause and is_paused and isinstance(fact, RerunRequested):
-        return [_held_back(pause)]
-    effects = (
+    decision = (
         decide_create(pipeline, schedule, fact, now) if run is None else _decide(run, pipeline, schedule, fact, now)
     )
-    # Whatever else may happen, nothing is begun: neither a run nor a job. What is held back stays due and comes again.
-    if pause and is_paused and any(isinstance(effect, Create | StartJob) for effect in effects):
-        return [_held_back(pause)]
-    return effects
-
-
-def _held_back(pause: Pause) -> Ignore:
+    if pause is None or pause.is_over(now) or not decision.is_held_by_pause(fact):
+        return decision
+    # What is held back stays due and comes again.
     reason = f"paused: {pause.reason}; it is taken up again when the pause is over"
-    return Ignore(reason, is_held_back=True, until=pause.until)
+    return Decision.of(Ignore(reason, is_held_back=True, until=pause.until))
 
 
-def _decide(run: Run, pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime) -> list[Effect]:
+def _decide(run: Run, pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime) -> Decision:
     if isinstance(fact, AboutAttempt) and fact.attempt != run.attempt:
-        return [Ignore(f"speaks of attempt {fact.attempt}, not of {run.attempt}")]
+        return ignore(f"speaks of attempt {fact.attempt}, not of {run.attempt}")
     if isinstance(fact, ClockStepped):
-        return [Ignore("it has ended")] if run.is_ended else [*decide_step(run.since, fact)]
+        return ignore("it has ended") if run.is_ended else Decision.of(decide_step(run.since, fact))
     patience = limits(pipeline).run_timeout
     if isinstance(fact, TimerFired) and not run.is_ended and (shift := realign(run.since, now, patience)):
-        return [shift]
-    case = Context(run, pipeline, schedule, now)
+        return Decision.of(shift)
+    context = Context(run, pipeline, schedule, now)
     if isinstance(fact, RerunRequested):
-        return decide_rerun(case, fact)
+        return decide_rerun(context, fact)
     if isinstance(fact, CancelRequested) and fact.identity:
-        return _cancel_once(case, fact)
-    return _decide_by_state(case, fact)
+        return _cancel_once(context, fact)
+    return _decide_by_state(context, fact)
 
 
-def _cancel_once(case: Context, fact: CancelRequested) -> list[Effect]:
+def _cancel_once(context: Context, fact: CancelRequested) -> Decision:
     """The row of a request outlives what it asked for: delivered again, it must not cancel a rerun that came later."""
-    if fact.identity in case.run.handled:
-        return [Ignore(f"request {fact.identity} was answered already")]
-    answer = _decide_by_state(case, fact)
-    return [answer[0], NoteHandled(fact.identity), *answer[1:]]
+    if fact.identity in context.run.handled:
+        return ignore(f"request {fact.identity} was answered already")
+    return _decide_by_state(context, fact).noting(NoteHandled(fact.identity))
 
 
-def _decide_by_state(case: Context, fact: Fact) -> list[Effect]:
-    match case.run.state:
+def _decide_by_state(context: Context, fact: Fact) -> Decision:
+    match context.run.state:
         case State.EVALUATING:
-            return decide_evaluating(case, fact)
+            return decide_evaluating(context, fact)
         case State.TRIGGERING:
-            return decide_triggering(case, fact)
+            return decide_triggering(context, fact)
         case State.POLLING:
-            return decide_polling(case, fact)
+            return decide_polling(context, fact)
         case State.STOPPING:
-            return decide_stopping(case, fact)
+            return decide_stopping(context, fact)
         case State.COMPLETED | State.FAILED_FINAL:
-            return decide_ended(case, fact)
+            return decide_ended(context, fact)
 
 
 # --- evolve -----------------------------------------------------------------------------------------------------------
 
 
-def evolve(run: Run | None, effects: Sequence[Effect], now: datetime, by: SessionId) -> Run | None:
-    """Say what the run is once the effects are recorded by a session; the same run if none of them is about its row."""
+def evolve(run: Run | None, decision: Decision, now: datetime, by: SessionId) -> Run | None:
+    """Return the run once a session has recorded the decision; the same run if no effect is about its row."""
     before = run
-    for effect in effects:
+    for effect in decision.effects:
         run = effect.run if isinstance(effect, Create) else _applied(run, effect, now, by)
     # Whoever commits a run holds its next timer; a run that is left as it is needs no commit.
     return run if run is None or run == before else replace(run, owner=None if run.is_ended else by)

@@ -1,9 +1,10 @@
 """POLLING: the job's id is known."""
 
-from worker.core.model.effects import EmitEvent, Ignore
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType, JobEvent
 from worker.core.run.context import Context, not_applicable
-from worker.core.run.effects import Effect, EvaluateAgain, LogJob, NoteHandled, PollNow
+from worker.core.run.decision import Decision, ignore
+from worker.core.run.effects import LogJob, NoteHandled, PollNow
 from worker.core.run.endings import after_failure, begin_stop, is_retry, waive
 from worker.core.run.facts import (
     CancelRequested,
@@ -25,68 +26,68 @@ from worker.core.run.success import succeed, succeed_as_reported
 from worker.core.time.durations import format_duration
 
 
-def decide_polling(case: Context, fact: Fact) -> list[Effect]:
+def decide_polling(context: Context, fact: Fact) -> Decision:
     match fact:
         case JobSucceeded():
-            return succeed(case, fact)
+            return succeed(context, fact)
         case JobFailed():
-            return _failed(case, fact)
-        case JobRunning() | JobStatusUnknown() if case.is_window_over:
-            return _poll_exhausted(case)
+            return _failed(context, fact)
+        case JobRunning() | JobStatusUnknown() if context.is_window_over:
+            return _poll_exhausted(context)
         case JobRunning() | JobStatusUnknown():
-            return [Ignore("the job is not known to have ended")]
+            return ignore("the job is not known to have ended")
         case JobReported():
-            return old_report(case, fact) or _reported(case, fact)
-        case TimerFired() if case.is_timed_out:
-            return begin_stop(case, AfterStop.END, "its job was running")
+            return old_report(context, fact) or _reported(context, fact)
+        case TimerFired() if context.is_timed_out:
+            return begin_stop(context, AfterStop.END, "its job was running")
         case TimerFired():
             # Also at the window's end: the job is asked one last time before it is stopped.
-            return [PollNow(case.run.job or {})]
+            return Decision.of(PollNow(context.run.job or {}))
         case CancelRequested(reason=reason):
-            return [*begin_stop(case, AfterStop.CANCEL, reason), *waive(fact)]
+            return begin_stop(context, AfterStop.CANCEL, reason).also(*waive(fact))
         case PostRunSeen():
-            return drift_in_flight(case, fact)
+            return drift_in_flight(context, fact)
         case RunTriggered(signal=signal) if signal is not None:
-            return note_signal(case, signal)
+            return note_signal(context, signal)
         case _:
-            return [*not_applicable(case.run, fact)]
+            return not_applicable(context.run, fact)
 
 
-def old_report(case: Context, fact: JobReported) -> list[Effect]:
+def old_report(context: Context, fact: JobReported) -> Decision | None:
     """A report names no attempt, so one that was there before the attempt began speaks of an earlier one."""
-    if fact.identity in case.run.handled:
-        return [Ignore(f"report {fact.identity} was taken in already")]
-    if fact.at < case.run.attempt_began_at:
-        return [Ignore("the report is older than the attempt and speaks of an earlier one")]
-    return []
+    if fact.identity in context.run.handled:
+        return ignore(f"report {fact.identity} was taken in already")
+    if fact.at < context.run.attempt_began_at:
+        return ignore("the report is older than the attempt and speaks of an earlier one")
+    return None
 
 
 def report_event(report: JobReport) -> JobEvent:
     return JobEvent.FAIL if report is JobReport.FAIL else JobEvent.TIMEOUT
 
 
-def _reported(case: Context, fact: JobReported) -> list[Effect]:
-    ended = succeed_as_reported(case, fact) if fact.report is JobReport.SUCCESS else _reported_failure(case, fact)
+def _reported(context: Context, fact: JobReported) -> Decision:
+    ended = succeed_as_reported(context, fact) if fact.report is JobReport.SUCCESS else _reported_failure(context, fact)
     return with_report_noted(fact, ended)
 
 
-def with_report_noted(fact: JobReported, ended: list[Effect]) -> list[Effect]:
-    """A report that is to be decided on again was not taken in yet."""
-    return ended if EvaluateAgain() in ended else [ended[0], NoteHandled(fact.identity), *ended[1:]]
+def with_report_noted(fact: JobReported, decision: Decision) -> Decision:
+    """Remember the report, unless it is to be decided again: then it was not taken in yet."""
+    return decision if decision.is_provisional else decision.noting(NoteHandled(fact.identity))
 
 
-def _reported_failure(case: Context, fact: JobReported) -> list[Effect]:
+def _reported_failure(context: Context, fact: JobReported) -> Decision:
     message = fact.message or f"the job was reported as {fact.report}"
-    if case.run.starts_unanswered:
+    if context.run.starts_unanswered:
         # The report names no job. It may be about that of a start which got no answer, so the known one must end first.
-        return begin_stop(case, AfterStop.RETRY, message)
-    return after_failure(case, fact.category, message, report_event(fact.report))
+        return begin_stop(context, AfterStop.RETRY, message)
+    return after_failure(context, fact.category, message, report_event(fact.report))
 
 
-def _failed(case: Context, fact: JobFailed) -> list[Effect]:
-    run = case.run
-    after = after_failure(case, fact.category, fact.message, JobEvent.FAIL)
-    told: list[Effect] = [
+def _failed(context: Context, fact: JobFailed) -> Decision:
+    run = context.run
+    after = after_failure(context, fact.category, fact.message, JobEvent.FAIL)
+    return after.noting(
         LogJob(event=JobEvent.FAIL, message=fact.message, category=fact.category),
         EmitEvent(
             type=EventType.JOB_FAILED,
@@ -94,24 +95,21 @@ def _failed(case: Context, fact: JobFailed) -> list[Effect]:
             # What ends the run is an event of its own, in the same commit: that one alerts.
             detail={"attempt": run.attempt, "category": fact.category.value, "willRetry": is_retry(after)},
         ),
-    ]
-    return [after[0], *told, *after[1:]]
+    )
 
 
-def _poll_exhausted(case: Context) -> list[Effect]:
-    run = case.run
-    reason = f"the job did not end within its poll window of {format_duration(case.job.poll_window)}"
-    stopping = begin_stop(case, AfterStop.RETRY, reason)
-    told: list[Effect] = [
+def _poll_exhausted(context: Context) -> Decision:
+    run = context.run
+    reason = f"the job did not end within its poll window of {format_duration(context.job.poll_window)}"
+    return begin_stop(context, AfterStop.RETRY, reason).noting(
         LogJob(event=JobEvent.JOB_POLL_EXHAUSTED, message=reason),
         EmitEvent(
             type=EventType.JOB_POLL_EXHAUSTED,
             message=f"{run.key}: {reason}; it is stopped",
             detail={
                 "attempt": run.attempt,
-                "willRetry": is_retry(after_failure(case, None, reason, JobEvent.JOB_POLL_EXHAUSTED)),
+                "willRetry": is_retry(after_failure(context, None, reason, JobEvent.JOB_POLL_EXHAUSTED)),
                 "actionHint": "raise job.jobPollWindowSeconds if it needs longer",
             },
         ),
-    ]
-    return [stopping[0], *told, *stopping[1:]]
+    )

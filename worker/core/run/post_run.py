@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from worker.core.model.effects import EmitEvent, Ignore
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.values import Json
 from worker.core.run.context import Context
+from worker.core.run.decision import Decision, ignore
 from worker.core.run.drift import Drift
 from worker.core.run.effects import Effect, LogJob, NoteChange, NotePostRun, NoteSignal, PutRerunRequest
 from worker.core.run.facts import PostRunSeen, SensorSignal
@@ -40,22 +41,22 @@ def noted(told_at: Mapping[str, datetime], sensor_key: str, at: datetime | None)
     return dict([*others.items(), (sensor_key, latest)][-TOLD_AT_MAX:])
 
 
-def drift_in_flight(case: Context, fact: PostRunSeen) -> list[Effect]:
+def drift_in_flight(context: Context, fact: PostRunSeen) -> Decision:
     """Tell people early that the data moved under a running job. What follows is decided when the job is done."""
     drift = fact.drift
-    if _is_outdated(case, fact):
-        return [_outdated(fact)]
-    if _is_from_before(case, fact.sensor_key, fact.image_at):
-        return [_from_before(fact.sensor_key)]
-    if _is_seen(case, fact):
-        return [_repeat(fact)]
+    if _is_outdated(context, fact):
+        return _outdated(fact)
+    if _is_from_before(context, fact.sensor_key, fact.image_at):
+        return _from_before(fact.sensor_key)
+    if _is_seen(context, fact):
+        return _repeat(fact)
     noted = NotePostRun(fact.sensor_key, fact.content_hash, fact.written_at)
     if drift is None or not drift.is_beyond:
-        is_input = case.run.started_on.get(fact.known_as) not in {None, fact.content_hash}
+        is_input = context.run.started_on.get(fact.known_as) not in {None, fact.content_hash}
         # A success that was decided without this content must not be committed.
-        return [noted] if is_input else [Ignore("what the job writes is its baseline when it is done")]
-    message = f"{case.run.key}: {drift.field} of {drift.sensor_key} moved by {drift.delta} while the job runs"
-    return [
+        return Decision.of(noted) if is_input else ignore("what the job writes is its baseline when it is done")
+    message = f"{context.run.key}: {drift.field} of {drift.sensor_key} moved by {drift.delta} while the job runs"
+    return Decision.of(
         noted,
         NoteChange(fact.sensor_key, fact.content_hash, fact.written_at),
         EmitEvent(
@@ -63,57 +64,57 @@ def drift_in_flight(case: Context, fact: PostRunSeen) -> list[Effect]:
             message=message,
             detail={**drift.detail(), "source": "post-run-stream"},
         ),
-    ]
+    )
 
 
-def judge_post_run(case: Context, fact: PostRunSeen) -> list[Effect]:
-    if case.run.state is not State.COMPLETED:
-        return [Ignore("the run did not succeed: there is nothing to compare")]
-    if _is_outdated(case, fact):
-        return [_outdated(fact)]
-    if _is_seen(case, fact):
-        return [_repeat(fact)]
-    if _is_from_before(case, fact.sensor_key, fact.image_at) or _is_as_at_start(case, fact):
-        return [_from_before(fact.sensor_key)]
+def judge_post_run(context: Context, fact: PostRunSeen) -> Decision:
+    if context.run.state is not State.COMPLETED:
+        return ignore("the run did not succeed: there is nothing to compare")
+    if _is_outdated(context, fact):
+        return _outdated(fact)
+    if _is_seen(context, fact):
+        return _repeat(fact)
+    if _is_from_before(context, fact.sensor_key, fact.image_at) or _is_as_at_start(context, fact):
+        return _from_before(fact.sensor_key)
     noted = NotePostRun(fact.sensor_key, fact.content_hash, fact.written_at)
     if fact.drift is not None and fact.drift.is_beyond:
-        told = tell_drift(case, fact.drift, fact.sensor_key, "after the run")
-        return [noted, told, ask_for_rerun(case, DATA_DRIFT, fact.content_hash)]
-    return [noted, tell_post_run(case, fact.reason, held=fact.rules_held)]
+        told = tell_drift(context, fact.drift, fact.sensor_key, "after the run")
+        return Decision.of(noted, told, request_rerun(context, DATA_DRIFT, fact.content_hash))
+    return Decision.of(noted, tell_post_run(context, fact.reason, held=fact.rules_held))
 
 
-def tell_post_run(case: Context, reason: str, *, held: bool) -> EmitEvent:
+def tell_post_run(context: Context, reason: str, *, held: bool) -> EmitEvent:
     if held:
-        return EmitEvent(type=EventType.POST_RUN_PASSED, message=f"{case.run.key}: the post-run rules hold")
-    message = f"{case.run.key}: the post-run rules do not hold: {reason}"
+        return EmitEvent(type=EventType.POST_RUN_PASSED, message=f"{context.run.key}: the post-run rules hold")
+    message = f"{context.run.key}: the post-run rules do not hold: {reason}"
     hint = "look at the result before others use it; mend it and rerun"
     return EmitEvent(type=EventType.POST_RUN_FAILED, message=message, detail={"actionHint": hint})
 
 
-def judge_signal(case: Context, signal: SensorSignal) -> list[Effect]:
+def judge_signal(context: Context, signal: SensorSignal) -> Decision:
     """Is a trigger sensor of an ended run late data? By its content; how often it is delivered means nothing."""
-    if not _is_late(case, signal):
-        return [Ignore(f"{signal.sensor_key} says nothing that the run did not know")]
+    if not _is_late(context, signal):
+        return ignore(f"{signal.sensor_key} says nothing that the run did not know")
     reason = f"{signal.sensor_key} changed after the run had ended"
-    told: list[Effect] = [
+    told = Decision.of(
         NoteSignal(signal.content_hash, signal.said_by, signal.written_at),
         LogJob(event=JobEvent.LATE_DATA_ARRIVAL, message=reason),
         EmitEvent(
             type=EventType.LATE_DATA_ARRIVAL,
-            message=f"{case.run.key}: {reason}",
+            message=f"{context.run.key}: {reason}",
             detail={"sensorKey": signal.sensor_key},
         ),
-    ]
-    if case.run.outcome is Outcome.EXHAUSTED and not case.schedule.evaluation.reopen:
+    )
+    if context.run.outcome is Outcome.EXHAUSTED and not context.schedule.evaluation.reopen:
         return told
-    return [*told, ask_for_rerun(case, LATE_DATA, signal.content_hash)]
+    return told.also(request_rerun(context, LATE_DATA, signal.content_hash))
 
 
-def _is_late(case: Context, signal: SensorSignal) -> bool:
-    run = case.run
+def _is_late(context: Context, signal: SensorSignal) -> bool:
+    run = context.run
     if run.state is not State.COMPLETED and run.outcome is not Outcome.EXHAUSTED:
         return False
-    if not is_news(case, signal) or run.changed_inputs.get(signal.said_by) == signal.content_hash:
+    if not is_news(context, signal) or run.changed_inputs.get(signal.said_by) == signal.content_hash:
         return False
     if run.started_on or run.outcome is Outcome.EXHAUSTED:
         return is_since_start(run, signal)
@@ -123,14 +124,14 @@ def _is_late(case: Context, signal: SensorSignal) -> bool:
     return signal.written_at is not None and signal.written_at > known_at
 
 
-def is_news(case: Context, signal: SensorSignal) -> bool:
+def is_news(context: Context, signal: SensorSignal) -> bool:
     """Say whether a signal is neither what the job was started on, nor the run's first, nor the last told as late."""
-    run = case.run
+    run = context.run
     if signal.content_hash == run.started_on.get(signal.sensor_key):
         return False
-    if signal.content_hash == run.late_reported and not _is_back(case, signal):
+    if signal.content_hash == run.late_reported and not _is_back(context, signal):
         return False
-    return not _is_from_before(case, signal.said_by, signal.image_at)
+    return not _is_from_before(context, signal.said_by, signal.image_at)
 
 
 def is_since_start(run: Run, signal: SensorSignal) -> bool:
@@ -144,67 +145,67 @@ def is_since_start(run: Run, signal: SensorSignal) -> bool:
     return signal.written_at is not None and signal.written_at > run.attempt_began_at
 
 
-def _is_back(case: Context, signal: SensorSignal) -> bool:
+def _is_back(context: Context, signal: SensorSignal) -> bool:
     """Say whether a signal that was known before the job was started on another content is there again since then.
 
     Only a row that says so now, and was written after the attempt began, proves it: a repeat of the first signal does
     not, nor does a sensor that the pass did not read.
     """
-    run = case.run
+    run = context.run
     if signal.image_at is not None or signal.sensor_key not in run.started_on or run.late_attempt == run.attempt:
         return False
     return signal.written_at is not None and signal.written_at > run.attempt_began_at + SKEW_MAX
 
 
-def tell_drift(case: Context, drift: Drift | None, sensor_key: str, when: str) -> EmitEvent:
+def tell_drift(context: Context, drift: Drift | None, sensor_key: str, when: str) -> EmitEvent:
     """`drift` None: the sensor is for another period by now, so that nobody can say any more how far it moved."""
     source: dict[str, Json] = {"sensorKey": sensor_key, "source": "post-run-stream"}
     if drift is None:
-        message = f"{case.run.key}: {sensor_key} moved {when}, beyond the threshold"
+        message = f"{context.run.key}: {sensor_key} moved {when}, beyond the threshold"
         return EmitEvent(type=EventType.POST_RUN_DRIFT, message=message, detail=source)
-    message = f"{case.run.key}: {drift.field} of {drift.sensor_key} moved by {drift.delta} {when}"
+    message = f"{context.run.key}: {drift.field} of {drift.sensor_key} moved by {drift.delta} {when}"
     return EmitEvent(type=EventType.POST_RUN_DRIFT, message=message, detail={**drift.detail(), **source})
 
 
-def ask_for_rerun(case: Context, reason: str, cause: str) -> Effect:
-    if excluded := case.excluded:
-        message = f"{case.run.key} is not run again for {reason}: {excluded}"
+def request_rerun(context: Context, reason: str, cause: str) -> Effect:
+    if excluded := context.excluded:
+        message = f"{context.run.key} is not run again for {reason}: {excluded}"
         return EmitEvent(type=EventType.PIPELINE_EXCLUDED, message=message)
-    return PutRerunRequest(reason=reason, requested_at=case.now, id=cause)
+    return PutRerunRequest(reason=reason, requested_at=context.now, id=cause)
 
 
-def _is_from_before(case: Context, sensor_key: str, image_at: datetime | None) -> bool:
+def _is_from_before(context: Context, sensor_key: str, image_at: datetime | None) -> bool:
     """Say whether an image is older than what the job was started on, or than what was told of its sensor since.
 
     Of a run that is not ours nobody knows what it was started on.
     """
-    run = case.run
+    run = context.run
     read_at = run.attempt_began_at if run.started_on else None
     return is_old_image(image_at, read_at=read_at, told_at=run.told_at.get(sensor_key))
 
 
-def _is_as_at_start(case: Context, fact: PostRunSeen) -> bool:
+def _is_as_at_start(context: Context, fact: PostRunSeen) -> bool:
     """Say whether it never said anything else since the job was started; that it does again would be news."""
-    run = case.run
+    run = context.run
     return fact.sensor_key not in run.post_run_seen and run.started_on.get(fact.known_as) == fact.content_hash
 
 
-def _from_before(sensor_key: str) -> Ignore:
-    return Ignore(f"{sensor_key} says what it said before the job was started, or before it was last heard")
+def _from_before(sensor_key: str) -> Decision:
+    return ignore(f"{sensor_key} says what it said before the job was started, or before it was last heard")
 
 
-def _is_outdated(case: Context, fact: PostRunSeen) -> bool:
+def _is_outdated(context: Context, fact: PostRunSeen) -> bool:
     """Say whether the run, and perhaps its baseline, moved on after the comparison. Whoever made it makes it again."""
-    return fact.run_version is not None and fact.run_version != case.run.version
+    return fact.run_version is not None and fact.run_version != context.run.version
 
 
-def _outdated(fact: PostRunSeen) -> Ignore:
-    return Ignore(f"{fact.sensor_key} was compared when the run was at version {fact.run_version}, which is over")
+def _outdated(fact: PostRunSeen) -> Decision:
+    return ignore(f"{fact.sensor_key} was compared when the run was at version {fact.run_version}, which is over")
 
 
-def _is_seen(case: Context, fact: PostRunSeen) -> bool:
-    return case.run.post_run_seen.get(fact.sensor_key) == fact.content_hash
+def _is_seen(context: Context, fact: PostRunSeen) -> bool:
+    return context.run.post_run_seen.get(fact.sensor_key) == fact.content_hash
 
 
-def _repeat(fact: PostRunSeen) -> Ignore:
-    return Ignore(f"{fact.sensor_key} was judged with this content already")
+def _repeat(fact: PostRunSeen) -> Decision:
+    return ignore(f"{fact.sensor_key} was judged with this content already")

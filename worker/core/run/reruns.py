@@ -5,10 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from worker.core.model.effects import EmitEvent, Ignore
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType, JobEvent
 from worker.core.run.context import Context
-from worker.core.run.effects import Effect, EvaluateNow, LogJob, NoteHandled, RecordRerun, Reopen
+from worker.core.run.decision import Decision, ignore
+from worker.core.run.effects import EvaluateNow, LogJob, NoteHandled, RecordRerun, Reopen
 from worker.core.run.endings import JOB_FAIL_RETRY, begin_stop
 from worker.core.run.facts import RerunRequested
 from worker.core.run.state import AfterStop, Budget, Outcome, Run, Spent, State
@@ -47,31 +48,31 @@ def is_unanswered(run: Run, identity: str, reason: str, asked_at: datetime | Non
     return not is_ours and identity not in run.handled and asked_at is not None and asked_at >= run.attempt_began_at
 
 
-def decide_rerun(case: Context, fact: RerunRequested) -> list[Effect]:
-    if fact.identity in case.run.handled:
-        return [Ignore(f"request {fact.identity} was answered already")]
-    if case.pipeline.dry_run and case.run.is_ended:
-        return [Ignore(f"{case.pipeline.id} is in dry run: it is rehearsed, never run")]
-    if excluded := case.excluded:
-        return _reject(case, fact, EventType.PIPELINE_EXCLUDED, excluded)
-    if refusal := _refusal(case, fact):
-        return _reject(case, fact, EventType.RERUN_REJECTED, refusal.why, actionHint=refusal.hint)
-    return _accept(case, fact)
+def decide_rerun(context: Context, fact: RerunRequested) -> Decision:
+    if fact.identity in context.run.handled:
+        return ignore(f"request {fact.identity} was answered already")
+    if context.pipeline.dry_run and context.run.is_ended:
+        return ignore(f"{context.pipeline.id} is in dry run: it is rehearsed, never run")
+    if excluded := context.excluded:
+        return _reject(context, fact, EventType.PIPELINE_EXCLUDED, excluded)
+    if refusal := _refusal(context, fact):
+        return _reject(context, fact, EventType.RERUN_REJECTED, refusal.why, actionHint=refusal.hint)
+    return _accept(context, fact)
 
 
-def reopen(case: Context, reason: str, config_hash: str | None) -> list[Effect]:
+def reopen(context: Context, reason: str, config_hash: str | None) -> Decision:
     """Begin the next attempt, and record why: in the same commit, so that no budget is charged for nothing."""
-    return [
+    return Decision.of(
         Reopen(
             reason=reason,
             budget=budget_for(reason),
             config_hash=config_hash,
-            window_ends_at=case.evaluation_ends_at,
-            timeout_at=case.now + case.job.run_timeout,
+            window_ends_at=context.evaluation_ends_at,
+            timeout_at=context.now + context.job.run_timeout,
         ),
         RecordRerun(reason=reason),
         EvaluateNow(),
-    ]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +81,8 @@ class _Refusal:
     hint: str
 
 
-def _refusal(case: Context, fact: RerunRequested) -> _Refusal | None:
-    run = case.run
+def _refusal(context: Context, fact: RerunRequested) -> _Refusal | None:
+    run = context.run
     if run.state is State.STOPPING:
         return _Refusal("the run is being stopped; ask again when it has ended", "ask again when the run has ended")
     if not run.is_ended and not fact.supersede:
@@ -93,7 +94,7 @@ def _refusal(case: Context, fact: RerunRequested) -> _Refusal | None:
     if run.outcome is Outcome.CANCELLED and budget_for(fact.reason) is Budget.DRIFT:
         why = "the run was cancelled; only a person can reopen it"
         return _Refusal(why, "if it is needed all the same, `interlock rerun` reopens it")
-    if over := _over_budget(case, budget_for(fact.reason)):
+    if over := _over_budget(context, budget_for(fact.reason)):
         return _Refusal(over, "if it is needed all the same, `interlock replay` is outside the budgets")
     if run.state is State.COMPLETED and not fact.is_fresh and fact.reason != REPLAY:
         why = "no sensor is newer than the success; a rerun would find the same data"
@@ -101,23 +102,23 @@ def _refusal(case: Context, fact: RerunRequested) -> _Refusal | None:
     return None
 
 
-def _over_budget(case: Context, budget: Budget | None) -> str | None:
+def _over_budget(context: Context, budget: Budget | None) -> str | None:
     if budget is None:
         return None
-    limit = case.job.max_drift_reruns if budget is Budget.DRIFT else case.job.max_manual_reruns
-    spent = case.run.spent.of(budget)
+    limit = context.job.max_drift_reruns if budget is Budget.DRIFT else context.job.max_manual_reruns
+    spent = context.run.spent.of(budget)
     return f"{spent} of {limit} {budget} reruns are used" if spent >= limit else None
 
 
-def _accept(case: Context, fact: RerunRequested) -> list[Effect]:
-    run = case.run
+def _accept(context: Context, fact: RerunRequested) -> Decision:
+    run = context.run
     if run.is_ended:
-        begun = reopen(case, fact.reason, fact.birth.config_hash)
+        begun = reopen(context, fact.reason, fact.birth.config_hash)
     elif run.is_idle:
-        begun = reopen(case, fact.reason, None)
+        begun = reopen(context, fact.reason, None)
     else:
-        begun = begin_stop(case, AfterStop.SUPERSEDE, f"superseded: {fact.reason}", rerun_reason=fact.reason)
-    accepted: list[Effect] = [
+        begun = begin_stop(context, AfterStop.SUPERSEDE, f"superseded: {fact.reason}", rerun_reason=fact.reason)
+    return begun.noting(
         NoteHandled(fact.identity),
         LogJob(event=JobEvent.RERUN_ACCEPTED, message=fact.reason),
         EmitEvent(
@@ -125,14 +126,13 @@ def _accept(case: Context, fact: RerunRequested) -> list[Effect]:
             message=f"{run.key} runs again: {fact.reason}",
             detail={"reason": fact.reason, "attempt": run.attempt + 1},
         ),
-    ]
-    return [begun[0], *accepted, *begun[1:]]
+    )
 
 
-def _reject(case: Context, fact: RerunRequested, told: EventType, why: str, **more: str) -> list[Effect]:
-    message = f"{case.run.key} does not run again ({fact.reason}): {why}"
-    return [
+def _reject(context: Context, fact: RerunRequested, told: EventType, why: str, **more: str) -> Decision:
+    message = f"{context.run.key} does not run again ({fact.reason}): {why}"
+    return Decision.of(
         NoteHandled(fact.identity),
         LogJob(event=JobEvent.RERUN_REJECTED, message=why),
         EmitEvent(type=told, message=message, detail={"reason": why, **more}),
-    ]
+    )

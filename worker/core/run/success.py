@@ -5,54 +5,54 @@ from datetime import datetime
 from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType, JobEvent
 from worker.core.run.context import Context
+from worker.core.run.decision import Decision
 from worker.core.run.effects import Effect, End, EvaluateAgain, JudgeDeadline, KeepBaseline, LogJob
 from worker.core.run.endings import tell_unanswered, tell_unchecked
 from worker.core.run.evaluation import baseline
-from worker.core.run.facts import JobReported, JobSucceeded
+from worker.core.run.facts import Inputs, JobReported, JobSucceeded
 from worker.core.run.inputs import Comparison, report_changes
-from worker.core.run.readings import Inputs
 from worker.core.run.state import Outcome
 
 
-def succeed(case: Context, fact: JobSucceeded) -> list[Effect]:
+def succeed(context: Context, fact: JobSucceeded) -> Decision:
     """End the run, and in the same commit report what changed under its job."""
-    return _succeed(case, fact.ended_at, fact.inputs, tell_unchecked(case, fact.notices))
+    return _succeed(context, fact.ended_at, fact.inputs, tell_unchecked(context, fact.notices))
 
 
-def succeed_as_reported(case: Context, fact: JobReported) -> list[Effect]:
+def succeed_as_reported(context: Context, fact: JobReported) -> Decision:
     """End the run on a report. It names no job: if a start got no answer, the one that is followed may run on."""
-    return _succeed(case, fact.at, fact.inputs, tell_unanswered(case))
+    return _succeed(context, fact.at, fact.inputs, tell_unanswered(context))
 
 
-def _succeed(case: Context, ended_at: datetime | None, inputs: Inputs | None, notices: list[Effect]) -> list[Effect]:
-    compared = Comparison(case, inputs) if inputs else None
+def _succeed(context: Context, ended_at: datetime | None, inputs: Inputs | None, notices: list[Effect]) -> Decision:
+    compared = Comparison(context, inputs) if inputs else None
     if compared and (unnoted := compared.unnoted()):
-        return [*unnoted, EvaluateAgain()]
+        return Decision.of(*unnoted, EvaluateAgain())
     # A target whose clock is ahead must not date a success into the future.
-    succeeded_at = min(ended_at or case.now, case.now)
-    judged: list[Effect] = [JudgeDeadline(succeeded_at)] if case.schedule.sla else []
-    return [
+    succeeded_at = min(ended_at or context.now, context.now)
+    judged: list[Effect] = [JudgeDeadline(succeeded_at)] if context.schedule.sla else []
+    return Decision.of(
         End(outcome=Outcome.SUCCEEDED),
         LogJob(event=JobEvent.SUCCESS),
         EmitEvent(
             type=EventType.JOB_COMPLETED,
-            message=f"{case.run.key} completed in attempt {case.run.attempt}",
-            detail={"attempt": case.run.attempt},
+            message=f"{context.run.key} completed in attempt {context.run.attempt}",
+            detail={"attempt": context.run.attempt},
         ),
         *judged,
-        *(_complete_baseline(case, inputs) if inputs else []),
+        *(_complete_baseline(context, inputs) if inputs else []),
         *notices,
-        *(report_changes(case, compared) if compared else []),
-    ]
+        *(report_changes(context, compared) if compared else []),
+    )
 
 
-def _complete_baseline(case: Context, inputs: Inputs) -> list[Effect]:
+def _complete_baseline(context: Context, inputs: Inputs) -> list[Effect]:
     """What the job read counts as it was when the job was started; what it wrote, as it is now."""
-    now = baseline(case.pipeline, inputs.readings)
-    written = {key: data for key, data in now.items() if key not in case.run.started_on}
+    now = baseline(context.pipeline, inputs.readings)
+    written = {key: data for key, data in now.items() if key not in context.run.started_on}
     if not written:
         return []
-    message = f"{case.run.key}: drift is measured from now on against {', '.join(sorted(written))}"
+    message = f"{context.run.key}: drift is measured from now on against {', '.join(sorted(written))}"
     return [
         KeepBaseline(written, is_new=False),
         EmitEvent(type=EventType.POST_RUN_BASELINE_CAPTURED, message=message),

@@ -8,12 +8,13 @@ not started.
 
 from datetime import timedelta
 
-from worker.core.model.effects import EmitEvent, Ignore
+from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.pipeline import OnUnknownStart
 from worker.core.model.values import Json
 from worker.core.run.context import Context, not_applicable
-from worker.core.run.effects import Effect, End, FindJob, LogJob, MoveTo, NoteStart, StartJob
+from worker.core.run.decision import Decision, ignore
+from worker.core.run.effects import End, FindJob, LogJob, MoveTo, NoteStart, StartJob
 from worker.core.run.endings import begin_stop, cancel, time_out, waive
 from worker.core.run.facts import (
     CancelRequested,
@@ -38,43 +39,43 @@ START_BACKOFF = (timedelta(seconds=30), timedelta(seconds=60), timedelta(seconds
 START_PAUSE_MAX = timedelta(minutes=15)
 
 
-def decide_triggering(case: Context, fact: Fact) -> list[Effect]:
+def decide_triggering(context: Context, fact: Fact) -> Decision:
     match fact:
         case JobStarted() | JobFound():
-            return _started(case, fact)
-        case JobRefused() | StartUnanswered() | StarterLost() | JobNotFound() if is_old_sending(case.run, fact):
-            return [Ignore(f"speaks of sending {fact.sending}; {case.run.start_failures} is the last, or is settled")]
+            return _started(context, fact)
+        case JobRefused() | StartUnanswered() | StarterLost() | JobNotFound() if is_old_sending(context.run, fact):
+            return ignore(f"speaks of sending {fact.sending}; {context.run.start_failures} is the last, or is settled")
         case JobRefused():
-            return _refused(case, fact)
+            return _refused(context, fact)
         case StartUnanswered(message=message):
-            return _doubt(case, StartStep.UNANSWERED, message, can_find=fact.can_find)
+            return _doubt(context, StartStep.UNANSWERED, message, can_find=fact.can_find)
         case StarterLost():
-            return _doubt(case, StartStep.ABANDONED, "its starter was lost", can_find=fact.can_find)
+            return _doubt(context, StartStep.ABANDONED, "its starter was lost", can_find=fact.can_find)
         case JobNotSeen(sending=sending):
-            return _not_seen(case.run, sending)
+            return _not_seen(context.run, sending)
         case JobNotFound():
-            return _not_found(case)
+            return _not_found(context)
         case CancelRequested(reason=reason):
-            ending = cancel(case, reason) if case.run.is_idle else begin_stop(case, AfterStop.CANCEL, reason)
-            return [*ending, *waive(fact)]
+            ending = cancel(context, reason) if context.run.is_idle else begin_stop(context, AfterStop.CANCEL, reason)
+            return ending.also(*waive(fact))
         case TimerFired():
-            return _time_came(case)
+            return _time_came(context)
         case PostRunSeen():
-            return drift_in_flight(case, fact)
+            return drift_in_flight(context, fact)
         case RunTriggered(signal=signal) if signal is not None:
-            return note_signal(case, signal)
+            return note_signal(context, signal)
         case _:
-            return [*not_applicable(case.run, fact)]
+            return not_applicable(context.run, fact)
 
 
-def _refused(case: Context, fact: JobRefused) -> list[Effect]:
-    unanswered = case.run.starts_unanswered
+def _refused(context: Context, fact: JobRefused) -> Decision:
+    unanswered = context.run.starts_unanswered
     if unanswered and fact.can_find:
         # The refusal is about the last sending alone. The one before may still be on its way, so look for its job.
-        return _doubt(case, StartStep.UNANSWERED, fact.message, can_find=True)
+        return _doubt(context, StartStep.UNANSWERED, fact.message, can_find=True)
     if fact.is_final:
-        return _give_up(case, fact.message, fact.category, unanswered)
-    return _failed(case, fact.message, fact.category, fact.retry_after, unanswered=unanswered)
+        return _give_up(context, fact.message, fact.category, unanswered)
+    return _failed(context, fact.message, fact.category, fact.retry_after, unanswered=unanswered)
 
 
 def is_old_sending(run: Run, fact: JobRefused | StartUnanswered | StarterLost | JobNotFound) -> bool:
@@ -97,13 +98,13 @@ def is_only_job(fact: JobStarted | JobFound) -> bool:
     return isinstance(fact, JobFound) or fact.can_find
 
 
-def _started(case: Context, fact: JobStarted | JobFound) -> list[Effect]:
-    run, job = case.run, fact.job
-    return [
+def _started(context: Context, fact: JobStarted | JobFound) -> Decision:
+    run, job = context.run, fact.job
+    return Decision.of(
         MoveTo(
             state=State.POLLING,
             job=job,
-            window_ends_at=case.now + case.job.poll_window,
+            window_ends_at=context.now + context.job.poll_window,
             is_only_job=is_only_job(fact),
         ),
         EmitEvent(
@@ -111,120 +112,125 @@ def _started(case: Context, fact: JobStarted | JobFound) -> list[Effect]:
             message=f"{run.key}: the job of attempt {run.attempt} was started",
             detail={"attempt": run.attempt, "job": job},
         ),
-    ]
+    )
 
 
 def _failed(
-    case: Context,
+    context: Context,
     message: str,
     category: FailureCategory | None,
     retry_after: timedelta | None = None,
     *,
     unanswered: int,
-) -> list[Effect]:
+) -> Decision:
     """The start failed, or is to be repeated as if it had: wait and try again under the same token, or give up.
 
     `unanswered`: how many of the tries so far, this one included, may have started the job.
     """
-    failures = case.run.start_failures
+    failures = context.run.start_failures
     if failures >= len(START_BACKOFF):
-        return _give_up(case, message, category, unanswered)
+        return _give_up(context, message, category, unanswered)
     pause = max(START_BACKOFF[failures], min(retry_after or timedelta(), START_PAUSE_MAX))
-    return [
+    return Decision.of(
         NoteStart(
             step=StartStep.REFUSED,
             failures=failures + 1,
-            after=case.now + pause,
+            after=context.now + pause,
             unanswered=unanswered,
             reason=message,
         ),
         LogJob(event=JobEvent.INFRA_TRIGGER_FAILURE, message=message, category=category),
-    ]
+    )
 
 
-def _give_up(case: Context, message: str, category: FailureCategory | None, unanswered: int) -> list[Effect]:
-    tries = case.run.start_failures + 1
+def _give_up(context: Context, message: str, category: FailureCategory | None, unanswered: int) -> Decision:
+    tries = context.run.start_failures + 1
     if unanswered:
         # That the last try was refused says nothing about the others: one of them may have started the job.
-        return _unknown(case, f"{unanswered} of {tries} tries got no answer; the last: {message}")
+        return _unknown(context, f"{unanswered} of {tries} tries got no answer; the last: {message}")
     number = "1 try" if tries == 1 else f"{tries} tries"
     reason = f"the target did not start the job in {number}; the last: {message}"
-    detail: dict[str, Json] = {"attempt": case.run.attempt, "actionHint": "mend what the target refuses, then rerun it"}
-    return [
+    detail: dict[str, Json] = {
+        "attempt": context.run.attempt,
+        "actionHint": "mend what the target refuses, then rerun it",
+    }
+    return Decision.of(
         End(outcome=Outcome.NOT_STARTED, reason=reason),
         LogJob(event=JobEvent.INFRA_TRIGGER_EXHAUSTED, message=message, category=category),
-        EmitEvent(type=EventType.RETRY_EXHAUSTED, message=f"{case.run.key}: {reason}", detail=detail),
-    ]
+        EmitEvent(type=EventType.RETRY_EXHAUSTED, message=f"{context.run.key}: {reason}", detail=detail),
+    )
 
 
-def _doubt(case: Context, step: StartStep, message: str, *, can_find: bool) -> list[Effect]:
+def _doubt(context: Context, step: StartStep, message: str, *, can_find: bool) -> Decision:
     if can_find:
-        return [
-            NoteStart(step=step, failures=case.run.start_failures, reason=message),
+        return Decision.of(
+            NoteStart(step=step, failures=context.run.start_failures, reason=message),
             LogJob(event=JobEvent.INFRA_TRIGGER_FAILURE, message=message),
-            FindJob(case.run.token, case.run.start_failures),
-        ]
-    if case.job.on_unknown_start is OnUnknownStart.RESTART:
-        return _failed(case, message, None, unanswered=case.run.starts_unanswered + 1)
-    return _unknown(case, message)
+            FindJob(context.run.token, context.run.start_failures),
+        )
+    if context.job.on_unknown_start is OnUnknownStart.RESTART:
+        return _failed(context, message, None, unanswered=context.run.starts_unanswered + 1)
+    return _unknown(context, message)
 
 
-def _unknown(case: Context, why: str) -> list[Effect]:
+def _unknown(context: Context, why: str) -> Decision:
     """Nobody can tell whether the job runs: a person must look, and nothing is started beside it."""
     reason = f"start outcome unknown: {why}"
     hint = "see at the target whether the job ran; rerun if it did not"
-    return [
+    return Decision.of(
         End(outcome=Outcome.START_UNKNOWN, reason=reason),
         LogJob(event=JobEvent.START_UNKNOWN, message=reason),
         EmitEvent(
             type=EventType.JOB_START_UNKNOWN,
-            message=f"{case.run.key}: {reason}",
-            detail={"token": case.run.token, "attempt": case.run.attempt, "actionHint": hint},
+            message=f"{context.run.key}: {reason}",
+            detail={"token": context.run.token, "attempt": context.run.attempt, "actionHint": hint},
         ),
-    ]
+    )
 
 
-def _not_seen(run: Run, sending: int) -> list[Effect]:
+def _not_seen(run: Run, sending: int) -> Decision:
     """Send again what a lost starter may have sent: whichever arrives first, the other is the same job.
 
     The one before stays in doubt: only a started job settles it, or a look once it must have arrived.
     """
     if run.start_step is not StartStep.ABANDONED or sending != run.start_failures:
-        return [Ignore("the start is not with a lost starter any more")]
+        return ignore("the start is not with a lost starter any more")
     if run.start_failures >= len(START_BACKOFF):
-        return [Ignore("the start was sent as often as is allowed; it is looked for until it must have arrived")]
+        return ignore("the start was sent as often as is allowed; it is looked for until it must have arrived")
     return _send(run, run.start_failures + 1, unanswered=run.starts_unanswered + 1)
 
 
-def _not_found(case: Context) -> list[Effect]:
-    run = case.run
+def _not_found(context: Context) -> Decision:
+    run = context.run
     if run.start_step is StartStep.UNANSWERED or run.start_failures >= len(START_BACKOFF):
-        return _failed(case, "the start was not answered, and the target does not have the job", None, unanswered=0)
+        return _failed(context, "the start was not answered, and the target does not have the job", None, unanswered=0)
     # The target did nothing wrong, so it need not be spared: send at once. Counted all the same, because a start that
     # kills whoever sends it must not be tried for ever.
     return _send(run, run.start_failures + 1, unanswered=0)
 
 
-def _time_came(case: Context) -> list[Effect]:
-    run = case.run
-    if case.is_timed_out and run.is_idle:
-        return time_out(case, "the target had refused to start it")
-    if case.is_timed_out:
-        return begin_stop(case, AfterStop.END, "it was being started")
+def _time_came(context: Context) -> Decision:
+    run = context.run
+    if context.is_timed_out and run.is_idle:
+        return time_out(context, "the target had refused to start it")
+    if context.is_timed_out:
+        return begin_stop(context, AfterStop.END, "it was being started")
     match run.start_step:
-        case StartStep.REFUSED if _is_pause_over(case):
+        case StartStep.REFUSED if _is_pause_over(context):
             return _send(run, run.start_failures)
         case StartStep.UNANSWERED | StartStep.ABANDONED:
-            return [FindJob(run.token, run.start_failures)]
+            return Decision.of(FindJob(run.token, run.start_failures))
         case _:
-            return [Ignore("the start waits for its time, or is with its starter")]
+            return ignore("the start waits for its time, or is with its starter")
 
 
-def _is_pause_over(case: Context) -> bool:
+def _is_pause_over(context: Context) -> bool:
     """A pause that is longer than any may be was counted by a clock that was ahead: it is over, too."""
-    until = case.run.start_after
-    return until is None or case.now >= until or until - case.now > START_PAUSE_MAX
+    until = context.run.start_after
+    return until is None or context.now >= until or until - context.now > START_PAUSE_MAX
 
 
-def _send(run: Run, sending: int, *, unanswered: int | None = None) -> list[Effect]:
-    return [NoteStart(step=StartStep.SENT, failures=sending, unanswered=unanswered), StartJob(run.token, sending)]
+def _send(run: Run, sending: int, *, unanswered: int | None = None) -> Decision:
+    return Decision.of(
+        NoteStart(step=StartStep.SENT, failures=sending, unanswered=unanswered), StartJob(run.token, sending)
+    )

@@ -7,6 +7,7 @@ from datetime import datetime
 from worker.config.versions import PipelineVersions, Version
 from worker.core.model.effects import Ignore
 from worker.core.model.keys import RunKey
+from worker.core.run.decision import Decision
 from worker.core.run.dry_run import DryRun
 from worker.core.run.facts import CancelRequested, NewRun, RerunRequested
 from worker.core.run.forecast import Forecast, Prospect, forecast, forecast_dry_run
@@ -154,7 +155,7 @@ def _respected(foreign: ForeignRun, now: datetime) -> Forecast | None:
     match respect(foreign, _NOT_MADE, now):
         case None:
             return None
-        case [Ignore(reason=reason)]:
+        case Decision(main=Ignore(reason=reason)):
             return Forecast(Prospect.NOTHING, reason)
         case _:
             return Forecast(Prospect.REFUSED, "another system's run timed out and is closed first; then ask again")
