@@ -6,11 +6,12 @@ Markers are HTML comments on lines of their own, directly above a fenced block; 
 | --- | --- |
 | `<!-- file: PATH -->` | the block is the content of a file; `<!-- file: PATH, appended -->` adds to it |
 | `<!-- runs: background worker -->` | the block's command is a worker that keeps running |
-| `<!-- worker output: until TEXT -->` | the block is what the worker printed since it was last shown, up to a line with TEXT |
+| `<!-- worker output: until TEXT -->` | what the worker printed since it was last shown, with a line that has TEXT |
 | `<!-- stops: background worker -->` | stop the worker (Ctrl-C) and expect a clean exit, before the block |
 | `<!-- waits: N EVENT of PIPELINE -->` | wait until the store holds N such events, before the block |
 | `<!-- waits: state STATE of PIPELINE -->` | wait until the pipeline has a run in this stored state, before the block |
 | `<!-- exit code: N -->` | the exit code of the block's last command; 0 without it |
+| `<!-- compared: exactly -->` | times and dates must be those that the page shows, too |
 | `<!-- not run: REASON -->` | the block is shown and not executed |
 """
 
@@ -26,7 +27,7 @@ _FENCE: Final = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _MARKER: Final = re.compile(r"<!-- (?P<name>[a-z ]+): (?P<value>.*?) -->")
-NAMES: Final = {"file", "runs", "worker output", "stops", "waits", "exit code", "not run"}
+NAMES: Final = {"file", "runs", "worker output", "stops", "waits", "exit code", "compared", "not run"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +65,7 @@ def pages() -> list[Path]:
 def blocks(text: str) -> Iterator[Block]:
     for found in _FENCE.finditer(text):
         markers = [(marker["name"], marker["value"]) for marker in _MARKER.finditer(found["markers"])]
-        yield Block(
-            language=found["language"], body=found["body"], markers=tuple(markers), start=found.start("body")
-        )
+        yield Block(language=found["language"], body=found["body"], markers=tuple(markers), start=found.start("body"))
 
 
 def commands(body: str) -> list[Command]:

@@ -98,12 +98,10 @@ class _Steps:
         until(look, what)
 
     def _write(self, path: str, body: str) -> None:
-        name, _, is_more = path.partition(", appended")
-        file = self._folder / name
+        file = self._folder / path.removesuffix(", appended")
         file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("a" if _ else "w", encoding="utf-8") as opened:
+        with file.open("a" if path.endswith(", appended") else "w", encoding="utf-8") as opened:
             opened.write(body)
-        assert is_more == ""
 
     def _start_worker(self, block: Block) -> str:
         [command] = commands(block.body)
@@ -127,12 +125,14 @@ class _Steps:
             code, output = self._shell.run(command.typed)
             if code != expected:
                 self.problems.append(f"$ {command.typed}\nexit code {code}, expected {expected}; it printed:\n{output}")
-            fresh += f"$ {command.typed}\n{self._compared(command.typed, command.shown, output)}"
+            is_exact = block.marker("compared") == "exactly"
+            fresh += f"$ {command.typed}\n{self._compared(command.typed, command.shown, output, is_exact=is_exact)}"
         return fresh
 
-    def _compared(self, typed: str, shown: str, came: str) -> str:
+    def _compared(self, typed: str, shown: str, came: str, *, is_exact: bool = False) -> str:
         """Return what is to be shown: the same as before where only times and ids differ."""
-        if comparable(shown) == comparable(came):
+        is_same = shown.split() == came.split() if is_exact else comparable(shown) == comparable(came)
+        if is_same:
             return shown.rstrip("\n") + "\n" if shown.strip() else ""
         self.problems.append(f"$ {typed}\nthe page shows:\n{shown}\nit printed:\n{came}")
         lines = [line.rstrip() for line in came.rstrip().splitlines()]

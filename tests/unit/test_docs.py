@@ -31,9 +31,7 @@ SESSIONS = list(sessions(README))
 # Pages of these folders are executed as a reader would, in tests/docs.
 WALKED = ("get-started", "how-to")
 SESSION_PAGES = [
-    page
-    for page in PAGES
-    if page.parent.name not in WALKED and any(sessions(page.read_text(encoding="utf-8")))
+    page for page in PAGES if page.parent.name not in WALKED and any(sessions(page.read_text(encoding="utf-8")))
 ]
 
 
