@@ -3,6 +3,7 @@
 `python -m tests.docs.refresh` brings the outputs on the pages up to date.
 """
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.docs.terminal import displayed
 from tests.docs.walkthrough import comparable, walk
 
 PAGES = pages()
+USER_PAGES = [*PAGES, *sorted((ROOT / "docs" / "concepts").glob("*.md"))]
 # How many blocks of a page are shown without being executed. Each of them says why in the page's source.
 NOT_RUN = {
     "get-started/install.md": 6,
@@ -48,6 +50,13 @@ def test_no_block_is_skipped_in_silence(page: Path) -> None:
 
 def test_every_page_that_is_counted_exists() -> None:
     assert set(NOT_RUN) <= {str(page.relative_to(ROOT / "docs")) for page in PAGES}
+
+
+@pytest.mark.parametrize("page", USER_PAGES, ids=lambda page: page.stem)
+def test_a_page_for_users_names_no_module_test_or_decision_record(page: Path) -> None:
+    internal = re.compile(r"\b(?:worker|consumers|scheduler|tests)/\w+|\btest_\w+|\bADR\b|docs/adr")
+
+    assert internal.findall(page.read_text(encoding="utf-8")) == []
 
 
 def test_outputs_that_differ_in_times_and_ids_alone_are_the_same() -> None:
