@@ -13,7 +13,7 @@ LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --quiet --cust
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit chaos simulate simulate-campaign test-dynamodb-local test-streams-local test-airflow deploy-check fix bench lock clean
+.PHONY: help demo test lint types unit chaos simulate simulate-campaign test-dynamodb-local test-streams-local test-airflow deploy-check fix docs diagrams bench lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -23,7 +23,9 @@ demo: $(VENV)/.runtime ## see Interlock at work, on this machine alone
 
 test: ## everything that must be green before a change lands
 	@$(MAKE) --no-print-directory -j2 $(VENV)/.dev $(VENV)/emulators/.ready
-	@$(MAKE) --no-print-directory lint types unit
+	@$(MAKE) --no-print-directory lint
+# Together: the checker of types computes while tests wait.
+	@$(MAKE) --no-print-directory -j2 types unit
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -33,8 +35,9 @@ types: $(VENV)/.dev
 	$(BIN)/basedpyright
 
 # More processes than cores: many tests wait for real workers, and others can use that time.
+TEST_PROCESSES ?= 3
 unit: $(VENV)/.dev $(VENV)/emulators/.ready
-	$(BIN)/pytest -n 3 --dist loadgroup
+	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadgroup
 
 CHAOS_ROUNDS ?= 500
 SOAK_MINUTES ?= 60
@@ -77,6 +80,15 @@ fix: $(VENV)/.dev ## format, and mend what the linter can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The sources are the repository itself, so that links are the same on the site and in the files.
+docs: $(VENV)/docs/.ready ## build the site of the docs into build/docs; a broken link fails
+	@rm -rf build/docs
+	$(VENV)/docs/bin/python -m sphinx -q -W --keep-going -n -E -b html -c docs . build/docs
+	@echo "the docs are in build/docs/index.html"
+
+diagrams: $(VENV)/.dev ## draw the diagrams of the docs from the code
+	$(BIN)/python -m docs.diagrams.draw
+
 bench: $(VENV)/.dev ## speed and memory, as ratios against named peers
 	$(BIN)/python -m bench
 
@@ -86,9 +98,10 @@ lock: $(VENV)/.dev ## pin the dependencies of pyproject.toml anew
 	$(LOCK) pyproject.toml --group dev -o requirements/dev.txt
 	$(LOCK) --group pyproject.toml:emulators -o requirements/emulators.txt
 	$(LOCK) --group pyproject.toml:deploy -o requirements/deploy.txt
+	$(LOCK) --group pyproject.toml:docs -o requirements/docs.txt
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
@@ -107,7 +120,7 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime
 	@$(call install,$(BIN)/python,-r requirements/dev.txt)
 	@touch $@
 
-$(VENV)/emulators/.ready $(VENV)/deploy/.ready: $(VENV)/%/.ready: requirements/%.txt | $(VENV)/bin/python
+$(VENV)/emulators/.ready $(VENV)/deploy/.ready $(VENV)/docs/.ready: $(VENV)/%/.ready: requirements/%.txt | $(VENV)/bin/python
 	@echo "installing $<"
 	@$(PYTHON) -m venv --without-pip $(VENV)/$*
 	@$(call install,$(VENV)/$*/bin/python,-r $<)

@@ -142,7 +142,7 @@ async def worker_on(path: Path) -> AsyncGenerator[BenchWorker]:
     seen, clock = BenchWorker(), SystemClock()
     runner = InProcess(seen.start)
     tables = SqliteTables(path, clock)
-    place = embedded_deps(tables, seen.count, {JobType.HTTP: runner}, clock)
+    deps = embedded_deps(tables, seen.count, {JobType.HTTP: runner}, clock)
     membership = Membership(
         GroupSettings(name=GROUP, program="bench"),
         tables=tables,
@@ -153,7 +153,7 @@ async def worker_on(path: Path) -> AsyncGenerator[BenchWorker]:
 
     async def work(member: Member) -> None:
         async with TrackedTaskGroup() as tasks:
-            session = SessionWork(place, member, tasks)
+            session = SessionWork(deps, member, tasks)
             await session.begin()
             seen.session = session
             await member.stopping.wait()

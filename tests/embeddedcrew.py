@@ -5,13 +5,14 @@ from dataclasses import dataclass, field, replace
 from tests.engineworld import CONFIG, DAY, ORDERS, run_key
 from tests.fakerunner import FakeRunner
 from tests.virtualtime import Host, VirtualClock
+from worker.app.dependencies import WorkerDeps
 from worker.app.embedded import embedded_deps
-from worker.app.environment import WorkerDeps
 from worker.app.session import SessionWork
 from worker.app.worker import LEASED
 from worker.config.deploy import deploy
 from worker.config.load import load_text
-from worker.config.settings import EVERYTHING, GROUP, Role
+from worker.config.roles import ALL_ROLES, Role
+from worker.config.settings import GROUP
 from worker.core.model.events import Event
 from worker.core.model.pipeline import JobType
 from worker.core.run.state import Run, State
@@ -40,24 +41,24 @@ class Crew:
     async def tell(self, event: Event) -> None:
         self.told.append(event)
 
-    def place(self) -> WorkerDeps:
+    def deps(self) -> WorkerDeps:
         return embedded_deps(self.store, self.tell, {JobType.COMMAND: self.runner}, self.clock)
 
-    def worker(self, name: str, *does: Role) -> tuple[Host, Membership]:
-        """Begin a worker that has these duties, or all of them."""
-        duties = frozenset(does) or EVERYTHING
-        place = replace(self.place(), does=duties)
+    def worker(self, name: str, *roles: Role) -> tuple[Host, Membership]:
+        """Begin a worker that has these roles, or all of them."""
+        chosen = frozenset(roles) or ALL_ROLES
+        deps = replace(self.deps(), roles=chosen)
 
         async def work(member: Member) -> None:
             async with TrackedTaskGroup() as tasks:
-                session = SessionWork(place, member, tasks)
+                session = SessionWork(deps, member, tasks)
                 await session.begin()
                 await member.stopping.wait()
                 await session.finish()
 
         host = Host(name)
         membership = Membership(
-            GroupSettings(name=GROUP, program="test", duties=duties & LEASED),
+            GroupSettings(name=GROUP, program="test", duties=chosen & LEASED),
             tables=self.store,
             beater=TaskBeater(self.store),
             clock=self.clock,

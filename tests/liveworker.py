@@ -3,13 +3,15 @@
 import os
 import signal
 import subprocess
-import sys
+import tempfile
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
+
+from tests import forkserver
 
 PATIENCE_S: Final = 100.0  # a process may take long to begin on a busy machine; tests are about what it does
 LOOK_AGAIN_S: Final = 0.05
@@ -25,7 +27,6 @@ job:
   type: command
   config: {command: [sleep, "30"]}
 """
-_COMMAND: Final = (sys.executable, "-c", "from worker.cli.main import main; main()")
 _ROOT: Final = Path(__file__).parent.parent
 _PATH: Final = os.pathsep.join((str(_ROOT), str(_ROOT / "tests/recorded")))  # their calls to AWS are noted
 
@@ -42,25 +43,32 @@ def today(*, days_ago: int = 0) -> str:
 
 def interlock(*arguments: str, at: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
     """Run a command to its end, as another process."""
-    return subprocess.run(
-        [*_COMMAND, *arguments],
-        cwd=at,
-        env=environment(**variables),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as remarks:
+        process = forkserver.start(
+            arguments, at=at, environment=environment(**variables), stdout=output, stderr=remarks
+        )
+        try:
+            code = process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        said = [_read(each) for each in (output, remarks)]
+    return subprocess.CompletedProcess(process.args, code, *said)
+
+
+def _read(file: IO[str]) -> str:
+    file.seek(0)
+    return file.read()
 
 
 class LiveWorker:
     def __init__(self, at: Path, name: str, *arguments: str, timing: str = "fast", **variables: str) -> None:
         self.output, self.log = at / f"{name}.out", at / f"{name}.log"
         with self.output.open("w") as output, self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                [*_COMMAND, "run", *arguments],
-                cwd=at,
-                env=environment(INTERLOCK_TIMING=timing, **variables),
+            self.process = forkserver.start(
+                ["run", *arguments],
+                at=at,
+                environment=environment(INTERLOCK_TIMING=timing, **variables),
                 stdout=output,
                 stderr=log,
             )

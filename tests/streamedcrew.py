@@ -18,7 +18,7 @@ from consumers.streams.source import Stream
 from consumers.streams.unreadable import UnreadableRecordLetter
 from tests.embeddedcrew import Crew
 from tests.fakestreams import FakeDynamoStreams, FakeKinesis, change_record
-from worker.app.environment import Readers, WorkerDeps
+from worker.app.dependencies import OutputDeps, Readers, SourceDeps, StoreDeps, Tuning, WorkerDeps
 from worker.app.readers import DUTIES
 from worker.config.settings import GROUP
 from worker.core.model.pipeline import JobType
@@ -85,16 +85,15 @@ class StreamedCrew(Crew):
         assert isinstance(self.store, StreamedTables)
         self.store.streams = self.streams
 
-    def place(self) -> WorkerDeps:
+    def deps(self) -> WorkerDeps:
         return WorkerDeps(
-            group=GROUP,
-            tables=self.store,
-            source_of=self._stream,
-            wake_readers=_nobody_wakes,
-            routes=[Route("bus", parse_pattern({"source": [SOURCE]}), self.tell)],
-            runners={JobType.COMMAND: self.runner},
-            clock=self.clock,
-            pace=ReadPace(poll_s=0.25, poll_idle_s=2.0),
+            store=StoreDeps(group=GROUP, tables=self.store, clock=self.clock),
+            sources=SourceDeps(source_of=self._stream, wake_readers=_nobody_wakes),
+            outputs=OutputDeps(
+                routes=[Route("bus", parse_pattern({"source": [SOURCE]}), self.tell)],
+                runners={JobType.COMMAND: self.runner},
+            ),
+            tuning=Tuning(pace=ReadPace(poll_s=0.25, poll_idle_s=2.0)),
         )
 
     def _stream(self, table: TableName) -> Stream:

@@ -28,7 +28,6 @@ READS: Final = re.compile(r":(Get|BatchGet|Describe|List|Query|ConditionCheck|Fi
 # Allowed beside calls: a role that a job is given is passed, which no client of ours calls by this name; protection
 # from scale-in is asked of the agent beside the task.
 NO_CALLS: Final = frozenset({"iam:PassRole", "ecs:UpdateTaskProtection"})
-_LOGS: Final = tuple(f"logs:{group}" for group in default_of("glue_log_groups"))
 _REFERENCE: Final = re.compile(r"^\$\{local\.(\w+)\}$")
 
 
@@ -69,7 +68,8 @@ def statements(duty: str) -> tuple[Statement, ...]:
 
 def _patterns(names: list[str]) -> list[str]:
     """What a right on jobs is about; of logs, the groups themselves, which the module names."""
-    return [each for name in names for each in (_LOGS if name == "glue/logs" else (name,))]
+    groups = [f"logs:{group}" for group in default_of("glue_log_groups")]
+    return [each for name in names for each in (groups if name == "glue/logs" else [name])]
 
 
 def _listed(said: Any) -> list[str]:  # noqa: ANN401 - a list, or the name of one

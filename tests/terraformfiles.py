@@ -5,15 +5,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, cast
 
-HCL: Final[Any] = import_module("hcl2")  # its types are not whole
 MODULE: Final = Path(__file__).parents[1] / "deploy/terraform"
 FILES: Final = sorted(MODULE.glob("*.tf"))
 
 
 @cache
 def parsed(path: Path) -> dict[str, Any]:
+    # Loaded by those who read a file: it takes longer than most tests, and every run imports this module.
+    hcl: Any = import_module("hcl2")  # its types are not whole
     with path.open() as file:
-        return cast("dict[str, Any]", HCL.load(file))
+        return cast("dict[str, Any]", hcl.load(file))
 
 
 def bare(value: Any) -> Any:  # noqa: ANN401 - whatever the parser gives

@@ -10,10 +10,13 @@ never goes on: no `finally` of it runs, as after SIGKILL.
 
 import asyncio
 import functools
+import heapq
 import os
 import random
 import selectors
-from collections.abc import Callable, Coroutine
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from concurrent.futures import Executor
 from contextvars import Context, ContextVar, copy_context
 from datetime import datetime, timedelta
@@ -29,6 +32,12 @@ Ts = TypeVarTuple("Ts")
 STALL_S: Final = 2.0
 INSTANT_S: Final = 1e-6  # the shortest sleep
 
+# As asyncio has them. Which of two timers of one instant comes first depends on when cancelled ones are cleared away.
+JUMP_MAX_S: Final = 86_400.0
+TIMERS_MANY: Final = 100
+CANCELLED_MAX: Final = 0.5  # as a share
+_RESOLUTION_S: Final = time.get_clock_info("monotonic").resolution
+
 # What the worker's pauses are drawn from. A test must hold whatever is drawn: try others to find one that does not.
 SEED: Final = os.environ.get("VIRTUAL_SEED", "1")
 
@@ -40,9 +49,9 @@ class Deadlock(Exception):
 class _JumpingSelector(selectors.DefaultSelector):
     """Where a loop would wait for time to pass, this moves its clock on instead."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: "VirtualLoop") -> None:
         super().__init__()
-        self.now_s = 0.0
+        self._loop = loop
         self.threads = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
@@ -57,7 +66,7 @@ class _JumpingSelector(selectors.DefaultSelector):
         if timeout is None:
             return self._wait_for_outside()
         # Rounded, so that a sum of steps does not stop a hair before the timer it was meant to reach.
-        self.now_s = round(self.now_s + timeout, 9)
+        self._loop.now_s = round(self._loop.now_s + timeout, 9)
         return []
 
     def _is_open_to_others(self) -> bool:
@@ -74,37 +83,99 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop on virtual time that knows which host each step belongs to.
 
     Threads other than those of `run_in_executor` are not waited for: keep them out of virtual time.
+
+    A simulation does little else than to set and cancel timers, so one turn is done here, without what only debugging
+    and real time need. The order of steps is asyncio's, down to timers of one instant.
     """
 
+    _ready: "deque[asyncio.Handle]"  # asyncio's own: what comes from outside is put there, too
+    _stopping: bool
+    _process_events: Callable[[list[tuple[selectors.SelectorKey, int]]], None]
+
     def __init__(self) -> None:
-        self._jumping = _JumpingSelector()
+        self.now_s, self.is_in_use = 0.0, False
+        self._jumping = _JumpingSelector(self)
+        self._timers: list[_Due] = []
+        self.timers_cancelled = 0  # of those
         self.hosts: list[Host] = []
         super().__init__(self._jumping)
 
     def time(self) -> float:
-        return self._jumping.now_s
+        return self.now_s
+
+    def run_forever(self) -> None:
+        self.is_in_use = True
+        try:
+            super().run_forever()
+        finally:
+            self.is_in_use = False
+
+    def close(self) -> None:
+        super().close()
+        self._timers.clear()
 
     def call_soon(
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        context = copy_context() if context is None else context
-        host = context.get(_HOST)
-        if host is None:
-            return super().call_soon(callback, *args, context=context)
-        step = _Step(host, callback, args, context)
-        step.handle = handle = super().call_soon(step, context=context)
-        return handle
+        step = _Step(self, 0.0, callback, args, copy_context() if context is None else context)
+        self._ready.append(step)
+        return step
+
+    def call_later(
+        self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.now_s + delay, callback, *args, context=context)
 
     def call_at(
         self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        context = copy_context() if context is None else context
-        host = context.get(_HOST)
-        if host is None:
-            return super().call_at(when, callback, *args, context=context)
-        step = _Step(host, callback, args, context)
-        step.handle = timer = super().call_at(when, step, context=context)
-        return timer
+        step = _Step(self, when, callback, args, copy_context() if context is None else context)
+        due = _Due(when)
+        due.step, step.is_waiting = step, True
+        heapq.heappush(self._timers, due)
+        return step
+
+    def again(self, steps: Iterable["_Step"]) -> None:
+        """Run steps that were not run in their turn."""
+        self._ready.extend(steps)
+
+    def _run_once(self) -> None:
+        """One turn, as asyncio makes it."""
+        ready, timers, jumping = self._ready, self._timers, self._jumping
+        self._forget_cancelled()
+        if not ready or jumping.threads:
+            timeout = 0.0 if ready or self._stopping else None
+            if timeout is None and timers:
+                timeout = min(max(0.0, timers[0] - self.now_s), JUMP_MAX_S)
+            self._process_events(jumping.select(timeout))
+        end = self.now_s + _RESOLUTION_S
+        while timers and timers[0] < end:
+            step = heapq.heappop(timers).step
+            step.is_waiting = False
+            ready.append(step)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()
+
+    def _forget_cancelled(self) -> None:
+        timers = self._timers
+        if len(timers) > TIMERS_MANY and self.timers_cancelled / len(timers) > CANCELLED_MAX:
+            kept: list[_Due] = []
+            for due in timers:
+                if due.step.cancelled():
+                    due.step.is_waiting = False
+                else:
+                    kept.append(due)
+            heapq.heapify(kept)
+            timers[:], self.timers_cancelled = kept, 0
+            return
+        while timers and timers[0].step.cancelled():
+            heapq.heappop(timers).step.is_waiting = False
+            self.timers_cancelled -= 1
+
+    def _asyncgen_firstiter_hook(self, agen: AsyncGenerator[object, object]) -> None:
+        """Keep no list of generators: those left open end with the tasks that hold them."""
 
     def run_in_executor(
         self,
@@ -149,37 +220,53 @@ class Host:
         """Go on, with everything that happened meanwhile happening now, in order."""
         self.is_frozen = False
         missed, self._missed = self._missed, []
-        for step in missed:
-            step.run_later(self._loop)
+        self._loop.again(missed)
 
     def missed(self, step: "_Step") -> None:
         self._missed.append(step)
 
 
-class _Step:
+class _Step(asyncio.TimerHandle):
     """A callback that waits while its host is frozen. One that is cancelled meanwhile never runs."""
 
-    __slots__ = ("_args", "_callback", "_context", "_host", "handle")
+    __slots__ = ("_host", "is_waiting")
 
-    handle: asyncio.Handle
+    _loop: VirtualLoop
+    _callback: Callable[..., object] | None
+    is_waiting: bool  # for its time to come
 
-    def __init__(self, host: Host, callback: Callable[..., object], args: tuple[object, ...], context: Context) -> None:
-        self._host, self._callback, self._args, self._context = host, callback, args, context
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[object, ...],
+        context: Context,
+    ) -> None:
+        # All that asyncio's own would set, with a fraction of its calls.
+        self._loop, self._when, self._callback, self._args, self._context = loop, when, callback, args, context
+        self._cancelled = self._scheduled = self.is_waiting = False
+        self._repr = self._source_traceback = None
+        self._host = context.get(_HOST)
 
-    def __call__(self) -> None:
-        if self._host.is_frozen:
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._cancelled, self._callback, self._args = True, None, ()
+            self._loop.timers_cancelled += self.is_waiting
+
+    def _run(self) -> None:
+        if self._host is not None and self._host.is_frozen:
             self._host.missed(self)
         else:
-            self._callback(*self._args)
+            super()._run()
 
-    def run_later(self, loop: asyncio.AbstractEventLoop) -> None:
-        # By a callback outside of any host: the step itself looks again whether its host has frozen anew.
-        loop.call_soon(self._context.run, self._run_if_wanted, context=Context())
 
-    def _run_if_wanted(self) -> None:
-        # The loop itself runs nothing that was cancelled, but it has been here before and does not look again.
-        if not self.handle.cancelled():
-            self()
+class _Due(float):
+    """When a step is due. A number, because timers are compared more often than anything else is done with them."""
+
+    __slots__ = ("step",)
+
+    step: _Step
 
 
 _HOST: ContextVar[Host | None] = ContextVar("host", default=None)
@@ -193,16 +280,24 @@ class VirtualClock:
 
     def __init__(self, start: datetime = NOON, *, off_by: timedelta = timedelta(0), rate: float = 1.0) -> None:
         self._began_at, self._rate = start + off_by, rate
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop: VirtualLoop | None = None
+        self._now, self._now_at_s = self._began_at, 0.0  # the last answer: most ask again at the same instant
 
     def now(self) -> datetime:
-        return self._began_at + timedelta(seconds=self.monotonic())
+        elapsed_s = self.monotonic()
+        if elapsed_s != self._now_at_s:
+            self._now, self._now_at_s = self._began_at + timedelta(seconds=elapsed_s), elapsed_s
+        return self._now
 
     def monotonic(self) -> float:
         # Kept, because time is asked for more often than anything else, and to ask for the loop is a system call.
-        if self._loop is None or not self._loop.is_running():
-            self._loop = asyncio.get_running_loop()
-        return self._loop.time() * self._rate
+        loop = self._loop
+        if loop is None or not loop.is_in_use:
+            running = asyncio.get_running_loop()
+            if not isinstance(running, VirtualLoop):
+                return running.time() * self._rate
+            self._loop = loop = running
+        return loop.now_s * self._rate
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(self._of_loop(seconds))
@@ -217,6 +312,7 @@ class VirtualClock:
     def step(self, by: timedelta) -> None:
         """Set the wall clock forward or back; elapsed time knows nothing of it."""
         self._began_at += by
+        self._now += by
 
 
 def run(program: Coroutine[Any, Any, T]) -> T:

@@ -5,10 +5,9 @@ after the runs up to it are committed. So a crash anywhere costs a second look, 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Final, TypeAlias
 
 from scheduler.cron.agenda import Agenda, Timed
@@ -25,6 +24,7 @@ from worker.core.time.skew import was_set_back
 from worker.engine.engine import Engine
 from worker.runtime.backoff import TRY_AGAIN_AFTER
 from worker.runtime.clock import Clock
+from worker.runtime.error_boundary import NO_BOUNDARY, Boundary
 from worker.runtime.logs import Log, to_nobody
 from worker.store.repos.config_log import ConfigLog, ConfigLogEntry
 from worker.store.repos.schedule_marks import ScheduleMarks
@@ -40,13 +40,6 @@ MENDED_LOOK: Final = timedelta(minutes=1)  # how often a pipeline with a damaged
 HELD_BACK_LOOK: Final = timedelta(seconds=30)  # how often a paused pipeline with a time due is looked at
 
 MayAct: TypeAlias = Callable[[], bool]
-Settle: TypeAlias = Callable[[Timed], Awaitable[None]]
-# Makes a `WorkerError` of whatever is raised by mistake: one schedule that trips us must not take the others along.
-Guard: TypeAlias = Callable[[Settle], Settle]
-
-
-def unguarded(settle: Settle) -> Settle:
-    return settle
 
 
 class CronStarts:
@@ -60,10 +53,10 @@ class CronStarts:
         *,
         may_act: MayAct,
         log: Log = to_nobody,
-        guard: Guard = unguarded,
+        boundary: Boundary = NO_BOUNDARY,
     ) -> None:
         self._engine, self._clock, self._may_act, self._log = engine, clock, may_act, log
-        self._guard = guard
+        self._boundary = boundary
         self._timetable = Timetable(tables, engine.configs, clock, log)
         self._marks, self._config_log = ScheduleMarks(tables), ConfigLog(tables)
         self._agenda = Agenda(clock)
@@ -127,15 +120,16 @@ class CronStarts:
     async def fire(self) -> None:
         """Settle every time that has come by now; how long that takes makes none of them late."""
         taken, now = self._agenda.take_due(), self._clock.now()
-        waiting, settle = iter(taken), self._guard(partial(self._settle, now=now))
+        waiting = iter(taken)
         async with asyncio.TaskGroup() as lanes:
             for number in range(min(AT_ONCE_MAX, len(taken))):
-                lanes.create_task(self._work_off(waiting, settle), name=f"cron:{number}")
+                lanes.create_task(self._work_off(waiting, now), name=f"cron:{number}")
 
-    async def _work_off(self, waiting: Iterator[Timed], settle: Settle) -> None:
+    async def _work_off(self, waiting: Iterator[Timed], now: datetime) -> None:
         for timed in waiting:
             try:
-                await settle(timed)
+                with self._boundary:  # a bug with one schedule must not stop the others
+                    await self._settle(timed, now)
             except WorkerError as problem:
                 self._log("schedule.troubled", {"schedule": str(timed.key), "problem": str(problem)})
                 self._agenda.look_again(timed.key, self._clock.now() + TRY_AGAIN_AFTER)

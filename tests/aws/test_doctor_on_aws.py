@@ -10,7 +10,8 @@ import pytest
 from tests.commandline import interlock, records
 from tests.emulators import ministack
 from tests.installation import Installation, client, endpoint_of, install
-from worker.config.settings import AwsSettings, Role, Settings
+from worker.config.roles import Role
+from worker.config.settings import AwsSettings, Settings
 from worker.core.errors import RetryLater
 from worker.operations.doctor.aws import Cloud
 from worker.operations.doctor.aws_calls import AwsRefusal, AwsReply, Unauthenticated
@@ -115,7 +116,7 @@ class Answers:
 
 
 def looked(answers: Answers, *duties: Role, **aws: str) -> list[Diagnosis]:
-    settings = Settings(store="dynamodb://t", duties=frozenset(duties), aws=AwsSettings(**aws))
+    settings = Settings(store="dynamodb://t", roles=frozenset(duties), aws=AwsSettings(**aws))
 
     async def look() -> list[Diagnosis]:
         cloud = Cloud(calls=answers, settings=settings, names=NAMES, told={})

@@ -23,7 +23,7 @@ async def place() -> AsyncIterator[Installation]:
     yield await install(endpoint_of(ministack()))
 
 
-def kind_of(place: Installation, duties: str) -> AwsPlatform:
+def platform_of(place: Installation, duties: str) -> AwsPlatform:
     variables = {**place.variables(slack_api=""), "INTERLOCK_SLACK_TOKEN": "", "INTERLOCK_DUTIES": duties}
     where = locate(place.store)
     assert isinstance(where, DynamoPlace)
@@ -33,15 +33,17 @@ def kind_of(place: Installation, duties: str) -> AwsPlatform:
 async def test_a_replayed_message_goes_back_into_its_queue_from_a_worker_that_does_not_take_it(
     place: Installation,
 ) -> None:
-    kind = kind_of(place, duties="engine")
+    platform = platform_of(place, duties="engine")
     async with AsyncExitStack() as stack:
-        await kind.tables.start()
-        stack.push_async_callback(kind.tables.stop)
-        premises = await kind.open(stack)
+        await platform.tables.start()
+        stack.push_async_callback(platform.tables.stop)
+        resources = await platform.open(stack)
 
-        await premises.place.ways[queue_letter_source("alerts")]({"body": "once more", "receives": 5})
+        await resources.deps.outputs.dead_letter_handlers[queue_letter_source("alerts")](
+            {"body": "once more", "receives": 5}
+        )
 
-        assert premises.queues == []
+        assert resources.queues == []
     async with client("sqs", place.endpoint) as sqs:
         received = await sqs.receive_message(QueueUrl=place.alerts_queue, WaitTimeSeconds=1)
     assert [message["Body"] for message in received["Messages"]] == ["once more"]
@@ -50,11 +52,11 @@ async def test_a_replayed_message_goes_back_into_its_queue_from_a_worker_that_do
 async def test_a_queue_that_is_gone_refuses_the_letter_and_ends_no_worker(place: Installation) -> None:
     async with client("sqs", place.endpoint) as sqs:
         await sqs.delete_queue(QueueUrl=place.alerts_queue)
-    kind = kind_of(place, duties="engine")
+    platform = platform_of(place, duties="engine")
     async with AsyncExitStack() as stack:
-        await kind.tables.start()
-        stack.push_async_callback(kind.tables.stop)
-        premises = await kind.open(stack)
+        await platform.tables.start()
+        stack.push_async_callback(platform.tables.stop)
+        resources = await platform.open(stack)
 
         with pytest.raises(Rejected, match="check the queue's address"):
-            await premises.place.ways[queue_letter_source("alerts")]({"body": "once more"})
+            await resources.deps.outputs.dead_letter_handlers[queue_letter_source("alerts")]({"body": "once more"})

@@ -11,6 +11,7 @@ import pytest
 
 from tests.emulators import DYNAMODB_BACKENDS
 from tests.manualclock import ManualClock
+from tests.simulation.memory_tables import MemoryTables
 from worker.runtime.clock import Clock
 from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Tables
@@ -35,9 +36,16 @@ async def sqlite_memory(clock: Clock) -> AsyncGenerator[SqliteTables]:
     await tables.stop()
 
 
+@asynccontextmanager
+async def memory(clock: Clock) -> AsyncGenerator[MemoryTables]:
+    """The twin on which simulations are played."""
+    yield MemoryTables(clock)
+
+
 BACKENDS: dict[str, Backend] = {
     "sqlite-file": sqlite_file,
     "sqlite-memory": sqlite_memory,
+    "memory": memory,
     **DYNAMODB_BACKENDS,
 }
 

@@ -11,10 +11,13 @@ import pytest
 
 from tests import awscalls, taskroles
 from tests.awscalls import Call, Heard
-from worker.config.settings import Role
+from worker.config.roles import Role
 from worker.jobs.aws.glue_logs import DEFAULT_LOG_GROUP
 from worker.operations.doctor.checks import table_probes
 from worker.store.table import TableName
+
+# One process reads the files: that takes seconds.
+pytestmark = pytest.mark.xdist_group("terraform")
 
 ROOT = Path(__file__).parents[2]
 ALERTS, SENSORS = frozenset({"alerts"}), frozenset({"sensors"})

@@ -13,9 +13,9 @@ words = (*sys.orig_argv, os.environ.get("INTERLOCK_STORE", ""))
 
 if directory and any("dynamodb://" in word for word in words):
     from tests.awscalls import Recorder
-    from worker.config.settings import EVERYTHING
+    from worker.config.roles import ALL_ROLES
 
     said = {duty.strip() for duty in os.environ.get("INTERLOCK_DUTIES", "").split(",")} - {""}
     # Any other command is a person's, who has rights of their own.
-    duties = frozenset(said or EVERYTHING) if "run" in sys.orig_argv else None
+    duties = frozenset(said or ALL_ROLES) if "run" in sys.orig_argv else None
     Recorder(Path(directory), duties).install()

@@ -11,13 +11,13 @@ from tests.engineworld import ORDERS, World, a_world
 from tests.faults import NO_FAULT, Fault, FaultyTables, Operation
 from tests.manualclock import NOON
 from tests.virtualtime import on_virtual_time
-from worker.app.guard import contain_bugs
 from worker.config.deploy import accept, withdraw
 from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId, ScheduleId
 from worker.core.run.machine import Pause
 from worker.core.run.state import Run, State
 from worker.core.schedule.due import HERD_MIN, SPREAD, ScheduleKey, place_in_herd
+from worker.runtime.error_boundary import ErrorBoundary
 from worker.store.repos.events import Events
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.pipelines import Pipelines
@@ -392,7 +392,7 @@ async def test_a_schedule_that_meets_a_mistake_of_ours_keeps_no_other_from_its_t
             worker.engine,
             world.clock,
             may_act=worker.standing.may_act,
-            guard=lambda settle: contain_bugs(settle, surprises.append),
+            boundary=ErrorBoundary(surprises.append),
         )
         holding = tasks.create_task(do_chores(cron, world.clock, 60.0))
         await world.wait(hours=26, minutes=5)

@@ -10,8 +10,9 @@ from tests.shardworld import ShardWorld
 from tests.streamedcrew import StreamedCrew, Way
 from tests.virtualtime import run
 from worker.app.aws import pace_of
-from worker.app.environment import WorkerDeps
-from worker.config.settings import ON_FAILURE, ON_LOSS, POLLS, ReadingSettings, Role, read_settings
+from worker.app.dependencies import WorkerDeps
+from worker.config.roles import Role
+from worker.config.settings import ON_FAILURE, ON_LOSS, POLLS, ReadingSettings, read_settings
 from worker.core.run.state import State
 from worker.store.repos import runs
 from worker.store.repos.delivery.dead_letters import DeadLetters
@@ -29,8 +30,9 @@ def said(**variables: str) -> ReadingSettings:
 class ChosenCrew(Crew):
     reading: ReadingSettings = field(default_factory=ReadingSettings)
 
-    def place(self) -> WorkerDeps:
-        return replace(super().place(), reading=self.reading)
+    def deps(self) -> WorkerDeps:
+        deps = super().deps()
+        return replace(deps, tuning=replace(deps.tuning, reading=self.reading))
 
     async def poison(self) -> None:
         """Write what does not belong there where the run does: no sensor of the day can be handled."""
@@ -81,8 +83,9 @@ def test_a_record_that_cannot_be_handled_is_parked_with_its_key_skipped_or_waite
 class ChosenStreams(StreamedCrew):
     reading: ReadingSettings = field(default_factory=ReadingSettings)
 
-    def place(self) -> WorkerDeps:
-        return replace(super().place(), reading=self.reading)
+    def deps(self) -> WorkerDeps:
+        deps = super().deps()
+        return replace(deps, tuning=replace(deps.tuning, reading=self.reading))
 
 
 @pytest.mark.parametrize("way", list(Way))

@@ -7,7 +7,7 @@ from tests.engineworld import DAY, ORDERS, run_key
 from tests.virtualtime import Host, on_virtual_time
 from worker.app.embedded import embedded_deps
 from worker.app.session import SessionWork
-from worker.app.shadow import DUTIES, shadow_deps
+from worker.app.shadow import SHADOW_ROLES, shadow_deps
 from worker.app.worker import LEASED
 from worker.config.settings import GROUP
 from worker.core.model.keys import SHADOW
@@ -28,18 +28,18 @@ CONFIG_ROW = Key("PIPELINE#orders", "CONFIG")
 def a_shadow(crew: Crew, name: str = "shadow") -> Host:
     """Begin a worker as `INTERLOCK_SHADOW=1` wires it. It is even given what could start jobs and tell people."""
     tables = ShadowTables(crew.store, crew.clock)
-    place = shadow_deps(embedded_deps(crew.store, crew.tell, {JobType.COMMAND: crew.runner}, crew.clock), tables)
+    deps = shadow_deps(embedded_deps(crew.store, crew.tell, {JobType.COMMAND: crew.runner}, crew.clock), tables)
 
     async def work(member: Member) -> None:
         async with TrackedTaskGroup() as tasks:
-            session = SessionWork(place, member, tasks)
+            session = SessionWork(deps, member, tasks)
             await session.begin()
             await member.stopping.wait()
             await session.finish()
 
     host = Host(name)
     membership = Membership(
-        GroupSettings(name=GROUP, program="test", duties=DUTIES & LEASED),
+        GroupSettings(name=GROUP, program="test", duties=SHADOW_ROLES & LEASED),
         tables=tables,
         beater=TaskBeater(tables),
         clock=crew.clock,

@@ -12,7 +12,8 @@ from tests.embeddedcrew import Crew, told_of
 from tests.streamedcrew import StreamedCrew, Way
 from tests.virtualtime import on_virtual_time, run
 from worker.cli.commands.leases import look, reason
-from worker.config.settings import GROUP, Role
+from worker.config.roles import Role
+from worker.config.settings import GROUP
 from worker.core.run.state import State
 from worker.store.repos.leases import Leases
 from worker.store.table import TableName

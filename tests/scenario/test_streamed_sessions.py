@@ -14,7 +14,7 @@ from tests.engineworld import DAY, ORDERS, run_key
 from tests.fakestreams import change_record
 from tests.streamedcrew import TABLES, StreamedCrew, Way
 from tests.virtualtime import on_virtual_time
-from worker.config.settings import Role
+from worker.config.roles import Role
 from worker.core.model import keys
 from worker.core.run.state import State
 from worker.core.time.timestamps import format_rfc3339

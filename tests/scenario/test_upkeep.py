@@ -13,7 +13,6 @@ from consumers.streams.source import Gap, Position
 from tests.manualclock import NOON
 from tests.streamworld import GROUP, STREAM, World
 from tests.virtualtime import VirtualClock, on_virtual_time
-from worker.app.guard import contain_bugs
 from worker.app.readers import is_from_others
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model.keys import RowKind, RunKey
@@ -209,22 +208,6 @@ def a_change(pk: str, sk: str) -> Change:
 )
 def test_our_own_writing_is_no_fact(pk: str, sk: str, is_fact: bool) -> None:
     assert is_from_others(a_change(pk, sk)) == is_fact
-
-
-async def test_a_mistake_of_ours_is_trouble_with_one_record_and_not_the_end_of_the_worker() -> None:
-    async def broken(_: Change) -> None:
-        raise KeyError("nobody thought of this")
-
-    with pytest.raises(RetryLater, match="KeyError: 'nobody thought of this'; this is a mistake in Interlock"):
-        await contain_bugs(broken)(a_change("PIPELINE#p", "SENSOR#s"))
-
-
-async def test_what_we_raise_on_purpose_is_passed_on_as_it_is() -> None:
-    async def rejecting(_: Change) -> None:
-        raise Rejected("no")
-
-    with pytest.raises(Rejected, match=r"^no$"):
-        await contain_bugs(rejecting)(a_change("PIPELINE#p", "SENSOR#s"))
 
 
 @on_virtual_time

@@ -12,9 +12,10 @@ from consumers.queues.queue import Message
 from tests.embeddedcrew import Crew
 from tests.queueworld import QueueWorld
 from tests.virtualtime import on_virtual_time
-from worker.app.environment import WorkerDeps
+from worker.app.dependencies import WorkerDeps
 from worker.app.queues import queue_consumer
-from worker.config.settings import GROUP, Role
+from worker.config.roles import Role
+from worker.config.settings import GROUP
 from worker.core.errors import ConfigError
 from worker.store.repos.delivery.dead_letter_replays import Replays
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
@@ -33,7 +34,12 @@ async def test_a_message_that_meets_a_mistake_of_ours_becomes_a_dead_letter_and_
     for body in ("odd", "even"):
         world.queue.send(body)
     consumer = queue_consumer(
-        "alerts", world.queue, world.handled, tables=world.watched, clock=world.clock, on_surprise=surprises.append
+        "alerts",
+        world.queue,
+        world.handled,
+        tables=world.watched,
+        clock=world.clock,
+        on_unexpected_error=surprises.append,
     )
 
     async with world.consuming(consumer):
@@ -84,7 +90,7 @@ async def test_letters_of_queues_are_replayed_by_whoever_has_the_engines_duty() 
     async def send(body: str, _group: str | None) -> None:
         sent.append(body)
 
-    crew.ways = {queue_letter_source("alerts"): sent_back(send)}
+    crew.dead_letter_handlers = {queue_letter_source("alerts"): sent_back(send)}
     letters, now = DeadLetters(crew.store), crew.clock.now()
     letter = DeadLetter(id="m1", source=queue_letter_source("alerts"), at=now, reason="it failed")
     await letters.put(letter, encode({"body": "once more"}), now=now)
@@ -101,7 +107,8 @@ async def test_letters_of_queues_are_replayed_by_whoever_has_the_engines_duty() 
 
 @dataclass
 class QueuesAndEngine(Crew):
-    ways: Mapping[str, Way] = field(default_factory=dict[str, Way])
+    dead_letter_handlers: Mapping[str, Way] = field(default_factory=dict[str, Way])
 
-    def place(self) -> WorkerDeps:
-        return replace(super().place(), ways=self.ways)
+    def deps(self) -> WorkerDeps:
+        deps = super().deps()
+        return replace(deps, outputs=replace(deps.outputs, dead_letter_handlers=self.dead_letter_handlers))

@@ -11,10 +11,12 @@ from consumers.queues.queue import Message
 from consumers.streams.source import Source
 from tests.queueworld import QueueWorld
 from tests.virtualtime import on_virtual_time
-from worker.app.environment import Readers, Resources, WorkerDeps
+from worker.app.dependencies import OutputDeps, Readers, SourceDeps, StoreDeps, WorkerDeps
+from worker.app.platforms import Resources
 from worker.app.telemetry import Telemetry
 from worker.app.worker import Worker
-from worker.config.settings import Role, Settings, WatchdogSettings
+from worker.config.roles import Role
+from worker.config.settings import Settings, TelemetrySettings
 from worker.membership.clock_guard import ClockGuard
 from worker.store.table import TableName, Tables
 
@@ -29,7 +31,7 @@ def _no_source(table: TableName) -> Source:
 
 @dataclass
 class OneQueue:
-    """A kind of worker that has a queue and nothing else."""
+    """A platform that has a queue and nothing else."""
 
     world: QueueWorld
     group: str = "test"
@@ -47,16 +49,12 @@ class OneQueue:
         raise AssertionError("it has no session")
 
     async def open(self, stack: AsyncExitStack) -> Resources:
-        place = WorkerDeps(
-            group=self.group,
-            tables=self.tables,
-            source_of=_no_source,
-            wake_readers=_nobody_wakes,
-            routes=[],
-            runners={},
-            clock=self.world.clock,
+        deps = WorkerDeps(
+            store=StoreDeps(group=self.group, tables=self.tables, clock=self.world.clock),
+            sources=SourceDeps(source_of=_no_source, wake_readers=_nobody_wakes),
+            outputs=OutputDeps(routes=[], runners={}),
         )
-        return Resources(place=place, queues=[self.world.consumer()])
+        return Resources(deps=deps, queues=[self.world.consumer()])
 
 
 @pytest.mark.parametrize(("stops", "within_s"), [(1, 45), (2, 15)])
@@ -71,8 +69,8 @@ async def test_asked_once_more_a_worker_finishes_nothing_and_gives_its_messages_
         await world.clock.sleep(600)
 
     world.handled.before = take_long
-    telemetry = Telemetry(WatchdogSettings(), {}, world.clock, lambda _: None)
-    worker = Worker(OneQueue(world), Settings(store="memory", duties=frozenset({Role.ALERTS})), world.clock, telemetry)
+    telemetry = Telemetry(TelemetrySettings(), {}, world.clock, lambda _: None)
+    worker = Worker(OneQueue(world), Settings(store="memory", roles=frozenset({Role.ALERTS})), world.clock, telemetry)
     running = asyncio.create_task(worker.run())
     await world.clock.sleep(5)
     began = world.clock.monotonic()

@@ -26,6 +26,7 @@ from tests.simulation.plan import Plan
 from tests.simulation.sampler import campaign_plan
 from tests.simulation.violations import Violated
 from tests.simulation.world import simulate
+from worker.runtime import gc_tuning
 
 MEGABYTES_MAX: Final = 2048  # address space of one history; the largest need a quarter of it
 TELL_EVERY_S: Final = 30.0
@@ -153,6 +154,7 @@ class Campaign:
 def main() -> int:
     asked = _arguments()
     be_quiet()
+    gc_tuning.freeze_startup_objects()  # for all histories, which begin as copies of this process
     signal.signal(signal.SIGTERM, _stop)
     seeds = range(asked.seed, asked.seed + asked.seeds)
     campaign = Campaign(asked.file, asked.seconds, [line for line in read_lines(asked.file) if line.seed in seeds])

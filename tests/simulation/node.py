@@ -21,7 +21,7 @@ from tests.simulation.store import SimulatedStore
 from tests.simulation.target import Record, world_time
 from tests.simulation.violations import Invariant, Verdicts
 from tests.virtualtime import Host, VirtualClock
-from worker.app.environment import Buckets, Readers, WorkerDeps
+from worker.app.dependencies import OrphanSearch, OutputDeps, Readers, SourceDeps, StoreDeps, Tuning, WorkerDeps
 from worker.app.session import SessionWork
 from worker.core.errors import WorkerError
 from worker.core.model.keys import SessionId
@@ -128,37 +128,40 @@ class Node:
 
     async def _work(self, member: Member) -> None:
         async with TrackedTaskGroup() as tasks:
-            self.session = SessionWork(self._place(), member, tasks)
+            self.session = SessionWork(self._deps(), member, tasks)
             await self.session.begin()
             await member.stopping.wait()
             await self.session.finish()
 
-    def _place(self) -> WorkerDeps:
+    def _deps(self) -> WorkerDeps:
         around = self.around
         return WorkerDeps(
-            group=GROUP,
-            tables=self.tables,
-            source_of=lambda table: TableFeed(around.store, table, self.clock),
-            wake_readers=self._await_commits,
-            routes=[Route("bus", BUS, around.deliver)],
-            runners=around.runners,
-            clock=self.clock,
-            duties=self._duties,
-            pace=PACE,
-            # Nobody is there to replay dead letters, so a record is tried for longer than any storm lasts.
-            patience=Backoff(attempts_max=500, first_s=0.25, longest_s=10.0, jitter=around.random.random),
-            buckets=Buckets(around.plan.bucket_leases, around.plan.pass_every_s),
-            new_id=lambda: around.new_name("id"),
-            log=to_nobody,
-            on_surprise=self._surprised,
-            watched=around.feeds.watched,
+            store=StoreDeps(group=GROUP, tables=self.tables, clock=self.clock, new_id=lambda: around.new_name("id")),
+            sources=SourceDeps(
+                source_of=lambda table: TableFeed(around.store, table, self.clock),
+                wake_readers=self._await_commits,
+                observe=around.feeds.watched,
+                extra_leases=self._extra_leases,
+            ),
+            outputs=OutputDeps(
+                routes=[Route("bus", BUS, around.deliver)],
+                runners=around.runners,
+                log=to_nobody,
+                on_unexpected_error=self._surprised,
+            ),
+            tuning=Tuning(
+                pace=PACE,
+                # Nobody is there to replay dead letters, so a record is tried for longer than any storm lasts.
+                retry_backoff=Backoff(attempts_max=500, first_s=0.25, longest_s=10.0, jitter=around.random.random),
+                orphan_search=OrphanSearch(around.plan.bucket_leases, around.plan.pass_every_s),
+            ),
         )
 
     async def _await_commits(self, readers: Readers) -> None:
         """The world wakes the readers of all its nodes."""
         self.readers = readers
 
-    def _duties(self, readers: Readers) -> list[LeaseOffer]:
+    def _extra_leases(self, readers: Readers) -> list[LeaseOffer]:
         streams = [reader.name for reader in readers.values()]
         every_s = self.around.plan.upkeep_every_s
         return [Housekeeping(self.around.store, Leases(self.tables, GROUP), streams, every_s).offer()]

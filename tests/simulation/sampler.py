@@ -22,10 +22,10 @@ SUITE: Final = Sizes(pipelines=(3, 8), hours=(3, 13))
 SUITE_REAL: Final = Sizes(pipelines=(3, 6), hours=(1, 2))
 SUITE_REAL_EVERY: Final = 50
 CAMPAIGN: Final = Sizes(pipelines=(3, 20), hours=(6, 48))
-CAMPAIGN_REAL: Final = 0.02  # as a share
-# How strongly small ones are preferred. At 4, half of a campaign's histories have at most 4 pipelines and 8 hours.
+CAMPAIGN_REAL: Final = 0.01  # as a share
+# How strongly small ones are preferred. At 7, a quarter of a campaign's have 6 pipelines or 13 hours and more.
 SUITE_SKEW: Final = 1.3
-CAMPAIGN_SKEW: Final = 4.0
+CAMPAIGN_SKEW: Final = 7.0
 
 
 def suite_plan(seed: int) -> Plan:

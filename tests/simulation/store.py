@@ -4,15 +4,16 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
+from tests.simulation.memory_tables import MemoryTables
 from tests.virtualtime import VirtualClock
 from worker.store.sqlite.indexes import project
-from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import (
     ACTIVE,
     Between,
     Change,
+    ChangeFeed,
     Delete,
     Index,
     Key,
@@ -21,6 +22,7 @@ from worker.store.table import (
     Put,
     Row,
     TableName,
+    Tables,
     Trimmed,
     Write,
 )
@@ -70,22 +72,29 @@ class LaggingIndex:
                 self._rows.setdefault(bucket, {})[key] = row
 
 
-class SimulatedStore(SqliteTables):
+class EmbeddedStore(Tables, ChangeFeed, Protocol):
+    async def sweep(self) -> int: ...
+    async def trim(self, lowest_checkpoint: int = 0) -> int: ...
+
+
+MakeStore: TypeAlias = Callable[[VirtualClock, Callable[[], str]], EmbeddedStore]
+
+
+class SimulatedStore:
     """`observers` see every commit. Reads of the index of active rows lag behind as `index` says."""
 
-    @classmethod
-    def make(cls, clock: VirtualClock) -> "SimulatedStore":
+    def __init__(self, clock: VirtualClock, make: MakeStore = MemoryTables) -> None:
         numbers = itertools.count()
-        store = cls.in_memory(clock, lambda: f"commit-{next(numbers):08d}")
-        assert isinstance(store, SimulatedStore)
-        store.observers, store.index = [], LaggingIndex()
-        return store
-
-    observers: list[Observer]
-    index: LaggingIndex
+        self._tables = make(clock, lambda: f"commit-{next(numbers):08d}")
+        self.observers: list[Observer] = []
+        self.index = LaggingIndex()
+        self.start, self.stop, self.ping = self._tables.start, self._tables.stop, self._tables.ping
+        self.get, self.get_many = self._tables.get, self._tables.get_many
+        self.changes, self.last_position = self._tables.changes, self._tables.last_position
+        self.sweep, self.trim = self._tables.sweep, self._tables.trim
 
     async def commit(self, *writes: Write) -> None:
-        await super().commit(*writes)
+        await self._tables.commit(*writes)
         self.index.note(writes)
         for observe in self.observers:
             observe(writes)
@@ -110,4 +119,4 @@ class SimulatedStore(SqliteTables):
     ) -> Page:
         if index is ACTIVE:
             return self.index.page(pk)
-        return await super().query(table, pk, sk=sk, index=index, reverse=reverse, limit=limit, cursor=cursor)
+        return await self._tables.query(table, pk, sk=sk, index=index, reverse=reverse, limit=limit, cursor=cursor)

@@ -8,6 +8,10 @@ from tests.simulation.__main__ import replay
 from tests.simulation.plan import Beat, Plan, small
 from tests.simulation.sampler import campaign_plan, plan_of, suite_plan
 from tests.simulation.world import Report, simulate
+from worker.store.sqlite.tables import SqliteTables
+
+# A test takes some seconds of a core, which may be minutes on a machine with other work to do.
+pytestmark = pytest.mark.timeout(300)
 
 SEEDS = 200  # `make simulate-campaign` plays others, as many as asked
 AT_ONCE = 2  # seeds of one test: few, so that both cores have something to do and no test takes long
@@ -71,6 +75,11 @@ def test_the_histories_of_the_suite_are_of_many_sizes() -> None:
 
 def test_a_seed_always_gives_the_same_history() -> None:
     assert simulate(small(7)) == simulate(small(7))
+
+
+@pytest.mark.parametrize("plan", [small(7), suite_plan(2)], ids=str)
+def test_a_history_is_the_same_on_the_shipped_store(plan: Plan) -> None:
+    assert simulate(plan) == simulate(plan, make_store=SqliteTables.in_memory)
 
 
 def test_two_seeds_give_two_histories() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.runners import TOKEN, a_request
-from worker.app.guard import contain_runner_bugs
+from worker.app.runner_boundary import contain_runner_bugs
 from worker.core.errors import Rejected, RetryLater
 from worker.jobs.runner import (
     BatchRunner,
@@ -20,6 +20,9 @@ from worker.jobs.runner import (
     Traits,
     Unknown,
 )
+from worker.runtime.error_boundary import ErrorBoundary
+
+SILENT = ErrorBoundary(lambda _: None)
 
 
 class Clumsy:
@@ -55,7 +58,7 @@ class ClumsyWithMany(Clumsy):
 async def test_a_start_that_met_a_mistake_may_have_been_sent() -> None:
     told = list[Exception]()
 
-    answer = await contain_runner_bugs(Clumsy(), told.append).start(a_request({}))
+    answer = await contain_runner_bugs(Clumsy(), ErrorBoundary(told.append)).start(a_request({}))
 
     assert isinstance(answer, Unknown)
     assert "KeyError" in answer.message
@@ -64,7 +67,7 @@ async def test_a_start_that_met_a_mistake_may_have_been_sent() -> None:
 
 async def test_a_question_that_met_a_mistake_is_asked_again_later() -> None:
     told = list[Exception]()
-    runner = contain_runner_bugs(Clumsy(), told.append)
+    runner = contain_runner_bugs(Clumsy(), ErrorBoundary(told.append))
 
     for asking in (runner.status({}, {}), runner.find(TOKEN, {}), runner.stop({}, {})):
         with pytest.raises(RetryLater, match="KeyError"):
@@ -75,7 +78,7 @@ async def test_a_question_that_met_a_mistake_is_asked_again_later() -> None:
 
 def test_a_configuration_that_met_a_mistake_is_refused() -> None:
     with pytest.raises(Rejected, match="KeyError"):
-        contain_runner_bugs(Clumsy(), lambda _: None).traits({})
+        contain_runner_bugs(Clumsy(), SILENT).traits({})
 
 
 @pytest.mark.parametrize("problem", [RetryLater("later"), Rejected("never")])
@@ -83,16 +86,16 @@ async def test_what_a_runner_means_to_raise_is_no_mistake(problem: Exception) ->
     told = list[Exception]()
 
     with pytest.raises(type(problem)):
-        await contain_runner_bugs(Clumsy(problem), told.append).status({}, {})
+        await contain_runner_bugs(Clumsy(problem), ErrorBoundary(told.append)).status({}, {})
 
     assert told == []
 
 
 async def test_a_runner_that_tells_of_many_jobs_still_does() -> None:
-    runner = contain_runner_bugs(ClumsyWithMany(), lambda _: None)
+    runner = contain_runner_bugs(ClumsyWithMany(), SILENT)
 
     assert isinstance(runner, BatchRunner)
-    assert not isinstance(contain_runner_bugs(Clumsy(), lambda _: None), BatchRunner)
+    assert not isinstance(contain_runner_bugs(Clumsy(), SILENT), BatchRunner)
     with pytest.raises(RetryLater, match="KeyError"):
         await runner.look([])
     with pytest.raises(Rejected, match="KeyError"):

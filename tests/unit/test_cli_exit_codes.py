@@ -1,7 +1,8 @@
 """What does not exist has one exit code in every command: whoever names it made a slip, and must be told apart."""
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -72,13 +73,14 @@ OTHERS = [
 ]
 
 
-def leaves() -> Iterator[tuple[str, Any]]:
-    """Every command, by the words that name it."""
+@cache
+def leaves() -> Mapping[str, Any]:
+    """Every command, by the words that name it. Kept: to make them all takes as long as to collect a thousand tests."""
+    found: dict[str, Any] = {}
     for name, command in getattr(get_command(app), "commands", {}).items():
         members = getattr(command, "commands", {})
-        yield from ((f"{name} {member}", leaf) for member, leaf in members.items())
-        if not members:
-            yield name, command
+        found |= {f"{name} {member}": leaf for member, leaf in members.items()} or {name: command}
+    return found
 
 
 def names_pipelines(command: Any) -> bool:  # noqa: ANN401  the library's own type is not for others
@@ -86,7 +88,7 @@ def names_pipelines(command: Any) -> bool:  # noqa: ANN401  the library's own ty
 
 
 def takes_json(words: list[str]) -> bool:
-    found = next(command for name, command in leaves() if " ".join(words).startswith(name))
+    found = next(command for name, command in leaves().items() if " ".join(words).startswith(name))
     return any("--json" in each.opts for each in found.params) and "--follow" not in words
 
 
@@ -150,13 +152,13 @@ def test_what_outlived_its_pipeline_is_shown() -> None:
 
 
 def test_every_command_that_takes_a_pipeline_is_in_the_table() -> None:
-    takers = {name for name, command in leaves() if names_pipelines(command)}
+    takers = {name for name, command in leaves().items() if names_pipelines(command)}
     tried = {name for name in takers if any(" ".join(words).startswith(f"{name} ") for words in UNKNOWN_PIPELINES)}
 
     assert takers - tried == ANY_NAME
 
 
 def test_the_codes_are_explained_where_they_are_listed() -> None:
-    listed = {name: command.help or "" for name, command in leaves() if names_pipelines(command)}
+    listed = {name: command.help or "" for name, command in leaves().items() if names_pipelines(command)}
 
     assert {name for name, text in listed.items() if "(also if there is no such pipeline" not in text} == set()

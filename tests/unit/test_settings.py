@@ -6,28 +6,37 @@ import pytest
 
 from consumers.streams.settle import OnFailure
 from worker.app.readers import DUTIES as BY_TABLE
+from worker.config import settings as settings_module
+from worker.config.environment import Setting
+from worker.config.roles import Role
+from worker.config.setting_values import FAILURE_POLICIES, FOLLOWED
 from worker.config.settings import (
+    BUS,
     CHANGES,
     DEFAULT_STORE,
     DUTIES,
-    FAILURE_POLICIES,
-    FOLLOWED,
     HEARTBEAT_URL,
     HTTP_ALLOW,
     JOB_ENVIRONMENT,
     METRICS,
+    NAMES,
     ON_FAILURE,
     ON_LOSS,
     OTLP_ENDPOINT,
+    OWN_SECRETS,
     POLLS,
     REPEAT_ALERTS,
+    SETTINGS,
+    SLACK_CHANNEL,
     SLACK_TOKEN,
     STORE,
     TARGET_RATES,
     TIMING,
     ReadingSettings,
-    Role,
+    Settings,
+    mistyped,
     read_settings,
+    without_effect,
 )
 from worker.core.errors import ConfigError
 from worker.core.membership.liveness import DEFAULT_TIMING, FAST_TIMING
@@ -73,8 +82,8 @@ def test_lists_are_separated_by_commas() -> None:
 
 
 def test_a_worker_without_a_word_does_everything() -> None:
-    assert read_settings({}).duties == read_settings({DUTIES: ""}).duties == frozenset(Role)
-    assert read_settings({DUTIES: "alerts, events"}).duties == {Role.ALERTS, Role.EVENTS}
+    assert read_settings({}).roles == read_settings({DUTIES: ""}).roles == frozenset(Role)
+    assert read_settings({DUTIES: "alerts, events"}).roles == {Role.ALERTS, Role.EVENTS}
 
 
 def test_a_duty_that_does_not_exist_is_refused_with_those_that_do() -> None:
@@ -88,14 +97,14 @@ def test_who_schedules_must_be_able_to_start() -> None:
 
 
 def test_metrics_in_the_log_are_asked_for_by_name() -> None:
-    assert read_settings({METRICS: "emf"}).watched.metrics == "emf"
+    assert read_settings({METRICS: "emf"}).telemetry.metrics == "emf"
     with pytest.raises(ConfigError, match="INTERLOCK_METRICS is 'statsd'"):
         read_settings({METRICS: "statsd"})
 
 
 def test_alerts_are_repeated_only_if_that_is_asked_for() -> None:
-    assert read_settings({}).people.repeat_alerts is None
-    assert read_settings({REPEAT_ALERTS: "6h"}).people.repeat_alerts == timedelta(hours=6)
+    assert read_settings({}).alerts.repeat_alerts is None
+    assert read_settings({REPEAT_ALERTS: "6h"}).alerts.repeat_alerts == timedelta(hours=6)
 
 
 @pytest.mark.parametrize("text", ["often", "1s"])
@@ -164,7 +173,7 @@ def test_what_is_secret_is_not_shown_with_the_settings() -> None:
 
     settings = read_settings(secrets)
 
-    assert settings.people.heartbeat_url == secrets[HEARTBEAT_URL]
+    assert settings.alerts.heartbeat_url == secrets[HEARTBEAT_URL]
     assert "hidden" not in repr(settings)
 
 
@@ -173,3 +182,43 @@ def test_a_heartbeat_that_is_no_address_is_refused_without_being_shown() -> None
         read_settings({HEARTBEAT_URL: "beats.example/hidden"})
 
     assert "hidden" not in str(refusal.value)
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+def test_every_name_of_a_variable_is_that_of_a_setting() -> None:
+    named = {value for name, value in vars(settings_module).items() if name.isupper() and isinstance(value, str)}
+    variables = {value for value in named if value.startswith(("INTERLOCK_", "OTEL_"))} - {settings_module.PREFIX}
+
+    assert sorted(NAMES) == sorted(variables)
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_a_setting_is_described_in_one_sentence_and_its_default_can_be_written(setting: Setting) -> None:
+    assert setting.description.endswith(".")
+    assert len(setting.description) <= 110
+    assert setting.used_by
+    assert setting.needs in {"", *NAMES}
+    assert setting.read({setting.name: setting.default}) == setting.read({}) == setting.value_in(Settings())
+
+
+def test_the_workers_own_credentials_are_the_secret_settings() -> None:
+    assert {SLACK_TOKEN, HEARTBEAT_URL, OTLP_ENDPOINT} == OWN_SECRETS
+
+
+def test_a_setting_without_effect_is_found_with_the_reason() -> None:
+    said = {BUS: "interlock", POLLS: "eco", SLACK_CHANNEL: "#alerts", ON_LOSS: "halt"}
+
+    on_file = dict(without_effect(read_settings(said), is_file=True))
+    on_aws = dict(without_effect(read_settings(said), is_file=False))
+
+    assert on_file.keys() == {BUS, POLLS, SLACK_CHANNEL}
+    assert on_aws == {SLACK_CHANNEL: f"there is no {SLACK_TOKEN}"}
+    assert list(without_effect(read_settings({**said, SLACK_TOKEN: "xoxb-1"}), is_file=False)) == []
+
+
+def test_a_variable_that_is_nearly_a_setting_is_found_and_a_secret_is_not() -> None:
+    assert mistyped({"INTERLOCK_SLACK_CHANEL": "#a", "INTERLOCK_WAREHOUSE_PASSWORD": "x", STORE: "y"}) == {
+        "INTERLOCK_SLACK_CHANEL": SLACK_CHANNEL
+    }

@@ -10,6 +10,7 @@ from tests.manualclock import ManualClock
 from worker.app.build import make_worker
 from worker.app.embedded import Options
 from worker.app.shadow import shadow_settings
+from worker.config.roles import Role
 from worker.config.settings import (
     ALERTS_QUEUE,
     BUS,
@@ -18,7 +19,6 @@ from worker.config.settings import (
     STORE,
     AlertSettings,
     AwsSettings,
-    Role,
     read_settings,
 )
 from worker.core.errors import ConfigError
@@ -35,9 +35,9 @@ def test_a_shadow_has_no_bus_no_queue_and_nobody_to_tell() -> None:
 
     settings = shadow_settings(read_settings(given))
 
-    assert settings.duties == {Role.ENGINE}
+    assert settings.roles == {Role.ENGINE}
     assert settings.aws == AwsSettings()
-    assert settings.people == AlertSettings()
+    assert settings.alerts == AlertSettings()
 
 
 @pytest.mark.parametrize("store", [TABLES, "sqlite:///interlock.db"])

@@ -85,7 +85,7 @@ async def test_either_kind_of_worker_reads_changes_as_the_settings_say(tmp_path:
         "dynamodb": lambda: AwsPlatform(settings, {}, tables, clock),
     }
     async with AsyncExitStack() as stack:
-        place = (await made[kind]().open(stack)).place
+        tuning = (await made[kind]().open(stack)).deps.tuning
 
-    assert place.reading == settings.reading != ReadingSettings()
-    assert place.pace.poll_idle_s == (5.0 if kind == "dynamodb" else 2.0), "readers of a file are woken"
+    assert tuning.reading == settings.reading != ReadingSettings()
+    assert tuning.pace.poll_idle_s == (5.0 if kind == "dynamodb" else 2.0), "readers of a file are woken"

@@ -22,7 +22,7 @@ from tests.virtualtime import on_virtual_time
 from worker.app.ecs_protection import AGENT
 from worker.app.session import SessionWork
 from worker.app.telemetry import Telemetry
-from worker.config.settings import WatchdogSettings
+from worker.config.settings import TelemetrySettings
 from worker.core.model.events import Event, EventType
 from worker.membership.sessions import Member
 from worker.runtime.clock import SystemClock
@@ -32,7 +32,7 @@ from worker.web.health import HealthProblem
 
 
 def telemetry() -> Telemetry:
-    return Telemetry(WatchdogSettings(), {}, ManualClock(), lambda _: None)
+    return Telemetry(TelemetrySettings(), {}, ManualClock(), lambda _: None)
 
 
 async def opened(
@@ -89,7 +89,7 @@ class BusyQueue(QueueConsumer):
 async def test_a_worker_that_is_asked_to_stop_takes_its_protection_off_although_it_is_busy() -> None:
     async with AsyncExitStack() as stack:
         agent = await stack.enter_async_context(a_web_server(answer(200)))
-        told = Telemetry(WatchdogSettings(), {AGENT: agent.url("")}, SystemClock(), lambda _: None)
+        told = Telemetry(TelemetrySettings(), {AGENT: agent.url("")}, SystemClock(), lambda _: None)
         world = QueueWorld()
         busy = BusyQueue(name="busy", calls=world.queue, handle=world.handled, tries=world.tries, clock=world.clock)
         await told.open(stack, queues=[busy], needs_session=False, alert_failures=lambda: 0)

@@ -1,4 +1,4 @@
-"""The wiring of alerts: to a chat if there is a token, else to whatever is at hand. A probe is answered either way."""
+"""Wiring of alerts: to Slack if there is a token, else to lines. Both answer the watchdog's probes."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
@@ -18,15 +18,8 @@ from consumers.alerts.slack import API, SlackChat, session_for_slack
 from consumers.alerts.threads import ChatAlerts
 from consumers.delivery.retry import RetryPolicy
 from consumers.outbox.routes import Deliver
-from worker.config.settings import (
-    ALERTS,
-    SLACK_CHANNEL,
-    SLACK_TOKEN,
-    AlertSettings,
-    AwsSettings,
-    Role,
-    Settings,
-)
+from worker.config.roles import Role
+from worker.config.settings import ALERTS, SLACK_CHANNEL, SLACK_TOKEN, AlertSettings, AwsSettings, Settings
 from worker.config.versions import PipelineVersions
 from worker.core.errors import ConfigError, Rejected
 from worker.jobs.secrets import MANAGED, SecretSource
@@ -38,8 +31,8 @@ from worker.store.repos.delivery.threads import Threads
 from worker.store.repos.events import Events
 from worker.store.table import Tables
 
-# Runs for as long as the process, beside its sessions.
-Beside: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+# Runs as long as the process, across its sessions.
+BackgroundTask: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 
 def never_failed() -> int:
@@ -52,13 +45,13 @@ def never_waiting() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertResources:
-    """How people are told: a route's end, what must run for it, how many tries have failed, whether it waits.
+    """How alerts reach people: delivery, the tasks it needs, its failures, and whether it waits.
 
     `reach` proves that an alert would be seen.
     """
 
     deliver: Deliver
-    beside: Mapping[str, Beside] = field(default_factory=dict[str, Beside])
+    background_tasks: Mapping[str, BackgroundTask] = field(default_factory=dict[str, BackgroundTask])
     failures: Callable[[], int] = never_failed
     is_waiting: Callable[[], bool] = never_waiting
     reach: Reach = always_reached
@@ -73,7 +66,7 @@ async def open_alerting(
     clock: Clock,
     otherwise: AlertResources,
 ) -> AlertResources:
-    """Give alerts over Slack, or `otherwise` where there is no token. Raises `ConfigError` for wrong settings."""
+    """Open alerts over Slack, or return `otherwise` without a token. Raises `ConfigError`."""
     path = AlertPath(tables)
     if not settings.slack_token:
         return replace(otherwise, deliver=answering_probes(otherwise.deliver, path, clock, otherwise.reach))
@@ -95,19 +88,19 @@ async def open_alerting(
     )
     return AlertResources(
         deliver=answering_probes(ChatAlerts(telling).deliver, path, clock, chat.reach),
-        beside={"digests": Digests(telling).run, "groups": Groups(telling).run},
+        background_tasks={"digests": Digests(telling).run, "groups": Groups(telling).run},
         failures=lambda: line.failed_tries,
         is_waiting=line.is_waiting,
     )
 
 
 def alerts_by_line(
-    deliver: Deliver, line: RetryingWriter, beside: Mapping[str, Beside] | None = None
+    deliver: Deliver, line: RetryingWriter, background_tasks: Mapping[str, BackgroundTask] | None = None
 ) -> AlertResources:
-    """Alerts as lines of a stream, for a worker without a chat."""
+    """Return alerts as lines of a stream, for a worker without Slack."""
     return AlertResources(
         deliver=deliver,
-        beside=beside or {},
+        background_tasks=background_tasks or {},
         failures=lambda: line.failed_tries,
         is_waiting=line.is_down,
         reach=line.reach,
@@ -115,29 +108,32 @@ def alerts_by_line(
 
 
 def alerts_come_back(aws: AwsSettings) -> bool:
-    """Say whether a queue brings events back from the bus; else people are told on the way out, by the relay."""
+    """Return whether a queue brings events back from the bus; if not, the relay sends the alerts."""
     return bool(aws.bus and aws.alerts_queue)
 
 
 def tells_people(settings: Settings) -> bool:
-    """Say whether a worker on AWS hands events to people: then it also has to gather their digests."""
-    takes_back = Role.ALERTS in settings.duties and bool(settings.aws.alerts_queue)
-    return takes_back or (Role.RELAY in settings.duties and not alerts_come_back(settings.aws))
+    """Return whether a worker on AWS sends alerts: if so, it also collects their digests."""
+    takes_back = Role.ALERTS in settings.roles and bool(settings.aws.alerts_queue)
+    return takes_back or (Role.RELAY in settings.roles and not alerts_come_back(settings.aws))
 
 
 def routing_from(settings: AlertSettings) -> Routing:
-    """Which channel hears of what. A text of several lines is the file itself: a container has no files of its own."""
-    if "\n" in settings.alerts or ":" in settings.alerts:
-        return routing_of(settings.alerts, ALERTS)
-    if settings.alerts:
-        return read_routing(Path(settings.alerts))
+    """Return which channel gets which alerts, from the settings. Raises `ConfigError`.
+
+    A text that looks like YAML is the file itself: a container has no files of its own.
+    """
+    if "\n" in settings.routing or ":" in settings.routing:
+        return routing_of(settings.routing, ALERTS)
+    if settings.routing:
+        return read_routing(Path(settings.routing))
     if not settings.slack_channel:
         raise ConfigError(f"{SLACK_TOKEN} is set, but no channel; name one in {SLACK_CHANNEL}, or give {ALERTS}")
     return one_channel(settings.slack_channel)
 
 
 def token_source(token: str, secrets: SecretSource) -> Callable[[], Awaitable[str]]:
-    """The token itself, or the secret it names, read anew whenever it is asked for after it was refused."""
+    """Return a reader of the token, or of the secret it names, which it reads again on each call."""
 
     async def plain() -> str:
         return token

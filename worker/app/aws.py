@@ -1,4 +1,4 @@
-"""The wiring of a worker on AWS: tables in DynamoDB, their streams, a bus for events, and queues."""
+"""Wiring of a worker on AWS: DynamoDB tables, their streams, an event bus, and queues."""
 
 import asyncio
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ from scheduler.watchdog.checks.table import Watched
 from scheduler.watchdog.heartbeat_ping import pinging
 from worker.app.alerts import (
     AlertResources,
-    Beside,
+    BackgroundTask,
     alerts_by_line,
     alerts_come_back,
     never_waiting,
@@ -36,11 +36,13 @@ from worker.app.alerts import (
     tells_people,
 )
 from worker.app.aws_streams import ChangeStreams
-from worker.app.environment import Readers, Resources, WorkerDeps, sweeping
+from worker.app.dependencies import OutputDeps, Readers, SourceDeps, StoreDeps, Tuning, WorkerDeps
+from worker.app.platforms import Resources
 from worker.app.queues import queue_consumer
 from worker.app.readers import DUTIES
-from worker.app.runners import CommandRoot, open_targets
-from worker.config.settings import GROUP, ReadingSettings, Role, Settings
+from worker.app.runners import CommandRoot, job_sweeper, open_targets
+from worker.config.roles import Role
+from worker.config.settings import GROUP, ReadingSettings, Settings
 from worker.jobs.aws.client import AwsEndpoint as AwsJobs
 from worker.membership.clock_guard import ClockGuard
 from worker.net.aws_client import ClientSettings
@@ -64,7 +66,7 @@ IDLE_ECO_S: Final = 5.0
 
 
 class AwsPlatform:
-    """A worker on DynamoDB, of which there may be many."""
+    """The platform of workers on DynamoDB."""
 
     group = GROUP
 
@@ -126,50 +128,56 @@ class AwsPlatform:
         logged = LoggedAlerts(clock, self._confirm_logged)
         alerting = await open_alerting(
             stack,
-            settings.people,
+            settings.alerts,
             tables=tables,
             secrets=targets.secrets,
             clock=clock,
             otherwise=alerts_by_line(logged.deliver, logged.line),
         )
-        beside: dict[str, Beside] = {"sweep-jobs": sweeping(targets.command, clock)}
+        background_tasks: dict[str, BackgroundTask] = {"sweep-jobs": job_sweeper(targets.command, clock)}
         if tells_people(settings):
-            beside.update(alerting.beside)
+            background_tasks.update(alerting.background_tasks)
         streams, queues = await self._streams(stack), await self._open_queues(stack)
-        place = WorkerDeps(
-            group=GROUP,
-            tables=tables,
-            source_of=streams.__getitem__,
-            wake_readers=_nobody_wakes,
-            routes=await self._routes(stack, alerting, beside),
-            runners=targets.runners,
-            limits=targets.limits,
-            clock=clock,
-            does=settings.duties,
-            ticker=ApschedulerTicker(),
-            watch=self._watch(targets.http),
-            pace=pace_of(settings.reading),
-            reading=settings.reading,
-            event_lanes=EVENT_LANES,
-            ways={queue_letter_source(name): sent_back(queue.send) for name, queue in queues.items()},
+        deps = WorkerDeps(
+            store=StoreDeps(group=GROUP, tables=tables, clock=clock),
+            sources=SourceDeps(
+                source_of=streams.__getitem__,
+                wake_readers=_wake_nobody,
+                ticker=ApschedulerTicker(),
+                watchdog=self._watchdog(targets.http),
+            ),
+            outputs=OutputDeps(
+                routes=await self._routes(stack, alerting, background_tasks),
+                runners=targets.runners,
+                dead_letter_handlers={
+                    queue_letter_source(name): sent_back(queue.send) for name, queue in queues.items()
+                },
+            ),
+            tuning=Tuning(
+                limits=targets.limits,
+                pace=pace_of(settings.reading),
+                reading=settings.reading,
+                event_lanes=EVENT_LANES,
+            ),
+            roles=settings.roles,
         )
         return Resources(
-            place=place,
-            beside=beside,
-            queues=self._consumers(queues, alerting, beside),
+            deps=deps,
+            background_tasks=background_tasks,
+            queues=self._consumers(queues, alerting, background_tasks),
             alert_failures=alerting.failures,
         )
 
-    def _watch(self, http: HttpClient) -> Watched:
-        """How far readers are behind is measured where they run, and alarms watch the metrics."""
-        people = self._settings.people
-        ping = pinging(http, people.heartbeat_url) if people.heartbeat_url else None
-        return Watched(probes_alerts=True, ping=ping, repeat_after=people.repeat_alerts)
+    def _watchdog(self, http: HttpClient) -> Watched:
+        """Return the watchdog's inputs, without reader lags: alarms on the metrics watch those."""
+        alerts = self._settings.alerts
+        ping = pinging(http, alerts.heartbeat_url) if alerts.heartbeat_url else None
+        return Watched(probes_alerts=True, ping=ping, repeat_after=alerts.repeat_alerts)
 
     # --- streams ------------------------------------------------------------------------------------------------------
 
     async def _streams(self, stack: AsyncExitStack) -> Mapping[TableName, Stream]:
-        followed = [table for table, duty in DUTIES.items() if duty in self._settings.duties]
+        followed = [table for table, duty in DUTIES.items() if duty in self._settings.roles]
         if not followed:
             return {}
         changes = ChangeStreams(self._tables, self._client(), self._clock)
@@ -179,15 +187,17 @@ class AwsPlatform:
 
     # --- events out ---------------------------------------------------------------------------------------------------
 
-    async def _routes(self, stack: AsyncExitStack, alerting: AlertResources, beside: dict[str, Beside]) -> list[Route]:
-        """To the bus if there is one. Without a queue that brings alerts back, people are told on the way."""
+    async def _routes(
+        self, stack: AsyncExitStack, alerting: AlertResources, background_tasks: dict[str, BackgroundTask]
+    ) -> list[Route]:
+        """Return routes to the bus, if any, and to people, unless a queue brings alerts back."""
         routes: list[Route] = []
-        if Role.RELAY not in self._settings.duties:
+        if Role.RELAY not in self._settings.roles:
             return routes
         if self._settings.aws.bus:
             put = await stack.enter_async_context(open_bus(self._client()))
             bus = EventBus(put, self._settings.aws.bus, self._clock)
-            beside[BUS] = bus.run
+            background_tasks[BUS] = bus.run
             routes.append(Route(BUS, parse_pattern({"source": [SOURCE]}), bus.deliver, bus.is_waiting))
         if not alerts_come_back(self._settings.aws):
             routes.append(Route(PEOPLE, told_to_people(), alerting.deliver, alerting.is_waiting))
@@ -196,7 +206,7 @@ class AwsPlatform:
     # --- queues -------------------------------------------------------------------------------------------------------
 
     async def _open_queues(self, stack: AsyncExitStack) -> Mapping[str, AwsQueue]:
-        """Every queue there is, by name; those of others' duties as well, because letters are sent back there."""
+        """Open every queue by name, also those of other roles: replayed dead letters go back there."""
         aws = self._settings.aws
         urls = {"alerts": aws.alerts_queue, "events": aws.events_queue, "sensors": aws.sensors_queue}
         if not any(urls.values()):
@@ -205,16 +215,16 @@ class AwsPlatform:
         return {name: AwsQueue(client, url) for name, url in urls.items() if url}
 
     def _consumers(
-        self, queues: Mapping[str, AwsQueue], alerting: AlertResources, beside: dict[str, Beside]
+        self, queues: Mapping[str, AwsQueue], alerting: AlertResources, background_tasks: dict[str, BackgroundTask]
     ) -> list[QueueConsumer]:
-        duties, handles = self._settings.duties, dict[str, Handle]()
-        if Role.ALERTS in duties and "alerts" in queues:
+        roles, handles = self._settings.roles, dict[str, Handle]()
+        if Role.ALERTS in roles and "alerts" in queues:
             handles["alerts"] = AlertMessages(alerting.deliver).handle
-        if Role.EVENTS in duties and "events" in queues:
+        if Role.EVENTS in roles and "events" in queues:
             handles["events"] = ForeignEvents(Events(self._watched)).handle
-        if Role.SENSORS in duties and "sensors" in queues:
+        if Role.SENSORS in roles and "sensors" in queues:
             inbox = SensorInbox(self._watched, rules_from(self._settings.aws.inbox), self._clock)
-            beside["inbox-summary"] = InboxSummary(inbox.counts, self._clock).run
+            background_tasks["inbox-summary"] = InboxSummary(inbox.counts, self._clock).run
             handles["sensors"] = inbox.handle
         return [
             queue_consumer(
@@ -233,6 +243,6 @@ def pace_of(reading: ReadingSettings) -> ReadPace:
     return ReadPace(poll_s=0.25, poll_idle_s=IDLE_ECO_S if reading.is_eco else IDLE_S)
 
 
-async def _nobody_wakes(_: Readers) -> None:
-    """A stream is polled: nothing tells of its news."""
+async def _wake_nobody(_: Readers) -> None:
+    """Wait until cancelled: readers poll streams, which announce nothing."""
     await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""The wiring of streams on AWS: each table's own, or one Kinesis stream that DynamoDB delivers all changes to."""
+"""Wiring of streams on AWS: each table's own, or one Kinesis stream with the changes of all tables."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
@@ -22,14 +22,14 @@ _READS_PER_SECOND: Final = READS_PER_SECOND / len(DUTIES)
 
 
 class ChangeStreams:
-    """Opens what tells of the tables' changes; what it opens is closed with the stack."""
+    """Opens the streams of table changes; the stack closes them."""
 
     def __init__(self, tables: DynamoTables, client: ClientSettings, clock: Clock) -> None:
         self._tables, self._client, self._clock = tables, client, clock
         self._letters = DeadLetters(tables)
 
     async def of_tables(self, stack: AsyncExitStack, followed: Iterable[TableName]) -> Mapping[TableName, Stream]:
-        """The stream of each table. Raises `ConfigError` for a table that has none."""
+        """Open the stream of each table. Raises `ConfigError` for a table that has none."""
         calls = await stack.enter_async_context(open_dynamodb_streams(self._client))
         budget = listing_budget(self._clock)
         streams: dict[TableName, Stream] = {}
@@ -43,7 +43,7 @@ class ChangeStreams:
     async def delivered(
         self, stack: AsyncExitStack, followed: Iterable[TableName], kinesis_name: str
     ) -> Mapping[TableName, Stream]:
-        """One Kinesis stream, read once for each table by readers that pass over the changes of the others.
+        """Open one Kinesis stream once for each table; each reader skips the changes of other tables.
 
         So each table has its own leases, checkpoints and pace, as with streams of their own: the relay's trouble never
         holds up facts. Their names differ from those of tables' streams, whose positions mean nothing here.
@@ -68,7 +68,7 @@ class ChangeStreams:
 
 
 def _only_of(table_name: str, keep: KeepStray) -> KeepStray:
-    """Keep what tells of this table and cannot be read: the readers of other tables pass over it."""
+    """Keep unreadable records of this table only: the readers of other tables keep theirs."""
 
     async def keep_own(stray: UnreadableRecordLetter) -> None:
         if table_named_in(stray.body) == table_name:

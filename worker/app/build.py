@@ -1,40 +1,41 @@
-"""Which kind of worker a store's URL asks for, and whether it would have anything to do."""
+"""Builds the worker that the store's URL and the settings ask for."""
 
 from dataclasses import replace
 
 from worker.app.aws import AwsPlatform
 from worker.app.embedded import EmbeddedPlatform, Options
-from worker.app.environment import Platform
+from worker.app.platforms import Platform
 from worker.app.shadow import ShadowPlatform, shadow_settings
 from worker.app.telemetry import Telemetry
 from worker.app.worker import LEASED, Worker
-from worker.config.settings import ALERTS_QUEUE, DUTIES, EVENTS_QUEUE, SENSORS_QUEUE, Role, Settings
+from worker.config.roles import Role
+from worker.config.settings import ALERTS_QUEUE, DUTIES, EVENTS_QUEUE, SENSORS_QUEUE, Settings
 from worker.core.errors import ConfigError
 from worker.runtime.clock import Clock
 from worker.store.url import DynamoPlace, Place, SqlitePlace, locate
 
 
 def make_worker(options: Options, clock: Clock) -> Worker:
-    """A worker on one machine for a file, on AWS for tables there.
+    """Return a worker on one machine for a SQLite file, on AWS for DynamoDB tables.
 
-    Raises `ConfigError` for a URL that is neither, and for duties of which none can be done there.
+    Raises `ConfigError` for any other URL, and for roles that have nothing to do there.
     """
     if options.settings.shadow:
         options = replace(options, settings=shadow_settings(options.settings))
     settings = options.settings
-    _check_duties(settings, locate(settings.store))
+    _check_roles(settings, locate(settings.store))
     telemetry = Telemetry(
-        settings.watched,
+        settings.telemetry,
         options.environment,
         clock,
         options.write_metrics,
         log_lines_lost=options.log_lines_lost,
     )
-    kind = _kind(options, clock)
-    return Worker(ShadowPlatform(kind, clock) if settings.shadow else kind, settings, clock, telemetry)
+    platform = _platform(options, clock)
+    return Worker(ShadowPlatform(platform, clock) if settings.shadow else platform, settings, clock, telemetry)
 
 
-def _kind(options: Options, clock: Clock) -> Platform:
+def _platform(options: Options, clock: Clock) -> Platform:
     match locate(options.settings.store):
         case SqlitePlace(path, named):
             return EmbeddedPlatform(options, path, clock, named)
@@ -42,11 +43,11 @@ def _kind(options: Options, clock: Clock) -> Platform:
             return AwsPlatform(options.settings, options.environment, place, clock, options.confirm_logged)
 
 
-def _check_duties(settings: Settings, place: Place) -> None:
-    """A worker that waits for nothing looks as well as one that waits for news: it must not begin."""
-    if settings.duties & LEASED:
+def _check_roles(settings: Settings, place: Place) -> None:
+    """Refuse roles without work: such a worker would look healthy and do nothing."""
+    if settings.roles & LEASED:
         return
-    named = ", ".join(sorted(settings.duties))
+    named = ", ".join(sorted(settings.roles))
     if isinstance(place, SqlitePlace):
         raise ConfigError(
             f"{DUTIES} is {named}, and a worker on one file has no queues; events go to people with the relay: "
@@ -58,7 +59,7 @@ def _check_duties(settings: Settings, place: Place) -> None:
         Role.EVENTS: (EVENTS_QUEUE, aws.events_queue),
         Role.SENSORS: (SENSORS_QUEUE, aws.sensors_queue),
     }
-    theirs = [queues[duty] for duty in sorted(settings.duties)]
+    theirs = [queues[role] for role in sorted(settings.roles)]
     if not any(url for _, url in theirs):
         missing = ", ".join(variable for variable, _ in theirs)
         raise ConfigError(f"{DUTIES} is {named}, and there is no queue to take messages from; set {missing}")

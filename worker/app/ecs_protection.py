@@ -1,4 +1,4 @@
-"""Protection of an ECS task while it has something in hand that a scale-in would cut short.
+"""Protection of an ECS task from scale-in while it has work in progress.
 
 The agent is asked on the edges between idle and busy only. A protection runs out by itself and is not renewed: a task
 that is never idle could else never be replaced, because deployments wait for it. Asked to end, a task wants none any
@@ -39,12 +39,12 @@ class TaskProtection:
             await self._alarm.sleep(LOOK_EVERY_S)
 
     def end(self) -> None:
-        """Say at once that the task may be ended, and that for good."""
+        """Lift the protection at once and for good."""
         self._is_ending = True
         self._alarm.ring()
 
     async def look(self) -> None:
-        """Ask the agent for what should be, if that is not what is."""
+        """Ask the agent for the wanted state if it is not the current one."""
         is_busy = self._is_busy() and not self._is_ending
         if is_busy == self._is_protected:
             return

@@ -1,4 +1,4 @@
-"""The wiring of a worker on one machine: one process on one SQLite file, or one of several on the same file."""
+"""Wiring of a worker on one machine: the only one on a SQLite file, or one of several."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
@@ -20,8 +20,9 @@ from scheduler.duty import NapTicker, Ticker
 from scheduler.watchdog.checks.table import Watched
 from scheduler.watchdog.heartbeat_ping import pinging
 from worker.app.alerts import alerts_by_line, open_alerting
-from worker.app.environment import Readers, Resources, WorkerDeps, sweeping
-from worker.app.runners import CommandRoot, open_targets
+from worker.app.dependencies import OutputDeps, Readers, SourceDeps, StoreDeps, Tuning, WorkerDeps
+from worker.app.platforms import Resources
+from worker.app.runners import CommandRoot, job_sweeper, open_targets
 from worker.config.settings import GROUP, Settings
 from worker.core.model.pipeline import JobType
 from worker.jobs.runner import Runner
@@ -49,7 +50,7 @@ class EmbeddedTables(Tables, ChangeFeed, SmallStore, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a worker on one machine is run."""
+    """What a worker process gets from its command line and environment."""
 
     settings: Settings
     environment: Mapping[str, str]
@@ -61,7 +62,7 @@ class Options:
 
 
 class EmbeddedPlatform:
-    """A worker on a SQLite file: alerts go to its console, or to a chat."""
+    """The platform of workers on a SQLite file; alerts go to the console, or to Slack."""
 
     group = GROUP
 
@@ -80,7 +81,7 @@ class EmbeddedPlatform:
         return self._tables
 
     def beater_tables(self) -> SqliteTables:
-        """Another connection, for the heart's own thread."""
+        """Return a second connection, for the heartbeat's own thread."""
         # It gives up waiting for a lock before the beat does: then it can say what was waited for.
         busy_timeout = timedelta(seconds=BUSY_SHARE * self._options.settings.timing.beat_s)
         return SqliteTables(self._path, self._clock, lanes=connections_on_file(self._path, busy_timeout, self._file))
@@ -100,36 +101,36 @@ class EmbeddedPlatform:
         counted = count_failures(tables)  # by whoever tells people too, so that no event is blamed for the store
         alerting = await open_alerting(
             stack,
-            options.settings.people,
+            options.settings.alerts,
             tables=counted,
             secrets=targets.secrets,
             clock=clock,
             otherwise=alerts_by_line(console.deliver, console.line, {"digests": console.run}),
         )
-        place = embedded_deps(tables, alerting.deliver, targets.runners, clock, ApschedulerTicker())
-        place = replace(
-            place,
-            tables=counted,
-            routes=[Route(CONSOLE, told_to_people(), alerting.deliver, alerting.is_waiting)],
-            limits=targets.limits,
-            does=options.settings.duties,
-            watch=self._watch(targets.http),
-            reading=options.settings.reading,
+        deps = embedded_deps(tables, alerting.deliver, targets.runners, clock, ApschedulerTicker())
+        routes = [Route(CONSOLE, told_to_people(), alerting.deliver, alerting.is_waiting)]
+        deps = replace(
+            deps,
+            store=replace(deps.store, tables=counted),
+            sources=replace(deps.sources, watchdog=self._watchdog(targets.http)),
+            outputs=replace(deps.outputs, routes=routes),
+            tuning=replace(deps.tuning, limits=targets.limits, reading=options.settings.reading),
+            roles=options.settings.roles,
         )
         return Resources(
-            place=place,
-            beside={**alerting.beside, "sweep-jobs": sweeping(targets.command, clock)},
+            deps=deps,
+            background_tasks={**alerting.background_tasks, "sweep-jobs": job_sweeper(targets.command, clock)},
             alert_failures=alerting.failures,
         )
 
-    def _watch(self, http: HttpClient) -> Watched:
-        leases, url = Leases(self._tables, GROUP), self._options.settings.people.heartbeat_url
+    def _watchdog(self, http: HttpClient) -> Watched:
+        leases, url = Leases(self._tables, GROUP), self._options.settings.alerts.heartbeat_url
         return Watched(
             reader_lags=FeedLags(self._tables, leases, self._clock, (TableName.CONTROL, TableName.JOBLOG)),
             relay_lags=FeedLags(self._tables, leases, self._clock, (TableName.EVENTS,)),
             probes_alerts=True,
             ping=pinging(http, url) if url else None,
-            repeat_after=self._options.settings.people.repeat_alerts,
+            repeat_after=self._options.settings.alerts.repeat_alerts,
         )
 
 
@@ -140,24 +141,23 @@ def embedded_deps(
     clock: Clock,
     ticker: Ticker | None = None,
 ) -> WorkerDeps:
-    """Where a worker on one machine works: it watches its store's own feed, and keeps it small."""
+    """Return the dependencies of a worker that follows its store's change feed and keeps it small."""
 
     async def wake_readers(readers: Readers) -> None:
         await FeedWatcher(tables, clock, [reader.wake for reader in readers.values()]).run()
 
-    def duties(_: Readers) -> list[LeaseOffer]:
-        # All feeds, whichever of them are read here: another worker may have the duty of the others, or had it.
+    def extra_leases(_: Readers) -> list[LeaseOffer]:
+        # All feeds, also those that other workers read or have read.
         return [Housekeeping(tables, Leases(tables, GROUP), [feed_name(table) for table in FOLLOWED]).offer()]
 
     return WorkerDeps(
-        group=GROUP,
-        tables=tables,
-        source_of=lambda table: TableFeed(tables, table, clock),
-        wake_readers=wake_readers,
-        routes=[Route(CONSOLE, told_to_people(), alert)],
-        runners=runners,
-        clock=clock,
-        duties=duties,
-        ticker=ticker or NapTicker(),
-        pace=_PACE,
+        store=StoreDeps(group=GROUP, tables=tables, clock=clock),
+        sources=SourceDeps(
+            source_of=lambda table: TableFeed(tables, table, clock),
+            wake_readers=wake_readers,
+            extra_leases=extra_leases,
+            ticker=ticker or NapTicker(),
+        ),
+        outputs=OutputDeps(routes=[Route(CONSOLE, told_to_people(), alert)], runners=runners),
+        tuning=Tuning(pace=_PACE),
     )

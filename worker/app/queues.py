@@ -1,4 +1,4 @@
-"""The wiring of a queue: what its handler cannot take, also by a mistake of ours, becomes a dead letter."""
+"""Wiring of a queue: a message that fails, even because of a bug, becomes a dead letter."""
 
 from collections.abc import Callable
 
@@ -7,8 +7,8 @@ from consumers.queues.consumer import Handle, QueueConsumer
 from consumers.queues.dead_letters import QueueDeadLetters
 from consumers.queues.proven import FailFastOnceQueue
 from consumers.queues.queue import QueueCalls
-from worker.app.guard import contain_bugs, log_unexpected
 from worker.runtime.clock import Clock
+from worker.runtime.error_boundary import ErrorBoundary, OnUnexpectedError, log_unexpected_error
 from worker.store.failure_counter import FailureCountingTables
 from worker.store.repos.delivery.dead_letters import DeadLetters
 
@@ -21,17 +21,19 @@ def queue_consumer(
     tables: FailureCountingTables,
     clock: Clock,
     is_waiting: Callable[[], bool] = lambda: False,
-    on_surprise: Callable[[Exception], None] = log_unexpected,
+    on_unexpected_error: OnUnexpectedError = log_unexpected_error,
 ) -> QueueConsumer:
-    """A consumer that neither a message can end, which would come again and end the next worker as well, nor a queue
-    that was of use before. What its handler uses must be the same `tables`: then no message is blamed for the store.
+    """Return a consumer that survives any message, and any outage of a queue that has worked before.
+
+    A message that stopped a worker would return and stop the next one. The handler must use the same `tables`, so that
+    no message is blamed for a failure of the store.
     """
     tries = RetryPolicy(clock, tables.ping, store_failures=lambda: tables.failures)
     letters = QueueDeadLetters(name, DeadLetters(tables), tries, clock)
     return QueueConsumer(
         name=name,
         calls=FailFastOnceQueue(name, calls),
-        handle=contain_bugs(handle, on_surprise),
+        handle=ErrorBoundary(on_unexpected_error).around(handle),
         tries=tries,
         clock=clock,
         is_waiting=is_waiting,

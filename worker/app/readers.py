@@ -1,9 +1,9 @@
 """Stream readers: which tables a worker follows, what handles their changes, and which leases it may hold."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from random import random
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from consumers.delivery.retry import RetryPolicy
 from consumers.outbox.dead_letter_replay import Replayer, Way, delivered, handled
@@ -14,12 +14,12 @@ from consumers.streams.resync import Resync, halting, tell_loss
 from consumers.streams.settle import OnFailure
 from consumers.streams.sharded import ShardedConsumer, ShardTree
 from consumers.streams.source import Gap, Stream
-from worker.app.environment import Readers, WorkerDeps
-from worker.app.guard import Handler, contain_bugs
-from worker.config.settings import EVERYTHING, Role
+from worker.app.dependencies import Readers, WorkerDeps
+from worker.config.roles import ALL_ROLES, Role
 from worker.core.model import keys
 from worker.engine.intake.router import Router
 from worker.membership.lease_coordinator import LeaseKeeper, LeaseOffer
+from worker.runtime.error_boundary import ErrorBoundary
 from worker.store.repos.delivery.dead_letter_replays import Replays
 from worker.store.repos.delivery.dead_letters import DeadLetters
 from worker.store.repos.delivery.parked_keys import ParkedKeys
@@ -44,6 +44,7 @@ def role_of(stream: str) -> str:
 
 
 T = TypeVar("T")
+Handler: TypeAlias = Callable[[T], Awaitable[None]]
 
 HALT: Final = "halt"
 
@@ -55,11 +56,11 @@ _OUR_PARTITIONS: Final = ("GROUP#", "LOCK#", keys.CONFIG_LOG, keys.SHADOW)
 class ReaderFactory:
     """Makes the readers of one session."""
 
-    def __init__(self, place: WorkerDeps, tables: Tables, keeper: LeaseKeeper, tries: RetryPolicy) -> None:
-        self._place, self._keeper, self._tries = place, keeper, tries
-        self._tables, self._clock = tables, place.clock
-        self._letters = DeadLetters(tables)
-        self._routes = [replace(each, deliver=self._expecting_surprises(each.deliver)) for each in place.routes]
+    def __init__(self, deps: WorkerDeps, tables: Tables, keeper: LeaseKeeper, tries: RetryPolicy) -> None:
+        self._deps, self._keeper, self._tries = deps, keeper, tries
+        self._tables, self._clock = tables, deps.store.clock
+        self._letters, self._boundary = DeadLetters(tables), ErrorBoundary(deps.outputs.on_unexpected_error)
+        self._routes = [replace(each, deliver=self._boundary.around(each.deliver)) for each in deps.outputs.routes]
 
     def readers(self, router: Router) -> Readers:
         """A reader for each table whose duty this worker has."""
@@ -71,30 +72,30 @@ class ReaderFactory:
 
     def replaying(self, readers: Readers, router: Router) -> list[LeaseOffer]:
         """The duty of handling dead letters once more, each in the way it was to be handled at first."""
-        handle = handled(self._expecting_surprises(router.handle))
+        handle = handled(self._boundary.around(router.handle))
         facts = {reader.name: handle for table, reader in readers.items() if DUTIES[table] is Role.ENGINE}
         # An event has letters of two kinds: of the one route that did not take it, and of a record that no route saw.
-        relay = handled(self._expecting_surprises(self._relay().handle))
+        relay = handled(self._boundary.around(self._relay().handle))
         events = {reader.name: relay for table, reader in readers.items() if DUTIES[table] is Role.RELAY}
         routes = {dead_letter_source(each.name): delivered(each.deliver) for each in self._routes} | events
-        if self._place.does == EVERYTHING:
-            return [self._replayer({**facts, **routes, **self._place.ways}).offer()]
+        if self._deps.roles == ALL_ROLES:
+            return [self._replayer({**facts, **routes, **self._deps.outputs.dead_letter_handlers}).offer()]
         # Workers that only take messages have no session, and so no duty that must have one holder.
-        parts = {Role.ENGINE: {**facts, **self._place.ways}, Role.RELAY: routes}
+        parts = {Role.ENGINE: {**facts, **self._deps.outputs.dead_letter_handlers}, Role.RELAY: routes}
         return [self._replayer(ways, part).offer() for part, ways in parts.items() if self._has(part)]
 
     def _replayer(self, ways: Mapping[str, Way], part: str = "") -> Replayer:
         return Replayer(
             ways,
-            requests=Replays(self._tables, self._place.group),
+            requests=Replays(self._tables, self._deps.store.group),
             letters=self._letters,
-            keys=ParkedKeys(self._tables, self._place.group),
+            keys=ParkedKeys(self._tables, self._deps.store.group),
             tries=self._tries,
             part=part,
         )
 
     def _has(self, duty: Role) -> bool:
-        return duty in self._place.does
+        return duty in self._deps.roles
 
     def _of(self, reader: StreamConsumer | ShardedConsumer) -> list[LeaseOffer]:
         if isinstance(reader, StreamConsumer):
@@ -102,7 +103,7 @@ class ReaderFactory:
         tree = ShardTree(
             stream=reader.stream,
             subscription=reader.subscription,
-            leases=Leases(self._tables, self._place.group),
+            leases=Leases(self._tables, self._deps.store.group),
             tries=self._tries,
             clock=self._clock,
             added=self._keeper.wake,
@@ -111,12 +112,12 @@ class ReaderFactory:
         return [reader.offer(), tree.offer()]
 
     def _reader(self, table: TableName, subscription: Subscription) -> StreamConsumer | ShardedConsumer:
-        source = self._place.source_of(table)
-        keys_parked = ParkedKeys(self._tables, self._place.group)
+        source = self._deps.sources.source_of(table)
+        keys_parked = ParkedKeys(self._tables, self._deps.store.group)
         parking = Parking(stream=source.name, letters=self._letters, keys=keys_parked, clock=self._clock)
         chosen = self._by_policy(table, subscription)
-        watched, tries, clock = self._place.watched(table, chosen), self._tries, self._clock
-        pace, budget = self._pace(table), self._place.budget
+        watched, tries, clock = self._deps.sources.observe(table, chosen), self._tries, self._clock
+        pace, budget = self._pace(table), self._deps.tuning.budget
         if isinstance(source, Stream):
             return ShardedConsumer(
                 stream=source,
@@ -138,26 +139,26 @@ class ReaderFactory:
         )
 
     def _pace(self, table: TableName) -> ReadPace:
-        lanes = self._place.event_lanes if table is TableName.EVENTS else None
-        return self._place.pace if lanes is None else replace(self._place.pace, lanes=lanes)
+        lanes = self._deps.tuning.event_lanes if table is TableName.EVENTS else None
+        return self._deps.tuning.pace if lanes is None else replace(self._deps.tuning.pace, lanes=lanes)
 
     # --- what is made of changes --------------------------------------------------------------------------------------
 
     def _subscription(self, table: TableName, router: Router) -> Subscription:
-        handle = self._expecting_surprises(router.handle)
+        handle = self._boundary.around(router.handle)
         match table:
             case TableName.EVENTS:
                 relay = self._relay()
-                return replace(relay.subscription(), handle=self._expecting_surprises(relay.handle))
+                return replace(relay.subscription(), handle=self._boundary.around(relay.handle))
             case TableName.CONTROL:
-                resync = Resync(self._tables, self._expecting_surprises(router.resync), self._tries, self._clock)
+                resync = Resync(self._tables, self._boundary.around(router.resync), self._tries, self._clock)
                 return self._facts(handle, resync.catch_up)
             case _:
                 return self._facts(handle, self._tell_loss)
 
     def _by_policy(self, table: TableName, subscription: Subscription) -> Subscription:
         """What the settings say about records that fail, and about those that are gone."""
-        reading, catch_up = self._place.reading, subscription.catch_up
+        reading, catch_up = self._deps.tuning.reading, subscription.catch_up
         halts = reading.on_loss.get(table) == HALT
         return replace(
             subscription,
@@ -183,9 +184,6 @@ class ReaderFactory:
         """What a lost job log row reported, the next poll or the run's time-out finds out."""
         if gap is not None:
             await tell_loss(self._tables, gap)
-
-    def _expecting_surprises(self, handle: Handler[T]) -> Handler[T]:
-        return contain_bugs(handle, self._place.on_surprise)
 
 
 def is_from_others(change: Change) -> bool:

@@ -1,10 +1,12 @@
-"""The wiring of everything that runs jobs: all nine targets, and the secrets their configurations may name."""
+"""Wiring of job runners: all nine targets, and the secrets that their configurations may name."""
 
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from worker.app.alerts import BackgroundTask
 from worker.config.settings import OWN_SECRETS, Settings
 from worker.core.model.pipeline import JobType
 from worker.jobs.aws.client import Aws, AwsEndpoint
@@ -24,10 +26,12 @@ from worker.store.table import Tables
 from worker.targets.calls import Limits
 from worker.targets.rates import with_own
 
+SWEEP_JOBS_EVERY_S: Final = 3600.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRoot:
-    """Where command jobs keep their books, and whether all workers of the group see the same place."""
+    """The directory of command jobs' files, and whether all workers of the group share it."""
 
     path: Path
     is_shared: bool
@@ -52,7 +56,7 @@ async def open_targets(
     command: CommandRoot,
     aws: AwsEndpoint | None = None,
 ) -> JobTargets:
-    """Make the runners; what they hold open is closed with `stack`. Nothing is connected to before it is used."""
+    """Make the runners; `stack` closes them. They connect on first use."""
     http = await stack.enter_async_context(HttpClient(AddressPolicy.parse(settings.http_allow)))
     cloud = await stack.enter_async_context(Aws(aws))
     secrets = JobSecrets(EnvironmentSecrets(environment, OWN_SECRETS), SecretsManagerSecrets(cloud, clock))
@@ -72,3 +76,15 @@ async def open_targets(
     }
     limits = Limits(rates=with_own(settings.target_rates))
     return JobTargets(runners=runners, limits=limits, command=commands, http=http, secrets=secrets)
+
+
+def job_sweeper(command: CommandRunner, clock: Clock) -> BackgroundTask:
+    """Return a task that deletes the files of command jobs that ended long ago, once an hour."""
+
+    async def sweep() -> None:
+        while True:
+            with suppress(OSError):  # the next sweep tries again
+                await command.sweep()
+            await clock.sleep(SWEEP_JOBS_EVERY_S)
+
+    return sweep

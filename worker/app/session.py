@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from consumers.delivery.retry import RetryPolicy
@@ -10,10 +9,10 @@ from scheduler.cron.starter import CronStarts
 from scheduler.duty import SchedulerRole
 from scheduler.periodic import PeriodicTask
 from scheduler.watchdog.checks.table import make_watchdog
-from worker.app.environment import Readers, WorkerDeps
-from worker.app.guard import contain_bugs, contain_runner_bugs
+from worker.app.dependencies import Readers, WorkerDeps
 from worker.app.readers import ReaderFactory, role_of
-from worker.config.settings import Role
+from worker.app.runner_boundary import contain_runner_bugs
+from worker.config.roles import Role
 from worker.config.versions import PipelineVersions
 from worker.engine.engine import Engine
 from worker.engine.intake.router import Router
@@ -23,7 +22,8 @@ from worker.membership.lease_coordinator import LeaseOffer
 from worker.membership.orphan_finder import OrphanFinder
 from worker.membership.peers import MemberStanding
 from worker.membership.sessions import Member
-from worker.runtime.concurrency import Doing, TrackedTaskGroup
+from worker.runtime.concurrency import TrackedTaskGroup
+from worker.runtime.error_boundary import ErrorBoundary
 from worker.store.failure_counter import count_failures
 from worker.store.repos.active_rows import ActiveRows
 from worker.store.repos.installation import installed_at
@@ -35,12 +35,15 @@ STARTS_MAX_S: Final = 4.0  # for the answers to starts that were sent, once noth
 class SessionWork:
     """Everything that acts in one session, from its engine to its relay."""
 
-    def __init__(self, place: WorkerDeps, member: Member, tasks: TrackedTaskGroup) -> None:
-        self._place, self._member, self._tasks = place, member, tasks
+    def __init__(self, deps: WorkerDeps, member: Member, tasks: TrackedTaskGroup) -> None:
+        self._deps, self._member, self._tasks = deps, member, tasks
+        self._boundary = ErrorBoundary(deps.outputs.on_unexpected_error)
         # One for all that act in the worker: what the store does to any of them is held against nobody.
-        self._tables, self._clock = count_failures(place.tables), place.clock
-        self._tries = RetryPolicy(place.clock, self._tables.ping, place.patience, store_failures=self._store_failures)
-        self._reading = ReaderFactory(place, self._tables, member.keeper, self._tries)
+        self._tables, self._clock = count_failures(deps.store.tables), deps.store.clock
+        self._tries = RetryPolicy(
+            deps.store.clock, self._tables.ping, deps.tuning.retry_backoff, store_failures=self._store_failures
+        )
+        self._reading = ReaderFactory(deps, self._tables, member.keeper, self._tries)
         self._services: list[asyncio.Task[None]] = []
         self._engine: Engine | None = None
         self._router: Router | None = None
@@ -60,31 +63,35 @@ class SessionWork:
             await self._router.handle(change)
 
     async def begin(self) -> None:
-        place, member = self._place, self._member
-        began_at = await self._tries.forever(lambda: installed_at(self._tables, place.group, self._clock.now()))
+        deps, member = self._deps, self._member
+        began_at = await self._tries.forever(lambda: installed_at(self._tables, deps.store.group, self._clock.now()))
         engine = self._engine = Engine(
             self._tables,
-            {kind: contain_runner_bugs(runner, place.on_surprise) for kind, runner in place.runners.items()},
+            {kind: contain_runner_bugs(runner, self._boundary) for kind, runner in deps.outputs.runners.items()},
             MemberStanding(member.fence, member.peers, member.guard),
             self._clock,
             self._tasks,
-            configs=PipelineVersions(self._tables, rehearses=place.rehearses),
-            limits=place.limits,
-            new_id=place.new_id,
-            log=place.log,
-            guard=self._guarded,
+            configs=PipelineVersions(self._tables, dry_run=deps.dry_run),
+            limits=deps.tuning.limits,
+            new_id=deps.store.new_id,
+            log=deps.outputs.log,
+            boundary=self._boundary,
         )
-        router = self._router = Router(self._tables, engine, self._clock, began_at=began_at, log=place.log)
+        router = self._router = Router(self._tables, engine, self._clock, began_at=began_at, log=deps.outputs.log)
         readers = self.readers = self._reading.readers(router)
-        self._services = [self._tasks.create_task(place.wake_readers(readers), name="watcher")]
-        offers = [*self._reading.offers(readers), *self._reading.replaying(readers, router), *place.duties(readers)]
-        if Role.ENGINE in place.does:
+        self._services = [self._tasks.create_task(deps.sources.wake_readers(readers), name="watcher")]
+        offers = [
+            *self._reading.offers(readers),
+            *self._reading.replaying(readers, router),
+            *deps.sources.extra_leases(readers),
+        ]
+        if Role.ENGINE in deps.roles:
             offers += self._run_engine(engine, router)
         for offer in offers:
             member.keeper.offer(replace(offer, duty=role_of(offer.stream)))
 
     def _run_engine(self, engine: Engine, router: Router) -> list[LeaseOffer]:
-        adoption = Adoption(engine.adopt, self._clock, self._place.log)
+        adoption = Adoption(engine.adopt, self._clock, self._deps.outputs.log)
         self._services += [
             self._tasks.create_task(engine.run(), name="timers"),
             self._tasks.create_task(adoption.run(), name="adoption"),
@@ -108,13 +115,13 @@ class SessionWork:
             self._member.peers,
             self._clock,
             adoption.take_up,
-            leases=self._place.buckets.leases,
-            pass_every_s=self._place.buckets.pass_every_s,
+            leases=self._deps.tuning.orphan_search.leases,
+            pass_every_s=self._deps.tuning.orphan_search.pass_every_s,
         )
 
     def _scheduling(self, engine: Engine, router: Router) -> list[LeaseOffer]:
-        ticker = self._place.ticker
-        if ticker is None or Role.SCHEDULER not in self._place.does:
+        ticker = self._deps.sources.ticker
+        if ticker is None or Role.SCHEDULER not in self._deps.roles:
             return []
 
         def chores(held: HeldLease) -> list[PeriodicTask]:
@@ -127,14 +134,13 @@ class SessionWork:
                 engine,
                 self._clock,
                 may_act=may_act,
-                log=self._place.log,
-                guard=lambda settle: contain_bugs(settle, self._place.on_surprise),
+                log=self._deps.outputs.log,
+                boundary=self._boundary,
             )
-            watchdog = make_watchdog(self._tables, engine, router, self._clock, self._place.watch, may_act=may_act)
+            watchdog = make_watchdog(
+                self._tables, engine, router, self._clock, self._deps.sources.watchdog, may_act=may_act
+            )
             chores = (*cron.chores(), watchdog.chore())
-            return [replace(chore, run=self._guarded(chore.run)) for chore in chores]
+            return [replace(chore, run=self._boundary.around(chore.run)) for chore in chores]
 
         return [SchedulerRole(chores, self._clock, ticker).offer()]
-
-    def _guarded(self, doing: Doing) -> Doing:
-        return partial(contain_bugs(lambda _: doing(), self._place.on_surprise), None)

@@ -1,39 +1,41 @@
-"""The wiring of shadow mode: any kind of worker beside the system in charge, deciding everything and doing nothing."""
+"""Shadow mode: a worker alongside the system in charge that decides and records, and starts nothing."""
 
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Final
 
-from worker.app.environment import Platform, Resources, WorkerDeps, no_duties
-from worker.config.settings import AlertSettings, AwsSettings, Role, Settings
+from worker.app.dependencies import WorkerDeps, no_extra_leases
+from worker.app.platforms import Platform, Resources
+from worker.config.roles import Role
+from worker.config.settings import AlertSettings, AwsSettings, Settings
 from worker.membership.clock_guard import ClockGuard
 from worker.runtime.clock import Clock
 from worker.store.shadow import ShadowTables
 
-# Facts in, and decisions about them. No relay, no alerts, no queue of which each message is handled once; and no
-# scheduler: the system in charge starts nothing by cron, and what is missing there is not ours to tell.
-DUTIES: Final = frozenset({Role.ENGINE})
+# Only the engine: no relay, no alerts and no queues, whose messages only one consumer gets. No scheduler either: the
+# system in charge starts nothing by cron, and its missing runs are not ours to report.
+SHADOW_ROLES: Final = frozenset({Role.ENGINE})
 
 
 def shadow_settings(settings: Settings) -> Settings:
-    """The settings of a worker that reaches nobody: what could be used to reach someone is not even read."""
-    return replace(settings, duties=DUTIES, aws=AwsSettings(), people=AlertSettings())
+    """Return settings without anything that could reach another system or a person."""
+    return replace(settings, roles=SHADOW_ROLES, aws=AwsSettings(), alerts=AlertSettings())
 
 
 class ShadowPlatform:
-    """Another kind, on a store that keeps what it writes apart, without jobs, routes or queues."""
+    """Another platform without jobs, routes or queues, on a store that keeps its own rows separate."""
 
-    def __init__(self, kind: Platform, clock: Clock) -> None:
-        self._kind, self._clock = kind, clock
-        self._tables = ShadowTables(kind.tables, clock)
+    def __init__(self, platform: Platform, clock: Clock) -> None:
+        self._platform, self._clock = platform, clock
+        self._tables = ShadowTables(platform.tables, clock)
 
     @property
     def group(self) -> str:
-        return self._kind.group  # its rows are kept apart too, so the name may be the same
+        return self._platform.group  # its rows are separate too, so the name may be the same
 
     @property
     def where(self) -> str:
-        return f"{self._kind.where}, as a shadow"
+        return f"{self._platform.where}, as a shadow"
 
     @property
     def tables(self) -> ShadowTables:
@@ -41,26 +43,24 @@ class ShadowPlatform:
 
     @property
     def guard(self) -> ClockGuard:
-        return self._kind.guard
+        return self._platform.guard
 
     def beater_tables(self) -> ShadowTables:
-        return ShadowTables(self._kind.beater_tables(), self._clock)
+        return ShadowTables(self._platform.beater_tables(), self._clock)
 
     async def open(self, stack: AsyncExitStack) -> Resources:
-        premises = await self._kind.open(stack)
-        return Resources(place=shadow_deps(premises.place, self._tables))
+        resources = await self._platform.open(stack)
+        return Resources(deps=shadow_deps(resources.deps, self._tables))
 
 
-def shadow_deps(place: WorkerDeps, tables: ShadowTables) -> WorkerDeps:
-    """The same place without a way to act: no job can be started, no event leaves, nothing is written elsewhere."""
+def shadow_deps(deps: WorkerDeps, tables: ShadowTables) -> WorkerDeps:
+    """Return dependencies that cannot start a job, send an event, or write outside the shadow's own rows."""
     return replace(
-        place,
-        tables=tables,
-        routes=(),
-        runners={},
-        ways={},
-        does=DUTIES,
-        duties=no_duties,  # what keeps a file small belongs to the workers that are in charge of it
-        ticker=None,
-        rehearses=True,
+        deps,
+        store=replace(deps.store, tables=tables),
+        # No extra leases: housekeeping of a file belongs to the workers in charge of it.
+        sources=replace(deps.sources, extra_leases=no_extra_leases, ticker=None),
+        outputs=replace(deps.outputs, routes=(), runners={}, dead_letter_handlers={}),
+        roles=SHADOW_ROLES,
+        dry_run=True,
     )

@@ -1,4 +1,4 @@
-"""The wiring of what is measured and shown: counts of what happens, health, and where both are told."""
+"""Wiring of telemetry: metrics, health, and where they are served or sent."""
 
 import asyncio
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -16,7 +16,7 @@ from consumers.streams.sharded import ShardedConsumer
 from worker.app.ecs_protection import AGENT, PATH, TaskProtection
 from worker.app.session import SessionWork
 from worker.app.worklog import log_notice
-from worker.config.settings import WatchdogSettings
+from worker.config.settings import TelemetrySettings
 from worker.core.errors import RetryLater
 from worker.core.model.events import Event, EventType
 from worker.membership.notices import Notice, PeerEnded, SessionBegan, SessionOver
@@ -48,11 +48,11 @@ _log = logger()
 
 
 class Telemetry:
-    """What one worker process shows of itself; `watching` tells it which session it lives in."""
+    """Metrics and health of one worker process; `watching` sets the current session."""
 
     def __init__(
         self,
-        settings: WatchdogSettings,
+        settings: TelemetrySettings,
         environment: Mapping[str, str],
         clock: Clock,
         write_line: Callable[[str], None],
@@ -90,13 +90,13 @@ class Telemetry:
                 pass
 
     def stop(self) -> None:
-        """Say that the process is asked to end: it is not ready any more, and not to be protected."""
+        """Note that the process is stopping: it is no longer ready, and needs no protection."""
         self.is_stopping = True
         if self._protection is not None:
             self._protection.end()
 
     async def told(self, event: Event) -> None:
-        """Count an event on its way out; the end of a route that everything takes."""
+        """Count a delivered event; this is the end of a route that takes every event."""
         self.meters.add(Metric.EVENTS_PUBLISHED)
         if event.type == EventType.JOB_TRIGGERED:
             self.meters.add(Metric.RUNS_STARTED)
@@ -124,9 +124,9 @@ class Telemetry:
         needs_session: bool,
         alert_failures: Callable[[], int],
     ) -> None:
-        """Serve health, if an address was given. Raises `ConfigError` if it cannot be had.
+        """Serve health, if the settings give an address. Raises `ConfigError` if it is not available.
 
-        `needs_session`: it is there for more than queues, so without a session it is not at work, whatever they bring.
+        `needs_session`: the worker does more than consume queues, so without a session it is not ready.
         """
         self._queues, self._needs_session = queues, needs_session
         self.meters.watch(Metric.ALERT_FAILURES, lambda: {"": alert_failures()})
@@ -165,7 +165,7 @@ class Telemetry:
     # --- how it stands ------------------------------------------------------------------------------------------------
 
     def ailments(self) -> Sequence[HealthProblem]:
-        """Why this process should be replaced: its loop is late, a reader cannot get going again, or a queue waits."""
+        """Return why this process should be replaced: a late loop, a stopped reader, a queue not polled."""
         late_s = 0.0 if self._reporting is None else self._reporting.loop_lag.now_s
         found = [HealthProblem(f"the event loop is {late_s:.1f} s late")] if late_s > LOOP_LAG_MAX_S else []
         stuck = [queue.name for queue in self._queues if not queue.is_well]
@@ -176,7 +176,7 @@ class Telemetry:
         ]
 
     def hindrances(self) -> Sequence[HealthProblem]:
-        """Why this process does no work just now."""
+        """Return why this process does no work at the moment."""
         if self.is_stopping:
             return [HealthProblem("it is stopping")]
         if (outage := self.store_outage()) is not None:
@@ -186,7 +186,10 @@ class Telemetry:
         return self.ailments()
 
     def store_outage(self) -> HealthProblem | None:
-        """Why the store does not answer; None if it does. No reason to replace the process: the next finds the same."""
+        """Return why the store does not answer; None if it does.
+
+        It is no reason to replace the process: the next one would find the same.
+        """
         outage = self.store.outage()
         return None if outage is None else HealthProblem(redacted_text(outage))
 
@@ -200,7 +203,10 @@ class Telemetry:
         return names
 
     def _is_busy(self) -> bool:
-        """Something is in hand that an end would cut short. Runs that wait are no reason: another takes them up."""
+        """Return whether work is in progress that an end would interrupt.
+
+        Waiting runs do not count: another worker takes them over.
+        """
         reading = any(reader.counts.in_flight for reader in self._readers())
         return reading or any(queue.in_flight for queue in self._queues)
 
@@ -258,5 +264,5 @@ def _sending(http: aiohttp.ClientSession, method: str, url: str) -> Callable[[Ma
 
 
 def counting(told: Deliver) -> Route:
-    """A route that every event takes, after all others."""
+    """Return a route that takes every event, after all others."""
     return Route("meters", parse_pattern({"source": [SOURCE]}), told)

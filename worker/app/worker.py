@@ -1,7 +1,7 @@
-"""The wiring: every adapter is made here, joined here, and ended here in order.
+"""The worker process: opens the platform, works in sessions until stopped, closes all in order.
 
-Everything that must have one holder is a lease; what a session held when it was lost begins anew from the rows in the
-next one. Queues need no lease: whoever takes a message has it.
+Work that must have one holder is protected by a lease; the next session restores what a lost one held from the rows.
+Queues need no lease: the consumer that receives a message owns it.
 """
 
 import asyncio
@@ -11,10 +11,11 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Final
 
-from worker.app.environment import Platform, Resources
+from worker.app.platforms import Platform, Resources
 from worker.app.session import SessionWork
 from worker.app.telemetry import Telemetry, counting
-from worker.config.settings import Role, Settings
+from worker.config.roles import Role
+from worker.config.settings import Settings
 from worker.membership.heartbeat_threads import ThreadBeater
 from worker.membership.sessions import GroupSettings, Member, Membership, session_ids
 from worker.runtime import gc_tuning
@@ -23,7 +24,7 @@ from worker.runtime.concurrency import TrackedTaskGroup
 from worker.runtime.logs import logger
 from worker.store.failure_counter import FailureCountingTables, count_failures
 
-# Duties whose work is shared out by leases; the others only take messages.
+# Roles whose work is divided by leases; the others only consume queues.
 LEASED: Final = frozenset({Role.ENGINE, Role.SCHEDULER, Role.RELAY})
 
 _log = logger()
@@ -32,27 +33,29 @@ _log = logger()
 class Worker:
     """One worker process. `run` it once; `stop` ends it in order, within 25 s."""
 
-    def __init__(self, kind: Platform, settings: Settings, clock: Clock, telemetry: Telemetry) -> None:
-        self._kind, self._settings, self._clock, self._telemetry = kind, settings, clock, telemetry
+    def __init__(self, platform: Platform, settings: Settings, clock: Clock, telemetry: Telemetry) -> None:
+        self._platform, self._settings, self._clock, self._telemetry = platform, settings, clock, telemetry
         self._stopping, self._hurrying = asyncio.Event(), asyncio.Event()
         self._membership = Membership(
             GroupSettings(
-                name=kind.group,
+                name=platform.group,
                 program=version("interlock"),
                 timing=settings.timing,
-                duties=frozenset(settings.duties & LEASED),
+                duties=frozenset(settings.roles & LEASED),
             ),
-            tables=FailureCountingTables(kind.tables).report_to(telemetry.store, clock),
-            beater=ThreadBeater(lambda: FailureCountingTables(kind.beater_tables()).report_to(telemetry.store, clock)),
+            tables=FailureCountingTables(platform.tables).report_to(telemetry.store, clock),
+            beater=ThreadBeater(
+                lambda: FailureCountingTables(platform.beater_tables()).report_to(telemetry.store, clock)
+            ),
             clock=clock,
             new_session_id=session_ids(socket.gethostname()),
-            guard=kind.guard,
+            guard=platform.guard,
             notify=telemetry.notice,
             availability=telemetry.store,
         )
 
     def stop(self) -> None:
-        """Take nothing more, finish what is in hand, give everything up, end the session. Said again: finish none."""
+        """Stop in order: take no new work, finish current work, release leases. Called again: do not finish."""
         is_hurried = self._stopping.is_set()
         _log.info("worker.stopping", is_hurried=is_hurried)
         if is_hurried:
@@ -62,63 +65,67 @@ class Worker:
         self._membership.stop()
 
     def stop_once(self) -> None:
-        """Stop in order, unless that is under way."""
+        """Stop in order, unless already stopping."""
         if not self._stopping.is_set():
             self.stop()
 
     async def run(self) -> None:
         """Work until stopped. Raises `ConfigError` and `RetryLater` if the store cannot be opened."""
         async with AsyncExitStack() as stack:
-            await self._kind.tables.start()
-            stack.push_async_callback(self._kind.tables.stop)
-            premises = await self._kind.open(stack)
-            tables = count_failures(premises.place.tables).report_to(self._telemetry.store, self._clock)
-            routes = [*premises.place.routes, counting(self._telemetry.told)]
-            place = replace(premises.place, tables=tables, routes=routes)
-            premises = replace(premises, place=place)
+            await self._platform.tables.start()
+            stack.push_async_callback(self._platform.tables.stop)
+            resources = self._with_telemetry(await self._platform.open(stack))
             await self._telemetry.open(
                 stack,
-                queues=premises.queues,
+                queues=resources.queues,
                 needs_session=self._needs_session,
-                alert_failures=premises.alert_failures,
+                alert_failures=resources.alert_failures,
             )
             gc_tuning.freeze_startup_objects()
-            duties = sorted(self._settings.duties)
-            _log.info("worker.started", store=self._kind.where, version=version("interlock"), duties=duties)
-            await self._serve(premises)
+            duties = sorted(self._settings.roles)
+            _log.info("worker.started", store=self._platform.where, version=version("interlock"), duties=duties)
+            await self._serve(resources)
         _log.info("worker.stopped")
+
+    def _with_telemetry(self, resources: Resources) -> Resources:
+        """Count failed store calls and delivered events."""
+        deps = resources.deps
+        tables = count_failures(deps.store.tables).report_to(self._telemetry.store, self._clock)
+        routes = [*deps.outputs.routes, counting(self._telemetry.told)]
+        store, outputs = replace(deps.store, tables=tables), replace(deps.outputs, routes=routes)
+        return replace(resources, deps=replace(deps, store=store, outputs=outputs))
 
     @property
     def _needs_session(self) -> bool:
-        return bool(self._settings.duties & LEASED)
+        return bool(self._settings.roles & LEASED)
 
-    async def _serve(self, premises: Resources) -> None:
+    async def _serve(self, resources: Resources) -> None:
         async with asyncio.TaskGroup() as tasks:
-            beside = [tasks.create_task(run(), name=name) for name, run in premises.beside.items()]
-            beside.append(tasks.create_task(self._telemetry.run(), name="telemetry"))
-            queues = [tasks.create_task(queue.run(), name=f"queue:{queue.name}") for queue in premises.queues]
-            stopping = tasks.create_task(self._stop_queues(premises), name="stop-queues")
-            await self._work_in_sessions(premises)
+            background = [tasks.create_task(run(), name=name) for name, run in resources.background_tasks.items()]
+            background.append(tasks.create_task(self._telemetry.run(), name="telemetry"))
+            queues = [tasks.create_task(queue.run(), name=f"queue:{queue.name}") for queue in resources.queues]
+            stopping = tasks.create_task(self._stop_queues(resources), name="stop-queues")
+            await self._work_in_sessions(resources)
             await asyncio.gather(*queues)
-            for task in (*beside, stopping):
+            for task in (*background, stopping):
                 task.cancel()
 
-    async def _stop_queues(self, premises: Resources) -> None:
+    async def _stop_queues(self, resources: Resources) -> None:
         for asked in (self._stopping, self._hurrying):
             await asked.wait()
-            for queue in premises.queues:
+            for queue in resources.queues:
                 queue.stop()
 
-    async def _work_in_sessions(self, premises: Resources) -> None:
+    async def _work_in_sessions(self, resources: Resources) -> None:
         if self._needs_session:
-            await self._membership.serve(lambda member: self._work(member, premises))
+            await self._membership.serve(lambda member: self._work(member, resources))
         else:
             await self._stopping.wait()
 
-    async def _work(self, member: Member, premises: Resources) -> None:
-        """One session: everything of it runs until the session ends or is asked to."""
+    async def _work(self, member: Member, resources: Resources) -> None:
+        """Work in one session until it ends or the worker is asked to stop."""
         async with TrackedTaskGroup() as tasks:
-            session = SessionWork(premises.place, member, tasks)
+            session = SessionWork(resources.deps, member, tasks)
             with self._telemetry.watching(session, member):
                 await session.begin()
                 await member.stopping.wait()

@@ -1,4 +1,4 @@
-"""How what the worker does becomes log lines: which facts are worth a line, and how loud."""
+"""Log lines of the engine, the router and the group, each with its level."""
 
 import logging
 from collections.abc import Mapping
@@ -29,13 +29,13 @@ LOUD: Final = frozenset(
 
 
 def log_work(event: str, facts: Mapping[str, object]) -> None:
-    """Log what the engine and the router say."""
+    """Log an event of the engine or the router."""
     level = logging.DEBUG if event in QUIET else logging.WARNING if event in LOUD else logging.INFO
     _log.log(level, event, **facts)
 
 
 def log_notice(notice: Notice) -> None:
-    """Log what happens among the workers of the group."""
+    """Log an event of the group of workers."""
     match notice:
         case SessionBegan(session):
             _log.info("session.began", session=session)

@@ -48,14 +48,14 @@ class Remembered:
 class PipelineVersions:
     """Reads configurations. A version, once understood, is kept in memory: it never changes.
 
-    `rehearses`: every pipeline is one in dry run, whatever its text says.
+    `dry_run`: every pipeline is in dry run, whatever its text says.
     """
 
     def __init__(
-        self, tables: Tables, calendars: Mapping[str, Calendar] | None = None, *, rehearses: bool = False
+        self, tables: Tables, calendars: Mapping[str, Calendar] | None = None, *, dry_run: bool = False
     ) -> None:
         self._store, self._marks = Pipelines(tables), Marks(tables)
-        self._calendars, self._rehearses = calendars or {}, rehearses
+        self._calendars, self._dry_run = calendars or {}, dry_run
         self._versions: OrderedDict[tuple[PipelineId, str], Version] = OrderedDict()
         self._texts: OrderedDict[tuple[PipelineId, str], Version | Unusable] = OrderedDict()
         self._kept: set[tuple[PipelineId, str]] = set()
@@ -140,7 +140,7 @@ class PipelineVersions:
                 f"the text is of pipeline {loaded.pipeline.id}, but stored as {pipeline}: deploy it under its own id"
             )
             return Unusable(pipeline, content_hash(text), (wrong,))
-        understood = replace(loaded.pipeline, dry_run=loaded.pipeline.dry_run or self._rehearses)
+        understood = replace(loaded.pipeline, dry_run=loaded.pipeline.dry_run or self._dry_run)
         return Version(understood, config_hash(understood))
 
     def _remember(self, version: Version) -> Version:

@@ -56,7 +56,7 @@ from worker.engine.timer_keys import ADOPTED_WITHIN, TimerKey, place_of
 from worker.jobs.runner import Runner
 from worker.runtime.backoff import TRY_AGAIN_AFTER
 from worker.runtime.clock import Clock
-from worker.runtime.concurrency import Guard, unguarded
+from worker.runtime.error_boundary import NO_BOUNDARY, Boundary
 from worker.runtime.ids import NewId, random_id
 from worker.runtime.logs import Log, to_nobody
 from worker.runtime.rate_limit import Debouncer
@@ -94,13 +94,13 @@ class Engine:
         limits: Limits | None = None,
         new_id: NewId = random_id,
         log: Log = to_nobody,
-        guard: Guard = unguarded,
+        boundary: Boundary = NO_BOUNDARY,
     ) -> None:
         session = standing.session
         self.configs = configs or PipelineVersions(tables)
         self.commits = Commits(tables, session, new_id)
         self._session, self._standing, self._clock, self._tasks = session, standing, clock, tasks
-        self._new_id, self._log, self._guard = new_id, log, guard
+        self._new_id, self._log, self._boundary = new_id, log, boundary
         self._runs, self._sensing = Runs(tables), SensorReader(tables)
         self._decisions = Decisions(tables, self.configs, self.commits, session=session, clock=clock, new_id=new_id)
         targets = Targets(clock, limits, log)
@@ -191,7 +191,8 @@ class Engine:
     async def adopt(self, kind: RowKind, key: RunKey) -> None:
         """Take up a row that nobody looks after, without writing. May be done for a row that is looked after."""
         try:
-            await self._guard(partial(self._adopt, kind, key))()
+            with self._boundary:
+                await self._adopt(kind, key)
         except Rejected as problem:
             await self._damage.tell(key, problem)
 
@@ -326,7 +327,8 @@ class Engine:
     async def _or_again(self, wake: TimerKey, work: Callable[[], Awaitable[None]]) -> None:
         """Do it, and if the store or the row gives trouble, try again in a while: other runs must not suffer."""
         try:
-            await self._guard(work)()
+            with self._boundary:
+                await work()
         except Rejected as problem:
             await self._damaged(wake, problem)
         except WorkerError as problem:

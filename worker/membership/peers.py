@@ -32,6 +32,7 @@ class Peers:
         self._notify = notify
         self._seen: Sightings = {}
         self._listed = _NOBODY
+        self.live = frozenset[SessionId]()
         # One look at a time: an older answer must not come after a newer one and make a newcomer look like a dead one.
         self._looking = asyncio.Lock()
         self.departures = 0  # how often someone who was LIVE was found to be so no more
@@ -51,10 +52,6 @@ class Peers:
     @property
     def next_look_s(self) -> float:
         return next_look_s(self._seen, self._timing, monotonic=self._clock.monotonic())
-
-    @property
-    def live(self) -> frozenset[SessionId]:
-        return frozenset(id_ for id_ in self._listed if self.is_live(id_))
 
     def live_for(self, duty: str) -> frozenset[SessionId]:
         """Those who share the work of a duty."""
@@ -88,6 +85,7 @@ class Peers:
             if await self._end(listed[id_]):
                 listed[id_] = replace(listed[id_], state=SessionState.DEAD)
         before, self._listed = self.live, listed
+        self.live = frozenset(id_ for id_ in listed if self.is_live(id_))
         self.departures += not before <= self.live
         await self._forget_some(listed)
 

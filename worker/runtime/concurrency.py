@@ -1,25 +1,16 @@
-"""Bounded concurrency: gather with a limit, a task group that lists its tasks, containment of bugs."""
+"""Bounded concurrency: gather with a limit, and a task group that lists its tasks."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextvars import Context
-from typing import Any, TypeAlias, TypeVar, cast
-
-Doing: TypeAlias = Callable[[], Awaitable[None]]
-# Makes a `WorkerError` of whatever is raised by mistake. The wiring has one; a test wants to see its mistakes.
-Guard: TypeAlias = Callable[[Doing], Doing]
-
-
-def unguarded(doing: Doing) -> Doing:
-    return doing
-
+from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 AT_ONCE = 16
 
 
 async def gather_bounded(reads: Sequence[Callable[[], Awaitable[T]]], *, at_once: int = AT_ONCE) -> list[T]:
-    """Do all of them; the answers come in the order of the questions. Raises what the first that failed raised."""
+    """Do all reads, at most `at_once` at a time; return their results in order. Raises the first error."""
     turn = asyncio.Semaphore(at_once)
 
     async def take_turn(read: Callable[[], Awaitable[T]]) -> T:
@@ -35,7 +26,7 @@ async def gather_bounded(reads: Sequence[Callable[[], Awaitable[T]]], *, at_once
 
 
 async def as_one(reading: Awaitable[T]) -> T:
-    """Wait for something that does many things at once. Its callers handle failures by type, and a group has none."""
+    """Await a task group's work, and raise its first error by itself: callers handle errors by type."""
     try:
         return await reading
     except ExceptionGroup as group:
@@ -48,7 +39,7 @@ def _first(group: ExceptionGroup[Exception]) -> Exception:
 
 
 class TrackedTaskGroup(asyncio.TaskGroup):
-    """As any task group; besides, its tasks can be waited for and ended by their names."""
+    """A task group whose tasks can be awaited by name and cancelled."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,11 +58,11 @@ class TrackedTaskGroup(asyncio.TaskGroup):
         return task
 
     async def wait_for(self, beginning: str, *, timeout_s: float) -> None:
-        """Wait for the tasks whose names begin so, and no longer than this."""
+        """Wait for the tasks whose names begin with `beginning`, at most `timeout_s`."""
         if chosen := {task for task in self._under_way if task.get_name().startswith(beginning)}:
             await asyncio.wait(chosen, timeout=timeout_s)
 
     def end_all(self) -> None:
-        """Cancel every task; the group itself goes on."""
+        """Cancel every task; the group itself continues."""
         for task in self._under_way:
             task.cancel()

@@ -13,24 +13,17 @@ import typer
 from consumers.outbox.severities import told_pattern
 from worker.cli.terminal.console import Screen
 from worker.cli.terminal.store_access import AsJson, Exit, StoreAccess, StoreUrl, on_store
+from worker.config.roles import Role
 from worker.config.settings import (
     ALERTS,
-    ALERTS_QUEUE,
-    BUS,
-    CHANGES,
-    EVENTS_QUEUE,
     GROUP,
     HEALTH,
     HTTP_ALLOW,
     INBOX,
-    POLLS,
-    SENSORS_QUEUE,
-    SLACK_CHANNEL,
-    SLACK_TOKEN,
-    Role,
     Settings,
     mistyped,
     read_settings,
+    without_effect,
 )
 from worker.config.versions import PipelineVersions
 from worker.core.errors import WorkerError
@@ -117,12 +110,12 @@ async def _at_work(
 
 
 def _look_at_settings(settings: Settings, *, is_file: bool) -> Iterator[Diagnosis]:
-    yield fine("settings", "duties", ", ".join(sorted(settings.duties)))
+    yield fine("settings", "duties", ", ".join(sorted(settings.roles)))
     for name, meant in mistyped(os.environ).items():
         yield doubtful(
             "settings", name, "is no setting, and only a job could use it", f"if {meant} is meant, rename it"
         )
-    for name, why in _idle(settings, is_file=is_file):
+    for name, why in without_effect(settings, is_file=is_file):
         yield doubtful("settings", name, f"is set and has no effect: {why}", "leave it out, or set what it needs")
     for name, read in _readings(settings):
         try:
@@ -133,40 +126,21 @@ def _look_at_settings(settings: Settings, *, is_file: bool) -> Iterator[Diagnosi
             yield fine("settings", name, "is understood")
 
 
-def _idle(settings: Settings, *, is_file: bool) -> Iterator[tuple[str, str]]:
-    """What is set for another kind of worker than this one."""
-    aws, people = settings.aws, settings.people
-    if is_file:
-        of_aws = {
-            BUS: aws.bus,
-            ALERTS_QUEUE: aws.alerts_queue,
-            EVENTS_QUEUE: aws.events_queue,
-            SENSORS_QUEUE: aws.sensors_queue,
-            CHANGES: aws.changes_stream,
-        }
-        yield from ((name, "a worker on one file has no bus and no queues") for name, said in of_aws.items() if said)
-        if settings.reading.is_eco:
-            yield POLLS, "whoever reads a file is woken"
-    if not people.slack_token:
-        of_slack = {SLACK_CHANNEL: people.slack_channel, ALERTS: people.alerts}
-        yield from ((name, f"there is no {SLACK_TOKEN}") for name, said in of_slack.items() if said)
-
-
 def _readings(settings: Settings) -> Iterator[tuple[str, Callable[[], object]]]:
     """What a worker reads of its settings only when it needs it; each is loaded here only if it is set."""
     if settings.http_allow:
         from worker.net.address_policy import AddressPolicy  # noqa: PLC0415
 
         yield HTTP_ALLOW, lambda: AddressPolicy.parse(settings.http_allow)
-    if settings.watched.health:
+    if settings.telemetry.health:
         from worker.web.health import parse_address  # noqa: PLC0415
 
-        yield HEALTH, lambda: parse_address(settings.watched.health)
-    if settings.people.slack_token:
+        yield HEALTH, lambda: parse_address(settings.telemetry.health)
+    if settings.alerts.slack_token:
         from worker.app.alerts import routing_from  # noqa: PLC0415
 
-        yield ALERTS, lambda: routing_from(settings.people)
-    if settings.aws.sensors_queue and Role.SENSORS in settings.duties:
+        yield ALERTS, lambda: routing_from(settings.alerts)
+    if settings.aws.sensors_queue and Role.SENSORS in settings.roles:
         from consumers.inbox.rules_file import rules_from  # noqa: PLC0415
 
         yield INBOX, lambda: rules_from(settings.aws.inbox)

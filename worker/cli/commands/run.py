@@ -30,7 +30,8 @@ from worker.cli.terminal.store_access import (
     show_error,
     show_surprise,
 )
-from worker.config.settings import SHADOW, Role, Settings, read_settings
+from worker.config.roles import Role
+from worker.config.settings import SHADOW, Settings, read_settings
 from worker.core.errors import ConfigError, RetryLater, WorkerError
 from worker.runtime.clock import Clock
 from worker.runtime.logs import configure_logs, logger
@@ -122,9 +123,9 @@ async def _introduce(screen: Screen, access: StoreAccess, settings: Settings) ->
     if settings.shadow:
         screen.remark(f"a shadow on {access.admin.place}: it decides everything and does nothing; stop with Ctrl-C")
         return
-    if Role.ENGINE not in settings.duties:
+    if Role.ENGINE not in settings.roles:
         # Whoever has nothing to do with pipelines need not be allowed to list them.
-        duties = ", ".join(sorted(settings.duties))
+        duties = ", ".join(sorted(settings.roles))
         screen.remark(f"working on {access.admin.place} for {duties} alone; stop with Ctrl-C")
         return
     async with access.tables() as tables:

@@ -12,6 +12,7 @@ import hashlib
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import NewType
 
 from worker.core.model.pipeline import PipelineId, ScheduleId
@@ -141,6 +142,7 @@ class RowKind(StrEnum):
     CANCEL_REQUEST = CANCEL_REQUEST
 
 
+@lru_cache(maxsize=2048)  # the rows of a run are met again and again while it is active
 def run_row_of(pk: str, sk: str) -> tuple[RowKind, RunKey] | None:
     """Read back the key of a row about one schedule and period; None for any other row."""
     pipeline = pipeline_of(pk)

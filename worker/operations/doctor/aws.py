@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from worker.config.settings import Role, Settings
+from worker.config.roles import Role
+from worker.config.settings import Settings
 from worker.core.errors import WorkerError
 from worker.core.model.values import Json
 from worker.core.time.skew import SKEW_MAX
@@ -27,7 +28,7 @@ class Cloud:
 
     async def look(self) -> AsyncIterator[Diagnosis]:
         """One thing after the other; what fails keeps nothing else from being looked at, unless nobody knows us."""
-        duties, aws = self.settings.duties, self.settings.aws
+        duties, aws = self.settings.roles, self.settings.aws
         try:
             async for found in self._identity():
                 yield found
@@ -44,7 +45,7 @@ class Cloud:
         for name, address in queues(aws, duties).items():
             async for found in look_at_queue(self.calls, name, address):
                 yield found
-        token = self.settings.people.slack_token
+        token = self.settings.alerts.slack_token
         if token.startswith(MANAGED):
             yield await ask(self.calls, secret_probe(token.removeprefix(MANAGED).partition("#")[0]))
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
-from worker.config.settings import GROUP, AwsSettings, Role
+from worker.config.roles import Role
+from worker.config.settings import GROUP, AwsSettings
 from worker.core.model import keys
 from worker.store.table import EVENT_TYPES, INDEXES, Index, TableName
 from worker.store.url import TableNames

@@ -13,6 +13,7 @@ from enum import StrEnum
 from worker.core.model import keys
 from worker.core.model.keys import SessionId
 from worker.store import retention
+from worker.store.row_memory import RowMemory
 from worker.store.rows import (
     BadRow,
     choice,
@@ -92,6 +93,7 @@ class Leases:
 
     def __init__(self, tables: Tables, group: str) -> None:
         self._tables, self._pk = tables, keys.group_pk(group)
+        self._memory = RowMemory(_lease)  # a lease that is held is not written
 
     async def create(self, lease: Lease) -> bool:
         """Add a lease that nobody owns yet, with its parents and checkpoint; False if it is there already.
@@ -115,7 +117,9 @@ class Leases:
         """The leases of a stream, or all of them, read consistently."""
         begin = Prefix(keys.LEASE if stream is None else keys.lease_sk(stream, ""))
         rows = query_all(self._tables, TableName.CONTROL, self._pk, sk=begin)
-        return [_lease(row) async for row in rows]
+        if stream is not None:
+            return [_lease(row) async for row in rows]
+        return self._memory.read([row async for row in rows])
 
     async def take_free(self, seen: Lease, me: SessionId) -> Lease | None:
         """Take a lease that nobody owns; None if another was first."""

@@ -13,6 +13,7 @@ from worker.core.model import keys
 from worker.core.model.keys import SessionId
 from worker.core.time.timestamps import parse_rfc3339
 from worker.store import retention
+from worker.store.row_memory import RowMemory
 from worker.store.rows import choice, expiry, instant_text, loose_text, texts, whole
 from worker.store.table import (
     TTL,
@@ -80,6 +81,7 @@ class Sessions:
 
     def __init__(self, tables: Tables, group: str) -> None:
         self._tables, self._pk = tables, keys.group_pk(group)
+        self._memory = RowMemory(_session)  # every look of every worker lists them, and most are as they were
 
     async def register(
         self,
@@ -157,7 +159,7 @@ class Sessions:
     async def list(self) -> list[Session]:
         """All sessions, read consistently."""
         rows = query_all(self._tables, TableName.CONTROL, self._pk, sk=Prefix(keys.SESSION))
-        return [_session(row) async for row in rows]
+        return self._memory.read([row async for row in rows])
 
     def _key(self, session: SessionId) -> Key:
         return Key(self._pk, keys.session_sk(session))

@@ -64,7 +64,7 @@ def commit(connection: sqlite3.Connection, writes: Sequence[Write], commit_id: s
 
     Two phases make it so without a savepoint: everything that can be refused is refused while planning.
     """
-    stamps = _stamps(writes, commit_id)
+    stamps = stamps_of(writes, commit_id)
     plan = [_plan(connection, write, stamp) for write, stamp in zip(writes, stamps, strict=True)]
     for step in plan:
         apply(connection, step, now)
@@ -93,7 +93,7 @@ def microseconds(at: datetime) -> int:
 # --- planning: reads and refuses, writes nothing ----------------------------------------------------------------------
 
 
-def _stamps(writes: Sequence[Write], commit_id: str) -> list[Row]:
+def stamps_of(writes: Sequence[Write], commit_id: str) -> list[Row]:
     """What each write stores besides what it says: the commit id on the first `Put` or `Update`."""
     stamps: list[Row] = [{}] * len(writes)
     first = next((at for at, write in enumerate(writes) if isinstance(write, Put | Update)), None)
@@ -109,11 +109,12 @@ def _plan(connection: sqlite3.Connection, write: Write, stamp: Row) -> RowChange
     if write.condition is not None and not holds(write.condition, row):
         raise StaleWrite(write, row)
     before = None if row is None or found is None else image_of(table, row, found[1])
-    after = before if isinstance(write, Check) else _image_after(write, row, stamp)
+    after = before if isinstance(write, Check) else image_after(write, row, stamp)
     return RowChange(table=table, key=key, number=None if found is None else found[0], before=before, after=after)
 
 
-def _image_after(write: Put | Update | Delete, row: Row | None, stamp: Row) -> Image | None:
+def image_after(write: Put | Update | Delete, row: Row | None, stamp: Row) -> Image | None:
+    """Return what a write makes of a row; None if it removes it. Raises `TooLarge` or `Rejected`."""
     match write:
         case Put():
             return _checked_image(write, {**write.row, **stamp})

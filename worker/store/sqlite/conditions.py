@@ -34,6 +34,8 @@ def _is_there(row: Row | None, attribute: str | None) -> bool:
 
 
 def _same(stored: Value, asked: Value) -> bool:
+    if type(stored) is type(asked) and isinstance(stored, str | int):
+        return stored == asked  # nearly always
     # Encodings are canonical, so 1 equals 1.0 and differs from True and "1", at any depth.
     return encode(stored) == encode(asked)
 

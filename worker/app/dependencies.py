@@ -1,0 +1,111 @@
+"""What a session needs and does not own: the store, the sources of work, the outputs, and the tuning."""
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from consumers.delivery.retry import PATIENCE
+from consumers.outbox.dead_letter_replay import Way
+from consumers.outbox.routes import Route
+from consumers.streams.consumer import ReadPace, StreamConsumer, Subscription
+from consumers.streams.memory_budget import MemoryBudget
+from consumers.streams.sharded import ShardedConsumer
+from consumers.streams.source import Source, Stream
+from scheduler.duty import Ticker
+from scheduler.watchdog.checks.table import Watched
+from worker.app.worklog import log_work
+from worker.config.roles import ALL_ROLES, Role
+from worker.config.settings import ReadingSettings
+from worker.core.model.pipeline import JobType
+from worker.jobs.runner import Runner
+from worker.membership.lease_coordinator import LeaseOffer
+from worker.membership.orphan_finder import LEASES, PASS_EVERY_S
+from worker.runtime.backoff import Backoff
+from worker.runtime.clock import Clock
+from worker.runtime.error_boundary import OnUnexpectedError, log_unexpected_error
+from worker.runtime.ids import NewId, random_id
+from worker.runtime.logs import Log
+from worker.store.table import TableName, Tables
+from worker.targets.calls import Limits
+
+Readers: TypeAlias = Mapping[TableName, StreamConsumer | ShardedConsumer]
+# Wakes readers when there are changes for them, until cancelled.
+WakeReaders: TypeAlias = Callable[[Readers], Coroutine[Any, Any, None]]
+# Leases that this platform needs in addition to those of the readers, the orphan search and the scheduler.
+ExtraLeases: TypeAlias = Callable[[Readers], Sequence[LeaseOffer]]
+# Wraps a subscription, for example to count what it receives.
+ObserveSubscription: TypeAlias = Callable[[TableName, Subscription], Subscription]
+
+
+def unobserved(_: TableName, subscription: Subscription) -> Subscription:
+    return subscription
+
+
+def no_extra_leases(_: Readers) -> Sequence[LeaseOffer]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreDeps:
+    """The store, the group of workers that share it, and what makes times and ids for its rows."""
+
+    group: str
+    tables: Tables
+    clock: Clock
+    new_id: NewId = random_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceDeps:
+    """What gives a worker something to do: changes of tables, and the time."""
+
+    source_of: Callable[[TableName], Source | Stream]
+    wake_readers: WakeReaders
+    observe: ObserveSubscription = unobserved
+    extra_leases: ExtraLeases = no_extra_leases
+    ticker: Ticker | None = None  # drives the scheduler; None: neither cron nor watchdog runs here
+    watchdog: Watched = field(default_factory=Watched)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputDeps:
+    """Where a worker acts and reports: event routes, job runners, dead letters, the log."""
+
+    routes: Sequence[Route]
+    runners: Mapping[JobType, Runner]
+    dead_letter_handlers: Mapping[str, Way] = field(default_factory=dict[str, Way])  # by source, for queues
+    log: Log = log_work
+    on_unexpected_error: OnUnexpectedError = log_unexpected_error
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanSearch:
+    """How a group divides the search for orphans: all its workers must use the same number of leases."""
+
+    leases: int = LEASES
+    pass_every_s: float = PASS_EVERY_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """How fast, how much at once and how persistently a worker works."""
+
+    limits: Limits = field(default_factory=Limits)  # on calls to job targets
+    pace: ReadPace = field(default_factory=ReadPace)
+    event_lanes: int | None = None  # pipelines whose events are delivered concurrently; None: as in `pace`
+    budget: MemoryBudget = field(default_factory=MemoryBudget)  # shared by all readers
+    reading: ReadingSettings = field(default_factory=ReadingSettings)
+    retry_backoff: Backoff = PATIENCE
+    orphan_search: OrphanSearch = field(default_factory=OrphanSearch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerDeps:
+    """The dependencies of a session, and what this worker may do with them."""
+
+    store: StoreDeps
+    sources: SourceDeps
+    outputs: OutputDeps
+    tuning: Tuning = field(default_factory=Tuning)
+    roles: frozenset[Role] = ALL_ROLES
+    dry_run: bool = False  # decide and record, start nothing

@@ -1,0 +1,53 @@
+"""The platform port: what differs between a worker on one machine and one on AWS."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from consumers.queues.consumer import QueueConsumer
+from worker.app.alerts import BackgroundTask, never_failed
+from worker.app.dependencies import WorkerDeps
+from worker.membership.clock_guard import ClockGuard
+from worker.store.table import Tables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """Everything a worker process has open."""
+
+    deps: WorkerDeps
+    # By name; they run as long as the process, across sessions.
+    background_tasks: Mapping[str, BackgroundTask] = field(default_factory=dict[str, BackgroundTask])
+    queues: Sequence[QueueConsumer] = ()
+    alert_failures: Callable[[], int] = never_failed
+
+
+class Platform(Protocol):
+    @property
+    def group(self) -> str:
+        """The group of workers that share the work."""
+        ...
+
+    @property
+    def where(self) -> str:
+        """The store's name, for people."""
+        ...
+
+    @property
+    def tables(self) -> Tables:
+        """The store, not started yet."""
+        ...
+
+    @property
+    def guard(self) -> ClockGuard:
+        """The check that this machine's clock agrees with the store's."""
+        ...
+
+    def beater_tables(self) -> Tables:
+        """Return a second connection to the store, for the heartbeat's own thread."""
+        ...
+
+    async def open(self, stack: AsyncExitStack) -> Resources:
+        """Open everything else on the started store; `stack` closes it. Raises `ConfigError`, `RetryLater`."""
+        ...

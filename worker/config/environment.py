@@ -1,0 +1,90 @@
+"""Environment variables as dataclass fields, each with its parser, default and description."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import Field, dataclass, field, fields, replace
+from functools import reduce
+from typing import Any, Final, TypeAlias, TypeVar, cast
+
+T = TypeVar("T")
+# Takes the variable's name, for messages, and its text. Raises `ConfigError`.
+Parse: TypeAlias = Callable[[str, str], T]
+
+_KEY: Final = "setting"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One environment variable: how to read it, and what to tell people about it."""
+
+    name: str
+    parse: Parse[object]
+    default: str  # as a person would write it; empty: unset
+    description: str
+    used_by: str
+    see: str = ""  # the page in docs/ that says more
+    is_secret: bool = False
+    needs: str = ""  # the variable without which this one has no effect
+    no_effect_on_file: str = ""  # why a worker on one file ignores it; empty: it does not
+    path: tuple[str, ...] = ()  # the field that holds its value
+
+    def read(self, environment: Mapping[str, str]) -> object:
+        """Parse its text or its default; an empty variable counts as unset. Raises `ConfigError`."""
+        return self.parse(self.name, environment.get(self.name) or self.default)
+
+    def value_in(self, group: object) -> object:
+        """Return its value in the dataclass that `settings_of` was asked about."""
+        return reduce(getattr, self.path, group)
+
+
+def setting(
+    name: str,
+    parse: Parse[T],
+    description: str,
+    *,
+    used_by: str,
+    default: str = "",
+    see: str = "",
+    is_secret: bool = False,
+    needs: str = "",
+    no_effect_on_file: str = "",
+) -> T:
+    """Declare a dataclass field that holds the value of an environment variable."""
+    made = Setting(
+        name=name,
+        parse=parse,
+        default=default,
+        description=description,
+        used_by=used_by,
+        see=see,
+        is_secret=is_secret,
+        needs=needs,
+        no_effect_on_file=no_effect_on_file,
+    )
+    return field(default_factory=lambda: parse(name, default), repr=not is_secret, metadata={_KEY: made})
+
+
+def settings_of(group: type[object], *path: str) -> Iterator[Setting]:
+    """Yield the settings of a dataclass and of the dataclasses that are its other fields."""
+    for each in _fields(group):
+        here = (*path, each.name)
+        if _KEY in each.metadata:
+            yield replace(each.metadata[_KEY], path=here)
+        else:
+            yield from settings_of(cast("type[object]", each.type), *here)
+
+
+def read_environment(group: type[T], environment: Mapping[str, str]) -> T:
+    """Make a dataclass of settings from an environment. Raises `ConfigError`."""
+    values = {each.name: _read(each, environment) for each in _fields(group)}
+    return group(**values)
+
+
+def _read(each: Field[Any], environment: Mapping[str, str]) -> object:
+    declared: Setting | None = each.metadata.get(_KEY)
+    if declared is None:
+        return read_environment(cast("type[object]", each.type), environment)
+    return declared.read(environment)
+
+
+def _fields(group: type[object]) -> tuple[Field[Any], ...]:
+    return fields(cast("Any", group))
