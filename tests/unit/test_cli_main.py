@@ -28,10 +28,7 @@ def words(text: str) -> str:
     return re.sub(r"[\s│╭╮╰╯─]+", " ", text)
 
 
-def test_every_command_is_listed_and_has_its_own_page() -> None:
-    assert [
-        command.name or (command.callback and command.callback.__name__) for command in app.registered_commands
-    ] == COMMANDS
+def test_every_command_is_listed() -> None:
     assert all(command in words(interlock("--help").stdout) for command in [*COMMANDS, *GROUPS])
 
 
