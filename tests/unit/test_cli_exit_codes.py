@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
 from tests.cliruns import PERIOD, a_store, a_stored_run, in_store
-from tests.commandline import TODAY, interlock
-from worker.cli.main import app
+from tests.commandline import TODAY, interlock, loaded_commands
 from worker.cli.terminal.store_access import Exit
 from worker.core.model.events import Event
 from worker.core.run.state import State
@@ -74,7 +72,7 @@ OTHERS = [
 
 def leaves() -> Iterator[tuple[str, Any]]:
     """Every command, by the words that name it."""
-    for name, command in getattr(get_command(app), "commands", {}).items():
+    for name, command in loaded_commands().items():
         members = getattr(command, "commands", {})
         yield from ((f"{name} {member}", leaf) for member, leaf in members.items())
         if not members:

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from worker.cli.commands.pipelines import say_unknown
 from worker.cli.terminal.arguments import time_before
 from worker.cli.terminal.console import Screen, counted, shown_time
+from worker.cli.terminal.pipeline_lookup import say_unknown
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store_until_interrupted
 from worker.cli.terminal.truncation import Truncation
 from worker.config.problems import suggest
@@ -127,7 +127,7 @@ def record_of(event: Event) -> dict[str, Json]:
 
 events_app = typer.Typer()
 
-EVENTS_HELP = f"""Show what was told, oldest first: the last 24 hours unless --since says otherwise.
+EVENTS_HELP = f"""List events, oldest first (default: last 24 hours).
 
 \b
 Examples:

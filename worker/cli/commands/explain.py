@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from worker.cli.commands.pipelines import say_unknown
 from worker.cli.terminal.arguments import PipelineArgument, ScheduleOption, chosen_schedules, read_period
 from worker.cli.terminal.console import Screen
+from worker.cli.terminal.pipeline_lookup import say_unknown
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
 from worker.cli.terminal.worker_presence import warn_if_no_live_worker
 from worker.config.versions import Unusable, Version
@@ -166,7 +166,7 @@ def condition_record(condition: Condition) -> dict[str, Json]:
 
 explain_app = typer.Typer()
 
-EXPLAIN_HELP = f"""Say why a pipeline runs or does not: every gate in order, and the smallest change that makes it run.
+EXPLAIN_HELP = f"""Explain why a pipeline runs or does not, and what would make it run.
 
 The gates are the configuration, schedule, calendar, pause, trigger, run, rules, budgets and deadline. Each condition \
 shows the value seen and the value wanted. Without PERIOD it is that of the active run (of several, the newest; the \

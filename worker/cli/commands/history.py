@@ -5,10 +5,9 @@ from datetime import datetime
 import typer
 
 from worker.cli.commands.explain import ExplainQuery, PeriodMaybe, query_of, why_shown
-from worker.cli.commands.pipelines import say_unknown
-from worker.cli.commands.requests import version_of
 from worker.cli.terminal.arguments import PipelineArgument, ScheduleOption, chosen_schedule
 from worker.cli.terminal.console import Screen, counted, shown_time
+from worker.cli.terminal.pipeline_lookup import say_unknown, version_of
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import ScheduleId
@@ -101,7 +100,7 @@ def record_of(key: RunKey, moment: HistoryEntry) -> dict[str, Json]:
 
 history_app = typer.Typer()
 
-HISTORY_HELP = f"""Show everything that was recorded about one run, in order: events, job log, reruns, state, deadline.
+HISTORY_HELP = f"""Show everything recorded about one run, oldest first.
 
 Without PERIOD it is that of the active run (of several, the newest; the others are named), else the last one that ran \
 or was expected. The job log and reruns are kept 30 days, events 90, the run itself 400.

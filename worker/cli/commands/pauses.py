@@ -1,8 +1,8 @@
 """`interlock pause` and `resume`: let nothing new begin for a while."""
 
-from worker.cli.commands.pipelines import say_unknown
 from worker.cli.terminal.arguments import read_reason, time_after
 from worker.cli.terminal.console import Screen
+from worker.cli.terminal.pipeline_lookup import say_unknown
 from worker.cli.terminal.store_access import Exit, StoreAccess
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json

@@ -51,7 +51,7 @@ def header_line(schema: str) -> str:
 
 schema_app = typer.Typer()
 
-SCHEMA_HELP = """Print the JSON Schema (draft 2020-12) of a file, so that editors complete and check it while you type.
+SCHEMA_HELP = """Print the JSON Schema of pipeline or calendar files, for editors.
 
 The line that ties a file to the schema is printed on standard error, or alone with --header.
 

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from worker.cli.commands.pipelines import say_unknown
-from worker.cli.commands.requests import version_of
 from worker.cli.terminal.console import Screen, passed
+from worker.cli.terminal.pipeline_lookup import say_unknown, version_of
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store_until_interrupted
 from worker.cli.terminal.truncation import Truncation
 from worker.cli.terminal.worker_presence import warn_if_no_live_worker
@@ -191,9 +190,10 @@ def record_of(line: RunLine) -> dict[str, Json]:
 
 status_app = typer.Typer()
 
-STATUS_HELP = f"""Show where runs stand, failures first: state, since when, attempt, deadline, and what each waits for.
+STATUS_HELP = f"""Show active and recent runs, failures first.
 
-Without PIPELINE: everything active, and what ended on the last days. With it: the latest periods of its schedules. \
+Each line has the state, since when, the attempt, the deadline, and what the run waits for. Without PIPELINE: \
+everything active, and what ended on the last days. With it: the latest periods of its schedules. \
 Nothing is scanned; lists may lag behind by a moment.
 
 \b

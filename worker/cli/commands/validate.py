@@ -99,7 +99,7 @@ def summary(counts: Tally) -> str:
 
 validate_app = typer.Typer()
 
-VALIDATE_HELP = """Check pipeline files and report every problem at once, each with its line and what to do.
+VALIDATE_HELP = """Check pipeline files and report every problem with its line and its fix.
 
 PATH is a file or a directory; of a directory, its *.yaml and *.yml files are read (not those further down). \
 Calendars are read from `calendars/` beside the files, or from --calendars.

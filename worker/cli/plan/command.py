@@ -213,7 +213,7 @@ def _why_unclocked(schedule: Schedule) -> str:
 
 plan_app = typer.Typer()
 
-PLAN_HELP = """Show every expected run: local time and UTC, period, deadlines, and what is left out and why.
+PLAN_HELP = """List the runs that pipeline files expect, or compare two sets of files.
 
 Nothing is started or stored. A busy schedule is one line a day unless --all. With --against, shows instead what \
 changes from the files in OLD to those in PATH: runs added, removed or moved, and deadlines that change.

@@ -11,7 +11,6 @@ from worker.core.model.pipeline import Pipeline, Schedule, ScheduleId
 from worker.core.time.durations import parse_duration
 from worker.core.time.periods import Period
 from worker.core.time.timestamps import parse_rfc3339
-from worker.operations.explain.load import schedule_of
 from worker.runtime.clock import Clock
 
 REASON_MAX = 500
@@ -27,7 +26,11 @@ def read_period(text: str) -> Period:
 
 def chosen_schedules(pipeline: Pipeline, name: str | None) -> tuple[Schedule, ...]:
     """The schedule that was named, or all of them. Raises `ConfigError`."""
-    return pipeline.schedules if name is None else (schedule_of(pipeline, ScheduleId(name)),)
+    if name is None:
+        return pipeline.schedules
+    from worker.operations.explain.load import schedule_of  # noqa: PLC0415  with all that explains a run
+
+    return (schedule_of(pipeline, ScheduleId(name)),)
 
 
 def chosen_schedule(pipeline: Pipeline, name: str | None) -> Schedule:
