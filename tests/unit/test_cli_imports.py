@@ -65,7 +65,7 @@ def test_the_status_is_shown_without_what_understands_pipelines(here: Path) -> N
 
     assert loaded.packages <= TYPER | STORE
     assert commands_of(loaded) == {"status"}
-    assert not loaded.ours & {"worker.config.load", "worker.config.schema", "worker.app.build"}
+    assert not loaded.ours & {"worker.config.load", "worker.config.schema", "worker.core.run.facts", "worker.app.build"}
 
 
 def commands_of(loaded: LoadedModules) -> set[str]:

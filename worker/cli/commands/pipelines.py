@@ -20,7 +20,7 @@ from worker.config.load import Loaded, load_text
 from worker.config.render import config_hash, to_mapping, to_yaml
 from worker.core.model.pipeline import Pipeline, PipelineId
 from worker.core.model.values import Json
-from worker.core.run.machine import Pause
+from worker.core.run.state import Pause
 from worker.core.time.timestamps import format_rfc3339
 from worker.runtime.clock import Clock
 from worker.store.repos.pauses import pause_key, pause_of

@@ -11,9 +11,7 @@ from worker.config.versions import PipelineVersions, Version
 from worker.core.model.keys import DRY_RUN, RowKind, RunKey, pipeline_pk
 from worker.core.model.pipeline import PipelineId, Schedule
 from worker.core.model.rules import evaluate
-from worker.core.run.dry_run import DryRun, DryState
-from worker.core.run.machine import Pause
-from worker.core.run.state import ForeignRun, Outcome, Run, State, Status
+from worker.core.run.state import DryRun, DryState, ForeignRun, Outcome, Pause, Run, State, Status
 from worker.core.sla.state import SlaWatch
 from worker.operations.explain.waiting import waits_for, waits_for_rules
 from worker.runtime.concurrency import as_one
