@@ -5,12 +5,15 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
+import typer
 from typer import testing
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from tests.manualclock import ManualClock
-from worker.cli.main import app
+from worker.cli.app import app
+from worker.cli.catalogue import PAGE
+from worker.cli.terminal.help import load_command
 from worker.runtime.clock import Clock
 
 TODAY = datetime(2027, 3, 22, 12, tzinfo=UTC)
@@ -23,6 +26,13 @@ def interlock(*arguments: object, typed: str | None = None, clock: Clock | None 
     """Run a command; `typed` is what comes in by standard input."""
     words = [str(argument) for argument in arguments]
     return CliRunner().invoke(app, words, input=typed, obj=clock or ManualClock(TODAY))
+
+
+@cache
+def loaded_commands() -> dict[str, Any]:
+    """Every command and group, each loaded as if it were invoked."""
+    context = typer.Context(get_command(app))
+    return {name: load_command(entry, context) for name, entry in PAGE.entries.items()}
 
 
 def records(output: str) -> list[dict[str, Any]]:

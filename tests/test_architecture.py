@@ -41,7 +41,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 WIDTH_MAX = 26
 
 # A composer is above both its package and the packages below it; each is named with what it composes.
-COMPOSERS = {"worker.cli.main": "the command `interlock`, made of all commands"}
+COMPOSERS = {
+    "worker.cli.app": "the command `interlock`, as its library knows it",
+    "worker.cli.catalogue": "the list of all commands, each of which it can load",
+    "worker.cli.main": "the script `interlock`",
+}
 
 # Modules that something other than an import starts.
 ENTRY_POINTS = {

@@ -16,8 +16,8 @@ from worker.core.model.events import EventType
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId, Schedule
 from worker.core.model.values import Json
-from worker.core.run.machine import Pause
 from worker.core.run.sensor_match import LOOK_BACK
+from worker.core.run.state import Pause
 from worker.core.schedule.checkpoints import CheckKind
 from worker.engine.intake.resync import PipelineResync
 from worker.store.repos.runs import run_key

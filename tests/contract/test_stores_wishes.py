@@ -9,8 +9,7 @@ from tests.contract.storevalues import NOW, a_pipeline, a_watch, run_key_of
 from tests.manualclock import ManualClock
 from worker.core.model import keys
 from worker.core.model.pipeline import ScheduleId
-from worker.core.run.dry_run import DryRun, DryState
-from worker.core.run.machine import Pause
+from worker.core.run.state import DryRun, DryState, Pause
 from worker.store.repos.dry_runs import DryRuns, save_write, saved
 from worker.store.repos.marks import once_write
 from worker.store.repos.pauses import Pauses, not_paused

@@ -14,8 +14,7 @@ from tests.virtualtime import on_virtual_time
 from worker.config.deploy import accept, withdraw
 from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId, ScheduleId
-from worker.core.run.machine import Pause
-from worker.core.run.state import Run, State
+from worker.core.run.state import Pause, Run, State
 from worker.core.schedule.due import HERD_MIN, SPREAD, ScheduleKey, place_in_herd
 from worker.runtime.error_boundary import ErrorBoundary
 from worker.store.repos.events import Events

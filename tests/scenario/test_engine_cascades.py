@@ -6,8 +6,7 @@ from tests.engineworld import DAY, ORDERS, World, a_world
 from tests.virtualtime import on_virtual_time
 from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId
-from worker.core.run.machine import Pause
-from worker.core.run.state import State
+from worker.core.run.state import Pause, State
 from worker.store.repos.pauses import Pauses
 from worker.store.table import Prefix, Put, TableName
 

@@ -6,8 +6,7 @@ from tests.engineworld import CONFIG, DAY, ORDERS, World, a_world, run_key
 from tests.virtualtime import on_virtual_time
 from worker.core.model import keys
 from worker.core.model.values import Json
-from worker.core.run.dry_run import DryState
-from worker.core.run.state import State
+from worker.core.run.state import DryState, State
 from worker.store.repos.dry_runs import DryRuns
 from worker.store.repos.reruns import Rerun, Reruns
 from worker.store.table import Put, TableName

@@ -8,8 +8,7 @@ from tests.engineworld import CONFIG, DAY, ORDERS, World, a_world
 from tests.fakerunner import refuse
 from tests.virtualtime import on_virtual_time
 from worker.core.model import keys
-from worker.core.run.machine import Pause
-from worker.core.run.state import Outcome, State
+from worker.core.run.state import Outcome, Pause, State
 from worker.store.repos.pauses import Pauses
 from worker.store.table import Prefix, TableName
 

@@ -11,8 +11,7 @@ from tests.virtualtime import on_virtual_time
 from worker.core.model.keys import RowKind
 from worker.core.model.pipeline import JobType
 from worker.core.run.facts import CancelRequested
-from worker.core.run.machine import Pause
-from worker.core.run.state import FailureCategory, Outcome, State
+from worker.core.run.state import FailureCategory, Outcome, Pause, State
 from worker.jobs.runner import Guarantee
 from worker.store.repos.pauses import Pauses
 from worker.targets.calls import Limits

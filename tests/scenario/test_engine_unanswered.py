@@ -7,8 +7,7 @@ import pytest
 from tests.engineworld import CONFIG, ORDERS, a_world, begin
 from tests.fakerunner import lose, refuse
 from tests.virtualtime import on_virtual_time
-from worker.core.run.machine import Pause
-from worker.core.run.state import FailureCategory, Outcome, StartStep, State
+from worker.core.run.state import FailureCategory, Outcome, Pause, StartStep, State
 from worker.jobs.runner import Failed, Guarantee
 from worker.store.repos.pauses import Pauses
 

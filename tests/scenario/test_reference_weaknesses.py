@@ -11,8 +11,7 @@ from worker.config.versions import PipelineVersions
 from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
-from worker.core.run.machine import Pause
-from worker.core.run.state import Outcome, Run, State
+from worker.core.run.state import Outcome, Pause, Run, State
 from worker.core.sla.state import Verdict
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.runs import Runs

@@ -12,8 +12,7 @@ from worker.app.worker import LEASED
 from worker.config.settings import GROUP
 from worker.core.model.keys import SHADOW
 from worker.core.model.pipeline import JobType
-from worker.core.run.dry_run import DryRun, DryState
-from worker.core.run.state import State
+from worker.core.run.state import DryRun, DryState, State
 from worker.membership.heartbeat_threads import TaskBeater
 from worker.membership.sessions import GroupSettings, Member, Membership, session_ids
 from worker.runtime.concurrency import TrackedTaskGroup

@@ -11,8 +11,7 @@ from tests.virtualtime import on_virtual_time
 from tests.watchworld import on_watch, pipeline_text, told, types_told, watch
 from worker.config.deploy import withdraw
 from worker.core.model.pipeline import ScheduleId
-from worker.core.run.machine import Pause
-from worker.core.run.state import State
+from worker.core.run.state import Pause, State
 from worker.core.sla.state import Verdict
 from worker.core.time.timestamps import format_rfc3339
 from worker.store.repos.pauses import Pauses

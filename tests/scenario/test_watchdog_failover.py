@@ -21,8 +21,7 @@ from worker.core.errors import RetryLater
 from worker.core.model.keys import pipeline_pk, trigger_sk
 from worker.core.model.pipeline import PipelineId
 from worker.core.run.facts import JobRunning
-from worker.core.run.machine import Pause
-from worker.core.run.state import Outcome, Run, State
+from worker.core.run.state import Outcome, Pause, Run, State
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.runs import Runs

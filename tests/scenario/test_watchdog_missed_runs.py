@@ -9,7 +9,7 @@ from tests.engineworld import DAY, ORDERS, a_world
 from tests.manualclock import NOON
 from tests.virtualtime import on_virtual_time
 from tests.watchworld import DAILY, HOURLY, days_later, on_watch, pipeline_text, told, types_told, watch
-from worker.core.run.machine import Pause
+from worker.core.run.state import Pause
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.pipelines import Pipelines
 

@@ -17,8 +17,7 @@ from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import OnUnknownStart, Pipeline
 from worker.core.model.rules import evaluate
 from worker.core.model.values import Json
-from worker.core.run.machine import Pause
-from worker.core.run.state import Budget, Outcome, Run, State
+from worker.core.run.state import Budget, Outcome, Pause, Run, State
 from worker.core.sla.state import SlaWatch, Verdict
 from worker.jobs.runner import StartRequest, Succeeded
 from worker.store.repos.events import event_of

@@ -11,8 +11,7 @@ from worker.core.model.events import Event
 from worker.core.model.keys import RunKey, millis, pipeline_pk
 from worker.core.model.pipeline import Pipeline
 from worker.core.model.values import Json
-from worker.core.run.machine import Pause
-from worker.core.run.state import Outcome, Run, State
+from worker.core.run.state import Outcome, Pause, Run, State
 from worker.core.time.periods import Period
 from worker.core.time.timestamps import format_rfc3339
 from worker.jobs.runner import Succeeded

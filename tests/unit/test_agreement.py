@@ -6,7 +6,7 @@ import pytest
 
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId, ScheduleId
-from worker.core.run.dry_run import DryRun, DryState
+from worker.core.run.state import DryRun, DryState
 from worker.core.time.periods import Period
 from worker.operations.migrate.agreement import AgreementResult, Compared, PipelineDecisions, TheirRun, compare
 

@@ -13,8 +13,7 @@ from worker.config.versions import PipelineVersions
 from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
-from worker.core.run.machine import Pause
-from worker.core.run.state import Spent, State
+from worker.core.run.state import Pause, Spent, State
 from worker.operations.runs.requests import RerunSpec, RunRequests
 from worker.store.repos.events import Events
 from worker.store.repos.pauses import Pauses

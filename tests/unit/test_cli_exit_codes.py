@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
 from tests.cliruns import PERIOD, a_store, a_stored_run, in_store
-from tests.commandline import TODAY, interlock
-from worker.cli.main import app
+from tests.commandline import TODAY, interlock, loaded_commands
 from worker.cli.terminal.store_access import Exit
 from worker.core.model.events import Event
 from worker.core.run.state import State
@@ -77,7 +75,7 @@ OTHERS = [
 def leaves() -> Mapping[str, Any]:
     """Every command, by the words that name it. Kept: to make them all takes as long as to collect a thousand tests."""
     found: dict[str, Any] = {}
-    for name, command in getattr(get_command(app), "commands", {}).items():
+    for name, command in loaded_commands().items():
         members = getattr(command, "commands", {})
         found |= {f"{name} {member}": leaf for member, leaf in members.items()} or {name: command}
     return found

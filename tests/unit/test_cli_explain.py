@@ -11,9 +11,7 @@ from tests.faults import FaultyTables, Operation
 from worker.config.versions import Version
 from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId
-from worker.core.run.dry_run import DryRun, DryState
-from worker.core.run.machine import Pause
-from worker.core.run.state import State
+from worker.core.run.state import DryRun, DryState, Pause, State
 from worker.operations.explain.load import SnapshotLoader
 from worker.store.repos import dry_runs
 from worker.store.repos.marks import once_write

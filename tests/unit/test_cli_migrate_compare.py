@@ -9,7 +9,7 @@ from tests.cliruns import a_store, in_store, key_of
 from tests.commandline import TODAY, interlock, records
 from tests.manualclock import ManualClock
 from worker.config.settings import GROUP
-from worker.core.run.dry_run import DryRun, DryState
+from worker.core.run.state import DryRun, DryState
 from worker.store.repos.dry_runs import save_write
 from worker.store.repos.installation import installed_at
 from worker.store.repos.sensors import Sensors

@@ -20,8 +20,7 @@ from worker.core.errors import RetryLater
 from worker.core.model import keys
 from worker.core.model.keys import SessionId
 from worker.core.model.values import Json
-from worker.core.run.dry_run import DryRun
-from worker.core.run.state import Outcome, Run, Spent, StartStep, State
+from worker.core.run.state import DryRun, Outcome, Run, Spent, StartStep, State
 from worker.core.sla.state import SlaWatch, Verdict
 from worker.operations.explain.waiting import waits_for
 from worker.operations.runs.status import Rank, RunLine, RunList, RunLists

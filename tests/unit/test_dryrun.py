@@ -14,7 +14,6 @@ from worker.core.model.events import EventType
 from worker.core.model.pipeline import Pipeline, Sla
 from worker.core.run import dry_run, effects
 from worker.core.run.drift import Drift
-from worker.core.run.dry_run import DryRun, DryState
 from worker.core.run.effects import DryEffect, EvaluateNow, KeepBaseline
 from worker.core.run.facts import (
     CancelRequested,
@@ -30,7 +29,7 @@ from worker.core.run.facts import (
     SensorSignal,
     TimerFired,
 )
-from worker.core.run.state import FailureCategory
+from worker.core.run.state import DryRun, DryState, FailureCategory
 
 PLAIN = a_pipeline(dry_run=True, job={"max_retries": 2})
 EXCLUDING = a_pipeline(schedule=a_schedule(exclusion=Exclusion(dates=frozenset({KEY.period.date}))), dry_run=True)

@@ -8,9 +8,7 @@ from worker.core.model.calendars import Exclusion
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, PipelineId, ScheduleId
 from worker.core.model.values import Json
-from worker.core.run.dry_run import DryRun
-from worker.core.run.machine import Pause
-from worker.core.run.state import Run, State
+from worker.core.run.state import DryRun, Pause, Run, State
 from worker.operations.explain.explanation import Explanation, Gate, GateStatus
 from worker.operations.explain.gates import explain
 from worker.operations.explain.snapshot import AnyRun

@@ -11,7 +11,7 @@ from worker.core.model.calendars import Exclusion
 from worker.core.model.deadlines import Deadline
 from worker.core.model.pipeline import Match, Pipeline, StartBy, Trigger, Undated
 from worker.core.model.values import Json
-from worker.core.run.machine import Pause
+from worker.core.run.state import Pause
 from worker.operations.explain.explanation import Gate, GateStatus
 from worker.operations.explain.gates import explain_unusable
 from worker.operations.explain.snapshot import ConsumedSensor, RunSnapshot, StoredVersion

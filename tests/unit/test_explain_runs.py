@@ -8,8 +8,7 @@ from worker.core.model.checks import Operator
 from worker.core.model.deadlines import Deadline
 from worker.core.model.pipeline import Sla
 from worker.core.model.rules import Group, Mode, Rule
-from worker.core.run.dry_run import DryRun, DryState
-from worker.core.run.state import AfterStop, ForeignRun, Outcome, Spent, StartStep, State
+from worker.core.run.state import AfterStop, DryRun, DryState, ForeignRun, Outcome, Spent, StartStep, State
 from worker.core.sla.state import Verdict
 from worker.operations.explain.explanation import Gate, GateStatus
 from worker.operations.explain.gates import explain

@@ -5,11 +5,10 @@ import pytest
 from tests.builders import BIRTH, HOUR, KEY, ME, MINUTE, NOON, a_pipeline, a_run, a_schedule
 from worker.core.model.calendars import Exclusion
 from worker.core.model.pipeline import Pipeline
-from worker.core.run.dry_run import DryRun
 from worker.core.run.facts import CancelRequested, RerunRequested
 from worker.core.run.forecast import Forecast, Prospect, forecast, forecast_dry_run
-from worker.core.run.machine import Pause, decide, evolve
-from worker.core.run.state import AfterStop, Run, Spent, StartStep, State
+from worker.core.run.machine import decide, evolve
+from worker.core.run.state import AfterStop, DryRun, Pause, Run, Spent, StartStep, State
 
 PIPELINE = a_pipeline()
 ACCEPTED, REFUSED, NOTHING = Prospect.ACCEPTED, Prospect.REFUSED, Prospect.NOTHING

@@ -34,8 +34,8 @@ from worker.core.run.facts import (
     SensorSignal,
     SignalOverdue,
 )
-from worker.core.run.machine import Pause, decide
-from worker.core.run.state import AfterStop, Outcome, Run, Spent, StartStep, State
+from worker.core.run.machine import decide
+from worker.core.run.state import AfterStop, Outcome, Pause, Run, Spent, StartStep, State
 
 CANCEL = CancelRequested(reason="no longer wanted")
 SUPERSEDE = RerunRequested(key=KEY, birth=BIRTH, identity="request-1", supersede=True)

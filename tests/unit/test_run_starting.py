@@ -33,8 +33,8 @@ from worker.core.run.facts import (
     StartUnanswered,
     TimerFired,
 )
-from worker.core.run.machine import Pause, decide, evolve
-from worker.core.run.state import FailureCategory, Outcome, Run, StartStep, State, start_token
+from worker.core.run.machine import decide, evolve
+from worker.core.run.state import FailureCategory, Outcome, Pause, Run, StartStep, State, start_token
 
 SECOND = timedelta(seconds=1)
 

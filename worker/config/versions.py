@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from worker.config.load import load_text
-from worker.config.render import config_hash, to_json
 from worker.core.errors import Rejected
 from worker.core.model.calendars import Calendar
 from worker.core.model.content_hash import content_hash
@@ -101,6 +99,8 @@ class PipelineVersions:
 
     async def persist(self, version: Version) -> None:
         """Make sure that a version can be found again: before the first run begins under it."""
+        from worker.config.render import to_json  # noqa: PLC0415  as `_read`
+
         name = (version.pipeline.id, version.config_hash)
         if name not in self._kept:
             await self._store.keep_version(*name, to_json(version.pipeline))
@@ -132,6 +132,10 @@ class PipelineVersions:
         return self._read(pipeline, text)
 
     def _read(self, pipeline: PipelineId, text: str) -> Version | Unusable:
+        # Loaded with the first text: pydantic's models take longer than a command that reads none, as most do.
+        from worker.config.load import load_text  # noqa: PLC0415
+        from worker.config.render import config_hash  # noqa: PLC0415
+
         loaded = load_text(text, file=f"{pipeline} CONFIG", calendars=self._calendars, lenient=True)
         if loaded.pipeline is None:
             return Unusable(pipeline, content_hash(text), tuple(str(problem) for problem in loaded.errors))

@@ -15,7 +15,6 @@ from worker.core.model.keys import RunKey, SessionId
 from worker.core.model.pipeline import Schedule, Sla
 from worker.core.model.values import Json
 from worker.core.run.decision import Decision
-from worker.core.run.dry_run import DryRun
 from worker.core.run.effects import (
     DryEffect,
     Effect,
@@ -28,7 +27,7 @@ from worker.core.run.effects import (
     WatchDeadline,
 )
 from worker.core.run.reruns import is_unanswered
-from worker.core.run.state import ForeignRun, Run, job_id
+from worker.core.run.state import DryRun, ForeignRun, Run, job_id
 from worker.core.sla import watch as slawatch
 from worker.core.sla.effects import WatchEffect
 from worker.core.sla.state import SlaWatch

@@ -30,10 +30,10 @@ from worker.core.run.facts import (
     NewRun,
 )
 from worker.core.run.foreign import as_run, respect
-from worker.core.run.machine import Pause, decide, evolve
+from worker.core.run.machine import decide, evolve
 from worker.core.run.recovery import pending_actions
 from worker.core.run.reruns import spent_by
-from worker.core.run.state import ForeignRun, Run, Spent, State
+from worker.core.run.state import ForeignRun, Pause, Run, Spent, State
 from worker.core.sla.state import SlaWatch
 from worker.engine.commits import Commits
 from worker.engine.evaluations import SensorReader

@@ -7,13 +7,13 @@ from worker.config.versions import PipelineVersions, Version
 from worker.core.errors import RetryLater
 from worker.core.model.keys import RowKind, RunKey, SessionId, place_of
 from worker.core.model.pipeline import Schedule
-from worker.core.run.dry_run import NOTHING_SPENT, DryRun, DryState, decide, evolve
+from worker.core.run.dry_run import NOTHING_SPENT, decide, evolve
 from worker.core.run.effects import BeginDryRun, EvaluateNow
 from worker.core.run.evaluation import evaluate_rules
 from worker.core.run.facts import Fact, JobReported, RerunRequested, TimerFired
 from worker.core.run.next_wakeup import next_beat
 from worker.core.run.reruns import spent_by
-from worker.core.run.state import Spent
+from worker.core.run.state import DryRun, DryState, Spent
 from worker.engine.clock_shifts import ClockShifts
 from worker.engine.commits import Commits
 from worker.engine.evaluations import EvaluationRequests, SensorReader

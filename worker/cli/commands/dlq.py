@@ -168,14 +168,14 @@ dlq_app = typer.Typer(
     name="dlq",
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="""Dead letters: see what could not be handled or delivered, handle it once more, or let go of it.
+    help="""List, show, replay and drop dead letters.
 
 A record that cannot be handled is kept here whole, and later changes of the same row follow it for an hour, so that \
 none overtakes it. Mend what was wrong, then replay the letter, and with it all of its row, in order; or drop it, and \
 write the row again.""",
 )
 
-LIST_HELP = f"""List the dead letters, oldest first; exit code 1 if there are any.
+LIST_HELP = f"""List dead letters, oldest first (exit code 1 if there are any).
 
 \b
 Examples:
@@ -185,7 +185,7 @@ Examples:
 
 {EXIT_CODES}"""
 
-SHOW_HELP = f"""Show one dead letter: why it is here, what was tried, and all it holds; as a line of JSON on a pipe.
+SHOW_HELP = f"""Show one dead letter: its reason, its history and its content.
 
 \b
 Examples:
@@ -195,7 +195,7 @@ Examples:
 
 {EXIT_CODES}"""
 
-REPLAY_HELP = f"""Ask the workers to handle dead letters once more, each as its record was handled.
+REPLAY_HELP = f"""Request that workers process dead letters again, in order.
 
 Safe while workers run. Letters of one row are replayed in order, the oldest first, whichever is named; the first that \
 fails again ends it. When none is left, the row's changes are handled as they come again. A queue's message is sent \
@@ -209,7 +209,7 @@ Examples:
 
 {EXIT_CODES}"""
 
-DROP_HELP = f"""Forget a dead letter; the row it was about is handled again from its next change on.
+DROP_HELP = f"""Drop a dead letter; its row is processed again from its next change.
 
 \b
 Examples:

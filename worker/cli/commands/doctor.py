@@ -209,7 +209,7 @@ def _show(screen: Screen, found: Diagnosis) -> None:
 
 doctor_app = typer.Typer()
 
-DOCTOR_HELP = """Look at everything a worker with these settings needs, and change nothing.
+DOCTOR_HELP = """Check this worker's environment (read-only).
 
 Run it where a worker runs, with its environment and its role. SQLite: the disk, the file, its layout and its log. \
 AWS: credentials, clock, tables, indexes, expiry, streams, bus, rules, queues, and each right, by a call that reads \

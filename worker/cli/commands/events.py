@@ -3,10 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
 
-from worker.cli.commands.pipelines import say_unknown
+import typer
+
+from worker.cli.terminal.arguments import time_before
 from worker.cli.terminal.console import Screen, counted, shown_time
-from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.cli.terminal.pipeline_lookup import say_unknown
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store_until_interrupted
 from worker.cli.terminal.truncation import Truncation
 from worker.config.problems import suggest
 from worker.core.errors import ConfigError
@@ -119,3 +123,43 @@ def record_of(event: Event) -> dict[str, Json]:
         "message": event.message,
         "detail": dict(event.detail),
     }
+
+
+events_app = typer.Typer()
+
+EVENTS_HELP = f"""List events, oldest first (default: last 24 hours).
+
+\b
+Examples:
+  interlock events --since 2h
+  interlock events --pipeline orders-daily --follow
+  interlock events --type SLA_BREACH --type JOB_FAILED --since 168h --json
+
+{EXIT_CODES}"""
+
+
+@events_app.command(help=EVENTS_HELP)
+def events(
+    context: typer.Context,
+    *,
+    pipeline: Annotated[str | None, typer.Option(metavar="ID", help="Only of this pipeline.")] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option("--type", metavar="TYPE", help="Only of this type; may be repeated.")
+    ] = None,
+    since: Annotated[str, typer.Option(metavar="TIME", help="2h, 2026-03-03 or 2026-03-03T12:00:00Z.")] = "24h",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="How many past events at most.")] = 500,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    async def work(screen: Screen, at: StoreAccess) -> int:
+        request = EventsRequest(
+            since=time_before(since, at.clock.now()),
+            pipeline=pipeline,
+            types=event_types(kind or [], any_name=pipeline is not None),
+            limit=limit,
+            as_json=as_json,
+        )
+        return await (follow_events if follow else run_events)(screen, at, request)
+
+    on_store_until_interrupted(context, store, work)

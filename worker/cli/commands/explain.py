@@ -3,11 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
 
-from worker.cli.commands.pipelines import say_unknown
-from worker.cli.terminal.arguments import chosen_schedules
+import typer
+
+from worker.cli.terminal.arguments import PipelineArgument, ScheduleOption, chosen_schedules, read_period
 from worker.cli.terminal.console import Screen
-from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.cli.terminal.pipeline_lookup import say_unknown
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
 from worker.cli.terminal.worker_presence import warn_if_no_live_worker
 from worker.config.versions import Unusable, Version
 from worker.core.model.keys import RunKey
@@ -159,3 +162,45 @@ def condition_record(condition: Condition) -> dict[str, Json]:
         "changedAt": format_rfc3339(condition.changed_at) if condition.changed_at else None,
         "changedSinceStart": condition.is_news,
     }
+
+
+explain_app = typer.Typer()
+
+EXPLAIN_HELP = f"""Explain why a pipeline runs or does not, and what would make it run.
+
+The gates are the configuration, schedule, calendar, pause, trigger, run, rules, budgets and deadline. Each condition \
+shows the value seen and the value wanted. Without PERIOD it is that of the active run (of several, the newest; the \
+others are named), else the last one that ran or was expected.
+
+\b
+Examples:
+  interlock explain orders-daily
+  interlock explain orders-daily 2026-03-03
+  interlock explain orders-daily 2026-03-03 --json | jq .needed
+
+{EXIT_CODES}"""
+
+PeriodMaybe = Annotated[
+    str | None, typer.Argument(metavar="PERIOD", help="2026-03-03, 2026-03-03T07 or 2026-03-03T0730.")
+]
+
+
+def query_of(pipeline: str, period: str | None, schedule: str | None) -> ExplainQuery:
+    meant = read_period(period) if period else None
+    return ExplainQuery(pipeline=PipelineId(pipeline), period=meant, schedule=schedule)
+
+
+@explain_app.command("explain", help=EXPLAIN_HELP)
+def explain_run(
+    context: typer.Context,
+    pipeline: PipelineArgument,
+    period: PeriodMaybe = None,
+    *,
+    schedule: ScheduleOption = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    async def work(screen: Screen, at: StoreAccess) -> int:
+        return await run_explain(screen, at, query_of(pipeline, period, schedule), as_json=as_json)
+
+    on_store(context, store, work)

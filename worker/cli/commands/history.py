@@ -2,12 +2,13 @@
 
 from datetime import datetime
 
-from worker.cli.commands.explain import ExplainQuery, why_shown
-from worker.cli.commands.pipelines import say_unknown
-from worker.cli.commands.requests import version_of
-from worker.cli.terminal.arguments import chosen_schedule
+import typer
+
+from worker.cli.commands.explain import ExplainQuery, PeriodMaybe, query_of, why_shown
+from worker.cli.terminal.arguments import PipelineArgument, ScheduleOption, chosen_schedule
 from worker.cli.terminal.console import Screen, counted, shown_time
-from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.cli.terminal.pipeline_lookup import say_unknown, version_of
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import ScheduleId
 from worker.core.model.values import Json
@@ -95,3 +96,35 @@ def record_of(key: RunKey, moment: HistoryEntry) -> dict[str, Json]:
         "attempt": moment.attempt,
         "message": moment.message,
     }
+
+
+history_app = typer.Typer()
+
+HISTORY_HELP = f"""Show everything recorded about one run, oldest first.
+
+Without PERIOD it is that of the active run (of several, the newest; the others are named), else the last one that ran \
+or was expected. The job log and reruns are kept 30 days, events 90, the run itself 400.
+
+\b
+Examples:
+  interlock history orders-daily
+  interlock history orders-daily 2026-03-03 --schedule cron
+  interlock history orders-daily 2026-03-03 --json | jq .what
+
+{EXIT_CODES}"""
+
+
+@history_app.command(help=HISTORY_HELP)
+def history(
+    context: typer.Context,
+    pipeline: PipelineArgument,
+    period: PeriodMaybe = None,
+    *,
+    schedule: ScheduleOption = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    async def work(screen: Screen, at: StoreAccess) -> int:
+        return await run_history(screen, at, query_of(pipeline, period, schedule), as_json=as_json)
+
+    on_store(context, store, work)

@@ -20,8 +20,9 @@ from consumers.inbox.rules import BucketPrefix, Mapped, Rules
 from consumers.inbox.rules_file import check_rules, rules_from
 from consumers.inbox.seeding import Bucket, Seeder, SeedProgress
 from consumers.queues.queue import Message
-from worker.cli.commands.sensor_rows import warn_of_period
 from worker.cli.terminal.console import Screen, counted, json_text
+from worker.cli.terminal.pipeline_lookup import pipeline_in
+from worker.cli.terminal.sensor_advice import warn_of_period
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store, told
 from worker.config.files import UnreadableFile, read_text
 from worker.config.problems import ProblemSeverity
@@ -31,6 +32,7 @@ from worker.core.model.values import Json
 from worker.runtime.clock import Clock
 from worker.runtime.logs import logs_kept_back
 from worker.store.repos.delivery.inbox_ledger import SensorReport
+from worker.store.repos.pipelines import Pipelines
 from worker.store.repos.sensors import Sensor
 from worker.store.url import DynamoPlace, locate
 
@@ -135,7 +137,9 @@ async def run_put(screen: Screen, access: StoreAccess, rules: Rules, message: Me
     async with access.tables() as tables:
         for report in _reports(rules, found):
             sensor = Sensor(report.key, report.data)
-            await warn_of_period(screen, tables, report.pipeline, sensor, access.clock.now())
+            stored = await Pipelines(tables).get(report.pipeline)
+            if stored is not None and (pipeline := pipeline_in(stored)) is not None:
+                await warn_of_period(screen, tables, pipeline, sensor, access.clock.now())
         inbox = SensorInbox(tables, rules, access.clock)
         try:
             with logs_kept_back():  # what they would say is shown below
@@ -207,10 +211,10 @@ inbox_app = typer.Typer(
     name="inbox",
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Messages about data that become sensors: check the rules, try them, begin.",
+    help="Check and test the rules that turn messages into sensors.",
 )
 
-CHECK_HELP = f"""Check the rules of an inbox and report every problem at once, each with its line and what to do.
+CHECK_HELP = f"""Check inbox rules and report every problem with its line and its fix.
 
 \b
 Examples:
@@ -219,7 +223,7 @@ Examples:
 
 {EXIT_CODES}"""
 
-TEST_HELP = f"""Show what would become of a message: which rule is about it, and which sensor it makes.
+TEST_HELP = f"""Show which rule matches a message and which sensor it writes.
 
 Nothing is stored. FILE holds the message as the queue has it: a notification of S3, straight, through a topic or \
 over a bus; an event; or any other JSON. An object whose content is known already would not be told again; that is not \
@@ -233,7 +237,7 @@ Examples:
 
 {EXIT_CODES}"""
 
-PUT_HELP = f"""Take a message in now, as a worker takes it from the queue: sensors are written.
+PUT_HELP = f"""Process a message now, as a worker would.
 
 \b
 Examples:
@@ -242,7 +246,7 @@ Examples:
 
 {EXIT_CODES}"""
 
-SEED_HELP = f"""Note what is in a bucket already, so that the inbox does not tell of it as news.
+SEED_HELP = f"""Mark the files already in a bucket as known, so that the inbox does not report them.
 
 Only the ledger of objects is written, and nothing that it holds already: the command can be stopped, go on with \
 --after, and be repeated, before the inbox runs or while it does.

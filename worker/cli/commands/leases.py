@@ -201,7 +201,7 @@ def _load(session: SessionId | None, view: StreamView) -> int:
 
 leases_app = typer.Typer()
 
-LEASES_HELP = f"""Show who works on what: every worker, every lease with its holder and how far it got, and the plan.
+LEASES_HELP = f"""Show workers, their leases and how far each has read.
 
 Leases are shards of streams, change feeds, groups of active runs, and duties that one worker has at a time. All \
 workers make the same plan from the same rows; `plan` says what it does about each lease, and why. "Done up to" is the \

@@ -16,13 +16,13 @@ migrate_app = typer.Typer(
     name="migrate",
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="""Come over from the reference on the same tables: look first, run beside it, then take over.
+    help="""Migrate in place from the Lambda edition: check, shadow, cut over.
 
 Tables of the reference have no list of pipelines. Name them, or give the directory of their files; --read-all reads \
 the whole control table once, says before what that costs, and is never done otherwise.""",
 )
 
-CHECK_HELP = """Say what of existing tables is understood, what changes its meaning and what is refused. Writes nothing.
+CHECK_HELP = """Report which existing pipelines are understood, changed or rejected (read-only).
 
 Looked at are the configurations, the sensors, the runs and the rerun requests of each pipeline, the latest 5,000 of \
 each kind.
@@ -42,7 +42,7 @@ Exit codes:
   3  the store does not answer: try again later
 """
 
-ACCEPT_HELP = f"""Take pipelines of the reference over: they appear in lists, and their cron may start runs from now on.
+ACCEPT_HELP = f"""Take over pipelines of the Lambda edition: list them and start their cron runs.
 
 Until then the cron of a pipeline that is older than this installation starts nothing, as the reference never did. \
 Times before this moment are not made up for. May be repeated.
@@ -55,7 +55,7 @@ Examples:
 
 {EXIT_CODES}"""
 
-COMPARE_HELP = f"""Put what a shadow decided beside what the old system did, run by run, over the last days.
+COMPARE_HELP = f"""Compare what shadow mode decided with what the old system did, run by run.
 
 Run a worker with INTERLOCK_SHADOW=1 beside the old system first. Runs that the old system began before the shadow did \
 are left out. Shown is what they do not agree on; --all shows everything.

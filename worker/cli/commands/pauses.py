@@ -1,12 +1,12 @@
 """`interlock pause` and `resume`: let nothing new begin for a while."""
 
-from worker.cli.commands.pipelines import say_unknown
 from worker.cli.terminal.arguments import read_reason, time_after
 from worker.cli.terminal.console import Screen
+from worker.cli.terminal.pipeline_lookup import say_unknown
 from worker.cli.terminal.store_access import Exit, StoreAccess
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json
-from worker.core.run.machine import Pause
+from worker.core.run.state import Pause
 from worker.core.time.timestamps import format_rfc3339
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.pipelines import Pipelines

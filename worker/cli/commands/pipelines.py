@@ -13,14 +13,14 @@ from worker.cli.commands.validate import show_problems
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.files import Sources
+from worker.cli.terminal.pipeline_lookup import say_unknown
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
 from worker.config.deploy import withdraw
 from worker.config.load import Loaded, load_text
-from worker.config.problems import suggest
 from worker.config.render import config_hash, to_mapping, to_yaml
 from worker.core.model.pipeline import Pipeline, PipelineId
 from worker.core.model.values import Json
-from worker.core.run.machine import Pause
+from worker.core.run.state import Pause
 from worker.core.time.timestamps import format_rfc3339
 from worker.runtime.clock import Clock
 from worker.store.repos.pauses import pause_key, pause_of
@@ -156,36 +156,14 @@ async def run_remove(
     return Exit.DONE
 
 
-async def say_unknown(screen: Screen, tables: Tables, pipeline: PipelineId) -> int:
-    hint = await suggestion(tables, pipeline) or "`interlock pipelines list` shows what there is"
-    screen.remark(f"there is no pipeline {pipeline} in the store", style="red")
-    screen.remark(f"    {hint}")
-    return Exit.WRONG
-
-
-async def warn_if_unknown(screen: Screen, tables: Tables, pipeline: PipelineId, *, otherwise: str) -> None:
-    """What is about a pipeline may come before it and outlive it; a mistyped name must not pass in silence.
-
-    `otherwise` is what to say where no pipeline has a name like it.
-    """
-    if await Pipelines(tables).get(pipeline) is None:
-        hint = await suggestion(tables, pipeline) or otherwise
-        screen.remark(f"warning: there is no pipeline {pipeline} in the store; {hint}", style="yellow")
-
-
-async def suggestion(tables: Tables, pipeline: PipelineId) -> str:
-    """`did you mean …?`, or nothing if no pipeline of the store has a name like it."""
-    return suggest(pipeline, [stored.pipeline async for stored in Pipelines(tables).list()])
-
-
 pipelines_app = typer.Typer(
     name="pipelines",
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Put pipelines into the store, and see what is in it.",
+    help="Push, list, show and remove pipelines in the store.",
 )
 
-PUSH_HELP = f"""Bring the store to what the files say: check them, show what changes, ask, write only what changes.
+PUSH_HELP = f"""Push pipeline files to the store: check, show changes, confirm, write.
 
 Files are checked strictly, and nothing is written if any has an error. Runs under way finish with the configuration \
 they began with. A pipeline without a file stays in the store: `interlock pipelines remove` takes it out.
@@ -198,7 +176,7 @@ Examples:
 
 {EXIT_CODES}"""
 
-LIST_HELP = f"""List the pipelines in the store: version, job, schedules, owner, and what is paused or in dry run.
+LIST_HELP = f"""List pipelines with version, job, schedules, owner and state.
 
 \b
 Examples:
@@ -208,7 +186,7 @@ Examples:
 
 {EXIT_CODES}"""
 
-SHOW_HELP = f"""Show the configuration in force as a file that can be edited and pushed again.
+SHOW_HELP = f"""Show a pipeline's configuration as a file that you can edit and push.
 
 Calendars it uses are written into it.
 
@@ -220,7 +198,7 @@ Examples:
 
 {EXIT_CODES}"""
 
-REMOVE_HELP = f"""Take a pipeline out of the store, so that no new run of it starts.
+REMOVE_HELP = f"""Remove a pipeline from the store, so that no new run of it starts.
 
 Its runs, events, sensors and earlier versions stay. Push its file to bring it back.
 

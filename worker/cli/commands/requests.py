@@ -8,25 +8,23 @@ from typing import Annotated
 import typer
 
 from worker.cli.commands.pauses import run_pause, run_resume
-from worker.cli.commands.pipelines import say_unknown
 from worker.cli.terminal.arguments import PipelineArgument, ScheduleOption, chosen_schedule, read_period, read_reason
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen, counted
+from worker.cli.terminal.pipeline_lookup import say_unknown, version_of
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
 from worker.cli.terminal.worker_presence import warn_if_no_live_worker
-from worker.config.versions import Unusable, Version
-from worker.core.errors import ConfigError, Rejected
+from worker.config.versions import Version
+from worker.core.errors import ConfigError
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import PipelineId, Schedule
 from worker.core.model.values import Json
 from worker.core.run.forecast import Prospect
 from worker.core.run.reruns import DATA_DRIFT, LATE_DATA, REPLAY
 from worker.core.time.periods import Period
-from worker.operations.explain.load import SnapshotLoader
 from worker.operations.runs.replay_range import is_due, replayed
 from worker.operations.runs.requests import RequestOutcome, RerunSpec, RunRequests
 from worker.store.repos.requests import DEFAULT_REASON
-from worker.store.table import Tables
 
 OUR_REASONS = frozenset({LATE_DATA, DATA_DRIFT, REPLAY})  # they decide which budget is charged
 STYLES = {Prospect.ACCEPTED: "green", Prospect.WAITS: "yellow", Prospect.REFUSED: "red", Prospect.NOTHING: "red"}
@@ -101,16 +99,6 @@ async def _with_version(
         if not whom.as_json and not whom.is_dry:
             await warn_if_no_live_worker(screen, tables, access.clock.now())
         return code
-
-
-async def version_of(tables: Tables, pipeline: PipelineId) -> Version | None:
-    """Raises `Rejected` if the pipeline's configuration cannot be used."""
-    version = await SnapshotLoader(tables).version(pipeline)
-    if isinstance(version, Unusable):
-        raise Rejected(
-            f"the configuration of {pipeline} cannot be used: {version.problems[0]}; correct its file and push it"
-        )
-    return version
 
 
 def _key(whom: RunSelector, version: Version, period: Period) -> RunKey:
@@ -200,11 +188,12 @@ Exit codes:
   3  the store does not answer, or somebody else asked just now: try again
 """
 
-RERUN_HELP = f"""Ask for another attempt of a run that has ended, or for a run that never began.
+RERUN_HELP = f"""Request another attempt at one run.
 
-The request is a row that a worker answers: by the manual budget, the calendar, and whether any sensor is newer than \
-the last success. What will become of it is told at once; one that would be refused is not written, and nobody is \
-alerted. A run under way is refused unless --supersede, which stops its job first.
+For a run that has ended, or one that never began. The request is a row that a worker answers: by the manual budget, \
+the calendar, and whether any sensor is newer than the last success. What will become of it is told at once; one that \
+would be refused is not written, and nobody is alerted. A run under way is refused unless \
+--supersede, which stops its job first.
 
 \b
 Examples:
@@ -214,7 +203,7 @@ Examples:
 
 {ASKING_EXIT_CODES}"""
 
-REPLAY_HELP = f"""Ask for another attempt of every period of a range, outside the budgets.
+REPLAY_HELP = f"""Request reruns over a range of periods, outside the budgets.
 
 The periods are those the schedule expects, or every day or hour where it expects none; excluded ones and those that \
 have not begun are left out. Runs that never began are begun. At most 1,000 periods at a time.
@@ -227,9 +216,9 @@ Examples:
 
 {ASKING_EXIT_CODES}"""
 
-CANCEL_HELP = f"""Ask for a run to be given up: its job is stopped, it is not retried, and late data does not reopen it.
+CANCEL_HELP = f"""Cancel a run: stop its job and do not retry it.
 
-Its deadline stays watched unless --waive-sla. A manual rerun reopens it.
+Late data does not reopen it. Its deadline stays watched unless --waive-sla. A manual rerun reopens it.
 
 \b
 Examples:
@@ -239,7 +228,7 @@ Examples:
 
 {ASKING_EXIT_CODES}"""
 
-PAUSE_HELP = f"""Let nothing new begin for a pipeline: no run is created, no attempt starts, requests wait.
+PAUSE_HELP = f"""Pause a pipeline: no new run or attempt starts.
 
 Jobs that run are followed to their end, and deadlines are watched on.
 
@@ -251,7 +240,7 @@ Examples:
 
 {EXIT_CODES}"""
 
-RESUME_HELP = f"""End a pause; what came meanwhile is taken up.
+RESUME_HELP = f"""Resume a paused pipeline.
 
 \b
 Examples:

@@ -221,7 +221,7 @@ def _write_metrics(streams: RunStreams, line: str) -> None:
 
 run_app = typer.Typer()
 
-RUN_HELP = f"""Run a worker: wait for sensors and times, start jobs when their rules hold, tell what happened.
+RUN_HELP = f"""Run a worker: evaluate rules, start jobs, watch deadlines, send alerts.
 
 The store is one SQLite file, or tables in DynamoDB. A file is made with --pipelines if it is not there. Several \
 workers may share a store: each run has one of them, and when one dies another takes over. Alerts go to Slack if a \

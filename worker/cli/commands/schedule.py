@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from worker.cli.commands.pipelines import say_unknown
-from worker.cli.commands.requests import version_of
 from worker.cli.terminal.arguments import time_before
 from worker.cli.terminal.console import Screen, counted
+from worker.cli.terminal.pipeline_lookup import say_unknown, version_of
 from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
 from worker.cli.terminal.truncation import Truncation, report
 from worker.config.versions import PipelineVersions
@@ -136,10 +135,10 @@ schedule_app = typer.Typer(
     name="schedule",
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="See the times of the schedules in the store: which come next, and which passed without their run.",
+    help="Show the next cron times and the runs that were missed.",
 )
 
-NEXT_HELP = f"""Show the next time of every schedule that has a cron, soonest first, and what keeps it from starting.
+NEXT_HELP = f"""Show each schedule's next cron time, and what would keep it from starting.
 
 Times are those of the store; `interlock plan` shows those of files. With PIPELINE: the next ten of each schedule, \
 those that a calendar leaves out included.
@@ -152,7 +151,7 @@ Examples:
 
 {EXIT_CODES}"""
 
-MISSED_HELP = f"""Show runs whose time came and that were never begun, each with the reason as far as it is known.
+MISSED_HELP = f"""List runs that were due but never started, with the reason if known.
 
 A schedule's `misfire` says which of the times that passed are made up for; dates that a calendar leaves out are not \
 missed. Exit code 1 if any is.

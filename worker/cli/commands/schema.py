@@ -3,6 +3,9 @@
 import json
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from worker.cli.terminal.console import Screen
 from worker.config.schema import CalendarFile, FileModel, PipelineFile, file_schema
@@ -44,3 +47,33 @@ def _is_written(screen: Screen, output: Path, text: str) -> bool:
 def header_line(schema: str) -> str:
     """The comment that ties a YAML file to its schema in editors with a YAML language server."""
     return f"# yaml-language-server: $schema={schema}"
+
+
+schema_app = typer.Typer()
+
+SCHEMA_HELP = """Print the JSON Schema of pipeline or calendar files, for editors.
+
+The line that ties a file to the schema is printed on standard error, or alone with --header.
+
+\b
+Examples:
+  interlock schema -o pipeline.schema.json
+  interlock schema --kind calendar -o calendar.schema.json
+  interlock schema -o pipeline.schema.json --header
+
+\b
+Exit codes:
+  0  written
+  2  the command itself was wrong
+"""
+
+
+@schema_app.command(help=SCHEMA_HELP)
+def schema(
+    kind: Annotated[FileKind, typer.Option(help="Which kind of file.")] = FileKind.PIPELINE,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", dir_okay=False, help="Write to this file instead of the screen.")
+    ] = None,
+    header: Annotated[bool, typer.Option("--header", help="Print only the line for the top of your files.")] = False,
+) -> None:
+    raise typer.Exit(run_schema(Screen(), kind, output=output, header=header))

@@ -1,9 +1,10 @@
 """`interlock sensor remove`: take back what was said about data."""
 
-from worker.cli.commands.pipelines import entry_of, warn_if_unknown
-from worker.cli.commands.sensor_rows import ALONE, SensorName, is_heard, record_of, say_missing, show_sensor
+from worker.cli.commands.sensor_rows import ALONE, SensorName, record_of, say_missing, show_sensor
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen
+from worker.cli.terminal.pipeline_lookup import pipeline_in, warn_if_unknown
+from worker.cli.terminal.sensor_advice import is_heard
 from worker.cli.terminal.store_access import Exit, StoreAccess
 from worker.core.errors import RetryLater
 from worker.core.model.pipeline import PipelineId
@@ -23,7 +24,7 @@ async def run_remove(screen: Screen, access: StoreAccess, name: SensorName, *, c
         if sensor is None:
             await warn_if_unknown(screen, tables, name.pipeline, otherwise=ALONE)
             return await say_missing(screen, tables, name)
-        outlook = UNHEARD if await _is_unheard(tables, name.pipeline, sensor, access) else STARTS_NOTHING
+        outlook = UNHEARD if await _is_unheard(tables, name.pipeline, sensor) else STARTS_NOTHING
         if not consent.is_given:
             show_sensor(Screen(out=screen.err, err=screen.err), name.pipeline, sensor, as_json=as_json)
         if not consent.obtain(screen, f"Remove sensor {sensor.key} of {name.pipeline}? {outlook}"):
@@ -47,10 +48,10 @@ async def find_own(tables: Tables, name: SensorName) -> Sensor | None:
     return next((sensor for sensor in found if sensor is not None), None)
 
 
-async def _is_unheard(tables: Tables, pipeline: PipelineId, sensor: Sensor, access: StoreAccess) -> bool:
+async def _is_unheard(tables: Tables, pipeline: PipelineId, sensor: Sensor) -> bool:
     """A pipeline that nobody can read may look at anything."""
     stored = await Pipelines(tables).get(pipeline)
-    read = None if stored is None else entry_of(stored, access.clock.now().date()).pipeline
+    read = None if stored is None else pipeline_in(stored)
     return stored is None or (read is not None and not is_heard(read, sensor.key))
 
 

@@ -2,25 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from itertools import islice
 
-from worker.cli.commands.pipelines import entry_of, say_unknown, warn_if_unknown
 from worker.cli.terminal.console import Screen, counted, json_text
+from worker.cli.terminal.pipeline_lookup import pipeline_in, say_unknown, warn_if_unknown
 from worker.cli.terminal.store_access import Exit, StoreAccess
 from worker.cli.terminal.truncation import Truncation
 from worker.config.problems import suggest
 from worker.core.errors import ConfigError
-from worker.core.model.keys import RunKey
-from worker.core.model.pipeline import Pipeline, PipelineId
+from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json, show
-from worker.core.run.evaluation import post_run_sensors, required_sensors
-from worker.core.run.sensor_match import SensorContent, audience, is_trigger, period_said, post_run_name
-from worker.core.schedule.period_range import wrong_grain
 from worker.core.time.periods import Period, split_key
-from worker.operations.explain.start_gates import refused
 from worker.store.repos.pipelines import Pipelines
-from worker.store.repos.runs import Runs
 from worker.store.repos.sensors import Sensor, Sensors
 from worker.store.table import Tables
 
@@ -65,11 +59,9 @@ async def run_put(
 ) -> int:
     """Write the whole sensor, and show it as it was stored."""
     async with access.tables() as tables:
-        now = access.clock.now()
-        await warn_if_unheard(screen, tables, name, now.date())
-        await warn_of_period(screen, tables, name.pipeline, Sensor(name.stored_key, data), now)
         await Sensors(tables).put(name.pipeline, name.stored_key, data)
         stored = await Sensors(tables).get(name.pipeline, name.stored_key)
+        await advise(screen, tables, name, data, access.clock.now())
     # Another producer may have removed it in between; then what we wrote is what can be shown.
     show_sensor(screen, name.pipeline, stored or Sensor(name.stored_key, data), as_json=as_json)
     return Exit.DONE
@@ -136,42 +128,18 @@ def record_of(pipeline: PipelineId, sensor: Sensor) -> dict[str, Json]:
     return {"type": "sensor", "pipeline": pipeline, "key": sensor.key, "data": sensor.data}
 
 
-async def warn_if_unheard(screen: Screen, tables: Tables, name: SensorName, today: date) -> None:
-    """The same, and of a key that nothing in its pipeline names, if one like it is named there."""
+async def advise(screen: Screen, tables: Tables, name: SensorName, data: Mapping[str, Json], now: datetime) -> None:
+    """Warn of a pipeline, a key or a period that was hardly meant; what is written is the writer's affair."""
     stored = await Pipelines(tables).get(name.pipeline)
     if stored is None:
         await warn_if_unknown(screen, tables, name.pipeline, otherwise=ALONE)
         return
-    pipeline = entry_of(stored, today).pipeline
-    if pipeline is None or is_heard(pipeline, name.stored_key):
-        return
-    named = [key for schedule in pipeline.schedules for key in required_sensors(pipeline, schedule)]
-    if hint := suggest(split_key(name.stored_key)[0], [*named, *post_run_sensors(pipeline)]):
-        screen.remark(f"warning: nothing in {name.pipeline} looks at {name.stored_key}; {hint}", style="yellow")
+    # After the write: to understand a pipeline takes longer than everything else does.
+    from worker.cli.terminal.sensor_advice import warn_if_unheard, warn_of_period  # noqa: PLC0415
 
-
-async def warn_of_period(screen: Screen, tables: Tables, pipeline: PipelineId, sensor: Sensor, now: datetime) -> None:
-    """Tell whoever writes a trigger what becomes of its period: no run at all, or one of another grain."""
-    stored = await Pipelines(tables).get(pipeline)
-    read = None if stored is None else entry_of(stored, now.date()).pipeline
-    for schedule in read.schedules if read else ():
-        if not is_trigger(schedule, sensor.key):
-            continue
-        period, _ = period_said(SensorContent(sensor.key, sensor.data), schedule, now)
-        exists = await Runs(tables).load(RunKey(pipeline, schedule.id, period)) is not None
-        if refusal := refused(period, schedule, now, exists=exists):
-            text = f"{sensor.key} will begin no run: {refusal.reason}; {refusal.hint}"
-            screen.remark(f"warning: {text}", style="yellow")
-        elif grain := wrong_grain(period, schedule):
-            screen.remark(f"warning: {sensor.key} {grain}; {grain.hint}", style="yellow")
-
-
-def is_heard(pipeline: Pipeline, key: str) -> bool:
-    return (
-        any(is_trigger(schedule, key) for schedule in pipeline.schedules)
-        or audience(pipeline, key) is not None
-        or post_run_name(pipeline, key) is not None
-    )
+    if pipeline := pipeline_in(stored):
+        warn_if_unheard(screen, pipeline, name.stored_key)
+        await warn_of_period(screen, tables, pipeline, Sensor(name.stored_key, data), now)
 
 
 async def say_missing(screen: Screen, tables: Tables, name: SensorName) -> int:

@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from worker.cli.commands.sensor_removal import run_remove
 from worker.cli.commands.sensor_rows import run_get, run_list, run_put, sensor_name
 from worker.cli.commands.sensor_values import sensor_data
 from worker.cli.terminal.confirm import Consent
@@ -16,10 +15,10 @@ sensor_app = typer.Typer(
     name="sensor",
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Say something about data as a producer does, and see what was said.",
+    help="Write and read sensors.",
 )
 
-PUT_HELP = f"""Write a sensor: the whole of it, whatever was there before.
+PUT_HELP = f"""Write a sensor, replacing its previous value.
 
 Numbers, true, false, null and JSON are stored as such, everything else as text; quote to force text: \
 code='"42"'. Fields given beside --data replace those of the object. What was stored is printed, as JSON on a pipe.
@@ -32,7 +31,7 @@ Examples:
 
 {EXIT_CODES}"""
 
-GET_HELP = f"""Show one sensor. With --period, the one that rules of this period would see.
+GET_HELP = f"""Show one sensor, or with --period the one that rules of that period see.
 
 \b
 Examples:
@@ -42,7 +41,7 @@ Examples:
 
 {EXIT_CODES}"""
 
-LIST_HELP = f"""List the sensors of a pipeline in order of their key.
+LIST_HELP = f"""List the sensors of a pipeline, in order of their keys.
 
 \b
 Examples:
@@ -52,7 +51,7 @@ Examples:
 
 {EXIT_CODES}"""
 
-REMOVE_HELP = f"""Take a sensor back: one that was mistyped, or one that a rule wants missing.
+REMOVE_HELP = f"""Remove a sensor, for example a mistyped one.
 
 What goes is shown before it goes. A removal starts nothing; runs that wait for their rules notice it when they look \
 next. With --period, only a sensor of this period is removed, never the one of all periods.
@@ -138,6 +137,8 @@ def remove(
     as_json: AsJson = False,
 ) -> None:
     async def work(screen: Screen, at: StoreAccess) -> int:
+        from worker.cli.commands.sensor_removal import run_remove  # noqa: PLC0415  it understands pipelines
+
         name = sensor_name(pipeline, key, period)
         return await run_remove(screen, at, name, consent=Consent.by_option(yes), as_json=as_json)
 

@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
 
-from worker.cli.commands.pipelines import say_unknown
-from worker.cli.commands.requests import version_of
+import typer
+
 from worker.cli.terminal.console import Screen, passed
-from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.cli.terminal.pipeline_lookup import say_unknown, version_of
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store_until_interrupted
 from worker.cli.terminal.truncation import Truncation
 from worker.cli.terminal.worker_presence import warn_if_no_live_worker
 from worker.core.model.pipeline import PipelineId
@@ -184,3 +186,39 @@ def record_of(line: RunLine) -> dict[str, Json]:
         "warnedAt": format_rfc3339(watch.warned_at) if watch and watch.warned_at else None,
         "verdict": watch.verdict.value if watch and watch.verdict else None,
     }
+
+
+status_app = typer.Typer()
+
+STATUS_HELP = f"""Show active and recent runs, failures first.
+
+Each line has the state, since when, the attempt, the deadline, and what the run waits for. Without PIPELINE: \
+everything active, and what ended on the last days. With it: the latest periods of its schedules. \
+Nothing is scanned; lists may lag behind by a moment.
+
+\b
+Examples:
+  interlock status
+  interlock status orders-daily --watch
+  interlock status --json | jq 'select(.kind == "failed")'
+
+{EXIT_CODES}"""
+
+
+@status_app.command(help=STATUS_HELP)
+def status(
+    context: typer.Context,
+    pipeline: Annotated[str | None, typer.Argument(metavar="PIPELINE", help="Only this pipeline.")] = None,
+    *,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it anew every 2 seconds, until Ctrl-C.")] = False,
+    days: Annotated[
+        int, typer.Option(metavar="N", min=1, max=30, help="How many days of ended runs, today included.")
+    ] = 2,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="How many runs of each kind at most.")] = 50,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    name = PipelineId(pipeline) if pipeline else None
+    request = StatusRequest(pipeline=name, days=days, limit=limit, as_json=as_json)
+    show = watch_status if watch else run_status
+    on_store_until_interrupted(context, store, lambda screen, at: show(screen, at, request))

@@ -84,13 +84,13 @@ store_app = typer.Typer(
     name="store",
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="""Make, check, migrate and measure the store.
+    help="""Create, check, migrate and measure the store.
 
 The store is one SQLite file on this machine, or four DynamoDB tables. --store says which; without it the variable \
 INTERLOCK_STORE does, and without that it is `interlock.db` in the current directory.""",
 )
 
-INIT_HELP = f"""Make the store, or add what it lacks; one that is whole is left as it is.
+INIT_HELP = f"""Create the store, or add what it lacks.
 
 A SQLite file is made at once. DynamoDB tables on an endpoint of this machine, too; anywhere else they cost money and \
 are made only with --create-tables.
@@ -103,7 +103,7 @@ Examples:
 
 {EXIT_CODES}"""
 
-CHECK_HELP = f"""Look at everything the store needs to work, and change nothing.
+CHECK_HELP = f"""Check everything the store needs (read-only).
 
 SQLite: the file can be written, its version and layout are right, commits wait for the disk, `quick_check` finds \
 nothing, the change feed is in order. DynamoDB: each table has its keys, stream, indexes and expiry.
@@ -116,7 +116,7 @@ Examples:
 
 {EXIT_CODES}"""
 
-MIGRATE_HELP = f"""Bring a SQLite file of an earlier version up to this program's, in one transaction.
+MIGRATE_HELP = f"""Migrate a SQLite file to this version, in one transaction.
 
 A copy of the file is kept beside it first. Stop older workers before: they refuse a file that is newer than they are.
 
@@ -128,7 +128,7 @@ Examples:
 
 {EXIT_CODES}"""
 
-STATS_HELP = f"""Show how much the store holds: rows, sizes, and how far back the change feed goes.
+STATS_HELP = f"""Show how much the store holds: rows, sizes and the age of its change feed.
 
 No table is scanned: SQLite counts along its indexes, and DynamoDB's own counts are some hours old.
 

@@ -1,14 +1,21 @@
 """`interlock validate`: every problem of every file, each with its place and what to do."""
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import groupby
+from typing import Annotated
 
+import typer
+
+from worker.cli.terminal.arguments import AsNdjson, CalendarsOption, PathsArgument, today
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.files import Sources, read_files
+from worker.cli.terminal.store_access import exit_code, show_error
 from worker.config.load import Directory, Forbids
 from worker.config.problems import Problem, ProblemSeverity
 from worker.config.settings import HTTP_ALLOW
+from worker.core.errors import ConfigError
 from worker.net.address_policy import AddressPolicy, AddressRefused
 
 STYLES = {ProblemSeverity.ERROR: "red", ProblemSeverity.WARNING: "yellow"}
@@ -88,3 +95,46 @@ def place_and_message(problem: Problem) -> str:
 def summary(counts: Tally) -> str:
     checked = f"{counted(counts.files, 'file')} checked: {counted(counts.pipelines, 'pipeline')} sound"
     return f"{checked}, {counted(counts.errors, 'error')}, {counted(counts.warnings, 'warning')}"
+
+
+validate_app = typer.Typer()
+
+VALIDATE_HELP = """Check pipeline files and report every problem with its line and its fix.
+
+PATH is a file or a directory; of a directory, its *.yaml and *.yml files are read (not those further down). \
+Calendars are read from `calendars/` beside the files, or from --calendars.
+
+\b
+Examples:
+  interlock validate pipelines/
+  interlock validate pipelines/orders-daily.yaml --strict-warnings
+  interlock validate pipelines/ --json | jq 'select(.severity == "error")'
+
+\b
+Exit codes:
+  0  no errors (warnings are allowed unless --strict-warnings)
+  1  at least one file has a problem
+  2  the command itself was wrong
+"""
+
+
+@validate_app.command(help=VALIDATE_HELP)
+def validate(
+    context: typer.Context,
+    paths: PathsArgument,
+    *,
+    calendars: CalendarsOption = None,
+    lenient: Annotated[
+        bool, typer.Option("--lenient", help="Read old files: what can be ignored or defaulted is a warning.")
+    ] = False,
+    strict_warnings: Annotated[bool, typer.Option("--strict-warnings", help="Warnings too give exit code 1.")] = False,
+    as_json: AsNdjson = False,
+) -> None:
+    screen = Screen()
+    try:
+        forbids = address_check(os.environ)
+    except ConfigError as problem:
+        show_error(screen, problem)
+        raise typer.Exit(exit_code(problem)) from None
+    sources = Sources(paths=paths, calendars=calendars, lenient=lenient, today=today(context), forbids=forbids)
+    raise typer.Exit(run_validate(screen, sources, strict_warnings=strict_warnings, as_json=as_json))

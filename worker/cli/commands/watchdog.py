@@ -131,13 +131,13 @@ watchdog_app = typer.Typer(
     name="watchdog",
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="""What did not happen: see it and have it told, without waiting for the next round.
+    help="""Run the watchdog's checks now: missed runs, late data, stuck jobs.
 
 The worker that holds the scheduler's duty makes a round every minute. A round by hand is safe beside it: each alert \
 is told once, whoever finds it first.""",
 )
 
-RUN_HELP = f"""Make one round of the watchdog now, and show what each check found.
+RUN_HELP = f"""Run every check once and show what it finds.
 
 With --dry-run nothing is told or changed. What is found counts from the last round of the workers on. Runs that are \
 begun by it, and jobs, are taken up by a worker within a minute.

@@ -173,7 +173,7 @@ def _heading(screen: Screen, title: str) -> None:
 
 demo_app = typer.Typer()
 
-DEMO_HELP = f"""See Interlock at work, on this machine alone: a small lake of three pipelines, with real jobs.
+DEMO_HELP = f"""Watch three pipelines with real jobs run on this machine, in under a minute.
 
 In under a minute: data that is not good enough yet, a start, a retry, an SLA warning, late data, a rerun after drift, \
 a dry run. It leaves a store to explore. Everything is in one directory, ./interlock-demo unless --dir says otherwise; \

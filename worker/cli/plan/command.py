@@ -2,19 +2,29 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import date
 from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
 
 from worker.cli.commands.validate import place_and_message
 from worker.cli.plan.diff import DifferenceKind, RunDifference, changes
 from worker.cli.plan.expected import Block, PlanEntry, Span, agenda, by_day, unclocked
 from worker.cli.plan.view import block_row, change_record, change_row, run_record
+from worker.cli.terminal.arguments import AsNdjson, CalendarsOption, PathsArgument, today
 from worker.cli.terminal.console import Screen, counted
 from worker.cli.terminal.files import Sources, read_files
 from worker.cli.terminal.store_access import Exit
 from worker.config.problems import Problem, suggest
+from worker.config.scalars import read_date
 from worker.core.model.pipeline import Pipeline, Schedule
 
+DAYS_MAX: Final = 366
+FIRST_DAY: Final = date(1970, 1, 2)
+LAST_DAY: Final = date(2999, 12, 31)
 LINES_MAX = 2_000  # a plan longer than this is not read; --json gives all of it
 CHANGES_SHOWN_MAX = 10  # of one schedule, unless all are asked for
 PROBLEMS_SHOWN_MAX = 5
@@ -199,3 +209,59 @@ def _why_unclocked(schedule: Schedule) -> str:
     if schedule.trigger is None:
         return "nothing starts it, and nothing is expected of it"
     return f"starts when `{schedule.trigger.rule.key}` says so; it has no deadline, so silence goes unnoticed"
+
+
+plan_app = typer.Typer()
+
+PLAN_HELP = """List the runs that pipeline files expect, or compare two sets of files.
+
+Nothing is started or stored. A busy schedule is one line a day unless --all. With --against, shows instead what \
+changes from the files in OLD to those in PATH: runs added, removed or moved, and deadlines that change.
+
+\b
+Examples:
+  interlock plan pipelines/
+  interlock plan pipelines/ --from 2027-03-22 --days 7 --pipeline orders-daily
+  interlock plan pipelines/ --json | jq 'select(.excluded)'
+  interlock plan --against deployed/ pipelines/
+
+\b
+Exit codes:
+  0  planned; with --against: nothing changes
+  1  files with problems or nothing to plan; with --against: something changes
+  2  the command itself was wrong; with --against: some file has a problem
+     (also if there is no such pipeline)
+"""
+
+
+@plan_app.command(help=PLAN_HELP)
+def plan(
+    context: typer.Context,
+    paths: PathsArgument,
+    *,
+    start: Annotated[str | None, typer.Option("--from", metavar="DATE", help="First day; today if absent.")] = None,
+    days: Annotated[int, typer.Option(metavar="N", min=1, max=DAYS_MAX, help="How many days.")] = 14,
+    pipeline: Annotated[str | None, typer.Option(metavar="ID", help="Only this pipeline.")] = None,
+    against: Annotated[
+        Path | None, typer.Option(metavar="OLD", exists=True, help="Show the difference from these files to PATH.")
+    ] = None,
+    calendars: CalendarsOption = None,
+    show_all: Annotated[bool, typer.Option("--all", help="Every run on its own line, however many.")] = False,
+    as_json: AsNdjson = False,
+) -> None:
+    now = today(context)
+    span = Span(first=_first_day(start) if start else now, days=days)
+    request = PlanRequest(span=span, pipeline=pipeline, show_all=show_all, as_json=as_json)
+    new = Sources(paths=paths, calendars=calendars, today=now)
+    if against is None:
+        raise typer.Exit(run_plan(Screen(), new, request))
+    raise typer.Exit(run_diff(Screen(), replace(new, paths=[against]), new, request))
+
+
+def _first_day(text: str) -> date:
+    day = read_date(text)
+    if day is None:
+        raise typer.BadParameter(f"{text!r} is not a date; write YYYY-MM-DD", param_hint="--from")
+    if not FIRST_DAY <= day <= LAST_DAY:
+        raise typer.BadParameter(f"{day} is not between {FIRST_DAY} and {LAST_DAY}", param_hint="--from")
+    return day

@@ -1,6 +1,7 @@
 """How runs and times are named on the command line."""
 
-from datetime import datetime
+from datetime import date, datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ from worker.core.model.pipeline import Pipeline, Schedule, ScheduleId
 from worker.core.time.durations import parse_duration
 from worker.core.time.periods import Period
 from worker.core.time.timestamps import parse_rfc3339
-from worker.operations.explain.load import schedule_of
+from worker.runtime.clock import Clock
 
 REASON_MAX = 500
 
@@ -25,7 +26,11 @@ def read_period(text: str) -> Period:
 
 def chosen_schedules(pipeline: Pipeline, name: str | None) -> tuple[Schedule, ...]:
     """The schedule that was named, or all of them. Raises `ConfigError`."""
-    return pipeline.schedules if name is None else (schedule_of(pipeline, ScheduleId(name)),)
+    if name is None:
+        return pipeline.schedules
+    from worker.operations.explain.load import schedule_of  # noqa: PLC0415  with all that explains a run
+
+    return (schedule_of(pipeline, ScheduleId(name)),)
 
 
 def chosen_schedule(pipeline: Pipeline, name: str | None) -> Schedule:
@@ -67,9 +72,25 @@ def _time(text: str) -> datetime:
     return at
 
 
-PipelineArgument = Annotated[str, typer.Argument(metavar="PIPELINE", help="The pipeline's id.")]
+def today(context: typer.Context) -> date:
+    """The current date in UTC, by the clock that `main` passed in."""
+    clock: Clock = context.obj
+    return clock.now().date()
 
+
+PipelineArgument = Annotated[str, typer.Argument(metavar="PIPELINE", help="The pipeline's id.")]
 
 ScheduleOption = Annotated[
     str | None, typer.Option("--schedule", metavar="ID", help="Which schedule, where there are several.")
 ]
+
+PathsArgument = Annotated[
+    list[Path], typer.Argument(metavar="PATH", exists=True, help="Pipeline files, or directories of them.")
+]
+
+CalendarsOption = Annotated[
+    Path | None,
+    typer.Option(exists=True, file_okay=False, help="Directory of calendar files.", show_default="beside PATH"),
+]
+
+AsNdjson = Annotated[bool, typer.Option("--json", help="One JSON record a line (NDJSON), the last one a summary.")]

@@ -7,21 +7,23 @@ remark that cannot be written is left out.
 
 import json
 import os
+import sys
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import TextIO, cast
-
-from rich.console import Console
-from rich.text import Text
+from typing import TYPE_CHECKING, TextIO, cast
 
 from worker.core.errors import ConfigError
-from worker.core.model.rules import Json
+from worker.core.model.values import Json
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Row = Sequence[str]
 
 SENTENCE_WIDTH_MIN = 40
+TERMINAL_WISHES = ("FORCE_COLOR", "TTY_COMPATIBLE")  # variables that say what is a terminal, whatever the stream is
 READER_GONE = 141  # what a shell shows of a tool that SIGPIPE ended: 128 + 13
 
 
@@ -35,37 +37,89 @@ class OutputFailed(ConfigError):
         )
 
 
-class PlainConsole(Console):
-    """A console on which text is never markup: a message with [brackets] must come out as it went in."""
+class OutputStream:
+    """Standard output or error. Rich is loaded for a terminal alone: most commands take less time than that does."""
 
-    def __init__(self, *, file: TextIO | None = None, stderr: bool = False) -> None:
-        super().__init__(file=file, stderr=stderr, highlight=False, markup=False, emoji=False)
+    def __init__(self, file: TextIO | None = None, *, is_error: bool = False, console: "Console | None" = None) -> None:
+        self._file, self._is_error, self._console = file, is_error, console
 
-    def on_broken_pipe(self) -> None:
-        raise  # noqa: PLE0704  called while the error is handled; `Screen` knows what it means
+    @property
+    def file(self) -> TextIO:
+        # A stream that was closed before the program began is None; Rich has one that goes nowhere.
+        found = self._file or cast("TextIO | None", sys.stderr if self._is_error else sys.stdout)
+        return cast("TextIO", self.console.file) if self._console is not None or found is None else found
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether there are colours and a width. Of the environment's wishes Rich is the judge."""
+        if self._console is not None or not os.environ.keys().isdisjoint(TERMINAL_WISHES):
+            return self.console.is_terminal
+        try:
+            return self.file.isatty()
+        except ValueError:  # it is closed
+            return False
+
+    @property
+    def console(self) -> "Console":
+        if self._console is None:
+            from worker.cli.terminal.rich_console import PlainConsole  # noqa: PLC0415
+
+            self._console = PlainConsole(file=self._file, stderr=self._is_error)
+        return self._console
+
+    @property
+    def width(self) -> int:
+        return self.console.width
+
+    def clear(self) -> None:
+        self.console.clear()
+
+    def print(self, text: str, style: str = "") -> None:
+        """Write a line. On a pipe it is the text alone."""
+        if self.is_terminal:
+            from rich.text import Text  # noqa: PLC0415
+
+            self.console.print(Text(visible(text), style=style), soft_wrap=True)
+        else:
+            self.file.write(f"{visible(text)}\n")
+            self.file.flush()  # as on a terminal: results and remarks come in the order in which they were said
+
+    def rendered(self, text: str, style: str = "") -> str:
+        """Give what `print` would write."""
+        if not self.is_terminal:
+            return f"{visible(text)}\n"
+        with self.console.capture() as captured:
+            self.print(text, style)
+        return captured.get()
+
+    def wrapped(self, text: str, width: int) -> list[str]:
+        """Break a text into lines as Rich does: by the cells that its characters take."""
+        from rich.text import Text  # noqa: PLC0415
+
+        return [line.plain for line in Text(text).wrap(self.console, width)]
 
 
 class Screen:
     """One command's output. Nothing is wrapped or cut on a pipe, and no control character reaches it."""
 
-    def __init__(self, *, out: Console | None = None, err: Console | None = None) -> None:
-        self.out = out or PlainConsole()
-        self.err = err or PlainConsole(stderr=True)
+    def __init__(
+        self, *, out: "OutputStream | Console | None" = None, err: "OutputStream | Console | None" = None
+    ) -> None:
+        self.out = _stream(out, is_error=False)
+        self.err = _stream(err, is_error=True)
 
     def line(self, text: str = "", style: str = "") -> None:
         with self._writing():
-            self.out.print(Text(visible(text), style=style), soft_wrap=True)
+            self.out.print(text, style)
 
     def rendered(self, text: str, style: str = "") -> str:
         """Give what `line` would write, for somebody else to write."""
-        with self.out.capture() as captured:
-            self.line(text, style)
-        return captured.get()
+        return self.out.rendered(text, style)
 
     def remark(self, text: str, style: str = "dim") -> None:
         """Say something about the work, not part of its result."""
         try:
-            self.err.print(Text(visible(text), style=style), soft_wrap=True)
+            self.err.print(text, style)
         except OSError:
             silence(self.err.file)
 
@@ -110,10 +164,9 @@ class Screen:
         if not self.out.is_terminal:
             self.line(text, style)
             return
-        begin, rest = visible(text[:indent]), visible(text[indent:])
-        for line in Text(rest, style=style).wrap(self.out, max(SENTENCE_WIDTH_MIN // 2, self.out.width - indent)):
-            with self._writing():
-                self.out.print(Text.assemble((begin, style), line), soft_wrap=True)
+        begin, rest = text[:indent], visible(text[indent:])
+        for line in self.out.wrapped(rest, max(SENTENCE_WIDTH_MIN // 2, self.out.width - indent)):
+            self.line(f"{begin}{line}", style)
             begin = " " * indent
 
     def record(self, record: Mapping[str, Json]) -> None:
@@ -124,6 +177,12 @@ class Screen:
         """Write text exactly as it is."""
         with self._writing():
             self.out.file.write(text if text.endswith("\n") else text + "\n")
+
+
+def _stream(given: "OutputStream | Console | None", *, is_error: bool) -> OutputStream:
+    if given is None:
+        return OutputStream(is_error=is_error)
+    return given if isinstance(given, OutputStream) else OutputStream(console=given)
 
 
 def silence(stream: object) -> None:

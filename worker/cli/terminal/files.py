@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
 from worker.cli.terminal.console import Screen
 from worker.config.load import Directory, Forbids, OnFile, load_directory
 
@@ -47,8 +45,10 @@ def progress(screen: Screen) -> Generator[OnFile]:
     if not screen.err.is_terminal:
         yield lambda _path, done, total: _remark(screen, done, total)
         return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415  only a terminal has it
+
     columns = (TextColumn("reading"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=screen.err, transient=True) as bar:
+    with Progress(*columns, console=screen.err.console, transient=True) as bar:
         task = bar.add_task("reading", total=None)
         yield lambda _path, done, total: bar.update(task, completed=done, total=total)
 

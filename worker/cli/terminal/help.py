@@ -1,61 +1,96 @@
-"""How help pages look: commands stand by what they are for, an option that takes no value shows none, and no type is
-named as Python names it.
+"""How commands are found and how their pages look: each is loaded when it is asked for, an option that takes no value
+shows none, and no type is named as Python names it.
 """
 
-from typing import Any, Final, TypeAlias
+from functools import partial
+from typing import Any, ClassVar, TypeAlias, cast
 
-from typer.core import TyperArgument, TyperGroup, TyperOption
+from typer import echo
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.main import get_group
+
+from worker.cli.terminal.command_list import CommandEntry, RootPage
 
 # Typer keeps its types of contexts and commands to itself.
 Private: TypeAlias = Any
 
-# What is needed first comes first. A command that is in none stands above them all.
-PANELS: Final = {
-    "Begin": ("demo",),
-    "Pipeline files": ("validate", "plan", "schema"),
-    "The store": ("store", "pipelines", "sensor"),
-    "Running": ("run", "doctor", "inbox", "migrate"),
-    "Seeing what is": ("status", "explain", "history", "events", "schedule"),
-    "Asking for something": ("rerun", "replay", "cancel", "pause", "resume"),
-    "Care": ("dlq", "leases", "watchdog"),
-}
-PANEL_OF: Final = {command: panel for panel, commands in PANELS.items() for command in commands}
 
+class LazyGroup(TyperGroup):
+    """Lists commands by what is known of them, and loads the one that is invoked: all of them take a second.
 
-class PlainGroup(TyperGroup):
-    """Lists commands in panels, and says nothing twice.
-
-    Typer writes `<bool>` beside every flag, as if `--yes true` were meant, and `<list[Path]>` beside what is named
-    already.
+    On pages it says nothing twice: Typer writes `<bool>` beside every flag, as if `--yes true` were meant, and
+    `<list[Path]>` beside what is named already.
     """
 
-    def list_commands(self, ctx: Private) -> list[str]:
-        order = list(PANEL_OF)
-        return sorted(super().list_commands(ctx), key=lambda name: order.index(name) if name in order else -1)
+    page: ClassVar[RootPage]
 
-    def get_command(self, ctx: Private, cmd_name: str) -> Private:
-        found = super().get_command(ctx, cmd_name)
-        _show_plainly(found, ctx)
-        _put_into_panel(found, cmd_name)
-        return found
+    def __init__(self, **settings: Private) -> None:
+        super().__init__(**settings)
+        for entry in self.page.entries.values():
+            self.add_command(TyperCommand(entry.name, help=entry.summary))
+        for each in self.params:
+            _read_quickly(each)
+
+    def resolve_command(self, ctx: Private, args: list[str]) -> tuple[str | None, Private, list[str]]:
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, None if name is None else load_command(self.page.entries[name], ctx), rest
+
+    def format_help(self, ctx: Private, formatter: Private) -> None:  # noqa: ARG002  Typer's signature
+        echo(self.page.text(), nl=False)  # as Typer does, which leaves the formatter empty
 
     def get_help_option(self, ctx: Private) -> TyperOption | None:
         option = super().get_help_option(ctx)
         if option is not None:
             option.metavar = ""
+            _read_quickly(option)
         return option
 
 
-def _put_into_panel(command: Private, name: str) -> None:
-    if command is not None and name in PANEL_OF:
-        command.rich_help_panel = PANEL_OF[name]
+class LightCoercion:
+    """Takes values that are what they should be already, and leaves all others to Typer.
+
+    Typer coerces even text by pydantic, which takes longer to load than most commands take as a whole.
+    """
+
+    def __init__(self, parameter: Private) -> None:
+        self._parameter = parameter
+
+    def coerce(self, value: Private, param: Private, ctx: Private) -> Private:
+        annotation = self._parameter.type_descriptor.annotation
+        is_many = param.multiple or param.nargs == -1
+        if value is None:
+            return () if is_many else None
+        if is_many and annotation == list[str] and not isinstance(value, str) and all(map(_is_text, value)):
+            return list(value)
+        if (annotation is str and _is_text(value)) or (value is param.default and type(value) is annotation):
+            return value
+        typers_own = cast("Private", type(self._parameter))
+        return typers_own.get_runtime_param(self._parameter).coerce(value, param=param, ctx=ctx)
 
 
-def _show_plainly(command: Private, ctx: Private) -> None:
-    """Of a group: of all its commands."""
-    if command is None:
-        return
+def _is_text(value: object) -> bool:
+    """Arguments that are not UTF-8 hold what cannot be encoded; Typer refuses those."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def load_command(entry: CommandEntry, ctx: Private) -> Private:
+    """Give the real command, or group of commands. A module may hold several that are not a group to people."""
+    group = get_group(entry.load())
+    found = group if group.name else group.commands[entry.name]
+    _prepare(found, ctx)
+    return found
+
+
+def _prepare(command: Private, ctx: Private) -> None:
+    """Make its parameters quick to read and plain to look at; of a group: of all its commands."""
     for each in (*command.params, command.get_help_option(ctx)):
+        _read_quickly(each)
         match each:
             case TyperOption(is_flag=True):
                 each.metavar = ""
@@ -66,7 +101,11 @@ def _show_plainly(command: Private, ctx: Private) -> None:
             case _:
                 pass
     for member in getattr(command, "commands", {}).values():
-        _show_plainly(member, ctx)
+        _prepare(member, ctx)
+
+
+def _read_quickly(parameter: Private) -> None:
+    parameter.get_runtime_param = partial(LightCoercion, parameter)
 
 
 def _nothing(ctx: Private) -> None:

@@ -8,7 +8,7 @@ from typing import TextIO, cast
 
 from consumers.alerts.console import WriteLine
 from consumers.outbox.severities import Severity
-from worker.cli.terminal.console import PlainConsole, Screen
+from worker.cli.terminal.console import OutputStream, Screen
 from worker.runtime.line_writer import LineWriter, line_writer
 
 STYLES = {Severity.ALERT: "bold red", Severity.WARNING: "yellow", Severity.SUCCESS: "green", Severity.NOTE: ""}
@@ -24,7 +24,7 @@ class RunStreams:
     @property
     def screen(self) -> Screen:
         """Give a screen on both: what a person is told at the start must not end the worker either."""
-        return Screen(out=PlainConsole(file=cast("TextIO", self.out)), err=PlainConsole(file=cast("TextIO", self.log)))
+        return Screen(out=OutputStream(cast("TextIO", self.out)), err=OutputStream(cast("TextIO", self.log)))
 
     @property
     def unread(self) -> list[str]:

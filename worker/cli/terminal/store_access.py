@@ -92,6 +92,16 @@ def on_store(context: typer.Context, url: str | None, work: Callable[[Screen, St
     raise typer.Exit(told(screen, run))
 
 
+def on_store_until_interrupted(
+    context: typer.Context, url: str | None, work: Callable[[Screen, StoreAccess], Awaitable[int]]
+) -> None:
+    """Ctrl-C is how a command that goes on for ever is meant to end."""
+    try:
+        on_store(context, url, work)
+    except KeyboardInterrupt:
+        raise typer.Exit(Exit.DONE) from None
+
+
 def told(screen: Screen, run: Callable[[], Awaitable[int]]) -> int:
     """Run to the exit code; an error is one line, and below it what to do."""
 

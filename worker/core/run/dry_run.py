@@ -4,9 +4,8 @@ Its effects are a type of their own (`DryEffect`), in which there is no job, no 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from enum import StrEnum
 
 from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType
@@ -46,39 +45,9 @@ from worker.core.run.facts import (
 )
 from worker.core.run.post_run import is_old_image, noted
 from worker.core.run.reruns import REPLAY, budget_for
-from worker.core.run.state import HANDLED_MAX, POST_RUN_SEEN_MAX, Budget, Spent
+from worker.core.run.state import HANDLED_MAX, POST_RUN_SEEN_MAX, Budget, DryRun, DryState, Spent
 from worker.core.time.durations import format_duration
 from worker.core.time.timestamps import format_rfc3339
-
-
-class DryState(StrEnum):
-    EVALUATING = "EVALUATING"
-    WOULD_TRIGGER = "WOULD_TRIGGER"
-    EXHAUSTED = "EXHAUSTED"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DryRun:
-    """A rehearsal as its row says; `version` rises by one with every change."""
-
-    key: RunKey
-    version: int = 0  # 0: not stored yet
-    state: DryState = DryState.EVALUATING
-    config_hash: str
-    since: datetime  # when it entered its state; one that would trigger did so then
-    window_ends_at: datetime
-    owner: SessionId | None = None
-    started_on: Mapping[str, str] = field(default_factory=dict[str, str])  # sensor key -> content hash
-    late_reported: str | None = None
-    post_run_seen: Mapping[str, str] = field(default_factory=dict[str, str])
-    told_at: Mapping[str, datetime] = field(default_factory=dict[str, datetime])  # as of a run
-    handled: tuple[str, ...] = ()
-    reason: str = ""
-
-    @property
-    def attempt(self) -> int:
-        return 1  # a rehearsal is never repeated
-
 
 NOTHING_SPENT = Spent()
 

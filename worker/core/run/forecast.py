@@ -9,11 +9,10 @@ from worker.core.model.effects import EmitEvent, Ignore
 from worker.core.model.events import EventType, JobEvent
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.run import dry_run
-from worker.core.run.dry_run import DryRun
 from worker.core.run.effects import Create, DryEffect, Effect, End, LogJob, MoveTo, NoteAfterStop, Reopen, WaiveDeadline
 from worker.core.run.facts import CancelRequested, RerunRequested
-from worker.core.run.machine import Pause, decide
-from worker.core.run.state import Run
+from worker.core.run.machine import decide
+from worker.core.run.state import DryRun, Pause, Run
 
 
 class Prospect(StrEnum):

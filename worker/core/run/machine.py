@@ -4,7 +4,7 @@ One module per state holds the rules (`evaluating.py` and its neighbours); `stat
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from worker.core.model.effects import Ignore
@@ -50,23 +50,13 @@ from worker.core.run.state import (
     POST_RUN_SEEN_MAX,
     Budget,
     Outcome,
+    Pause,
     Run,
     Spent,
     State,
 )
 from worker.core.run.stopping import decide_stopping
 from worker.core.run.triggering import decide_triggering
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """A person's wish that nothing new begins, for a while or (`until` None) until further notice."""
-
-    reason: str
-    until: datetime | None = None
-
-    def is_over(self, now: datetime) -> bool:
-        return self.until is not None and now >= self.until
 
 
 def decide(

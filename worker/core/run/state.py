@@ -200,3 +200,43 @@ class ForeignRun:
     key: RunKey
     status: str
     expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A person's wish that nothing new begins, for a while or (`until` None) until further notice."""
+
+    reason: str
+    until: datetime | None = None
+
+    def is_over(self, now: datetime) -> bool:
+        return self.until is not None and now >= self.until
+
+
+class DryState(StrEnum):
+    EVALUATING = "EVALUATING"
+    WOULD_TRIGGER = "WOULD_TRIGGER"
+    EXHAUSTED = "EXHAUSTED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryRun:
+    """A rehearsal as its row says; `version` rises by one with every change."""
+
+    key: RunKey
+    version: int = 0  # 0: not stored yet
+    state: DryState = DryState.EVALUATING
+    config_hash: str
+    since: datetime  # when it entered its state; one that would trigger did so then
+    window_ends_at: datetime
+    owner: SessionId | None = None
+    started_on: Mapping[str, str] = field(default_factory=dict[str, str])  # sensor key -> content hash
+    late_reported: str | None = None
+    post_run_seen: Mapping[str, str] = field(default_factory=dict[str, str])
+    told_at: Mapping[str, datetime] = field(default_factory=dict[str, datetime])  # as of a run
+    handled: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def attempt(self) -> int:
+        return 1  # a rehearsal is never repeated

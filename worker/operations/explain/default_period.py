@@ -7,8 +7,7 @@ from typing import Final
 
 from worker.core.model.keys import RowKind, RunKey
 from worker.core.model.pipeline import Pipeline, Schedule
-from worker.core.run.dry_run import DryRun, DryState
-from worker.core.run.state import ForeignRun, Run, Status
+from worker.core.run.state import DryRun, DryState, ForeignRun, Run, Status
 from worker.core.schedule.expected_runs import ExpectedRun, expected_runs
 from worker.core.time.local_time import reached_at, wall_at
 from worker.core.time.periods import Period

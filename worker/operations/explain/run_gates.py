@@ -3,8 +3,7 @@
 from worker.core.model.rules import evaluate
 from worker.core.model.sla_times import times_for_run
 from worker.core.run.context import limits
-from worker.core.run.dry_run import DryRun, DryState
-from worker.core.run.state import AfterStop, ForeignRun, Run, Spent, StartStep, State, Status
+from worker.core.run.state import AfterStop, DryRun, DryState, ForeignRun, Run, Spent, StartStep, State, Status
 from worker.core.sla.state import Verdict
 from worker.operations.explain.conditions import conditions_of
 from worker.operations.explain.explanation import Gate, GateFinding, is_closed, is_open

@@ -8,9 +8,7 @@ from zoneinfo import ZoneInfo
 
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, Schedule
-from worker.core.run.dry_run import DryRun
-from worker.core.run.machine import Pause
-from worker.core.run.state import ForeignRun, Run
+from worker.core.run.state import DryRun, ForeignRun, Pause, Run
 from worker.core.sla.state import SlaWatch
 from worker.core.time.periods import Period
 from worker.operations.explain.timing import ScheduleTiming

@@ -8,8 +8,7 @@ from typing import Final
 
 from worker.core.model.events import JobEvent
 from worker.core.model.keys import RunKey
-from worker.core.run.dry_run import DryRun, DryState
-from worker.core.run.state import Status
+from worker.core.run.state import DryRun, DryState, Status
 
 # Lines of a job log that say that a job was started, or that it was tried.
 _STARTED: Final = frozenset(

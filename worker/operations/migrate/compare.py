@@ -10,8 +10,7 @@ from worker.core.errors import Rejected
 from worker.core.model import keys
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, PipelineId, ScheduleId
-from worker.core.run.dry_run import DryRun
-from worker.core.run.state import ForeignRun
+from worker.core.run.state import DryRun, ForeignRun
 from worker.core.time.periods import Period
 from worker.core.time.timestamps import parse_rfc3339
 from worker.operations.migrate.agreement import PipelineDecisions, TheirRun

@@ -8,12 +8,11 @@ from worker.config.versions import PipelineVersions, Version
 from worker.core.model.effects import Ignore
 from worker.core.model.keys import RunKey
 from worker.core.run.decision import Decision
-from worker.core.run.dry_run import DryRun
 from worker.core.run.facts import CancelRequested, NewRun, RerunRequested
 from worker.core.run.forecast import Forecast, Prospect, forecast, forecast_dry_run
 from worker.core.run.foreign import respect
 from worker.core.run.reruns import REPLAY
-from worker.core.run.state import ForeignRun, Run
+from worker.core.run.state import DryRun, ForeignRun, Run
 from worker.core.time.timestamps import format_rfc3339
 from worker.engine.decisions import ForeignRuns
 from worker.engine.intake.rerun_freshness import RerunFreshness

@@ -9,7 +9,7 @@ from typing import Final
 
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import Pipeline, Schedule
-from worker.core.run.machine import Pause
+from worker.core.run.state import Pause
 from worker.core.schedule.due import ScheduleKey
 from worker.core.schedule.expected_runs import ExpectedBy, ExpectedRun, expected_runs, overdue
 from worker.core.time.local_time import reached_at

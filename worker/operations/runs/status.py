@@ -11,10 +11,7 @@ from worker.config.versions import PipelineVersions, Version
 from worker.core.model.keys import DRY_RUN, RowKind, RunKey, pipeline_pk
 from worker.core.model.pipeline import PipelineId, Schedule
 from worker.core.model.rules import evaluate
-from worker.core.run.dry_run import DryRun, DryState
-from worker.core.run.evaluation import required_sensors
-from worker.core.run.machine import Pause
-from worker.core.run.state import ForeignRun, Outcome, Run, State, Status
+from worker.core.run.state import DryRun, DryState, ForeignRun, Outcome, Pause, Run, State, Status
 from worker.core.sla.state import SlaWatch
 from worker.operations.explain.waiting import waits_for, waits_for_rules
 from worker.runtime.concurrency import as_one
@@ -187,6 +184,8 @@ class RunLists:
         schedule = version.pipeline.schedule(key.schedule) if version else None
         if version is None or schedule is None:
             return "its configuration, which is gone"
+        from worker.core.run.evaluation import required_sensors  # noqa: PLC0415  after the pipeline, which takes longer
+
         names = required_sensors(version.pipeline, schedule)
         sensors = await Sensors(self._tables).read(key.pipeline, names, key.period)
         data = {name: sensor.data for name, sensor in sensors.items()}

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 from worker.core.model import keys
 from worker.core.model.keys import RowKind, RunKey, SessionId
 from worker.core.model.pipeline import PipelineId, ScheduleId
-from worker.core.run.dry_run import DryRun, DryState
-from worker.core.run.state import HANDLED_MAX
+from worker.core.run.state import HANDLED_MAX, DryRun, DryState
 from worker.core.time.timestamps import parse_rfc3339
 from worker.store import retention
 from worker.store.rows import (

@@ -1,0 +1,198 @@
+"""Every command of `interlock`, as its first page lists it. Loading one loads no other.
+
+What is listed here is repeated from the commands' own help; a test compares them.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from worker.cli.terminal.command_list import CommandEntry, CommandPanel, RootPage
+
+if TYPE_CHECKING:
+    from typer import Typer
+
+
+def _demo() -> "Typer":
+    from worker.cli.demo.demo import demo_app
+
+    return demo_app
+
+
+def _run() -> "Typer":
+    from worker.cli.commands.run import run_app
+
+    return run_app
+
+
+def _validate() -> "Typer":
+    from worker.cli.commands.validate import validate_app
+
+    return validate_app
+
+
+def _plan() -> "Typer":
+    from worker.cli.plan.command import plan_app
+
+    return plan_app
+
+
+def _schema() -> "Typer":
+    from worker.cli.commands.schema import schema_app
+
+    return schema_app
+
+
+def _pipelines() -> "Typer":
+    from worker.cli.commands.pipelines import pipelines_app
+
+    return pipelines_app
+
+
+def _inbox() -> "Typer":
+    from worker.cli.commands.inbox import inbox_app
+
+    return inbox_app
+
+
+def _store() -> "Typer":
+    from worker.cli.commands.store import store_app
+
+    return store_app
+
+
+def _status() -> "Typer":
+    from worker.cli.commands.status import status_app
+
+    return status_app
+
+
+def _explain() -> "Typer":
+    from worker.cli.commands.explain import explain_app
+
+    return explain_app
+
+
+def _history() -> "Typer":
+    from worker.cli.commands.history import history_app
+
+    return history_app
+
+
+def _events() -> "Typer":
+    from worker.cli.commands.events import events_app
+
+    return events_app
+
+
+def _schedule() -> "Typer":
+    from worker.cli.commands.schedule import schedule_app
+
+    return schedule_app
+
+
+def _sensor() -> "Typer":
+    from worker.cli.commands.sensors import sensor_app
+
+    return sensor_app
+
+
+def _requests() -> "Typer":
+    from worker.cli.commands.requests import asking_app
+
+    return asking_app
+
+
+def _doctor() -> "Typer":
+    from worker.cli.commands.doctor import doctor_app
+
+    return doctor_app
+
+
+def _dlq() -> "Typer":
+    from worker.cli.commands.dlq import dlq_app
+
+    return dlq_app
+
+
+def _leases() -> "Typer":
+    from worker.cli.commands.leases import leases_app
+
+    return leases_app
+
+
+def _watchdog() -> "Typer":
+    from worker.cli.commands.watchdog import watchdog_app
+
+    return watchdog_app
+
+
+def _migrate() -> "Typer":
+    from worker.cli.commands.migrate import migrate_app
+
+    return migrate_app
+
+
+PAGE: Final = RootPage(
+    introduction="""A safety controller for data pipelines: starts jobs only when declarative rules hold, and says why.
+
+Start with `interlock demo`; each command has its own --help, with examples.""",
+    options=(("--version", "Print the version and stop."), ("--help, -h", "Show this message and exit.")),
+    panels=(
+        CommandPanel(
+            "Get started",
+            (
+                CommandEntry(
+                    "demo", "Watch three pipelines with real jobs run on this machine, in under a minute.", _demo
+                ),
+                CommandEntry("run", "Run a worker: evaluate rules, start jobs, watch deadlines, send alerts.", _run),
+            ),
+        ),
+        CommandPanel(
+            "Configure",
+            (
+                CommandEntry(
+                    "validate", "Check pipeline files and report every problem with its line and its fix.", _validate
+                ),
+                CommandEntry("plan", "List the runs that pipeline files expect, or compare two sets of files.", _plan),
+                CommandEntry("schema", "Print the JSON Schema of pipeline or calendar files, for editors.", _schema),
+                CommandEntry("pipelines", "Push, list, show and remove pipelines in the store.", _pipelines),
+                CommandEntry("inbox", "Check and test the rules that turn messages into sensors.", _inbox),
+                CommandEntry("store", "Create, check, migrate and measure the store.", _store),
+            ),
+        ),
+        CommandPanel(
+            "Inspect",
+            (
+                CommandEntry("status", "Show active and recent runs, failures first.", _status),
+                CommandEntry(
+                    "explain", "Explain why a pipeline runs or does not, and what would make it run.", _explain
+                ),
+                CommandEntry("history", "Show everything recorded about one run, oldest first.", _history),
+                CommandEntry("events", "List events, oldest first (default: last 24 hours).", _events),
+                CommandEntry("schedule", "Show the next cron times and the runs that were missed.", _schedule),
+                CommandEntry("sensor", "Write and read sensors.", _sensor),
+            ),
+        ),
+        CommandPanel(
+            "Control",
+            (
+                CommandEntry("rerun", "Request another attempt at one run.", _requests),
+                CommandEntry("replay", "Request reruns over a range of periods, outside the budgets.", _requests),
+                CommandEntry("cancel", "Cancel a run: stop its job and do not retry it.", _requests),
+                CommandEntry("pause", "Pause a pipeline: no new run or attempt starts.", _requests),
+                CommandEntry("resume", "Resume a paused pipeline.", _requests),
+            ),
+        ),
+        CommandPanel(
+            "Operate",
+            (
+                CommandEntry("doctor", "Check this worker's environment (read-only).", _doctor),
+                CommandEntry("dlq", "List, show, replay and drop dead letters.", _dlq),
+                CommandEntry("leases", "Show workers, their leases and how far each has read.", _leases),
+                CommandEntry(
+                    "watchdog", "Run the watchdog's checks now: missed runs, late data, stuck jobs.", _watchdog
+                ),
+                CommandEntry("migrate", "Migrate in place from the Lambda edition: check, shadow, cut over.", _migrate),
+            ),
+        ),
+    ),
+)
