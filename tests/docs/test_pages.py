@@ -77,3 +77,15 @@ def test_a_progress_bar_that_was_erased_is_not_shown() -> None:
     printed = "\x1b[1mreading\x1b[0m 0/1\r\n\r\x1b[2K\x1b[1A\x1b[2K1 file checked\r\n"
 
     assert displayed(printed) == "1 file checked\n"
+
+
+def test_a_wrong_output_and_a_wrong_exit_code_are_reported_and_refreshed(tmp_path: Path) -> None:
+    page = "Say it:\n\n```console\n$ echo one\ntwo\n$ (exit 3)\n```\n\n<!-- not run: a reason -->\n```console\n$ rm -r /\n```\n"
+
+    walked = walk(page, tmp_path)
+
+    wrong_output, wrong_code = walked.problems
+    assert "two" in wrong_output
+    assert "exit code 3, expected 0" in wrong_code
+    assert walked.fresh == page.replace("two", "one")
+    assert walked.not_run == ["a reason"]
