@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.builders import a_run, a_schedule
+from tests.builders import a_run
 from tests.manualclock import NOON, ManualClock
 from worker.core.model.events import JobEvent
 from worker.core.model.keys import SessionId
@@ -11,6 +11,7 @@ from worker.core.run.decision import Decision
 from worker.core.run.effects import LogJob
 from worker.core.run.state import State
 from worker.engine.commits import Commits
+from worker.engine.related_rows import RelatedRows
 from worker.store.repos.job_log import JobLog
 from worker.store.sqlite.tables import SqliteTables
 
@@ -26,8 +27,8 @@ from worker.store.sqlite.tables import SqliteTables
 )
 async def test_a_line_has_the_id_that_people_find_the_job_by(handle: dict[str, Json], run_id: str) -> None:
     tables, run = SqliteTables.in_memory(ManualClock()), a_run(State.POLLING, job=handle)
-    schedule, line = a_schedule(), LogJob(event=JobEvent.FAIL, message="out of memory")
+    line = LogJob(event=JobEvent.FAIL, message="out of memory")
 
-    await Commits(tables, SessionId("s")).of_run(run, run, Decision.of(line), key=run.key, schedule=schedule, now=NOON)
+    await Commits(tables, SessionId("s")).of_run(run, run, Decision.of(line), RelatedRows(), key=run.key, now=NOON)
 
     assert [logged.run_id async for logged in JobLog(tables).list(run.key)] == [run_id]

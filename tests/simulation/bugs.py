@@ -15,7 +15,7 @@ from tests.simulation.violations import Invariant
 from worker.core.errors import RetryLater
 from worker.core.model import keys
 from worker.core.model.events import JobEvent
-from worker.core.model.pipeline import Job
+from worker.core.model.pipeline import Job, Sla
 from worker.core.run import polling
 from worker.core.run.context import Context, limits
 from worker.core.run.decision import Decision
@@ -57,7 +57,7 @@ def act_before_the_commit(patch: Patch) -> None:
         options["commits"].engine = self
 
     async def act_first(
-        self: Anything, before: Anything, after: Anything, decision: Decision, **more: Anything
+        self: Anything, before: Anything, after: Anything, decision: Decision, *rest: Anything, **more: Anything
     ) -> Anything:
         starts = [action for action in decision.actions if isinstance(action, StartJob)]
         for start in starts:
@@ -65,7 +65,7 @@ def act_before_the_commit(patch: Patch) -> None:
             self.engine._dispatcher.dispatch(start, after, version.pipeline)
         if starts:
             await self.engine._clock.sleep(3.0)  # the commit takes as long as the start
-        return await of_run(self, before, after, decision, **more)
+        return await of_run(self, before, after, decision, *rest, **more)
 
     patch.setattr(Engine, "__init__", init)
     patch.setattr(Commits, "of_run", act_first)
@@ -145,14 +145,16 @@ def judge_outside_of_the_runs_commit(patch: Patch) -> None:
     of_run = Commits.of_run
 
     async def judge_after(
-        self: Anything, before: Anything, after: Anything, decision: Decision, **more: Anything
+        self: Anything, before: Anything, after: Anything, decision: Decision, *rest: Anything, **more: Anything
     ) -> Anything:
         key, now = more["key"], more["now"]
         kept = Decision.of(*(effect for effect in decision.effects if not isinstance(effect, JudgeDeadline)))
-        run, watch = await of_run(self, before, after, kept, **more)
+        watch = more.pop("watch")
+        is_judged = kept != decision
+        run, watch = await of_run(self, before, after, kept, *rest, watch=None if is_judged else watch, **more)
         for judged in (effect for effect in decision.effects if isinstance(effect, JudgeDeadline)):
             found = await self._watches.load(key)
-            verdict = slawatch.decide(found, more["schedule"].sla, slawatch.RunSucceeded(judged.succeeded_at), now)
+            verdict = slawatch.decide(found, Sla(), slawatch.RunSucceeded(judged.succeeded_at), now)
             moved = slawatch.evolve(found, key, verdict, now, self._session)
             watch = await self.of_watch(found, moved, verdict, run_version=run.version if run else 0, key=key, now=now)
         return run, watch

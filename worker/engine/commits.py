@@ -1,7 +1,6 @@
 """From decisions to rows: everything that one decision says becomes one commit, the row it moves first.
 
-What a commit needs to know about other rows is read while it is put together. If one of them changes meanwhile, the
-commit is stale: the caller loads and decides again.
+If a row that the decision depends on changed meanwhile, the commit is stale: the caller loads and decides again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +11,6 @@ from worker.core.model import keys
 from worker.core.model.effects import EmitEvent
 from worker.core.model.events import Event
 from worker.core.model.keys import RunKey, SessionId
-from worker.core.model.pipeline import Schedule, Sla
 from worker.core.model.values import Json
 from worker.core.run.decision import Decision
 from worker.core.run.effects import (
@@ -26,24 +24,22 @@ from worker.core.run.effects import (
     WaiveDeadline,
     WatchDeadline,
 )
-from worker.core.run.reruns import is_unanswered
 from worker.core.run.state import DryRun, ForeignRun, Run, job_id
-from worker.core.sla import watch as slawatch
 from worker.core.sla.effects import WatchEffect
 from worker.core.sla.state import SlaWatch
-from worker.core.time.timestamps import format_rfc3339, parse_rfc3339
+from worker.core.sla.watch import MovedWatch
+from worker.core.time.timestamps import format_rfc3339
+from worker.engine.related_rows import RelatedRows
 from worker.runtime.ids import NewId, random_id
 from worker.store.repos import dry_runs, job_log, sla_watches
 from worker.store.repos.events import event_write
-from worker.store.repos.marks import Marks, move_write, once_write
+from worker.store.repos.marks import Mark, Marks, move_write, once_write
 from worker.store.repos.pauses import not_paused
-from worker.store.repos.requests import Requests, RerunRequest, rerun_write
-from worker.store.repos.reruns import Rerun, Reruns
+from worker.store.repos.requests import RerunRequest, rerun_write
+from worker.store.repos.reruns import Rerun, record_write
 from worker.store.repos.runs import Runs
 from worker.store.repos.sla_watches import SlaWatches
 from worker.store.table import Put, Tables, Write
-
-_NO_SLA = Sla()  # for a deadline that the configuration no longer has: nothing about it can be said any more
 
 
 @dataclass(slots=True)
@@ -57,7 +53,6 @@ class _Draft:
     about: Run | None = None  # whose attempt the job log speaks of: the one that was, not the one that begins
     writes: list[Write] = field(default_factory=list[Write])
     line_ids: list[str] = field(default_factory=list[str])  # of the job log
-    watch: SlaWatch | None = None  # as it will be, if it changes
 
 
 class Commits:
@@ -65,36 +60,37 @@ class Commits:
 
     def __init__(self, tables: Tables, session: SessionId, new_id: NewId = random_id) -> None:
         self._tables, self._session, self._new_id = tables, session, new_id
-        self._runs, self._reruns, self._marks = Runs(tables), Reruns(tables), Marks(tables)
-        self._watches, self._requests = SlaWatches(tables), Requests(tables)
+        self._runs, self._marks, self._watches = Runs(tables), Marks(tables), SlaWatches(tables)
 
     async def of_run(
         self,
         before: Run | None,
         after: Run | None,
         decision: Decision,
+        related: RelatedRows,
         *,
+        watch: MovedWatch | None = None,
         over: ForeignRun | None = None,
         key: RunKey,
-        schedule: Schedule,
         now: datetime,
     ) -> tuple[Run | None, SlaWatch | None]:
-        """Record a decision about a run; say what the run is now, and the watch if that changed too.
+        """Record a decision about a run; return the run as it is now, and the watch if that changed too.
 
         `over`: the row is another system's, for which `before` only stands in.
         """
         draft = _Draft(key, now, version=_next_version(before, after), after=after)
         draft.about = before or after
         for effect in decision.effects:
-            await self._add(draft, effect, schedule)
+            await self._add(draft, effect, related, watch)
+        saved_watch = sla_watches.saved(watch.watch) if watch else None
         if decision.begins_work:
             draft.writes.append(not_paused(key.pipeline, now))
         if after is None or after == before:
             await self._write_extras(draft)
-            return after, draft.watch
+            return after, saved_watch
         if over is not None:
-            return await self._runs.take_over(over, after, *draft.writes), draft.watch
-        return await self._runs.save(after, *draft.writes), draft.watch
+            return await self._runs.take_over(over, after, *draft.writes), saved_watch
+        return await self._runs.save(after, *draft.writes), saved_watch
 
     async def of_dry_run(
         self, before: DryRun | None, after: DryRun | None, effects: Sequence[DryEffect], *, key: RunKey, now: datetime
@@ -104,7 +100,8 @@ class Commits:
             if isinstance(effect, EmitEvent):
                 await self._tell(draft, effect)
             elif isinstance(effect, KeepBaseline):
-                await self._keep_baseline(draft, effect)
+                seen = await self._marks.get(key.pipeline, keys.baseline_mark_sk(key))
+                draft.writes.append(_baseline(draft, effect, seen))
         if after is None or after == before:
             await self._write_extras(draft)
             return after
@@ -141,29 +138,24 @@ class Commits:
 
     # --- the parts ----------------------------------------------------------------------------------------------------
 
-    async def _add(self, draft: _Draft, effect: Effect, schedule: Schedule) -> None:
+    async def _add(self, draft: _Draft, effect: Effect, related: RelatedRows, watch: MovedWatch | None) -> None:
         match effect:
             case EmitEvent():
                 await self._tell(draft, effect)
             case LogJob():
                 draft.writes.append(self._line(draft, effect))
             case RecordRerun():
-                draft.writes.append(await self._rerun(draft, effect))
+                draft.writes.append(self._rerun(draft, effect, related.rerun_number))
             case PutRerunRequest():
-                draft.writes += await self._request(draft, effect)
+                draft.writes.append(_request(draft, effect, related.request))
             case KeepBaseline():
-                await self._keep_baseline(draft, effect)
-            case WatchDeadline():
-                began = slawatch.RunBegan(
-                    times=effect.times, arrived_at=effect.arrived_at, config_hash=effect.config_hash
-                )
-                await self._move_watch(draft, began, schedule)
-            case JudgeDeadline(succeeded_at=at):
-                await self._move_watch(draft, slawatch.RunSucceeded(at), schedule)
-            case WaiveDeadline(reason=reason):
-                await self._move_watch(draft, slawatch.DeadlineWaived(reason), schedule)
+                draft.writes.append(_baseline(draft, effect, related.baseline))
+            case WatchDeadline() | JudgeDeadline() | WaiveDeadline() if watch is not None:
+                draft.writes.append(sla_watches.save_write(watch.watch))
+                for event in watch.events:
+                    await self._tell(draft, event)
             case _:
-                return  # about the run's own row, or an act
+                return  # about the run's own row, or an action
 
     async def _tell(self, draft: _Draft, tell: EmitEvent, mark_sk: str | None = None) -> None:
         if tell.once:
@@ -203,7 +195,7 @@ class Commits:
         )
         return job_log.append_write(draft.key, line)
 
-    async def _rerun(self, draft: _Draft, record: RecordRerun) -> Write:
+    def _rerun(self, draft: _Draft, record: RecordRerun, number: int) -> Write:
         rerun = Rerun(
             id=self._new_id(),
             reason=record.reason,
@@ -211,40 +203,24 @@ class Commits:
             attempt=draft.after.attempt if draft.after else 0,
             source_event=record.source,
         )
-        return await self._reruns.next_write(draft.key, rerun)
-
-    async def _request(self, draft: _Draft, effect: PutRerunRequest) -> list[Write]:
-        """Ask for the rerun, unless a person's request still waits: that one will find the newest data too."""
-        seen = await self._requests.rerun_of(draft.key)
-        run = draft.about
-        if seen and run and is_unanswered(run, seen.identity, seen.reason, parse_rfc3339(seen.requested_at)):
-            return []
-        asked = RerunRequest(reason=effect.reason, requested_at=format_rfc3339(effect.requested_at), id=effect.id)
-        return [rerun_write(draft.key, asked, seen)]
-
-    async def _keep_baseline(self, draft: _Draft, keep: KeepBaseline) -> None:
-        mark_sk = keys.baseline_mark_sk(draft.key)
-        seen = await self._marks.get(draft.key.pipeline, mark_sk)
-        kept: Mapping[str, Json] = {} if seen is None or keep.is_new else seen.data
-        data = {**kept, **keep.data}
-        draft.writes.append(move_write(draft.key.pipeline, mark_sk, seen, data, draft.now))
-
-    async def _move_watch(self, draft: _Draft, fact: slawatch.WatchFact, schedule: Schedule) -> None:
-        before = await self._watches.load(draft.key)
-        effects = slawatch.decide(before, schedule.sla or _NO_SLA, fact, draft.now)
-        after = slawatch.evolve(before, draft.key, effects, draft.now, self._session)
-        if after is None or after == before:
-            return
-        draft.writes.append(sla_watches.save_write(after))
-        draft.watch = sla_watches.saved(after)
-        for tell in _tells(effects):
-            await self._tell(draft, tell)
+        return record_write(draft.key, rerun, number)
 
     # --- the commit ---------------------------------------------------------------------------------------------------
 
     async def _write_extras(self, draft: _Draft) -> None:
         if any(isinstance(write, Put) for write in draft.writes):
             await self._tables.commit(*draft.writes)
+
+
+def _request(draft: _Draft, effect: PutRerunRequest, seen: RerunRequest | None) -> Write:
+    asked = RerunRequest(reason=effect.reason, requested_at=format_rfc3339(effect.requested_at), id=effect.id)
+    return rerun_write(draft.key, asked, seen)
+
+
+def _baseline(draft: _Draft, keep: KeepBaseline, seen: Mark | None) -> Write:
+    kept: Mapping[str, Json] = {} if seen is None or keep.is_new else seen.data
+    mark_sk = keys.baseline_mark_sk(draft.key)
+    return move_write(draft.key.pipeline, mark_sk, seen, {**kept, **keep.data}, draft.now)
 
 
 def _tells(effects: Iterable[WatchEffect]) -> list[EmitEvent]:

@@ -32,15 +32,19 @@ from worker.core.run.facts import (
 from worker.core.run.foreign import as_run, respect
 from worker.core.run.machine import decide, evolve
 from worker.core.run.recovery import pending_actions
-from worker.core.run.reruns import spent_by
+from worker.core.run.reruns import OpenRequest, spent_by, yield_to_person
 from worker.core.run.state import ForeignRun, Pause, Run, Spent, State
 from worker.core.sla.state import SlaWatch
+from worker.core.sla.watch import MovedWatch, move_with_run
+from worker.core.time.timestamps import parse_rfc3339
 from worker.engine.commits import Commits
 from worker.engine.evaluations import SensorReader
+from worker.engine.related_rows import RelatedRowsReader
 from worker.runtime.clock import Clock
 from worker.runtime.ids import NewId
 from worker.store.repos.job_log import JobLog
 from worker.store.repos.pauses import Pauses
+from worker.store.repos.requests import RerunRequest
 from worker.store.repos.reruns import Reruns
 from worker.store.repos.runs import Runs
 from worker.store.repos.sla_watches import SlaWatches
@@ -136,7 +140,7 @@ class Decisions:
     ) -> None:
         self._runs, self._pauses, self._foreign = Runs(tables), Pauses(tables), ForeignRuns(tables)
         self._watches, self._configs, self._commits = SlaWatches(tables), configs, commits
-        self._sensing = SensorReader(tables)
+        self._sensing, self._related = SensorReader(tables), RelatedRowsReader(tables)
         self._session, self._clock, self._new_id = session, clock, new_id
         # Runs of which a commit may have been applied without our knowing. Kept from one fact to the next: who gave up
         # on the first leaves an intent behind that nobody but this session may act on.
@@ -219,8 +223,16 @@ class Decisions:
         after = evolve(asked.run, decision, asked.now, self._session)
         if any(isinstance(effect, Create | Reopen) for effect in decision.effects):
             await self._configs.persist(asked.version)
+        related = await self._related.read(asked.key, decision)
         run, watch = await self._commits.of_run(
-            asked.run, after, decision, over=asked.over, key=asked.key, schedule=asked.schedule, now=asked.now
+            asked.run,
+            after,
+            yield_to_person(decision, asked.run, _open(related.request)),
+            related,
+            watch=self._moved_watch(asked, decision, related.watch),
+            over=asked.over,
+            key=asked.key,
+            now=asked.now,
         )
         if watch is None and asked.key in self._in_doubt:
             # As with acts: an earlier try may have armed it, and then only the row says so.
@@ -234,6 +246,13 @@ class Decisions:
             watch=watch,
         )
 
+    def _moved_watch(self, asked: _Question, decision: Decision, watch: SlaWatch | None) -> MovedWatch | None:
+        if decision.deadline is None:
+            return None
+        return move_with_run(
+            watch, decision.deadline, key=asked.key, sla=asked.schedule.sla, now=asked.now, by=self._session
+        )
+
     def _acts(self, run: Run | None, fact: Fact, decision: Decision) -> list[Act]:
         acts = [*decision.actions]
         if run is not None and run.key in self._in_doubt:
@@ -242,6 +261,12 @@ class Decisions:
         if run is not None and run.job is not None and _is_begun(run, fact):
             acts.append(PollNow(run.job))
         return acts
+
+
+def _open(request: RerunRequest | None) -> OpenRequest | None:
+    if request is None:
+        return None
+    return OpenRequest(request.identity, request.reason, parse_rfc3339(request.requested_at))
 
 
 def _is_active(loaded: Run | ForeignRun | None) -> bool:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from worker.core.model.effects import Ignore
-from worker.core.run.effects import Act, Create, Effect, EvaluateAgain, StartJob
+from worker.core.run.effects import Act, Create, DeadlineEffect, Effect, EvaluateAgain, PutRerunRequest, StartJob
 from worker.core.run.facts import Fact, RerunRequested
 
 
@@ -29,6 +29,11 @@ class Decision:
     def actions(self) -> tuple[Act, ...]:
         """What to do once the rest is committed."""
         return tuple(effect for effect in self.effects if isinstance(effect, Act))
+
+    @property
+    def deadline(self) -> DeadlineEffect | None:
+        """What becomes of the SLA watch; a decision says at most one thing about it."""
+        return next((effect for effect in self.effects if isinstance(effect, DeadlineEffect)), None)
 
     @property
     def is_provisional(self) -> bool:
@@ -68,6 +73,10 @@ class Decision:
     def also(self, *effects: Effect) -> "Decision":
         """Return the decision with more effects after all others."""
         return replace(self, extras=(*self.extras, *effects))
+
+    def without_request(self) -> "Decision":
+        """Return the decision without the rerun request that it puts."""
+        return replace(self, extras=tuple(effect for effect in self.extras if not isinstance(effect, PutRerunRequest)))
 
 
 def ignore(reason: str) -> Decision:

@@ -274,6 +274,7 @@ OfRow: TypeAlias = (
 BesideRow: TypeAlias = (
     EmitEvent | LogJob | RecordRerun | PutRerunRequest | KeepBaseline | WatchDeadline | JudgeDeadline | WaiveDeadline
 )
+DeadlineEffect: TypeAlias = WatchDeadline | JudgeDeadline | WaiveDeadline
 Act: TypeAlias = EvaluateNow | StartJob | FindJob | PollNow | StopJob
 Effect: TypeAlias = OfRow | BesideRow | Act | EvaluateAgain | Ignore
 

@@ -48,6 +48,22 @@ def is_unanswered(run: Run, identity: str, reason: str, asked_at: datetime | Non
     return not is_ours and identity not in run.handled and asked_at is not None and asked_at >= run.attempt_began_at
 
 
+@dataclass(frozen=True, slots=True)
+class OpenRequest:
+    """The rerun request that a run has, answered or not; `asked_at` None: whoever wrote it does not say."""
+
+    identity: str
+    reason: str
+    asked_at: datetime | None
+
+
+def yield_to_person(decision: Decision, run: Run | None, request: OpenRequest | None) -> Decision:
+    """Drop our own rerun request if a person's still waits: that one will find the newest data too."""
+    if run is None or request is None or not is_unanswered(run, request.identity, request.reason, request.asked_at):
+        return decision
+    return decision.without_request()
+
+
 def decide_rerun(context: Context, fact: RerunRequested) -> Decision:
     if fact.identity in context.run.handled:
         return ignore(f"request {fact.identity} was answered already")

@@ -11,6 +11,7 @@ from worker.core.model.keys import RunKey, SessionId
 from worker.core.model.pipeline import Sla
 from worker.core.model.sla_times import SlaTimes
 from worker.core.model.values import Json
+from worker.core.run.effects import DeadlineEffect, JudgeDeadline, WaiveDeadline, WatchDeadline
 from worker.core.run.state import Status
 from worker.core.sla.effects import ArmWatch, CloseWatch, MarkWarned, WatchEffect
 from worker.core.sla.state import SlaWatch, Verdict
@@ -181,6 +182,41 @@ def _detail(watch: SlaWatch, sla: Sla, status: Status | None) -> dict[str, Json]
     elif sla.deadline is not None:
         detail["deadline"] = str(sla.deadline)
     return detail
+
+
+# --- with a run -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class MovedWatch:
+    """A watch as a decision leaves it, and the events about that."""
+
+    watch: SlaWatch
+    events: tuple[EmitEvent, ...]
+
+
+def move_with_run(
+    watch: SlaWatch | None, effect: DeadlineEffect, *, key: RunKey, sla: Sla | None, now: datetime, by: SessionId
+) -> MovedWatch | None:
+    """Decide what a run's decision means for the watch over its deadline; None if the watch stays as it is.
+
+    `sla` None: the configuration no longer has the deadline, so that events can say nothing more about it.
+    """
+    effects = decide(watch, sla or Sla(), _fact_of(effect), now)
+    after = evolve(watch, key, effects, now, by)
+    if after is None or after == watch:
+        return None
+    return MovedWatch(after, tuple(effect for effect in effects if isinstance(effect, EmitEvent)))
+
+
+def _fact_of(effect: DeadlineEffect) -> RunBegan | RunSucceeded | DeadlineWaived:
+    match effect:
+        case WatchDeadline():
+            return RunBegan(times=effect.times, arrived_at=effect.arrived_at, config_hash=effect.config_hash)
+        case JudgeDeadline(succeeded_at=at):
+            return RunSucceeded(at)
+        case WaiveDeadline(reason=reason):
+            return DeadlineWaived(reason)
 
 
 # --- evolve, and when -------------------------------------------------------------------------------------------------

@@ -67,9 +67,9 @@ class Reruns:
             return number
         raise RetryLater(f"rerun {rerun.id} of {key} found no free number in {TRIES_MAX} tries; try again")
 
-    async def next_write(self, key: RunKey, rerun: Rerun) -> Put:
-        """Build the record for a bigger commit. If the number is taken by then, the commit is stale: decide again."""
-        return record_write(key, rerun, _next_number(await self.list(key)))
+    async def next_number(self, key: RunKey) -> int:
+        """Return the next free number. A `record_write` with one that is taken by then makes its commit stale."""
+        return _next_number(await self.list(key))
 
     async def list(self, key: RunKey) -> list[RerunRecord]:
         """All reruns of a run in order of their number."""
