@@ -80,7 +80,10 @@ def test_a_progress_bar_that_was_erased_is_not_shown() -> None:
 
 
 def test_a_wrong_output_and_a_wrong_exit_code_are_reported_and_refreshed(tmp_path: Path) -> None:
-    page = "Say it:\n\n```console\n$ echo one\ntwo\n$ (exit 3)\n```\n\n<!-- not run: a reason -->\n```console\n$ rm -r /\n```\n"
+    page = (
+        "Say it:\n\n```console\n$ echo one\ntwo\n$ (exit 3)\n```\n\n"
+        "<!-- not run: a reason -->\n```console\n$ touch not-run\n```\n"
+    )
 
     walked = walk(page, tmp_path)
 
