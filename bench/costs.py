@@ -16,8 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from tests.awscrew import PATIENCE_S, Crew, crew
-from tests.onlooker import last_days, wait_until
+from tests.support.worlds.aws_workers import PATIENCE_S, Crew, crew
+from tests.support.worlds.observer import last_days, wait_until
 
 SETTLED_AFTER_S: Final = 45.0  # readers have come down to their idle pace by then
 IDLE_S: Final = 180.0

@@ -11,7 +11,7 @@ from typing import Final
 
 from bench.polls_engine import JOBS, Following, follow
 from bench.polls_runners import Cost, costs
-from tests.virtualtime import run
+from tests.support.clock.virtual_time import run
 
 EVERY_S: Final = 30
 

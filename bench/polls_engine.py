@@ -5,7 +5,7 @@ from datetime import timedelta
 from time import process_time
 from typing import Final
 
-from tests.engineworld import CONFIG, Worker, World, a_world
+from tests.support.worlds.engine import CONFIG, Worker, World, a_world
 from worker.core.model.keys import RowKind
 from worker.core.run.state import Run, State
 from worker.core.time.periods import Period

@@ -12,9 +12,9 @@ from time import process_time
 from typing import Final
 
 from bench.fixedanswers import fixed_answers
-from tests.awsfake import aws_at
-from tests.jobtargets import NO_SECRETS
-from tests.runners import started
+from tests.support.builders.runners import started
+from tests.support.fakes.aws import aws_at
+from tests.support.fakes.job_targets import NO_SECRETS
 from worker.core.model.values import Json
 from worker.jobs.aws import emr_serverless, glue, step_functions
 from worker.jobs.aws.emr import EmrRunner

@@ -17,8 +17,8 @@ from bench.fixedanswers import fixed_answers
 from bench.streamanswers import dynamodb_answers, kinesis_answers
 from bench.streams_kcl import KCL, PEERS, Missing, compare
 from consumers.streams.consumer import ReadPace
-from tests.shardworld import ShardWorld
-from tests.virtualtime import run
+from tests.support.clock.virtual_time import run
+from tests.support.worlds.shards import ShardWorld
 from worker.core.model.keys import LEASE
 
 OURS: Final = "ours"

@@ -21,7 +21,8 @@ from aiobotocore.session import AioSession
 from bench import streams_worker
 from bench.children import ROOT, Contestant, Figures, best_of_each, python_with
 from bench.streamanswers import RECORDS, STREAM, delivered_changes
-from tests import dynamodb_local, emulators
+from tests import dynamodb_local
+from tests.support.aws import emulators
 
 PEERS: Final = "peers-streams"
 KCL: Final = "kclpy-ext==3.1.3.post4"

@@ -12,7 +12,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-from tests import awscalls, taskroles
+from tests.support.aws import calls, task_roles
 from worker.runtime import logs
 
 # A busy machine is no fault of the code: how long an example takes to make or to try proves nothing.
@@ -40,12 +40,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if _worker_name(config) is None:
         directory = tempfile.TemporaryDirectory(prefix="interlock-calls-")
         config.add_cleanup(directory.cleanup)
-        os.environ[awscalls.DIRECTORY] = directory.name
+        os.environ[calls.DIRECTORY] = directory.name
 
 
 @pytest.fixture(scope="session", autouse=True)
 def calls_to_aws_are_recorded() -> Generator[None]:
-    remove = awscalls.Recorder(Path(os.environ[awscalls.DIRECTORY])).install()
+    remove = calls.Recorder(Path(os.environ[calls.DIRECTORY])).install()
     yield
     remove()
 
@@ -66,10 +66,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Fail the run where the policies of deploy/terraform do not fit."""
     if _worker_name(session.config) is not None:
         return
-    heard = awscalls.load(Path(os.environ[awscalls.DIRECTORY]))
-    found = taskroles.problems(heard, is_whole=exitstatus == 0 and _is_whole(session.config))
+    heard = calls.load(Path(os.environ[calls.DIRECTORY]))
+    found = task_roles.problems(heard, is_whole=exitstatus == 0 and _is_whole(session.config))
     for problem in found:
-        print(f"\nAWS permissions: {problem}; see deploy/terraform/roles.tf and tests/taskroles.py")
+        print(f"\nAWS permissions: {problem}; see deploy/terraform/roles.tf and tests/support/aws/task_roles.py")
     if found and exitstatus == 0:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

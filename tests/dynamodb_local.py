@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.emulators import DYNAMODB_LOCAL
+from tests.support.aws.emulators import DYNAMODB_LOCAL
 
 ROOT = Path(__file__).parent.parent
 HOME = ROOT / ".venv" / "dynamodb-local"

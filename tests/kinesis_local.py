@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from tests import dynamodb_local
-from tests.emulators import DYNAMODB_LOCAL, KINESIS_LOCAL
+from tests.support.aws.emulators import DYNAMODB_LOCAL, KINESIS_LOCAL
 
 ROOT = Path(__file__).parent.parent
 HOME = ROOT / ".venv" / "kinesis-local"

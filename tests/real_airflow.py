@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.airflowfake import DAGS, Version
-from tests.runningairflow import REAL_AIRFLOW, RealAirflow
+from tests.support.fakes.airflow import DAGS, Version
+from tests.support.fakes.running_airflow import REAL_AIRFLOW, RealAirflow
 
 ROOT = Path(__file__).parent.parent
 NAME, PASSWORD = "interlock", "interlock-contract"

@@ -10,8 +10,8 @@ from collections import defaultdict
 from pathlib import Path
 
 from tests.conftest import pytest_runtest_teardown
-from tests.liveworker import interlock, live_worker
-from tests.manualclock import ManualClock
+from tests.support.clock.manual import ManualClock
+from tests.support.worlds.live_worker import interlock, live_worker
 from worker.runtime.logs import configure_logs
 
 GROUPS = ("emulator", "demo")

@@ -7,8 +7,14 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
-from tests.emulators import Server, assert_nothing_was_scanned, ministack, new_names, use_test_credentials
-from tests.wire import WireProxy
+from tests.support.aws.emulators import (
+    Server,
+    assert_nothing_was_scanned,
+    ministack,
+    new_names,
+    use_test_credentials,
+)
+from tests.support.aws.wire import WireProxy
 from worker.net.aws_client import ClientSettings
 from worker.runtime.backoff import Backoff
 from worker.runtime.clock import SystemClock

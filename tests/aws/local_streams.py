@@ -8,11 +8,11 @@ import pytest_asyncio
 from consumers.streams.aws.kinesis import KinesisStream
 from consumers.streams.aws.kpl import Part
 from consumers.streams.source import Batch, Gap, Position, Shard, Source
-from tests.aggregates import aggregate
-from tests.emulators import dynamodb_local, kinesis_local
-from tests.fakestreams import change_record
-from tests.manualclock import NOON
-from tests.streamrig import ROW, StreamRig, stream_rig, the_reader, values
+from tests.support.aws.emulators import dynamodb_local, kinesis_local
+from tests.support.aws.stream_rig import ROW, StreamRig, stream_rig, the_reader, values
+from tests.support.clock.manual import NOON
+from tests.support.fakes.kpl_aggregates import aggregate
+from tests.support.fakes.streams import change_record
 from worker.store.table import ChangeKind, TableName, Value
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -2,9 +2,9 @@
 
 from consumers.outbox.bus import entry_of
 from consumers.outbox.eventbridge import open_bus
-from tests.emulators import ministack, use_test_credentials
-from tests.installation import REGION, client, endpoint_of
-from tests.manualclock import NOON
+from tests.support.aws.emulators import ministack, use_test_credentials
+from tests.support.clock.manual import NOON
+from tests.support.worlds.installation import REGION, client, endpoint_of
 from worker.core.model.events import Event
 from worker.net.aws_client import ClientSettings
 

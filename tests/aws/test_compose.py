@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.emulators import AWS_ENVIRONMENT, ministack
-from tests.installation import endpoint_of
-from tests.liveworker import BUSY, LiveWorker, environment, interlock, today, until
+from tests.support.aws.emulators import AWS_ENVIRONMENT, ministack
+from tests.support.worlds.installation import endpoint_of
+from tests.support.worlds.live_worker import BUSY, LiveWorker, environment, interlock, today, until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 FAILING = BUSY.replace('[sleep, "30"]', '["false"]') + "  maxRetries: 0\n"

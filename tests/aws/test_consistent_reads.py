@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.emulators import ministack, use_test_credentials
-from tests.installation import REGION, install
-from tests.wire import WireProxy
+from tests.support.aws.emulators import ministack, use_test_credentials
+from tests.support.aws.wire import WireProxy
+from tests.support.worlds.installation import REGION, install
 from worker.core.model.keys import SessionId
 from worker.net.aws_client import ClientSettings
 from worker.runtime.clock import SystemClock

@@ -12,8 +12,8 @@ from datetime import timedelta
 
 import pytest
 
-from tests.credentialserver import FRESH, CredentialEndpoint, a_credential_endpoint
-from tests.emulators import dynamodb_tables, ministack
+from tests.support.aws.emulators import dynamodb_tables, ministack
+from tests.support.fakes.credential_server import FRESH, CredentialEndpoint, a_credential_endpoint
 from worker.core.errors import RetryLater
 from worker.core.membership.liveness import Timing
 from worker.membership.heartbeat_threads import ThreadBeater

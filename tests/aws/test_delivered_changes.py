@@ -9,9 +9,9 @@ import pytest
 import pytest_asyncio
 
 from consumers.streams.source import Record, Stream
-from tests.emulators import ministack, new_names, use_test_credentials
-from tests.installation import REGION, client, endpoint_of
-from tests.streamrig import the_reader
+from tests.support.aws.emulators import ministack, new_names, use_test_credentials
+from tests.support.aws.stream_rig import the_reader
+from tests.support.worlds.installation import REGION, client, endpoint_of
 from worker.app.aws_streams import ChangeStreams
 from worker.core.model.events import Event
 from worker.core.model.pipeline import PipelineId

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.commandline import interlock, records
-from tests.emulators import ministack
-from tests.installation import Installation, client, endpoint_of, install
+from tests.support.aws.emulators import ministack
+from tests.support.builders.command_line import interlock, records
+from tests.support.worlds.installation import Installation, client, endpoint_of, install
 from worker.config.roles import Role
 from worker.config.settings import AwsSettings, Settings
 from worker.core.errors import RetryLater

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from tests.emulators import (
+from tests.support.aws.emulators import (
     RealWaits,
     assert_nothing_was_scanned,
     dynamodb_tables,
@@ -14,8 +14,8 @@ from tests.emulators import (
     new_names,
     use_test_credentials,
 )
-from tests.manualclock import ManualClock
-from tests.wire import WireProxy
+from tests.support.aws.wire import WireProxy
+from tests.support.clock.manual import ManualClock
 from worker.core.errors import ConfigError, Rejected, RetryLater
 from worker.net.aws_client import PERSON, ClientSettings, open_client
 from worker.runtime.backoff import Backoff

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from botocore.parsers import ResponseParserError
 
 from consumers.streams.aws.kinesis_records import decode_answer
-from tests.emulators import DYNAMODB_BACKENDS, ministack, new_names, use_test_credentials
+from tests.support.aws.emulators import DYNAMODB_BACKENDS, ministack, new_names, use_test_credentials
 from worker.core.errors import ConfigError
 from worker.net.aws_client import HOT, ClientSettings, HotParserFactory, open_client
 from worker.runtime.clock import SystemClock

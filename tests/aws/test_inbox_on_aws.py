@@ -20,10 +20,10 @@ from consumers.queues.consumer import QueueConsumer, QueuePace
 from consumers.queues.dead_letters import QueueDeadLetters
 from consumers.queues.polls import Polling
 from consumers.queues.sqs import AwsQueue, open_sqs
-from tests.commandline import interlock as command
-from tests.emulators import ministack, use_test_credentials
-from tests.installation import REGION, client, endpoint_of, install
-from tests.liveworker import LiveWorker, interlock
+from tests.support.aws.emulators import ministack, use_test_credentials
+from tests.support.builders.command_line import interlock as command
+from tests.support.worlds.installation import REGION, client, endpoint_of, install
+from tests.support.worlds.live_worker import LiveWorker, interlock
 from worker.core.errors import ConfigError
 from worker.core.model.pipeline import PipelineId
 from worker.net.aws_client import ClientSettings

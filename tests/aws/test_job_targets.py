@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from aiobotocore.session import AioSession
 
-from tests.awsfake import aws_at
-from tests.awsjobs import ROLE
-from tests.emulators import Server, ministack, moto, use_test_credentials
-from tests.jobtargets import NO_SECRETS
-from tests.runners import TOKEN, a_request, ended, started
-from tests.wire import Fault, WireProxy
+from tests.support.aws.emulators import Server, ministack, moto, use_test_credentials
+from tests.support.aws.wire import Fault, WireProxy
+from tests.support.builders.runners import TOKEN, a_request, ended, started
+from tests.support.fakes.aws import aws_at
+from tests.support.fakes.aws_jobs import ROLE
+from tests.support.fakes.job_targets import NO_SECRETS
 from worker.core.run.state import FailureCategory
 from worker.jobs.aws.client import Aws
 from worker.jobs.aws.emr import EmrRunner

@@ -7,9 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.commandline import interlock, records
-from tests.emulators import assert_nothing_was_scanned, ministack, new_names, use_test_credentials
-from tests.wire import WireProxy
+from tests.support.aws.emulators import (
+    assert_nothing_was_scanned,
+    ministack,
+    new_names,
+    use_test_credentials,
+)
+from tests.support.aws.wire import WireProxy
+from tests.support.builders.command_line import interlock, records
 from worker.config.settings import STORE
 from worker.net.aws_client import ClientSettings, open_client
 from worker.runtime.clock import SystemClock

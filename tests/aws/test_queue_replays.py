@@ -7,8 +7,8 @@ import pytest
 import pytest_asyncio
 
 from consumers.queues.dead_letters import queue_letter_source
-from tests.emulators import ministack
-from tests.installation import Installation, client, endpoint_of, install
+from tests.support.aws.emulators import ministack
+from tests.support.worlds.installation import Installation, client, endpoint_of, install
 from worker.app.aws import AwsPlatform
 from worker.config.settings import read_settings
 from worker.core.errors import Rejected

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.emulators import ministack
-from tests.installation import Installation, client, endpoint_of, install
-from tests.liveworker import PATIENCE_S, LiveWorker, interlock
+from tests.support.aws.emulators import ministack
+from tests.support.worlds.installation import Installation, client, endpoint_of, install
+from tests.support.worlds.live_worker import PATIENCE_S, LiveWorker, interlock
 from worker.core.model.keys import SHADOW
 from worker.store.table import TableName
 

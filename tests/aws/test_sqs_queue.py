@@ -16,7 +16,7 @@ from consumers.queues.dead_letters import QueueDeadLetters, queue_letter_source
 from consumers.queues.polls import Polling
 from consumers.queues.queue import Message, Visibility
 from consumers.queues.sqs import AwsQueue, open_sqs
-from tests.emulators import Server, ministack, moto, use_test_credentials
+from tests.support.aws.emulators import Server, ministack, moto, use_test_credentials
 from worker.core.errors import ConfigError, Rejected, RetryLater
 from worker.net.aws_client import ClientSettings
 from worker.runtime.backoff import Backoff

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from tests.emulators import ministack, new_names, use_test_credentials
-from tests.manualclock import ManualClock
+from tests.support.aws.emulators import ministack, new_names, use_test_credentials
+from tests.support.clock.manual import ManualClock
 from worker.membership.clock_guard import ClockGuard
 from worker.net.aws_client import ClientSettings
 from worker.runtime.clock import SystemClock

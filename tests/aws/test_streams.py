@@ -1,6 +1,6 @@
 """The stream adapters over the wire: what emulators answer is what the adapters understand.
 
-What emulators do not have (shards that end with children, trimming, expiry) is proven on `tests/fakestreams.py`.
+Emulators have no shards that end with children, no trimming and no expiry: `tests/support/fakes/streams.py` has them.
 """
 
 import json
@@ -16,12 +16,12 @@ from consumers.streams.aws.client import DYNAMODB_STREAMS, KINESIS
 from consumers.streams.aws.dynamodb_streams import find_stream
 from consumers.streams.aws.kpl import Part
 from consumers.streams.source import Position, Source
-from tests.aggregates import aggregate
-from tests.emulators import ministack, moto
-from tests.fakestreams import change_record
-from tests.manualclock import NOON
-from tests.streamrig import ROW, StreamRig, stream_rig, the_reader, values
-from tests.wire import Fault
+from tests.support.aws.emulators import ministack, moto
+from tests.support.aws.stream_rig import ROW, StreamRig, stream_rig, the_reader, values
+from tests.support.aws.wire import Fault
+from tests.support.clock.manual import NOON
+from tests.support.fakes.kpl_aggregates import aggregate
+from tests.support.fakes.streams import change_record
 from worker.core.errors import ConfigError, RetryLater
 from worker.net.aws_client import ClientSettings, open_service
 from worker.runtime.clock import SystemClock

@@ -17,9 +17,9 @@ from typing import Final
 
 import pytest
 
-from tests.awscrew import Crew, crew
-from tests.awsload import goes_on, under_load
-from tests.onlooker import last_hours
+from tests.support.worlds.aws_load import goes_on, under_load
+from tests.support.worlds.aws_workers import Crew, crew
+from tests.support.worlds.observer import last_hours
 from worker.core.model.keys import RunKey
 
 CHAOS_ROUNDS: Final = int(os.environ.get("CHAOS_ROUNDS", "0"))

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.aws.conftest import Rig, rig_on
-from tests.emulators import moto
-from tests.wire import Fault
+from tests.support.aws.emulators import moto
+from tests.support.aws.wire import Fault
 from worker.core.errors import RetryLater
 from worker.net.aws_client import ClientSettings
 from worker.store.dynamodb.tables import DynamoTables

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests import awscalls
-from tests.awscalls import Call, Heard
-from tests.emulators import ministack
-from tests.installation import endpoint_of, install
-from tests.wholeworker import live_apart, live_through_a_kill
+from tests.support.aws import calls
+from tests.support.aws.calls import Call, Heard
+from tests.support.aws.emulators import ministack
+from tests.support.worlds.installation import endpoint_of, install
+from tests.support.worlds.whole_worker import live_apart, live_through_a_kill
 
 pytestmark = [pytest.mark.xdist_group("aws"), pytest.mark.timeout(240)]
 
@@ -26,7 +26,7 @@ async def test_a_run_goes_the_same_way_through_workers_with_a_duty_each_and_what
     await live_apart(await install(endpoint_of(ministack())), tmp_path, duties)
 
     # That each keeps to what its role allows is judged at the end, for all tests together.
-    heard = awscalls.load(Path(os.environ[awscalls.DIRECTORY]))
+    heard = calls.load(Path(os.environ[calls.DIRECTORY]))
     assert {frozenset(each.split(",")) for each in duties} <= {each.duties for each in heard}
     arrived, looked_up = Call("dynamodb:PutItem", "control", "PIPELINE#"), Call("dynamodb:Query", "events/index")
     assert {Heard(arrived, frozenset({"alerts"})), Heard(looked_up, frozenset({"alerts"}))} <= heard

@@ -17,10 +17,10 @@ from typing import Final
 import pytest
 
 from consumers.outbox.routes import envelope
-from tests.alertsworld import an_event
-from tests.awscrew import PATIENCE_S, Crew, created_at, crew, lines
-from tests.awsload import SAY_EVERY_S, goes_on, under_load
-from tests.onlooker import session_of, wait_until
+from tests.support.worlds.alerts import an_event
+from tests.support.worlds.aws_load import SAY_EVERY_S, goes_on, under_load
+from tests.support.worlds.aws_workers import PATIENCE_S, Crew, created_at, crew, lines
+from tests.support.worlds.observer import session_of, wait_until
 
 CHAOS_ROUNDS: Final = int(os.environ.get("CHAOS_ROUNDS", "0"))
 ROUNDS: Final = max(1, CHAOS_ROUNDS // 50)

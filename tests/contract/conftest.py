@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.emulators import DYNAMODB_BACKENDS
-from tests.manualclock import ManualClock
 from tests.simulation.memory_tables import MemoryTables
+from tests.support.aws.emulators import DYNAMODB_BACKENDS
+from tests.support.clock.manual import ManualClock
 from worker.runtime.clock import Clock
 from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Tables

@@ -6,10 +6,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.airflowfake import AUTH, Airflow, Version
-from tests.httptarget import Behaviour, WebServer, a_web_server, answer, by_path, in_turn, reset
-from tests.manualclock import ManualClock
-from tests.runners import TOKEN, a_request, started
+from tests.support.builders.runners import TOKEN, a_request, started
+from tests.support.clock.manual import ManualClock
+from tests.support.fakes.airflow import AUTH, Airflow, Version
+from tests.support.fakes.http_target import (
+    Behaviour,
+    WebServer,
+    a_web_server,
+    answer,
+    by_path,
+    in_turn,
+    reset,
+)
 from worker.core.errors import RetryLater
 from worker.core.model.values import Json
 from worker.core.run.state import FailureCategory

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from tests.awsfake import an_aws_fake, aws_at, raw_answer
-from tests.awsjobs import Glue
-from tests.emulators import use_test_credentials
-from tests.httptarget import a_web_server, reset
+from tests.support.aws.emulators import use_test_credentials
+from tests.support.fakes.aws import an_aws_fake, aws_at, raw_answer
+from tests.support.fakes.aws_jobs import Glue
+from tests.support.fakes.http_target import a_web_server, reset
 from worker.core.run.state import FailureCategory
 from worker.jobs.aws.client import Aws, AwsEndpoint, Service
 from worker.jobs.aws.errors import AwsTrouble

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.awsfake import an_aws_fake, aws_at, raw_answer
-from tests.awstargets import CONFIGS, AwsTarget, aws_target, runner_of
-from tests.httptarget import Behaviour, break_off, hang, reset
-from tests.jobtargets import Plot
-from tests.runners import TOKEN, a_request, started
+from tests.support.builders.runners import TOKEN, a_request, started
+from tests.support.fakes.aws import an_aws_fake, aws_at, raw_answer
+from tests.support.fakes.aws_targets import CONFIGS, AwsTarget, aws_target, runner_of
+from tests.support.fakes.http_target import Behaviour, break_off, hang, reset
+from tests.support.fakes.job_targets import Plot
 from worker.core.errors import RetryLater
 from worker.core.run.state import FailureCategory
 from worker.jobs.aws.session import ANSWER_BYTES_MAX

@@ -9,12 +9,12 @@ from typing import Final, Literal
 
 import pytest
 
-from tests.airflowfake import Airflow, AirflowTarget
-from tests.awstargets import CONFIGS, aws_target
-from tests.databricksfake import DatabricksTarget, Workspace
-from tests.httptarget import Received, a_web_server, answer
-from tests.jobtargets import Plot
-from tests.runners import started
+from tests.support.builders.runners import started
+from tests.support.fakes.airflow import Airflow, AirflowTarget
+from tests.support.fakes.aws_targets import CONFIGS, aws_target
+from tests.support.fakes.databricks import DatabricksTarget, Workspace
+from tests.support.fakes.http_target import Received, a_web_server, answer
+from tests.support.fakes.job_targets import Plot
 from worker.core.errors import RetryLater
 from worker.jobs.runner import BatchRunner, Config, Failed, Runner, Running, StatusQuery, TargetDown
 from worker.net.address_policy import AddressPolicy

@@ -5,9 +5,9 @@ from botocore.exceptions import ClientError, NoCredentialsError
 
 from consumers.outbox.bus import entry_of
 from consumers.outbox.eventbridge import open_bus, translate
-from tests.emulators import use_test_credentials
-from tests.httptarget import a_web_server, answer
-from tests.manualclock import NOON
+from tests.support.aws.emulators import use_test_credentials
+from tests.support.clock.manual import NOON
+from tests.support.fakes.http_target import a_web_server, answer
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model.events import Event
 from worker.net.aws_client import ClientSettings

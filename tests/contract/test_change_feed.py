@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from tests.contract.portrows import CONTROL, a_row, content
-from tests.manualclock import NOON, ManualClock
+from tests.support.clock.manual import NOON, ManualClock
 from worker.store.sqlite.housekeeping import SWEEP_GRACE
 from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import (

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from tests.contract.portrows import CONTROL, MOTO, a_row, known_defect, stored
-from tests.manualclock import NOON
+from tests.support.clock.manual import NOON
 from worker.store.table import (
     Absent,
     Check,

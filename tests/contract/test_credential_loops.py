@@ -10,8 +10,14 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.credentialserver import FRESH, STATIC, CredentialEndpoint, a_credential_endpoint, a_dynamodb
-from tests.emulators import AWS_ENVIRONMENT, new_names
+from tests.support.aws.emulators import AWS_ENVIRONMENT, new_names
+from tests.support.fakes.credential_server import (
+    FRESH,
+    STATIC,
+    CredentialEndpoint,
+    a_credential_endpoint,
+    a_dynamodb,
+)
 from worker.core.errors import ConfigError, RetryLater
 from worker.net.aws_client import ClientSettings
 from worker.net.aws_sessions import session_of_loop, sessions_held

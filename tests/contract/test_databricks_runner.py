@@ -5,10 +5,10 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from tests.databricksfake import ENDED_AT_MS, PERSONAL_TOKEN, Workspace
-from tests.httptarget import Received, WebServer, a_web_server, answer, by_path, in_turn
-from tests.manualclock import NOON, ManualClock
-from tests.runners import TOKEN, a_request, started
+from tests.support.builders.runners import TOKEN, a_request, started
+from tests.support.clock.manual import NOON, ManualClock
+from tests.support.fakes.databricks import ENDED_AT_MS, PERSONAL_TOKEN, Workspace
+from tests.support.fakes.http_target import Received, WebServer, a_web_server, answer, by_path, in_turn
 from worker.core.model.values import Json
 from worker.core.run.state import FailureCategory
 from worker.jobs.rest.databricks import DatabricksRunner

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from tests.awsfake import AwsError
-from tests.awsjobs import ENDED
-from tests.awstargets import CONFIGS, AwsTarget, aws_target
-from tests.jobtargets import Plot
-from tests.runners import TOKEN, a_request, started
+from tests.support.builders.runners import TOKEN, a_request, started
+from tests.support.fakes.aws import AwsError
+from tests.support.fakes.aws_jobs import ENDED
+from tests.support.fakes.aws_targets import CONFIGS, AwsTarget, aws_target
+from tests.support.fakes.job_targets import Plot
 from worker.core.model.values import Json
 from worker.core.run.state import FailureCategory
 from worker.jobs.runner import Failed, Refused, Stopped, Succeeded

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from tests.contract.portrows import CONTROL, a_row, content, stored
-from tests.manualclock import NOON, ManualClock
+from tests.support.clock.manual import NOON, ManualClock
 from worker.store.table import LISTS, Equals, Key, Put, StaleWrite, Tables, Update, Value
 
 NOON_S = int(NOON.timestamp())

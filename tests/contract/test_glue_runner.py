@@ -6,11 +6,11 @@ from datetime import date, timedelta
 
 import pytest
 
-from tests.awsfake import AwsFake, an_aws_fake, aws_at, raw_answer
-from tests.awsjobs import ENDED, NOW, Glue, Logs
-from tests.httptarget import Behaviour, hang, reset
-from tests.manualclock import ManualClock
-from tests.runners import TOKEN, a_request, started
+from tests.support.builders.runners import TOKEN, a_request, started
+from tests.support.clock.manual import ManualClock
+from tests.support.fakes.aws import AwsFake, an_aws_fake, aws_at, raw_answer
+from tests.support.fakes.aws_jobs import ENDED, NOW, Glue, Logs
+from tests.support.fakes.http_target import Behaviour, hang, reset
 from worker.core.model.values import Json
 from worker.core.run.state import FailureCategory
 from worker.core.time.periods import Period

@@ -8,11 +8,11 @@ from datetime import timedelta
 
 import pytest
 
-from tests.awsfake import AwsFake, an_aws_fake, aws_at
-from tests.awsjobs import NOW, Lambda
-from tests.awsmodel import model_of
-from tests.manualclock import ManualClock
-from tests.runners import TOKEN, a_request, started
+from tests.support.builders.runners import TOKEN, a_request, started
+from tests.support.clock.manual import ManualClock
+from tests.support.fakes.aws import AwsFake, an_aws_fake, aws_at
+from tests.support.fakes.aws_jobs import NOW, Lambda
+from tests.support.fakes.aws_model import model_of
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json

@@ -5,10 +5,10 @@ import os
 import socket
 import stat
 
-from tests.awsfake import aws_at, raw_answer
-from tests.httptarget import Received, a_web_server, answer
-from tests.manualclock import ManualClock
-from tests.runners import a_request
+from tests.support.builders.runners import a_request
+from tests.support.clock.manual import ManualClock
+from tests.support.fakes.aws import aws_at, raw_answer
+from tests.support.fakes.http_target import Received, a_web_server, answer
 from worker.jobs.http.runner import HttpRunner
 from worker.jobs.secrets import EnvironmentSecrets
 from worker.net.address_policy import AddressPolicy

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.airflowfake import Airflow, Version
-from tests.databricksfake import PERSONAL_TOKEN, Workspace
-from tests.httptarget import (
+from tests.support.builders.runners import TOKEN, a_request, started
+from tests.support.clock.manual import ManualClock
+from tests.support.fakes.airflow import Airflow, Version
+from tests.support.fakes.databricks import PERSONAL_TOKEN, Workspace
+from tests.support.fakes.http_target import (
     Behaviour,
     Names,
     Received,
@@ -21,8 +23,6 @@ from tests.httptarget import (
     in_turn,
     reset,
 )
-from tests.manualclock import ManualClock
-from tests.runners import TOKEN, a_request, started
 from worker.core.errors import RetryLater, WorkerError
 from worker.core.run.state import FailureCategory
 from worker.jobs.messages import MESSAGE_BYTES_MAX

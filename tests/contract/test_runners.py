@@ -12,13 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.airflowfake import airflow_target
-from tests.awstargets import AWS_TARGETS
-from tests.databricksfake import databricks_target
-from tests.httptarget import Behaviour, Received, WebServer, a_web_server, answer, break_off, reset
-from tests.jobtargets import NO_SECRETS, OpenTarget, Plot, Target
-from tests.runners import TOKEN, a_request, ended, started, until
-from tests.runningairflow import REAL_TARGETS
+from tests.support.builders.runners import TOKEN, a_request, ended, started, until
+from tests.support.fakes.airflow import airflow_target
+from tests.support.fakes.aws_targets import AWS_TARGETS
+from tests.support.fakes.databricks import databricks_target
+from tests.support.fakes.http_target import (
+    Behaviour,
+    Received,
+    WebServer,
+    a_web_server,
+    answer,
+    break_off,
+    reset,
+)
+from tests.support.fakes.job_targets import NO_SECRETS, OpenTarget, Plot, Target
+from tests.support.fakes.running_airflow import REAL_TARGETS
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model.pipeline import JobType
 from worker.core.run.state import FailureCategory

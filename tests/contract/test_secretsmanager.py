@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.awsfake import AwsError, AwsFake, an_aws_fake, aws_at, raw_answer
-from tests.httptarget import reset
-from tests.manualclock import ManualClock
+from tests.support.clock.manual import ManualClock
+from tests.support.fakes.aws import AwsError, AwsFake, an_aws_fake, aws_at, raw_answer
+from tests.support.fakes.http_target import reset
 from worker.core.errors import Rejected, RetryLater
 from worker.jobs.aws.secrets_manager import KEPT_MAX, SecretsManagerSecrets
 

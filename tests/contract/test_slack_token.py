@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.alertsworld import FAILED
-from tests.awsfake import AwsError, AwsFake, an_aws_fake, aws_at
-from tests.fakeslack import TOKEN, FakeSlack
-from tests.manualclock import ManualClock
+from tests.support.clock.manual import ManualClock
+from tests.support.fakes.aws import AwsError, AwsFake, an_aws_fake, aws_at
+from tests.support.fakes.slack import TOKEN, FakeSlack
+from tests.support.worlds.alerts import FAILED
 from worker.app.alerts import AlertResources, open_alerting
 from worker.config.settings import AlertSettings
 from worker.jobs.aws.secrets_manager import SecretsManagerSecrets

@@ -7,7 +7,16 @@ import pytest
 
 from consumers.alerts.chat import ChatBusy, ChatDown, ChatMessage, ChatRefused, Posted
 from consumers.alerts.slack import RETRY_AFTER_S, SlackChat, session_for_slack
-from tests.fakeslack import ERROR, RESET, RESET_AFTER, TOKEN, UNAVAILABLE, FakeSlack, Trouble, refusal
+from tests.support.fakes.slack import (
+    ERROR,
+    RESET,
+    RESET_AFTER,
+    TOKEN,
+    UNAVAILABLE,
+    FakeSlack,
+    Trouble,
+    refusal,
+)
 from worker.core.errors import Rejected, RetryLater
 from worker.runtime.clock import SystemClock
 

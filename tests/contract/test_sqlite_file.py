@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.contract.portrows import CONTROL, a_row, stored
-from tests.manualclock import NOON, ManualClock
+from tests.support.clock.manual import NOON, ManualClock
 from worker.core.errors import ConfigError, RetryLater
 from worker.store.row_codec import encode
 from worker.store.sqlite import file as sqlite_file

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests import liveworker
-from tests.commandline import interlock
 from tests.contract.portrows import CONTROL, a_row
-from tests.manualclock import ManualClock
+from tests.support.builders.command_line import interlock
+from tests.support.clock.manual import ManualClock
+from tests.support.worlds import live_worker
 from worker.core.errors import ConfigError
 from worker.store.sqlite import file as sqlite_file
 from worker.store.sqlite.file import connect
@@ -159,7 +159,7 @@ async def test_what_another_process_was_told_is_stored_outlives_the_one_that_los
 
 def on_store(path: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     """Run a command in another process: connections of one process share what they know of a file."""
-    return liveworker.interlock(*words, "--store", f"sqlite:///{path}", at=path.parent)
+    return live_worker.interlock(*words, "--store", f"sqlite:///{path}", at=path.parent)
 
 
 async def test_upkeep_of_the_file_itself_is_no_replacement(path: Path) -> None:

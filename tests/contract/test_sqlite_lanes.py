@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.portrows import CONTROL, a_row, stored
-from tests.manualclock import ManualClock
+from tests.support.clock.manual import ManualClock
 from worker.core.errors import ConfigError, RetryLater
 from worker.store.sqlite.file import connect, connect_to_read
 from worker.store.sqlite.tables import Connections, SqliteTables, connections_on_file

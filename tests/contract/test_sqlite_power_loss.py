@@ -11,7 +11,7 @@ import pytest
 
 from tests.contract.disk import Acknowledged, Disk, Happening, Sync, after_power_loss, watched_disk
 from tests.contract.portrows import CONTROL, a_row, stored
-from tests.manualclock import ManualClock
+from tests.support.clock.manual import ManualClock
 from worker.core.errors import RetryLater
 from worker.store.sqlite.file import connect
 from worker.store.sqlite.tables import SqliteTables, connections_on_file

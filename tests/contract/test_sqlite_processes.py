@@ -17,7 +17,7 @@ import pytest
 
 from tests.contract.portrows import CONTROL, a_row, stored
 from tests.contract.sqlite_child import RACE_PK, WRITERS
-from tests.manualclock import ManualClock
+from tests.support.clock.manual import ManualClock
 from worker.store.sqlite.tables import SqliteTables
 from worker.store.table import Change, ChangeFeed, Key, Put, TableName, query_all
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from tests.awsfake import raw_answer
-from tests.awsjobs import ENDED, MACHINE
-from tests.awstargets import CONFIGS, aws_target
-from tests.jobtargets import Plot
-from tests.runners import TOKEN, a_request, ended, started
+from tests.support.builders.runners import TOKEN, a_request, ended, started
+from tests.support.fakes.aws import raw_answer
+from tests.support.fakes.aws_jobs import ENDED, MACHINE
+from tests.support.fakes.aws_targets import CONFIGS, aws_target
+from tests.support.fakes.job_targets import Plot
 from worker.core.errors import Rejected
 from worker.core.model.values import Json
 from worker.core.run.state import FailureCategory

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from tests.contract.storevalues import NOW, a_name, a_period, a_pipeline, a_run, race
-from tests.manualclock import ManualClock
+from tests.support.clock.manual import ManualClock
 from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId
 from worker.core.model.values import Json

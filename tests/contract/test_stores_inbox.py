@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from tests.manualclock import ManualClock
+from tests.support.clock.manual import ManualClock
 from worker.core.model.pipeline import PipelineId
 from worker.store.repos.delivery.inbox_ledger import InboxLedger, Known, LedgerEntry, SensorReport
 from worker.store.retention import INBOX

@@ -3,7 +3,7 @@
 import uuid
 from datetime import timedelta
 
-from tests.manualclock import ManualClock
+from tests.support.clock.manual import ManualClock
 from worker.store.repos.installation import installed_at
 from worker.store.table import Tables
 

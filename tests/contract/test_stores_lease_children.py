@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from tests.contract.leasevalues import FIRST, SHARD, a_lease, now_at
 from tests.contract.storevalues import NOW, A, B, a_name
-from tests.manualclock import ManualClock
+from tests.support.clock.manual import ManualClock
 from worker.store.repos.leases import Leases, LeaseStatus
 from worker.store.table import Tables
 

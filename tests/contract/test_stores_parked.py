@@ -2,7 +2,7 @@
 
 import uuid
 
-from tests.manualclock import ManualClock
+from tests.support.clock.manual import ManualClock
 from worker.store.repos.delivery.parked_keys import ParkedKey, ParkedKeys
 from worker.store.retention import PARKED_KEYS
 from worker.store.table import Tables

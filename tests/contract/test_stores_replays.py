@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from tests.contract.storevalues import NOW, a_name
-from tests.manualclock import ManualClock
+from tests.support.clock.manual import ManualClock
 from worker.store.repos.delivery.dead_letter_replays import ReplayRequest, Replays
 from worker.store.repos.delivery.dead_letters import HISTORY_MAX, DeadLetter, DeadLetters
 from worker.store.repos.delivery.parked_keys import ParkedKeys

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from tests.contract.storevalues import NOW, a_run, race, run_key_of
-from tests.manualclock import ManualClock
+from tests.support.clock.manual import ManualClock
 from worker.core.model import keys
 from worker.core.model.keys import RunKey
 from worker.store import retention

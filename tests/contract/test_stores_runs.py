@@ -6,7 +6,7 @@ from datetime import date, timedelta
 import pytest
 
 from tests.contract.storevalues import NOW, a_period, a_run, a_watch, race, run_key_of
-from tests.faults import DROP_BEFORE, FaultyTables, always
+from tests.support.fakes.remote_store import DROP_BEFORE, FaultyTables, always
 from worker.core.errors import RetryLater
 from worker.core.model import keys
 from worker.core.model.events import Event

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from tests.contract.storevalues import NOW, a_pipeline, race
-from tests.manualclock import ManualClock
+from tests.support.clock.manual import ManualClock
 from worker.config.deploy import deploy, withdraw
 from worker.config.load import load_text
 from worker.core.model.pipeline import Pipeline, PipelineId, ScheduleId

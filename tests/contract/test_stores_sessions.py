@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from tests.contract.storevalues import NOW, A, B, a_name, race
-from tests.manualclock import ManualClock
+from tests.support.clock.manual import ManualClock
 from worker.core.model.keys import SessionId
 from worker.store.repos.sessions import Session, Sessions, SessionState
 from worker.store.table import StaleWrite, Tables

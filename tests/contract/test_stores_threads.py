@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from tests.contract.storevalues import NOW, SECOND, a_pipeline, race
-from tests.manualclock import ManualClock
+from tests.support.clock.manual import ManualClock
 from worker.core.model import keys
 from worker.store.repos.delivery.threads import (
     CLAIM,

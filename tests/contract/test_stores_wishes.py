@@ -6,7 +6,7 @@ from datetime import UTC, date, timedelta
 import pytest
 
 from tests.contract.storevalues import NOW, a_pipeline, a_watch, run_key_of
-from tests.manualclock import ManualClock
+from tests.support.clock.manual import ManualClock
 from worker.core.model import keys
 from worker.core.model.pipeline import ScheduleId
 from worker.core.run.state import DryRun, DryState, Pause

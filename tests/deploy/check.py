@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests import taskroles
-from tests.emulators import AWS_ENVIRONMENT, ministack
-from tests.installation import Installation
-from tests.liveworker import BUSY, PATIENCE_S, today
-from tests.wholeworker import live_through_a_kill
+from tests.support.aws import task_roles
+from tests.support.aws.emulators import AWS_ENVIRONMENT, ministack
+from tests.support.worlds.installation import Installation
+from tests.support.worlds.live_worker import BUSY, PATIENCE_S, today
+from tests.support.worlds.whole_worker import live_through_a_kill
 from worker.store.table import TableName
 
 ROOT = Path(__file__).parents[2]
@@ -131,15 +131,15 @@ def _compare_roles(place: Path) -> int:
         given = {each["name"]: each["value"] for each in container["environment"]}
         policy = json.loads(made["aws_iam_role_policy", "task", service]["policy"])
         written = {each["Sid"]: _statement(each) for each in policy["Statement"]}
-        for read in taskroles.statements_of(given["INTERLOCK_DUTIES"].split(",")):
+        for read in task_roles.statements_of(given["INTERLOCK_DUTIES"].split(",")):
             if read.on and written.get(read.sid) != read:
                 raise Failed(f"the role of {service} has {written.get(read.sid)}, and not {read}")
     return len(services)
 
 
-def _statement(written: Mapping[str, Any]) -> taskroles.Statement:
+def _statement(written: Mapping[str, Any]) -> task_roles.Statement:
     partitions = written.get("Condition", {}).get("ForAllValues:StringLike", {}).get("dynamodb:LeadingKeys", [])
-    return taskroles.Statement(
+    return task_roles.Statement(
         sid=written["Sid"],
         actions=frozenset(_listed(written["Action"])),
         on=frozenset(_named(arn) for arn in _listed(written["Resource"])),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.liveworker import BUSY, LiveWorker, interlock, live_worker, today, until
+from tests.support.worlds.live_worker import BUSY, LiveWorker, interlock, live_worker, today, until
 from worker.web.probe import probe
 
 EXIT_S = 25.0

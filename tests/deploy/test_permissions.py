@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests import awscalls, taskroles
-from tests.awscalls import Call, Heard
+from tests.support.aws import calls as awscalls
+from tests.support.aws import task_roles
+from tests.support.aws.calls import Call, Heard
 from worker.config.roles import Role
 from worker.jobs.aws.glue_logs import DEFAULT_LOG_GROUP
 from worker.operations.doctor.checks import table_probes
@@ -87,7 +88,7 @@ def test_a_request_is_known_by_the_action_a_policy_names_and_by_what_it_is_about
     service: str, operation: str, parameters: Mapping[str, Any], calls: set[Call]
 ) -> None:
     assert set(awscalls.calls_of(service, operation, parameters)) == calls
-    assert taskroles.not_allowed(Heard(call) for call in calls) == []
+    assert task_roles.not_allowed(Heard(call) for call in calls) == []
 
 
 def test_what_a_process_called_is_read_again_with_its_duties(tmp_path: Path) -> None:
@@ -106,7 +107,7 @@ def test_what_a_process_called_is_read_again_with_its_duties(tmp_path: Path) -> 
 def test_a_call_that_no_role_allows_is_found() -> None:
     heard = {Heard(Call("dynamodb:Scan", "control")), Heard(Call("dynamodb:GetItem"))}
 
-    assert taskroles.not_allowed(heard) == ["dynamodb:Scan on control"]
+    assert task_roles.not_allowed(heard) == ["dynamodb:Scan on control"]
 
 
 @pytest.mark.parametrize("duties", [None, frozenset({"engine"})])
@@ -117,7 +118,7 @@ def test_the_logs_that_say_whether_a_glue_run_really_succeeded_may_be_read(
     """Otherwise every success would be called unchecked."""
     heard = {Heard(call, duties) for call in awscalls.calls_of("logs", "FilterLogEvents", {"logGroupName": group})}
 
-    assert taskroles.not_allowed(heard) == []
+    assert task_roles.not_allowed(heard) == []
 
 
 @pytest.mark.parametrize("duties", [None, frozenset({"engine"})])
@@ -131,7 +132,7 @@ def test_the_logs_that_say_whether_a_glue_run_really_succeeded_may_be_read(
     ],
 )
 def test_a_jobs_call_on_what_no_role_names_is_found(call: Call, duties: frozenset[str] | None) -> None:
-    assert len(taskroles.not_allowed([Heard(call, duties)])) == 1
+    assert len(task_roles.not_allowed([Heard(call, duties)])) == 1
 
 
 @pytest.mark.parametrize(
@@ -148,7 +149,7 @@ def test_a_jobs_call_on_what_no_role_names_is_found(call: Call, duties: frozense
     ],
 )
 def test_a_call_beyond_the_duties_of_a_worker_is_found(duties: frozenset[str], call: Call) -> None:
-    assert taskroles.not_allowed([Heard(call, duties)]) == [str(Heard(call, duties))]
+    assert task_roles.not_allowed([Heard(call, duties)]) == [str(Heard(call, duties))]
 
 
 @pytest.mark.parametrize(
@@ -162,19 +163,19 @@ def test_a_call_beyond_the_duties_of_a_worker_is_found(duties: frozenset[str], c
     ],
 )
 def test_a_call_within_the_duties_of_a_worker_is_none_to_speak_of(duties: frozenset[str], call: Call) -> None:
-    assert taskroles.not_allowed([Heard(call, duties)]) == []
+    assert task_roles.not_allowed([Heard(call, duties)]) == []
 
 
 def test_a_write_that_nobody_makes_is_found_in_a_whole_run_and_in_no_other() -> None:
-    heard = [Heard(Call(action)) for action in taskroles.allowed() - {"events:PutEvents"}]
+    heard = [Heard(Call(action)) for action in task_roles.allowed() - {"events:PutEvents"}]
 
-    assert taskroles.never_called(heard) == ["events:PutEvents"]
-    assert len(taskroles.problems(heard, is_whole=True)) == 1
-    assert taskroles.problems(heard, is_whole=False) == []
+    assert task_roles.never_called(heard) == ["events:PutEvents"]
+    assert len(task_roles.problems(heard, is_whole=True)) == 1
+    assert task_roles.problems(heard, is_whole=False) == []
 
 
 def test_the_duties_of_the_roles_are_those_of_the_program() -> None:
-    assert taskroles.duties() == frozenset(Role)
+    assert task_roles.duties() == frozenset(Role)
 
 
 @pytest.mark.parametrize("duty", Role)
@@ -183,11 +184,11 @@ def test_the_doctor_tries_what_the_role_of_a_duty_allows_and_nothing_else(duty: 
     probes = list(table_probes({table: f"t-{table}" for table in TableName}, held))
     tried = {call for each in probes for call in awscalls.calls_of(each.service, each.operation, each.parameters)}
 
-    assert taskroles.not_allowed(Heard(call, held) for call in tried) == []
+    assert task_roles.not_allowed(Heard(call, held) for call in tried) == []
     # Dead letters are not tried: their partitions are like any other.
     writes = {
         (action, table)
-        for statement in taskroles.statements_of(held)
+        for statement in task_roles.statements_of(held)
         if not any(each.startswith("DEADLETTER") for each in statement.partitions)
         for action, table in product(statement.actions, statement.on & awscalls.TABLES)
         if action.removeprefix("dynamodb:") in {"PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem"}
@@ -196,7 +197,7 @@ def test_the_doctor_tries_what_the_role_of_a_duty_allows_and_nothing_else(duty: 
 
 
 def test_no_role_may_do_everything() -> None:
-    assert [action for action in taskroles.allowed() if "*" in action] == []
+    assert [action for action in task_roles.allowed() if "*" in action] == []
 
 
 def test_a_run_of_tests_that_calls_what_no_role_allows_fails(tmp_path: Path) -> None:

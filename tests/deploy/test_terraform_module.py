@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from consumers.outbox.severities import told_pattern
-from tests.terraformfiles import FILES, MODULE, bare, default_of, local, parsed
+from tests.support.aws.terraform_files import FILES, MODULE, bare, default_of, local, parsed
 from worker.config.settings import NAMES
 from worker.store.dynamodb.schema import STREAMED, TableSchema
 from worker.store.table import TTL, TableName

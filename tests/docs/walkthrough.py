@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tests.commandline import interlock, records
 from tests.docs.pagefile import ROOT, Block, blocks, commands
 from tests.docs.terminal import Shell, Worker, until
+from tests.support.builders.command_line import interlock, records
 from worker.runtime.clock import SystemClock
 
 WORKER: Final = "background worker"

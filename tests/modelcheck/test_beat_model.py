@@ -12,8 +12,8 @@ from typing import Final
 
 import pytest
 
-from tests.manualclock import NOON
 from tests.modelcheck.explorer import Step, Violation, explore
+from tests.support.clock.manual import NOON
 from worker.core.membership.liveness import FAST_TIMING, Sighting, Timing, observe, stood_still
 from worker.core.model.keys import SessionId
 from worker.membership.fence import Fence

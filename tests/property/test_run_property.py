@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from consumers.outbox.severities import Severity, severity_of
-from tests.builders import BIRTH, KEY, ME, MINUTE, NOON, a_pipeline, a_post_run
+from tests.support.builders.values import BIRTH, KEY, ME, MINUTE, NOON, a_pipeline, a_post_run
 from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType
 from worker.core.model.pipeline import OnUnknownStart, Pipeline

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.manualclock import ManualClock
+from tests.support.clock.manual import ManualClock
 from worker.core.model.keys import SHADOW
 from worker.store.shadow import ShadowTables
 from worker.store.sqlite.tables import SqliteTables

@@ -1,7 +1,7 @@
 """Python loads this by itself where this directory is on its path: it notes the calls to AWS of a process of a test.
 
-`tests/liveworker.py` puts it there; nothing of the program knows of it. It is loaded by every process that inherits the
-path, so it looks first whether there is anything to note: the client's library takes long to load.
+`tests/support/worlds/live_worker.py` puts it there; nothing of the program knows of it. Every process that inherits the
+path loads it, so it looks first whether there is anything to note: the client's library takes long to load.
 """
 
 import os
@@ -12,7 +12,7 @@ directory = os.environ.get("TESTS_AWS_CALLS")
 words = (*sys.orig_argv, os.environ.get("INTERLOCK_STORE", ""))
 
 if directory and any("dynamodb://" in word for word in words):
-    from tests.awscalls import Recorder
+    from tests.support.aws.calls import Recorder
     from worker.config.roles import ALL_ROLES
 
     said = {duty.strip() for duty in os.environ.get("INTERLOCK_DUTIES", "").split(",")} - {""}

@@ -11,9 +11,9 @@ from consumers.alerts.digest import Digests
 from consumers.alerts.routing import Channels, Routing
 from consumers.alerts.threads import ChatAlerts
 from consumers.outbox.severities import Severity
-from tests.alertsworld import FAILED, AlertsWorld, an_event
-from tests.fakeslack import UNAVAILABLE, Trouble
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.slack import UNAVAILABLE, Trouble
+from tests.support.worlds.alerts import FAILED, AlertsWorld, an_event
 from worker.core.model.events import Event, EventType
 from worker.store.repos.events import event_write
 

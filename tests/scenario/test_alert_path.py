@@ -8,9 +8,9 @@ from consumers.streams.embedded.feed import FeedPosition, feed_name
 from consumers.streams.embedded.lag import FeedLags
 from consumers.streams.progress import STUCK_AFTER_S
 from scheduler.watchdog.heartbeat_ping import pinging
-from tests.engineworld import a_world
-from tests.httptarget import a_web_server, answer
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.http_target import a_web_server, answer
+from tests.support.worlds.engine import a_world
 from worker.core.errors import RetryLater
 from worker.core.model.events import Event, EventType
 from worker.core.model.keys import SessionId

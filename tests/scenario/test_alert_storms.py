@@ -15,12 +15,12 @@ from consumers.alerts.routing import Channels, Routing
 from consumers.alerts.threads import ChatAlerts
 from consumers.outbox.severities import Severity
 from consumers.queues.consumer import QueueConsumer
-from tests.alertsworld import HOUR, AlertsWorld, an_event
-from tests.fakeslack import UNAVAILABLE, FakeSlack, Trouble, refusal
-from tests.faults import RandomFaults
-from tests.queueworld import assert_accounts_balance
 from tests.scenario.test_alerts_queue import QueuedAlerts
-from tests.virtualtime import on_virtual_time, run
+from tests.support.clock.virtual_time import on_virtual_time, run
+from tests.support.fakes.remote_store import RandomFaults
+from tests.support.fakes.slack import UNAVAILABLE, FakeSlack, Trouble, refusal
+from tests.support.worlds.alerts import HOUR, AlertsWorld, an_event
+from tests.support.worlds.queue import assert_accounts_balance
 from worker.core.model.events import Event, EventType
 from worker.store.repos.delivery.grouped_alerts import GroupedAlerts
 

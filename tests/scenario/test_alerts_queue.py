@@ -15,13 +15,13 @@ from consumers.outbox.routes import Deliver, Route, envelope
 from consumers.outbox.severities import told_to_people
 from consumers.queues.consumer import QueueConsumer, QueuePace
 from consumers.queues.dead_letters import QueueDeadLetters, queue_letter_source
-from tests.alertsworld import AlertsWorld, an_event
-from tests.fakeslack import UNAVAILABLE
-from tests.fakesqs import FakeQueue
-from tests.queueworld import assert_accounts_balance
 from tests.scenario.test_relay import RelayWorld
-from tests.streamworld import FULL_WAITS
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.slack import UNAVAILABLE
+from tests.support.fakes.sqs import FakeQueue
+from tests.support.worlds.alerts import AlertsWorld, an_event
+from tests.support.worlds.queue import assert_accounts_balance
+from tests.support.worlds.stream import FULL_WAITS
 from worker.core.model.events import Event, EventType
 from worker.store.repos.delivery.dead_letters import DeadLetters
 from worker.store.repos.delivery.threads import Threads

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from tests.alertsworld import AlertsWorld, an_event
-from tests.faults import RandomFaults
-from tests.virtualtime import run
+from tests.support.clock.virtual_time import run
+from tests.support.fakes.remote_store import RandomFaults
+from tests.support.worlds.alerts import AlertsWorld, an_event
 from worker.core.model.events import EventType
 
 

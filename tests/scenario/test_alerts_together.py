@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
 from scheduler.watchdog.alerts import Alert, Alerts
-from tests.engineworld import ORDERS, run_key
-from tests.manualclock import NOON, ManualClock
+from tests.support.clock.manual import NOON, ManualClock
+from tests.support.worlds.engine import ORDERS, run_key
 from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType
 from worker.store.repos.events import Events

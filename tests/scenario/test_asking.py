@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.engineworld import World, a_world, run_key
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.worlds.engine import World, a_world, run_key
 from worker.config.versions import Version
 from worker.core.run.forecast import Prospect
 from worker.core.run.state import State

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from consumers.outbox.bus import BYTES_MAX, Entry, EventBus, entry_of
-from tests.manualclock import NOON
-from tests.virtualtime import VirtualClock, on_virtual_time
+from tests.support.clock.manual import NOON
+from tests.support.clock.virtual_time import VirtualClock, on_virtual_time
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model.events import Event, EventType
 

@@ -7,10 +7,10 @@ from consumers.alerts.chat import Chat, ChatMessage, Posted
 from consumers.alerts.routing import Channels, Routing
 from consumers.alerts.threads import ChatAlerts
 from consumers.outbox.severities import Severity
-from tests.alertsworld import FAILED, HOUR, AlertsWorld, an_event
-from tests.fakeslack import UNAVAILABLE
-from tests.faults import DROP_AFTER, NO_FAULT, Fault, Operation
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.remote_store import DROP_AFTER, NO_FAULT, Fault, Operation
+from tests.support.fakes.slack import UNAVAILABLE
+from tests.support.worlds.alerts import FAILED, HOUR, AlertsWorld, an_event
 from worker.core.model.events import EventType
 from worker.store.repos.events import event_write
 

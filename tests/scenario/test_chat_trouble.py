@@ -11,10 +11,10 @@ from consumers.alerts.routing import Channels, Routing
 from consumers.alerts.text import thread_of
 from consumers.alerts.threads import ChatAlerts
 from consumers.outbox.severities import Severity
-from tests.alertsworld import FAILED, HOUR, AlertsWorld, an_event
-from tests.fakeslack import ERROR, RESET, RESET_AFTER, UNAVAILABLE, Trouble, refusal
-from tests.faults import DROP_BEFORE, always
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.remote_store import DROP_BEFORE, always
+from tests.support.fakes.slack import ERROR, RESET, RESET_AFTER, UNAVAILABLE, Trouble, refusal
+from tests.support.worlds.alerts import FAILED, HOUR, AlertsWorld, an_event
 from worker.core.errors import RetryLater
 from worker.core.model.events import EventType
 

@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from tests.cronworld import a_timed_config, cron_on, periods_of
-from tests.engineworld import CONFIG, DAY, World, a_world, begin, run_key
-from tests.fakerunner import refuse
-from tests.manualclock import NOON
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.manual import NOON
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.runner import refuse
+from tests.support.worlds.cron import a_timed_config, cron_on, periods_of
+from tests.support.worlds.engine import CONFIG, DAY, World, a_world, begin, run_key
 from worker.core.model.keys import SessionId
 from worker.core.run.facts import SensorChanged
 from worker.core.run.state import Outcome, StartStep, State

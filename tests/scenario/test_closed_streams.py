@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.cliruns import a_store
-from tests.commandline import interlock
-from tests.liveworker import PATIENCE_S, environment
+from tests.support.builders.cli_runs import a_store
+from tests.support.builders.command_line import interlock
+from tests.support.worlds.live_worker import PATIENCE_S, environment
 
 pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(300)]
 

@@ -10,7 +10,8 @@ from typing import Final
 
 import pytest
 
-from tests.crashpoints import (
+from tests.support.clock.virtual_time import Host, run
+from tests.support.worlds.crash_points import (
     PERILS,
     Course,
     Fate,
@@ -21,8 +22,7 @@ from tests.crashpoints import (
     PlannedTarget,
     perils_of,
 )
-from tests.engineworld import CONFIG, ORDERS, Worker, World, a_world, run_key
-from tests.virtualtime import Host, run
+from tests.support.worlds.engine import CONFIG, ORDERS, Worker, World, a_world, run_key
 from worker.core.model import keys
 from worker.core.model.events import JobEvent
 from worker.core.model.keys import SessionId

@@ -4,9 +4,9 @@ from collections import Counter
 from typing import Final
 
 from scheduler.cron.starter import CronStarts
-from tests.countingtables import counted
-from tests.cronworld import a_timed_config
-from tests.virtualtime import on_virtual_time, run
+from tests.support.clock.virtual_time import on_virtual_time, run
+from tests.support.fakes.counting_tables import counted
+from tests.support.worlds.cron import a_timed_config
 
 DUE: Final = 5
 

@@ -12,13 +12,13 @@ import pytest
 from scheduler.cron.starter import CronStarts
 from scheduler.duty import STREAM, NapTicker, SchedulerRole
 from scheduler.periodic import PeriodicTask
-from tests.crashpoints import WRITE_PERILS, Course, Fate, Peril, PerilousTables
-from tests.cronworld import a_timed_config, cron_key, do_chores, periods_of
-from tests.engineworld import World, a_world
-from tests.fakerunner import FakeRunner
-from tests.manualclock import NOON
-from tests.virtualtime import Host, on_virtual_time, run
-from tests.workergroup import WorkerGroup
+from tests.support.clock.manual import NOON
+from tests.support.clock.virtual_time import Host, on_virtual_time, run
+from tests.support.fakes.runner import FakeRunner
+from tests.support.worlds.crash_points import WRITE_PERILS, Course, Fate, Peril, PerilousTables
+from tests.support.worlds.cron import a_timed_config, cron_key, do_chores, periods_of
+from tests.support.worlds.engine import World, a_world
+from tests.support.worlds.worker_group import WorkerGroup
 from worker.app.components import build_engine
 from worker.config.deploy import deploy
 from worker.config.load import load_text

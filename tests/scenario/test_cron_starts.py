@@ -6,11 +6,11 @@ from datetime import timedelta
 import pytest
 
 from scheduler.cron.starter import CronStarts
-from tests.cronworld import a_timed_config, cron_key, cron_on, do_chores, periods_of
-from tests.engineworld import ORDERS, World, a_world
-from tests.faults import NO_FAULT, Fault, FaultyTables, Operation
-from tests.manualclock import NOON
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.manual import NOON
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.remote_store import NO_FAULT, Fault, FaultyTables, Operation
+from tests.support.worlds.cron import a_timed_config, cron_key, cron_on, do_chores, periods_of
+from tests.support.worlds.engine import ORDERS, World, a_world
 from worker.config.deploy import accept, withdraw
 from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId, ScheduleId

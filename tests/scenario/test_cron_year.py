@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from scheduler.cron.agenda import Agenda, Timed
-from tests.cronoracle import Spec, fires
-from tests.manualclock import ManualClock
+from tests.support.clock.cron_oracle import Spec, fires
+from tests.support.clock.manual import ManualClock
 from worker.config.cron_text import parse_cron
 from worker.core.model.calendars import Calendar, Exclusion
 from worker.core.model.pipeline import Misfire, MisfirePolicy, PipelineId, Schedule, ScheduleId, StartBy

@@ -7,11 +7,11 @@ from structlog.testing import capture_logs
 
 from scheduler.watchdog.checks.table import Watched
 from scheduler.watchdog.dead_mans_switch import ARRIVES_WITHIN, HEARTBEAT_EVERY, PROBE_EVERY
-from tests.alertway import BUS_LETTERS, AlertWay, Part
-from tests.engineworld import World, a_world
-from tests.manualclock import NOON
-from tests.virtualtime import on_virtual_time, run
-from tests.watchworld import told, told_of_ourselves, watch
+from tests.support.clock.manual import NOON
+from tests.support.clock.virtual_time import on_virtual_time, run
+from tests.support.worlds.alert_path import BUS_LETTERS, AlertWay, Part
+from tests.support.worlds.engine import World, a_world
+from tests.support.worlds.watchdog import told, told_of_ourselves, watch
 from worker.core.model.events import EventType
 from worker.store.repos.delivery.alert_probe import AlertPath
 

@@ -7,11 +7,11 @@ from consumers.streams.embedded.feed import feed_name
 from consumers.streams.parking import Parking
 from consumers.streams.source import Position, Record
 from scheduler.duty import STREAM as DUTY
-from tests.cronworld import a_timed_config, periods_of
-from tests.embeddedcrew import Crew, told_of
-from tests.engineworld import DAY, ORDERS
-from tests.fakerunner import FakeRunner
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.runner import FakeRunner
+from tests.support.worlds.cron import a_timed_config, periods_of
+from tests.support.worlds.embedded_workers import Crew, told_of
+from tests.support.worlds.engine import DAY, ORDERS
 from worker.config.deploy import deploy
 from worker.config.load import load_text
 from worker.config.settings import GROUP

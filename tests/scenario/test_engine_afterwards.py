@@ -1,7 +1,7 @@
 """After the job: late data, drift, reports by others. What is delivered again is never news."""
 
-from tests.engineworld import CONFIG, DAY, ORDERS, Worker, World, a_world, run_key
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.worlds.engine import CONFIG, DAY, ORDERS, Worker, World, a_world, run_key
 from worker.core.model import keys
 from worker.core.model.values import Json
 from worker.core.run.state import State

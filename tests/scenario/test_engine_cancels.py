@@ -1,7 +1,7 @@
 """Cancelling a run: at once where it waits, by stopping its job first where it has one."""
 
-from tests.engineworld import a_world
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.worlds.engine import a_world
 from worker.core.run.state import Outcome, State
 from worker.store.table import TableName
 

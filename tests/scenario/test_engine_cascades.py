@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.engineworld import DAY, ORDERS, World, a_world
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.worlds.engine import DAY, ORDERS, World, a_world
 from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId
 from worker.core.run.state import Pause, State

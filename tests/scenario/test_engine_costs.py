@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from tests.builders import a_job
-from tests.countingtables import counted
-from tests.engineworld import CONFIG, a_world
-from tests.faults import Fault, FaultyTables, on_commit
-from tests.manualclock import NOON
-from tests.virtualtime import VirtualClock, on_virtual_time
+from tests.support.builders.values import a_job
+from tests.support.clock.manual import NOON
+from tests.support.clock.virtual_time import VirtualClock, on_virtual_time
+from tests.support.fakes.counting_tables import counted
+from tests.support.fakes.remote_store import Fault, FaultyTables, on_commit
+from tests.support.worlds.engine import CONFIG, a_world
 from worker.core.model.pipeline import JobType
 from worker.core.run.state import Outcome, State
 from worker.net.http_client import CONNECTIONS_MAX

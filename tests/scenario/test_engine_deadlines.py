@@ -3,8 +3,8 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from tests.engineworld import CONFIG, DAY, ORDERS, a_world, run_key
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.worlds.engine import CONFIG, DAY, ORDERS, a_world, run_key
 from worker.core.model import keys
 from worker.core.model.events import EventType
 from worker.core.model.sla_times import SlaTimes

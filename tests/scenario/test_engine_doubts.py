@@ -5,9 +5,19 @@ from contextlib import suppress
 
 import pytest
 
-from tests.engineworld import CONFIG, DAY, ORDERS, Worker, World, a_world, run_key
-from tests.faults import DROP_AFTER, DROP_BEFORE, NO_FAULT, Fault, FaultyTables, Operation, always, no_faults, on_commit
-from tests.virtualtime import Host, on_virtual_time
+from tests.support.clock.virtual_time import Host, on_virtual_time
+from tests.support.fakes.remote_store import (
+    DROP_AFTER,
+    DROP_BEFORE,
+    NO_FAULT,
+    Fault,
+    FaultyTables,
+    Operation,
+    always,
+    no_faults,
+    on_commit,
+)
+from tests.support.worlds.engine import CONFIG, DAY, ORDERS, Worker, World, a_world, run_key
 from worker.core.errors import RetryLater
 from worker.core.model.deadlines import Deadline
 from worker.core.model.pipeline import Sla

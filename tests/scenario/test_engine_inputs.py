@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.engineworld import CONFIG, DAY, ORDERS, World, a_world, begin, run_key
-from tests.faults import FaultyTables
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.remote_store import FaultyTables
+from tests.support.worlds.engine import CONFIG, DAY, ORDERS, World, a_world, begin, run_key
 from worker.core.model import keys
 from worker.core.model.values import Json
 from worker.core.run.state import Run, State

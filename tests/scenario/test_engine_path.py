@@ -7,9 +7,9 @@ from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 
-from tests.engineworld import a_world
-from tests.fakerunner import FakeRunner
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.runner import FakeRunner
+from tests.support.worlds.engine import a_world
 from worker.engine import engine
 from worker.store.table import TableName
 

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from tests.engineworld import CONFIG, DAY, ORDERS, World, a_world
-from tests.fakerunner import refuse
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.runner import refuse
+from tests.support.worlds.engine import CONFIG, DAY, ORDERS, World, a_world
 from worker.core.model import keys
 from worker.core.run.state import Outcome, Pause, State
 from worker.store.repos.pauses import Pauses

@@ -1,7 +1,7 @@
 """Asking for a rerun: what is refused, what supersedes a run, and what may begin beside it."""
 
-from tests.engineworld import CONFIG, DAY, a_world
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.worlds.engine import CONFIG, DAY, a_world
 from worker.core.run.state import Outcome, State
 from worker.store.table import TableName
 

@@ -4,9 +4,17 @@ from random import Random
 
 import pytest
 
-from tests.engineworld import CONFIG, ORDERS, Worker, World, a_world, run_key
-from tests.faults import DROP_BEFORE, NO_FAULT, Fault, FaultyTables, Operation, RandomFaults, no_faults
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.remote_store import (
+    DROP_BEFORE,
+    NO_FAULT,
+    Fault,
+    FaultyTables,
+    Operation,
+    RandomFaults,
+    no_faults,
+)
+from tests.support.worlds.engine import CONFIG, ORDERS, Worker, World, a_world, run_key
 from worker.core.model import keys
 from worker.core.model.keys import RowKind
 from worker.core.run.state import State

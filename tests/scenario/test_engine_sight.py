@@ -3,9 +3,9 @@
 import asyncio
 from datetime import timedelta
 
-from tests.engineworld import a_world, run_key
-from tests.faults import Fault, FaultyTables, no_faults, on_commit
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.remote_store import Fault, FaultyTables, no_faults, on_commit
+from tests.support.worlds.engine import a_world, run_key
 from worker.core.run.facts import JobFailed
 from worker.core.run.state import FailureCategory, State
 

@@ -4,10 +4,18 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.engineworld import CONFIG, ORDERS, World, a_world, begin, run_key
-from tests.fakerunner import lose, refuse
-from tests.faults import DROP_AFTER, DROP_BEFORE, NO_FAULT, Fault, FaultyTables, Operation, late
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.remote_store import (
+    DROP_AFTER,
+    DROP_BEFORE,
+    NO_FAULT,
+    Fault,
+    FaultyTables,
+    Operation,
+    late,
+)
+from tests.support.fakes.runner import lose, refuse
+from tests.support.worlds.engine import CONFIG, ORDERS, World, a_world, begin, run_key
 from worker.core.model.keys import RowKind
 from worker.core.model.pipeline import JobType
 from worker.core.run.facts import CancelRequested

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from tests.engineworld import CONFIG, ORDERS, a_world, begin
-from tests.fakerunner import lose, refuse
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.runner import lose, refuse
+from tests.support.worlds.engine import CONFIG, ORDERS, a_world, begin
 from worker.core.run.state import FailureCategory, Outcome, Pause, StartStep, State
 from worker.jobs.runner import Failed, Guarantee
 from worker.store.repos.pauses import Pauses

@@ -9,10 +9,10 @@ from consumers.outbox.patterns import parse_pattern
 from consumers.outbox.routes import Route, envelope
 from consumers.queues.consumer import QueueConsumer, QueuePace
 from consumers.queues.dead_letters import QueueDeadLetters, queue_letter_source
-from tests.fakesqs import FakeQueue
 from tests.scenario.test_relay import RelayWorld
-from tests.streamworld import FULL_WAITS
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.sqs import FakeQueue
+from tests.support.worlds.stream import FULL_WAITS
 from worker.core.model.events import Event
 from worker.store.repos.events import StoredEvent
 

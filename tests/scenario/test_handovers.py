@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from tests.faults import Operation
-from tests.virtualtime import on_virtual_time, run
-from tests.workergroup import ACT_EVERY_S, GROUP, STREAM, WorkerGroup, overlaps
+from tests.support.clock.virtual_time import on_virtual_time, run
+from tests.support.fakes.remote_store import Operation
+from tests.support.worlds.worker_group import ACT_EVERY_S, GROUP, STREAM, WorkerGroup, overlaps
 from worker.core.membership.liveness import DEFAULT_TIMING, FAST_TIMING, Timing
 from worker.core.model.keys import SessionId
 from worker.store.repos.leases import Lease, Leases

@@ -4,9 +4,9 @@ import pytest
 
 from consumers.inbox.consumer import SensorInbox
 from consumers.inbox.rules_file import rules_of
-from tests.engineworld import CONFIG, DAY, World, a_world
-from tests.inboxworld import an_object, message, notification
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.worlds.engine import CONFIG, DAY, World, a_world
+from tests.support.worlds.inbox import an_object, message, notification
 from worker.core.model.pipeline import PipelineId
 from worker.core.run.state import State
 from worker.store.repos.sensors import Sensors

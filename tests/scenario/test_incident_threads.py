@@ -10,10 +10,10 @@ import pytest
 from consumers.alerts.pace import APART_MAX
 from consumers.alerts.text import thread_of
 from consumers.outbox.incidents import QUIET
-from tests.alertsworld import AlertsWorld, an_event
-from tests.fakeslack import Said
-from tests.manualclock import NOON
-from tests.virtualtime import on_virtual_time, run
+from tests.support.clock.manual import NOON
+from tests.support.clock.virtual_time import on_virtual_time, run
+from tests.support.fakes.slack import Said
+from tests.support.worlds.alerts import AlertsWorld, an_event
 from worker.core.model.events import Event, EventType
 from worker.core.model.values import Json
 

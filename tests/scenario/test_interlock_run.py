@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests import commandline
-from tests.emulators import AWS_ENVIRONMENT
-from tests.liveworker import PATIENCE_S, LiveWorker, interlock, live_worker, until
-from tests.manualclock import ManualClock
+from tests.support.aws.emulators import AWS_ENVIRONMENT
+from tests.support.builders import command_line
+from tests.support.clock.manual import ManualClock
+from tests.support.worlds.live_worker import PATIENCE_S, LiveWorker, interlock, live_worker, until
 from worker.runtime.clock import SystemClock
 
 # Several processes begin one after another, which on a busy machine takes its time.
@@ -52,7 +52,7 @@ def say_the_day_is_ready(at: Path) -> None:
     """As `interlock sensor put`, without the time it takes to start a Python."""
     store = f"sqlite:///{at / 'interlock.db'}"
     for words in SENSORS:
-        put = commandline.interlock(
+        put = command_line.interlock(
             "sensor", "put", "orders", *words, "--period", DAY, "--store", store, clock=SystemClock()
         )
         assert put.exit_code == 0
@@ -102,8 +102,8 @@ def test_a_worker_that_comes_back_begins_what_was_due_while_nobody_was_there(tmp
     timed = f'pipeline: {{id: orders}}\nschedule: {{cron: "{missed.minute} {missed.hour} * * *"}}\n'
     (tmp_path / "pipelines" / "orders.yaml").write_text(timed + PIPELINE[PIPELINE.index("job:") :])
     store, then = f"sqlite:///{tmp_path / 'interlock.db'}", ManualClock(missed - timedelta(minutes=1))
-    assert commandline.interlock("store", "init", "--store", store, clock=then).exit_code == 0
-    pushed = commandline.interlock("pipelines", "push", tmp_path / "pipelines", "--yes", "--store", store, clock=then)
+    assert command_line.interlock("store", "init", "--store", store, clock=then).exit_code == 0
+    pushed = command_line.interlock("pipelines", "push", tmp_path / "pipelines", "--yes", "--store", store, clock=then)
     assert pushed.exit_code == 0
 
     with live_worker(tmp_path, "--each-success") as worker:

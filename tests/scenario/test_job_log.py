@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.builders import a_run
-from tests.manualclock import NOON, ManualClock
+from tests.support.builders.values import a_run
+from tests.support.clock.manual import NOON, ManualClock
 from worker.core.model.events import JobEvent
 from worker.core.model.keys import SessionId
 from worker.core.model.values import Json

@@ -12,9 +12,9 @@ from consumers.streams.consumer import ReadPace
 from consumers.streams.resync import tell_loss
 from consumers.streams.shard_tree import is_ready
 from consumers.streams.source import Gap
-from tests.faults import Fault, no_faults, on_commit
-from tests.shardworld import MergingWorld, ShardWorld, Worker
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.remote_store import Fault, no_faults, on_commit
+from tests.support.worlds.shards import MergingWorld, ShardWorld, Worker
 from worker.core.membership.liveness import Timing
 from worker.core.model.events import EventType
 from worker.store.repos.events import Events

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from consumers.streams.resync import tell_loss
 from consumers.streams.source import Gap, Position
-from tests.manualclock import NOON, ManualClock
+from tests.support.clock.manual import NOON, ManualClock
 from worker.core.model.events import EventType
 from worker.store.repos.events import Events
 from worker.store.sqlite.tables import SqliteTables

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.streamworld import GROUP
-from tests.virtualtime import VirtualClock, on_virtual_time
+from tests.support.clock.virtual_time import VirtualClock, on_virtual_time
+from tests.support.worlds.stream import GROUP
 from worker.core.membership.liveness import DEFAULT_TIMING
 from worker.core.model.keys import SessionId
 from worker.membership.clock_guard import ClockGuard

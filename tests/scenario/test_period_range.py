@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.engineworld import CONFIG, DAY, ORDERS, World, a_world
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.worlds.engine import CONFIG, DAY, ORDERS, World, a_world
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import ScheduleId
 from worker.core.model.values import Json

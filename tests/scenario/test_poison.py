@@ -4,9 +4,9 @@ import pytest
 
 from consumers.streams.consumer import ReadPace
 from consumers.streams.embedded.feed import FeedPosition, TableFeed
-from tests.faults import Operation
-from tests.streamworld import FULL_WAITS, World
-from tests.virtualtime import on_virtual_time, run
+from tests.support.clock.virtual_time import on_virtual_time, run
+from tests.support.fakes.remote_store import Operation
+from tests.support.worlds.stream import FULL_WAITS, World
 from worker.core.errors import RetryLater
 from worker.store.repos.leases import CrashHistory
 from worker.store.row_codec import decode_row

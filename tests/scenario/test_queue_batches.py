@@ -7,9 +7,9 @@ import pytest
 
 from consumers.queues.queue import Message, Refusal
 from consumers.queues.settle import TELLING_MAX
-from tests.fakesqs import FakeQueue
-from tests.queueworld import QueueWorld
-from tests.virtualtime import VirtualClock, on_virtual_time
+from tests.support.clock.virtual_time import VirtualClock, on_virtual_time
+from tests.support.fakes.sqs import FakeQueue
+from tests.support.worlds.queue import QueueWorld
 from worker.core.errors import Rejected
 from worker.store.row_codec import decode_row
 

@@ -9,9 +9,9 @@ import pytest
 from consumers.queues.consumer import QueuePace
 from consumers.queues.polls import Polling
 from consumers.queues.queue import Message, Refusal
-from tests.fakesqs import FakeQueue
-from tests.queueworld import QueueWorld, wait_for
-from tests.virtualtime import VirtualClock, on_virtual_time
+from tests.support.clock.virtual_time import VirtualClock, on_virtual_time
+from tests.support.fakes.sqs import FakeQueue
+from tests.support.worlds.queue import QueueWorld, wait_for
 from worker.core.errors import RetryLater
 
 

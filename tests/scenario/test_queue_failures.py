@@ -9,9 +9,17 @@ import pytest
 
 from consumers.queues.consumer import QueuePace
 from consumers.queues.queue import Message, Refusal
-from tests.faults import DROP_BEFORE, NO_FAULT, Fault, Operation, RandomFaults, always, no_faults
-from tests.queueworld import QueueWorld
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.remote_store import (
+    DROP_BEFORE,
+    NO_FAULT,
+    Fault,
+    Operation,
+    RandomFaults,
+    always,
+    no_faults,
+)
+from tests.support.worlds.queue import QueueWorld
 from worker.core.errors import ConfigError, Rejected, RetryLater
 from worker.runtime.backoff import Backoff
 from worker.store.row_codec import decode_row

@@ -7,9 +7,9 @@ import pytest
 
 from consumers.queues.queue import Refusal, Visibility
 from consumers.queues.visibility import HELD_MAX_S
-from tests.fakesqs import FakeQueue
-from tests.queueworld import QueueWorld
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.sqs import FakeQueue
+from tests.support.worlds.queue import QueueWorld
 from worker.core.errors import RetryLater
 
 

@@ -3,9 +3,9 @@
 import asyncio
 
 from consumers.queues.consumer import STUCK_AFTER_S, QueuePace
-from tests.faults import DROP_BEFORE, always, no_faults
-from tests.queueworld import QueueWorld, wait_for
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.remote_store import DROP_BEFORE, always, no_faults
+from tests.support.worlds.queue import QueueWorld, wait_for
 from worker.core.errors import RetryLater
 
 

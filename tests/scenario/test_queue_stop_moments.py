@@ -8,9 +8,9 @@ import pytest
 
 from consumers.queues.consumer import QueuePace
 from consumers.queues.queue import Message
-from tests.fakesqs import FakeQueue
-from tests.queueworld import QueueWorld
-from tests.virtualtime import VirtualClock, run
+from tests.support.clock.virtual_time import VirtualClock, run
+from tests.support.fakes.sqs import FakeQueue
+from tests.support.worlds.queue import QueueWorld
 
 MESSAGES = 300
 

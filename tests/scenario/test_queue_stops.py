@@ -4,8 +4,8 @@ import asyncio
 
 from consumers.queues.consumer import QueueConsumer, QueuePace
 from consumers.queues.polls import Polling
-from tests.queueworld import QueueWorld
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.worlds.queue import QueueWorld
 from worker.core.errors import RetryLater
 
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from tests.embeddedcrew import Crew, told_of
-from tests.engineworld import DAY, run_key
-from tests.shardworld import ShardWorld
-from tests.streamedcrew import StreamedCrew, Way
-from tests.virtualtime import run
+from tests.support.clock.virtual_time import run
+from tests.support.worlds.embedded_workers import Crew, told_of
+from tests.support.worlds.engine import DAY, run_key
+from tests.support.worlds.shards import ShardWorld
+from tests.support.worlds.streamed_workers import StreamedCrew, Way
 from worker.app.aws import pace_of
 from worker.app.dependencies import WorkerDeps
 from worker.config.roles import Role

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.engineworld import CONFIG, DAY, ORDERS, World, a_world, run_key
-from tests.faults import DROP_BEFORE, FaultyTables, always, no_faults
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.remote_store import DROP_BEFORE, FaultyTables, always, no_faults
+from tests.support.worlds.engine import CONFIG, DAY, ORDERS, World, a_world, run_key
 from worker.config.versions import PipelineVersions
 from worker.core.model import keys
 from worker.core.model.pipeline import PipelineId

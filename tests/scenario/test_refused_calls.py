@@ -8,9 +8,9 @@ from botocore.exceptions import ClientError
 from structlog.testing import capture_logs
 
 from consumers.streams.aws.client import translate
-from tests.fakestreams import FakeDynamoStreams, FakeKinesis
-from tests.shardworld import MergingWorld, ShardWorld
-from tests.virtualtime import run
+from tests.support.clock.virtual_time import run
+from tests.support.fakes.streams import FakeDynamoStreams, FakeKinesis
+from tests.support.worlds.shards import MergingWorld, ShardWorld
 from worker.core.errors import WorkerError
 
 SETTLED_S = 15.0

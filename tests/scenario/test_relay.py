@@ -18,8 +18,8 @@ from consumers.streams.embedded.feed import TableFeed
 from consumers.streams.lazy_row import LazyRow
 from consumers.streams.parking import Parking
 from consumers.streams.source import Batch, Position, Record
-from tests.streamworld import FULL_WAITS, STREAM, World
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.worlds.stream import FULL_WAITS, STREAM, World
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model.events import Event, EventType
 from worker.core.model.keys import pipeline_pk, stamped_sk

@@ -15,7 +15,7 @@ from consumers.outbox.routes import Route
 from consumers.streams.consumer import ReadPace
 from consumers.streams.embedded.feed import FeedPosition
 from tests.scenario.test_relay import EVERYTHING, Inbox, RelayWorld, world_with
-from tests.virtualtime import VirtualClock, on_virtual_time, run
+from tests.support.clock.virtual_time import VirtualClock, on_virtual_time, run
 from worker.core.errors import RetryLater
 from worker.core.model.events import Event
 from worker.store.repos.events import event_write

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import commandline, liveworker
-from tests.liveworker import PATIENCE_S, LiveWorker, live_worker, until
+from tests.support.builders import command_line
+from tests.support.worlds import live_worker as liveworker
+from tests.support.worlds.live_worker import PATIENCE_S, LiveWorker, live_worker, until
 from worker.runtime.clock import SystemClock
 
 # Several processes begin one after another, which on a busy machine takes its time.
@@ -43,7 +44,7 @@ def put_ready(path: Path, day: str) -> None:
 
 
 def command(path: Path, *words: object) -> None:
-    done = commandline.interlock(*words, "--store", f"sqlite:///{path}", clock=SystemClock())
+    done = command_line.interlock(*words, "--store", f"sqlite:///{path}", clock=SystemClock())
     assert done.exit_code == 0, done.stderr
 
 

@@ -15,9 +15,9 @@ from consumers.streams.lazy_row import LazyRow
 from consumers.streams.parking import Parking
 from consumers.streams.source import Position, Record
 from consumers.streams.unreadable import UnreadableRecordLetter, UnreadableRecordLetters
-from tests.builders import NOON
-from tests.streamworld import FULL_WAITS, GROUP, STREAM, UNFENCED, World
-from tests.virtualtime import on_virtual_time
+from tests.support.builders.values import NOON
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.worlds.stream import FULL_WAITS, GROUP, STREAM, UNFENCED, World
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model.events import Event
 from worker.core.model.keys import SessionId

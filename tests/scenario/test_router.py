@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from tests.engineworld import CONFIG, DAY, ORDERS, World, a_world
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.worlds.engine import CONFIG, DAY, ORDERS, World, a_world
 from worker.core.model import keys
 from worker.core.run.facts import Origin
 from worker.core.run.state import State

@@ -15,8 +15,8 @@ from typing import IO, Any, TypeAlias
 
 import pytest
 
-from tests import commandline
-from tests.liveworker import PATIENCE_S, environment, live_worker, until
+from tests.support.builders import command_line
+from tests.support.worlds.live_worker import PATIENCE_S, environment, live_worker, until
 from worker.runtime.clock import SystemClock
 
 # Several processes begin one after another, which on a busy machine takes its time.
@@ -61,7 +61,7 @@ def put_ready(at: Path, day: str) -> None:
 
 def interlock(at: Path, *words: object) -> None:
     store = f"sqlite:///{at / 'interlock.db'}"
-    done = commandline.interlock(*words, "--store", store, clock=SystemClock())
+    done = command_line.interlock(*words, "--store", store, clock=SystemClock())
     assert done.exit_code == 0, done.stderr
 
 

@@ -14,11 +14,19 @@ from consumers.delivery.retry import RetryPolicy
 from consumers.inbox.counts import InboxCounts, InboxSummary
 from consumers.queues.consumer import QueueConsumer, QueuePace
 from consumers.queues.dead_letters import QueueDeadLetters, queue_letter_source
-from tests.fakesqs import FakeQueue
-from tests.faults import DROP_BEFORE, NO_FAULT, Fault, Operation, RandomFaults, always, no_faults
-from tests.inboxworld import InboxWorld, an_object, message, notification, over_bus, over_topic
-from tests.streamworld import FULL_WAITS
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.remote_store import (
+    DROP_BEFORE,
+    NO_FAULT,
+    Fault,
+    Operation,
+    RandomFaults,
+    always,
+    no_faults,
+)
+from tests.support.fakes.sqs import FakeQueue
+from tests.support.worlds.inbox import InboxWorld, an_object, message, notification, over_bus, over_topic
+from tests.support.worlds.stream import FULL_WAITS
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model.keys import inbox_ledger_sk, inbox_pk
 from worker.core.model.pipeline import PipelineId

@@ -4,9 +4,27 @@ import asyncio
 
 import pytest
 
-from tests.faults import DROP_AFTER, DROP_BEFORE, Fault, Operation, after_first_commit, late, no_faults, on_commit
-from tests.virtualtime import on_virtual_time, run
-from tests.workergroup import GROUP, SETTLED_S, STREAM, Act, Actor, WorkerGroup, overlaps, three
+from tests.support.clock.virtual_time import on_virtual_time, run
+from tests.support.fakes.remote_store import (
+    DROP_AFTER,
+    DROP_BEFORE,
+    Fault,
+    Operation,
+    after_first_commit,
+    late,
+    no_faults,
+    on_commit,
+)
+from tests.support.worlds.worker_group import (
+    GROUP,
+    SETTLED_S,
+    STREAM,
+    Act,
+    Actor,
+    WorkerGroup,
+    overlaps,
+    three,
+)
 from worker.core.model.keys import SessionId, group_pk, lease_sk
 from worker.membership.heartbeat_threads import TaskBeater
 from worker.membership.held_lease import HeldLease, LeaseLost

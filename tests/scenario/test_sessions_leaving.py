@@ -2,9 +2,9 @@
 
 import asyncio
 
-from tests.faults import after_first_commit, late
-from tests.virtualtime import on_virtual_time
-from tests.workergroup import GROUP, SETTLED_S, STREAM, WorkerGroup, now, overlaps, three
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.remote_store import after_first_commit, late
+from tests.support.worlds.worker_group import GROUP, SETTLED_S, STREAM, WorkerGroup, now, overlaps, three
 from worker.membership.heartbeat_threads import TaskBeater
 from worker.membership.notices import PeerEnded
 from worker.store.repos.leases import Lease, Leases

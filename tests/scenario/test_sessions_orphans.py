@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 import pytest
 
 from tests.contract.storevalues import a_run, a_watch
-from tests.faults import DROP_BEFORE, Operation, always, no_faults
-from tests.manualclock import NOON
-from tests.virtualtime import on_virtual_time, run
-from tests.workergroup import Station, WorkerGroup
+from tests.support.clock.manual import NOON
+from tests.support.clock.virtual_time import on_virtual_time, run
+from tests.support.fakes.remote_store import DROP_BEFORE, Operation, always, no_faults
+from tests.support.worlds.worker_group import Station, WorkerGroup
 from worker.core.model.keys import ACTIVE_BUCKETS, RowKind, RunKey, SessionId
 from worker.membership.lease_coordinator import PATIENCE_S
 from worker.membership.orphan_finder import (

@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 
-from tests.faults import DROP_BEFORE, RandomFaults, always, no_faults
-from tests.virtualtime import run
-from tests.workergroup import Station, WorkerGroup, overlaps
+from tests.support.clock.virtual_time import run
+from tests.support.fakes.remote_store import DROP_BEFORE, RandomFaults, always, no_faults
+from tests.support.worlds.worker_group import Station, WorkerGroup, overlaps
 from worker.core.membership.liveness import DEFAULT_TIMING, FAST_TIMING, Timing
 
 STORM_S = 45.0

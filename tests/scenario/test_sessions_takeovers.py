@@ -4,9 +4,16 @@ import asyncio
 
 import pytest
 
-from tests.faults import DROP_AFTER, DROP_BEFORE, FaultyTables, always, no_faults, on_commit
-from tests.virtualtime import Host, on_virtual_time, run
-from tests.workergroup import GROUP, SETTLED_S, STREAM, WorkerGroup, now, overlaps, three
+from tests.support.clock.virtual_time import Host, on_virtual_time, run
+from tests.support.fakes.remote_store import (
+    DROP_AFTER,
+    DROP_BEFORE,
+    FaultyTables,
+    always,
+    no_faults,
+    on_commit,
+)
+from tests.support.worlds.worker_group import GROUP, SETTLED_S, STREAM, WorkerGroup, now, overlaps, three
 from worker.core.membership.liveness import FAST_TIMING
 from worker.membership.heartbeat_threads import Beat
 from worker.membership.notices import SessionBegan, SessionOver

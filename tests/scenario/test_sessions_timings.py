@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from tests.faults import RandomFaults, no_faults
-from tests.virtualtime import on_virtual_time, run
-from tests.workergroup import GROUP, Station, WorkerGroup, now, overlaps
+from tests.support.clock.virtual_time import on_virtual_time, run
+from tests.support.fakes.remote_store import RandomFaults, no_faults
+from tests.support.worlds.worker_group import GROUP, Station, WorkerGroup, now, overlaps
 from worker.core.errors import ConfigError
 from worker.core.membership.liveness import DEFAULT_TIMING, FAST_TIMING, Timing
 from worker.core.model.keys import SessionId

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from tests.embeddedcrew import Crew, told_of
-from tests.engineworld import DAY, ORDERS, run_key
-from tests.virtualtime import Host, on_virtual_time
+from tests.support.clock.virtual_time import Host, on_virtual_time
+from tests.support.worlds.embedded_workers import Crew, told_of
+from tests.support.worlds.engine import DAY, ORDERS, run_key
 from worker.app.embedded import embedded_deps
 from worker.app.session import SessionWork
 from worker.app.shadow import SHADOW_ROLES, shadow_deps

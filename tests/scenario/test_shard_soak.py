@@ -17,9 +17,9 @@ import pytest
 from consumers.streams.consumer import ReadPace
 from consumers.streams.memory_budget import MEBIBYTE
 from consumers.streams.settle import Counts
-from tests.faults import RandomFaults
-from tests.shardworld import NAME, ShardWorld, Worker, name_of, region
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.remote_store import RandomFaults
+from tests.support.worlds.shards import NAME, ShardWorld, Worker, name_of, region
 from worker.core.errors import Rejected
 from worker.store.repos.delivery.dead_letters import DeadLetters
 from worker.store.repos.leases import LeaseStatus

@@ -10,10 +10,10 @@ from consumers.streams.consumer import Beginning, ReadPace
 from consumers.streams.memory_budget import MEBIBYTE
 from consumers.streams.sharded import AUDIT_EVERY_S
 from consumers.streams.source import Gap
-from tests.faults import DROP_BEFORE, NO_FAULT, Fault, Operation
-from tests.shardworld import NAME, ShardWorld
-from tests.virtualtime import on_virtual_time
-from tests.workergroup import GROUP
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.remote_store import DROP_BEFORE, NO_FAULT, Fault, Operation
+from tests.support.worlds.shards import NAME, ShardWorld
+from tests.support.worlds.worker_group import GROUP
 from worker.core.errors import RetryLater
 from worker.core.model import keys
 from worker.core.model.keys import group_pk, lease_sk

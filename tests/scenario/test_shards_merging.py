@@ -3,8 +3,8 @@
 import asyncio
 
 from consumers.streams.parking import change_of
-from tests.shardworld import MergingWorld, name_of
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.worlds.shards import MergingWorld, name_of
 from worker.core.errors import Rejected
 from worker.store.repos.delivery.dead_letters import DeadLetters
 from worker.store.repos.leases import LeaseStatus

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from tests.engineworld import CONFIG, DAY, Worker, World, a_world
-from tests.fakerunner import lose
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.runner import lose
+from tests.support.worlds.engine import CONFIG, DAY, Worker, World, a_world
 from worker.core.model.events import EventType
 from worker.core.run.state import State
 from worker.jobs.runner import Guarantee

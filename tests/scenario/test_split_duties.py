@@ -8,9 +8,9 @@ import pytest
 from consumers.streams.embedded.feed import feed_name
 from consumers.streams.embedded.housekeeping import EVERY_S
 from consumers.streams.embedded.lag import FeedLags
-from tests.embeddedcrew import Crew, told_of
-from tests.streamedcrew import StreamedCrew, Way
-from tests.virtualtime import on_virtual_time, run
+from tests.support.clock.virtual_time import on_virtual_time, run
+from tests.support.worlds.embedded_workers import Crew, told_of
+from tests.support.worlds.streamed_workers import StreamedCrew, Way
 from worker.cli.commands.leases import look, reason
 from worker.config.roles import Role
 from worker.config.settings import GROUP

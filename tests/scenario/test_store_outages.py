@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests import commandline, liveworker
-from tests.liveworker import LiveWorker, live_worker, until
+from tests.support.builders import command_line
+from tests.support.worlds import live_worker as liveworker
+from tests.support.worlds.live_worker import LiveWorker, live_worker, until
 from worker.runtime.clock import SystemClock
 
 # Real processes share the machine with everything else.
@@ -35,7 +36,7 @@ def page_of(worker: LiveWorker, path: str) -> dict[str, Any]:
 
 def test_a_locked_store_is_reported_once_with_its_reason_and_everywhere_until_it_is_free(tmp_path: Path) -> None:
     path = tmp_path / "interlock.db"
-    made = commandline.interlock("store", "init", "--store", f"sqlite:///{path}", clock=SystemClock())
+    made = command_line.interlock("store", "init", "--store", f"sqlite:///{path}", clock=SystemClock())
     assert made.exit_code == 0
     with live_worker(tmp_path, INTERLOCK_HEALTH="127.0.0.1:0") as worker:
         assert page_of(worker, "/healthz") == {"status": 200, "ok": True, "why": []}

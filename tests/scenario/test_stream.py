@@ -7,9 +7,9 @@ import pytest
 from consumers.streams.consumer import ReadPace
 from consumers.streams.embedded.feed import TableFeed
 from consumers.streams.source import Batch, Position
-from tests.faults import DROP_AFTER, NO_FAULT, Fault, Operation, no_faults
-from tests.streamworld import World
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.remote_store import DROP_AFTER, NO_FAULT, Fault, Operation, no_faults
+from tests.support.worlds.stream import World
 from worker.membership.held_lease import LeaseLost
 from worker.store.table import Change, Put, TableName
 

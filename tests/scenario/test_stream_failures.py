@@ -14,9 +14,9 @@ from consumers.streams.progress import STUCK_AFTER_S
 from consumers.streams.resync import halting
 from consumers.streams.settle import Counts, OnFailure
 from consumers.streams.source import Batch, Gap, Position, Record
-from tests.manualclock import NOON
-from tests.streamworld import STREAM, World, nothing_to_catch_up
-from tests.virtualtime import on_virtual_time, run
+from tests.support.clock.manual import NOON
+from tests.support.clock.virtual_time import on_virtual_time, run
+from tests.support.worlds.stream import STREAM, World, nothing_to_catch_up
 from worker.core.errors import Rejected
 from worker.core.model.events import EventType
 from worker.store.repos.events import Events

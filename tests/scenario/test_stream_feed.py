@@ -7,8 +7,8 @@ import pytest
 from consumers.streams.consumer import Beginning, ReadPace
 from consumers.streams.embedded.feed import FeedPosition, FeedWatcher, TableFeed, trim_behind
 from consumers.streams.source import Gap
-from tests.streamworld import World
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.worlds.stream import World
 from worker.core.errors import Rejected
 from worker.store.table import TableName
 

@@ -7,10 +7,10 @@ import pytest
 from consumers.streams.consumer import Beginning, ReadPace
 from consumers.streams.embedded.feed import TableFeed
 from consumers.streams.source import Batch, Gap, Position
-from tests.faults import Operation
-from tests.shardworld import ShardWorld
-from tests.streamworld import World
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.remote_store import Operation
+from tests.support.worlds.shards import ShardWorld
+from tests.support.worlds.stream import World
 from worker.core.errors import RetryLater
 from worker.membership.held_lease import LeaseLost
 from worker.store.table import Change, Put, TableName

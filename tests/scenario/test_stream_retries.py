@@ -1,9 +1,9 @@
 """Records that fail: tried again, kept whole at last with their key parked, and no other key kept waiting."""
 
 from consumers.streams.consumer import ReadPace
-from tests.faults import DROP_BEFORE, NO_FAULT, Fault, Operation, no_faults
-from tests.streamworld import STREAM, World
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.remote_store import DROP_BEFORE, NO_FAULT, Fault, Operation, no_faults
+from tests.support.worlds.stream import STREAM, World
 from worker.core.errors import Rejected, RetryLater
 from worker.store.retention import PARKED_KEYS
 from worker.store.row_codec import decode_row

@@ -9,11 +9,11 @@ from random import Random
 
 import pytest
 
-from tests.embeddedcrew import told_of
-from tests.engineworld import DAY, ORDERS, run_key
-from tests.fakestreams import change_record
-from tests.streamedcrew import TABLES, StreamedCrew, Way
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.fakes.streams import change_record
+from tests.support.worlds.embedded_workers import told_of
+from tests.support.worlds.engine import DAY, ORDERS, run_key
+from tests.support.worlds.streamed_workers import TABLES, StreamedCrew, Way
 from worker.config.roles import Role
 from worker.core.model import keys
 from worker.core.run.state import State

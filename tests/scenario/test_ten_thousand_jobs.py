@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.builders import a_job
-from tests.fakerunner import FakeRunner
-from tests.manualclock import NOON
-from tests.virtualtime import VirtualClock, on_virtual_time
+from tests.support.builders.values import a_job
+from tests.support.clock.manual import NOON
+from tests.support.clock.virtual_time import VirtualClock, on_virtual_time
+from tests.support.fakes.runner import FakeRunner
 from worker.core.model.pipeline import JobType
 from worker.jobs.runner import Config, Handle, JobStatus, Running, Sightings, StatusQuery
 from worker.targets.batch_status import StatusCalls

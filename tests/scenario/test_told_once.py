@@ -1,7 +1,7 @@
 """What is told once is told once, and silences nothing else."""
 
-from tests.engineworld import run_key
-from tests.manualclock import NOON, ManualClock
+from tests.support.clock.manual import NOON, ManualClock
+from tests.support.worlds.engine import run_key
 from worker.core.model.effects import EmitEvent
 from worker.core.model.events import EventType
 from worker.core.model.keys import SessionId

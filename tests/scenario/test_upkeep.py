@@ -10,9 +10,9 @@ from consumers.streams.embedded.feed import FeedPosition, trim_behind
 from consumers.streams.embedded.housekeeping import Housekeeping
 from consumers.streams.resync import Resync
 from consumers.streams.source import Gap, Position
-from tests.manualclock import NOON
-from tests.streamworld import GROUP, STREAM, World
-from tests.virtualtime import VirtualClock, on_virtual_time
+from tests.support.clock.manual import NOON
+from tests.support.clock.virtual_time import VirtualClock, on_virtual_time
+from tests.support.worlds.stream import GROUP, STREAM, World
 from worker.core.errors import Rejected, RetryLater
 from worker.core.model.keys import RowKind, RunKey
 from worker.core.model.pipeline import PipelineId, ScheduleId

@@ -10,10 +10,10 @@ from consumers.outbox.severities import Severity, severity_of, told_to_people
 from scheduler.watchdog.check import Finding, Impaired, WatchdogCheck
 from scheduler.watchdog.degraded import AT_ONCE_MAX, Degraded, Trouble
 from scheduler.watchdog.watchdog import Watchdog
-from tests.engineworld import World, a_world
-from tests.manualclock import NOON
-from tests.virtualtime import on_virtual_time, run
-from tests.watchworld import DAILY, on_watch, told_of_ourselves, types_told
+from tests.support.clock.manual import NOON
+from tests.support.clock.virtual_time import on_virtual_time, run
+from tests.support.worlds.engine import World, a_world
+from tests.support.worlds.watchdog import DAILY, on_watch, told_of_ourselves, types_told
 from worker.core.errors import RetryLater
 from worker.core.model.events import Event, EventType
 

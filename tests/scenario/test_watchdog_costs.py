@@ -6,11 +6,11 @@ from datetime import timedelta
 from time import perf_counter
 
 from scheduler.watchdog.checks.table import Watched
-from tests.countingtables import CountingTables
-from tests.engineworld import World, a_world
-from tests.manualclock import NOON
-from tests.virtualtime import run
-from tests.watchworld import pipeline_text, watch
+from tests.support.clock.manual import NOON
+from tests.support.clock.virtual_time import run
+from tests.support.fakes.counting_tables import CountingTables
+from tests.support.worlds.engine import World, a_world
+from tests.support.worlds.watchdog import pipeline_text, watch
 from worker.config.load import load_text
 from worker.config.versions import PipelineVersions, Version
 from worker.core.model.keys import CONFIG, PIPELINES, RunKey, pipeline_pk

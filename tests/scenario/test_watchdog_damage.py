@@ -3,10 +3,10 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from tests.engineworld import CONFIG, World, a_world, run_key
-from tests.manualclock import NOON
-from tests.virtualtime import on_virtual_time
-from tests.watchworld import DAILY, a_success, on_watch, told_of_ourselves, types_told, watch
+from tests.support.clock.manual import NOON
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.worlds.engine import CONFIG, World, a_world, run_key
+from tests.support.worlds.watchdog import DAILY, a_success, on_watch, told_of_ourselves, types_told, watch
 from worker.config.deploy import accept
 from worker.core.model.keys import CONFIG_LOG, config_mark_sk, pipeline_pk, stamped_sk, trigger_sk
 from worker.core.model.pipeline import PipelineId

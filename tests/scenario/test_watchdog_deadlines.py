@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from tests.engineworld import CONFIG, DAY, ORDERS, a_world, run_key
-from tests.manualclock import NOON
-from tests.virtualtime import on_virtual_time
-from tests.watchworld import on_watch, pipeline_text, told, types_told, watch
+from tests.support.clock.manual import NOON
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.worlds.engine import CONFIG, DAY, ORDERS, a_world, run_key
+from tests.support.worlds.watchdog import on_watch, pipeline_text, told, types_told, watch
 from worker.config.deploy import withdraw
 from worker.core.model.pipeline import ScheduleId
 from worker.core.run.state import Pause, State

@@ -12,11 +12,11 @@ from datetime import timedelta
 import pytest
 
 from scheduler.watchdog.checks.table import Watched
-from tests.engineworld import CONFIG, ORDERS, World, a_world, run_key
-from tests.faults import DROP_AFTER, DROP_BEFORE, Fault, FaultyTables
-from tests.manualclock import NOON
-from tests.virtualtime import run
-from tests.watchworld import pipeline_text, types_told, watch
+from tests.support.clock.manual import NOON
+from tests.support.clock.virtual_time import run
+from tests.support.fakes.remote_store import DROP_AFTER, DROP_BEFORE, Fault, FaultyTables
+from tests.support.worlds.engine import CONFIG, ORDERS, World, a_world, run_key
+from tests.support.worlds.watchdog import pipeline_text, types_told, watch
 from worker.core.errors import RetryLater
 from worker.core.model.keys import pipeline_pk, trigger_sk
 from worker.core.model.pipeline import PipelineId

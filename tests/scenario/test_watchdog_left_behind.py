@@ -4,10 +4,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 from scheduler.watchdog.checks.table import Watched
-from tests.engineworld import CONFIG, ORDERS, World, a_world, run_key
-from tests.manualclock import NOON
-from tests.virtualtime import on_virtual_time
-from tests.watchworld import on_watch, told, types_told, watch
+from tests.support.clock.manual import NOON
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.worlds.engine import CONFIG, ORDERS, World, a_world, run_key
+from tests.support.worlds.watchdog import on_watch, told, types_told, watch
 from worker.core.model.keys import pipeline_pk, trigger_sk
 from worker.core.run.facts import JobRunning, JobSucceeded
 from worker.core.run.state import Outcome, Run, State

@@ -5,10 +5,19 @@ from datetime import timedelta
 import pytest
 
 from scheduler.watchdog.alerts import APART_MAX
-from tests.engineworld import DAY, ORDERS, a_world
-from tests.manualclock import NOON
-from tests.virtualtime import on_virtual_time
-from tests.watchworld import DAILY, HOURLY, days_later, on_watch, pipeline_text, told, types_told, watch
+from tests.support.clock.manual import NOON
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.worlds.engine import DAY, ORDERS, a_world
+from tests.support.worlds.watchdog import (
+    DAILY,
+    HOURLY,
+    days_later,
+    on_watch,
+    pipeline_text,
+    told,
+    types_told,
+    watch,
+)
 from worker.core.run.state import Pause
 from worker.store.repos.pauses import Pauses
 from worker.store.repos.pipelines import Pipelines

@@ -2,9 +2,17 @@
 
 from datetime import timedelta
 
-from tests.engineworld import DAY, a_world
-from tests.virtualtime import on_virtual_time
-from tests.watchworld import HOURLY, days_later, on_watch, pipeline_text, told, types_told, watch
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.worlds.engine import DAY, a_world
+from tests.support.worlds.watchdog import (
+    HOURLY,
+    days_later,
+    on_watch,
+    pipeline_text,
+    told,
+    types_told,
+    watch,
+)
 
 
 @on_virtual_time

@@ -2,10 +2,10 @@
 
 from datetime import timedelta
 
-from tests.engineworld import CONFIG, DAY, a_world, run_key
-from tests.manualclock import NOON
-from tests.virtualtime import on_virtual_time
-from tests.watchworld import a_success, days_later, on_watch, told, types_told, watch
+from tests.support.clock.manual import NOON
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.worlds.engine import CONFIG, DAY, a_world, run_key
+from tests.support.worlds.watchdog import a_success, days_later, on_watch, told, types_told, watch
 from worker.store.repos.runs import Runs
 
 POST_RUN = CONFIG + "postRun: {sensorTimeout: 2h, rules: [{key: rows-out, check: exists}]}"

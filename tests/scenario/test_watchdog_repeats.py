@@ -3,10 +3,10 @@
 from datetime import timedelta
 
 from scheduler.watchdog.checks.table import Watched
-from tests.engineworld import DAY, a_world
-from tests.manualclock import NOON
-from tests.virtualtime import on_virtual_time
-from tests.watchworld import DAILY, HOURLY, days_later, on_watch, told, types_told, watch
+from tests.support.clock.manual import NOON
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.worlds.engine import DAY, a_world
+from tests.support.worlds.watchdog import DAILY, HOURLY, days_later, on_watch, told, types_told, watch
 
 
 @on_virtual_time

@@ -16,8 +16,8 @@ from typing import Final
 
 import pytest
 
-from tests.liveworker import LiveWorker, live_worker
-from tests.onlooker import Onlooker, last_days, session_of, wait_until
+from tests.support.worlds.live_worker import LiveWorker, live_worker
+from tests.support.worlds.observer import Onlooker, last_days, session_of, wait_until
 from worker.core.model.keys import RunKey
 from worker.core.run.state import Run, start_token
 from worker.runtime.clock import SystemClock

@@ -9,9 +9,9 @@ from structlog.testing import capture_logs
 from consumers.outbox.dead_letter_replay import Way, sent_back
 from consumers.queues.dead_letters import queue_letter_source
 from consumers.queues.queue import Message
-from tests.embeddedcrew import Crew
-from tests.queueworld import QueueWorld
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.worlds.embedded_workers import Crew
+from tests.support.worlds.queue import QueueWorld
 from worker.app.dependencies import WorkerDeps
 from worker.app.queues import queue_consumer
 from worker.config.roles import Role

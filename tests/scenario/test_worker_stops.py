@@ -9,8 +9,8 @@ import pytest
 from consumers.queues.consumer import QueuePace
 from consumers.queues.queue import Message
 from consumers.streams.source import Source
-from tests.queueworld import QueueWorld
-from tests.virtualtime import on_virtual_time
+from tests.support.clock.virtual_time import on_virtual_time
+from tests.support.worlds.queue import QueueWorld
 from worker.app.dependencies import OutputDeps, Readers, SourceDeps, StoreDeps, WorkerDeps
 from worker.app.platforms import Resources
 from worker.app.telemetry import Telemetry

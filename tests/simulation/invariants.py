@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from tests.manualclock import NOON
 from tests.simulation.target import Job, Record, world_time
 from tests.simulation.violations import Invariant, Verdicts
+from tests.support.clock.manual import NOON
 from worker.core.model import keys
 from worker.core.model.content_hash import content_hash
 from worker.core.model.events import Event, EventType

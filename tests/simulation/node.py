@@ -14,13 +14,13 @@ from consumers.streams.consumer import ReadPace, StreamConsumer
 from consumers.streams.embedded.feed import TableFeed
 from consumers.streams.embedded.housekeeping import Housekeeping
 from consumers.streams.sharded import ShardedConsumer
-from tests.faults import FaultyTables
 from tests.simulation.ledger import FeedLedger
 from tests.simulation.plan import Plan
 from tests.simulation.store import SimulatedStore
 from tests.simulation.target import Record, world_time
 from tests.simulation.violations import Invariant, Verdicts
-from tests.virtualtime import Host, VirtualClock
+from tests.support.clock.virtual_time import Host, VirtualClock
+from tests.support.fakes.remote_store import FaultyTables
 from worker.app.dependencies import OrphanSearch, OutputDeps, Readers, SourceDeps, StoreDeps, Tuning, WorkerDeps
 from worker.app.session import SessionWork
 from worker.core.errors import WorkerError

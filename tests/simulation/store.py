@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from tests.simulation.memory_tables import MemoryTables
-from tests.virtualtime import VirtualClock
+from tests.support.clock.virtual_time import VirtualClock
 from worker.store.sqlite.indexes import project
 from worker.store.table import (
     ACTIVE,

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Final, TypeAlias
 
-from tests.manualclock import NOON
-from tests.virtualtime import OUTSIDE
+from tests.support.clock.manual import NOON
+from tests.support.clock.virtual_time import OUTSIDE
 from worker.core.errors import RetryLater
 from worker.core.run.state import FailureCategory
 from worker.jobs.runner import (

@@ -7,9 +7,9 @@ from datetime import date, timedelta
 from random import Random
 from typing import Final
 
-from tests.faults import RandomFaults, no_faults
 from tests.simulation.node import Node, Surroundings
 from tests.simulation.target import SimulatedTarget
+from tests.support.fakes.remote_store import RandomFaults, no_faults
 from worker.core.model.keys import RunKey, pipeline_pk
 from worker.core.time.periods import Period
 from worker.store.repos.sensors import sensor_of

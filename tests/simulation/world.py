@@ -26,8 +26,8 @@ from tests.simulation.store import MakeStore, SimulatedStore
 from tests.simulation.target import Record, SimulatedTarget, world_time
 from tests.simulation.violations import Invariant, Verdicts
 from tests.simulation.weather import Weather
-from tests.virtualtime import OUTSIDE, VirtualClock
-from tests.virtualtime import run as on_virtual_loop
+from tests.support.clock.virtual_time import OUTSIDE, VirtualClock
+from tests.support.clock.virtual_time import run as on_virtual_loop
 from worker.config.deploy import deploy
 from worker.core.model import keys
 from worker.core.model.keys import RunKey

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tests.jobtargets import NO_SECRETS
-from tests.manualclock import ManualClock
-from tests.runners import TOKEN, a_request
+from tests.support.builders.runners import TOKEN, a_request
+from tests.support.clock.manual import ManualClock
+from tests.support.fakes.job_targets import NO_SECRETS
 from worker.core.errors import RetryLater
 from worker.core.model.values import Json
 from worker.core.run.state import FailureCategory

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
-from tests.engineworld import FakeStanding
-from tests.fakerunner import FakeRunner
-from tests.virtualtime import VirtualClock, run
+from tests.support.clock.virtual_time import VirtualClock, run
+from tests.support.fakes.runner import FakeRunner
+from tests.support.worlds.engine import FakeStanding
 from worker.app.components import build_engine
 from worker.config.load import load_text
 from worker.config.render import config_hash

@@ -10,10 +10,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from tests.engineworld import FakeStanding
-from tests.fakerunner import FakeRunner
+from tests.support.clock.virtual_time import VirtualClock, run
+from tests.support.fakes.runner import FakeRunner
+from tests.support.worlds.engine import FakeStanding
 from tests.vectors.scenarios import ME, Case, put_given, rows_of, seen_since, wanted
-from tests.virtualtime import VirtualClock, run
 from worker.app.components import build_engine
 from worker.config.load import load_text
 from worker.config.render import config_hash

@@ -19,10 +19,10 @@ from scheduler.watchdog.checks.table import Watched, make_watchdog
 from scheduler.watchdog.due import DueWork
 from scheduler.watchdog.expectations import Expectations
 from scheduler.watchdog.expectations_loader import OURSELVES
-from tests.engineworld import FakeStanding
-from tests.fakerunner import FakeRunner
+from tests.support.clock.virtual_time import VirtualClock, run
+from tests.support.fakes.runner import FakeRunner
+from tests.support.worlds.engine import FakeStanding
 from tests.vectors.scenarios import ME, Case, put_given, rows_of, seen_since, wanted
-from tests.virtualtime import VirtualClock, run
 from worker.app.components import EngineComponents, build_engine
 from worker.cli.commands.watchdog import LeftToWorkers
 from worker.config.load import load_text

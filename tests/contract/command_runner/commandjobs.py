@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from tests.runners import TOKEN
+from tests.support.builders.runners import TOKEN
 from worker.jobs.command.files import JobDirectory
 from worker.jobs.command.runner import CommandLimits, CommandRunner
 from worker.jobs.runner import Config

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.contract.command_runner.commandjobs import files_of, shell
-from tests.runners import TOKEN, ended, started, until
+from tests.support.builders.runners import TOKEN, ended, started, until
 from worker.core.run.state import FailureCategory
 from worker.jobs.command.files import JobDirectory
 from worker.jobs.command.processes import ProcessId, identify, is_alive, this_place

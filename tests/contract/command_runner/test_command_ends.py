@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.command_runner.commandjobs import LIMITS, files_of, shell
-from tests.runners import ended, started, until
+from tests.support.builders.runners import ended, started, until
 from worker.core.run.state import FailureCategory
 from worker.jobs.command.exit_status import judge
 from worker.jobs.command.files import EXITED, STOPPED, TIMED_OUT, CommandResult

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.command_runner.commandjobs import files_of, shell
-from tests.runners import TOKEN, a_request, ended, started
+from tests.support.builders.runners import TOKEN, a_request, ended, started
 from worker.core.errors import Rejected
 from worker.core.run.state import FailureCategory
 from worker.jobs.command.runner import CommandRunner

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.command_runner.commandjobs import shell
-from tests.runners import ended, started
+from tests.support.builders.runners import ended, started
 from worker.jobs.command.processes import identify_by_ps
 from worker.jobs.command.runner import CommandRunner
 

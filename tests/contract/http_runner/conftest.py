@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from tests.contract.http_runner.httpjobs import HERE, SECRETS
-from tests.httptarget import WebServer, a_web_server
-from tests.manualclock import ManualClock
+from tests.support.clock.manual import ManualClock
+from tests.support.fakes.http_target import WebServer, a_web_server
 from worker.jobs.http.runner import HttpRunner
 from worker.net.http_client import HttpClient
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tests.httptarget import WebServer
+from tests.support.fakes.http_target import WebServer
 from worker.core.model.values import Json
 from worker.core.run.state import FailureCategory
 from worker.jobs.runner import Config

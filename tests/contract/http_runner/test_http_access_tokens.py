@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 from tests.contract.http_runner.httpjobs import HERE, PERMANENT, SECRETS, TRANSIENT, job, oauth
-from tests.httptarget import Behaviour, Received, WebServer, answer, by_path, in_turn, reset
-from tests.manualclock import ManualClock
-from tests.runners import a_request, started
+from tests.support.builders.runners import a_request, started
+from tests.support.clock.manual import ManualClock
+from tests.support.fakes.http_target import Behaviour, Received, WebServer, answer, by_path, in_turn, reset
 from worker.core.model.values import Json
 from worker.core.run.state import FailureCategory
 from worker.jobs.http.runner import HttpRunner

@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 
 from tests.contract.http_runner.httpjobs import HERE
-from tests.httptarget import WebServer, hang
+from tests.support.fakes.http_target import WebServer, hang
 from worker.net.http_client import HttpAnswer, HttpClient, Request, Unanswered
 
 

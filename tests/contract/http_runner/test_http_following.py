@@ -5,8 +5,16 @@ import json
 import pytest
 
 from tests.contract.http_runner.httpjobs import TIMEOUT, TRANSIENT, followed, job
-from tests.httptarget import Behaviour, WebServer, answer, break_off, by_path, in_turn, reset
-from tests.runners import TOKEN, a_request, started
+from tests.support.builders.runners import TOKEN, a_request, started
+from tests.support.fakes.http_target import (
+    Behaviour,
+    WebServer,
+    answer,
+    break_off,
+    by_path,
+    in_turn,
+    reset,
+)
 from worker.core.errors import RetryLater
 from worker.core.model.values import Json
 from worker.jobs.http.runner import HttpRunner

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.contract.http_runner.httpjobs import HERE, PERMANENT, SECRETS, job, oauth
-from tests.httptarget import Names, WebServer, a_web_server, answer, by_path
-from tests.manualclock import ManualClock
-from tests.runners import TOKEN, a_request
+from tests.support.builders.runners import TOKEN, a_request
+from tests.support.clock.manual import ManualClock
+from tests.support.fakes.http_target import Names, WebServer, a_web_server, answer, by_path
 from worker.core.model.values import Json
 from worker.jobs.http.runner import HttpRunner
 from worker.jobs.runner import Config, Refused, Started

@@ -6,9 +6,9 @@ from datetime import date
 import pytest
 
 from tests.contract.http_runner.httpjobs import HERE, PERMANENT, followed, job
-from tests.httptarget import WebServer, a_web_server, answer
-from tests.manualclock import ManualClock
-from tests.runners import DAY, TOKEN, a_request, started
+from tests.support.builders.runners import DAY, TOKEN, a_request, started
+from tests.support.clock.manual import ManualClock
+from tests.support.fakes.http_target import WebServer, a_web_server, answer
 from worker.core.model.values import Json
 from worker.core.time.periods import Period
 from worker.jobs.http.runner import HttpRunner

@@ -5,9 +5,19 @@ from datetime import timedelta
 import pytest
 
 from tests.contract.http_runner.httpjobs import PERMANENT, SECRETS, TRANSIENT, job
-from tests.httptarget import Behaviour, Names, WebServer, a_web_server, answer, break_off, hang, in_turn, reset
-from tests.manualclock import NOON, ManualClock
-from tests.runners import a_request, started
+from tests.support.builders.runners import a_request, started
+from tests.support.clock.manual import NOON, ManualClock
+from tests.support.fakes.http_target import (
+    Behaviour,
+    Names,
+    WebServer,
+    a_web_server,
+    answer,
+    break_off,
+    hang,
+    in_turn,
+    reset,
+)
 from worker.core.model.values import Json
 from worker.core.run.state import FailureCategory
 from worker.jobs.http.runner import HttpRunner

@@ -1,0 +1,125 @@
+"""What the task roles of the deployment allow, by duty, as `deploy/terraform/roles.tf` says it."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Any, Final
+
+from tests.support.aws.calls import Call, Heard
+from tests.support.aws.terraform_files import default_of, local
+
+# What a person does with `interlock store init`, or with an inbox before its first day: by rights of their own.
+BY_PEOPLE: Final = frozenset(
+    {
+        "dynamodb:CreateTable",
+        "dynamodb:UpdateTable",
+        "dynamodb:UpdateTimeToLive",
+        "dynamodb:ListStreams",
+        "s3:ListObjectsV2",
+    }
+)
+# Changes can come through Kinesis too; the module reads streams.
+OTHER_SOURCES: Final = frozenset(
+    {"kinesis:DescribeStreamSummary", "kinesis:ListShards", "kinesis:GetShardIterator", "kinesis:GetRecords"}
+)
+READS: Final = re.compile(r":(Get|BatchGet|Describe|List|Query|ConditionCheck|Filter|Receive)")
+# Allowed beside calls: a role that a job is given is passed, which no client of ours calls by this name; protection
+# from scale-in is asked of the agent beside the task.
+NO_CALLS: Final = frozenset({"iam:PassRole", "ecs:UpdateTaskProtection"})
+_REFERENCE: Final = re.compile(r"^\$\{local\.(\w+)\}$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """`on`: what it speaks of; nothing, if whoever deploys names it. `partitions`: nothing, if it speaks of all."""
+
+    sid: str
+    actions: frozenset[str]
+    on: frozenset[str] = frozenset()
+    partitions: tuple[str, ...] = ()
+
+    def allows(self, call: Call) -> bool:
+        """What is not known of a call is not held against it."""
+        is_meant = not call.on or not self.on or any(fnmatchcase(call.on, each) for each in self.on)
+        is_within = not call.partition or any(fnmatchcase(call.partition, each) for each in self.partitions or ("*",))
+        return call.action in self.actions and is_meant and is_within
+
+
+@cache
+def statements(duty: str) -> tuple[Statement, ...]:
+    """What a duty adds; `everyone` is what any worker has, and `jobs` what the engine has for those that were named."""
+    if duty == "jobs":
+        return tuple(
+            Statement(sid=each["sid"], actions=frozenset(each["actions"]), on=frozenset(_patterns(each["on"])))
+            for each in local("job_rights")
+        )
+    return tuple(
+        Statement(
+            sid=each["sid"],
+            actions=frozenset(_listed(each["actions"])),
+            on=frozenset(each["on"]),
+            partitions=tuple(sorted(each["partition"])),
+        )
+        for each in local("duty_statements")[duty]
+    )
+
+
+def _patterns(names: list[str]) -> list[str]:
+    """What a right on jobs is about; of logs, the groups themselves, which the module names."""
+    groups = [f"logs:{group}" for group in default_of("glue_log_groups")]
+    return [each for name in names for each in (groups if name == "glue/logs" else [name])]
+
+
+def _listed(said: Any) -> list[str]:  # noqa: ANN401 - a list, or the name of one
+    reference = _REFERENCE.match(said) if isinstance(said, str) else None
+    return list(local(reference[1]) if reference else said)
+
+
+def duties() -> frozenset[str]:
+    return frozenset(local("duty_statements")) - {"everyone"}
+
+
+def statements_of(held: Iterable[str]) -> list[Statement]:
+    """All that a worker with these duties may do."""
+    jobs = {"jobs"} if "engine" in held else set[str]()
+    return [each for duty in sorted({"everyone", *held, *jobs}) for each in statements(duty)]
+
+
+def allowed() -> frozenset[str]:
+    """All actions of the task roles, whichever duty they are for."""
+    return frozenset[str]().union(*(each.actions for each in statements_of(duties())))
+
+
+def not_allowed(heard: Iterable[Heard]) -> list[str]:
+    """What was called and is in no role.
+
+    Of a worker's process we know the duties, so it is held to what they allow, where they allow it. Everything else
+    that the suite does with the program's clients is held to the actions of all roles together.
+    """
+    return sorted({str(each) for each in heard if not _is_allowed(each)})
+
+
+def _is_allowed(heard: Heard) -> bool:
+    if heard.duties is None:
+        of_jobs = [each for each in statements("jobs") if heard.call.action in each.actions]
+        is_of_others = heard.call.action in allowed() | BY_PEOPLE | OTHER_SOURCES
+        # Of a job's call it is known what it is about, too.
+        return any(each.allows(heard.call) for each in of_jobs) if of_jobs and heard.call.on else is_of_others
+    return any(each.allows(heard.call) for each in statements_of(heard.duties))
+
+
+def never_called(heard: Iterable[Heard]) -> list[str]:
+    """Writes that a role may do and nobody does."""
+    writes = {action for action in allowed() if not READS.search(action)}
+    return sorted(writes - {each.call.action for each in heard} - NO_CALLS)
+
+
+def problems(heard: Iterable[Heard], *, is_whole: bool) -> list[str]:
+    """Where the roles do not fit. What nobody calls, only a whole run can tell."""
+    every = list(heard)
+    found = [f"called, and no task role allows it: {each}" for each in not_allowed(every)]
+    if is_whole:
+        found += [f"allowed by a task role, and never called: {action}" for action in never_called(every)]
+    return found

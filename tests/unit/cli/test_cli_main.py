@@ -1,0 +1,146 @@
+"""What `--help` teaches."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.builders.command_line import interlock, loaded_commands
+from worker.cli.catalogue import PAGE
+from worker.cli.terminal.command_list import CommandEntry
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+COMMANDS = ["validate", "schema", "plan"]
+GROUPS = {
+    "store": ["init", "check", "migrate", "stats"],
+    "pipelines": ["push", "list", "show", "remove"],
+    "sensor": ["put", "get", "list", "remove"],
+}
+PROGRAM = [sys.executable, "-c", "from worker.cli.main import main; main()"]
+LINE_MAX = 90
+VERBS = {
+    "Cancel", "Check", "Compare", "Create", "Drop", "Explain", "List", "Mark", "Migrate", "Pause", "Print", "Process",
+    "Push", "Remove", "Report", "Request", "Resume", "Run", "Show", "Take", "Watch", "Write",
+}  # fmt: skip
+IN_GROUPS = [f"{group} {command}" for group, commands in GROUPS.items() for command in commands]
+
+
+def words(text: str) -> str:
+    """Text without the frames and line breaks of a help page."""
+    return re.sub(r"[\s│╭╮╰╯─]+", " ", text)
+
+
+def test_every_command_is_listed() -> None:
+    assert all(command in words(interlock("--help").stdout) for command in [*COMMANDS, *GROUPS])
+
+
+def test_commands_stand_by_what_they_are_for() -> None:
+    page = interlock("--help").stdout.partition("─ Options ")[2]
+    panels = dict.fromkeys(re.findall(r"^╭─ (.+?) ─", page, re.MULTILINE))
+    shown = {
+        panel: tuple(re.findall(r"^│ (\w+)", page.partition(f"─ {panel} ")[2].partition("╰")[0], re.MULTILINE))
+        for panel in panels
+    }
+
+    assert shown == {panel.title: tuple(entry.name for entry in panel.commands) for panel in PAGE.panels}
+    assert list(shown) == ["Get started", "Configure", "Inspect", "Control", "Operate"]
+
+
+@pytest.mark.parametrize("entry", PAGE.entries.values(), ids=lambda entry: entry.name)
+def test_what_is_listed_of_a_command_is_what_its_own_page_says(entry: CommandEntry) -> None:
+    command = loaded_commands()[entry.name]
+
+    assert command.name == entry.name
+    assert command.help.split("\n\n")[0].replace("\n", " ") == entry.summary
+
+
+def test_a_program_without_a_command_line_library_shows_the_same_page() -> None:
+    page = subprocess.run([*PROGRAM, "--help"], capture_output=True, text=True, timeout=30, check=True).stdout
+
+    assert page.split() == interlock("--help").stdout.split()
+
+
+def test_a_line_of_help_begins_with_a_verb_and_fits_a_line() -> None:
+    lines = {**first_lines(), **{entry.name: entry.summary for entry in PAGE.entries.values()}}
+
+    assert {line.split()[0].rstrip(":,") for line in lines.values()} <= VERBS
+    assert {line for line in lines.values() if len(line) > LINE_MAX or not line.endswith(".")} == set()
+
+
+def test_every_group_lists_its_commands() -> None:
+    listed = {group: re.findall(r"^│ (\w+)", interlock(group, "--help").stdout, re.MULTILINE) for group in GROUPS}
+
+    assert listed == GROUPS
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, *IN_GROUPS])
+def test_each_help_page_says_how_the_command_exits(command: str) -> None:
+    page = words(interlock(*command.split(), "--help").stdout)
+
+    assert "Exit codes: 0 " in page
+
+
+@pytest.mark.parametrize("command", ["validate", "schema", "plan"])
+def test_each_help_page_gives_examples_that_work(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for directory in ("pipelines", "deployed"):
+        shutil.copytree(EXAMPLES, tmp_path / directory)
+
+    page = interlock(command, "--help").stdout.partition("Examples:")[2]
+
+    examples = re.findall(rf"interlock {command} ([^|\n]*)", page)
+    assert len(examples) >= 3
+    assert [interlock(command, *example.split()).exit_code for example in examples] == [0] * len(examples)
+
+
+@pytest.mark.parametrize("command", IN_GROUPS)
+def test_each_help_page_about_the_store_gives_examples_that_work(command: str, here: Path) -> None:
+    shutil.copytree(EXAMPLES, here / "pipelines")
+    (here / "sensor.json").write_text('{"rows": 1200}')
+    interlock("store", "init")
+    interlock("pipelines", "push", "pipelines", "--yes")
+    for key in ("orders-export", "orders-export#2026-03-03", "orders-exprot", "maintenance"):
+        interlock("sensor", "put", "orders-daily", key, "rows=1")
+
+    page = interlock(*command.split(), "--help").stdout.partition("Examples:")[2]
+
+    examples = re.findall(rf"interlock {command} ?([^|\n]*)", page)
+    assert len(examples) >= 3
+    assert [interlock(*command.split(), *example.split()).exit_code for example in examples] == [0] * len(examples)
+
+
+def all_commands() -> list[str]:
+    """Every command, with the group that it is in."""
+    groups = {name: getattr(command, "commands", {}) for name, command in loaded_commands().items()}
+    return [f"{name} {member}".strip() for name, members in groups.items() for member in members or [""]]
+
+
+@pytest.mark.parametrize("command", ["", *all_commands()])
+def test_a_help_page_fits_a_terminal_and_shows_values_only_where_there_are_some(command: str) -> None:
+    page = interlock(*command.split(), "--help").stdout
+
+    assert not re.search(r"<(bool|str|list)", page)
+    assert "[[" not in page
+    assert "…" not in page, "something is cut off"
+    for block in re.findall(r"^ (?:Examples|Exit codes|Settings[^\n]*):\s*\n((?: +\S[^\n]*\n)+)", page, re.MULTILINE):
+        assert all(line.startswith("   ") for line in block.splitlines()), f"a line is too long:\n{block}"
+
+
+def first_lines() -> dict[str, str]:
+    members = {name: getattr(command, "commands", {"": command}) for name, command in loaded_commands().items()}
+    return {
+        f"{name} {member}".strip(): command.help.partition("\n\n")[0].replace("\n", " ")
+        for name, commands in members.items()
+        for member, command in commands.items()
+    }
+
+
+def test_without_a_command_the_help_is_shown() -> None:
+    assert "Usage: interlock" in words(interlock().output)
+
+
+def test_the_version_is_told() -> None:
+    assert re.fullmatch(r"interlock \d+\.\d+\.\d+\n", interlock("--version").stdout)

@@ -1,0 +1,461 @@
+"""`interlock status`: which runs, in which order, and what each waits for."""
+
+import io
+from collections import Counter
+from dataclasses import replace
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests.support.builders.cli_runs import (
+    ORDERS,
+    PERIOD,
+    a_store,
+    a_stored_run,
+    in_store,
+    key_of,
+    version_hash,
+)
+from tests.support.builders.command_line import TODAY, interlock, records
+from tests.support.clock.manual import ManualClock
+from tests.support.fakes.remote_store import DROP_BEFORE, FaultyTables, Operation, always
+from worker.cli.commands.status import REFRESH_S, StatusRequest, show_board
+from worker.cli.terminal.console import Screen, passed
+from worker.config.settings import GROUP
+from worker.core.errors import RetryLater
+from worker.core.model import keys
+from worker.core.model.keys import SessionId
+from worker.core.model.values import Json
+from worker.core.run.state import DryRun, Outcome, Run, Spent, StartStep, State
+from worker.core.sla.state import SlaWatch, Verdict
+from worker.operations.explain.waiting import waits_for
+from worker.operations.runs.status import Rank, RunLine, RunList, RunLists
+from worker.store.repos import dry_runs
+from worker.store.repos.runs import Runs
+from worker.store.repos.sessions import Sessions
+from worker.store.repos.sla_watches import SlaWatches
+from worker.store.table import Put, Row, TableName, Tables
+
+HOUR = timedelta(hours=1)
+OTHER = ORDERS.replace("orders", "sales")
+
+
+@pytest.fixture(autouse=True)
+def store(here: Path) -> None:
+    a_store(here, ORDERS, OTHER)
+
+
+def put_runs(*runs: Run) -> None:
+    async def put(tables: Tables) -> None:
+        config = await version_hash(tables)
+        for run in runs:
+            await Runs(tables).save(replace(run, config_hash=config))
+
+    in_store(put)
+
+
+def a_run(state: State, period: str = PERIOD, **changes: object) -> Run:
+    return replace(a_stored_run(state, "", key=key_of(period)), **changes)
+
+
+def put_row(row: Row) -> None:
+    in_store(lambda tables: tables.commit(Put(TableName.CONTROL, row)))
+
+
+def lines(*arguments: object) -> list[dict[str, Json]]:
+    return [dict(record) for record in records(interlock("status", *arguments, "--json").stdout)]
+
+
+def test_failures_come_first_then_what_is_active_then_what_nobody_needs_to_look_at() -> None:
+    put_runs(
+        a_run(State.COMPLETED, "2027-03-18", outcome=Outcome.SUCCEEDED),
+        a_run(State.POLLING, "2027-03-19"),
+        a_run(State.FAILED_FINAL, "2027-03-20", outcome=Outcome.FAILED, reason="out of memory"),
+        a_run(State.EVALUATING, "2027-03-21", since=TODAY - HOUR),
+        a_run(State.FAILED_FINAL, "2027-03-17", outcome=Outcome.CANCELLED, reason="wrong export"),
+    )
+
+    found = lines()
+
+    assert [(line["kind"], line["period"]) for line in found] == [
+        ("failed", "2027-03-20"),
+        ("active", "2027-03-21"),
+        ("active", "2027-03-19"),
+        ("cancelled", "2027-03-17"),
+        ("completed", "2027-03-18"),
+    ]
+    assert found[0]["waitsFor"] == "out of memory"
+
+
+def test_a_waiting_run_says_which_rule_it_waits_for() -> None:
+    put_runs(a_run(State.EVALUATING))
+    interlock("sensor", "put", "orders", f"export#{PERIOD}", "rows=950")
+
+    assert lines()[0]["waitsFor"] == "export.rows is 950, which is not at least 1000"
+
+
+def test_a_waiting_run_whose_rules_hold_says_so() -> None:
+    put_runs(a_run(State.EVALUATING))
+    interlock("sensor", "put", "orders", "export", "rows=1000")
+
+    assert lines()[0]["waitsFor"] == "nothing: its rules hold, and the next look starts it"
+
+
+def test_a_run_whose_version_is_gone_is_shown_all_the_same() -> None:
+    in_store(lambda tables: Runs(tables).save(a_run(State.EVALUATING, config_hash="gone")))
+
+    assert lines()[0]["waitsFor"] == "its configuration, which is gone"
+
+
+@pytest.mark.parametrize(
+    ("run", "waiting"),
+    [
+        (a_run(State.EVALUATING), "its rules"),
+        (a_run(State.TRIGGERING, start_step=StartStep.SENT), "the job to start"),
+        (
+            a_run(State.TRIGGERING, start_step=StartStep.REFUSED, start_failures=2, start_after=TODAY),
+            "the next try to start the job at 2027-03-22T12:00:00Z; it was refused 2 times",
+        ),
+        (
+            a_run(State.TRIGGERING, start_step=StartStep.REFUSED, start_failures=1, reason="no such job"),
+            "the next try to start the job; it was refused once: no such job",
+        ),
+        (
+            a_run(State.TRIGGERING, start_step=StartStep.REFUSED, start_failures=2, starts_unanswered=1),
+            "the next try to start the job; it may be running: of 2 tries 1 got no answer",
+        ),
+        (a_run(State.TRIGGERING, start_step=StartStep.UNANSWERED), "the target to say whether it has the job"),
+        (
+            a_run(State.TRIGGERING, start_step=StartStep.UNANSWERED, reason="no answer in 30 s"),
+            "the target to say whether it has the job: no answer in 30 s",
+        ),
+        (a_run(State.POLLING), "the job"),
+        (a_run(State.STOPPING, reason="superseded: again"), "the job to stop: superseded: again"),
+        (a_run(State.FAILED_FINAL, reason="out of memory"), "out of memory"),
+        (a_run(State.FAILED_FINAL, outcome=Outcome.CANCELLED, reason="wrong export"), "cancelled: wrong export"),
+    ],
+)
+def test_every_state_has_words_for_what_it_waits_for(run: Run, waiting: str) -> None:
+    assert waits_for(run) == waiting
+
+
+def test_deadlines_stand_beside_their_runs() -> None:
+    put_runs(a_run(State.POLLING))
+    watch = SlaWatch(key=key_of(), config_hash="c", since=TODAY, breach_at=TODAY + HOUR, warned_at=TODAY)
+    in_store(lambda tables: SlaWatches(tables).save(watch))
+
+    assert lines()[0]["breachAt"] == "2027-03-22T13:00:00Z"
+    assert "in 1h00m, warned" in interlock("status").stdout
+
+
+def test_what_ended_longer_ago_is_shown_on_request() -> None:
+    put_runs(a_run(State.FAILED_FINAL, since=TODAY - timedelta(days=3)))
+
+    assert lines() == []
+    assert len(lines("--days", 4)) == 1
+
+
+def test_a_rehearsal_is_shown_as_one() -> None:
+    dry = DryRun(key=key_of(), config_hash="c", since=TODAY, window_ends_at=TODAY + HOUR)
+    in_store(lambda tables: tables.commit(dry_runs.save_write(dry)))
+
+    assert [(line["kind"], line["state"]) for line in lines()] == [("in dry run", "EVALUATING")]
+    assert [line["kind"] for line in lines("orders")] == ["in dry run"]
+
+
+def test_a_row_that_cannot_be_read_is_named_and_hides_nothing() -> None:
+    put_runs(a_run(State.POLLING, "2027-03-21"))
+    key = key_of()
+    pk, sk = keys.pipeline_pk(key.pipeline), keys.trigger_sk(key)
+    put_row({"PK": pk, "SK": sk, "state": "DANCING", "active": keys.active_bucket_of(pk, sk)})
+
+    assert [line["kind"] for line in lines()] == ["unreadable", "active"]
+
+
+# --- what is not shown ------------------------------------------------------------------------------------------------
+
+
+def days(number: int, *, first: str = "2026-06-01") -> list[str]:
+    return [str(date.fromisoformat(first) + timedelta(days=each)) for each in range(number)]
+
+
+def cuts(*arguments: object) -> list[tuple[Json, Json, Json, Json]]:
+    """What the records say is left out: of what, how many are shown, how many there are, and whether that is exact."""
+    return [
+        (line["what"], line["shown"], line["total"], line["isExact"])
+        for line in lines(*arguments)
+        if line["type"] == "truncated"
+    ]
+
+
+def last_line(*arguments: object) -> str:
+    return interlock("status", *arguments).stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(("active", "limit"), [(5, 2), (3, 1), (61, 50), (61, 60)])
+def test_more_active_runs_than_fit_are_counted_whether_or_not_a_pipeline_is_named(active: int, limit: int) -> None:
+    put_runs(*(a_run(State.POLLING, day) for day in days(active)))
+
+    assert last_line("--limit", limit) == f"{active} active ({limit} shown); raise --limit to see all"
+    assert cuts("--limit", limit) == [("active", limit, active, True)]
+    assert last_line("orders", "--limit", limit).startswith(f"{active} active")
+
+
+def test_active_runs_of_a_pipeline_are_shown_whatever_ran_after_them() -> None:
+    put_runs(*(a_run(State.POLLING, day) for day in days(11)))
+    put_runs(*(a_run(State.COMPLETED, day) for day in days(40, first="2026-09-01")))
+    put_runs(*(a_run(State.FAILED_FINAL, day) for day in days(10, first="2026-12-01")))
+
+    found = [line for line in lines("orders", "--limit", 50) if line["type"] == "run"]
+
+    assert Counter(str(line["kind"]) for line in found) == {"active": 11, "completed": 40, "failed": 10}
+    assert cuts("orders", "--limit", 50) == []
+    assert last_line("orders", "--limit", 50) == "10 failed, 11 active, 40 completed"
+
+
+def test_earlier_periods_of_a_pipeline_that_are_not_shown_are_mentioned() -> None:
+    put_runs(*(a_run(State.COMPLETED, day) for day in days(4)))
+
+    assert last_line("orders", "--limit", 3) == "3 completed; earlier periods are not shown: raise --limit"
+    assert cuts("orders", "--limit", 3) == [("periods", 3, None, False)]
+    assert cuts("orders", "--limit", 4) == []
+
+
+def test_with_more_active_runs_than_fit_ended_ones_of_earlier_periods_are_still_mentioned() -> None:
+    put_runs(a_run(State.COMPLETED, "2026-01-01"), *(a_run(State.POLLING, day) for day in days(3)))
+
+    assert cuts("orders", "--limit", 3) == [("periods", 3, None, False)]
+    assert cuts("orders", "--limit", 1) == [("active", 2, 3, True), ("periods", 1, None, False)]
+
+
+@pytest.mark.parametrize("ended", [3, 20])
+def test_ended_runs_beyond_the_limit_are_counted(ended: int) -> None:
+    put_runs(*(a_run(State.FAILED_FINAL, day, outcome=Outcome.FAILED) for day in days(ended)))
+
+    found = cuts("--limit", 2)
+
+    if ended == 3:
+        assert found == [("failed", 2, 3, True)]
+        assert last_line("--limit", 2) == "3 failed (2 shown); raise --limit to see all"
+    else:  # some of the sixteen parts of the list were not read to their end
+        [(what, shown, total, is_exact)] = found
+        assert (what, shown, is_exact) == ("failed", 2, False)
+        assert isinstance(total, int)
+        assert 2 < total <= ended
+        assert last_line("--limit", 2) == f"at least {total} failed (2 shown); raise --limit to see all"
+
+
+def test_ended_runs_of_earlier_days_are_counted_although_the_first_day_fills_the_list() -> None:
+    put_runs(*(a_run(State.COMPLETED, day) for day in days(2)))
+    put_runs(*(a_run(State.COMPLETED, day, since=TODAY - 24 * HOUR) for day in days(3, first="2026-09-01")))
+
+    assert cuts("--limit", 2) == [("completed", 2, 5, True)]
+
+
+def test_counting_ends_somewhere_and_says_so() -> None:
+    put_runs(*(a_run(State.COMPLETED, day) for day in days(2)))
+    put_runs(*(a_run(State.COMPLETED, day, since=TODAY - 24 * HOUR) for day in days(3, first="2026-09-01")))
+
+    board = in_store(lambda tables: RunLists(tables, counted_max=2).of_all(TODAY, days=2, limit=1))
+
+    assert (board.totals[Rank.DONE], Rank.DONE in board.uncounted) == (2, True)
+
+
+def test_cancelled_runs_take_no_room_from_failed_ones() -> None:
+    put_runs(*(a_run(State.FAILED_FINAL, day, outcome=Outcome.CANCELLED) for day in days(4)))
+    put_runs(a_run(State.FAILED_FINAL, "2026-12-01", outcome=Outcome.FAILED, since=TODAY - HOUR))
+
+    kinds = [line["kind"] for line in lines("--limit", 2) if line["type"] == "run"]
+    assert kinds == ["failed", "cancelled", "cancelled"]
+
+
+def test_rehearsals_take_no_room_from_runs() -> None:
+    put_runs(*(a_run(State.POLLING, day) for day in days(2)))
+
+    async def rehearse(tables: Tables) -> None:
+        for day in days(3, first="2026-09-01"):
+            dry = DryRun(key=key_of(day), config_hash="c", since=TODAY - HOUR, window_ends_at=TODAY + HOUR)
+            await tables.commit(dry_runs.save_write(dry))
+
+    in_store(rehearse)
+
+    assert last_line("--limit", 2) == "2 active, 3 in dry run (2 shown); raise --limit to see all"
+
+
+def test_what_fits_is_not_called_cut() -> None:
+    put_runs(*(a_run(State.POLLING, day) for day in days(2)), a_run(State.FAILED_FINAL, "2026-09-01"))
+
+    assert cuts("--limit", 2) == cuts("orders", "--limit", 3) == []
+    assert last_line("--limit", 2) == "1 failed, 2 active"
+
+
+def test_an_empty_store_has_no_runs() -> None:
+    assert interlock("status").stdout == "no runs\n"
+
+
+def test_a_store_that_does_not_answer_is_one_failure_however_many_reads_failed() -> None:
+    async def read(tables: Tables) -> None:
+        gone = FaultyTables(tables, always(DROP_BEFORE), patience_s=0.001)
+        with pytest.raises(RetryLater):
+            await RunLists(gone).of_all(TODAY, days=1, limit=1)
+
+    in_store(read)
+
+
+# --- one pipeline -----------------------------------------------------------------------------------------------------
+
+
+def test_of_one_pipeline_its_latest_runs_are_shown_whenever_they_ended() -> None:
+    put_runs(
+        a_run(State.COMPLETED, "2027-01-01", since=TODAY - timedelta(days=80), spent=Spent()),
+        replace(a_run(State.POLLING), key=key_of(pipeline="sales")),
+    )
+    key = key_of("2027-01-02")
+    put_row({"PK": keys.pipeline_pk(key.pipeline), "SK": keys.trigger_sk(key), "status": "COMPLETED"})
+
+    found = lines("orders")
+
+    assert [(line["period"], line["waitsFor"]) for line in found] == [
+        ("2027-01-01", ""),
+        ("2027-01-02", "another system's run"),
+    ]
+
+
+def test_an_unknown_pipeline_is_refused_with_a_suggestion() -> None:
+    result = interlock("status", "ordres")
+
+    assert result.exit_code == 2
+    assert "did you mean `orders`?" in result.stderr
+
+
+def test_a_paused_pipeline_says_so_while_it_is_paused() -> None:
+    interlock("pause", "orders", "--reason", "upgrade", "--until", "1h")
+
+    during = interlock("status", "orders")
+    after = interlock("status", "orders", clock=ManualClock(TODAY + HOUR))
+
+    assert "paused until 2027-03-22T13:00:00Z: upgrade\n" in during.stderr
+    assert "paused" not in after.stderr
+
+
+def test_a_pipeline_whose_configuration_cannot_be_used_is_not_called_unknown() -> None:
+    put_row({"PK": "PIPELINE#orders", "SK": "CONFIG", "config": "pipeline: {id: orders"})
+
+    result = interlock("status", "orders")
+
+    assert result.exit_code == 1
+    assert "the configuration of orders cannot be used" in result.stderr
+
+
+def test_the_cost_of_the_board_does_not_grow_with_what_ever_happened() -> None:
+    put_runs(a_run(State.POLLING))
+
+    async def calls(tables: Tables) -> dict[Operation, int]:
+        counting = FaultyTables(tables)
+        await RunLists(counting).of_all(TODAY, days=2, limit=10)
+        return dict(counting.calls)
+
+    few = in_store(calls)
+    put_runs(*(a_run(State.COMPLETED, f"2026-{month:02d}-01", since=TODAY - 9 * HOUR * 24) for month in range(1, 13)))
+    many = in_store(calls)
+
+    assert few == many
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_table_fits_its_terminal(width: int) -> None:
+    out = io.StringIO()
+    screen = Screen(out=Console(file=out, force_terminal=True, width=width, color_system=None))
+    watch = SlaWatch(key=key_of(), config_hash="c", since=TODAY, breach_at=TODAY, verdict=Verdict.BREACHED)
+    line = RunLine(
+        rank=Rank.FAILED,
+        name=str(key_of()),
+        key=key_of(),
+        state="FAILED_FINAL",
+        since=TODAY - HOUR,
+        attempt=3,
+        waits_for="the rules did not hold in time: " + "export.rows is 950, which is not at least 1000; " * 3,
+        watch=watch,
+    )
+
+    show_board(screen, RunList((line,)), StatusRequest(pipeline=None, days=1, limit=1, as_json=False), TODAY)
+
+    shown = out.getvalue().splitlines()
+    assert max(map(len, shown)) <= width
+    assert "missed" in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(-5, "0s"), (45, "45s"), (720, "12m"), (12000, "3h20m"), (90000, "25h00m"), (345600, "4d")],
+)
+def test_a_time_that_passed_is_shown_as_people_say_it(seconds: int, shown: str) -> None:
+    assert passed(timedelta(seconds=seconds)) == shown
+
+
+class Impatient(ManualClock):
+    """A person who looks three times and then presses Ctrl-C."""
+
+    looks = 0
+
+    async def sleep(self, seconds: float) -> None:
+        self.looks += 1
+        if self.looks == 3:
+            raise KeyboardInterrupt
+        await super().sleep(seconds)
+
+
+def test_watching_shows_it_anew_until_interrupted() -> None:
+    put_runs(a_run(State.POLLING))
+    clock = Impatient(TODAY)
+
+    result = interlock("status", "--watch", clock=clock)
+
+    assert result.exit_code == 0
+    assert result.stdout.count("orders/stream") == 3
+    assert clock.now() == TODAY + 2 * timedelta(seconds=REFRESH_S)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["status"], ["explain", "orders"], ["rerun", "orders", PERIOD], ["cancel", "orders", PERIOD, "--reason=x"]],
+)
+def test_where_nobody_works_that_is_said_once(command: list[str]) -> None:
+    alone = interlock(*command)
+    for_programs = interlock(*command, "--json")
+    in_store(lambda tables: Sessions(tables, GROUP).register(SessionId("one"), "1.0"))
+    staffed = interlock(*command)
+
+    assert alone.stderr.count("no worker is there, so nothing happens until one comes: `interlock run`") == 1
+    assert "no worker" not in for_programs.output + staffed.output
+
+
+@pytest.mark.parametrize(("silent", "said"), [(timedelta(seconds=59), ""), (timedelta(minutes=12), "for 12m")])
+def test_a_worker_that_was_killed_left_its_row_and_is_not_taken_for_one(silent: timedelta, said: str) -> None:
+    in_store(lambda tables: Sessions(tables, GROUP).register(SessionId("one"), "1.0", at=TODAY - silent))
+
+    remark = interlock("status").stderr
+
+    expected = f"no worker was heard of {said}, so nothing happens until one comes: `interlock run`\n" if said else ""
+    assert remark == expected
+
+
+def test_one_worker_that_is_heard_of_is_enough() -> None:
+    async def two(tables: Tables) -> None:
+        for name, silent in (("one", timedelta(hours=1)), ("two", timedelta(seconds=2))):
+            await Sessions(tables, GROUP).register(SessionId(name), "1.0", at=TODAY - silent)
+
+    in_store(two)
+
+    assert interlock("status").stderr == ""
+
+
+def test_who_watches_is_told_that_nobody_works() -> None:
+    clock = Impatient(TODAY)
+
+    assert interlock("status", "--watch", clock=clock).stderr.count("no worker is there") == 3
