@@ -1,8 +1,8 @@
-"""The shape of a pipeline file: which keys there are, of which kind, and what each is for.
+"""Defines the shape of a pipeline file: its keys, their types and their purpose.
 
-These models say what a file may look like; what its texts mean (durations, dates, zones, cron) is read in
-`worker/loading/`. The descriptions are what `interlock schema` and editors show. A key without a value (`rules:`)
-counts as absent, and what is required is checked with the meaning, where a better message can be given.
+These models say what a file may look like. The other modules of `worker/config/` read what its texts mean (durations,
+dates, zones, cron). `interlock schema` and editors show the descriptions. A key without a value (`rules:`) counts as
+absent. Required keys are checked together with the meaning, where a better message is possible.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 from worker.jobs.specs import JOB_CONFIGS
 
 ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-# The members of our enums as literals: the strict reader takes texts. A test keeps them equal.
+# The members of the enums as literals, because the strict reader takes texts. A test keeps them equal.
 CheckName: TypeAlias = Literal[
     "exists", "missing", "equals", "not_equals", "gt", "gte", "lt", "lte", "in", "between", "matches",
     "age_lt", "age_gt",
@@ -40,7 +40,7 @@ def _read_upper(value: object) -> object:
 
 
 def _kind(value: object) -> str:
-    """Which member of a union a value is meant for. The brackets keep tags apart from keys in an error's path."""
+    """Return the tag of the union member for a value; brackets distinguish tags from keys in error paths."""
     match value:
         case dict():
             return "<mapping>"
@@ -64,7 +64,7 @@ DateTexts: TypeAlias = Annotated[list[str], Field(examples=[["2026-12-25"]])]
 
 
 class Section(BaseModel):
-    """A mapping in the file."""
+    """Section is a mapping in the file."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, alias_generator=to_camel)
 
@@ -311,7 +311,7 @@ class JobSection(Section):
     config: dict[str, object] = Field(
         default_factory=dict[str, object], description="Configuration of the target; depends on `type`."
     )
-    # In the order in which the reference reports them.
+    # In the order in which the Lambda edition reports them.
     max_retries: int = Field(default=0, ge=0, le=10, description="Retries after a transient failure or a timeout.")
     max_drift_reruns: int = Field(default=1, ge=0, le=5, description="Automatic reruns after late data or drift.")
     max_manual_reruns: int = Field(default=1, ge=0, le=5, description="Manual reruns.")
@@ -414,7 +414,7 @@ FileModel: TypeAlias = type[PipelineFile] | type[CalendarFile]
 
 
 def file_schema(model: FileModel = PipelineFile) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a kind of file."""
+    """Return the JSON Schema (draft 2020-12) of a kind of file."""
     schema = model.model_json_schema(by_alias=True)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     if model is PipelineFile:
@@ -423,7 +423,10 @@ def file_schema(model: FileModel = PipelineFile) -> dict[str, Any]:
 
 
 def _describe_job_configs(definitions: dict[str, Any]) -> None:
-    """Let `job.config` follow `job.type`. Its keys have other legal spellings, so unknown ones are not refused."""
+    """Make `job.config` depend on `job.type` in the schema.
+
+    Keys have other valid spellings, so unknown keys are allowed.
+    """
     branches: list[Mapping[str, Any]] = []
     for job_type, config in JOB_CONFIGS.items():
         body = config.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")
