@@ -46,9 +46,6 @@ class BucketPrefix:
     bucket: str
     prefix: str = ""
 
-    def covers(self, other: "BucketPrefix") -> bool:
-        return self.bucket == other.bucket and other.prefix.startswith(self.prefix)
-
     def __str__(self) -> str:
         return f"s3://{self.bucket}/{self.prefix}"
 

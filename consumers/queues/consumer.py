@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from consumers.delivery.lanes import Lanes
 from consumers.delivery.retry import GivenUp, RetryPolicy
@@ -43,14 +43,6 @@ Failed: TypeAlias = Callable[[Message], Awaitable[int]]
 _log = logger()
 
 
-class Ledger(Protocol):
-    """What a handler has done already, for one whose effects cannot tell; kept longer than the queue keeps messages."""
-
-    async def has(self, message: Message) -> bool: ...
-
-    async def add(self, message: Message) -> None: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePace:
     in_hand_max: int = 100
@@ -75,7 +67,6 @@ class QueueConsumer:
     park: Park | None = None
     # None: its receipts are taken for failures, also those after which somebody who stopped gave it back.
     failed: Failed | None = None
-    ledger: Ledger | None = None
     # Says that handling goes on trying, because what it hands things to is away: nothing ends then, and none is stuck.
     is_waiting: Callable[[], bool] = lambda: False
     pace: QueuePace = field(default_factory=QueuePace)
@@ -234,21 +225,13 @@ class _Work:
     async def _handle(self, held: InFlight) -> None:
         try:
             # While it is our store that is in trouble, and not the message, this receipt goes on.
-            await self._consumer.tries.while_store_down(lambda: self._handle_new(held.message))
+            await self._consumer.tries.while_store_down(lambda: self._consumer.handle(held.message))
         except Rejected as error:
             await self._give_up(held, str(error))
         except (RetryLater, StaleWrite) as error:
             await self._failed(held, str(error))
         else:
             self._settling.delete(held, MessageOutcome.DONE)
-
-    async def _handle_new(self, message: Message) -> None:
-        ledger = self._consumer.ledger
-        if ledger is not None and await ledger.has(message):
-            return
-        await self._consumer.handle(message)
-        if ledger is not None:
-            await ledger.add(message)
 
     async def _failed(self, held: InFlight, reason: str) -> None:
         failed, retries = self._consumer.failed, self._pace.retries

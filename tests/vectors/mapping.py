@@ -27,7 +27,7 @@ from worker.core.schedule.expected_runs import ExpectedRun, expected_runs, overd
 from worker.core.time.cron import previous_fire
 from worker.core.time.durations import format_duration
 from worker.core.time.local_time import wall_at
-from worker.core.time.periods import Period, alias, period_of_sensor
+from worker.core.time.periods import Period, period_of_sensor, sensor_keys, split_key
 from worker.core.time.timestamps import parse_rfc3339
 
 Case: TypeAlias = Mapping[str, Any]
@@ -310,8 +310,13 @@ def _trigger_deadline(case: Case) -> dict[str, object]:
 
 
 def _remap(case: Case) -> dict[str, object]:
-    period = Period.parse(case["date"])
-    return {"sensors": alias(case["sensors"], period) if period else case["sensors"]}
+    """The plain name of each sensor of the period finds what the rules of that period read."""
+    sensors, period = case["sensors"], Period.parse(case["date"])
+    if period is None:
+        return {"sensors": sensors}
+    names = {name for name, named in map(split_key, sensors) if named == period}
+    found = {name: next(sensors[key] for key in sensor_keys(name, period) if key in sensors) for name in names}
+    return {"sensors": sensors | found}
 
 
 def _run_timeout(case: Case) -> dict[str, object]:

@@ -26,7 +26,6 @@ CONFIG = "CONFIG"
 PAUSE = "PAUSE"
 CONFIG_LOG = "CONFIGLOG"  # a partition
 PIPELINES = "PIPELINES"  # a partition of the list index
-LOCK = "LOCK"
 
 SENSOR = "SENSOR#"
 TRIGGER = "TRIGGER#"
@@ -253,10 +252,6 @@ def marker_pk(pipeline: PipelineId) -> str:
     return f"{MARKER}{pipeline}"
 
 
-def marker_sk(key: RunKey) -> str:
-    return f"{key.period}#{key.schedule}"
-
-
 # --- job log, reruns, events ------------------------------------------------------------------------------------------
 
 
@@ -378,10 +373,6 @@ def parked_sk(stream: str, key_hash: str) -> str:
 
 def replay_sk(source: str, at: datetime, letter_id: str) -> str:
     return f"{REPLAY}{source}#{stamped_sk(at, letter_id)}"
-
-
-def lock_pk(name: str) -> str:
-    return f"LOCK#{name}"
 
 
 # --- the sensor inbox -------------------------------------------------------------------------------------------------
