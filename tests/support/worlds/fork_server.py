@@ -26,7 +26,13 @@ from typing import IO, Any, Final, TypeAlias
 _ROOT: Final = Path(__file__).parents[3]
 _RECORDED: Final = _ROOT / "tests/recorded/sitecustomize.py"
 # What a worker loads as it starts, on SQLite or on AWS.
-_LOADED: Final = ("worker.cli.main", "worker.wiring.choice", "worker.wiring.embedded", "worker.store.dynamodb")
+_LOADED: Final = (
+    "worker.cli.main",
+    "worker.cli.commands.run",
+    "worker.app.build",
+    "worker.app.embedded",
+    "worker.store.dynamodb.tables",
+)
 _REQUEST_MAX: Final = 200_000  # bytes
 _NUMBER_BYTES: Final = 8
 _END_S: Final = 10.0

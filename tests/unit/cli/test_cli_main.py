@@ -148,7 +148,7 @@ def test_the_first_page_lists_every_exit_code() -> None:
 
 
 def test_the_exit_codes_are_documented_in_one_place() -> None:
-    documented = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
+    documented = (Path(__file__).parents[3] / "docs" / "commands.md").read_text()
 
     assert re.findall(r"^\| (\d) \|", documented, re.MULTILINE) == [str(code.value) for code in Exit]
     assert all(f"`{entry.name}`" in documented for entry in PAGE.entries.values())
