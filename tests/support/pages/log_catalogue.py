@@ -88,6 +88,8 @@ class _Module:
                 return [_work_level(_event_name(call))]
             case ast.Name(id=chosen) if chosen in self._values:
                 return sorted(_named_levels(self._values[chosen]))
+            case ast.Name(id="log"):  # the engine's log, given as an argument
+                return [_work_level(_event_name(call))]
             case _:
                 return []
 

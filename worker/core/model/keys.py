@@ -27,7 +27,6 @@ CONFIG = "CONFIG"
 PAUSE = "PAUSE"
 CONFIG_LOG = "CONFIGLOG"  # a partition
 PIPELINES = "PIPELINES"  # a partition of the list index
-LOCK = "LOCK"
 
 SENSOR = "SENSOR#"
 TRIGGER = "TRIGGER#"
@@ -380,10 +379,6 @@ def parked_sk(stream: str, key_hash: str) -> str:
 
 def replay_sk(source: str, at: datetime, letter_id: str) -> str:
     return f"{REPLAY}{source}#{stamped_sk(at, letter_id)}"
-
-
-def lock_pk(name: str) -> str:
-    return f"LOCK#{name}"
 
 
 # --- the sensor inbox -------------------------------------------------------------------------------------------------

@@ -45,7 +45,6 @@ NAMES = st.text(min_size=1, max_size=20)
         (keys.session_sk(SessionId("s1")), "W#s1"),
         (keys.lease_sk("control", "shard-1"), "L#control#shard-1"),
         (keys.parked_sk("control", "9f"), "P#control#9f"),
-        (keys.lock_pk("eval:orders:cron"), "LOCK#eval:orders:cron"),
         (keys.ended_bucket("COMPLETED", date(2026, 3, 3), 5), "STATUS#COMPLETED#2026-03-03#5"),
     ],
 )
