@@ -1,7 +1,7 @@
-"""APScheduler, kept to one file: it rings once a second, and nothing else is asked of it.
+"""Tick once a second by APScheduler, which is used for nothing else and in no other module.
 
-It reads the machine's clock, which tests cannot move and which may be set back. So what is due is computed elsewhere,
-on the injected clock, and a ring that does not come in time is done without.
+APScheduler reads the machine's clock, which tests cannot move and which may be set back. So Interlock computes what is
+due elsewhere, on the injected clock, and continues without a tick that is late.
 """
 
 from collections.abc import Callable, Generator
@@ -15,7 +15,7 @@ EVERY_S: Final = 1.0
 
 
 class ApschedulerTicker:
-    """Ticks for as long as it is asked to, on the running loop."""
+    """Ticks on the running loop while its context is open."""
 
     longest_s = 5.0
 
@@ -32,7 +32,7 @@ def _ticking(ring: Callable[[], None], every_s: float) -> Generator[None]:
         ring()
 
     scheduler = cast("Any", AsyncIOScheduler(timezone=UTC))  # the library has no types
-    # A tick that comes late is as good as any: several of them are one, and none is dropped.
+    # A late tick is as good as any other: several late ticks are one, and none is dropped.
     scheduler.add_job(tick, "interval", seconds=every_s, coalesce=True, misfire_grace_time=None, max_instances=1)
     scheduler.start()
     try:

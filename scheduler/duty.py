@@ -1,4 +1,4 @@
-"""The duty of the scheduler: one live worker of the group holds it, and does the chores while it does."""
+"""Run the periodic tasks of the scheduler on the one worker that holds its lease."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -12,34 +12,37 @@ from worker.runtime.clock import Clock
 
 STREAM: Final = "scheduler"
 
-# The chores of one holding: what they remember must not outlive it.
+# Creates the periodic tasks for one holder of the lease: their state must not outlive it.
 Chores: TypeAlias = Callable[[HeldLease], Sequence[PeriodicTask]]
 
 
 class Ticker(Protocol):
-    """What makes the duty look at its chores, about once a second."""
+    """Wakes the scheduler to check its periodic tasks, about once a second."""
 
     @property
     def longest_s(self) -> float:
-        """After so long it looks anyway, whatever became of the ticks."""
+        """Return the time after which the scheduler checks its tasks even without a tick."""
         ...
 
     def ticking(self, ring: Callable[[], None]) -> AbstractContextManager[object]:
-        """Call `ring` again and again while the context is open."""
+        """Call `ring` repeatedly while the context is open."""
         ...
 
 
 class NapTicker:
-    """Ticks by sleeping on the injected clock: for time that is not the machine's own."""
+    """Ticks by sleeping on the injected clock, for time that is not the machine's own."""
 
     longest_s = 1.0
 
-    def ticking(self, ring: Callable[[], None]) -> AbstractContextManager[object]:  # noqa: ARG002  nobody need ring
+    def ticking(self, ring: Callable[[], None]) -> AbstractContextManager[object]:  # noqa: ARG002  it only sleeps
         return nullcontext()
 
 
 class SchedulerRole:
-    """Holds the duty. A chore that is under way when the duty ends is finished first, within the lease's patience."""
+    """Runs the periodic tasks while it holds the scheduler lease.
+
+    Tasks under way when the lease ends are finished first, within the lease's time limit.
+    """
 
     def __init__(self, chores: Chores, clock: Clock, ticker: Ticker) -> None:
         self._chores, self._clock, self._ticker = chores, clock, ticker

@@ -1,4 +1,4 @@
-"""Periodic tasks of the scheduler: each runs at its own interval of elapsed time, never twice at once."""
+"""Run the scheduler's periodic tasks, each at its own interval of elapsed time, never twice at once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,9 +12,9 @@ from worker.runtime.logs import logger
 
 @dataclass(frozen=True, slots=True)
 class PeriodicTask:
-    """One thing done every so often: it begins at once with the duty, and never overlaps itself.
+    """PeriodicTask is work that is repeated at an interval. It starts at once and never overlaps itself.
 
-    A chore that raises is logged and tried again at its next turn; it never stops the others.
+    A task that raises `WorkerError` is logged and runs again at its next turn. It never stops the others.
     """
 
     name: str
@@ -26,7 +26,7 @@ _log = logger()
 
 
 class PeriodicRunner:
-    """Chores that belong to `tasks`. One that fails is logged and has its next turn; the others do not notice."""
+    """Starts periodic tasks in the group `tasks`. A `WorkerError` of one is only logged."""
 
     def __init__(self, chores: Sequence[PeriodicTask], clock: Clock, tasks: asyncio.TaskGroup) -> None:
         self._chores, self._clock, self._tasks = chores, clock, tasks
@@ -34,7 +34,7 @@ class PeriodicRunner:
         self._under_way: set[str] = set()
 
     def begin_due(self) -> None:
-        """Begin every chore whose turn has come; one that is still under way has its turn when it is over."""
+        """Start every task whose turn has come. A task still under way gets its turn when it has ended."""
         now = self._clock.monotonic()
         for chore in self._chores:
             if chore.name not in self._under_way and now >= self._next_turn.get(chore.name, now):

@@ -1,4 +1,4 @@
-"""The port to a chat: saying something in a channel, and changing what was said."""
+"""Define the port to a chat: post a message in a channel, and update a posted message."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Block: TypeAlias = Mapping[str, Json]
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """A message: as blocks, and as plain text for notifications and old clients."""
+    """ChatMessage is a message as blocks, and as plain text for notifications and old clients."""
 
     text: str
     blocks: Sequence[Block]
@@ -20,18 +20,18 @@ class ChatMessage:
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """Where a message is, by the chat's own ids."""
+    """Posted is the location of a message, in the chat's own ids."""
 
     channel: str
     timestamp: str
 
 
 class ChatTrouble(RetryLater):
-    """The chat did not take it; later it may. After a lost answer it may have taken it all the same."""
+    """ChatTrouble is a temporary failure. After a lost response, the chat may have accepted the message."""
 
 
 class ChatBusy(ChatTrouble):
-    """Too much was said in this channel: say nothing there for `wait_s`."""
+    """Reports the rate limit of a channel: post nothing there for `wait_s`."""
 
     def __init__(self, message: str, wait_s: float) -> None:
         super().__init__(message)
@@ -39,11 +39,11 @@ class ChatBusy(ChatTrouble):
 
 
 class ChatDown(ChatTrouble):
-    """The chat is away, or does not let us in: nothing can be said anywhere."""
+    """Reports that the chat is unavailable or rejects our credentials: no channel can be used."""
 
 
 class ChatRefused(Rejected):
-    """This can never be said there. `code` is the chat's own word for why."""
+    """Reports a message that the chat can never accept. `code` is the chat's own error code."""
 
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
@@ -51,10 +51,13 @@ class ChatRefused(Rejected):
 
 
 class Chat(Protocol):
-    """All of it raises `ChatTrouble` and `ChatRefused`, and sends once: who repeats it, knows what it may double."""
+    """Chat is the port. Every call raises `ChatTrouble` and `ChatRefused`, and sends its request once.
+
+    The caller decides about a retry, because it knows what a retry may duplicate.
+    """
 
     async def post(self, channel: str, saying: ChatMessage, *, thread: str = "", is_broadcast: bool = False) -> Posted:
-        """Say something, in a thread if one is named; `is_broadcast` shows it in the channel as well."""
+        """Post a message, in a thread if one is given. `is_broadcast` shows a reply in the channel as well."""
         ...
 
     async def update(self, message: Posted, saying: ChatMessage) -> None: ...

@@ -1,4 +1,4 @@
-"""Alerts on the console: a line for each, and successes gathered into one line now and then."""
+"""Write alerts to the console: one line each, and a periodic digest line for successes."""
 
 import asyncio
 from collections import Counter
@@ -16,17 +16,17 @@ from worker.runtime.clock import Clock
 LINE_MAX: Final = 500
 DIGEST_EVERY: Final = timedelta(minutes=15)
 NAMED_MAX: Final = 5
-LAST_DIGEST_S: Final = 1.0  # for the digest at the end: a console that is not read must not keep the worker
+LAST_DIGEST_S: Final = 1.0  # limit for the last digest: a console that is not read must not block the worker
 
 # Returns once the line is written. Raises `OSError`.
 WriteLine: TypeAlias = Callable[[Severity, str], Awaitable[None]]
 
 
 class ConsoleAlerts:
-    """Writes each event once. `digest_every` None: successes get lines of their own, like everything else.
+    """Writes each event once. If `digest_every` is None, each success gets a line of its own.
 
-    While the console cannot be written, alerts wait for it, however long that takes; `line` knows whether they do.
-    A success is delivered when it is counted: the digest it is in is lost with the process, the event is not.
+    While the console cannot be written, alerts wait without limit; `line` knows whether they do. A success is delivered
+    when it is counted: a crash of the process loses its digest, but not the event.
     """
 
     def __init__(self, write: WriteLine, clock: Clock, digest_every: timedelta | None = DIGEST_EVERY) -> None:
@@ -45,10 +45,10 @@ class ConsoleAlerts:
             self._pipelines[event.pipeline] += 1
         else:
             await self._say(severity, alert_line(event))
-        self._told.add(event.id)  # last: what was cancelled while it waited is said when it comes again
+        self._told.add(event.id)  # last: an event that was cancelled while it waited is written when it arrives again
 
     async def run(self) -> None:
-        """Write digests until cancelled, and a last one then."""
+        """Write digests until cancelled, then write a last one."""
         if self._digest_every is None:
             return
         try:
@@ -61,7 +61,7 @@ class ConsoleAlerts:
                     await self.write_digest()
 
     async def write_digest(self) -> None:
-        """Say what went well since the last digest; nothing if nothing did."""
+        """Write the successes since the last digest. Write nothing if there were none."""
         if not self._successes:
             return
         counts = ", ".join(f"{number} {name}" for name, number in sorted(self._successes.items()))
@@ -71,7 +71,7 @@ class ConsoleAlerts:
         at = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
         told = self._successes.copy(), self._pipelines.copy()
         await self._say(Severity.SUCCESS, _cut(f"{at}  {Severity.SUCCESS:<7}  digest  {counts}  ({where})"))
-        # Those that came while it was written are of the next one.
+        # Successes that arrived during the write belong to the next digest.
         self._successes, self._pipelines = self._successes - told[0], self._pipelines - told[1]
 
     async def _say(self, severity: Severity, line: str) -> None:
@@ -79,9 +79,9 @@ class ConsoleAlerts:
 
 
 def alert_line(event: Event) -> str:
-    """One line: when, how bad, about which run, what, and what to do.
+    """Return one line: time, severity, run, event type, message and what to do.
 
-    The run is the thread: all lines about one begin alike, so they can be found by it.
+    All lines about a run have the same prefix after the severity, so a search for it finds them.
     """
     thread = "/".join(part for part in (event.pipeline, event.schedule, event.period) if part) or "interlock"
     at = event.at.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -93,7 +93,7 @@ def alert_line(event: Event) -> str:
 
 
 def _without_thread(message: str, thread: str) -> str:
-    """Most messages name their run first; the line has done so already."""
+    """Remove the run from the start of a message, because the line names it already."""
     return message.removeprefix(thread).lstrip(": ") or message
 
 

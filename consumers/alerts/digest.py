@@ -1,7 +1,7 @@
-"""The digest: what went well, gathered into one message now and then.
+"""Post one message per period that counts the successes.
 
-It is counted from the events table when its time is over, so no success waits in a worker's memory, and none is lost
-with it. Every worker tries; a thread's claim says which one posts.
+The digest is counted from the events table after its period, so no success is kept in the memory of a worker and lost
+with it. Every worker tries to post it; a claim on a thread row decides which one does.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ from worker.store.rows import instant_text
 
 SUCCESSES: Final = tuple(event_type for event_type in EventType if severity_of(event_type) is Severity.SUCCESS)
 LATE: Final = timedelta(minutes=1)  # for the index, which lags behind
-LOOK_BACK: Final = timedelta(hours=1)  # a worker that was away for longer does not begin with old news
+LOOK_BACK: Final = timedelta(hours=1)  # a worker that was down for longer does not start with old digests
 _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SCHEDULE: Final = "digest"  # in the key of a digest's claim
 
@@ -43,7 +43,7 @@ class Digests:
         self._posted_to: datetime | None = None
 
     async def run(self) -> None:
-        """Post digests until cancelled; nothing at all if each success is told by itself."""
+        """Post digests until cancelled. Return at once if each success is posted separately."""
         every = self._with.routing.digest_every
         while every is not None:
             await self._with.tries.forever(lambda: self._post_due(every))
@@ -68,7 +68,7 @@ class Digests:
                 _log.error("digest.refused", channel=channel, reason=str(refused))
 
     async def _count(self, since: datetime, until: datetime) -> dict[str, _Counted]:
-        """By channel, because owners may have their own."""
+        """Count the successes by channel, because an owner may have a channel of its own."""
         found: dict[str, _Counted] = {}
         owners: dict[str, str] = {}
         for event_type in SUCCESSES:
@@ -88,7 +88,7 @@ class Digests:
         saying = text.digest(since, until, counted.types, counted.pipelines)
 
         async def once() -> bool:
-            """Say whether there is nothing left to do: it is posted, by us or by another."""
+            """Return whether the digest is posted, by this worker or by another one."""
             claim = await self._with.threads.claim(
                 window, channel=channel, claimant=claimant, now=self._with.clock.now()
             )
@@ -114,5 +114,5 @@ class Digests:
 
 
 def _begin_of(at: datetime, every: timedelta) -> datetime:
-    """The begin of the window an instant is in: windows are the same for all workers."""
+    """Return the start of the window that contains an instant. Windows are the same for all workers."""
     return at - (at - _BEGINNING) % every

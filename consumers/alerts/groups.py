@@ -1,7 +1,7 @@
-"""Groups: what came too fast to be told one by one, told in one message for each type now and then.
+"""Post one message per event type for events that arrive too fast to be posted separately.
 
-An event waits in the store until the message that counts it was posted, so none is lost with a worker. Every worker
-tries; a thread's claim says which one posts.
+An event waits in the store until the message that counts it is posted, so none is lost with a worker. Every worker
+tries to post it; a claim on a thread row decides which one does.
 """
 
 from contextlib import suppress
@@ -16,10 +16,10 @@ from worker.core.errors import RetryLater
 from worker.runtime.logs import logger
 from worker.store.repos.delivery.threads import Claimed, ThreadKey
 
-TICK_S: Final = 5.0  # from the first event that waits, one or two of these are given to the others
-LOOK_EVERY_S: Final = 60.0  # for what a worker that is gone has left
-EVERY: Final = timedelta(minutes=1)  # groups of one type in one channel
-COUNTED_MAX: Final = 5_000  # events in one message
+TICK_S: Final = 5.0  # after the first waiting event, the others get one or two of these to arrive
+LOOK_EVERY_S: Final = 60.0  # for events that a crashed worker has left
+EVERY: Final = timedelta(minutes=1)  # between group messages of one type in one channel
+COUNTED_MAX: Final = 5_000  # events per message
 
 _log = logger()
 
@@ -30,17 +30,17 @@ class Groups:
         self._refused: set[tuple[str, str]] = set()
 
     async def run(self) -> None:
-        """Tell what waits, until cancelled."""
+        """Post waiting groups until cancelled."""
         while True:
             await self._with.tries.forever(self.tell_waiting)
             await self._pause()
 
     async def tell_waiting(self) -> None:
-        """Tell each group that may be told now. Raises `RetryLater`."""
+        """Post each group that may be posted now. Raises `RetryLater`."""
         self._with.has_grouped.clear()
         for channel, event_type in await self._with.grouped.groups():
             if not await self._with.admission.may_tell_group(channel, event_type, EVERY):
-                self._with.has_grouped.set()  # soon
+                self._with.has_grouped.set()  # check again soon
                 continue
             try:
                 await self._tell(channel, event_type)
@@ -65,23 +65,23 @@ class Groups:
                 group, channel=channel, claimant=claimant, now=self._with.clock.now()
             )
             if not isinstance(claim, Claimed):
-                return  # another posts it
+                return  # another worker posts it
             alerts = await self._with.grouped.of(channel, event_type, COUNTED_MAX)
             if alerts:
                 severity = gravest(each.severity for each in alerts)
                 await self._with.post(channel, text.group(severity, [each.event for each in alerts]))
-                # They were told: so this is insisted on, or they would be told again.
+                # The message is posted, so the rows must be dropped: otherwise the events would be posted again.
                 await self._with.tries.forever(lambda: self._with.grouped.drop(channel, alerts))
                 _log.info("group.told", channel=channel, type=event_type, count=len(alerts))
 
         try:
             await self._with.line.say(channel, once)
         finally:
-            with suppress(RetryLater):  # it runs out by itself
+            with suppress(RetryLater):  # the claim expires by itself
                 await self._with.threads.give_up(group, claimant=claimant)
 
     def _note_refusal(self, channel: str, event_type: str, refused: ChatRefused) -> None:
-        """They wait on, and are tried again: once the channel is mended, they are told."""
+        """Log a refusal once. The events stay in the store and are posted once the channel is fixed."""
         self._with.has_grouped.set()
         if (channel, event_type) not in self._refused:
             self._refused.add((channel, event_type))

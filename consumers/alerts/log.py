@@ -1,4 +1,4 @@
-"""Alerts as log lines, for a worker that was given no chat: nothing refuses to start, and nothing is silent."""
+"""Write alerts to the log, for a worker without a chat, so that it starts and no alert is lost."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
@@ -10,19 +10,19 @@ from worker.core.model.events import Event
 from worker.runtime.clock import Clock
 from worker.runtime.logs import logger
 
-# Calls what logs, and returns once the line is written. Raises `OSError`.
+# Calls the function that logs, and returns once the line is written. Raises `OSError`.
 ConfirmLogged: TypeAlias = Callable[[Callable[[], None]], Awaitable[None]]
 
 _log = logger()
 
 
 async def unconfirmed(log: Callable[[], None]) -> None:
-    """For a log that nobody asks whether it was written."""
+    """Log without waiting for a confirmation of the write."""
     log()
 
 
 class LoggedAlerts:
-    """Alerts as lines; while the log cannot be written they wait for it. `line` knows whether they do."""
+    """Writes alerts as log lines. They wait while the log is unwritable; `line` knows if they do."""
 
     def __init__(self, clock: Clock, confirm: ConfirmLogged = unconfirmed) -> None:
         self._confirm = confirm
@@ -30,7 +30,7 @@ class LoggedAlerts:
         self._told = RecentIds()
 
     async def deliver(self, event: Event) -> None:
-        """Write one line, at a level that fits how bad it is."""
+        """Write one line, at the log level of the event's severity."""
         if event.id in self._told:
             return
         await self.line.write(lambda: self._confirm(lambda: _log_alert(event)))

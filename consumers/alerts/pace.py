@@ -1,7 +1,8 @@
-"""The pace of a chat: one message a second in each channel, of all workers together, and as few as one can read.
+"""Limit the rate of chat messages over all workers.
 
-Two bounds, both kept in the store. Every message waits for its channel's next turn. And of one type only so many events
-are told by themselves in a minute: what is beyond that is told together (`consumers.alerts.groups`).
+There are two limits, both kept in the store. Each channel gets one message per second, so every message waits for its
+channel's next turn. And only a limited number of events of one type gets a message each per minute, so that people can
+read them: `consumers.alerts.groups` posts the others in one message.
 """
 
 import asyncio
@@ -11,34 +12,37 @@ from typing import Final, Protocol
 from worker.runtime.clock import Clock
 from worker.store.repos.delivery.rates import Rates
 
-BETWEEN: Final = timedelta(seconds=1)  # messages of one channel: what Slack allows in the long run
-WAIT_MAX: Final = timedelta(seconds=20)  # for a turn: far less than a thread is claimed for
-TURNS_MAX: Final = 3  # taken for one message
+BETWEEN: Final = timedelta(seconds=1)  # between messages of one channel; Slack's long-term limit
+WAIT_MAX: Final = timedelta(seconds=20)  # for a turn; far less than the lifetime of a thread's claim
+TURNS_MAX: Final = 3  # reserved for one message
 LATE_S: Final = 0.25
-APART_MAX: Final = 5  # events of one type and channel that open threads by themselves, in a minute
-ANSWERS_MAX: Final = 20  # and that answer in threads, at once; an answer takes two turns, so one comes back in two
+APART_MAX: Final = 5  # events of one type and channel that open threads, per minute
+ANSWERS_MAX: Final = 20  # replies in threads at once; a reply takes two turns, so the budget regains one per 2 s
 APART_EVERY: Final = timedelta(minutes=1) / APART_MAX
-ASKING_MAX: Final = 16  # at a time
+ASKING_MAX: Final = 16  # concurrent reads of budgets
 REMEMBERED_MAX: Final = 1_000
 ANSWERS_EVERY: Final = timedelta(seconds=2)
 
 
 class ChannelPace(Protocol):
     async def turn(self, channel: str) -> float:
-        """Take the channel's next turn; say in how many seconds it is, and take none that is later than `WAIT_MAX`."""
+        """Reserve the channel's next turn and return the seconds until it.
+
+        A turn that is more than `WAIT_MAX` away is returned and not reserved.
+        """
         ...
 
     async def held_s(self, channel: str) -> float:
-        """Say for how long nobody is to post there."""
+        """Return for how many seconds no worker may post in the channel."""
         ...
 
     async def hold(self, channel: str, wait_s: float) -> None:
-        """Let nobody post there for so long."""
+        """Keep all workers from posting in the channel for `wait_s`."""
         ...
 
 
 class SharedPace:
-    """The pace that all workers on one store keep. Raises `RetryLater`."""
+    """Applies one rate to all workers of a store. Raises `RetryLater`."""
 
     def __init__(self, rates: Rates, clock: Clock, *, between: timedelta = BETWEEN) -> None:
         self._rates, self._clock, self._between = rates, clock, between
@@ -48,7 +52,7 @@ class SharedPace:
         for _ in range(TURNS_MAX - 1):
             if wait_s > -LATE_S:
                 break
-            wait_s = await self._reserve(channel)  # the store was slow: by now the turn may be another's
+            wait_s = await self._reserve(channel)  # the store was slow: another worker may use this turn by now
         return max(wait_s, 0.0)
 
     async def held_s(self, channel: str) -> float:
@@ -60,16 +64,17 @@ class SharedPace:
         await self._rates.hold(_turns_of(channel), until=now + timedelta(seconds=wait_s), now=now)
 
     async def _reserve(self, channel: str) -> float:
-        """Take a turn; less than zero if it has passed already."""
+        """Reserve a turn and return the seconds until it; negative if it has passed already."""
         now = self._clock.now()
         at = await self._rates.reserve(_turns_of(channel), every=self._between, now=now, wait_max=WAIT_MAX)
         return (at - self._clock.now()).total_seconds()
 
 
 class Admission:
-    """Says which events are told by themselves. Raises `RetryLater`.
+    """Decides which events get a message of their own. Raises `RetryLater`.
 
-    What it knows to be used up is not asked for again, and one at a time asks: a storm costs the store nothing.
+    It does not ask the store again for a budget that is known to be empty, and only one caller at a time asks for a
+    budget. So a burst of events does not load the store.
     """
 
     def __init__(self, rates: Rates, clock: Clock) -> None:
@@ -89,12 +94,12 @@ class Admission:
         async with self._asking[hash(name) % ASKING_MAX]:
             now = self._clock.now()
             empty_until = self._empty_until.get(name, now)
-            # A clock that was set back must not keep it shut.
+            # A clock that was set back must not keep the budget closed.
             if now < empty_until <= now + every * burst:
                 return False
             empty_for = await self._rates.take(name, every=every, burst=burst, now=now)
             if len(self._empty_until) >= REMEMBERED_MAX:
-                self._empty_until.clear()  # others may name types as they like; forgetting costs a read each
+                self._empty_until.clear()  # foreign events may have any type; forgetting one costs one read
             if empty_for:
                 self._empty_until[name] = now + empty_for
             else:

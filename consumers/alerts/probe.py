@@ -1,7 +1,7 @@
-"""The end of the way that alerts take: a probe that arrives here is answered instead of shown.
+"""Answer alert probes at the end of the alert path instead of showing them.
 
-One that cannot be answered is let go and never becomes a dead letter: the next one asks the same, and that none is
-answered is what the watchdog tells of.
+A probe that cannot be answered is dropped and never becomes a dead letter. The next probe asks the same, and the
+watchdog alerts if none is answered.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,28 +14,29 @@ from worker.runtime.clock import Clock
 from worker.runtime.logs import logger
 from worker.store.repos.delivery.alert_probe import AlertPath
 
-# For people to be reached. Shorter than a reader may be still before it is taken for stuck.
+# Limit for proving that people can be reached. It is shorter than the time after which a silent reader counts as stuck.
 REACHED_WITHIN_S: Final = 30.0
 REACHED_AGAIN_S: Final = 5.0
 
 _log = logger()
 
-# Proves that people can be reached, without telling them anything. Raises `RetryLater`.
+# Proves that people can be reached, without sending them anything. Raises `RetryLater`.
 Reach: TypeAlias = Callable[[], Awaitable[None]]
 
 
 async def always_reached() -> None:
-    """For a console: whoever can be written to is there."""
+    """Return at once: a console that can be written has a reader."""
 
 
 def answering_probes(deliver: Deliver, path: AlertPath, clock: Clock, reach: Reach = always_reached) -> Deliver:
-    """Hand every event on but the probes; those are answered once it is shown that an alert would be seen."""
+    """Deliver every event except probes; answer a probe once `reach` proves that an alert would arrive."""
 
     async def delivered(event: Event) -> None:
         if event.type != EventType.ALERT_PATH_CHECK:
             await deliver(event)
             return
-        # An older one must not speak after the one that is waited for: that would no longer be the last to arrive.
+        # An older probe must not be acknowledged after the current one, which would then no longer be the last to
+        # arrive.
         sent = (await path.load()).probe
         if (sent is None or sent.id == event.id) and await _is_reached(reach, clock):
             await path.acknowledge(event.id, clock.now())

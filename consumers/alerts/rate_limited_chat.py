@@ -1,7 +1,7 @@
-"""The line to the chat: everyone in turn, at the pace that all workers keep, and one try at a time while it is down.
+"""Send messages to the chat at a rate that all workers share, and one at a time while it is down.
 
-Whoever has something to say waits here, however long that takes: an outage is nobody's failure. So an alert that came
-from a queue stays in hand, guarded, and is received no more often than without the outage.
+Callers wait here without limit, because an outage is not a failure of their event. So an alert from a queue stays in
+flight with its visibility extended, and an outage causes no extra receipts.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from worker.runtime.logs import logger
 T = TypeVar("T")
 
 WHILE_DOWN: Final = Backoff(attempts_max=7, first_s=2.0, longest_s=60.0)
-NEXT_TURN_S: Final = 1.0  # a shorter pause is no waiting
-WAIT_MAX_S: Final = 600.0  # whatever the chat asks for: it is asked again then
+NEXT_TURN_S: Final = 1.0  # a shorter pause does not count as waiting
+WAIT_MAX_S: Final = 600.0  # limit for what the chat asks for; then it is called again
 
 _log = logger()
 
@@ -33,14 +33,14 @@ class _Channel:
 
 
 class RateLimitedChat:
-    """A chat, and the turns in which it is used: `post` and `update` belong inside what `say` is given."""
+    """Wraps a chat. Call `post` and `update` only inside the function given to `say`."""
 
     def __init__(self, chat: Chat, clock: Clock, pace: ChannelPace, *, while_down: Backoff = WHILE_DOWN) -> None:
         self._chat, self._clock, self._pace, self._while_down = chat, clock, pace, while_down
         self._channels: dict[str, _Channel] = {}
         self._probing = asyncio.Lock()
-        self._failures = 0  # one after another
-        self.failed_tries = 0  # ever; what the chat only wants later is none
+        self._failures = 0  # consecutive
+        self.failed_tries = 0  # total; a rate limit does not count
         self._down_since = self._probe_at = 0.0
 
     @property
@@ -48,14 +48,17 @@ class RateLimitedChat:
         return self._failures > 0
 
     def is_waiting(self) -> bool:
-        """Say whether the chat is away, or has asked us to wait for longer than until the next turn."""
+        """Return whether the chat is down, or has asked for a wait beyond the next turn."""
         turn = self._clock.monotonic() + NEXT_TURN_S
         return self.is_down or any(lane.free_at > turn for lane in self._channels.values())
 
     async def post(
         self, channel: str, saying: ChatMessage, *, lane: str = "", thread: str = "", is_broadcast: bool = False
     ) -> Posted:
-        """Post in the channel's next turn. `lane` is its name where `channel` is its id: both have the same turns."""
+        """Post in the channel's next turn. `lane` is the channel's name where `channel` is its id.
+
+        Name and id of a channel must share their turns, so the turns belong to the name.
+        """
         try:
             return await self._in_turn(
                 lane or channel,
@@ -72,22 +75,22 @@ class RateLimitedChat:
         wait_s = await self._pace.turn(lane)
         if 0 < wait_s <= WAIT_MAX.total_seconds():
             await self._clock.sleep(wait_s)
-            wait_s = await self._pace.held_s(lane)  # since the turn was taken
+            wait_s = await self._pace.held_s(lane)  # a hold may have begun after the turn was reserved
         if wait_s > 0:
             raise ChatBusy(f"{lane} is left alone for a while, as another worker was asked to", wait_s)
         try:
             done = await call()
         except ChatBusy as busy:
-            with suppress(RetryLater):  # the others will be asked to wait as well
+            with suppress(RetryLater):  # the chat will ask the other workers to wait as well
                 await self._pace.hold(lane, min(busy.wait_s, WAIT_MAX_S))
             raise
         self._came_back()
         return done
 
     async def say(self, channel: str, act: Callable[[], Awaitable[T]]) -> T:
-        """Do `act`, which says something in a channel, one at a time; again until the chat takes it.
+        """Call `act`, which posts in a channel, until the chat accepts it. Calls for one channel run in turn.
 
-        What it raises besides `ChatBusy` and `ChatDown` ends it. Each try is a new call of `act`.
+        Every exception other than `ChatBusy` and `ChatDown` ends it. Each retry is a new call of `act`.
         """
         lane = self._channels.setdefault(channel, _Channel())
         async with lane.turns:

@@ -1,4 +1,4 @@
-"""Repeats: the last things told, by id, because everything is delivered at least once."""
+"""Remember the ids of recent events, because every event is delivered at least once."""
 
 from collections import OrderedDict
 from typing import Final
@@ -7,7 +7,7 @@ REMEMBERED_MAX: Final = 10_000
 
 
 class RecentIds:
-    """Remembers as many ids as it may, the latest ones. In memory only: where it matters, the store knows as well."""
+    """Keeps the latest `remembered_max` ids, in memory only. Where it matters, the store knows them too."""
 
     def __init__(self, remembered_max: int = REMEMBERED_MAX) -> None:
         self._ids: OrderedDict[str, None] = OrderedDict()

@@ -1,4 +1,4 @@
-"""Alerts on a stream wait while it cannot be written, as alerts for a chat wait for the chat."""
+"""Make alerts wait while their stream cannot be written, as alerts for a chat wait for the chat."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,31 +10,31 @@ from worker.runtime.clock import Clock
 from worker.runtime.logs import logger
 
 WHILE_DOWN: Final = Backoff(attempts_max=7, first_s=1.0, longest_s=30.0)
-SILENT_AFTER_S: Final = 5.0  # a write that takes longer is not read by anybody
+SILENT_AFTER_S: Final = 5.0  # nobody reads a stream on which a write takes longer
 
 _log = logger()
 
 
 class RetryingWriter:
-    """Does one write at a time, and again until the stream takes it. Only its caller's own end ends it."""
+    """Makes one write at a time and retries it until it succeeds or its caller is cancelled."""
 
     def __init__(self, stream: str, clock: Clock, while_down: Backoff = WHILE_DOWN) -> None:
         self._stream, self._clock, self._while_down = stream, clock, while_down
         self._turns = asyncio.Lock()
-        self._failures = 0  # one after another
+        self._failures = 0  # consecutive
         self._reason, self._down_since = "", 0.0
-        self.failed_tries = 0  # ever
+        self.failed_tries = 0  # total
 
     def is_down(self) -> bool:
         return bool(self._reason)
 
     async def reach(self) -> None:
-        """Raise `RetryLater` if nothing can be written now."""
+        """Raise `RetryLater` if the stream cannot be written now."""
         if self._reason:
             raise RetryLater(f"{self._stream} cannot be written: {self._reason}; alerts wait until it can")
 
     async def write(self, act: Callable[[], Awaitable[None]]) -> None:
-        """Do `act` until it raises no `OSError`. Each try is a new call of `act`."""
+        """Call `act` until it raises no `OSError`. Each retry is a new call of `act`."""
         async with self._turns:
             while True:
                 silence = self._clock.call_later(SILENT_AFTER_S, lambda: self._went_down("nobody reads it"))

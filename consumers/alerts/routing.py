@@ -1,4 +1,4 @@
-"""Routing: which channel hears of an event, by how bad it is and whose pipeline it is. From the alerts file."""
+"""Route events to channels by severity and pipeline owner, as the alerts file says."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ DIGEST_EVERY: Final = timedelta(minutes=15)
 DIGEST_LEAST: Final = timedelta(minutes=1)
 
 Channel: TypeAlias = Annotated[str, Field(max_length=100)]
-# Who owns a pipeline, as its configuration says; "" if nobody does. Raises `RetryLater`.
+# Returns the owner of a pipeline from its configuration; "" if it has none. Raises `RetryLater`.
 OwnerOf: TypeAlias = Callable[[str], Awaitable[str]]
 
 
@@ -55,26 +55,30 @@ class Channels:
 class Routing:
     everyone: Channels
     owners: Mapping[str, Channels] = field(default_factory=dict[str, Channels])
-    digest_every: timedelta | None = DIGEST_EVERY  # None: each success is told
+    digest_every: timedelta | None = DIGEST_EVERY  # None: each success is posted
 
     @property
     def usual(self) -> str:
-        """Where to go when a channel is not there."""
+        """Return the default channel, for events whose own channel does not exist."""
         return self.everyone.usual
 
     def channel(self, severity: Severity, owner: str) -> str:
-        """The owner's channel for this severity, or the owner's, or everyone's for it, or everyone's."""
+        """Return the channel for a severity and an owner.
+
+        The first that is set counts: the owner's channel for this severity, the owner's default channel, everyone's
+        channel for this severity, everyone's default channel.
+        """
         own = self.owners.get(owner, Channels())
         return own.of(severity) or self.everyone.of(severity)
 
 
 def one_channel(channel: str) -> Routing:
-    """Everything into one channel."""
+    """Return a routing that sends every event to one channel."""
     return Routing(everyone=Channels(channel))
 
 
 def read_routing(path: Path) -> Routing:
-    """Read the alerts file. Raises `ConfigError` with everything that is wrong with it, and where."""
+    """Read the alerts file. Raises `ConfigError` with every problem in it and its location."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -95,7 +99,7 @@ def owners_of(configs: PipelineVersions) -> OwnerOf:
     async def owner_of(pipeline: str) -> str:
         try:
             version = await configs.current(PipelineId(pipeline)) if pipeline else None
-        except Rejected:  # what is stored of it is damaged: all the more must people hear of it, in the usual channel
+        except Rejected:  # its stored configuration is damaged: alert all the more, in the default channel
             return ""
         return "" if version is None else version.pipeline.owner
 
@@ -103,7 +107,7 @@ def owners_of(configs: PipelineVersions) -> OwnerOf:
 
 
 async def nobody(_pipeline: str) -> str:
-    """Nobody owns anything."""
+    """Return "": no pipeline has an owner."""
     return ""
 
 

@@ -1,4 +1,4 @@
-"""How a run stands, as the first message of its thread shows it: what each event makes of it."""
+"""Compute the status of a run that the first message of its thread shows, from event to event."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -10,14 +10,14 @@ from worker.core.model.events import Event, EventType
 
 
 class RunStatus(StrEnum):
-    NOTED = "noted"  # nothing is known of a run
+    NOTED = "noted"  # nothing is known about a run
     RUNNING = "running"
     RETRYING = "running again"
     BREACHED = "breached"
     FAILED = "failed"
     CANCELLED = "cancelled"
     RECOVERED = "recovered"
-    ONGOING = "ongoing"  # an incident that is about no run
+    ONGOING = "ongoing"  # an incident, which is not about a run
     DONE = "done"
 
 
@@ -62,17 +62,17 @@ SEVERITIES: Final[Mapping[RunStatus, Severity]] = {
 
 
 def standing_of(text: str) -> RunStatus:
-    """What a row says; of what it does not say, or not any more, nothing is known."""
+    """Return the status in a row. An absent or outdated value is NOTED."""
     return _BY_NAME.get(text, RunStatus.NOTED)
 
 
 def standing_after(before: str, event: Event) -> RunStatus:
-    """How the run stands after an event; `before` is what the first message shows, or nothing."""
+    """Return the status after an event; `before` is the status that the first message shows, or ""."""
     was, event_type = standing_of(before), event.type
     if (incident := incident_of(event)) is not None and incident.has_recovery:
         return RunStatus.RECOVERED if incident.is_over else RunStatus.ONGOING
     if event_type in _BREACHES:
-        # The verdict of a run that ended too late comes with its end, in whichever order.
+        # The verdict of a run that ended too late comes together with its end, in either order.
         return RunStatus.RECOVERED if was in _ENDED_WELL else RunStatus.BREACHED
     if event_type in _FAILURES or (event_type == EventType.PIPELINE_EXCLUDED and event.detail.get("final") is True):
         return RunStatus.FAILED

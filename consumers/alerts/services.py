@@ -1,4 +1,4 @@
-"""What alerts are told with, by whoever tells them."""
+"""Bundle what the senders of chat alerts need."""
 
 import asyncio
 from collections.abc import Callable
@@ -34,12 +34,12 @@ class AlertServices:
     tries: RetryPolicy
     clock: Clock
     new_claimant: Callable[[], str] = lambda: token_hex(8)
-    has_grouped: asyncio.Event = field(default_factory=asyncio.Event)  # this worker left something to a group
+    has_grouped: asyncio.Event = field(default_factory=asyncio.Event)  # set when this worker left an event to a group
 
     async def post(
         self, channel: str, saying: ChatMessage, *, lane: str = "", thread: str = "", is_broadcast: bool = False
     ) -> Posted:
-        """Post, if need be to the usual channel: a channel that is gone must not hide what happened."""
+        """Post a message, in the default channel if its own does not exist, so that no alert is lost."""
         try:
             return await self.line.post(channel, saying, lane=lane, thread=thread, is_broadcast=is_broadcast)
         except ChatRefused as refused:

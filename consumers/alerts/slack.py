@@ -1,4 +1,4 @@
-"""Slack behind our port: the one file that knows its SDK."""
+"""Implement the chat port on Slack. No other module uses its SDK."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -11,20 +11,20 @@ from consumers.alerts.chat import Block, ChatBusy, ChatDown, ChatMessage, ChatRe
 from worker.core.errors import Rejected, RetryLater
 
 API: Final = "https://slack.com/api/"
-CALL_S: Final = 10  # far below how long a thread is claimed
-RETRY_AFTER_S: Final = 30.0  # when Slack does not say
+CALL_S: Final = 10  # far less than the lifetime of a thread's claim
+RETRY_AFTER_S: Final = 30.0  # if Slack does not say
 
 TokenSource: TypeAlias = Callable[[], Awaitable[str]]
 
-# Slack looks for no addresses and names in a text to make links of.
+# Keeps Slack from turning addresses and names in a text into links.
 _AS_IT_IS: Final[Mapping[str, Any]] = {"parse": "none", "link_names": False}
 
-# What passes by itself.
+# Temporary errors.
 _PASSING: Final = frozenset(
     {"internal_error", "fatal_error", "service_unavailable", "request_timeout", "team_access_not_granted"}
 )
 _TOO_MUCH: Final = frozenset({"ratelimited", "rate_limited", "message_limit_exceeded"})
-# What a person mends where the token or the app is set up. Nothing can be said until then, and nothing is lost.
+# A person has to fix the token or the app. Nothing can be posted until then, and no alert is lost.
 _LOCKED_OUT: Final = frozenset(
     {
         "invalid_auth",
@@ -44,7 +44,7 @@ _LOCKED_OUT: Final = frozenset(
 
 
 class SlackChat:
-    """Posts by a bot's token, which is read when it is needed and again when Slack does not know it."""
+    """Posts with a bot token. It reads the token on first use and again after Slack rejects it."""
 
     def __init__(self, token: TokenSource, session: aiohttp.ClientSession, *, api: str = API) -> None:
         self._token, self._session, self._api = token, session, api
@@ -74,13 +74,13 @@ class SlackChat:
         )
 
     async def reach(self) -> None:
-        """Show that Slack would listen to us, without a word to anybody. Raises `RetryLater` if it would not."""
+        """Prove that Slack accepts our token, without posting anything. Raises `RetryLater` if it does not."""
         try:
             await self._call("auth.test", "auth.test", {})
         except ChatRefused as error:
             raise RetryLater(str(error)) from error
 
-    async def _say(self, method: str, **arguments: Any) -> Any:  # noqa: ANN401 - as the SDK has them
+    async def _say(self, method: str, **arguments: Any) -> Any:  # noqa: ANN401 - as the SDK types them
         return await self._call(method, f"{method} to {arguments['channel']}", arguments)
 
     async def _call(self, method: str, what: str, arguments: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
@@ -89,7 +89,7 @@ class SlackChat:
             return await client.api_call(method, json=dict(arguments))
         except SlackApiError as error:
             raise self._answered(error, what) from error
-        # The SDK trips over an answer that is not JSON at all, such as a proxy's page, with errors of its own.
+        # The SDK raises errors of its own for a response that is not JSON, such as a proxy's error page.
         except (SlackClientError, aiohttp.ClientError, OSError, TimeoutError, AttributeError, ValueError) as error:
             raise ChatDown(f"Slack {what}: {type(error).__name__}: {error}") from error
 
@@ -103,7 +103,7 @@ class SlackChat:
             base_url=self._api,
             timeout=CALL_S,
             session=self._session,
-            # None at all: the default one sends a message again when the connection drops, and it may appear twice.
+            # No handler: the default one sends a message again when the connection drops, so it may appear twice.
             retry_handlers=[],
         )
         return self._client
@@ -114,7 +114,7 @@ class SlackChat:
         if status == 429 or code in _TOO_MUCH:
             return ChatBusy(f"{said}; it asks to wait", _retry_after_s(headers))
         if code in _LOCKED_OUT:
-            self._client = None  # the token may have been changed: the next try reads it again
+            self._client = None  # the token may have changed: the next call reads it again
             return ChatDown(f"{said}; check the token (INTERLOCK_SLACK_TOKEN) and the app's permissions")
         if code in _PASSING or not code or status >= 500:
             return ChatDown(f"{said}; it is tried again")
@@ -122,7 +122,7 @@ class SlackChat:
 
 
 def session_for_slack() -> aiohttp.ClientSession:
-    """One session for all posts: connections are kept, and no call outlasts its limit."""
+    """Open one session for all posts: it reuses connections, and no call exceeds its limit."""
     return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=CALL_S), trust_env=True)
 
 
@@ -131,7 +131,10 @@ def _blocks(blocks: Sequence[Block]) -> list[Any]:
 
 
 def _parts(error: SlackApiError) -> tuple[int, str, Any]:
-    """Status, Slack's own word for what is wrong, and headers; the SDK hands on the raw answer if it is no JSON."""
+    """Return the status, Slack's error code and the headers.
+
+    The SDK passes the raw response on if it is not JSON.
+    """
     response: Any = error.response
     status = int(getattr(response, "status_code", 0) or getattr(response, "status", 0))
     data = getattr(response, "data", None)
@@ -139,6 +142,6 @@ def _parts(error: SlackApiError) -> tuple[int, str, Any]:
     return status, code, getattr(response, "headers", {})
 
 
-def _retry_after_s(headers: Any) -> float:  # noqa: ANN401 - as the SDK has them
+def _retry_after_s(headers: Any) -> float:  # noqa: ANN401 - as the SDK types them
     said = str(headers.get("Retry-After", ""))
     return float(said) if said.isdecimal() else RETRY_AFTER_S

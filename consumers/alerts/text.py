@@ -1,4 +1,4 @@
-"""What an alert looks like in the chat: short, the most important first, and nothing in it that calls everyone."""
+"""Render alerts for the chat: short, most important first, and without text that notifies everyone."""
 
 import re
 from collections import Counter
@@ -14,7 +14,7 @@ from worker.core.model.events import Event
 from worker.core.model.values import Json
 from worker.store.repos.delivery.threads import ThreadHeader, ThreadKey
 
-SECTION_MAX: Final = 2_900  # Slack takes 3,000
+SECTION_MAX: Final = 2_900  # Slack's limit is 3,000
 MESSAGE_MAX: Final = 1_500
 FACE_MAX: Final = 400
 NAMED_MAX: Final = 20
@@ -28,12 +28,12 @@ EMOJI: Final[Mapping[Severity, str]] = {
     Severity.NOTE: ":information_source:",
 }
 _MARKUP: Final = str.maketrans(dict.fromkeys("*~`"))
-# Control characters, marks that turn the writing round, and characters without width.
+# Control characters, bidirectional control marks, and zero-width characters.
 _UNSEEN: Final = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
     "|[\U000e0000-\U000e007f]"
 )
-# Of an event's detail, what people read, in this order.
+# The parts of an event's detail that people read, in this order.
 _SHOWN: Final = (
     ("deadline", "Deadline"),
     ("breachAt", "Breach at"),
@@ -53,7 +53,7 @@ def thread_of(event: Event) -> ThreadKey:
 
 
 def alert(event: Event) -> ChatMessage:
-    """One event, for itself."""
+    """Render one event as a message of its own."""
     severity = Severity.SUCCESS if is_recovery(event) else severity_of(event.type, event.detail)
     head = f"{EMOJI[severity]} *{_name(event.type)}*"
     about = " | ".join(_name(part) for part in (event.pipeline, event.schedule, event.period) if part)
@@ -63,13 +63,13 @@ def alert(event: Event) -> ChatMessage:
 
 
 def summary(event: Event) -> str:
-    """An event in one line."""
+    """Return an event in one line."""
     line = f"{event.type}: {event.message}" if event.message else event.type
     return _cut(" ".join(line.split()), FACE_MAX)
 
 
 def first_message(thread: ThreadKey, face: ThreadHeader) -> ChatMessage:
-    """The head of a thread: what it is about, how that stands now, how it began and what came last."""
+    """Render the first message of a thread: its subject, its status now, its first and its latest event."""
     standing = standing_of(face.standing)
     emoji = EMOJI[_severity(standing, face)]
     parts = _parts(thread)
@@ -84,13 +84,13 @@ def first_message(thread: ThreadKey, face: ThreadHeader) -> ChatMessage:
 
 
 def elsewhere(event: Event) -> ChatMessage:
-    """An alert told beside its thread, because those who must act look into another channel."""
+    """Render an alert outside its thread, because those who must act read another channel."""
     told = alert(event)
     return ChatMessage(told.text, [*told.blocks, _context("its thread is in another channel")])
 
 
 def digest(since: datetime, until: datetime, types: Counter[str], pipelines: Counter[str]) -> ChatMessage:
-    """What went well in a stretch of time."""
+    """Render the successes of a time range."""
     counts = ", ".join(f"{number} {_name(name)}" for name, number in sorted(types.items()))
     span = f"{since:%Y-%m-%d %H:%M} to {until:%H:%M} UTC"
     named = [f"{name} {number}" for name, number in pipelines.most_common(NAMED_MAX)]
@@ -101,7 +101,7 @@ def digest(since: datetime, until: datetime, types: Counter[str], pipelines: Cou
 
 
 def group(severity: Severity, events: Sequence[Event]) -> ChatMessage:
-    """Events of one type that came too fast to be told one by one; the oldest comes first."""
+    """Render events of one type that arrived too fast to be posted separately, oldest first."""
     event_type, first = events[0].type, events[0].at
     counted = f"{len(events)} more since {first:%Y-%m-%d %H:%M:%S} UTC"
     lines = [f"{_about(event)}: {_cause(event)}" for event in events[:NAMED_MAX]]
@@ -141,26 +141,29 @@ def _about(event: Event) -> str:
 
 
 def _cause(event: Event) -> str:
-    """What happened, without which run it happened to: so that the same is counted as the same."""
+    """Return the message without the name of its run, so that equal causes are counted together."""
     said = event.message.replace(_about(event), "").strip(" :;,") if event.message else event.type
     return _cut(" ".join(said.split()), CAUSE_MAX)
 
 
 def _severity(standing: RunStatus, face: ThreadHeader) -> Severity:
-    """Where no run is known, the latest event says how bad it is; its line begins with its type."""
+    """Return the severity to show.
+
+    If the status is not about a run, the latest event decides: its line starts with its type.
+    """
     is_told_by_event = standing in {RunStatus.NOTED, RunStatus.ONGOING}
     return severity_of(face.latest.partition(":")[0]) if is_told_by_event else SEVERITIES[standing]
 
 
 def _parts(thread: ThreadKey) -> list[str]:
-    """What a thread is about, to be read."""
+    """Return the readable parts of a thread's subject."""
     if not thread.incident:
         return [part for part in (thread.pipeline, thread.schedule, thread.period) if part] or ["interlock"]
     return [thread.pipeline or "interlock", thread.incident.partition("#")[2]]
 
 
 def escaped(text: str) -> str:
-    """So that nothing in it is a link, a mention, or `<!channel>`."""
+    """Escape a text, so that it contains no link, no mention and no `<!channel>`."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -175,13 +178,16 @@ def _lines(event: Event) -> list[str]:
 
 
 def _heading(markup: str) -> Block:
-    """Our own words and names. Verbatim: what looks like an address or a channel in them does not become a link."""
+    """Return a block for our own words and names.
+
+    It is verbatim: Slack turns no address or channel name in it into a link.
+    """
     return {"type": "section", "text": {"type": "mrkdwn", "text": _cut(markup, SECTION_MAX), "verbatim": True}}
 
 
 def _body(text: str) -> list[Block]:
-    """What others wrote: as plain text, in which nothing is bold, a link, a mention or an emoji."""
-    # A block in which nothing can be seen would have the whole message refused.
+    """Return a block for foreign text, as plain text without bold, links, mentions or emoji."""
+    # Slack rejects a message with a block that shows nothing.
     return [{"type": "section", "text": _plain(text)}] if _printable(text).strip() else []
 
 
@@ -194,17 +200,17 @@ def _plain(text: str) -> dict[str, Json]:
 
 
 def _notice(text: str) -> str:
-    """What a notification shows, in one line."""
+    """Return the one-line text that a notification shows."""
     return _fitted(" ".join(text.split()), FACE_MAX)
 
 
 def _name(text: str) -> str:
-    """A name inside markup: one line, and nothing in it that ends the markup."""
+    """Return a name for use inside markup: one line, without characters that end the markup."""
     return escaped(_printable(" ".join(text.translate(_MARKUP).split())))
 
 
 def _fitted(text: str, most: int) -> str:
-    """Escape a text, and cut it between two of its characters so that it fits."""
+    """Escape a text and cut it between two of its characters so that it fits."""
     clean = _printable(text)
     whole = escaped(clean[: most + 1])
     if len(clean) <= most and len(whole) <= most:
@@ -220,7 +226,7 @@ def _fitted(text: str, most: int) -> str:
 
 
 def _printable(text: str) -> str:
-    """Without what turns the writing round or cannot be seen; lines stay lines."""
+    """Remove bidirectional marks and invisible characters; line breaks stay."""
     return _UNSEEN.sub("", text)
 
 

@@ -1,9 +1,10 @@
-"""Alerts: telling people what happened, in one thread for each run or incident, whose first message is kept up to date.
+"""Send alerts to a chat, one thread per run or incident, and keep its first message up to date.
 
-An event is told once the chat has it and the thread's row says so. The row is shared by all workers: one of them opens
-the thread, a repeat is recognised by the event's id, and the first message never goes back to an older version. A chat
-that is down or busy is waited for, however long; only what it can never take is refused. What comes too fast to be read
-one by one waits in the store to be told together (`consumers.alerts.groups`), and is done with that.
+An event is delivered once the chat has it and the thread's row says so. All workers share the row: one of them opens
+the thread, the event's id identifies a repeat, and the first message never goes back to an older version. If the chat
+is down or busy, delivery waits without limit; it raises only if the chat can never accept the message. An event that
+arrives too fast to be posted separately waits in the store for a group message (`consumers.alerts.groups`) and counts
+as delivered.
 """
 
 from dataclasses import replace
@@ -24,32 +25,35 @@ from worker.store.repos.delivery.grouped_alerts import waiting_write
 from worker.store.repos.delivery.threads import Busy, Claimed, Open, ThreadHeader, ThreadKey
 from worker.store.table import Write
 
-BUSY_S: Final = 2.0  # while another opens the thread
-LATEST_MAX: Final = 100  # of a pipeline's events, among which its run's success is looked for
-SHOWS_MAX: Final = 5  # looks at what the first message should show, before the next event brings it up to date
+BUSY_S: Final = 2.0  # while another worker opens the thread
+LATEST_MAX: Final = 100  # of a pipeline's events, among which to search for the run's success
+SHOWS_MAX: Final = 5  # updates of the first message per event; the next event brings it up to date
 
-_PER_MS: Final = 2  # versions of an incident
+_PER_MS: Final = 2  # versions of an incident per millisecond
 
 _log = logger()
 
 
 class ChatAlerts:
-    """Its `deliver` is a route's end, and what the alerts queue is handled with."""
+    """Delivers events to the chat, for a route and for the alerts queue."""
 
     def __init__(self, telling: AlertServices) -> None:
         self._with = telling
         self._told = RecentIds()
 
     async def deliver(self, event: Event) -> None:
-        """Tell people, or leave it to a group; return once it is done. Raises `RetryLater`, and `ChatRefused`."""
+        """Post an event or leave it to a group; return once that is stored.
+
+        Raises `RetryLater`, and `ChatRefused`.
+        """
         if event.id in self._told or is_told_by_its_end(event.type, event.detail):
             return
         thread = text.thread_of(event)
         seen = await self._with.threads.look(thread)
         if self._is_for_digest(event) and not (seen and seen.is_open):
-            return  # nobody waits to hear of it: the digest counts it
+            return  # no thread is open for it: the digest counts it
         while (is_settled := _is_settled(event, seen)) and not await self._is_noted(event, thread, seen):
-            await self._with.clock.sleep(BUSY_S)  # another opens the thread: then there is somebody to tell
+            await self._with.clock.sleep(BUSY_S)  # another worker opens the thread: then the event belongs in it
             seen = await self._with.threads.look(thread)
         if not is_settled:
             await self._deliver(event, thread, seen)
@@ -76,10 +80,10 @@ class ChatAlerts:
         return self._with.routing.digest_every is not None and severity_of(event.type, event.detail) is Severity.SUCCESS
 
     async def _tell_what_the_digest_took(self, first: Event) -> None:
-        """Tell in a thread just opened that its run has succeeded since.
+        """Post in a newly opened thread that its run has succeeded since.
 
-        Events come in any order: a success that came before the alert found no thread. Looked for once the thread is
-        open, so that none falls in between.
+        Events arrive in any order, and a success that came before the alert found no thread. The search runs once the
+        thread is open, so that it misses none.
         """
         if incident_of(first) is not None:
             return
@@ -92,10 +96,10 @@ class ChatAlerts:
     async def _owner(self, event: Event) -> str:
         return await self._with.owner_of(event.pipeline) if self._with.routing.owners else ""
 
-    # --- in its thread ------------------------------------------------------------------------------------------------
+    # --- In the thread ------------------------------------------------------------------------------------------------
 
     async def _tell(self, event: Event, thread: ThreadKey, channel: str, *, lane: str) -> tuple[Open, bool]:
-        """Tell the event in its thread, or open the thread with it; give the thread, and whether it was opened."""
+        """Post the event in its thread or open the thread with it; return the thread and whether it is new."""
         claimant = self._with.new_claimant()
 
         async def once() -> tuple[Open, bool] | None:
@@ -114,7 +118,8 @@ class ChatAlerts:
                 case Open() as seen:
                     return await self._answer(event, thread, seen), False
 
-        # A try claims anew: the claim would not outlast an outage, and another may have opened the thread meanwhile.
+        # Each retry claims the thread again: the claim would expire during an outage, and another worker may have
+        # opened the thread meanwhile.
         while (told := await self._with.line.say(lane or channel, once)) is None:
             await self._with.clock.sleep(BUSY_S)
         return told
@@ -139,7 +144,7 @@ class ChatAlerts:
         return await self._noted(event, thread)
 
     async def _answer(self, event: Event, thread: ThreadKey, seen: Open) -> Open:
-        """Answer in the thread; what is graver than all that was told there is shown in the channel as well."""
+        """Reply in the thread. An event more severe than all earlier ones shows in the channel as well."""
         if event.id not in seen.told:
             is_broadcast = is_graver(severity_of(event.type, event.detail), seen.worst)
             await self._with.post(
@@ -152,11 +157,11 @@ class ChatAlerts:
         return await self._noted(event, thread)
 
     async def _noted(self, event: Event, thread: ThreadKey, *, told_id: str = "") -> Open:
-        """Remember that the event was told. It was: so this is insisted on, or it would be told again."""
+        """Record that the event was posted; retry until it is stored, or the event would be posted again."""
         told_id = told_id or event.id
         while True:
             seen = await self._with.tries.forever(lambda: self._with.threads.find(thread))
-            if seen is None:  # past its time, to the second
+            if seen is None:  # the row has just expired
                 return Open(channel="", timestamp="")
             if told_id in seen.told:
                 return seen
@@ -172,12 +177,12 @@ class ChatAlerts:
         return await self._with.admission.is_told_apart(channel, event.type, is_answer=is_answer)
 
     async def _remember(self, event: Event, thread: ThreadKey, *also: Write) -> None:
-        """Note an event for which no message is posted in its thread, and what else is to be done about it."""
+        """Record an event without a message in its thread, together with the given writes."""
         while not await self._is_noted(event, thread, await self._with.threads.look(thread), *also):
             await self._with.clock.sleep(BUSY_S)
 
     async def _is_noted(self, event: Event, thread: ThreadKey, seen: Open | None, *also: Write) -> bool:
-        """Note it; False while another opens or changes the thread."""
+        """Record the event. Return False while another worker opens or changes the thread."""
         before = seen.face if seen is not None and seen.is_open else ThreadHeader(first=text.summary(event))
         return await self._with.threads.remember(
             thread,
@@ -189,10 +194,10 @@ class ChatAlerts:
             also=also,
         )
 
-    # --- the first message --------------------------------------------------------------------------------------------
+    # --- The first message --------------------------------------------------------------------------------------------
 
     async def _show(self, thread: ThreadKey, seen: Open) -> None:
-        """Bring the first message up to date. Whoever is late finds the row moved on, and shows the latest again."""
+        """Update the first message. If the row has changed meanwhile, update it again from the latest row."""
         for _ in range(SHOWS_MAX):
             await self._update(thread, seen)
             now = await self._with.tries.forever(lambda: self._with.threads.find(thread))
@@ -207,13 +212,13 @@ class ChatAlerts:
             await self._with.line.say(
                 seen.routed_to, lambda: self._with.line.update(message, saying, lane=seen.routed_to)
             )
-        except ChatRefused as refused:  # somebody deleted it, or it is too old to be changed: the answers tell
+        except ChatRefused as refused:  # it was deleted, or is too old to be changed: the replies contain everything
             _log.warning("thread.not_shown", pipeline=thread.pipeline, period=thread.period, reason=str(refused))
 
-    # --- elsewhere ----------------------------------------------------------------------------------------------------
+    # --- In another channel -------------------------------------------------------------------------------------------
 
     async def _tell_elsewhere(self, event: Event, thread: ThreadKey, channel: str) -> None:
-        """Tell an alert to those who must act on it, although its thread was opened in another channel."""
+        """Post an alert in the channel of those who must act, although its thread is in another channel."""
         told_id = f"{event.id}@{channel}"
 
         async def once() -> None:
@@ -226,9 +231,9 @@ class ChatAlerts:
 
 
 def _is_settled(event: Event, seen: Open | None) -> bool:
-    """Say whether there is nothing to tell: it was told, or it ends what nobody was told of.
+    """Return whether there is nothing to post: the event was posted, or it ends an unreported incident.
 
-    Such an end is noted all the same: the alarm itself may come later, and is then shown as over.
+    Such an end is recorded nevertheless: the alarm itself may arrive later, and the thread then shows it as over.
     """
     if seen is not None and (seen.is_open or event.id in seen.told):
         return not seen.is_open
@@ -238,7 +243,7 @@ def _is_settled(event: Event, seen: Open | None) -> bool:
 
 
 def _face(before: ThreadHeader, event: Event) -> ThreadHeader:
-    """What the first message shows after an event. Of an older version nothing changes: that is the store's to see."""
+    """Return the first message's header after an event. The store ignores an older version."""
     return ThreadHeader(
         version=_version(event),
         standing=standing_after(before.standing, event),
@@ -248,14 +253,14 @@ def _face(before: ThreadHeader, event: Event) -> ThreadHeader:
 
 
 def _first_face(event: Event, before: Open) -> ThreadHeader:
-    """What the first message shows when it is posted: if the end came before the beginning, that it is over."""
+    """Return the header for a new thread. If the end arrived before the start, it shows the end."""
     face = _face(ThreadHeader(first=text.summary(event)), event)
     is_over = not before.is_open and before.face.version > face.version
     return replace(before.face, first=face.first) if is_over else face
 
 
 def _is_past(seen: Open, event: Event) -> bool:
-    """Say whether an event begins a new incident: that of its thread is over, or nobody spoke of it for long."""
+    """Return whether an event starts a new incident: the thread's incident is over or was quiet for long."""
     incident = incident_of(event)
     after_ms = (_version(event) - seen.face.version) / _PER_MS
     if incident is None or incident.is_over or after_ms <= 0:
@@ -264,8 +269,8 @@ def _is_past(seen: Open, event: Event) -> bool:
 
 
 def _version(event: Event) -> int:
-    """Of the run when the event was decided; of an incident, when it was told."""
+    """Return the run's version at the event's decision; for an incident, the time of the event."""
     if (incident := incident_of(event)) is not None:
-        return millis(event.at) * _PER_MS + incident.is_over  # of what is told in one millisecond, the end comes last
+        return millis(event.at) * _PER_MS + incident.is_over  # in the same millisecond, the end comes last
     version = event.detail.get("version")
     return version if isinstance(version, int) else 0

@@ -1,4 +1,4 @@
-"""Lanes: what has one key is done one after another, what has different keys side by side."""
+"""Run items with the same key one after another, and items with different keys concurrently."""
 
 import asyncio
 from collections import deque
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Lanes(Generic[T]):
-    """One lane per key, for as long as there is something in it. The caller bounds how much it puts in."""
+    """Keeps one lane per key while the key has items. The caller bounds how many items it puts in."""
 
     def __init__(self, tasks: asyncio.TaskGroup, work: Callable[[str, T], Awaitable[None]]) -> None:
         self._tasks, self._work = tasks, work
@@ -27,7 +27,7 @@ class Lanes(Generic[T]):
         self._tasks.create_task(self._run(key), name=f"lane:{key}")
 
     async def drained(self) -> None:
-        """Wait until everything that was put in is done."""
+        """Wait until every item that was put in is done."""
         await self._is_empty.wait()
 
     async def _run(self, key: str) -> None:

@@ -1,4 +1,4 @@
-"""Trying again: a few times where giving up is a choice, without end where it is not."""
+"""Retry a call: a limited number of times where giving up is an option, without limit where it is not."""
 
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -17,23 +17,24 @@ T = TypeVar("T")
 Act: TypeAlias = Callable[[], Awaitable[T]]
 
 PATIENCE: Final = Backoff(attempts_max=5, first_s=0.25, longest_s=10.0)
-# What is tried for so long is given up however well the excuses are: a stream forgets its records after 24 hours.
+# A call that fails for this long is given up, even if every failure is excused: a stream keeps its records for 24
+# hours.
 TRIED_MAX: Final = timedelta(hours=6)
 
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """What was tried in vain. `history` is what each try said, oldest first."""
+    """GivenUp is a call that failed for good. `history` holds the error of each attempt, oldest first."""
 
     reason: str
     history: tuple[str, ...]
 
 
 class RetryPolicy:
-    """Tries again with full jitter. While the store itself is unwell, a failure is held against nobody.
+    """Retries with full jitter and does not count failures that the store may have caused.
 
-    `store_failures` counts the calls to the store that got no answer, by whomever: a try during which it rose says
-    nothing about what was tried.
+    `store_failures` counts the calls to the store that got no answer, from any caller in the process. An attempt during
+    which this count rose says nothing about the call itself.
     """
 
     def __init__(
@@ -55,11 +56,15 @@ class RetryPolicy:
 
     @property
     def is_waiting(self) -> bool:
-        """Something that must be done has failed and is tried again, most likely because the store is away."""
+        """Return whether a `forever` call has failed and is being retried, most likely during a store outage."""
         return self._insisting > 0
 
     async def limited(self, act: Act[None]) -> GivenUp | None:
-        """Do it; None once it is done. Given up when it can never succeed, or failed as often as is allowed."""
+        """Call `act`: None once it succeeds, `GivenUp` if it can never succeed or fails too often.
+
+        `act` can never succeed if it raises `Rejected`. It fails too often after `attempts_max` counted failures, or
+        after `tried_max`.
+        """
         history: deque[str] = deque(maxlen=HISTORY_MAX)
         began_at, tries, counted = self._clock.monotonic(), 0, 0
         while True:
@@ -79,7 +84,7 @@ class RetryPolicy:
             await self._clock.sleep(self._backoff.wait_s(min(tries, self.attempts_max)))
 
     async def while_store_down(self, act: Act[None]) -> None:
-        """Do it, again and again while only the store is to blame. Raises what it raises for any other reason."""
+        """Call `act` and retry failures that the store may have caused. Raises every other failure of `act`."""
         tries = 0
         while True:
             failures_before = self._store_failures()
@@ -92,7 +97,7 @@ class RetryPolicy:
             await self._clock.sleep(self._backoff.wait_s(tries))
 
     async def forever(self, act: Act[T]) -> T:
-        """Do it however long it takes: only the caller's own end ends it."""
+        """Call `act` until it succeeds. Only the cancellation of the caller ends the retries."""
         try:
             return await act()
         except (RetryLater, StaleWrite):
@@ -111,11 +116,11 @@ class RetryPolicy:
                 return await act()
 
     async def pause(self) -> None:
-        """Wait as long as between two tries of something that keeps failing."""
+        """Sleep for the longest wait of the backoff."""
         await self._clock.sleep(self._backoff.longest_s)
 
     async def _was_unwell(self, failures_before: int) -> bool:
-        """Say whether a failure may have been the store's; if it was away, it is back now."""
+        """Return whether the store may have caused a failure. If the store was down, wait until it answers."""
         return await self._waited_for_store() or self._store_failures() != failures_before
 
     async def _waited_for_store(self) -> bool:
@@ -127,5 +132,5 @@ class RetryPolicy:
         return False
 
     async def _store_answers(self) -> None:
-        """Wait until the store answers: an outage must not turn every record in hand into a dead letter."""
+        """Wait until the store answers. An outage must not turn every record in flight into a dead letter."""
         await self.forever(self._ping)

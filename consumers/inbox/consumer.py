@@ -1,9 +1,9 @@
-"""The sensors queue: messages about data, made into sensors by rules.
+"""Turn messages about data into sensors, by rules.
 
-An object's news is judged by its ledger entry: unchanged content is no news, and what S3 says happened earlier is not
-told later. The entry is written after the sensor, so a crash between the two tells again and never too little. Whoever
-finds the entry moved meanwhile writes the latest sensor once more: so the last one written is the latest, in whatever
-order workers come.
+The ledger entry of an object decides about its notification. A notification with unchanged content writes nothing, and
+neither does one that happened earlier by S3's order than the last one. The entry is written after the sensor, so a
+crash between the two repeats the sensor and loses none. A worker that finds the entry changed meanwhile writes the
+latest sensor again. So the last sensor written is the latest one, in whatever order the workers act.
 """
 
 import asyncio
@@ -21,24 +21,24 @@ from worker.store.repos.delivery.inbox_ledger import InboxLedger, Known, LedgerE
 from worker.store.repos.sensors import Sensors
 from worker.store.table import StaleWrite, Tables
 
-RACES_MAX: Final = 10  # workers that hear of one object at one moment
+RACES_MAX: Final = 10  # workers that handle notifications of one object at the same time
 
 _log = logger()
 
 
 class SensorInbox:
-    """Its `handle` is a queue consumer's. `counts` holds what became of each piece of news."""
+    """Handles the messages of a queue consumer. `counts` counts the notifications by their fate."""
 
     def __init__(self, tables: Tables, rules: Rules, clock: Clock) -> None:
         self._rules, self._clock = rules, clock
         self._sensors, self._ledger = Sensors(tables), InboxLedger(tables)
-        self._begun = RecentIds()  # while the store is away, one receipt is tried again and again
+        self._begun = RecentIds()  # during a store outage, one receipt is handled several times
         self.counts = InboxCounts()
 
     async def handle(self, message: Message) -> None:
-        """Make sensors of a message. What of it can be used is used; then raises `Rejected` for the rest.
+        """Write the sensors of a message, then raise `Rejected` if part of it cannot be used.
 
-        Raises `RetryLater` too; all of it may be repeated.
+        Raises `RetryLater` too. A repeated call is safe.
         """
         try:
             found = read_notification(message)
@@ -52,12 +52,12 @@ class SensorInbox:
             raise refusals[0]
 
     async def _take_in(self, news: News, *, is_repeat: bool) -> list[Rejected]:
-        """Give it to every rule; one that cannot use it does not keep it from the others."""
+        """Apply every rule to a notification. A rule that cannot use it does not stop the others."""
         refusals: list[Rejected] = []
         fate = Fate.SKIPPED if isinstance(news, NoNotification) else Fate.UNMATCHED
         for rule in self._rules:
             if not isinstance(news, ObjectNotification):
-                await asyncio.sleep(0)  # a message may hold very long lists, and there may be many rules
+                await asyncio.sleep(0)  # a message may contain very long lists, and there may be many rules
             try:
                 fate = max(fate, await self._by_rule(rule, news, is_repeat=is_repeat))
             except Rejected as refusal:
@@ -77,7 +77,7 @@ class SensorInbox:
         return Fate.USED
 
     async def _tell_of_object(self, news: ObjectNotification, mapped: Mapped, *, is_repeat: bool) -> bool:
-        """Say whether it was news."""
+        """Write the sensor of an object if needed; return whether one was written."""
         entry = LedgerEntry(news.bucket, news.key, mapped.rule)
         mine = Known(etag=news.content, sequencer=news.sequencer, report=mapped.report)
         has_written = False
@@ -85,13 +85,13 @@ class SensorInbox:
             seen = await self._ledger.get(entry)
             latest = mine if seen is None or mine.is_later_than(seen) else seen
             is_news = latest is mine and (seen is None or seen.etag != mine.etag)
-            # Who had this message before may have written its sensor over a later one, and ended before it knew.
+            # The previous receiver of this message may have overwritten a later sensor and ended before it noticed.
             is_unsure = is_repeat and seen is not None and seen.report is not None and seen.sequencer != mine.sequencer
             if (is_news or has_written or is_unsure) and latest.report is not None:
                 await self._put(latest.report)
                 has_written = True
             elif latest is seen or not mine.sequencer:
-                return False  # known already, and nothing to note
+                return False  # known already, and nothing to record
             try:
                 await self._ledger.move(entry, seen, latest, self._clock.now())
             except StaleWrite:

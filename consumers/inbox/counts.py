@@ -1,4 +1,4 @@
-"""What became of the news, and a line about it in the log now and then."""
+"""Count notifications by their fate, and log a summary at intervals."""
 
 from dataclasses import dataclass, replace
 from enum import IntEnum, auto
@@ -13,17 +13,17 @@ _log = logger()
 
 
 class Fate(IntEnum):
-    """What became of a piece of news; of what several rules make of it, the highest counts."""
+    """Fate is the result of one notification. If several rules apply, the highest value counts."""
 
-    UNMATCHED = auto()  # no rule is about it
-    SKIPPED = auto()  # unchanged, older than what is known, or not about content
+    UNMATCHED = auto()  # no rule matches it
+    SKIPPED = auto()  # unchanged, older than the known content, or not about content
     USED = auto()  # a sensor was written
-    FAILED = auto()  # no sensor can be made of it
+    FAILED = auto()  # no sensor can be made from it
 
 
 @dataclass(slots=True)
 class InboxCounts:
-    """Of pieces of news: a message may tell several. One that comes again is counted again."""
+    """Counts notifications, of which a message may have several. A repeat is counted again."""
 
     used: int = 0
     skipped: int = 0
@@ -55,7 +55,10 @@ class InboxCounts:
 
 
 class InboxSummary:
-    """`run` it for as long as the inbox is open: a line a minute, none while nothing comes, and one about the rest."""
+    """Logs a line per minute while notifications arrive, and a last line at the end.
+
+    Run `run` for as long as the inbox is open.
+    """
 
     def __init__(self, counts: InboxCounts, clock: Clock) -> None:
         self._counts, self._clock = counts, clock

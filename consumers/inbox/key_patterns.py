@@ -1,13 +1,14 @@
-"""Patterns of object keys: which keys a rule is about, and what they tell.
+"""Match object keys against patterns and extract named parts of them.
 
     orders/dt=${date}/${part}.parquet        landing/**/*.csv
 
-`*` is any text without a slash, `**` any text at all; `${name}` is text without a slash too, never empty, and keeps
-what it found. The names of dates have shapes of their own: `${date}` (2026-03-03 or 20260303), `${period}` (a date,
-which `T07` or `T0730` may follow), `${year}`, `${month}`, `${day}`, `${hour}`, `${minute}`. Everything else is itself.
+`*` matches any text without a slash and `**` any text at all. `${name}` matches a non-empty text without a slash and
+captures it. Date names have fixed shapes: `${date}` (2026-03-03 or 20260303), `${period}` (a date, which `T07` or
+`T0730` may follow), `${year}`, `${month}`, `${day}`, `${hour}`, `${minute}`. All other text matches itself.
 
-Matching takes time that grows with the key, whatever the key is: each wildcard takes as little as it can and is not
-asked again, which loses nothing, because the next one can take the rest. `**` alone is, and there is one at most.
+Matching takes time proportional to the length of the key, for any key. Each wildcard takes as little as it can, without
+backtracking. This loses no match, because the next wildcard can take the rest. Only `**` backtracks, and a pattern has
+at most one.
 """
 
 import re
@@ -17,7 +18,8 @@ from itertools import pairwise
 from typing import Final, TypeAlias
 
 PATTERN_CHARS_MAX: Final = 1024
-# Digits stand for themselves in these: so `may_begin` can walk them one character at a time.
+# `d` stands for one digit and every other character for itself, so that `may_begin` can step through a shape character
+# by character.
 SHAPES: Final[Mapping[str, Sequence[str]]] = {
     "date": ("dddd-dd-dd", "dddddddd"),
     "period": ("dddd-dd-ddTdddd", "dddd-dd-ddTdd", "dddd-dd-dd", "ddddddddTdddd", "ddddddddTdd", "dddddddd"),
@@ -32,7 +34,7 @@ _NAME: Final = re.compile(r"[a-z][a-zA-Z0-9_]{0,31}")
 
 
 class BadKeyPattern(ValueError):
-    """Not a pattern; the message says why."""
+    """BadKeyPattern is raised for an invalid pattern; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class _Text:
 
 @dataclass(frozen=True, slots=True)
 class _Shaped:
-    """One of some texts in which `d` is any digit."""
+    """Matches one of several texts in which `d` is any digit."""
 
     name: str
     shapes: Sequence[str]
@@ -51,7 +53,7 @@ class _Shaped:
 @dataclass(frozen=True, slots=True)
 class _Wild:
     name: str = ""
-    crosses: bool = False  # slashes
+    crosses: bool = False  # whether it matches slashes
 
 
 _Piece: TypeAlias = _Text | _Shaped | _Wild
@@ -65,17 +67,17 @@ class KeyPattern:
 
     @property
     def names(self) -> frozenset[str]:
-        """What a key that matches tells."""
+        """Return the names that a matching key provides."""
         return frozenset(self._compiled.groupindex)
 
     def find(self, key: str) -> Mapping[str, str] | None:
-        """What the key tells; None if it does not match."""
+        """Return the captured parts of a key, or None if it does not match."""
         match = self._compiled.fullmatch(key)
         return None if match is None else match.groupdict()
 
     def may_begin(self, beginning: str) -> bool:
-        """Say whether any key that begins so could match."""
-        states = {(0, "")}  # the piece that is next, and what is left of it once it has begun
+        """Return whether any key with this prefix could match."""
+        states = {(0, "")}  # the index of the next piece, and what is left of it once it has begun
         for character in beginning:
             states = {after for state in self._opened(states) for after in self._step(state, character)}
             if not states:
@@ -83,7 +85,7 @@ class KeyPattern:
         return True
 
     def _opened(self, states: set[tuple[int, str]]) -> set[tuple[int, str]]:
-        """The same places, with what is left of a piece written out, and past wildcards that may be empty."""
+        """Return the same states with the remaining text of each piece, also past wildcards that may be empty."""
         opened: set[tuple[int, str]] = set()
         pending = list(states)
         while pending:
@@ -116,7 +118,7 @@ class KeyPattern:
 
 
 def parse_key_pattern(text: str) -> KeyPattern:
-    """Read a pattern. Raises `BadKeyPattern`."""
+    """Parse a pattern. Raises `BadKeyPattern`."""
     if not text or len(text) > PATTERN_CHARS_MAX:
         raise BadKeyPattern(f"must have 1 to {PATTERN_CHARS_MAX} characters")
     pieces = tuple(_piece(match) for match in _PIECE.finditer(text))
@@ -147,7 +149,11 @@ def _check(pieces: Sequence[_Piece]) -> None:
 
 
 def _expression(pieces: Sequence[_Piece]) -> str:
-    """A wildcard and all that is fixed behind it are one atomic group; the last one has to reach the end instead."""
+    """Return the regular expression of the pieces.
+
+    A wildcard and the fixed text after it form one atomic group. The last wildcard has none, because it must reach the
+    end.
+    """
     last = max((number for number, piece in enumerate(pieces) if isinstance(piece, _Wild)), default=-1)
     parts: list[str] = []
     is_open = False

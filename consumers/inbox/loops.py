@@ -1,7 +1,7 @@
-"""Loops: a pipeline that writes where the inbox listens for it would start itself, again and again.
+"""Find loops: a pipeline that writes where the inbox reads for it would start itself again and again.
 
-Each rule says where its pipeline writes (`writes`). From a pipeline one comes to every rule that hears of what it
-writes, or of its own events, and from there to that rule's pipeline. A way back to where it began is a loop.
+Each rule says where its pipeline writes (`writes`). There is an edge from a pipeline to every rule that matches what it
+writes, or its own events, and from there to the pipeline of that rule. A path back to its start is a loop.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ from worker.core.model.events import EventType
 
 @dataclass(frozen=True, slots=True)
 class LoopStep:
-    """`by` is what a pipeline does that the rule of that number hears."""
+    """LoopStep is one edge. `by` says what the pipeline does that the rule with this number matches."""
 
     pipeline: str
     by: str
@@ -24,7 +24,7 @@ class LoopStep:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """The way of a loop; the last step comes back to the pipeline of the first."""
+    """Loop is the path of a loop; the last step leads back to the pipeline of the first."""
 
     steps: tuple[LoopStep, ...]
 
@@ -33,7 +33,7 @@ class Loop:
 
 
 def find_loops(rules: Rules) -> list[Loop]:
-    """The shortest loop through each rule; one that leads through several rules is given once."""
+    """Return the shortest loop through each rule. A loop through several rules is returned once."""
     found: dict[frozenset[int], Loop] = {}
     for number in range(len(rules)):
         loop = _loop_through(number, rules)

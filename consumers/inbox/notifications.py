@@ -1,7 +1,7 @@
-"""News: what a message of the inbox tells, whichever way it came.
+"""Parse the messages of the inbox into notifications, whichever path they took.
 
-A bucket's notification comes straight from S3, through a topic or over a bus, and is the same news each time. What else
-comes over a bus is an event; any other JSON object is a message of its own kind.
+A notification of a bucket comes directly from S3, through a topic or over a bus, and is parsed to the same value each
+time. Any other message from a bus is an event. Any other JSON object is a plain message.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from worker.core.time.timestamps import format_rfc3339, parse_rfc3339
 from worker.runtime.json_bytes import from_json
 
 WRAPPINGS_MAX: Final = 3  # a bus behind a topic behind a topic
-RECORDS_MAX: Final = 1_000  # of one message; S3 sends one, and a queue's message holds no more than these
+RECORDS_MAX: Final = 1_000  # per message; S3 sends one, and a queue message cannot hold more than these
 KEY_BYTES_MAX: Final = 1024
 SEQUENCER: Final = 64  # digits to which S3's sequencers are padded; they have 16 or 18
 S3: Final = "aws.s3"
@@ -28,7 +28,7 @@ _TEST: Final = "s3:TestEvent"
 
 
 class BadNotification(Rejected):
-    """A message that tells nothing we understand."""
+    """Reports a message that cannot be parsed."""
 
     def __init__(self, message: str, problem: str) -> None:
         super().__init__(
@@ -45,7 +45,10 @@ class Happened(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectNotification:
-    """An object was written or deleted. `sequencer` orders news of one object; "" if S3 gave none."""
+    """Reports that an object was written or deleted.
+
+    `sequencer` orders the notifications of one object; it is "" if S3 gave none.
+    """
 
     bucket: str
     key: str
@@ -58,11 +61,11 @@ class ObjectNotification:
 
     @property
     def content(self) -> str:
-        """What tells one content from another; "" if there is none any more. Without an etag, its time does."""
+        """Return what identifies the content: the etag, or the time without one; "" if the object is deleted."""
         return "" if self.happened is Happened.DELETED else self.etag or format_rfc3339(self.at)
 
     def facts(self) -> dict[str, Json]:
-        """What rules may name, and what a sensor says of an object if its rule says nothing else."""
+        """Return the values that rules may name. They are also the sensor's data if the rule has no `fields`."""
         known: dict[str, Json] = {
             "bucket": self.bucket,
             "key": self.key,
@@ -80,7 +83,7 @@ class ObjectNotification:
 
 @dataclass(frozen=True, slots=True)
 class EventNotification:
-    """Anything else that came over a bus, in its envelope."""
+    """EventNotification is any other event from a bus, in its envelope."""
 
     envelope: Mapping[str, Json]
 
@@ -90,7 +93,7 @@ class EventNotification:
 
 @dataclass(frozen=True, slots=True)
 class PlainNotification:
-    """A JSON object of its sender's own shape."""
+    """PlainNotification is a JSON object in the sender's own format."""
 
     body: Mapping[str, Json]
 
@@ -100,7 +103,7 @@ class PlainNotification:
 
 @dataclass(frozen=True, slots=True)
 class NoNotification:
-    """Known, and nothing to do about it."""
+    """NoNotification is a known message that needs no action."""
 
     reason: str
 
@@ -112,7 +115,7 @@ News: TypeAlias = ObjectNotification | EventNotification | PlainNotification | N
 
 
 def read_notification(message: Message) -> Sequence[News]:
-    """Everything that a message tells, in its order. Raises `BadNotification` if any of it cannot be understood."""
+    """Return all notifications of a message in order. Raises `BadNotification` if one cannot be parsed."""
     body = _unwrapped(message)
     records = body.get("Records")
     if isinstance(records, list | tuple):
@@ -127,7 +130,7 @@ def read_notification(message: Message) -> Sequence[News]:
 
 
 def _unwrapped(message: Message) -> Mapping[str, Json]:
-    """The innermost object: a topic puts what it was given into an envelope, as text."""
+    """Return the innermost object: a topic puts its message into an envelope, as text."""
     text = message.body
     for _ in range(WRAPPINGS_MAX):
         body = _object(text, message)
@@ -156,7 +159,7 @@ def _object(text: str, message: Message) -> Mapping[str, Json]:
 
 
 def _of_record(record: Json, message: Message) -> News:
-    """One record of S3's own notification; its keys are encoded as in a web form."""
+    """Parse one record of S3's own notification, whose keys are encoded as in a web form."""
     members = _mapping(record)
     name = _text(members, "eventName")
     s3 = _mapping(members.get("s3"))
@@ -189,7 +192,7 @@ def _happened_in_record(name: str) -> Happened | None:
 
 
 def _of_envelope(body: Mapping[str, Json], message: Message) -> News:
-    """An event of a bus. S3's come here with their keys as they are."""
+    """Parse an event from a bus. In S3's events the keys are not encoded."""
     if body.get("source") != S3:
         return EventNotification(body)
     happened = {"Object Created": Happened.CREATED, "Object Deleted": Happened.DELETED}.get(_text(body, "detail-type"))
@@ -238,7 +241,7 @@ def _object_news(
 
 
 def _sequencer(text: str, message: Message) -> str:
-    """As text that orders as S3 says: hexadecimal, the shorter one filled up with zeros on its right."""
+    """Return a sequencer as text in S3's order: hexadecimal, padded with zeros on the right."""
     digits = text.upper()
     if len(digits) > SEQUENCER or not _HEX.issuperset(digits):
         raise BadNotification(message.id, f"{text[:80]!r} is no sequencer of S3's")

@@ -1,4 +1,4 @@
-"""Rules of the inbox: which news becomes which sensor. Made by `consumers.inbox.rules_file`."""
+"""Map notifications to sensors by rules. `consumers.inbox.rules_file` creates the rules."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ _ID: Final = re.compile(ID_PATTERN)
 
 
 class Unmappable(Rejected):
-    """News that a rule is about and cannot turn into a sensor."""
+    """Reports a notification that matches a rule and cannot be turned into a sensor."""
 
     def __init__(self, rule: str, news: News, problem: str) -> None:
         super().__init__(
@@ -41,13 +41,10 @@ class Unmappable(Rejected):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketPrefix:
-    """A part of a bucket."""
+    """BucketPrefix is a bucket and a key prefix in it."""
 
     bucket: str
     prefix: str = ""
-
-    def covers(self, other: "BucketPrefix") -> bool:
-        return self.bucket == other.bucket and other.prefix.startswith(self.prefix)
 
     def __str__(self) -> str:
         return f"s3://{self.bucket}/{self.prefix}"
@@ -55,7 +52,7 @@ class BucketPrefix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfObjects:
-    """Objects of a bucket whose keys match, but for those that begin like one of `unless`."""
+    """Matches objects of a bucket by key, except keys that start with one of `unless`."""
 
     bucket: str
     key: KeyPattern
@@ -63,12 +60,12 @@ class OfObjects:
     tells_deletes: bool = False
 
     def find(self, bucket: str, key: str) -> Mapping[str, str] | None:
-        """What the key tells; None if the object is not meant."""
+        """Return the captured parts of the key, or None if the object does not match."""
         is_meant = bucket == self.bucket and not key.startswith(self.unless)
         return self.key.find(key) if is_meant else None
 
     def may_be_in(self, place: BucketPrefix) -> bool:
-        """Say whether any object there could be meant."""
+        """Return whether any object under a prefix could match."""
         if place.bucket != self.bucket or place.prefix.startswith(self.unless):
             return False
         return self.key.may_begin(place.prefix)
@@ -89,7 +86,7 @@ Source: TypeAlias = OfObjects | OfEvents | OfMessages
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mapped:
-    """What a rule makes of news."""
+    """Mapped is the sensor that a rule makes from a notification."""
 
     rule: str
     report: SensorReport
@@ -98,7 +95,7 @@ class Mapped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxRule:
-    """`fields` None: the sensor says all that the news does."""
+    """Maps matching notifications to sensors. If `fields` is None, the sensor has all their values."""
 
     name: str
     source: Source
@@ -109,7 +106,7 @@ class InboxRule:
     writes: tuple[BucketPrefix, ...] = field(default=())
 
     def map(self, news: News) -> Mapped | None:
-        """Give the sensor that the news becomes, None if it is not meant. Raises `Unmappable`."""
+        """Return the sensor for a notification, or None if it does not match. Raises `Unmappable`."""
         facts = self._facts(news)
         if facts is None:
             return None
@@ -119,7 +116,7 @@ class InboxRule:
             raise Unmappable(self.name, news, str(error)) from error
 
     def _facts(self, news: News) -> Facts | None:
-        """What the texts of this rule may name; None if the news is not meant."""
+        """Return the values that texts of this rule may name, or None if the notification does not match."""
         match self.source, news:
             case OfObjects() as source, ObjectNotification():
                 found = source.find(news.bucket, news.key)

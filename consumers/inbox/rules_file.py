@@ -1,4 +1,4 @@
-"""The inbox file: rules in YAML, with every mistake found at once and located, as in pipeline files."""
+"""Read the inbox file: rules in YAML. All mistakes are reported at once with their location."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,7 +36,7 @@ _Any: TypeAlias = object
 
 
 class ObjectSection(Section):
-    """Objects of a bucket, however the notification came."""
+    """Describes objects of a bucket, whichever path their notification took."""
 
     bucket: _Text = Field(default="", description="Name of the bucket.")
     key: _Text = Field(default="**", description="Pattern of the object's key.", examples=["orders/${date}/*.csv"])
@@ -45,7 +45,7 @@ class ObjectSection(Section):
 
 
 class InboxRuleSection(Section):
-    """One kind of news, and the sensor it becomes."""
+    """Describes one kind of notification and its sensor."""
 
     name: Id = Field(default="", description="Name of the rule; the ledger of objects goes by it.")
     object: ObjectSection | None = Field(default=None, description="For objects in S3.")
@@ -67,7 +67,10 @@ class InboxFile(Section):
 
 
 def rules_from(said: str) -> Rules:
-    """Read what the settings say: a path, or the text itself, as containers have no files. Raises `ConfigError`."""
+    """Read the rules from a setting: a path, or the text itself, because containers have no files.
+
+    Raises `ConfigError`.
+    """
     if not said:
         raise ConfigError(
             f"an inbox needs rules, and there are none; name their file with --rules, or it or their text in {INBOX}"
@@ -78,7 +81,7 @@ def rules_from(said: str) -> Rules:
 
 
 def rules_in(path: Path) -> Rules:
-    """Read the inbox file. Raises `ConfigError` with everything that is wrong with it, and where."""
+    """Read the inbox file. Raises `ConfigError` with every problem in it and its location."""
     try:
         text = read_text(path)
     except UnreadableFile as error:
@@ -94,7 +97,7 @@ def rules_of(text: str, file: str = "<text>") -> Rules:
 
 
 def check_rules(text: str, file: str) -> tuple[Rules | None, tuple[Problem, ...]]:
-    """The rules exactly if there is no error, and everything there is to say about them."""
+    """Return the rules, or None if there is an error, and all errors and warnings."""
     document, problems = read_document(text, file)
     model = None if document is None else read_shape(InboxFile, document.value, problems)
     rules = [] if model is None else _rules(model, problems)
@@ -132,7 +135,7 @@ _NOT_READ: Final = OfObjects(bucket="", key=parse_key_pattern("**"))
 
 
 class _Reading:
-    """One rule, from its section. What cannot be read is reported, and something harmless stands in its place."""
+    """Reads one rule from its section. It reports invalid parts and uses a harmless value instead."""
 
     def __init__(self, section: InboxRuleSection, at: At, problems: Problems) -> None:
         self._section, self._at, self._problems = section, at, problems
@@ -157,13 +160,13 @@ class _Reading:
     def _error(self, path: At, message: str, hint: str = "") -> None:
         self._problems.error((*self._at, *path), message, hint)
 
-    # --- what it hears ------------------------------------------------------------------------------------------------
+    # --- Source -------------------------------------------------------------------------------------------------------
 
     def _source(self) -> Source:
         section = self._section
         given = [name for name in SOURCES if getattr(section, name) is not None]
         if any(self._problems.is_broken((*self._at, name)) for name in SOURCES):
-            return _NOT_READ  # what is wrong with it has been said
+            return _NOT_READ  # its problem is reported already
         if len(given) != 1:
             found = f"found {' and '.join(given)}" if given else "found none"
             self._error((), f"must have exactly one of object, event and message; {found}")
@@ -207,7 +210,7 @@ class _Reading:
             self._error(("writes", number), f"must be like s3://bucket/prefix/; found {show(text)}")
         return BucketPrefix(bucket=bucket, prefix=prefix)
 
-    # --- its texts ----------------------------------------------------------------------------------------------------
+    # --- Texts --------------------------------------------------------------------------------------------------------
 
     def _check_texts(self, source: Source) -> None:
         section = self._section
@@ -222,14 +225,14 @@ class _Reading:
             self._error(path, f"`${{{name}` is never closed", f"write ${{{name}}}, or $${{ for a literal ${{")
         for name in names(text):
             known = _known_names(source)
-            # An event's detail is its sender's; only what stands at its top is known.
+            # The sender defines the detail of an event, so only the names at the top level are known.
             said = name.partition(".")[0] if isinstance(source, OfEvents) else name
             if known and said not in known:
                 self._error(path, f"`${{{name}}}` stands for nothing here", advise(name, sorted(known)))
 
 
 def _known_names(source: Source) -> set[str]:
-    """What texts may name; empty if only the message itself can tell, or nobody."""
+    """Return the names that texts may use; empty if they are not known."""
     match source:
         case OfObjects() if source is _NOT_READ:
             return set()

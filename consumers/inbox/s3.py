@@ -1,4 +1,4 @@
-"""Listing a bucket: the one file here that knows S3's client, and no error of its leaves it."""
+"""List a bucket. Only this module uses the S3 client, and no client error leaves it."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -18,7 +18,10 @@ _BUSY: Final = frozenset({"SlowDown", "ServiceUnavailable", "InternalError", "Re
 
 
 class _Lists(Protocol):
-    """All of S3's client that is used here; the library makes its methods at run time, and its types are not here."""
+    """_Lists is the part of the S3 client that is used here.
+
+    The library creates its methods at run time, and its types are not installed.
+    """
 
     async def list_objects_v2(self, **parameters: object) -> Mapping[str, Any]: ...
 
@@ -30,7 +33,10 @@ async def open_bucket(bucket: str, settings: ClientSettings) -> AsyncGenerator[B
 
 
 class S3Bucket:
-    """`Bucket` on S3. It goes on after a key rather than by S3's own token, so it can go on in another process."""
+    """Implements `Bucket` on S3.
+
+    It continues after a key instead of S3's own token, so that another process can continue.
+    """
 
     def __init__(self, client: _Lists, bucket: str) -> None:
         self._client, self._bucket = client, bucket

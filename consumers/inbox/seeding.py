@@ -1,7 +1,7 @@
-"""Seeding: noting what is in a bucket already, so that an inbox's first day tells of nothing old.
+"""Record the existing objects of a bucket, so that a new inbox does not report them as new.
 
-Only the ledger is written, and nothing that is in it. So it can be stopped at any object, go on after the last one that
-was noted, or be done again, before the inbox runs or while it does.
+Seeding writes only the ledger, and only entries that are not in it. So it can stop at any object, continue after the
+last recorded one, or be repeated, before the inbox runs or while it does.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -23,18 +23,18 @@ class ListedObject:
 
 class Bucket(Protocol):
     async def page(self, prefix: str, after: str) -> Sequence[ListedObject]:
-        """The next objects in order of their keys; none if there are no more. Raises `RetryLater`, `ConfigError`."""
+        """Return the next objects in key order; empty at the end. Raises `RetryLater`, `ConfigError`."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedProgress:
-    """How far it came. `after`: the last key that was dealt with; to go on, begin there."""
+    """SeedProgress is the state after a page. Pass `after`, the last processed key, to continue there."""
 
     listed: int = 0
-    unmatched: int = 0  # objects that no rule is about
-    noted: int = 0  # entries: an object has one for each rule that is about it
-    known: int = 0  # entries that were there already
+    unmatched: int = 0  # objects that match no rule
+    noted: int = 0  # entries written: an object has one for each rule that it matches
+    known: int = 0  # entries that existed already
     after: str = ""
 
 
@@ -44,11 +44,14 @@ class Seeder:
         self._sources = [(rule.name, rule.source) for rule in rules if isinstance(rule.source, OfObjects)]
 
     def is_about(self, place: BucketPrefix) -> bool:
-        """Say whether any rule is about any object there."""
+        """Return whether any rule could match an object under a prefix."""
         return any(source.may_be_in(place) for _, source in self._sources)
 
     async def run(self, bucket: Bucket, place: BucketPrefix, after: str = "") -> AsyncIterator[SeedProgress]:
-        """Note everything in a place, and say after each page how far it is. Raises `RetryLater`, `ConfigError`."""
+        """Record every object under a prefix and yield the progress after each page.
+
+        Raises `RetryLater`, `ConfigError`.
+        """
         progress = SeedProgress(after=after)
         while page := await bucket.page(place.prefix, progress.after):
             wanted = self._entries(place.bucket, page)

@@ -1,4 +1,7 @@
-"""Texts of inbox rules that are filled in from the news: `${date}`, `${detail.rows}`. `$${` is a literal `${`."""
+"""Fill the texts of inbox rules from a notification: `${date}`, `${detail.rows}`.
+
+`$${` is a literal `${`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +16,7 @@ TEXT_CHARS_MAX: Final = 1024
 
 
 class Unfilled(Rejected):
-    """The news does not have what a text is made of."""
+    """Reports a text that needs a value which the notification does not have."""
 
     def __init__(self, text: str, name: str) -> None:
         super().__init__(f"`{text}` needs `{name}`, and the message has none, or no text or number")
@@ -21,7 +24,7 @@ class Unfilled(Rejected):
 
 
 class _Nothing:
-    """The news has no such thing; null is something else."""
+    """Marks a value that the notification does not have; null is a value."""
 
 
 _NOTHING: Final = _Nothing()
@@ -29,7 +32,7 @@ _NOTHING: Final = _Nothing()
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the news says, by name. Where nothing is called `a.b`, it is the `b` inside `a`."""
+    """Holds the values of a notification by name. If no name is `a.b`, it is the `b` inside `a`."""
 
     said: Mapping[str, Json]
 
@@ -45,12 +48,15 @@ class Facts:
 
 
 def fill_text(text: str, facts: Facts) -> str:
-    """Fill in. Raises `Unfilled` if anything is missing: half a name is a wrong name."""
+    """Fill a text. Raises `Unfilled` if a value is missing, because an incomplete name is a wrong name."""
     return render(text, {name: _as_text(text, name, facts) for name in names(text)})
 
 
 def fill_fields(fields: Mapping[str, Json], facts: Facts) -> dict[str, Json]:
-    """Fill in texts; other values are themselves. A field that is one variable keeps its kind, or is left out."""
+    """Fill the texts among fields and keep other values.
+
+    A field that consists of one variable keeps the type of its value, and is left out if there is no value.
+    """
     filled: dict[str, Json] = {}
     for name, value in fields.items():
         variable = _only_variable(value)

@@ -1,8 +1,8 @@
-"""The road to the bus: events that several pipelines tell at the same time share a request.
+"""Publish events to the bus. Events of several pipelines that arrive together share a request.
 
-An event is delivered once the bus has said that it took it. The bus being away delays events and loses none: they are
-offered again until it takes them, so that a pipeline's events keep their order. What the bus can never take is refused,
-and becomes a dead letter.
+An event is delivered once the bus has confirmed it. An outage of the bus delays events and loses none: `EventBus` sends
+them again until the bus accepts them, so the events of a pipeline keep their order. An event that the bus can never
+accept is rejected and becomes a dead letter.
 """
 
 import asyncio
@@ -19,19 +19,19 @@ from worker.runtime.clock import Clock
 from worker.runtime.json_bytes import to_json
 from worker.runtime.logs import logger
 
-ENTRIES_MAX: Final = 10  # of one request
-BYTES_MAX: Final = 256 * 1024  # of one request, and so of one event
-ENTRY_OVERHEAD: Final = 64  # its time and its names beside detail and type
-GATHER_S: Final = 0.005  # for those who come at the same time
+ENTRIES_MAX: Final = 10  # per request
+BYTES_MAX: Final = 256 * 1024  # per request, and so per event
+ENTRY_OVERHEAD: Final = 64  # for the time and the names other than detail and type
+GATHER_S: Final = 0.005  # wait for events that arrive at the same time
 PATIENCE: Final = Backoff(attempts_max=8, first_s=0.25, longest_s=20.0)
-# An entry the bus refuses with one of these can never be taken; everything else may pass.
+# The bus can never accept an entry that it refuses with one of these codes. Every other refusal may be temporary.
 NEVER: Final = frozenset({"MalformedDetail", "InvalidArgument", "InvalidEventPattern", "EventSizeExceeded"})
 
 _log = logger()
 
 Entry: TypeAlias = Mapping[str, Any]
-# Puts entries on the bus and gives an answer for each: {} if it was taken, else its ErrorCode and ErrorMessage.
-# Raises `RetryLater` if none was taken for sure, `Rejected` if the request can never succeed.
+# Puts entries on the bus and returns one result per entry: {} if the bus accepted it, else its ErrorCode and
+# ErrorMessage. Raises `RetryLater` if no entry was certainly accepted, `Rejected` if the request can never succeed.
 PutEvents: TypeAlias = Callable[[Sequence[Entry]], Awaitable[Sequence[Mapping[str, str]]]]
 
 
@@ -43,7 +43,7 @@ class _Waiting:
 
 
 class EventBus:
-    """A route's end. `deliver` waits for `run`, which somebody must keep running."""
+    """Delivers the events of a route to the bus. `deliver` waits for `run`, which must keep running."""
 
     def __init__(self, put: PutEvents, bus: str, clock: Clock, *, backoff: Backoff = PATIENCE) -> None:
         self._put, self._bus, self._clock, self._backoff = put, bus, clock, backoff
@@ -52,11 +52,11 @@ class EventBus:
         self._is_refused = False
 
     def is_waiting(self) -> bool:
-        """Say whether the bus did not take what it was offered last, and is offered it again."""
+        """Return whether the bus did not accept the last batch, so that it is being sent again."""
         return self._is_refused
 
     async def deliver(self, event: Event) -> None:
-        """Return once the bus has the event. Raises `Rejected` if it can never be taken."""
+        """Return once the bus has accepted the event. Raises `Rejected` if it can never be accepted."""
         entry = entry_of(event, self._bus)
         size = len(entry["Detail"].encode()) + len(entry["DetailType"]) + ENTRY_OVERHEAD
         if size > BYTES_MAX:
@@ -79,13 +79,13 @@ class EventBus:
         room = BYTES_MAX
         while self._waiting and len(batch) < ENTRIES_MAX and self._waiting[0].size <= room:
             each = self._waiting.popleft()
-            if not each.taken.cancelled():  # whoever waited for it has ended; its record comes again
+            if not each.taken.cancelled():  # the task that waited has ended; its record is read again
                 batch.append(each)
                 room -= each.size
         return batch
 
     async def _offer(self, batch: list[_Waiting]) -> None:
-        """Offer a batch until each of its events was taken or refused for good."""
+        """Send a batch until the bus has accepted or finally refused each of its events."""
         tries = 0
         while batch:
             answers = await self._answers(batch)
@@ -105,7 +105,7 @@ class EventBus:
         except Rejected as error:
             if len(batch) == 1:
                 return [{"ErrorCode": "InvalidArgument", "ErrorMessage": str(error)}]
-            # One of them spoils the request: ask for each alone.
+            # One entry makes the request invalid: send each entry alone.
             return [answer for each in batch for answer in await self._answers([each])]
 
 

@@ -1,8 +1,9 @@
-"""Replaying dead letters: a person asked for it, and whoever holds this duty does it, as often as any record is tried.
+"""Replay dead letters on request, with as many retries as any record gets.
 
-A letter goes the way its record went. Letters of one key go in their order, the oldest first, and the first that fails
-again ends it. Only when none is left is the key released; a record that follows in that very moment is counted on the
-parked key, so that it is either replayed as well or handled after the release, and never overtaken.
+The worker that holds the `replays` lease does this. A dead letter takes the same path as its record did. Dead letters
+of one key are replayed in order, oldest first; the first that fails again ends the replay of that key. The key is
+released only when no dead letter is left. A record that arrives at that moment is counted on the parked key, so that it
+is either replayed as well or handled after the release, and never overtaken.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,18 +25,18 @@ from worker.store.rows import optional_text, text, to_json_map
 from worker.store.table import Change, Row
 
 STREAM: Final = "replays"
-LOOK_EVERY_S: Final = 30.0  # a person waits for it, but each look is a read that costs
-ROUNDS_MAX: Final = 20  # of listing a key's letters, before the others get their turn
+LOOK_EVERY_S: Final = 30.0  # a person waits for the replay, but each check is a read that costs money
+ROUNDS_MAX: Final = 20  # listings of a key's dead letters before other requests are served
 
 _log = logger()
 
-# Puts what a letter holds through the same handling as its record. Raises `RetryLater` and `Rejected`.
+# Handles the content of a dead letter in the same way as its record. Raises `RetryLater` and `Rejected`.
 Way: TypeAlias = Callable[[Row], Awaitable[None]]
-Lane: TypeAlias = tuple[str, str]  # a source, and a key of it
+Lane: TypeAlias = tuple[str, str]  # a source, and a key of that source
 
 
 def handled(handle: Callable[[Change], Awaitable[None]]) -> Way:
-    """The way of a stream's records."""
+    """Return the way that replays a record of a stream."""
 
     async def replay(body: Row) -> None:
         if "PK" not in body:
@@ -46,7 +47,7 @@ def handled(handle: Callable[[Change], Awaitable[None]]) -> Way:
 
 
 def delivered(deliver: Deliver) -> Way:
-    """The way of an event over its route."""
+    """Return the way that replays an event over its route."""
 
     async def replay(body: Row) -> None:
         await deliver(event_in(to_json_map(body)))
@@ -55,20 +56,24 @@ def delivered(deliver: Deliver) -> Way:
 
 
 def sent_back(send: Callable[[str, str | None], Awaitable[None]]) -> Way:
-    """The way of a queue's messages: back into it, in the group they were in."""
+    """Return the way that sends a message back to its queue, in its original group."""
 
     async def replay(body: Row) -> None:
         try:
             await send(text(body, "body"), optional_text(body, "group"))
         except ConfigError as error:
-            # A queue that is gone, or that we may not write to: the letter stays and says so, and the worker goes on.
+            # The queue is gone, or the worker may not write to it. The dead letter stays with this reason, and the
+            # worker continues.
             raise Rejected(str(error)) from error
 
     return replay
 
 
 class Replayer:
-    """Holds the duty of replaying. `ways` are by the source of letters; a `part` leaves those of others to others."""
+    """Replays dead letters while it holds the lease. `ways` maps the source of a dead letter to its path.
+
+    With a `part`, it serves only the sources in `ways` and leaves the other requests to other workers.
+    """
 
     def __init__(
         self,
@@ -94,7 +99,7 @@ class Replayer:
             await held.nap(LOOK_EVERY_S)
 
     async def _serve(self, held: HeldLease) -> None:
-        failed: set[Lane] = set()  # what failed again is not tried once more because of a second request
+        failed: set[Lane] = set()  # keys that failed again; a second request does not replay them once more
         for request in await self._requests.list():
             if held.is_stopping:
                 return
@@ -111,7 +116,7 @@ class Replayer:
         _log.info("replay.served", source=request.source, letter=request.id)
 
     async def _replay(self, letter: DeadLetter, held: HeldLease) -> bool:
-        """Replay a letter, and before it those it must not overtake; False if one of them failed again."""
+        """Replay a dead letter after those it must not overtake; return False if one of them failed again."""
         if letter.lane is None:
             return await self._replay_all([letter], held)
         for _ in range(ROUNDS_MAX):
@@ -140,7 +145,7 @@ class Replayer:
         if way is None:
             return GivenUp(f"no worker reads {letter.source} any more; drop the letter", ())
         if body is None:
-            return None  # dropped by somebody meanwhile
+            return None  # a person has dropped it meanwhile
 
         async def go() -> None:
             if not held.may_act():

@@ -1,4 +1,4 @@
-"""Envelopes: events as a bus puts them into a queue, read back. The reverse of `consumers.outbox.routes.envelope`."""
+"""Read events that a bus put into a queue. This reverses `consumers.outbox.routes.envelope`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from worker.runtime.json_bytes import from_json
 
 ALARMS: Final = "aws.cloudwatch"
 ALARM_CHANGE: Final = "CloudWatch Alarm State Change"
-INFRASTRUCTURE: Final = "INFRASTRUCTURE"  # stands for a pipeline in events about the ground we stand on
+INFRASTRUCTURE: Final = "INFRASTRUCTURE"  # the pipeline name in events about the infrastructure
 MESSAGE_MAX: Final = 2_000
 
 
@@ -30,7 +30,7 @@ class BadEnvelope(Rejected):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
-    """What a bus delivers, whoever published it."""
+    """Envelope is an event as a bus delivers it, from any publisher."""
 
     id: str
     source: str
@@ -52,7 +52,7 @@ class Envelope:
 
 
 def read_envelope(message: Message) -> Envelope:
-    """Read a message's body. Raises `BadEnvelope`."""
+    """Parse the body of a message. Raises `BadEnvelope`."""
     try:
         body: object = from_json(message.body)
     except ValueError as error:
@@ -73,9 +73,10 @@ def read_envelope(message: Message) -> Envelope:
 
 
 def event_in(envelope: Envelope) -> Event:
-    """The event it carries, under the id by which a repeat is recognised; others' in the form of our own.
+    """Return the event in an envelope, with the id that identifies a repeat.
 
-    An id inside the detail counts in our own events only: nobody else can give an event the id of another.
+    Events of other publishers are converted to our form. An id inside the detail counts only in our own events, so no
+    other publisher can reuse the id of an event.
     """
     if envelope.is_alarm:
         return _alarm(envelope)

@@ -1,4 +1,4 @@
-"""EventBridge behind our port: no error of its client leaves this file."""
+"""Implement the bus port on EventBridge. No client error leaves this module."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -13,7 +13,7 @@ from worker.net.aws_client import ClientSettings, open_service
 from worker.store.dynamodb.errors import CALL_ERRORS
 
 CALL_S: Final = 10.0
-# The request itself is wrong: no other answer will come however often it is sent.
+# The request itself is wrong: sending it again cannot succeed.
 _NEVER: Final = frozenset({"ValidationException", "PutEventsRequestEntryList", "PutEventsRequestEntry"})
 
 
@@ -33,7 +33,10 @@ async def open_bus(settings: ClientSettings) -> AsyncGenerator[PutEvents]:
 
 
 def translate(error: Exception) -> WorkerError:
-    """Say what an error means for who publishes. A bus that is missing, or not ours to use, may be mended: wait."""
+    """Translate a client error into an error for the publisher.
+
+    A missing bus or a missing permission is `RetryLater`, because an operator can fix it.
+    """
     if isinstance(error, ClientError):
         answered = cast("Mapping[str, Any]", error.response)["Error"]
         what = f"EventBridge PutEvents: {answered.get('Code')}: {answered.get('Message')}"

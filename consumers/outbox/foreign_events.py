@@ -1,7 +1,7 @@
-"""The events queue: what others published, and alarms, kept in the events table beside our own events.
+"""Store events that other systems published, and alarms, in the events table next to our own events.
 
-Our own come back over the bus as well if its rule lets them. They are in the table already, from the commit of their
-decision, and what is written here is never sent: so nothing goes round.
+Our own events also arrive in the queue if the rule of the bus lets them pass. They are in the table already, from the
+commit of their decision. Interlock never publishes events that this module writes, so there is no loop.
 """
 
 from consumers.outbox.envelopes import event_in, read_envelope
@@ -10,14 +10,14 @@ from worker.store.repos.events import Events
 
 
 class ForeignEvents:
-    """Its `handle` is a queue consumer's. `echoes` counts our own events that came back."""
+    """Handles the messages of a queue consumer. `echoes` counts our own events that came back."""
 
     def __init__(self, events: Events) -> None:
         self._events = events
         self.echoes = 0
 
     async def handle(self, message: Message) -> None:
-        """Keep the event, once. Raises `BadEnvelope`, `RetryLater`, and `TooLarge` for what no row can hold."""
+        """Store the event once. Raises `BadEnvelope`, `RetryLater`, and `TooLarge` if no row can hold it."""
         envelope = read_envelope(message)
         if envelope.is_ours:
             self.echoes += 1

@@ -1,4 +1,4 @@
-"""Incidents: what events that are about no run are about, and which of them say that it is over."""
+"""Group events that are not about a run into incidents, and recognise the events that end an incident."""
 
 import hashlib
 from collections.abc import Mapping
@@ -9,18 +9,19 @@ from typing import Final
 from worker.core.model.events import Event, EventType
 from worker.core.model.values import Json
 
-# After so long without a word an incident counts as over, whether or not anybody said so: the next event is a new one.
+# An incident without an event for this long counts as over, even without an event that ends it: the next event opens a
+# new incident.
 QUIET: Final = timedelta(hours=12)
 NAME_MAX: Final = 200
 
 _ALARM: Final = "ALARM"
-_UNKNOWN: Final = "EVENT"  # its end is not known
+_UNKNOWN: Final = "EVENT"  # no known event ends it
 _OVER: Final = frozenset({EventType.WATCHDOG_RECOVERED, EventType.CONFIG_ACCEPTED, EventType.DATA_RESYNCED})
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """`kind` and `name` tell incidents apart; `is_over`: this event ends it."""
+    """Incident is identified by `kind` and `name`; `is_over` means that this event ends it."""
 
     kind: str
     name: str
@@ -28,12 +29,15 @@ class Incident:
 
     @property
     def has_recovery(self) -> bool:
-        """Say whether somebody will tell that it is over."""
+        """Return whether some event reports the end of this incident."""
         return self.kind != _UNKNOWN
 
     @property
     def is_silent_alone(self) -> bool:
-        """Say whether its end says nothing to people who were not told of it: an alarm is OK at first, too."""
+        """Return whether the end is not worth an alert if no alert reported the start.
+
+        An alarm also reports OK when it is created.
+        """
         return self.is_over and self.kind == _ALARM
 
     @property
@@ -42,7 +46,7 @@ class Incident:
 
 
 def incident_of(event: Event) -> Incident | None:
-    """Say which incident an event belongs to; None: it is about a run."""
+    """Return the incident that an event belongs to, or None if the event is about a run."""
     if event.schedule or event.period:
         return None
     match event.type:
@@ -59,7 +63,7 @@ def incident_of(event: Event) -> Incident | None:
 
 
 def is_recovery(event: Event) -> bool:
-    """Say whether an event tells that an incident is over."""
+    """Return whether an event reports that an incident is over."""
     return event.type in _OVER or (event.type == EventType.INFRA_ALARM and is_over_alarm(event.detail))
 
 
@@ -78,7 +82,7 @@ def _names(value: Json) -> str:
 
 
 def _bounded(name: str) -> str:
-    """A key has room for so much; names that differ stay different."""
+    """Limit the length of a name for use in a key. Different names stay different."""
     if len(name) <= NAME_MAX:
         return name
     return f"{name[:NAME_MAX]}-{hashlib.sha256(name.encode(errors='replace')).hexdigest()[:16]}"

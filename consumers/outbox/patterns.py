@@ -1,10 +1,10 @@
-"""Event patterns: which events a route carries, in the language of EventBridge rules.
+"""Match events against the pattern of a route, in the language of EventBridge rules.
 
-A pattern is a JSON object. Every name in it must be in the event, and each value is a list of which one must match:
-a text, number, boolean or null exactly; or `{"prefix": …}`, `{"anything-but": …}`, `{"exists": …}`, `{"numeric": […]}`.
-Lists in an event are passed through: one of their members must match. As on a bus, `exists` is about values only: an
-object has none of its own. So one pattern works inside the relay and as a rule on a bus. Of the language only this part
-is understood; the rest is refused when the pattern is read, never at an event.
+A pattern is a JSON object. Every name in it must be in the event, and each value is a list of which one entry must
+match: a text, number, boolean or null exactly; or `{"prefix": …}`, `{"anything-but": …}`, `{"exists": …}`, `{"numeric":
+[…]}`. For a list in an event, one of its members must match. As on a bus, `exists` tests values only, and an object is
+not a value. So one pattern works inside the relay and as a rule on a bus. This module supports only this part of the
+language; parsing rejects the rest, so matching never fails.
 """
 
 import operator
@@ -31,7 +31,7 @@ _BUT: Final = 'anything-but takes texts or numbers, one or a list of one kind, o
 
 
 class _Missing:
-    """The event has no such name; null is something else."""
+    """Marks a name that the event does not have; null is a value."""
 
 
 _MISSING: Final = _Missing()
@@ -40,7 +40,7 @@ _Test: TypeAlias = Callable[[_Found], bool]
 
 
 class BadEventPattern(ConfigError):
-    """A pattern that cannot be understood."""
+    """Reports a pattern that is invalid or not supported."""
 
     def __init__(self, where: str, problem: str) -> None:
         super().__init__(f"event pattern, {where or 'at its top'}: {problem}")
@@ -49,7 +49,7 @@ class BadEventPattern(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class EventPattern:
-    """Says of events whether they match. Made by `parse_pattern`."""
+    """Tests whether an event matches. `parse_pattern` creates it."""
 
     _matches: Callable[[Mapping[str, Json]], bool]
 
@@ -58,7 +58,7 @@ class EventPattern:
 
 
 def parse_pattern(pattern: Json) -> EventPattern:
-    """Read a pattern. Raises `BadEventPattern` for what is not one, or is more than is understood here."""
+    """Parse a pattern. Raises `BadEventPattern` if it is invalid or not supported here."""
     return EventPattern(_object(pattern, "", DEPTH_MAX))
 
 
@@ -79,7 +79,8 @@ def _field(wanted: Json, where: str, depth: int) -> _Test:
         raise BadEventPattern(where, 'must be a list of what it may be, as in ["JOB_FAILED"], or an object')
     if len(wanted) > CHOICES_MAX:
         raise BadEventPattern(where, f"lists {len(wanted)} choices; {CHOICES_MAX} is the most")
-    # A list in an event may be long, so values are looked up, and only what is no value is tried one by one.
+    # A list in an event may be long, so plain values are looked up in a set, and only the other choices are tested one
+    # by one.
     values = {_value(each) for each in wanted if not isinstance(each, Mapping | list | tuple)}
     choices = [_choice(each, where) for each in wanted if isinstance(each, Mapping | list | tuple)]
     return lambda found: any(
@@ -88,7 +89,7 @@ def _field(wanted: Json, where: str, depth: int) -> _Test:
 
 
 def _value(value: Json) -> tuple[bool, Json]:
-    """A value as it is looked up. A boolean is no number, though Python calls True equal to 1."""
+    """Return the lookup key of a value. A boolean is not a number, although True equals 1 in Python."""
     return isinstance(value, bool), value
 
 
@@ -99,12 +100,12 @@ def _is_value_of(found: _Found, values: Collection[tuple[bool, Json]]) -> bool:
 
 
 def _members(found: _Found) -> Sequence[_Found]:
-    """A list matches if one of its members does."""
+    """Return the members of a list, of which one must match, or the value itself."""
     return found if isinstance(found, list | tuple) and found else [found]
 
 
 def _objects(found: _Found) -> Sequence[Mapping[str, Json]]:
-    """The objects of which one must have all that is asked for, however deep in lists they are."""
+    """Return the objects, at any depth of lists, of which one must have all required names."""
     objects: list[Mapping[str, Json]] = []
     pending = [found]
     while pending:
@@ -115,7 +116,7 @@ def _objects(found: _Found) -> Sequence[Mapping[str, Json]]:
                 pending.extend(members)
             case _:
                 continue
-    # Nothing is in what is not there: only so can `exists: false` be asked of what lies deeper.
+    # A missing object counts as an empty one: only then can `exists: false` be asked about a nested name.
     return objects or [{}]
 
 
@@ -134,12 +135,12 @@ def _choice(wanted: Json, where: str) -> _Test:
 
 
 def _exactly(wanted: Json) -> _Test:
-    # A boolean is no number, though Python calls True equal to 1.
+    # A boolean is not a number, although Python treats True as equal to 1.
     return lambda found: found == wanted and isinstance(found, bool) == isinstance(wanted, bool)
 
 
 def _anything_but(but: Json, where: str) -> _Test:
-    """Anything that is there and is none of these."""
+    """Return a test that passes for any present value except these."""
     if isinstance(but, Mapping):
         prefix = but.get("prefix")
         if len(but) != 1 or not isinstance(prefix, str):

@@ -1,8 +1,8 @@
-"""The embedded relay: carries each event of the outbox over every route that wants it, in order per pipeline.
+"""Send each event of the outbox over every matching route, in order per pipeline (embedded mode).
 
-The outbox is the events table's own feed: rows inserted with `out`, which only the engine writes. The relay never
-writes to them. A record is done once each of its routes has delivered the event or kept it as a dead letter, so the
-checkpoint needs no second queue and nothing is lost.
+The outbox is the change feed of the events table: rows inserted with `out`, which only the engine writes. The relay
+never writes to them. A record is done once each of its routes has delivered the event or stored it as a dead letter, so
+the checkpoint needs no second queue and no event is lost.
 """
 
 from collections.abc import Sequence
@@ -22,10 +22,10 @@ from worker.store.repos.events import Events, event_of
 from worker.store.row_codec import encode
 from worker.store.table import Change, ChangeKind
 
-# How much earlier than the last record to look again: a commit's events are stamped when it was decided.
+# How far before the last record to read again: the events of a commit have the time of its decision.
 LOOK_BACK: Final = timedelta(minutes=5)
 FEED_KEPT: Final = timedelta(hours=24)
-SLICE: Final = timedelta(hours=1)  # of lost events read at once, which bounds memory
+SLICE: Final = timedelta(hours=1)  # range of lost events read at once, which bounds memory
 
 _log = logger()
 
@@ -47,7 +47,7 @@ class Relay:
             lane_of=lambda change: change.key.pk,
             handle=self.handle,
             catch_up=self.catch_up,
-            # Whatever was decided before the relay was there is still to be told.
+            # Events from before the first start of the relay still have to be sent.
             begin=Beginning.OLDEST,
             is_waiting=lambda: any(route.is_waiting() for route in self._routes),
         )
@@ -58,7 +58,7 @@ class Relay:
             await self._send(stored.event)
 
     async def catch_up(self, gap: Gap | None) -> None:
-        """Send again what the feed has lost, from the index of event types: the same events under the same ids."""
+        """Send the events that the feed has lost again, from the index of event types, with the same ids."""
         since = None if gap is None else gap.since
         start = (since or self._clock.now() - FEED_KEPT) - LOOK_BACK
         end = self._clock.now()
@@ -68,7 +68,7 @@ class Relay:
             start += SLICE
 
     async def _outgoing(self, start: datetime, end: datetime) -> list[Event]:
-        """The events of one stretch of time, in the order of their decisions. Its end belongs to the next one."""
+        """Return the events of one time range, in the order of their decisions. The end is exclusive."""
         found = [
             stored.event
             for event_type in EventType
@@ -99,6 +99,9 @@ class Relay:
 
 
 def is_outgoing(change: Change) -> bool:
-    """An event of ours that was just decided. What is changed, removed, or no event at all is not told."""
+    """Return whether a change inserts an event of ours that has to be sent.
+
+    Changed rows, removed rows and rows that are not events are not sent.
+    """
     is_new = change.kind is ChangeKind.INSERT and stamp_of(change.key.sk) is not None
     return is_new and change.image is not None and change.image.get("out") is True

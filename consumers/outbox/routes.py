@@ -1,4 +1,4 @@
-"""Routes: to whom an event goes. In embedded mode they stand inside the relay, as a bus has its rules."""
+"""Define routes, which say where an event goes. In embedded mode they replace the rules of a bus."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from worker.store.rows import instant_text
 SOURCE: Final = "interlock"
 
 
-# Hands an event over for good. Any event may come twice, under the same id. Raises `RetryLater`, and `Rejected` for an
+# Delivers an event durably. Any event may arrive twice, with the same id. Raises `RetryLater`, and `Rejected` for an
 # event that can never be delivered.
 Deliver: TypeAlias = Callable[[Event], Awaitable[None]]
 
@@ -24,13 +24,13 @@ class Route:
     name: str
     pattern: EventPattern
     deliver: Deliver
-    is_waiting: Callable[[], bool] = lambda: False  # for its end, which is away: `deliver` returns when that is back
+    is_waiting: Callable[[], bool] = lambda: False  # its destination is unavailable: `deliver` returns when it is back
 
 
 def envelope(event: Event) -> dict[str, Json]:
-    """The event as a bus carries it: what patterns are written against, and consumers of the reference read.
+    """Return the event as a bus carries it. Patterns and consumers of the Lambda edition read this form.
 
-    A bus gives each publication an id of its own, so ours stands in the detail as well: by it a repeat is recognised.
+    A bus gives each publication an id of its own. So our id is in the detail as well, where it identifies a repeat.
     """
     return {
         "id": event.id,
@@ -52,7 +52,7 @@ def envelope(event: Event) -> dict[str, Json]:
 
 
 def event_in(carried: Mapping[str, Json]) -> Event:
-    """The event that an envelope of ours carries. Raises `Rejected` for any other."""
+    """Return the event in an envelope of ours. Raises `Rejected` for any other envelope."""
     said = carried.get("detail")
     at = parse_rfc3339(str(carried.get("time")))
     if not isinstance(said, Mapping) or at is None:

@@ -1,4 +1,4 @@
-"""How much an event asks of people, and which ones reach them at all."""
+"""Define the severity of events, and which events Interlock sends to people."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -13,7 +13,7 @@ from worker.core.model.values import Json
 
 class Severity(StrEnum):
     ALERT = "ALERT"  # a person must act
-    WARNING = "WARNING"  # a person may have to
+    WARNING = "WARNING"  # a person may have to act
     SUCCESS = "OK"
     NOTE = "NOTE"
 
@@ -42,7 +42,7 @@ _WARNINGS: Final = frozenset(
         EventType.SLA_WARNING,
         EventType.RELATIVE_SLA_WARNING,
         EventType.IRREGULAR_SCHEDULE_MISSED,
-        EventType.JOB_POLL_EXHAUSTED,  # the job is stopped: what follows, a retry or the end, is told by itself
+        EventType.JOB_POLL_EXHAUSTED,  # the job is stopped; the retry or the end of the run has an event of its own
         EventType.SENSOR_DEADLINE_EXPIRED,
         EventType.POST_RUN_SENSOR_MISSING,
         EventType.POST_RUN_FAILED,
@@ -59,7 +59,7 @@ _WARNINGS: Final = frozenset(
     }
 )
 _SUCCESSES: Final = frozenset({EventType.JOB_COMPLETED, EventType.SLA_MET})
-# Steps on the way, for machines: people hear how it ended.
+# Intermediate steps, for machines: Interlock alerts people about the outcome.
 _UNTOLD: Final = frozenset(
     {
         EventType.JOB_TRIGGERED,
@@ -81,17 +81,17 @@ _NO_DETAIL: Final[Mapping[str, Json]] = {}
 
 
 def severity_of(event_type: str, detail: Mapping[str, Json] = _NO_DETAIL) -> Severity:
-    """Say how much an event asks of people: of all that is told of a final failure, one event is an alert.
+    """Return the severity of an event. A final failure has several events, and one of them is an alert.
 
-    A failed attempt that is retried asks nothing of anybody. One that is not ends the run, and that is an event of its
-    own. Where nothing says whether it will be retried, as in events of others, it alerts.
+    A failed attempt with a retry needs no action. One without a retry ends the run, and that is a separate event. If
+    the detail does not say whether a retry follows, as in events of other publishers, the event is an alert.
     """
     if event_type == EventType.JOB_FAILED and "willRetry" in detail:
         return Severity.NOTE
     if event_type == EventType.SFN_TIMEOUT and detail.get("orphaned") is True:
-        return Severity.NOTE  # beside JOB_ORPHANED
+        return Severity.NOTE  # JOB_ORPHANED is emitted as well
     if event_type == EventType.PIPELINE_EXCLUDED and detail.get("final") is True:
-        return Severity.ALERT  # the run has failed, and the calendar does not let it be retried
+        return Severity.ALERT  # the run has failed, and the calendar forbids a retry
     if event_type == EventType.INFRA_ALARM and is_over_alarm(detail):
         return Severity.NOTE
     if event_type in _ALERTS:
@@ -102,7 +102,7 @@ def severity_of(event_type: str, detail: Mapping[str, Json] = _NO_DETAIL) -> Sev
 
 
 def is_graver(severity: Severity, than: str) -> bool:
-    """Say whether a severity calls people who were not called by the other; not if that one is not known."""
+    """Return whether a severity is higher than another one. Return False if the other one is unknown."""
     return than in _GRAVITY and _GRAVITY[severity] > _GRAVITY[Severity(than)]
 
 
@@ -118,7 +118,7 @@ def gravest(severities: Iterable[str]) -> Severity:
 
 
 def is_told_by_its_end(event_type: str, detail: Mapping[str, Json]) -> bool:
-    """Say whether the event that ends the run says all that this one does: a chat would tell it twice."""
+    """Return whether the event that ends the run contains this one, so that a chat would show it twice."""
     return event_type == EventType.JOB_FAILED and detail.get("willRetry") is False
 
 
@@ -127,5 +127,5 @@ def told_to_people() -> EventPattern:
 
 
 def told_pattern() -> dict[str, Json]:
-    """All events but the steps on the way: what is unknown here is rather told than kept back."""
+    """Return the pattern of all events except intermediate steps. Unknown events match, so none is hidden."""
     return {"source": [SOURCE], "detail-type": [{"anything-but": [*sorted(_UNTOLD)]}]}

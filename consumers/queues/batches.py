@@ -1,4 +1,4 @@
-"""Batches: what is said to a queue about single messages, gathered so that ten cost one call."""
+"""Collect requests about single messages, so that ten of them cost one call to the queue."""
 
 import asyncio
 from collections import deque
@@ -17,9 +17,10 @@ AGAIN: Final = Backoff(first_s=0.2, longest_s=5.0)
 
 
 class Batcher(Generic[T]):
-    """Sends ten at once, or what there is after `LINGER_S`. `send` gives back what is to be said again, later.
+    """Sends ten items at once, or the items that it has after `LINGER_S`.
 
-    How much waits here is bounded by whoever puts it in, and how often `send` gives a thing back is its own affair.
+    `send` returns the items to send again later. The caller of `put` bounds how many items wait here, and `send`
+    decides how often it returns an item.
     """
 
     def __init__(self, send: Send[T], tasks: asyncio.TaskGroup, clock: Clock) -> None:
@@ -38,11 +39,11 @@ class Batcher(Generic[T]):
             self._tasks.create_task(self._linger(), name="queue-batch:linger")
 
     def hold(self) -> None:
-        """Send nothing until told to hurry."""
+        """Send nothing until `hurry` is called."""
         self._is_held = True
 
     def hurry(self) -> None:
-        """From now on wait for nothing: the worker is about to end."""
+        """Send every item at once from now on, because the worker is about to stop."""
         self._is_hasty, self._is_held = True, False
         self._flush()
 

@@ -1,14 +1,15 @@
-"""Consuming a queue: take what there is room for, guard it while it is handled, then delete it or give it back.
+"""Consume a queue: receive messages, extend their visibility while they are handled, then settle them.
 
-A message ends in one of four ways: done, failed (it comes back by itself, later each time), parked as a dead letter, or
-released untouched. Until the queue has heard which, it is in hand; the counts always add up.
+The consumer never receives more messages than it has room for. A message ends in one of four ways: it is done, it
+failed (the queue shows it again, later each time), it was kept as a dead letter, or it was released unhandled. Until
+the queue has confirmed the outcome, the message is in flight. The counts always add up.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from consumers.delivery.lanes import Lanes
 from consumers.delivery.retry import GivenUp, RetryPolicy
@@ -23,32 +24,26 @@ from worker.runtime.concurrency import TrackedTaskGroup
 from worker.runtime.logs import logger
 from worker.store.table import StaleWrite
 
-POLL_LATE_S: Final = 1.0  # for an answer beyond the wait that was asked for, once we are asked to stop
-# Waits before the next receipt, by how often a message has failed; then it is parked.
+POLL_LATE_S: Final = 1.0  # how long a poll may take beyond the requested wait during a stop
+# Waits before the next receipt, by the number of failures of a message. After the last one the message becomes a dead
+# letter.
 RETRIES: Final = Backoff(attempts_max=5, first_s=2.0, longest_s=900.0)
 
-# Without a poll and without the end of any message, because then its handlers hang, or its polls. A poll takes seconds,
-# and what is slow for a reason of its own is not all that a queue has in hand.
+# A consumer is stuck if it makes no poll and ends no message for this long: its handlers hang, or its polls do. A poll
+# takes seconds, and a single slow handler does not block the other messages in flight.
 STUCK_AFTER_S: Final = 300.0
 LOOKED_AFTER_S: Final = 30.0
 
-# Returns once its effects are durable, because then the message is deleted. Any message may come twice. Raises
-# `RetryLater`, and `Rejected` for what can never be handled. It may take long: the message is guarded meanwhile.
+# Returns once its effects are durable, because the consumer then deletes the message. Any message may arrive twice.
+# Raises `RetryLater`, and `Rejected` for a message that can never be handled. It may take long: the consumer extends
+# the visibility of the message meanwhile.
 Handle: TypeAlias = Callable[[Message], Awaitable[None]]
-# Keeps a message that cannot be handled, durably.
+# Stores a message that cannot be handled as a dead letter, durably.
 Park: TypeAlias = Callable[[Message, GivenUp], Awaitable[None]]
-# Says how often a message has failed, with this time.
+# Counts a failure of a message and returns the number of its failures, including this one.
 Failed: TypeAlias = Callable[[Message], Awaitable[int]]
 
 _log = logger()
-
-
-class Ledger(Protocol):
-    """What a handler has done already, for one whose effects cannot tell; kept longer than the queue keeps messages."""
-
-    async def has(self, message: Message) -> bool: ...
-
-    async def add(self, message: Message) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,15 +51,16 @@ class QueuePace:
     in_hand_max: int = 100
     polling: Polling = field(default_factory=Polling)
     retries: Backoff = RETRIES
-    finish_s: float = 15.0  # for handlers, once we are asked to stop
-    settle_s: float = 3.0  # for telling the queue, after the last poll and handler
+    finish_s: float = 15.0  # limit for handlers during a stop
+    settle_s: float = 3.0  # limit for settling messages, after the last poll and handler
 
 
 @dataclass(slots=True, kw_only=True)
 class QueueConsumer:
-    """Handles the messages of one queue. `run` it once; `stop` ends it in order, within 25 s of time.
+    """Handles the messages of one queue. Call `run` once; `stop` drains it within 25 s.
 
-    `park` None: what cannot be handled goes back until the queue's own redrive policy takes it away.
+    If `park` is None, a message that cannot be handled goes back to the queue until the queue's redrive policy removes
+    it.
     """
 
     name: str
@@ -73,9 +69,8 @@ class QueueConsumer:
     tries: RetryPolicy
     clock: Clock
     park: Park | None = None
-    # None: its receipts are taken for failures, also those after which somebody who stopped gave it back.
+    # None: every receipt counts as a failure, also a receipt that a stopping worker released.
     failed: Failed | None = None
-    ledger: Ledger | None = None
     # Says that handling goes on trying, because what it hands things to is away: nothing ends then, and none is stuck.
     is_waiting: Callable[[], bool] = lambda: False
     pace: QueuePace = field(default_factory=QueuePace)
@@ -89,12 +84,12 @@ class QueueConsumer:
 
     @property
     def is_well(self) -> bool:
-        """False: nobody asks the queue any more, and nobody waits for anything. Somebody must look."""
+        """Return False if the consumer neither polls nor waits, so that an operator must act."""
         return self._work is None or not self._work.is_stuck
 
     @property
     def polls_at_once(self) -> int:
-        """The most there were."""
+        """Return the highest number of concurrent polls so far."""
         return 0 if self._work is None else self._work.polls_at_once
 
     async def run(self) -> None:
@@ -106,14 +101,14 @@ class QueueConsumer:
             tasks.end_all()
 
     def stop(self) -> None:
-        """Take nothing more and finish what is in hand; said again, finish nothing."""
+        """Receive nothing more and finish the messages in flight. A second call stops their handlers."""
         if self._work is not None:
             self._work.stop(at_once=self._is_stopped)
         self._is_stopped = True
 
 
 class _Work:
-    """From the start of a consumer to its end."""
+    """Holds the state of a consumer from its start to its end."""
 
     def __init__(self, consumer: QueueConsumer, tasks: TrackedTaskGroup) -> None:
         self._tasks = tasks
@@ -137,7 +132,10 @@ class _Work:
 
     @property
     def _is_excused(self) -> bool:
-        """Say whether it is to stop, or the store or what it hands things to is away: a new one would wait, too."""
+        """Return whether a lack of progress is expected, so that a restart would not help.
+
+        This is so while the consumer stops, and while the store or the destination of the handlers is unavailable.
+        """
         return self._stopping.is_set() or self._consumer.tries.is_waiting or self._consumer.is_waiting()
 
     @property
@@ -148,10 +146,10 @@ class _Work:
     def polls_at_once(self) -> int:
         return self._polls.most_at_once
 
-    # --- its life -----------------------------------------------------------------------------------------------------
+    # --- Life cycle ---------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Work until stopped, then until all is settled or there is no time left for it."""
+        """Consume until stopped, then until every message is settled or the time limits are reached."""
         name = self._consumer.name
         self._tasks.create_task(self._custody.keep(), name=f"queue-guard:{name}")
         self._tasks.create_task(self._custody.watch(), name=f"queue-watch:{name}")
@@ -167,7 +165,10 @@ class _Work:
         await self._settled()
 
     async def _excuse(self) -> None:
-        """Count from the end of a wait, until cancelled: what waited needs some time then to come to an end."""
+        """Restart the stuck timer during every expected wait, until cancelled.
+
+        The messages that waited then get the full time to finish.
+        """
         while True:
             await self._clock.sleep(LOOKED_AFTER_S)
             if self._is_excused:
@@ -178,7 +179,7 @@ class _Work:
             async with asyncio.timeout(self._pace.polling.wait_s + POLL_LATE_S):
                 await self._polls.ran_out()
         except TimeoutError:
-            # What it took, if anything, is shown again when its visibility ends.
+            # The queue shows the messages of this poll again when their visibility ends.
             _log.warning("queue.poll_abandoned", queue=self._consumer.name)
 
     async def _settled(self) -> None:
@@ -186,7 +187,7 @@ class _Work:
             async with asyncio.timeout(self._pace.settle_s):
                 await self._custody.emptied()
         except TimeoutError:
-            # Their handlers have ended; the queue shows them to others when their visibility ends.
+            # The handlers have ended. The queue shows these messages to other consumers when their visibility ends.
             _log.warning("queue.left_unsettled", queue=self._consumer.name, messages=len(self._custody))
 
     def stop(self, *, at_once: bool) -> None:
@@ -203,10 +204,10 @@ class _Work:
         for held in self._custody:
             held.stop()
 
-    # --- handling -----------------------------------------------------------------------------------------------------
+    # --- Handling -----------------------------------------------------------------------------------------------------
 
     def _arrived(self, messages: Sequence[Message]) -> int:
-        """Take messages into hand, and say how many are new."""
+        """Take messages in flight and return how many of them are new."""
         taken = [held for message in messages if (held := self._custody.take(message)) is not None]
         self._counts.received += len(taken)
         self._counts.repeated += len(messages) - len(taken)
@@ -215,9 +216,9 @@ class _Work:
         return len(taken)
 
     async def _attend(self, _lane: str, held: InFlight) -> None:
-        """See one message to its end, as far as it depends on us."""
+        """Handle one message and hand its outcome to the acknowledger."""
         held.is_attended = True
-        # What the last polls bring is handled while there is time: to give it back would be one more delivery.
+        # Messages of the last polls are handled while there is time: to return them would cost one more delivery.
         if held.is_unwanted or self._is_out_of_time:
             self._return(held, MessageOutcome.RELEASED, visible_in_s=0)
             return
@@ -234,21 +235,13 @@ class _Work:
     async def _handle(self, held: InFlight) -> None:
         try:
             # While it is our store that is in trouble, and not the message, this receipt goes on.
-            await self._consumer.tries.while_store_down(lambda: self._handle_new(held.message))
+            await self._consumer.tries.while_store_down(lambda: self._consumer.handle(held.message))
         except Rejected as error:
             await self._give_up(held, str(error))
         except (RetryLater, StaleWrite) as error:
             await self._failed(held, str(error))
         else:
             self._settling.delete(held, MessageOutcome.DONE)
-
-    async def _handle_new(self, message: Message) -> None:
-        ledger = self._consumer.ledger
-        if ledger is not None and await ledger.has(message):
-            return
-        await self._consumer.handle(message)
-        if ledger is not None:
-            await ledger.add(message)
 
     async def _failed(self, held: InFlight, reason: str) -> None:
         failed, retries = self._consumer.failed, self._pace.retries
@@ -273,7 +266,10 @@ class _Work:
         self._settling.give_back(held, outcome, visible_in_s=visible_in_s)
 
     def _release_rest_of_group(self, returned: InFlight) -> None:
-        """None may overtake one that goes back: the queue keeps the group back until that one is seen again."""
+        """Release the unhandled messages of a group, so that none of them overtakes a returned message.
+
+        The queue holds back the group until the returned message is visible again.
+        """
         for other in self._custody:
             if other.message.group == returned.message.group and not other.is_attended:
                 other.is_unwanted = True

@@ -1,4 +1,7 @@
-"""Dead letters of a queue: a message that cannot be handled, whole, beside those of streams and routes."""
+"""Keep messages that cannot be handled as dead letters, with their whole body.
+
+They are stored together with the dead letters of streams and routes.
+"""
 
 from typing import Final
 
@@ -17,14 +20,17 @@ def queue_letter_source(queue: str) -> str:
 
 
 class QueueDeadLetters:
-    """Its `park` and `failed` are a consumer's; each takes as long as the store does, and a repeat changes nothing."""
+    """Provides `park` and `failed` for a consumer.
+
+    Both retry until the store answers, and a repeated call changes nothing.
+    """
 
     def __init__(self, queue: str, letters: DeadLetters, tries: RetryPolicy, clock: Clock) -> None:
         self._source, self._letters = queue_letter_source(queue), letters
         self._tries, self._clock = tries, clock
 
     async def failed(self, message: Message) -> int:
-        """How often it has failed, with this time, over all workers."""
+        """Count a failure of a message and return the number of its failures over all workers."""
         return await self._tries.forever(
             lambda: self._letters.count_failure(self._source, message.id, message.receive_count, self._clock.now())
         )

@@ -1,4 +1,4 @@
-"""Polls: asking the queue for messages, never for more than there is room for, and as many at once as it is full."""
+"""Poll a queue for as many messages as there is room for, with more polls while they come back full."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -11,16 +11,16 @@ from worker.runtime.backoff import Backoff
 from worker.runtime.clock import Clock
 from worker.runtime.logs import logger
 
-FULL: Final = 0.8  # come back so full, polls are too few
-SPARSE: Final = 0.2  # and so empty, too many
-MEMORY: Final = 0.6  # of the fill rate, for what it was before the last poll
+FULL: Final = 0.8  # fill rate from which another poll starts
+SPARSE: Final = 0.2  # fill rate below which a poll ends
+MEMORY: Final = 0.6  # weight of the previous fill rate against the last poll
 AFTER_TROUBLE: Final = Backoff(first_s=0.5, longest_s=20.0)
 
 _log = logger()
 
 
 class Permits:
-    """Room for messages. Whoever asks for some gets what there is, at least one, or none once it is closed."""
+    """Bounds the messages in flight. A caller gets at least one permit, or none once it is closed."""
 
     def __init__(self, count: int) -> None:
         self._free, self._is_closed = count, False
@@ -46,15 +46,15 @@ class Permits:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Polling:
     polls_max: int = 8
-    wait_s: int = 10  # a stop waits for it; SQS allows 20, at half the calls
+    wait_s: int = 10  # a stop waits for it; SQS allows 20, which halves the number of calls
     visibility_s: int = 60
 
 
 class Polls:
-    """One poll is always under way; while they come back full there are more, up to `polls_max`.
+    """Keeps one poll under way, and up to `polls_max` polls while they come back full.
 
-    Asked to end, they run out: a poll that is dropped takes its messages with it until their visibility ends. What
-    `arrived` does not take keeps no permit.
+    On a stop, running polls finish: a cancelled poll hides its messages until their visibility ends. A message that
+    `arrived` does not count as new keeps no permit.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Polls:
         self._fill = 0.0
         self._failures = 0
         self._under_way: set[asyncio.Task[None]] = set()
-        self._count = 0  # of those that go on: the one that decides to end is not in it any more, but still under way
+        self._count = 0  # polls that continue; a poll that has decided to end is not counted, but is still under way
         self.most_at_once = 0
         self.asked_at = clock.monotonic()
 
@@ -83,7 +83,7 @@ class Polls:
         self.most_at_once = max(self.most_at_once, self._count)
 
     async def ran_out(self) -> None:
-        """Wait for the last poll; close the permits first."""
+        """Wait for the last poll to end. The caller closes the permits first."""
         while self._under_way:
             await asyncio.wait(self._under_way)
 
@@ -93,7 +93,7 @@ class Polls:
             if self._fill >= FULL and self._count < self._polling.polls_max:
                 self.start(tasks)
             elif self._fill <= SPARSE and self._count > 1:
-                self._count -= 1  # at once: others that come back in this very moment would else all end as well
+                self._count -= 1  # at once, so that other polls that end at this moment do not all stop
                 return
 
     async def _poll(self, room: int) -> None:

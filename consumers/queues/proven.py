@@ -1,8 +1,8 @@
-"""A queue that was of use before: what becomes of it later is waited out, because the rest of the worker needs it not.
+"""Fail fast if a queue is unusable at start-up; after the first receive, treat failures as temporary.
 
-Wrong settings are for a person to see at once, so a queue that cannot be used from the start ends the worker. Once it
-has been of use the settings are right; a right that was taken away or a key that was disabled comes back some day, and
-until then runs have to go on.
+Wrong settings must be visible at once, so a queue that cannot be used at the start ends the worker. After the first
+successful receive the settings are known to be right. A removed permission or a disabled key may be restored, and runs
+must continue until then: the rest of the worker does not need the queue.
 """
 
 from collections.abc import Awaitable, Sequence
@@ -18,7 +18,7 @@ _log = logger()
 
 
 class FailFastOnceQueue:
-    """`QueueCalls` that raise `ConfigError` until the queue was read once, and `RetryLater` from then on."""
+    """Raises `ConfigError` until the first successful receive, then `RetryLater`."""
 
     def __init__(self, name: str, calls: QueueCalls) -> None:
         self._name, self._calls = name, calls

@@ -1,26 +1,26 @@
-"""The port to one queue: the three things a consumer says to it, and what comes back."""
+"""Define the port to one queue: the three calls that a consumer makes, and their results."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol
 
-BATCH_MAX: Final = 10  # of messages in one call, in either direction
+BATCH_MAX: Final = 10  # messages per call, in either direction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     id: str
-    handle: str  # of this receipt: a later receipt of the same message has another, which alone counts then
+    handle: str  # of this receipt; a later receipt of the message has a new handle, and then only that one is valid
     body: str
     sent_at: datetime
-    receive_count: int = 1  # with this receipt; its failures so far are in it, and all else that made it come again
-    group: str = ""  # FIFO queues only: what has one group is handled in order
+    receive_count: int = 1  # including this receipt; counts failures and every other reason for a redelivery
+    group: str = ""  # FIFO queues only: messages of one group are handled in order
 
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """Show a message to others in so many seconds from now."""
+    """Requests that the queue shows a message to other consumers after `seconds`."""
 
     handle: str
     seconds: int
@@ -28,7 +28,10 @@ class Visibility:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One entry of a batch that was not carried out. `is_final`: with this handle it never will be."""
+    """Refusal is one entry of a batch that the queue did not apply.
+
+    `is_final` means that the queue will never apply it with this handle.
+    """
 
     position: int
     reason: str
@@ -36,16 +39,22 @@ class Refusal:
 
 
 class QueueCalls(Protocol):
-    """All of them raise `RetryLater`, and `ConfigError` if the queue is not there or not ours to use."""
+    """QueueCalls is the port: each call raises `RetryLater`, or `ConfigError` if the queue is unusable.
+
+    A queue is unusable if it does not exist or the worker has no permission.
+    """
 
     async def receive(self, *, messages_max: int, wait_s: int, visibility_s: int) -> Sequence[Message]:
-        """Take up to ten messages, waiting for the first. Never give up on a call: what it took would be stranded."""
+        """Receive up to ten messages and wait for the first one.
+
+        A caller must not cancel the call: its messages would stay hidden until their visibility ends.
+        """
         ...
 
     async def change_visibility(self, changes: Sequence[Visibility]) -> Sequence[Refusal]:
-        """Up to ten; those not refused are carried out."""
+        """Change the visibility of up to ten messages. Return the entries that the queue refused."""
         ...
 
     async def delete(self, handles: Sequence[str]) -> Sequence[Refusal]:
-        """Up to ten; those not refused are gone for good."""
+        """Delete up to ten messages for good. Return the entries that the queue refused."""
         ...

@@ -1,4 +1,4 @@
-"""Settling: telling the queue what became of each message, until it has heard."""
+"""Settle messages: report the outcome of each one to the queue until the queue has confirmed it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,7 +13,7 @@ from worker.core.errors import RetryLater
 from worker.runtime.clock import Clock
 from worker.runtime.logs import logger
 
-TELLING_MAX: Final = 8  # tries for each message; then it comes again, and is recognised or handled again
+TELLING_MAX: Final = 8  # calls per message; after that it is redelivered, and recognised or handled again
 
 _log = logger()
 
@@ -27,14 +27,14 @@ class MessageOutcome(Enum):
 
 @dataclass(slots=True)
 class QueueCounts:
-    """Accounting: received = done + failed + parked + released + in flight, at all times."""
+    """Keeps the sum at all times: received = done + failed + parked + released + in flight."""
 
     received: int = 0
     done: int = 0
-    failed: int = 0  # given back for another try
-    parked: int = 0  # kept as dead letters
-    released: int = 0  # given back untouched
-    repeated: int = 0  # came while in hand; not in the sum
+    failed: int = 0  # returned for a retry
+    parked: int = 0  # stored as dead letters
+    released: int = 0  # returned unhandled
+    repeated: int = 0  # received while in flight; not part of the sum
 
     def add(self, outcome: MessageOutcome) -> None:
         match outcome:
@@ -56,7 +56,7 @@ class _Ending:
 
 
 class Acknowledger:
-    """Deletes messages and gives them back, in batches. A message leaves our hands once the queue has heard."""
+    """Deletes and returns messages in batches; each is in flight until the queue confirms."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Acknowledger:
         self._returns.put(_Ending(held, outcome, visible_in_s))
 
     def polls_end(self) -> None:
-        """Give nothing back while our own last polls are under way: one of them would take it again at once."""
+        """Return no message while our last polls are under way: one of them would receive it again at once."""
         self._deletes.hurry()
         self._returns.hold()
 
@@ -98,7 +98,7 @@ class Acknowledger:
     async def _tell(
         self, endings: Sequence[_Ending], handles: Sequence[str], call: Callable[[], Awaitable[Sequence[Refusal]]]
     ) -> Sequence[_Ending]:
-        """Tell the queue; give back what is to be told again, by the newest handle there is then."""
+        """Send a batch and return the entries to send again, then with the newest handle of each message."""
         try:
             refusals = await call()
         except RetryLater as error:

@@ -1,4 +1,4 @@
-"""A queue of SQS behind our port: the one file here that knows its client, and no error of its leaves it."""
+"""Implement the queue port on SQS. Only this module uses its client, and no client error leaves it."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SLACK_S: Final = 5.0  # above the server's own wait, and the library's limits
-# What they are asked and answer is plain JSON: nothing in it needs the library's parser.
+SLACK_S: Final = 5.0  # added to the server's wait and to the client's own limits
+# Requests and responses of these operations are plain JSON and do not need the library's parser.
 HOT: Final = frozenset({"ReceiveMessage", "DeleteMessageBatch", "ChangeMessageVisibilityBatch"})
 _UNUSABLE: Final = (
     "QueueDoesNotExist",
@@ -34,19 +34,22 @@ _UNUSABLE: Final = (
     "KmsDisabled",
     "KmsNotFound",
 )
-# Handles that are old, or of a message that is no longer in flight; they are never good again.
+# Errors for a handle that is outdated or whose message is no longer in flight. Such a handle never becomes valid again.
 _SPENT: Final = ("ReceiptHandleIsInvalid", "MessageNotInflight", "InvalidParameterValue", "InvalidIdFormat")
 
 
 @asynccontextmanager
 async def open_sqs(settings: ClientSettings) -> AsyncGenerator["SQSClient"]:
-    """Open a client for all queues. It never repeats a request by itself: a poll that got lost is not to be doubled."""
+    """Open a client for all queues. It never retries a request: a lost poll must not be sent twice."""
     async with open_service("sqs", HOT, settings) as client:
         yield client
 
 
 class AwsQueue:
-    """`QueueCalls` on one queue. The client's `read_s` must exceed the long poll's wait, its connections the polls."""
+    """Implements `QueueCalls` on one queue.
+
+    The client's `read_s` must exceed the wait of the long poll, and its connections must suffice for all polls.
+    """
 
     def __init__(self, client: "SQSClient", url: str) -> None:
         self._client, self._url = client, url
@@ -80,9 +83,9 @@ class AwsQueue:
         return _refusals(await self._answer("DeleteMessageBatch", request, 2 * SLACK_S))
 
     async def send(self, body: str, group: str | None = None) -> None:
-        """Put a message in: as a replay does, which is a new message even if its text was there before."""
+        """Send a new message, as a replay does. SQS does not treat it as a duplicate of an earlier one."""
         fifo = {"MessageGroupId": group, "MessageDeduplicationId": token_hex(16)} if group else {}
-        send: Any = self._client.send_message  # its types want each argument by itself
+        send: Any = self._client.send_message  # its types require each argument by name
         await self._answer("SendMessage", send(QueueUrl=self._url, MessageBody=body, **fifo), 2 * SLACK_S)
 
     async def _answer(self, operation: str, request: Awaitable[T], limit_s: float) -> T:
@@ -105,7 +108,7 @@ class AwsQueue:
 
 
 def _message(raw: Mapping[str, Any]) -> Message:
-    attributes: Mapping[str, str] = raw["Attributes"]  # we asked for them
+    attributes: Mapping[str, str] = raw["Attributes"]  # present, because `receive` requests them
     return Message(
         id=raw["MessageId"],
         handle=raw["ReceiptHandle"],

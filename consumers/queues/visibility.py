@@ -1,7 +1,8 @@
-"""Custody: the messages in hand, each kept from others for as long as we work on it.
+"""Keep messages in flight hidden from other consumers for as long as this worker handles them.
 
-The queue hands a message to someone else once its visibility runs out, so it is extended at half time, buffered or
-being handled alike. Where that fails and the end comes near, the handler is stopped: two at once would be worse.
+The queue delivers a message to another consumer once its visibility ends. So the keeper extends it after half the time,
+for buffered messages and for those being handled. If an extension fails and the end is near, the keeper stops the
+handler: two handlers at once would be worse.
 """
 
 import asyncio
@@ -16,37 +17,40 @@ from worker.core.errors import RetryLater
 from worker.runtime.clock import Clock
 from worker.runtime.logs import logger
 
-HELD_MAX_S: Final = 11.5 * 3600  # the queue takes a message back after 12 h, whatever is said to it
-TRY_AGAIN_PARTS: Final = 12  # of the visibility: how soon a refused extension is tried again
-MARGIN_PARTS: Final = 6  # of the visibility: how long before its end a handler is stopped
+HELD_MAX_S: Final = 11.5 * 3600  # the queue takes a message back after 12 h, regardless of extensions
+TRY_AGAIN_PARTS: Final = 12  # parts of the visibility: how soon a refused extension is retried
+MARGIN_PARTS: Final = 6  # parts of the visibility: how long before its end a handler is stopped
 
 _log = logger()
 
 
 @dataclass(slots=True, eq=False)
 class InFlight:
-    """A message in hand."""
+    """InFlight is a received message that is not settled yet."""
 
     message: Message
-    handle: str  # the newest
+    handle: str  # the newest one
     taken_at: float
     expires_at: float
-    tries: int = 0  # of telling the queue what became of it
+    tries: int = 0  # calls that reported its outcome to the queue
     is_attended: bool = False
-    is_unwanted: bool = False  # to be given back instead of being handled
-    is_returning: bool = False  # its visibility is set for the last time
+    is_unwanted: bool = False  # return it instead of handling it
+    is_returning: bool = False  # its visibility has been set for the last time
     scope: asyncio.Timeout | None = field(default=None, repr=False)
 
     def is_unguarded_at(self, monotonic: float) -> bool:
-        """Say whether the queue may show it to others by then, though it waits for its handler or is with it."""
+        """Return whether the queue may show the message to others by then, although this worker needs it.
+
+        This applies to a message that waits for its handler or is being handled.
+        """
         is_open = self.scope is not None or not self.is_attended
         return is_open and not self.is_unwanted and self.expires_at <= monotonic
 
     def stop(self) -> None:
-        """End its handler, or keep it from beginning."""
+        """Stop the handler, or keep it from starting."""
         self.is_unwanted = True
         if self.scope is not None:
-            self.scope.reschedule(0.0)  # at once: the loop's time is past that
+            self.scope.reschedule(0.0)  # immediately: the loop's time is later than that
 
 
 class VisibilityKeeper:
@@ -54,7 +58,7 @@ class VisibilityKeeper:
         self._calls, self._clock, self._visibility_s = calls, clock, visibility_s
         self._margin_s = visibility_s / MARGIN_PARTS
         self._held: dict[str, InFlight] = {}
-        self._due: list[tuple[float, int, InFlight]] = []  # a heap: when to extend next
+        self._due: list[tuple[float, int, InFlight]] = []  # a heap, ordered by the time of the next extension
         self._order = count()
         self._has_some, self._is_empty = asyncio.Event(), asyncio.Event()
         self._is_empty.set()
@@ -66,7 +70,7 @@ class VisibilityKeeper:
         return iter(list(self._held.values()))
 
     def take(self, message: Message) -> InFlight | None:
-        """Keep a message; None if it is in hand already, and only its handle is new."""
+        """Add a message. Return None and keep its new handle if it is in flight already."""
         now = self._clock.monotonic()
         known = self._held.get(message.id)
         if known is not None:
@@ -87,20 +91,23 @@ class VisibilityKeeper:
         await self._is_empty.wait()
 
     async def keep(self) -> None:
-        """Extend what is due, until cancelled."""
+        """Extend the visibility of messages when it is due, until cancelled."""
         while True:
             if not self._due:
                 self._has_some.clear()
                 await self._has_some.wait()
             await self._clock.sleep(self._due[0][0] - self._clock.monotonic())
             due = self._pop_due()
-            async with asyncio.TaskGroup() as calls:  # side by side: the last must not wait until it is too late
+            async with asyncio.TaskGroup() as calls:  # concurrently: the last batch must not wait until it is too late
                 for start in range(0, len(due), BATCH_MAX):
                     batch = due[start : start + BATCH_MAX]
                     calls.create_task(self._extend(batch), name="queue-guard:extend")
 
     async def watch(self) -> None:
-        """Stop whom nobody guards any more, until cancelled: a call that does not answer must not keep that back."""
+        """Stop the handlers whose messages are about to become visible, until cancelled.
+
+        This task is separate, so that an extension call that gets no answer cannot delay it.
+        """
         while True:
             await self._clock.sleep(self._margin_s / 2)
             now = self._clock.monotonic()
@@ -145,7 +152,7 @@ class VisibilityKeeper:
                 self._schedule(held, asked_at + self._visibility_s / 2)
 
     def _not_extended(self, held: InFlight, refusal: Refusal, *, was_newest: bool) -> None:
-        """Try again while there is time; a handler that nobody guards is stopped before another can begin."""
+        """Schedule a retry while there is time; otherwise stop the handler before another consumer can start."""
         now = self._clock.monotonic()
         is_near = held.expires_at - now <= self._margin_s
         if is_near or (refusal.is_final and was_newest):

@@ -1,7 +1,7 @@
-"""Consuming one source: read ahead a little, handle each key in order, and remember how far all of it is done.
+"""Consume one source: read ahead, handle the records of each key in order, and store a checkpoint.
 
-The checkpoint is the lease's own, fenced by its epoch, and covers only what is done and durable. So whoever takes over
-meets again what was in hand, and never misses anything.
+The checkpoint is on the lease, fenced by its epoch, and covers only records that are done and durable. So the next
+holder of the lease receives again what was in flight, and misses nothing.
 """
 
 import asyncio
@@ -27,52 +27,53 @@ from worker.runtime.clock import Clock
 from worker.runtime.logs import logger
 from worker.store.table import Change
 
-SHARD: Final = "0"  # a feed is not split
-STALLS_MAX: Final = 2  # in a row: beginning anew has not helped, and somebody must know
+SHARD: Final = "0"  # a feed has one shard
+STALLS_MAX: Final = 2  # in a row: a restart of the reader has not helped, and an operator must know
 HALTED_NAP_S: Final = 60.0
-FEW: Final = 50  # records of a read that need not mean that more wait behind them
+FEW: Final = 50  # a read with no more records than this need not mean that more are waiting
 
 _log = logger()
 
 
 class Beginning(Enum):
-    """Where a source is read from that was never read before."""
+    """Says where the first read of a source starts."""
 
     OLDEST = auto()
-    NEWEST = auto()  # and everything that is there already is caught up with
+    NEWEST = auto()  # and `catch_up` handles everything that exists already
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What is made of the records of one source."""
+    """Says how to handle the records of one source."""
 
-    wants: Callable[[Change], bool]  # the others are passed over
-    lane_of: Callable[[Change], str]  # what has one lane is handled in order
-    # Returns once its effects are durable, because then the record may be forgotten. Any record may come twice.
+    wants: Callable[[Change], bool]  # other records are skipped
+    lane_of: Callable[[Change], str]  # records of one lane are handled in order
+    # Returns once its effects are durable, because the record may then be forgotten. Any record may arrive twice.
     handle: Callable[[Change], Awaitable[None]]
-    # Does without records what those that are gone would have done; None: what all there ever was would have done.
+    # Replaces the handling of lost records. None: replaces the handling of all records so far.
     catch_up: Callable[[Gap | None], Awaitable[None]]
     begin: Beginning
     on_failure: OnFailure = OnFailure.PARK_KEY
-    # Says that handling goes on trying, because what it hands things to is away: nothing ends then, and none is stuck.
+    # Returns whether handlers retry because their destination is unavailable. No record ends then, and the reader is
+    # not stuck.
     is_waiting: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPace:
     lanes: int = 8  # records handled at once
-    ahead_max: int = 1_000  # records read and not yet covered by the mark: what a crash makes us do again
+    ahead_max: int = 1_000  # records read and not covered by the mark, which a crash makes the next reader handle again
     poll_s: float = 0.25
     poll_idle_s: float = 2.0
     checkpoint_s: float = 1.0
     checkpoint_records: int = 1_000
-    checkpoint_idle_s: float = 300.0  # when only passed-over records moved the mark
-    looked_after_s: float = STUCK_AFTER_S / 2  # how often somebody looks whether the reader is stuck
+    checkpoint_idle_s: float = 300.0  # if only skipped records moved the mark
+    looked_after_s: float = STUCK_AFTER_S / 2  # how often the reader is checked for being stuck
 
 
 @dataclass(slots=True, kw_only=True)
 class StreamConsumer:
-    """Holds the lease of a source and does its work."""
+    """Holds the lease of a source and handles its records."""
 
     source: Source
     subscription: Subscription
@@ -82,7 +83,7 @@ class StreamConsumer:
     pace: ReadPace = field(default_factory=ReadPace)
     budget: MemoryBudget = field(default_factory=MemoryBudget)  # shared by all readers of a process
     counts: Counts = field(default_factory=Counts)
-    stalls: int = 0  # one after another, with nothing done in between
+    stalls: int = 0  # consecutive, with no record done in between
     is_halted: bool = False
     backlog: Backlog | None = None  # while it reads
     _held: HeldLease | None = None
@@ -93,19 +94,19 @@ class StreamConsumer:
 
     @property
     def behind_s(self) -> float:
-        """How far behind it is; 0 while it does not read, because then that is another's."""
+        """Return how far behind the reader is; 0 while it does not read, because another worker does then."""
         return 0.0 if self.backlog is None else self.backlog.behind_s
 
     @property
     def is_well(self) -> bool:
-        """False: it has stopped by itself, or beginning anew has not got it going again. Somebody must look."""
+        """Return False if the reader has halted, or a restart has not helped, so that an operator must act."""
         return not self.is_halted and self.stalls < STALLS_MAX
 
     def offer(self) -> LeaseOffer:
         return LeaseOffer(stream=self.source.name, holder=self, shards=frozenset({SHARD}))
 
     def wake(self) -> None:
-        """Say that there is something to read."""
+        """Wake the reader because there is something to read."""
         if self._held is not None:
             self._held.wake()
 
@@ -113,7 +114,7 @@ class StreamConsumer:
         await self.consume(held)
 
     async def consume(self, held: HeldLease) -> bool:
-        """Work until the lease is to be given up; True if the source has ended and all of it is done and saved."""
+        """Consume until the lease is to be given up; return True if the source has ended and all is saved."""
         self._held, is_lost, has_ended = held, False, False
         try:
             position = await self._first_position(held)
@@ -125,7 +126,7 @@ class StreamConsumer:
             self.is_halted = True
         finally:
             self._held = self.backlog = None
-        if is_lost:  # said plainly, whichever of the tasks found out
+        if is_lost:  # raise a plain error, whichever task noticed the loss
             raise LeaseLost(held.lease)
         _heed_cancellation()
         while self.is_halted and not held.is_stopping:
@@ -137,14 +138,14 @@ class StreamConsumer:
             return Position(held.position)
         if self.subscription.begin is Beginning.OLDEST:
             return await self.tries.forever(self.source.oldest)
-        # Before the catching up: what changes during it is then read as well.
+        # Before catching up, so that changes during it are read as well.
         position = await self.tries.forever(self.source.newest)
         await self.tries.forever(lambda: self.subscription.catch_up(None))
         await self.tries.forever(lambda: held.checkpoint(position))
         return position
 
     async def _read_to_end(self, held: HeldLease, position: Position, parked: ParkedLanes) -> bool:
-        """Read until stopped or at the end. A reader that is stuck is ended, and another begins where it was."""
+        """Read until stopped or at the end. A stuck reader is replaced by one that starts at its mark."""
         while True:
             reading = _Reading(self, held, position, parked)
             try:
@@ -157,7 +158,7 @@ class StreamConsumer:
 
 
 class _Reading:
-    """One stay with the source, from taking its lease to giving it up."""
+    """Reads the source from one start of the reader to its end."""
 
     def __init__(self, consumer: StreamConsumer, held: HeldLease, position: Position, parked: ParkedLanes) -> None:
         self._consumer, self._tries, self._pace = consumer, consumer.tries, consumer.pace
@@ -183,11 +184,11 @@ class _Reading:
 
     @property
     def mark(self) -> Position:
-        """Everything up to here is done."""
+        """Return the position up to which everything is done."""
         return self._low.mark
 
     async def run(self) -> bool:
-        """Read until the lease is to be given up, or to the end: True then. All of it is done and saved."""
+        """Read until the lease is to be given up, or to the end: True then. Return once all is done and saved."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._lanes: Lanes[Record] = Lanes(tasks, self._settle)
@@ -208,16 +209,17 @@ class _Reading:
             await self._save_if_due()
             if found:
                 self._poll_s = self._pace.poll_s
-                await asyncio.sleep(0)  # the lanes get a turn even if the source answers at once, and without end
+                await asyncio.sleep(0)  # the lanes get a turn even if the source always answers at once
             elif not self._has_ended:
                 await self._held.nap(self._pause_s())
 
-    # --- reading ------------------------------------------------------------------------------------------------------
+    # --- Reading ------------------------------------------------------------------------------------------------------
 
     async def _read(self) -> bool:
-        """Take what comes next; False if it gave no reason to look again at once: there was nothing, or no answer.
+        """Read the next batch; return False if there is no reason to read again at once.
 
-        A few records that are passed over are no reason either: every worker's heartbeat is one.
+        This is so if there was nothing or no response, and if it had only a few skipped records: every worker's
+        heartbeat is one.
         """
         try:
             with self._progress.reading():
@@ -236,7 +238,7 @@ class _Reading:
         return taken > 0 or len(batch.records) > FEW
 
     def _failed(self, error: RetryLater) -> None:
-        """Say so each time; once, as long as nothing is read, that a person must look."""
+        """Log each failure. The first refused call logs an error, because an operator must act."""
         source = self._consumer.source.name
         if isinstance(error, RefusedCall) and not self._is_refusal_told:
             self._is_refusal_told = True
@@ -245,13 +247,13 @@ class _Reading:
             _log.warning("source.failed", source=source, reason=str(error))
 
     async def _take(self, batch: Batch) -> int:
-        """Give what is wanted to its lanes; say how much that was."""
+        """Put the wanted records into their lanes and return their number."""
         taken = 0
         for record in batch.records:
             if not self._is_wanted(record):
                 continue
             if self._care.is_needed and self._held.is_stopping:
-                return taken  # what is left of the batch is met again
+                return taken  # the rest of the batch is read again
             taken += 1
             self._receive(record)
             lane = self._consumer.subscription.lane_of(record.change)
@@ -269,7 +271,7 @@ class _Reading:
         try:
             return self._consumer.subscription.wants(record.change)
         except Rejected:
-            return True  # what cannot even be looked at is handled: so it becomes a dead letter and ends nobody
+            return True  # handle a record that cannot be decoded: it becomes a dead letter and ends no reader
 
     def _receive(self, record: Record) -> None:
         if not self._low.in_flight:
@@ -287,7 +289,7 @@ class _Reading:
         await self._tries.forever(self._save)
 
     async def _bridge(self, gap: Gap) -> None:
-        """Catch up with what can never be read, before the checkpoint says that it is behind us."""
+        """Catch up on lost records, before the checkpoint moves past them."""
         _log.error("source.lost_records", source=gap.source, asked=gap.asked, resume_at=gap.resume_at)
         await self._lanes.drained()
         await self._tries.forever(lambda: self._consumer.subscription.catch_up(gap))
@@ -296,13 +298,13 @@ class _Reading:
         await self._tries.forever(self._save)
 
     def _pause_s(self) -> float:
-        """Poll ever more rarely while nothing comes, but come back to save what is done."""
+        """Return the pause before the next read. It grows while nothing comes, but allows saving what is done."""
         if self._low.in_flight or self._done_since:
             return min(self._pace.poll_s, self._pace.checkpoint_s)
         pause_s, self._poll_s = self._poll_s, min(self._poll_s * 2, self._pace.poll_idle_s)
         return pause_s
 
-    # --- handling -----------------------------------------------------------------------------------------------------
+    # --- Handling -----------------------------------------------------------------------------------------------------
 
     async def _settle(self, lane: str, record: Record) -> None:
         await self._settling.settle(lane, record)
@@ -317,7 +319,7 @@ class _Reading:
             self._held.wake()
 
     async def _watch(self) -> None:
-        """Raises `Stuck` if records wait and nothing comes to an end."""
+        """Raise `Stuck` if records wait and none of them finishes."""
         while True:
             await self._clock.sleep(self._pace.looked_after_s)
             if self._consumer.subscription.is_waiting():
@@ -325,10 +327,10 @@ class _Reading:
             if self._progress.is_stuck(self._low.in_flight):
                 raise Stuck(self._consumer.source.name, self._low.in_flight)
 
-    # --- remembering --------------------------------------------------------------------------------------------------
+    # --- Checkpoints --------------------------------------------------------------------------------------------------
 
     async def _save_if_due(self) -> None:
-        """Write nothing for what was passed over, except now and then: our own checkpoint is such a record, too."""
+        """Save if it is due. Skipped records alone rarely cause a save: our own checkpoint is one of them."""
         since_s = self._clock.monotonic() - self._saved_at
         limit_s = self._pace.checkpoint_s if self._done_since else self._pace.checkpoint_idle_s
         if since_s >= limit_s or self._done_since >= self._pace.checkpoint_records:
@@ -345,7 +347,10 @@ class _Reading:
 
 
 def _heed_cancellation() -> None:
-    """End here if we were cancelled while a group of tasks failed: the group then tells of its failure alone."""
+    """Raise `CancelledError` if this task was cancelled while a task group failed.
+
+    The group reports only its own failure then.
+    """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError

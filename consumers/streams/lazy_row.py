@@ -1,4 +1,4 @@
-"""Rows of a change record that convert an attribute when it is first read."""
+"""Convert the attributes of a change record's row when they are first read."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -10,24 +10,24 @@ from worker.store.dynamodb.values import Attribute, decode_value
 from worker.store.row_codec import encode
 from worker.store.table import Value
 
-UNDECODABLE: Final = (ValueError, RecursionError)  # what the decoder says of bytes that are not what they should be
+UNDECODABLE: Final = (ValueError, RecursionError)  # errors of the decoder for invalid bytes
 
 
 class UnreadableRecord(Rejected):
-    """A record that is no change of a row, or an attribute that is no value."""
+    """Reports a record that is not a change of a row, or an attribute that is not a value."""
 
 
 class LazyRow(Mapping[str, Value]):
-    """A row as the wire has it, or still in bytes: an attribute is converted when it is first looked at.
+    """LazyRow is a row in wire format or in bytes. It converts an attribute when it is first read.
 
-    Looking may raise `UnreadableRecord`.
+    Reading an attribute may raise `UnreadableRecord`.
     """
 
     __slots__ = ("_item", "_known")
 
     def __init__(self, item: Mapping[str, Attribute] | Mapping[str, msgspec.Raw]) -> None:
         self._item = item
-        self._known: dict[str, Value] | None = None  # most rows are never looked at
+        self._known: dict[str, Value] | None = None  # most rows are never read
 
     def __getitem__(self, name: str) -> Value:
         if self._known is None:
@@ -46,13 +46,16 @@ class LazyRow(Mapping[str, Value]):
         return len(self._item)
 
     def parted(self) -> tuple[dict[str, Value], dict[str, bytes]]:
-        """What a row of ours can hold, and the rest as it is written: what nobody can look at is kept whole as well."""
+        """Split a row into the values that a row of ours can hold, and the other attributes in wire format.
+
+        Unreadable attributes are kept whole as well.
+        """
         values: dict[str, Value] = {}
         rest: dict[str, bytes] = {}
         for name, attribute in self._item.items():
             try:
                 value = self[name]
-                encode(value)  # a foreign producer may write numbers that no row has room for
+                encode(value)  # a foreign producer may write numbers that no row of ours can hold
             except Rejected:
                 rest[name] = msgspec.json.encode(attribute)
             else:
@@ -61,7 +64,7 @@ class LazyRow(Mapping[str, Value]):
 
     @classmethod
     def joined(cls, values: Mapping[str, Value], rest: Mapping[str, bytes]) -> "LazyRow":
-        """The row that was parted so: what could not be converted then may be by now."""
+        """Return the row from its parts. An attribute that was unreadable at `parted` may be readable now."""
         row = cls({name: msgspec.Raw(rest.get(name, b"null")) for name in (*values, *rest)})
         row._known = dict(values)
         return row

@@ -1,4 +1,4 @@
-"""The low-water mark: how far everything is done, when things are done out of order."""
+"""Track the position up to which everything is done, although records finish out of order."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ class _Taken:
 
 
 class LowWaterMark:
-    """Positions are taken in order and done in any order; the mark covers only what is done without a hole.
+    """Takes positions in order; they finish in any order. The mark covers no unfinished one.
 
-    A reader that goes on from the mark meets everything again that was not done, and perhaps some that was.
+    A reader that continues from the mark receives again every record that was not done, and perhaps some that were.
     """
 
     def __init__(self, position: Position) -> None:
@@ -24,7 +24,7 @@ class LowWaterMark:
         self._open: dict[Position, _Taken] = {}
 
     def __len__(self) -> int:
-        """How much would be met again, done or not."""
+        """Return how many records would be read again, done or not."""
         return len(self._taken)
 
     @property
@@ -41,9 +41,9 @@ class LowWaterMark:
         self._advance()
 
     def pass_to(self, position: Position) -> None:
-        """Everything up to here is taken, and there is nothing more to do about it than was taken so far."""
+        """Declare that every record up to this position has been taken or is skipped."""
         if self._taken and self._taken[-1].is_done:
-            self._taken[-1].position = position  # one entry for all that is done in a row
+            self._taken[-1].position = position  # one entry for all finished records in a row
         else:
             self._taken.append(_Taken(position, is_done=True))
         self._advance()

@@ -1,13 +1,13 @@
-"""How much may be in hand at once, in bytes: what all readers of a process hold together."""
+"""Bound the bytes that all readers of a process hold together."""
 
 from typing import Final
 
 MEBIBYTE: Final = 1024 * 1024
-RECORD_MIN: Final = 1024  # what a record costs in memory however short it is
+RECORD_MIN: Final = 1024  # the memory of a record, however short it is
 
 
 class MemoryBudget:
-    """A reader sets a permit aside before it reads, and keeps what it really read until that is done."""
+    """Grants a permit before a read and counts the records that were read until they are done."""
 
     def __init__(self, total: int = 64 * MEBIBYTE, permit: int = MEBIBYTE) -> None:
         self._total, self._permit, self._used = total, permit, 0
@@ -31,20 +31,20 @@ class MemoryBudget:
 
 
 class Account:
-    """What one reader holds. Closing it gives all of it back, whatever became of the reader."""
+    """Counts what one reader holds. Closing it returns everything, however the reader ended."""
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget, self._held = budget, 0
 
     def reserve(self) -> bool:
-        """Set a permit aside for one read; False if there is no room: then do not read."""
+        """Reserve a permit for one read; return False if there is no room, so that the caller does not read."""
         if not self._budget.has_room():
             return False
         self._add(self._budget.permit)
         return True
 
     def settle(self) -> None:
-        """The read has answered, and what came is counted record by record."""
+        """Return the permit of a read that has ended. Its records are counted one by one."""
         self._add(-self._budget.permit)
 
     def take(self, size: int) -> None:

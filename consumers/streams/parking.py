@@ -1,4 +1,4 @@
-"""What cannot be handled: kept whole as a dead letter, and its key parked, so that no later record overtakes it."""
+"""Keep records that cannot be handled as dead letters, and park their keys so that none is overtaken."""
 
 import hashlib
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ _log = logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parking:
-    """Where the records of one stream go when they cannot be handled. All of it may raise `RetryLater`."""
+    """Stores the records of one stream that cannot be handled. Every call may raise `RetryLater`."""
 
     stream: str
     letters: DeadLetters
@@ -32,11 +32,11 @@ class Parking:
     clock: Clock
 
     async def parked(self) -> "ParkedLanes":
-        """Read which keys are parked now."""
+        """Load the keys that are parked now."""
         return ParkedLanes(self, {parked.key_hash: parked for parked in await self.keys.list(self.stream)})
 
     async def put(self, record: Record, given_up: GivenUp, lane: str, *along: Write) -> None:
-        """Keep the record with what was tried; a repeat changes nothing. Raises `StaleWrite` for what goes along."""
+        """Store the record with its attempts; a repeat changes nothing. Raises `StaleWrite` for `along`."""
         letter = DeadLetter(
             id=record.position,
             source=self.stream,
@@ -56,13 +56,13 @@ class Parking:
 
 
 class ParkedLanes:
-    """The parked keys of a stream, as their only writer knows them; others only ever release one."""
+    """Caches the parked keys of a stream. Only this reader parks keys; others only release them."""
 
     def __init__(self, parking: Parking, parked: dict[str, ParkedKey]) -> None:
         self._parking, self._parked = parking, parked
 
     async def park(self, lane: str, record: Record, given_up: GivenUp) -> None:
-        """Keep the record, then park its key: a crash in between meets the record again, and its letter."""
+        """Store the record, then park its key. After a crash in between, the record and its dead letter recur."""
         parking, key_hash = self._parking, _hash(lane)
         await parking.put(record, given_up, lane)
         self._parked[key_hash] = await parking.keys.park(
@@ -70,14 +70,14 @@ class ParkedLanes:
         )
 
     async def skip(self, lane: str, record: Record, given_up: GivenUp) -> None:
-        """Keep the record, and let later ones of its key be handled."""
+        """Store the record as a dead letter; later records of its key are handled."""
         await self._parking.put(record, given_up, lane)
 
     async def follow(self, lane: str, record: Record) -> bool:
-        """Keep a record whose key is parked beside the one it must not overtake; False if its key is not parked.
+        """Store a record with a parked key as a dead letter; return False if its key is not parked.
 
-        Asks the store only about a key that was. Letter and count are one step, so that whoever replays the key's
-        letters and then releases it can neither miss this one nor leave it behind.
+        This asks the store only about a key that was parked. One commit stores the dead letter and counts it on the
+        key. So a replay that releases the key afterwards can neither miss this dead letter nor leave it behind.
         """
         key_hash = _hash(lane)
         if key_hash not in self._parked:
@@ -106,13 +106,13 @@ def _body(record: Record) -> Mapping[str, Value]:
         "kind": change.kind.value,
         "image": image,
         "at": millis(change.at),
-        "number": str(change.position),  # Kinesis counts in more digits than a number in a row may have
+        "number": str(change.position),  # sequence numbers of Kinesis have more digits than a number in a row may have
         **({"unreadable": rest} if rest else {}),
     }
 
 
 def change_of(body: Row) -> Change:
-    """The change that a dead letter holds."""
+    """Return the change that a dead letter holds."""
     return Change(
         position=int(optional_text(body, "number") or 0),
         table=choice(body, "table", TableName),
@@ -129,5 +129,5 @@ def _image(body: Row) -> Row | None:
         return None
     if not isinstance(rest, Mapping):
         return image
-    # Without it the record would be handled as if it had never said these things.
+    # Without the rest, the record would be handled as if it never had these attributes.
     return LazyRow.joined(image, {name: value for name, value in rest.items() if isinstance(value, bytes)})

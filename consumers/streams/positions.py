@@ -1,13 +1,13 @@
-"""Positions in a shard, written so that text order is the shard's own order.
+"""Write positions in a shard, so that text order is the order of the shard.
 
     000…0049@1772539200000            a record, and when it was made
-    000…0049.0000003@1772539200000    a record inside an aggregate: it stands before the end of the whole
-    000…0049~1772539200000            the same place once it was told that records after it are gone
+    000…0049.0000003@1772539200000    a record inside an aggregate: it sorts before the end of the whole
+    000…0049~1772539200000            the same position once the loss of the records after it is reported
     000…0000@1772539200000            before the first record that was made at that time or later
-    000…0049@1772539200000/21         a record whose number the service writes with zeros in front, in 21 digits
+    000…0049@1772539200000/21         a record whose number the service writes with leading zeros, in 21 digits
 
-A place has a time because a sequence number says nothing once its record is gone. A sequence number is the service's
-own text: it is sent back exactly as it came.
+A position has a time because a sequence number says nothing once its record is gone. A sequence number is the service's
+own text and is sent back exactly as it came.
 """
 
 import re
@@ -26,12 +26,12 @@ _TEXT: Final = re.compile(rf"(\d+)(?:\.(\d{{{PART_DIGITS}}}))?([@~])(\d{{13}})(?
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordPosition:
-    """Just after a record, or just after one of its parts."""
+    """RecordPosition is the position just after a record, or just after one of its parts."""
 
     sequence: str  # empty: before the first record
     at: datetime
     part: int | None = None  # of an aggregate; None: all of it
-    is_bridged: bool = False  # what is gone behind it has been told
+    is_bridged: bool = False  # the loss of the records behind it is reported
 
     def text(self, digits: int) -> Position:
         return position_text(
@@ -43,7 +43,7 @@ class RecordPosition:
         return not self.sequence
 
     def bridged(self, now: datetime) -> "RecordPosition":
-        """Where to go on after a gap: after everything that could be asked for here, before all that is left."""
+        """Return where to continue after a gap: after every position here, before all records that are left."""
         return replace(self, at=now, is_bridged=True)
 
 
@@ -51,7 +51,7 @@ OLDEST: Final = RecordPosition(sequence="", at=BEGINNING)
 
 
 def position_text(sequence: str, at_millis: int, digits: int, *, part: int | None = None, mark: str = "@") -> Position:
-    """Write a place down without making one: there are thousands a second."""
+    """Format a position without creating an object: there are thousands a second."""
     inside = "" if part is None else f".{part:0{PART_DIGITS}d}"
     zeros = f"/{len(sequence)}" if sequence[:1] == "0" else ""
     return Position(f"{sequence.zfill(digits)}{inside}{mark}{str(at_millis).zfill(13)}{zeros}")
@@ -74,7 +74,7 @@ def parse_place(text: str, digits: int) -> RecordPosition:
 
 
 def time_of(text: str) -> datetime | None:
-    """The time of a position in a shard of whatever kind of stream; None if it has none, as the beginning."""
+    """Return the time of a position of any kind of stream; None if it has none, as at the beginning."""
     found = _TEXT.fullmatch(text)
     at = BEGINNING if found is None else instant(int(found[4]))
     return None if at == BEGINNING else at

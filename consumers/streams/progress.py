@@ -1,4 +1,4 @@
-"""Whether a reader gets anywhere: how fast, and if it is stuck."""
+"""Measure the progress of a reader: its rate, its lag, and whether it is stuck."""
 
 import math
 from collections.abc import Generator
@@ -14,7 +14,7 @@ RATE_OVER_S: Final = 60.0
 
 
 class Stuck(WorkerError):
-    """Something waits to be done, and for too long nothing came to an end: the reader begins anew."""
+    """Reports a reader with waiting records of which none finished for too long. The reader restarts."""
 
     def __init__(self, source: str, waiting: int) -> None:
         super().__init__(
@@ -25,15 +25,18 @@ class Stuck(WorkerError):
 
 
 class Backlog:
-    """How far behind a reader is: the age of what it has in hand, or how long it has not even been able to look."""
+    """Measures how far behind a reader is.
+
+    That is the age of the oldest record in flight, or the time since the source last answered.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._in_hand: dict[str, datetime] = {}  # by position, in the order in which they were read
+        self._in_hand: dict[str, datetime] = {}  # by position, in reading order
         self._answered_at = clock.monotonic()
 
     def answered(self) -> None:
-        """The source gave an answer, be it that there is nothing."""
+        """Record that the source answered, even if it had nothing."""
         self._answered_at = self._clock.monotonic()
 
     def take(self, position: str, at: datetime) -> None:
@@ -50,7 +53,7 @@ class Backlog:
 
 
 class Progress:
-    """One stay with a source, told of what begins and what comes to an end."""
+    """Tracks the attempts and reads of one reader."""
 
     def __init__(self, clock: Clock, rate: int) -> None:
         self._clock, self._rate = clock, float(rate)
@@ -59,7 +62,7 @@ class Progress:
 
     @contextmanager
     def reading(self) -> Generator[None]:
-        """A read is under way."""
+        """Mark a read as under way."""
         self._reading_since = self._clock.monotonic()
         try:
             yield
@@ -67,17 +70,17 @@ class Progress:
             self._reading_since = None
 
     def has_tried(self) -> None:
-        """A try of a record has ended, or something waits that did not before."""
+        """Record that an attempt of a record has ended, or that the first record waits."""
         self._tried_at = self._clock.monotonic()
 
     def is_stuck(self, waiting: int) -> bool:
-        """Say whether records wait and no try of any has ended for too long, or a read does not come back."""
+        """Return whether waiting records make no progress, or a read does not return, for too long."""
         now = self._clock.monotonic()
         oldest = min(self._tried_at if waiting else now, now if self._reading_since is None else self._reading_since)
         return now - oldest > STUCK_AFTER_S
 
     def rate(self, done: int) -> int:
-        """Records a second, smoothed over a minute, counting those done since it was asked for last."""
+        """Return records per second, smoothed over a minute, including those done since the last call."""
         now = self._clock.monotonic()
         elapsed_s, self._rated_at = now - self._rated_at, now
         if elapsed_s > 0:

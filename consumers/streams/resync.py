@@ -1,4 +1,4 @@
-"""Catching up without records: every pipeline's rows are looked at as if they had just been written."""
+"""Catch up without records: handle every pipeline's rows as if they had just been written."""
 
 import hashlib
 from collections.abc import Awaitable, Callable
@@ -29,7 +29,7 @@ _log = logger()
 
 
 class Halt(WorkerError):
-    """Records are gone, and the stream's policy is to wait for a person: nothing more is read."""
+    """Reports lost records of a stream whose policy is to wait for a person. Reading stops."""
 
     def __init__(self, gap: Gap) -> None:
         super().__init__(
@@ -39,7 +39,7 @@ class Halt(WorkerError):
 
 
 def halting(tables: Tables, catch_up: CatchUp) -> CatchUp:
-    """Catch up at a first start only: where records are gone, tell people and stop."""
+    """Catch up at a first start only. If records are lost, send an alert and stop."""
 
     async def catch_up_or_halt(gap: Gap | None) -> None:
         if gap is None:
@@ -51,13 +51,13 @@ def halting(tables: Tables, catch_up: CatchUp) -> CatchUp:
 
 
 class Resync:
-    """What a consumer of our own tables does about records it will never see."""
+    """Catches up on lost records of our own tables."""
 
     def __init__(self, tables: Tables, resync: ResyncPipeline, tries: RetryPolicy, clock: Clock) -> None:
         self._tables, self._resync, self._tries, self._clock = tables, resync, tries, clock
 
     async def catch_up(self, gap: Gap | None) -> None:
-        """Tell people if something was lost, then look at everything. May be repeated. Raises `RetryLater`."""
+        """Report a loss, if there was one, then resync every pipeline. Repeatable. Raises `RetryLater`."""
         if gap is not None:
             await tell_loss(self._tables, gap)
         count = 0
@@ -71,12 +71,12 @@ class Resync:
     async def _look_at(self, pipeline: PipelineId) -> None:
         given_up = await self._tries.limited(lambda: self._resync(pipeline))
         if given_up is not None:
-            # One damaged row must not keep every other pipeline waiting.
+            # One damaged row must not block every other pipeline.
             _log.error("pipeline.left_behind", pipeline=pipeline, reason=given_up.reason)
 
 
 async def tell_loss(tables: Tables, gap: Gap) -> None:
-    """Tell people, once for each gap, however often and whenever it is noticed."""
+    """Emit an event about lost records, once per gap, however often it is noticed."""
     event = Event(
         id=_gap_id(gap),
         type=EventType.DATA_LOSS_SUSPECTED,
@@ -88,7 +88,7 @@ async def tell_loss(tables: Tables, gap: Gap) -> None:
 
 
 async def tell_resync(tables: Tables, gap: Gap, count: int, now: datetime) -> None:
-    """Tell people, once for each gap, that everything was looked at again."""
+    """Emit an event that the resync is done, once per gap."""
     event = Event(
         id=_gap_id(gap, "resynced"),
         type=EventType.DATA_RESYNCED,
@@ -105,5 +105,5 @@ def _gap_id(gap: Gap, *more: str) -> str:
 
 async def _tell_once(tables: Tables, event: Event, gap: Gap) -> None:
     told = once_write(_NO_PIPELINE, loss_mark_sk(event.id), {"source": gap.source}, gap.noticed_at)
-    with suppress(StaleWrite):  # told before, by us or by whoever read here then
+    with suppress(StaleWrite):  # emitted before, by this worker or an earlier reader
         await tables.commit(told, event_write(event))

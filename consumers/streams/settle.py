@@ -1,4 +1,4 @@
-"""Seeing one record to its end: it is handled, or kept as a dead letter, or it blocks what comes after it."""
+"""Process one record to its end: it is handled, kept as a dead letter, or blocks the records after it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,28 +16,28 @@ _log = logger()
 
 
 class OnFailure(StrEnum):
-    """What becomes of a record that cannot be handled, and of those that come after it."""
+    """Says how to treat a record that cannot be handled, and the records after it."""
 
-    PARK_KEY = "park-key"  # it is kept as a dead letter, and later ones of its key follow it, in order, until released
-    SKIP = "skip"  # it is kept as a dead letter, and later ones are handled
-    BLOCK = "block"  # it is tried for ever: no checkpoint passes it, and in the end nothing more is read
+    PARK_KEY = "park-key"  # it becomes a dead letter, and so do later records of its key until it is released
+    SKIP = "skip"  # it becomes a dead letter, and later records are handled
+    BLOCK = "block"  # it is retried forever: no checkpoint passes it, and eventually reading stops
 
 
 @dataclass(slots=True)
 class Counts:
-    """Accounting: received = done + failed + parked + returned + in flight. What was passed over is not in it."""
+    """Keeps the sum: received = done + failed + parked + returned + in flight, without skipped records."""
 
     received: int = 0
     done: int = 0
-    failed: int = 0  # kept as a dead letter, their keys go on
-    parked: int = 0  # kept as a dead letter, as are later ones of their keys
-    returned: int = 0  # in hand when the lease was lost or the reader began anew: they are received again
+    failed: int = 0  # stored as dead letters; their keys continue
+    parked: int = 0  # stored as dead letters, as are later records of their keys
+    returned: int = 0  # in flight when the lease was lost or the reader restarted: they are received again
     in_flight: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordProcessor:
-    """How records of one source come to their end, during one stay with it."""
+    """Processes the records of one source for one reader."""
 
     handle: Callable[[Change], Awaitable[None]]
     on_failure: OnFailure
@@ -47,10 +47,10 @@ class RecordProcessor:
     turns: asyncio.Semaphore
     counts: Counts
     has_tried: Callable[[], None]
-    given_up_before: dict[str, GivenUp] = field(default_factory=dict[str, GivenUp])  # by position: not tried any more
+    given_up_before: dict[str, GivenUp] = field(default_factory=dict[str, GivenUp])  # by position: no further attempt
 
     async def settle(self, lane: str, record: Record) -> None:
-        """Return once nothing is left to do about the record, durably. Raises `LeaseLost`."""
+        """Return once the record needs no further work, durably. Raises `LeaseLost`."""
         if await self.tries.forever(lambda: self.parked.follow(lane, record)):
             self.counts.parked += 1
             return
@@ -73,7 +73,7 @@ class RecordProcessor:
             await self.tries.pause()
 
     async def _handle(self, record: Record) -> None:
-        # The turn is held while handling only: a record that waits for its next try keeps nobody else waiting.
+        # The turn is held only while handling: a record that waits for its retry blocks no other record.
         async with self.turns:
             if not self.held.may_act():
                 raise LeaseLost(self.held.lease)

@@ -1,7 +1,7 @@
-"""The tree of a stream's shards: what may be read now, what is missing, and what nobody needs to wait for.
+"""Compare the shards of a stream with its leases: what may be read, what is missing, what is finished.
 
-All of it follows from two lists: the shards that the stream shows, and the leases there are. A shard is read after its
-parents. A lease that was begun once needs no parents any more: they were done then, and done is for ever.
+Everything follows from two lists: the shards that the stream shows, and the leases. A shard is read after its parents.
+A lease that was begun no longer needs its parents: they were done then, and done is final.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,7 +12,10 @@ from worker.store.repos.leases import Lease, LeaseStatus
 
 
 def is_ready(lease: Lease, siblings: Mapping[str, Lease]) -> bool:
-    """Say whether a shard may be read now. A parent without a lease is waited for: the next audit deals with it."""
+    """Return whether a shard may be read now.
+
+    A parent without a lease counts as unfinished: the next audit corrects it.
+    """
     if lease.status is LeaseStatus.DONE:
         return False
     parents = (siblings.get(parent) for parent in lease.parents)
@@ -21,18 +24,18 @@ def is_ready(lease: Lease, siblings: Mapping[str, Lease]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What is to be set right."""
+    """Lists the differences to correct."""
 
-    missing: Sequence[Lease]  # shards that nobody has read and nobody would read
+    missing: Sequence[Lease]  # shards without a lease that have to be read
     severed: Sequence[tuple[Lease, frozenset[str]]]  # leases, and the parents they wait for in vain
-    finished: Sequence[Lease]  # done, and not in the stream any more
+    finished: Sequence[Lease]  # done, and no longer in the stream
 
 
 def audit(stream: str, listed: Iterable[Shard], leases: Iterable[Lease]) -> Findings:
     """Compare the stream with its leases.
 
-    Whatever has a descendant that was begun was read to its end, and its lease was cleared away since: it is not read
-    again. A parent that is neither leased nor to be leased is gone: no child waits for it.
+    A shard with a begun descendant was read to its end, and its lease was deleted since: it is not read again. A parent
+    that has no lease and gets none is gone: no child waits for it.
     """
     shards, rows = {shard.id: shard for shard in listed}, {lease.shard: lease for lease in leases}
     settled = _ancestors([row.shard for row in rows.values() if row.is_begun], shards, rows)
@@ -46,7 +49,7 @@ def audit(stream: str, listed: Iterable[Shard], leases: Iterable[Lease]) -> Find
     return Findings(
         missing=[Lease(stream=stream, shard=shard.id, parents=known(shard.parents)) for shard in new],
         severed=[(row, row.parents - to_come) for row in waiting],
-        # One without children would be found missing if a listing showed it once more: expiry clears it away.
+        # A lease without children would be found missing if a listing showed its shard again. It expires instead.
         finished=[
             row for row in rows.values() if row.status is LeaseStatus.DONE and row.children and row.shard not in shards
         ],
@@ -54,7 +57,10 @@ def audit(stream: str, listed: Iterable[Shard], leases: Iterable[Lease]) -> Find
 
 
 def leaves(listed: Sequence[Shard]) -> list[Shard]:
-    """The shards that go on: none that is listed comes after them. One that is shown as open beside its child ended."""
+    """Return the shards without a listed child.
+
+    A shard that is shown as open although a child is listed has ended.
+    """
     parents = {parent for shard in listed for parent in shard.parents}
     return [shard for shard in listed if shard.id not in parents]
 

@@ -1,8 +1,8 @@
-"""Consuming a stream of shards: each shard is a lease, and what follows a shard is read after it.
+"""Consume a stream of shards: each shard is a lease, and its successors are read after it.
 
-Two things are offered. Any number of workers hold the shards, one consumer for each; one of them holds the duty of
-knowing which shards there are. That duty is for speed and for what nobody else can see: children come by the end of
-their parents, in the same step.
+There are two kinds of leases. Any number of workers hold the shards, with one consumer each. One worker audits which
+shards exist. The audit is for speed and for shards that no reader can see: normally the end of a shard creates the
+leases of its children in the same commit.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,18 +28,18 @@ from worker.store.repos.leases import Lease, Leases, LeaseStatus
 
 AUDIT_EVERY_S: Final = 300.0
 AUDIT_FAILED_S: Final = 10.0
-AUDIT_REFUSED_S: Final = 60.0  # a person has to put it right
-FORGOTTEN_MAX: Final = 2_000  # leases cleared away by one audit
-NOT_FORGOTTEN_MAX: Final = 10  # failures until it is the store that has a trouble, not one write
-BEGUN: Final = "begun"  # the checkpoint of the duty: the first start is over
-CHILDREN: Final = Backoff(attempts_max=10, first_s=0.05, longest_s=1.0)  # a stream tells of children a little late
+AUDIT_REFUSED_S: Final = 60.0  # a person has to fix it
+FORGOTTEN_MAX: Final = 2_000  # leases deleted by one audit
+NOT_FORGOTTEN_MAX: Final = 10  # failures after which the store, not a single write, is the cause
+BEGUN: Final = "begun"  # the checkpoint of the audit lease: the first start is over
+CHILDREN: Final = Backoff(attempts_max=10, first_s=0.05, longest_s=1.0)  # a stream shows children a little late
 
 _log = logger()
 
 
 @dataclass(slots=True, kw_only=True)
 class ShardedConsumer:
-    """Holds shards of one stream and does their work."""
+    """Holds shards of one stream and handles their records."""
 
     stream: Stream
     subscription: Subscription
@@ -61,21 +61,21 @@ class ShardedConsumer:
 
     @property
     def behind_s(self) -> float:
-        """How far behind the worst of its shards is."""
+        """Return how far behind the slowest shard is."""
         return max((reader.behind_s for reader in self.readers.values()), default=0.0)
 
     def wake(self) -> None:
-        """Say that there is something to read, in whichever shard."""
+        """Wake all readers because there is something to read in some shard."""
         for reader in self.readers.values():
             reader.wake()
 
     @property
     def ailing(self) -> Mapping[str, StreamConsumer]:
-        """The readers that somebody must look at, by shard."""
+        """Return the readers that need an operator, by shard."""
         return {shard: reader for shard, reader in self.readers.items() if not reader.is_well}
 
     async def hold(self, held: HeldLease) -> None:
-        """Read the shard to its end, then end it together with the birth of its children. Raises `LeaseLost`."""
+        """Read the shard to its end, then finish it and create its children in one commit. Raises `LeaseLost`."""
         shard = held.lease.shard
         self.readers[shard] = reader = self._reader(held.lease)
         try:
@@ -87,7 +87,8 @@ class ShardedConsumer:
     def _reader(self, lease: Lease) -> StreamConsumer:
         return StreamConsumer(
             source=self.stream.reader(lease.shard, lease.whole_to),
-            # Where news begin is decided once for the whole stream. Whatever is found later is read from its start.
+            # Where new records begin is decided once for the whole stream. A shard that is found later is read from its
+            # start.
             subscription=replace(self.subscription, begin=Beginning.OLDEST),
             parking=self.parking,
             tries=self.tries,
@@ -97,10 +98,13 @@ class ShardedConsumer:
             counts=self.counts,
         )
 
-    # --- the end of a shard -------------------------------------------------------------------------------------------
+    # --- End of a shard -----------------------------------------------------------------------------------------------
 
     async def _end(self, held: HeldLease) -> None:
-        """Wait for what follows, as long as it takes. There is none if the stream ends or forgets the shard."""
+        """Wait for the children of a shard without limit, then finish it.
+
+        A shard has no children if the stream ends or no longer lists the shard.
+        """
         children = await self._children_soon(held)
         if children is None and not held.is_stopping:
             await self.tries.forever(held.wait_for_children)
@@ -118,7 +122,7 @@ class ShardedConsumer:
                 return children
             await held.nap(self.children_backoff.wait_s(attempt))
             if held.is_stopping:
-                break  # there is no time, and no nap is taken any more: all that is left would be asked in one breath
+                break  # naps return at once now: the remaining requests would be sent without a pause
         return None
 
     async def _children_late(self, shard: str) -> Sequence[Shard] | None:
@@ -141,14 +145,14 @@ class ShardedConsumer:
 
 @dataclass(slots=True, kw_only=True)
 class ShardTree:
-    """Holds the duty of knowing which shards a stream has. Two holders at once would do no harm."""
+    """Audits which shards a stream has, while it holds the lease. Two holders would do no harm."""
 
     stream: Stream
     subscription: Subscription
     leases: Leases
     tries: RetryPolicy
     clock: Clock
-    added: Callable[[], None]  # told when there are new leases to share
+    added: Callable[[], None]  # called when there are new leases to share
     jitter: Callable[[], float]
 
     def offer(self) -> LeaseOffer:
@@ -174,9 +178,9 @@ class ShardTree:
         await self._set_right(held)
 
     async def _begin(self, held: HeldLease) -> None:
-        """At the first start, pass over what is there if only news are wanted, and catch up with it by other means.
+        """Skip existing records at the first start if only new ones are wanted, and catch up on them.
 
-        Repeated after a crash. Where each shard's news begin is asked first: what changes meanwhile is read as well.
+        A crash repeats this. The positions are read first, so that changes during the catch-up are read as well.
         """
         if self.subscription.begin is Beginning.OLDEST:
             return
@@ -193,8 +197,8 @@ class ShardTree:
         return Lease(stream=self.stream.name, shard=shard, checkpoint=position)
 
     async def _set_right(self, held: HeldLease) -> None:
-        """Compare the stream with its leases once, and mend what differs. Raises `RetryLater`."""
-        # The leases first: a shard that ends in between has its children's leases with it, and they are only made once.
+        """Compare the stream with its leases once and correct the differences. Raises `RetryLater`."""
+        # Leases first: a shard that ends in between creates the leases of its children, and each is created only once.
         leases = await self.leases.list(self.stream.name)
         found = audit(self.stream.name, await self.stream.shards(), leases)
         await self._add(held, found.missing)
@@ -206,8 +210,9 @@ class ShardTree:
         await self._forget(found.finished[:FORGOTTEN_MAX])
 
     async def _forget(self, finished: Sequence[Lease]) -> None:
-        """Clear away what is over. One that cannot be is left to the next audit, and keeps no other from being cleared:
-        every look at the leases reads them all.
+        """Delete finished leases, because every listing of the leases reads them all.
+
+        A failed deletion is left to the next audit and does not stop the others.
         """
         failed = 0
         for done in finished:
@@ -220,7 +225,7 @@ class ShardTree:
 
     async def _add(self, held: HeldLease, leases: Sequence[Lease]) -> None:
         for lease in leases:
-            if not held.may_act():  # what was found long ago may have been read and cleared away since
+            if not held.may_act():  # a shard that was found long ago may have been read and its lease deleted since
                 raise LeaseLost(held.lease)
             if await self.leases.create(lease):
                 _log.info("shard.found", stream=lease.stream, shard=lease.shard, parents=sorted(lease.parents))
@@ -229,10 +234,10 @@ class ShardTree:
 
 
 def _whole_to(held: HeldLease) -> datetime | None:
-    """Up to when nothing can be missing of what follows a shard that was read to its end; None: unknown.
+    """Return the time before which the children of a finished shard can miss nothing; None if unknown.
 
-    It begins where the shard ends, and so after the last record of the shard. When that was read does not matter: it
-    may have been long after its successors began to fill.
+    The children begin where the shard ends, and so after its last record. It does not matter when that was read: it may
+    have been long after the children began to fill.
     """
     read_to = None if held.position is None else time_of(held.position)
     return max((at for at in (read_to, held.lease.whole_to) if at is not None), default=None)

@@ -1,4 +1,4 @@
-"""Records that are no change of a row: nobody can handle them, so they are kept before the stream moves on."""
+"""Keep records that are not a change of a row as dead letters, before the stream moves past them."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from worker.runtime.logs import logger
 from worker.store.repos.delivery.dead_letters import DeadLetter, DeadLetters
 from worker.store.row_codec import encode
 
-BODY_MAX: Final = 2_000_000  # of what a letter holds; the position says where the rest is, while the stream has it
+BODY_MAX: Final = 2_000_000  # of a dead letter; the position locates the whole record while the stream keeps it
 
 _log = logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadableRecordLetter:
-    """A record that was read and not understood."""
+    """UnreadableRecordLetter is a record that was read and could not be decoded."""
 
     source: str
     position: Position
@@ -27,12 +27,12 @@ class UnreadableRecordLetter:
     reason: str
 
 
-# Returns once the record is kept durably. May raise `RetryLater`, and then the record is read again.
+# Returns once the record is stored durably. May raise `RetryLater`, and then the record is read again.
 KeepStray: TypeAlias = Callable[[UnreadableRecordLetter], Awaitable[None]]
 
 
 class UnreadableRecordLetters:
-    """Keeps strays as dead letters of their stream."""
+    """Stores unreadable records as dead letters of their stream."""
 
     def __init__(self, letters: DeadLetters, stream: str, clock: Clock) -> None:
         self._letters, self._stream, self._clock = letters, stream, clock

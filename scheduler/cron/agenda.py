@@ -1,4 +1,4 @@
-"""When each schedule has to be looked at next, in memory: looking costs what is due, however many there are."""
+"""Keep the next time of each schedule in memory, so that a check costs only what is due."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from worker.store.repos.schedule_marks import ScheduleMark
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
-    """A schedule that time starts, and how far its times were considered."""
+    """Timed is a schedule with a cron expression, and the time up to which it was considered."""
 
     schedule: Schedule
     mark: ScheduleMark
@@ -25,7 +25,7 @@ class Timed:
 
 
 class Agenda:
-    """Every schedule that time starts, each with the next of its times."""
+    """Holds every schedule that cron starts, each with its next time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -38,7 +38,7 @@ class Agenda:
         return len(self._timed)
 
     def replace(self, pipeline: PipelineId, timed: Iterable[Timed]) -> None:
-        """These are the schedules of a pipeline from now on, and no others."""
+        """Replace the schedules of a pipeline by these."""
         theirs = {each.key: each for each in timed}
         for key in self._of_pipeline.pop(pipeline, frozenset()) - theirs.keys():
             del self._timed[key]
@@ -50,20 +50,21 @@ class Agenda:
             self._set(each)
 
     def moved(self, timed: Timed) -> None:
-        """A schedule was considered further; one that was replaced meanwhile stays as it is now."""
+        """Record that a schedule was considered further, unless the schedule was replaced meanwhile."""
         known = self._timed.get(timed.key)
         if known is not None and known.mark.version <= timed.mark.version and known.schedule == timed.schedule:
             self._set(timed)
 
     def look_again(self, key: ScheduleKey, at: datetime) -> None:
-        """Something kept its time from being settled: look at that time instead."""
+        """Check a schedule again at a time, because something kept its due time from being settled."""
         if key in self._timed:
             self._timers.set(key, at)
 
     def take_due(self) -> list[Timed]:
-        """Take the schedules whose time has come; each comes again only when it is moved or to be looked at again.
+        """Take the schedules that are due. Each returns only after `moved` or `look_again`.
 
-        Of more than `HERD_MIN` times in one minute, each waits for its own place within half a minute.
+        If more than `HERD_MIN` schedules are due in one minute, each is delayed by an offset of its own within half a
+        minute.
         """
         due = self._pop_due()
         herds = Counter(self._minute(key) for key in due)

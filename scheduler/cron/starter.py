@@ -1,7 +1,7 @@
-"""Cron: runs begin when their time has come, once each, whoever looks and however often.
+"""Start runs at their cron times, once each, regardless of how many workers check and how often.
 
-The run's row decides whether a run is new; the schedule's mark only saves looking at times that are settled, and moves
-after the runs up to it are committed. So a crash anywhere costs a second look, and never a run.
+The run's row decides whether a run is new. The schedule's mark only avoids checks of times that are settled, and moves
+after the runs up to it are committed. So a crash costs a second check, and never a run.
 """
 
 import asyncio
@@ -33,17 +33,20 @@ from worker.store.tail import Tail
 
 FIRE_EVERY: Final = timedelta(seconds=1)
 FOLLOW_EVERY: Final = timedelta(seconds=5)
-# The list of configurations may lag behind, so the log is read from a while before the list.
+# The list of configurations may lag behind, so the log is read from some time before the list.
 LIST_LAG_MAX: Final = timedelta(minutes=10)
-AT_ONCE_MAX: Final = 16  # schedules that are considered at the same time
+AT_ONCE_MAX: Final = 16  # schedules that are handled concurrently
 MENDED_LOOK: Final = timedelta(minutes=1)  # how often a pipeline with a damaged row is read again
-HELD_BACK_LOOK: Final = timedelta(seconds=30)  # how often a paused pipeline with a time due is looked at
+HELD_BACK_LOOK: Final = timedelta(seconds=30)  # how often a paused pipeline with a due time is checked
 
 MayAct: TypeAlias = Callable[[], bool]
 
 
 class CronStarts:
-    """Starts what is due, for as long as `may_act` allows it. Made anew for each holding of the duty."""
+    """Starts the runs that are due, while `may_act` allows it.
+
+    Each holder of the scheduler lease creates a new one.
+    """
 
     def __init__(
         self,
@@ -73,13 +76,13 @@ class CronStarts:
         )
 
     def __len__(self) -> int:
-        """How many schedules are known."""
+        """Return the number of known schedules."""
         return len(self._agenda)
 
-    # --- what is known ------------------------------------------------------------------------------------------------
+    # --- Known schedules ----------------------------------------------------------------------------------------------
 
     async def follow(self) -> None:
-        """Read everything the first time, then what changed. Raises `RetryLater`."""
+        """Read all schedules the first time, then the changed ones. Raises `RetryLater`."""
         now = self._clock.now()
         if self._tail is None or was_set_back(self._read_at, now):
             self._tail = await self._read_all()
@@ -90,7 +93,7 @@ class CronStarts:
         self._tail = tail
 
     async def read_damaged(self) -> None:
-        """Look whether what could not be read was mended: its times since then are late, and not lost."""
+        """Read damaged pipelines again. After a repair, their times since then are late, and not lost."""
         for pipeline in sorted(self._timetable.unreadable):
             await self._read_again(pipeline)
 
@@ -113,13 +116,13 @@ class CronStarts:
             self._versions[pipeline] = reading.config_hash
 
     def _knows(self, entry: ConfigLogEntry) -> bool:
-        """Say whether a change was seen already: the log is read from a while before the list."""
+        """Return whether a change is known already: the log is read from some time before the list."""
         return entry.config_hash is not None and self._versions.get(entry.pipeline) == entry.config_hash
 
-    # --- what is due --------------------------------------------------------------------------------------------------
+    # --- Due schedules ------------------------------------------------------------------------------------------------
 
     async def fire(self) -> None:
-        """Settle every time that has come by now; how long that takes makes none of them late."""
+        """Handle every schedule that is due now. The duration of this call makes none of them late."""
         taken, now = self._agenda.take_due(), self._clock.now()
         waiting = iter(taken)
         async with asyncio.TaskGroup() as lanes:
@@ -142,7 +145,7 @@ class CronStarts:
             return
         version = await self._configs.current(timed.key.pipeline)
         if version is None or version.pipeline.schedule(timed.key.schedule) != timed.schedule:
-            await self._read_again(timed.key.pipeline)  # it was changed a moment ago: its times may be others now
+            await self._read_again(timed.key.pipeline)  # it has just changed, so its times may be different now
             return
         settled = await self._start(version, timed, found)
         if settled is None or settled > timed.mark.considered:
@@ -151,7 +154,7 @@ class CronStarts:
             self._agenda.look_again(timed.key, self._clock.now() + HELD_BACK_LOOK)
 
     async def _start(self, version: Version, timed: Timed, found: Due) -> datetime | None:
-        """Have each run begun; where one is held back, say up to which time everything is settled."""
+        """Start each due run; return the time up to which all is settled if a run is held back, else None."""
         settled = timed.mark.considered
         for fire in found.fires:
             if not self._may_act() or not await self._is_settled(version, timed, fire):
@@ -165,14 +168,14 @@ class CronStarts:
         try:
             return await self._engine.handle(key, wanted) is Handled.SETTLED
         except Rejected as problem:
-            # A damaged row of this run: a person must mend it, and the times after it must not wait for that.
+            # A row of this run is damaged. A person must fix it, and later times must not wait for that.
             self._log("schedule.refused", {"run": str(key), "problem": str(problem)})
-            # There is a row, so nobody will miss the run.
+            # The run has a row, so no check reports it as missed.
             await self._engine.report_corrupt(key, problem)
             return True
 
     async def _move(self, timed: Timed, found: Due, until: datetime) -> None:
-        """The runs up to `until` are committed: remember that, unless another worker did."""
+        """Store that the runs up to `until` are committed, unless another worker did."""
         if found.passed is not None:
             facts = {"count": found.passed.count, "reason": found.passed.reason}
             self._log("schedule.passed", {"schedule": str(timed.key), **facts})

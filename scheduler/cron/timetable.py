@@ -1,4 +1,4 @@
-"""Which schedules time starts, as the rows say: what is in force, since when, and how far each was considered."""
+"""Read which schedules cron starts: the version in force, since when, and how far each was considered."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
@@ -23,7 +23,10 @@ CHUNK: Final = 100  # pipelines whose rows are read together
 
 @dataclass(frozen=True, slots=True)
 class TimetableEntry:
-    """The schedules of a pipeline that time starts, as of one version of it; None: there is no such pipeline."""
+    """Lists the schedules of a pipeline version that cron starts.
+
+    `config_hash` is None if the pipeline does not exist.
+    """
 
     config_hash: str | None
     timed: Sequence[Timed] = ()
@@ -33,15 +36,15 @@ Found: TypeAlias = Mapping[PipelineId, TimetableEntry]
 
 
 class Timetable:
-    """Reads what the agenda is made of. Everything may raise `RetryLater`."""
+    """Reads the schedules for the agenda. Every call may raise `RetryLater`."""
 
     def __init__(self, tables: Tables, configs: PipelineVersions, clock: Clock, log: Log) -> None:
         self._pipelines, self._configs, self._clock, self._log = Pipelines(tables), configs, clock, log
         self._deployments, self._marks = Deployments(tables), ScheduleMarks(tables)
-        self.unreadable: set[PipelineId] = set()  # as of the last look at each: whoever mends a row tells nobody
+        self.unreadable: set[PipelineId] = set()  # as of the last read of each: a repair of a row emits no event
 
     async def all(self) -> AsyncIterator[Found]:
-        """Everything that is deployed, some pipelines at a time. What was deployed a moment ago may not show yet."""
+        """Yield all deployed pipelines in chunks. A pipeline that was just deployed may be missing."""
         chunk: list[Version] = []
         async for stored in self._pipelines.list():
             version = await self._usable(stored.pipeline, self._configs.in_force_of(stored))
@@ -50,16 +53,16 @@ class Timetable:
             if len(chunk) == CHUNK:
                 yield await self._read(chunk)
                 chunk = []
-            await asyncio.sleep(0)  # understanding thousands of files takes a while, and others have work too
+            await asyncio.sleep(0)  # parsing thousands of files takes a while, and other tasks need a turn
         yield await self._read(chunk)
 
     async def of(self, pipeline: PipelineId) -> TimetableEntry:
-        """The schedules of one pipeline as they are now."""
+        """Return the current schedules of one pipeline."""
         version = await self._usable(pipeline, self._configs.current(pipeline))
         return TimetableEntry(None) if version is None else (await self._read([version]))[pipeline]
 
     async def _usable(self, pipeline: PipelineId, finding: Awaitable[Version | None]) -> Version | None:
-        """The version, unless what is stored about it is damaged: that keeps no other pipeline from its times."""
+        """Return the version, or None if its stored rows are damaged, so that the other pipelines still start."""
         try:
             version = await finding
         except Rejected as problem:
@@ -79,7 +82,7 @@ class Timetable:
             return await self._read_together(versions)
         except Rejected as problem:
             if len(versions) == 1:
-                # A damaged row: that pipeline does not fire until it is mended, and all others do.
+                # A row is damaged. Its pipeline does not start by cron until it is fixed, and all others do.
                 self._note_unreadable(versions[0].pipeline.id, problem)
                 return {versions[0].pipeline.id: TimetableEntry(versions[0].config_hash)}
         return {name: reading for each in versions for name, reading in (await self._read([each])).items()}
@@ -117,12 +120,15 @@ def _timed(
 
 
 def _not_ahead(mark: ScheduleMark, now: datetime) -> ScheduleMark:
-    """A clock that went ahead for a while must not silence a schedule until that time really comes."""
+    """Limit a mark to now: a clock that was ahead must not silence a schedule until that time comes."""
     return replace(mark, considered=min(mark.considered, now))
 
 
 def current_mark(key: ScheduleKey, schedule: Schedule, deployed: Deployed, mark: ScheduleMark | None) -> ScheduleMark:
-    """How far a schedule was considered: nothing is missed before it, or the times it now has, came."""
+    """Return how far a schedule was considered, at least up to its deployment or its current cron times.
+
+    No time before that is missed.
+    """
     plan = plan_of(schedule)
     if mark is None:
         return ScheduleMark(key=key, considered=deployed.text_since, plan=plan)

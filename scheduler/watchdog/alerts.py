@@ -1,7 +1,7 @@
-"""Telling people that something is missing: once for each run, and in one word where much is missing at once.
+"""Emit alerts about missing runs: once per run, and one summary if many are missing at once.
 
-The mark that remembers it is in the same commit as the event, so a crash can neither lose an alert nor double it, and
-of two watchdogs one is refused.
+The mark that records an alert is in the same commit as the event. So a crash can neither lose nor duplicate an alert,
+and of two watchdogs one gets a stale write.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,24 +26,24 @@ from worker.store.repos.marks import Mark, Marks, move_write
 from worker.store.repos.sensors import Sensors
 from worker.store.table import StaleWrite, Tables, Write
 
-APART_MAX: Final = 3  # alerts of one kind about one pipeline in one pass; more are told in one summary
+APART_MAX: Final = 3  # alerts of one type about one pipeline in one pass; more become one summary
 NAMED_MAX: Final = 20
 TRIES_MAX: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """What is missing of one run. `holds` are the checks without which it is not true any more."""
+    """Alert is what is missing of one run. `holds` are the conditions under which it is still true."""
 
     key: RunKey
     due_at: datetime
     tell: EmitEvent
     holds: tuple[Write, ...] = ()
-    old_mark: str = ""  # the sensor by which the reference remembers that it told it
+    old_mark: str = ""  # the sensor by which the Lambda edition records that it sent this alert
 
 
 class Alerts:
-    """`repeat_after` None: what was told once is never told again."""
+    """Emits each alert once. With `repeat_after`, it emits an alert again after that time."""
 
     def __init__(
         self, tables: Tables, clock: Clock, *, repeat_after: timedelta | None = None, new_id: NewId = random_id
@@ -53,7 +53,7 @@ class Alerts:
         self.repeat_after = repeat_after
 
     async def tell(self, alerts: Sequence[Alert]) -> None:
-        """Tell what one pipeline misses, all of one type. Raises `RetryLater`; then it may have been told."""
+        """Emit what one pipeline misses, all of one type. Raises `RetryLater`; some may be emitted by then."""
         for _ in range(TRIES_MAX):
             fresh = await self._untold(alerts)
             if len(fresh) <= APART_MAX:
@@ -65,7 +65,7 @@ class Alerts:
         raise RetryLater(f"others keep telling what {alerts[0].key.pipeline} misses; the next round tells the rest")
 
     async def _untold(self, alerts: Sequence[Alert]) -> list[Alert]:
-        """Those that nobody was told of, or not for so long that they are told again."""
+        """Return the alerts that were not emitted yet, or long enough ago to be repeated."""
         if not alerts:
             return []
         summary = await self._summary(alerts[0])
@@ -91,7 +91,7 @@ class Alerts:
         await self._commit(move_write(pipeline, mark_sk, mark, noted, now), told, *alert.holds)
 
     async def _tell_together(self, alerts: Sequence[Alert]) -> bool:
-        """One word for all of them, and one mark up to when; False if another told some of them meanwhile."""
+        """Emit one summary and one mark with its end; return False if another worker emitted some meanwhile."""
         now, first, last = self._clock.now(), alerts[0], alerts[-1]
         pipeline, mark_sk = first.key.pipeline, keys.told_up_to_mark_sk(first.tell.type)
         mark = await self._summary(first)
@@ -114,7 +114,7 @@ class Alerts:
         return await self._commit(move_write(pipeline, mark_sk, mark, noted, now), told)
 
     async def _commit(self, *writes: Write) -> bool:
-        """False: another told it, or it is not true any more."""
+        """Commit the writes; return False if another worker emitted the alert or it is no longer true."""
         try:
             await self._tables.commit(*writes)
         except StaleWrite:
@@ -122,7 +122,7 @@ class Alerts:
         return True
 
     async def _summary(self, alert: Alert) -> Mark | None:
-        """The mark of the last summary of this kind."""
+        """Return the mark of the last summary of this type."""
         return await self._marks.get(alert.key.pipeline, keys.told_up_to_mark_sk(alert.tell.type))
 
     async def _was_told_by_the_reference(self, alert: Alert) -> bool:
@@ -158,7 +158,7 @@ def _covers(summary: Mark | None, alert: Alert, now: datetime) -> bool:
 
 
 def _told_up_to(summary: Mark | None, now: datetime) -> datetime | None:
-    """A summary that a clock wrote which was ahead speaks of what had not come yet: it covers nothing."""
+    """Return the end of a summary. A summary from a clock that was ahead covers nothing."""
     up_to = _instant(summary, "upTo")
     return None if up_to is None or was_set_back(up_to, now) else up_to
 

@@ -1,4 +1,4 @@
-"""What a check is: it looks, and says what it found and what it would do about it."""
+"""Define a check of the watchdog: it reads, and returns findings with their actions."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,25 +10,25 @@ from worker.core.errors import Rejected, WorkerError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that did not happen. `act` tells people or makes up for it; repeating it is harmless.
+    """Finding is something that did not happen. `act` alerts or corrects it; repeating it is harmless.
 
-    A routine one is there in every pass, and says nothing about whether something is wrong.
+    A routine finding occurs in every pass and does not indicate a problem.
     """
 
-    about: str  # a run, a pipeline, a part of ourselves
+    about: str  # a run, a pipeline, or a part of Interlock
     sentence: str
     act: Callable[[], Awaitable[None]]
     is_routine: bool = False
 
 
 def few(sentences: Sequence[str], number: int) -> str:
-    """The first of them in one line, and how many more there are."""
+    """Join the first sentences in one line and add how many more there are."""
     more = f"; and {len(sentences) - number:,} more" if len(sentences) > number else ""
     return "; ".join(sentences[:number]) + more
 
 
 def unreadable(about: str, problem: Rejected) -> Finding:
-    """A row that was damaged from outside: it is told as the check's trouble, and hides nothing beside it."""
+    """Return a finding for a damaged row. It counts as a problem of the check and hides no other finding."""
 
     async def act() -> None:
         raise problem
@@ -40,15 +40,15 @@ def _none() -> int:
     return 0
 
 
-# Looks at what there is to look at by now; reads only. Whatever it raises is the check's own trouble.
+# Reads the state as of now and changes nothing. Any exception counts as a problem of the check.
 Look: TypeAlias = Callable[[datetime], Awaitable[Sequence[Finding]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchdogCheck:
-    """One row of the watchdog's table. `is_vital`: while it fails, nobody may count on being told anything.
+    """WatchdogCheck is one row of the watchdog's table. While a vital check fails, alerts may not arrive.
 
-    `left` says how many pipelines the last look left to later ones.
+    `left` returns how many pipelines the last pass left to later ones.
     """
 
     name: str
@@ -58,7 +58,7 @@ class WatchdogCheck:
 
 
 class Impaired(WorkerError):
-    """A part of ourselves does not do its work: each by its name, with what is wrong with it, and what to do still."""
+    """Reports parts of Interlock that do not work, by name, and findings to handle nevertheless."""
 
     def __init__(self, parts: Mapping[str, str], findings: Sequence[Finding] = ()) -> None:
         super().__init__("; ".join(f"{name}: {problem}" for name, problem in parts.items()))

@@ -1,9 +1,9 @@
-"""The dead man's switch: a sign of life that stops when nobody may count on being told anything.
+"""Send signs of life that stop when Interlock can no longer alert.
 
-Three signs, each for someone else. The heartbeat event is for whoever listens to the bus. The heartbeat address is
-asked for after each pass, as long as all that is vital works: a service outside raises the alarm when it is not asked
-for. And a probe goes along the whole way of an alert, from the events table to where people are told; if it does not
-arrive in time, the way is broken, and that is said by every other means: the log, the events table, the heartbeat.
+There are three. The heartbeat event is for consumers of the bus. The heartbeat address is requested after each pass
+while all vital checks work: an external service alerts when the requests stop. And a probe takes the whole path of an
+alert, from the events table to its receiver. If no probe arrives in time, the path is broken, and Interlock reports it
+in every other way: in the log, the events table and the heartbeat.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -28,10 +28,10 @@ from worker.store.table import StaleWrite, Tables
 ALERT_PATH: Final = "alert-path"
 PROBE_EVERY: Final = timedelta(minutes=15)
 ARRIVES_WITHIN: Final = timedelta(minutes=15)
-CATCH_UP: Final = timedelta(minutes=3)  # after all workers were away, a probe has been under way for as long
+CATCH_UP: Final = timedelta(minutes=3)  # after an outage of all workers, a probe was under way for all of it
 HEARTBEAT_EVERY: Final = timedelta(minutes=15)
 
-# Asks for the heartbeat address once; says what went wrong, or None.
+# Requests the heartbeat address once; returns the problem, or None.
 Ping: TypeAlias = Callable[[], Awaitable[str | None]]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -39,7 +39,7 @@ _log = logger()
 
 
 class AlertPathCheck:
-    """Sends probes, and knows the way to be broken when none of them arrived for too long."""
+    """Sends probes and reports a broken path if none arrived for too long."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class AlertPathCheck:
     async def look(self, now: datetime) -> Sequence[Finding]:
         state = await self._path.load()
         probe, due = state.probe, list[Finding]()
-        # One that was sent by a clock that was ahead says nothing for a long time: it is replaced.
+        # A probe from a clock that was ahead would not be due for a long time, so it is replaced.
         if probe is None or now - probe.sent_at >= self._every or was_set_back(probe.sent_at, now):
             send = partial(self._send, state, now)
             due.append(Finding(about=ALERT_PATH, sentence="the next probe is due", act=send, is_routine=True))
@@ -68,7 +68,7 @@ class AlertPathCheck:
         return due
 
     async def _send(self, state: PathState, now: datetime) -> None:
-        """The next probe goes on while the last is missing: only one that is under way can show that all is well."""
+        """Send the next probe even while the last one is missing: only a new one can show a recovery."""
         is_waiting = state.probe is not None and not state.is_answered
         since = min(state.probe.waiting_since, now) if state.probe and is_waiting else now
         probe = AlertProbe(id=self._new_id(), sent_at=now, waiting_since=since)
@@ -86,14 +86,14 @@ class AlertPathCheck:
 
 
 class Heartbeat:
-    """`ping` None: there is no address to ask for."""
+    """Sends signs of life after a pass. If `ping` is None, there is no address to request."""
 
     def __init__(self, tables: Tables, ping: Ping | None = None, every: timedelta = HEARTBEAT_EVERY) -> None:
         self._tables, self._ping, self._every = tables, ping, every
         self._told: datetime | None = None
 
     async def beat(self, now: datetime, is_sound: bool) -> None:
-        """Give the signs of life that are due; the outside hears nothing while it could not rely on being told."""
+        """Send the signs of life that are due. Request no address while alerts may not arrive."""
         await self._tell(now, is_sound)
         if not is_sound:
             _log.error("heartbeat.withheld")
@@ -101,7 +101,7 @@ class Heartbeat:
             _log.warning("heartbeat.failed", problem=problem)
 
     async def _tell(self, now: datetime, is_sound: bool) -> None:
-        """One event for each stretch of time, whoever holds the duty: its name is the stretch's."""
+        """Emit one event per interval, whichever worker runs the watchdog: its id names the interval."""
         at = now - (now - _EPOCH) % self._every
         if at == self._told:
             return
@@ -112,7 +112,7 @@ class Heartbeat:
             message="the watchdog makes its rounds",
             detail={"source": "watchdog", "sound": is_sound},
         )
-        with suppress(StaleWrite):  # a predecessor told it
+        with suppress(StaleWrite):  # an earlier holder emitted it
             await self._tables.commit(event_write(event))
         self._told = at
 

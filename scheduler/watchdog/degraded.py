@@ -1,4 +1,4 @@
-"""Parts of ourselves that do not do their work: told when it begins, told when it is over, and nothing in between."""
+"""Report parts of Interlock that do not work: one event at the start, one at the end, none in between."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from worker.store.table import StaleWrite, Tables, Write
 
 _MARK: Final = watchdog_mark_sk("degraded")
 PROBLEM_MAX: Final = 500
-AT_ONCE_MAX: Final = 20  # parts that begin, and as many that end, in one commit
+AT_ONCE_MAX: Final = 20  # parts that become degraded, and as many that recover, in one commit
 
 T = TypeVar("T")
 
@@ -29,21 +29,24 @@ _log = logger()
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What is wrong with a part. One that is not certain may be over with the next look, and is not told yet."""
+    """Trouble is what is wrong with a part.
+
+    An uncertain one may be over in the next pass, so it is not emitted yet.
+    """
 
     problem: str
     is_certain: bool = True
 
 
 class Degraded:
-    """Knows what is degraded by one row, so that a successor neither repeats what was told nor forgets to end it."""
+    """Keeps the degraded parts in one row, so that the next holder neither repeats nor forgets an event."""
 
     def __init__(self, tables: Tables, clock: Clock, new_id: NewId = random_id) -> None:
         self._tables, self._clock, self._new_id = tables, clock, new_id
         self._marks = Marks(tables)
 
     async def note(self, troubles: Mapping[str, Trouble]) -> None:
-        """Tell what is new among the troubles, and what is over. Raises `RetryLater`."""
+        """Emit an event for each new trouble and for each one that is over. Raises `RetryLater`."""
         now, mark = self._clock.now(), await self._marks.get(OURSELVES, _MARK)
         known = dict(mark.data) if mark else {}
         begun = _some({name: each for name, each in troubles.items() if each.is_certain and name not in known})
@@ -54,16 +57,16 @@ class Degraded:
         noted |= dict.fromkeys(begun, format_rfc3339(now))
         writes: list[Write] = [
             move_write(OURSELVES, _MARK, mark, noted, now),
-            # One event for each: each is an incident of its own, which ends by itself.
+            # One event per part: each is an incident of its own, which ends by itself.
             *(event_write(self._begun(name, trouble, now)) for name, trouble in begun.items()),
             *(event_write(self._over(name, since, now)) for name, since in over.items()),
         ]
         try:
             await self._tables.commit(*writes)
         except StaleWrite:
-            return  # another watchdog told it; if not all of it, the next pass finds the rest
+            return  # another watchdog emitted it; the next pass emits the rest, if there is any
         for name, trouble in begun.items():
-            # Beside the event, because it may be the way of events that is broken.
+            # In the log as well, because the path of events may be broken.
             _log.error("watchdog.degraded", check=name, problem=trouble.problem)
         for name in over:
             _log.info("watchdog.recovered", check=name)
@@ -94,5 +97,5 @@ class Degraded:
 
 
 def _some(parts: Mapping[str, T]) -> dict[str, T]:
-    """As many as one commit holds; the next pass tells of the others."""
+    """Return as many as one commit holds; the next pass emits the others."""
     return dict(sorted(parts.items())[:AT_ONCE_MAX])

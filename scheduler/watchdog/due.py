@@ -1,4 +1,4 @@
-"""What is due by the ledger, beside what the tables say of it: all of it looked up by exact key."""
+"""Compare due checks with the tables, by exact key."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -24,14 +24,14 @@ from worker.store.repos.runs import run_key
 from worker.store.table import Absent, Check, Row, TableName, Tables
 
 SOURCE: Final = "watchdog"
-PAUSED_LOOK: Final = timedelta(minutes=15)  # how often a paused pipeline is looked at, if its pause does not end before
+PAUSED_LOOK: Final = timedelta(minutes=15)  # how often a paused pipeline is checked, unless its pause ends before
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class DueExpectation:
-    """Something due, under the version that expects it."""
+    """DueExpectation is a due check with the version that expects it."""
 
     due: ReachedCheck
     version: Version
@@ -44,7 +44,7 @@ class DueWork:
         self._tables, self._resync = tables, resync
 
     async def without_run(self, now: datetime, concern: CheckKind) -> dict[PipelineId, list[DueExpectation]]:
-        """What is due and has no run, by pipeline. What has one is settled."""
+        """Return the due checks without a run, by pipeline, and settle those with one."""
         due = self.ledger.due(now, concern)
         rows = await self.rows(due)
         missing = [each for each in due if each.key not in rows]
@@ -57,7 +57,7 @@ class DueWork:
     def left(
         self, due: Sequence[ReachedCheck], open_ones: Sequence[ReachedCheck]
     ) -> dict[PipelineId, list[DueExpectation]]:
-        """Those that are still to be dealt with, by pipeline; the others of `due` are settled."""
+        """Return the open checks by pipeline, and settle the other checks of `due`."""
         for each in set(due) - set(open_ones):
             self.ledger.settle(each)
         groups: dict[PipelineId, list[DueExpectation]] = defaultdict(list)
@@ -69,8 +69,11 @@ class DueWork:
         return groups
 
     def put_off(self, group: Sequence[DueExpectation], pause: Pause | None, now: datetime) -> None:
-        """Nobody is told of what a pause keeps from beginning. It keeps no data from coming: judge that after it."""
-        # All at the same time, so that they are judged together.
+        """Settle the checks of a paused pipeline without an alert, or postpone those that wait for data.
+
+        A pause keeps runs from starting, but no data from arriving. So missing data is checked after the pause.
+        """
+        # All at the same time, so that they are checked together.
         again_at = now + PAUSED_LOOK - (now - _EPOCH) % PAUSED_LOOK
         if pause is not None and pause.until is not None:
             again_at = min(again_at, pause.until)
@@ -82,10 +85,13 @@ class DueWork:
                 self.ledger.settle(each.due)
 
     async def still_missing(self, pipeline: PipelineId, group: Sequence[DueExpectation]) -> list[DueExpectation]:
-        """Before runs are called missing: records of their signals may have got lost, and that can be made up for."""
+        """Resync the pipeline, then return the expectations that still have no run.
+
+        Records of their trigger sensors may be lost, and a resync makes up for that.
+        """
         due = {each.due.key for each in group}
-        with suppress(Rejected):  # a damaged row of the pipeline is no reason to keep silent about the rest
-            # Records of others may well be on their way.
+        with suppress(Rejected):  # a damaged row of the pipeline must not suppress the other alerts
+            # Only these runs: the records of others may still be on their way.
             await self._resync.run(pipeline, may_begin=due.__contains__)
         begun = await self.rows([each.due for each in group])
         return [each for each in group if each.due.key not in begun]
@@ -94,7 +100,7 @@ class DueWork:
 def alert_of(
     each: DueExpectation, event_type: EventType, what: str, detail: dict[str, Json], old_mark: str = ""
 ) -> Alert:
-    """An alert that holds as long as the run does not begin after all."""
+    """Return an alert that is valid while the run does not start."""
     key = each.due.key
     return Alert(
         key=key,

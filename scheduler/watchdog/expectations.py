@@ -1,7 +1,7 @@
-"""The ledger of what is expected: every pipeline in force, and when something of it must have happened.
+"""Hold what is expected of every pipeline in force, and by when.
 
-It lives in memory and follows from the configurations, so it costs nothing to keep: a look at it finds what is due,
-however much is not. What was found stays due until it is settled, and `settled_up_to` says how far all of it is.
+Expectations are kept in memory and follow from the configurations, so they cost nothing to keep: a query costs only
+what is due. A due check stays due until it is settled, and `settled_up_to` returns how far all of them are.
 """
 
 import heapq
@@ -26,7 +26,7 @@ from worker.core.schedule.checkpoints import (
 
 @dataclass(frozen=True, slots=True)
 class ReachedCheck:
-    """A moment that has come."""
+    """ReachedCheck is a check of a run whose time has come."""
 
     key: RunKey
     moment: DueCheck
@@ -34,7 +34,7 @@ class ReachedCheck:
 
 @dataclass(frozen=True, slots=True)
 class _Schedule:
-    """One schedule of a version in force; another version's entries are told apart by their `edition`."""
+    """_Schedule is one schedule of a version in force. `edition` identifies the version."""
 
     pipeline: PipelineId
     schedule: Schedule
@@ -51,20 +51,20 @@ class Expectations:
         self._numbers = count()
         self._versions: dict[PipelineId, Version] = {}
         self._editions: dict[PipelineId, int] = {}
-        # By time; numbers keep what falls together in the order in which it came.
+        # Ordered by time; numbers keep entries with the same time in the order in which they were added.
         self._vigils: list[tuple[datetime, int, _Schedule, ExpectedCheck]] = []
         self._moments: list[tuple[datetime, int, int, ReachedCheck]] = []
         self._unsettled: dict[ReachedCheck, None] = {}
         self._put_off: set[ReachedCheck] = set()
-        self.resumed_at: datetime | None = None  # how far a predecessor had come, once that is known
+        self.resumed_at: datetime | None = None  # how far the previous holder had come, once that is known
 
     @property
     def versions(self) -> Mapping[PipelineId, Version]:
-        """The pipelines in force that are really run: of rehearsals nothing is expected."""
+        """Return the pipelines in force without dry runs, of which nothing is expected."""
         return self._versions
 
     def put(self, version: Version, since: Mapping[ScheduleId, Since]) -> None:
-        """Expect what a version says, of each schedule since when is said, and no longer what an older one said."""
+        """Expect what a version says, for each schedule from its `since` on. This replaces an older version."""
         pipeline = version.pipeline
         self.remove(pipeline.id)
         if pipeline.dry_run:
@@ -82,7 +82,7 @@ class Expectations:
         self._put_off = {due for due in self._put_off if due.key.pipeline != pipeline}
 
     def due(self, now: datetime, *concerns: CheckKind) -> Sequence[ReachedCheck]:
-        """What has come of some concerns and is not settled, oldest first."""
+        """Return the due and unsettled checks of some kinds, oldest first."""
         self._collect(now)
         return [due for due in self._unsettled if due.moment.concern in concerns]
 
@@ -90,19 +90,19 @@ class Expectations:
         self._unsettled.pop(due, None)
 
     def look_again(self, due: ReachedCheck, at: datetime) -> None:
-        """Settle it for now: it comes again, unless the pipeline changes before."""
+        """Settle a check for now. It becomes due again at `at`, unless the pipeline changes before."""
         self.settle(due)
         edition = self._editions.get(due.key.pipeline)
         if edition is not None:
             heapq.heappush(self._moments, (at, next(self._numbers), edition, due))
 
     def put_off(self, due: ReachedCheck, at: datetime) -> None:
-        """It cannot be judged yet: it comes again, here or at a successor."""
+        """Postpone a check that cannot be decided yet. It becomes due again, here or at the next holder."""
         self.look_again(due, at)
         self._put_off.add(due)
 
     def settled_up_to(self, now: datetime) -> datetime:
-        """The time up to which everything is settled: what a successor need not look at again."""
+        """Return the time up to which everything is settled, which the next holder need not check again."""
         self._collect(now)
         oldest = min((due.moment.at for due in (*self._unsettled, *self._put_off)), default=None)
         return now if oldest is None else oldest - timedelta.resolution

@@ -1,7 +1,7 @@
-"""Keeping the ledger true: filled when the duty is taken over, then moved along with the log of configurations.
+"""Load the expectations when the lease is taken over, then update them from the log of configurations.
 
-A successor goes on where its predecessor's work was settled, and reaches back a few days at most. What was deployed
-meanwhile counts from then on: nobody is told that a run is missing that nobody could have begun.
+A new holder continues where the previous one was settled, at most a few days back. A pipeline that was deployed
+meanwhile counts from its deployment on: no alert is emitted for a run that could not have started.
 """
 
 import asyncio
@@ -32,13 +32,16 @@ from worker.store.tail import Tail
 
 OURSELVES: Final = PipelineId("")  # marks and events that are about no pipeline
 LIST_LAG_MAX: Final = timedelta(minutes=10)
-CHANGES_MAX: Final = 10_000  # of the log, read at once; the rest comes with the next pass
+CHANGES_MAX: Final = 10_000  # entries of the log read at once; the next pass reads the rest
 
 _log = logger()
 
 
 class ExpectationsLoader:
-    """`looks_back`: whether a successor looks at what was settled, too: where alerts are repeated, they go on."""
+    """Keeps the expectations current.
+
+    With `looks_back`, a new holder also checks what was settled, so that repeated alerts continue.
+    """
 
     def __init__(
         self, tables: Tables, configs: PipelineVersions, ledger: Expectations, *, looks_back: bool = False
@@ -52,9 +55,10 @@ class ExpectationsLoader:
         self._looked_at: datetime | None = None
 
     async def refresh(self, now: datetime) -> Mapping[PipelineId, Rejected]:
-        """Bring the ledger up to date: all of it the first time, what changed from then on. Raises `RetryLater`.
+        """Update the expectations: all of them the first time, then the changed ones. Raises `RetryLater`.
 
-        Gives the pipelines whose rows cannot be read, and why: nothing new is expected of them until they can.
+        Return the pipelines whose rows cannot be read, with the reason. Nothing new is expected of them until they can
+        be.
         """
         if self._tail is None or (self._looked_at and was_set_back(self._looked_at, now)):
             self._tail = await self._fill(now)
@@ -72,7 +76,7 @@ class ExpectationsLoader:
         return {pipeline: damaged.problem for pipeline, damaged in self._damaged.items()}
 
     async def note_settled(self, now: datetime) -> None:
-        """Write down how far everything is settled; nothing is, before the ledger was filled. Raises `RetryLater`."""
+        """Store how far everything is settled. Store nothing before the first load. Raises `RetryLater`."""
         if self._tail is None:
             return
         up_to = self._ledger.settled_up_to(now)
@@ -86,13 +90,13 @@ class ExpectationsLoader:
     async def _fill(self, now: datetime) -> Tail:
         since = await self._since(now)
         self._ledger.resumed_at = since.at
-        # The list of pipelines may lag, so the log is read from a while before it.
+        # The list of pipelines may lag, so the log is read from some time before it.
         start = min(since.at, now - LIST_LAG_MAX) - STAMPED_WITHIN
         entries, tail = await self._changes.read(Tail.starting(start), now, CHANGES_MAX)
         deployed = await self._deployed(entries, start, since)
         async for stored in self._pipelines.list():
             await self._put(stored.pipeline, self._configs.in_force_of(stored), deployed.get(stored.pipeline, since))
-            await asyncio.sleep(0)  # reading thousands of files takes a while, and others work on this loop
+            await asyncio.sleep(0)  # parsing thousands of files takes a while, and other tasks share this loop
         for pipeline, arrived in deployed.items():
             await self._put(pipeline, self._configs.current(pipeline), arrived)
         _log.info("ledger.filled", pipelines=len(self._ledger.versions), since=format_rfc3339(since.at))
@@ -101,13 +105,14 @@ class ExpectationsLoader:
     async def _deployed(
         self, entries: Sequence[ConfigLogEntry], start: datetime, since: Since
     ) -> Mapping[PipelineId, Since]:
-        """From when on each pipeline is watched that was changed lately.
+        """Return from when on to check each recently changed pipeline.
 
-        What a predecessor saw changing, and was there before, it expected all along: no round may be left out for it.
+        The previous holder expected a pipeline that it saw changing and that existed before. So none of its checks may
+        be skipped.
         """
         changed = [entry for entry in entries if entry.change is not ConfigChange.REJECTED]
         came: Mapping[PipelineId, Deployed] = {}
-        with suppress(Rejected):  # a damaged row: its pipeline counts as one that was there before
+        with suppress(Rejected):  # a damaged row: its pipeline counts as one that existed before
             came = await self._deployments.load({entry.pipeline for entry in changed})
         found: dict[PipelineId, Since] = {}
         for entry in changed:
@@ -120,7 +125,7 @@ class ExpectationsLoader:
         return found
 
     async def _since(self, now: datetime) -> Since:
-        """Where to go on; the first time ever, from now on."""
+        """Return where to continue; the first time ever, now."""
         self._mark = await self._marks.get(OURSELVES, _LEDGER)
         said = self._mark.data.get("upTo") if self._mark else None
         up_to = parse_rfc3339(said) if isinstance(said, str) else None
@@ -128,11 +133,11 @@ class ExpectationsLoader:
             return Since(now, is_new=True)
         if now - up_to > LOOK_BACK:
             _log.warning("ledger.gap_met", settled_up_to=said, looked_back=str(LOOK_BACK))
-        # A clock that went ahead for a while must not blind the watch until that time really comes.
+        # A clock that was ahead must not suppress the checks until that time comes.
         return Since(now - LOOK_BACK if self._looks_back else max(min(up_to, now), now - LOOK_BACK))
 
     async def _take_in(self, pipeline: PipelineId, now: datetime, changed_at: datetime) -> None:
-        """Expect what is in force by now: of schedules that were there before, also what was due since."""
+        """Expect what is in force now; for schedules that existed before, also what became due since."""
         was_damaged, before = self._damaged.get(pipeline), self._ledger.versions.get(pipeline)
         new = was_damaged.since if was_damaged else Since(changed_at, is_new=True)
         old = Since(self._ledger.settled_up_to(now))
@@ -145,14 +150,14 @@ class ExpectationsLoader:
         if version is None:
             self._ledger.remove(pipeline)
         elif before is None or before.config_hash != version.config_hash:
-            # Of one whose times are others now, those before the change were never due.
+            # If the times of a schedule changed, those before the change were never due.
             known = {each.id: plan_of(each) for each in before.pipeline.schedules} if before else {}
             schedules = version.pipeline.schedules
             since = {each.id: old if known.get(each.id) == plan_of(each) else new for each in schedules}
             self._ledger.put(version, since)
 
     async def _put(self, pipeline: PipelineId, finding: Awaitable[Version | None], since: Since) -> None:
-        """Expect what is found of a pipeline. What is stored of one may be damaged; the others are watched."""
+        """Expect what a pipeline says. If its stored rows are damaged, the others are still checked."""
         try:
             version = await finding
         except Rejected as problem:
@@ -166,7 +171,7 @@ class ExpectationsLoader:
 
 @dataclass(frozen=True, slots=True)
 class _Damaged:
-    """A pipeline that cannot be read. Once it can, what was due since then is expected as if it always could."""
+    """_Damaged is a pipeline that cannot be read. Once it can, all that became due since is expected."""
 
     since: Since
     problem: Rejected

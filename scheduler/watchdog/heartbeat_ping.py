@@ -1,4 +1,4 @@
-"""The address that is asked for after each sound pass, through the client that refuses our own network."""
+"""Request the heartbeat address, through the HTTP client that refuses addresses of our own network."""
 
 from datetime import timedelta
 from typing import Final
@@ -10,7 +10,7 @@ PATIENCE: Final = timedelta(seconds=10)
 
 
 def pinging(client: HttpClient, url: str) -> Ping:
-    """Ask for `url` by GET. Its path may be a secret, so no message repeats it."""
+    """Return a ping that requests `url` by GET. Its path may be a secret, so no message repeats it."""
 
     async def ping() -> str | None:
         match await client.send(Request(method="GET", url=url, timeout=PATIENCE)):

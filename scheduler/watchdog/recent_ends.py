@@ -1,4 +1,4 @@
-"""Runs that ended lately, read as they end: each pass costs what ended since the last one."""
+"""Follow the runs that end, so that each pass costs only what ended since the last one."""
 
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
@@ -8,12 +8,15 @@ from worker.core.model.keys import RunKey
 from worker.core.run.state import Run, Status
 from worker.store.repos.runs import Runs
 
-# The index lags, and a commit is stamped when it was decided: a little is read twice.
+# The index lags, and a commit has the time of its decision, so a little is read twice.
 OVERLAP: Final = timedelta(minutes=3)
 
 
 class RecentEnds:
-    """Follows the ends of one status. The first look, or one after a failure, reaches back as far as it is told."""
+    """Follows the runs that end with one status.
+
+    The first read, or one after a failed first read, reaches back as far as the caller says.
+    """
 
     def __init__(self, runs: Runs, status: Status) -> None:
         self._runs, self._status = runs, status
@@ -21,7 +24,7 @@ class RecentEnds:
         self._seen: dict[tuple[RunKey, int], datetime] = {}
 
     async def news(self, now: datetime, reach: timedelta) -> AsyncIterator[Run]:
-        """The runs that ended since the last look. One whose reader stops halfway comes again. Raises `RetryLater`."""
+        """Yield the runs that ended since the last call. An unfinished iteration repeats. Raises `RetryLater`."""
         start = now - reach if self._read_to is None else self._read_to - OVERLAP
         async for run in self._runs.ended_between(self._status, start, now):
             name = (run.key, run.version)

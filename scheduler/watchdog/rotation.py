@@ -1,4 +1,4 @@
-"""Looking at all pipelines in turn, a few in each pass: a safety net whose cost does not grow with their number."""
+"""Visit all pipelines in turn, a few per pass, so that the cost does not grow with their number."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from worker.core.model.pipeline import PipelineId
 
 SLICE: Final = 50
-ONCE: Final = 1_000  # where there is no next pass
+ONCE: Final = 1_000  # if there is no next pass
 
 
 class RoundRobin:
@@ -16,7 +16,7 @@ class RoundRobin:
         self.left = 0  # how many pipelines the last slice left to later ones
 
     def next_slice(self, pipelines: Iterable[PipelineId]) -> Sequence[PipelineId]:
-        """The next ones in order of their ids, from the beginning again after the last; each once in a round."""
+        """Return the next pipelines in id order; start again after the last one. Each comes once per cycle."""
         ahead = sorted(pipelines)
         after = [each for each in ahead if self._last is None or each > self._last]
         chosen = (after or ahead)[: self._size]

@@ -1,7 +1,8 @@
-"""The watchdog: one table of checks, gone through every minute. What did not happen is noticed here.
+"""Run a table of checks every minute to find things that did not happen.
 
-A check that fails stops no other. It is told by `WATCHDOG_DEGRADED` when it fails twice in a row, and by a recovery
-when it works again.
+A check that fails stops no other. When it fails twice in a row, Interlock emits `WATCHDOG_DEGRADED`, and a recovery
+event when it works again. A check that raises `Impaired` is certain of its problem, so Interlock emits the event at
+once.
 """
 
 import asyncio
@@ -20,17 +21,18 @@ from worker.runtime.concurrency import gather_bounded
 from worker.runtime.logs import logger
 
 EVERY: Final = timedelta(minutes=1)
-LOOK_MAX: Final = timedelta(seconds=60)  # for a check as a whole: a stuck one must not keep the others waiting
-FINDINGS_MAX: Final = 1000  # handled in one pass of a check; the rest is found again by the next
+LOOK_MAX: Final = timedelta(seconds=60)  # for a whole check: a stuck one must not block the others
+FINDINGS_MAX: Final = 1000  # handled in one pass of a check; the next pass finds the rest again
 
 _log = logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """What came of one check in one pass. A problem is why it, or one of its findings, could not be dealt with.
+    """CheckReport is the result of one check in one pass.
 
-    `left` says how many findings and pipelines it leaves to later passes.
+    A problem says why the check failed or one of its findings could not be handled. `left` counts the findings and
+    pipelines that it leaves to later passes.
     """
 
     check: WatchdogCheck
@@ -41,8 +43,10 @@ class CheckReport:
 
 
 class Watchdog:
-    """`end` is done after every pass, and told whether all that is vital works. Nothing is done any more once
-    `may_act` says no: then another has the duty."""
+    """Runs the checks. It calls `end` after every pass with whether all vital checks work.
+
+    It does nothing more once `may_act` returns False: another worker then holds the lease.
+    """
 
     def __init__(
         self,
@@ -59,14 +63,14 @@ class Watchdog:
 
     @property
     def names(self) -> Sequence[str]:
-        """The checks, in the order in which they are made."""
+        """Return the names of the checks, in the order in which they run."""
         return [check.name for check in self._checks]
 
     def chore(self, every: timedelta = EVERY) -> PeriodicTask:
         return PeriodicTask("watchdog", every, self.run)
 
     async def run(self) -> None:
-        """One pass. Raises `RetryLater` if the store does not answer: then the outside is not told that all is well."""
+        """Make one pass. Raises `RetryLater` if the store does not answer; the heartbeat is not sent then."""
         now = self._clock.now()
         reports = await self.pass_over(now)
         if not self._may_act():
@@ -75,7 +79,7 @@ class Watchdog:
         await self._end(now, not any(report.problems for report in reports if report.check.is_vital))
 
     async def pass_over(self, now: datetime, *, only: Collection[str] = (), dry_run: bool = False) -> list[CheckReport]:
-        """Go through the checks, or those named; a dry run finds and does nothing about it."""
+        """Run the checks, or the named ones. A dry run finds problems and does nothing about them."""
         chosen = [check for check in self._checks if not only or check.name in only]
         return [await self._carry_out(check, now, dry_run=dry_run) for check in chosen]
 
@@ -87,7 +91,7 @@ class Watchdog:
             return CheckReport(check=check, problems=[f"it was not done within {LOOK_MAX}"])
         except WorkerError as problem:
             return CheckReport(check=check, problems=[str(problem)])
-        except Exception as mistake:  # noqa: BLE001  a mistake in one check must not blind the others
+        except Exception as mistake:  # noqa: BLE001  a bug in one check must not stop the others
             _log.exception("mistake.met", check=check.name)
             return CheckReport(check=check, problems=[f"{type(mistake).__name__}: {mistake}; this is a mistake in it"])
 
@@ -107,7 +111,7 @@ class Watchdog:
         return CheckReport(check=check, findings=findings, problems=problems, impaired=parts, left=left)
 
     async def _deal_with(self, check: WatchdogCheck, finding: Finding) -> str | None:
-        """Say what went wrong. One run in trouble must not hide what is wrong with the others."""
+        """Handle a finding and return its problem, if any. One failed finding must not hide the others."""
         if not self._may_act():
             return None
         try:
@@ -123,7 +127,7 @@ class Watchdog:
         return None
 
     def _troubles(self, reports: Sequence[CheckReport]) -> dict[str, Trouble]:
-        """By name. A check that fails for the first time is not told yet: a store may be slow for a moment."""
+        """Return the troubles by name. The first failure of a check is uncertain: a store may be slow briefly."""
         troubles: dict[str, Trouble] = {}
         failed = {report.check.name for report in reports if report.problems and report.impaired is None}
         for report in reports:

@@ -15,7 +15,7 @@ from worker.core.model.sla_times import deadline_at
 from worker.core.schedule.expected_runs import expected_runs
 from worker.core.time.cron import fires_between, next_fire, period_of_fire, previous_fire
 from worker.core.time.local_time import reached_at, wall_at
-from worker.core.time.periods import Granularity, Period, alias, sensor_keys, split_key
+from worker.core.time.periods import Granularity, Period, sensor_keys, split_key
 
 UTC_ZONE = ZoneInfo("UTC")
 # Gaps at night and at midnight, half an hour, quarter hours, both hemispheres, a skipped day, no change at all.
@@ -176,18 +176,6 @@ def test_any_text_is_a_period_that_writes_itself_the_same_or_none(text: str) -> 
     period = Period.parse(text)
 
     assert period is None or str(period) == text
-
-
-@given(PERIODS, st.dictionaries(st.sampled_from(["a", "b"]), st.integers()), st.integers(), st.booleans())
-@settings(deadline=None)
-def test_an_alias_shows_what_a_look_up_by_preference_finds(
-    period: Period, plain: dict[str, int], value: int, compact: bool
-) -> None:
-    sensors = plain | {f"a#{period.compact if compact else period}": value, "b#other": value}
-
-    for key in ("a", "b"):
-        found = next((sensors[each] for each in sensor_keys(key, period) if each in sensors), None)
-        assert alias(sensors, period).get(key) == found
 
 
 DEADLINES = st.builds(Deadline, st.none() | st.integers(0, 23), st.integers(0, 59))

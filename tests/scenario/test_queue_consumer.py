@@ -119,31 +119,6 @@ async def test_polls_that_come_back_empty_in_one_moment_do_not_all_end() -> None
         queue.answer()
 
 
-@on_virtual_time
-async def test_what_a_ledger_knows_is_deleted_and_not_handled() -> None:
-    world = QueueWorld()
-    known = {"known"}
-
-    class Ledger:
-        async def has(self, message: Message) -> bool:
-            return message.body in known
-
-        async def add(self, message: Message) -> None:
-            known.add(message.body)
-
-    consumer = world.consumer()
-    consumer.ledger = Ledger()
-    for body in ("known", "new"):
-        world.queue.send(body)
-
-    async with world.consuming(consumer):
-        await world.clock.sleep(2)
-
-    assert world.handled.bodies == ["new"]
-    assert known == {"known", "new"}
-    assert len(world.queue) == 0
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_goes_wrong_every_message_is_handled_or_parked_and_the_accounts_balance(seed: int) -> None:
     @on_virtual_time

@@ -27,7 +27,7 @@ from worker.core.schedule.expected_runs import ExpectedRun, expected_runs, overd
 from worker.core.time.cron import previous_fire
 from worker.core.time.durations import format_duration
 from worker.core.time.local_time import wall_at
-from worker.core.time.periods import Period, alias, period_of_sensor
+from worker.core.time.periods import Period, period_of_sensor, sensor_keys, split_key
 from worker.core.time.timestamps import parse_rfc3339
 
 Case: TypeAlias = Mapping[str, Any]
@@ -311,7 +311,14 @@ def _trigger_deadline(case: Case) -> dict[str, object]:
 
 def _remap(case: Case) -> dict[str, object]:
     period = Period.parse(case["date"])
-    return {"sensors": alias(case["sensors"], period) if period else case["sensors"]}
+    return {"sensors": _as_read(case["sensors"], period) if period else case["sensors"]}
+
+
+def _as_read(sensors: Case, period: Period) -> Case:
+    """Return the sensors as rules of one period see them: each name's data under the first key that exists."""
+    names = {name for key in sensors for name, dated in [split_key(key)] if dated == period}
+    found = {name: next(key for key in sensor_keys(name, period) if key in sensors) for name in names}
+    return {**sensors, **{name: sensors[key] for name, key in found.items()}}
 
 
 def _run_timeout(case: Case) -> dict[str, object]:

@@ -23,6 +23,12 @@ def _run() -> "Typer":
     return run_app
 
 
+def _completion() -> "Typer":
+    from worker.cli.commands.completion import completion_app
+
+    return completion_app
+
+
 def _validate() -> "Typer":
     from worker.cli.commands.validate import validate_app
 
@@ -135,6 +141,14 @@ PAGE: Final = RootPage(
     introduction="""A safety controller for data pipelines: starts jobs only when declarative rules hold, and says why.
 
 Start with `interlock demo`; each command has its own --help, with examples.""",
+    epilogue="""\b
+Exit codes:
+  0  done
+  1  problems were found; the output says which
+  2  the command, the settings or the store is wrong: a person must act
+     (also if there is no such pipeline, run or dead letter)
+  3  the store does not answer: try again later
+  4  `run` only: nobody reads its output or its log any more""",
     options=(("--version", "Print the version and stop."), ("--help, -h", "Show this message and exit.")),
     panels=(
         CommandPanel(
@@ -144,6 +158,7 @@ Start with `interlock demo`; each command has its own --help, with examples.""",
                     "demo", "Watch three pipelines with real jobs run on this machine, in under a minute.", _demo
                 ),
                 CommandEntry("run", "Run a worker: evaluate rules, start jobs, watch deadlines, send alerts.", _run),
+                CommandEntry("completion", "Print a completion script for bash, zsh or fish.", _completion),
             ),
         ),
         CommandPanel(

@@ -1,4 +1,4 @@
-"""Calendars, and the days a schedule leaves out."""
+"""Reads calendars, and the days that a schedule excludes."""
 
 from collections.abc import Mapping
 from datetime import date
@@ -35,7 +35,7 @@ def read_exclusion(
     everywhere: ExclusionSection | None,
     calendars: Mapping[str, Calendar],
 ) -> Exclusion:
-    """What a schedule leaves out: its own days, and those that the file leaves out of every schedule."""
+    """Return what a schedule excludes: its own days, and those that the file excludes everywhere."""
     sources: list[tuple[Path, ExclusionSection | None]] = [
         ((*path, "exclude"), section.exclude),
         (("exclusions",), everywhere),
@@ -67,7 +67,7 @@ def _as_list(names: str | list[str]) -> list[str]:
 def _find_calendars(
     named: list[tuple[Path, str, list[str]]], calendars: Mapping[str, Calendar], problems: Problems
 ) -> tuple[Calendar, ...]:
-    """The calendars by name, each once, in the order of their names so that equal files are equal."""
+    """Return the named calendars, each once, sorted by name so that equal files give equal results."""
     found: dict[str, Calendar] = {}
     for at, key, names in named:
         for name in names:

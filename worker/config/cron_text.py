@@ -1,4 +1,7 @@
-"""Cron text becomes `Cron`. The syntax is croniter's five fields; `worker/core/time/cron.py` gives them a meaning."""
+"""Parses cron text to `Cron`. The syntax is croniter's five fields.
+
+`worker/core/time/cron.py` defines when they fire.
+"""
 
 import re
 from dataclasses import dataclass
@@ -25,7 +28,7 @@ _WEEKDAYS = "SUN MON TUE WED THU FRI SAT"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Field:
-    """One of the five fields: its place, its words, and how to tell a person what it takes."""
+    """Describes one of the five fields: its index, its words, and what it accepts, for messages."""
 
     index: int
     name: str
@@ -63,7 +66,10 @@ _FIELDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Expanded:
-    """What a field names. `numbers` None: it does not restrict; empty: only `has_last` or `nth` say when."""
+    """Holds the expanded values of a field.
+
+    If `numbers` is None the field does not restrict. If it is empty, only `has_last` or `nth` restrict.
+    """
 
     numbers: frozenset[int] | None
     has_last: bool = False
@@ -81,11 +87,14 @@ _RANGE_OF_ONE = re.compile(r"(?<![^,])(\w+)-\1(?:/\d+)?(?![^,])")
 
 
 class BadCron(ValueError):
-    """The text is not a cron expression we understand; the message names the field and what it accepts."""
+    """Signals that the text is not a supported cron expression; the message names the field.
+
+    It also says what the field accepts.
+    """
 
 
 def parse_cron(text: str) -> Cron:
-    """Read five fields, or one of `@hourly @daily @weekly @monthly @yearly`. Raises `BadCron`."""
+    """Parse five fields, or one of `@hourly @daily @weekly @monthly @yearly`. Raises `BadCron`."""
     if len(text) > TEXT_MAX:
         raise BadCron(f"a cron expression has at most {TEXT_MAX} characters, this one has {len(text)}")
     fields = _split(text)
@@ -101,8 +110,8 @@ def parse_cron(text: str) -> Cron:
         nth_weekdays=weekdays.nth,
         last_day=days.has_last,
         must_fit_both=fields[2].startswith("*") or fields[4].startswith("*"),
-        # `0-23` is `*` in other words. A step that leaves one hour (`*/24`) is that fixed hour, and a step between two
-        # hours (`2-4/2`) or a list is a short way to write fixed ones.
+        # `0-23` means the same as `*`. A step that leaves one hour (`*/24`) is that fixed hour. A step between two
+        # hours (`2-4/2`) or a list is a short form of fixed hours.
         follows_clock=hours.numbers is None
         or (len(hours.numbers) > 1 and _STEPS_OF_DAY.fullmatch(hour_text) is not None),
     )
@@ -126,16 +135,16 @@ def _expand_alias(text: str) -> str:
 
 
 def _expand(field: _Field, part: str) -> _Expanded:
-    """Let croniter expand one field among harmless ones, so that whatever it refuses is this field's fault."""
+    """Expand one field with croniter, among valid others, so that any error is this field's."""
     words = {word.upper() for word in _WORD.findall(part)}
-    # croniter also takes hashed, random and nearest-weekday forms, which mean something else each time or elsewhere.
+    # croniter also accepts hashed, random and nearest-weekday forms, whose meaning varies between calls or elsewhere.
     if not _LEGAL.fullmatch(part) or "*#" in part or not words <= field.words:
         raise _refusal(field, part)
     try:
         values, nth = croniter.expand(" ".join(_among_others(field, part)))
     except ValueError as error:
         raise _refusal(field, part) from error
-    # croniter's own type forgets the "l" of `L5`.
+    # croniter's type omits the "l" of `L5`.
     nths = [(weekday, n) for weekday, ns in cast("dict[int, set[int | str]]", nth).items() for n in ns]
     numbers = frozenset(value for value in values[field.index] if isinstance(value, int))
     return _Expanded(
@@ -146,10 +155,11 @@ def _expand(field: _Field, part: str) -> _Expanded:
 
 
 def _among_others(field: _Field, part: str) -> list[str]:
-    # With a star in the other field of days, croniter would make one of `1-31`. Beside a weekday they differ: `1-31`
-    # names every day, `*` leaves the choice to the weekday.
+    # With a star in the other day field, croniter would turn `1-31` into a star. Combined with a weekday they differ:
+    # `1-31` names every day, `*` leaves the choice to the weekday.
     fields = ["*", "*", "1", "*", "1"]
-    # croniter goes all the way around from 5 to 5, and in steps from the highest (`23/2`); everyone else means that.
+    # croniter reads 5-5 as a full cycle, and wraps steps from the highest value (`23/2`). Every other program reads
+    # both as the single value.
     part = _RANGE_OF_ONE.sub(r"\1", part)
     fields[field.index] = _STEPS_FROM_ONE.sub(
         lambda found: found[1] if found[1].upper() in field.highest else found[0], part

@@ -1,4 +1,4 @@
-"""Putting a configuration in force, and taking it back, in the order in which a crash in between does no harm."""
+"""Deploys and removes configurations, in an order in which a crash in between is harmless."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ _NOTE_TRIES_MAX: Final = 5
 
 
 async def deploy(tables: Tables, pipeline: Pipeline, clock: Clock) -> None:
-    """Keep the version, then put it in force, then tell the workers: whoever hears of it finds it."""
+    """Store the version, put it in force, then notify the workers, so that they can find it."""
     version, text = config_hash(pipeline), to_json(pipeline)
     store = Pipelines(tables)
     await store.keep_version(pipeline.id, version, text)
@@ -28,22 +28,25 @@ async def deploy(tables: Tables, pipeline: Pipeline, clock: Clock) -> None:
 
 
 async def withdraw(tables: Tables, pipeline: PipelineId, clock: Clock) -> None:
-    """Take a configuration out of force, and tell the workers. Versions, runs and events stay."""
+    """Remove a configuration from force and notify the workers. Versions, runs and events stay."""
     await Pipelines(tables).remove(pipeline)
     await forget_times(tables, pipeline)
     await _tell(tables, clock, pipeline, ConfigChange.REMOVED)
 
 
 async def accept(tables: Tables, pipeline: PipelineId, clock: Clock) -> bool:
-    """Let the cron of a pipeline that is older than this installation fire from now on; False if it does already."""
+    """Let the cron of a pipeline older than this installation fire from now on; False if it already does."""
     is_news = await Deployments(tables).accept(pipeline, clock.now())
-    # Told in any case: an earlier try may have ended in between.
+    # Notify in any case: an earlier attempt may have stopped in between.
     await _tell(tables, clock, pipeline, ConfigChange.CHANGED)
     return is_news
 
 
 async def forget_times(tables: Tables, pipeline: PipelineId) -> None:
-    """Nothing was missed while a pipeline was not deployed: if it comes again, its cron begins anew."""
+    """Delete a pipeline's schedule marks: no time counts as missed while it was not deployed.
+
+    After the next deployment its cron starts from that time.
+    """
     await Deployments(tables).forget(pipeline)
     await ScheduleMarks(tables).forget(pipeline)
 
@@ -53,7 +56,7 @@ async def _note(tables: Tables, pipeline: PipelineId, text: str, clock: Clock) -
         try:
             return await Deployments(tables).note(pipeline, content_hash(text), clock.now(), is_new=True)
         except StaleWrite:
-            continue  # a worker noted what was deployed before
+            continue  # a worker recorded the earlier deployment
     raise RetryLater(f"others deploy {pipeline} again and again at this moment; try again later")
 
 

@@ -1,4 +1,4 @@
-"""A text to a document, with what is wrong with the YAML itself already noted."""
+"""Parses a text to a document and records the problems of the YAML itself."""
 
 from worker.config.problems import Problems
 from worker.yaml.document import BadYaml, Document
@@ -6,7 +6,7 @@ from worker.yaml.parser import read_yaml
 
 
 def read_document(text: str, file: str, *, lenient: bool = False) -> tuple[Document | None, Problems]:
-    """None if nothing sensible can be read; the problems say why."""
+    """Parse a text. The document is None if the text cannot be parsed; the problems say why."""
     try:
         document = read_yaml(text)
     except BadYaml as error:

@@ -1,4 +1,4 @@
-"""Environment variables as dataclass fields, each with its parser, default and description."""
+"""Declares environment variables as dataclass fields, each with parser, default and description."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
@@ -14,17 +14,17 @@ _KEY: Final = "setting"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One environment variable: how to read it, and what to tell people about it."""
+    """Describes one environment variable: its parser, and its documentation for users."""
 
     name: str
     parse: Parse[object]
-    default: str  # as a person would write it; empty: unset
+    default: str  # as a user would write it; empty if unset
     description: str
     used_by: str
-    see: str = ""  # the page in docs/ that says more
+    see: str = ""  # the page in docs/ with details
     is_secret: bool = False
     needs: str = ""  # the variable without which this one has no effect
-    no_effect_on_file: str = ""  # why a worker on one file ignores it; empty: it does not
+    no_effect_on_file: str = ""  # why a worker on one file ignores it; empty if it does not
     path: tuple[str, ...] = ()  # the field that holds its value
 
     def read(self, environment: Mapping[str, str]) -> object:

@@ -1,4 +1,4 @@
-"""Which files a directory holds, and their text."""
+"""Lists the YAML files of a directory and reads their text."""
 
 import stat
 from pathlib import Path
@@ -10,7 +10,7 @@ _SUFFIXES = {".yaml", ".yml"}
 
 
 class UnreadableFile(Exception):
-    """A file that gives no text; the message says why and `mark` where."""
+    """Signals a file that cannot be read as text; the message says why and `mark` where."""
 
     def __init__(self, message: str, mark: TextMark | None = None) -> None:
         super().__init__(message)
@@ -18,7 +18,7 @@ class UnreadableFile(Exception):
 
 
 def yaml_files(path: Path) -> list[Path]:
-    """The YAML files of a directory, by name, not of those below it; a path that is no directory stands for itself.
+    """Return the YAML files directly in a directory, sorted by name; any other path gives itself.
 
     Raises `UnreadableFile` if the directory cannot be listed.
     """
@@ -32,7 +32,10 @@ def yaml_files(path: Path) -> list[Path]:
 
 
 def read_text(path: Path) -> str:
-    """The whole text of a file, or `UnreadableFile`. Never waits on a pipe and never reads more than may be loaded."""
+    """Return the whole text of a file. Raises `UnreadableFile`.
+
+    It never waits on a pipe and never reads more than may be loaded.
+    """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise UnreadableFile("is not a regular file")

@@ -1,4 +1,4 @@
-"""The job section, to the core's job."""
+"""Reads the job section into the core's job."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -58,7 +58,7 @@ def _read_poll_window(section: JobSection, problems: Problems) -> timedelta:
 
 
 def _poll_seconds(section: JobSection, of_target: Json) -> int:
-    """Some targets have a key of their own for what `pollIntervalSeconds` says for all; that one goes first."""
+    """Return the poll interval: `pollIntervalSeconds` if given, else the target's own key for it."""
     is_given = "poll_interval_seconds" in section.model_fields_set
     return section.poll_interval_seconds if is_given or not isinstance(of_target, int) else of_target
 
@@ -96,7 +96,7 @@ def _check_keys(job_type: JobType, model: type[JobConfig], config: Mapping[str, 
 
 
 def _is_blank(value: object) -> bool:
-    """Whether a value names nothing: a program must be there before its arguments."""
+    """Return whether a value names nothing. For a list the first item decides: the program to run."""
     if isinstance(value, list):
         items = cast("list[object]", value)
         return not items or _is_blank(items[0])
@@ -129,7 +129,7 @@ def _advise_variable(name: str) -> str:
 
 
 def check_dry_run(file: PipelineFile, problems: Problems) -> None:
-    """A dry run watches sensors, so every schedule must have one to watch."""
+    """Report schedules without a trigger: a dry run evaluates sensors, so every schedule needs one."""
     if not file.dry_run:
         return
     sections = enumerate(file.schedules) if file.schedules else [(None, file.schedule)]

@@ -1,4 +1,4 @@
-"""Keys that an older file still has, and that the reference never looked at."""
+"""Removes keys of older files that the Lambda edition never read."""
 
 from collections.abc import Mapping
 from typing import cast
@@ -7,7 +7,7 @@ from worker.config.problems import Problems
 
 
 def without_leftovers(value: object, problems: Problems) -> object:
-    """Leave out `schedules` beside `schedule` in a lenient reading, whatever is in it; a file may have only one."""
+    """Drop `schedules` in a lenient reading if `schedule` is given too; a file may have only one."""
     if not problems.lenient or not isinstance(value, Mapping):
         return value
     members = cast("Mapping[str, object]", value)

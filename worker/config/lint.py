@@ -1,4 +1,4 @@
-"""What is legal in a pipeline and yet most likely not meant."""
+"""Finds what is valid in a pipeline and yet most likely a mistake."""
 
 import re
 from bisect import bisect_right
@@ -19,9 +19,9 @@ from worker.core.time.durations import format_duration
 from worker.jobs.secrets import secrets_named
 from worker.yaml.document import Path
 
-# Quotes, pipes, redirections, lists of commands, and what a shell would fill in.
+# Quotes, pipes, redirections, command lists, and expansions of a shell.
 _FOR_A_SHELL = re.compile(r"""["'`|;<>]|&&|\$\(|(?<!\S)&(?!\S)|(?<!\S)~""")
-# Whoever may look at a job of these reads what it was told: no secret is ever filled in.
+# Everyone who can view a job of these types can read its arguments: no secret is ever filled in.
 _SHOWN_TO_MANY = (JobType.GLUE, JobType.EMR, JobType.EMR_SERVERLESS, JobType.STEP_FUNCTION)
 _NAME = re.compile(r"[A-Z_]+")
 _YEAR = timedelta(days=366)
@@ -36,12 +36,12 @@ class LintFinding:
 
 
 def schedule_path(pipeline: Pipeline, index: int, *, is_list: bool) -> Path:
-    """Where the file gives a schedule; `is_list` if it has `schedules`."""
+    """Return the path of a schedule in the file; `is_list` if the file has `schedules`."""
     return ("schedules", index) if is_list or len(pipeline.schedules) > 1 else ("schedule",)
 
 
 def lint(pipeline: Pipeline, *, today: date, is_list: bool = False) -> Iterator[LintFinding]:
-    """Everything suspicious about one pipeline, looking one year ahead of `today`."""
+    """Yield everything suspicious about one pipeline in the year from `today`."""
     for index, schedule in enumerate(pipeline.schedules):
         at = schedule_path(pipeline, index, is_list=is_list)
         yield from _lint_schedule(schedule, at, today)
@@ -110,13 +110,16 @@ def _lint_secrets(job: Job) -> Iterator[LintFinding]:
 
 
 def _is_of_run(reference: str) -> bool:
-    """Say whether a program is told this about its run; a shell may do more with it: `${INTERLOCK_PERIOD%T*}`."""
+    """Return whether a program gets this reference as a variable of its run.
+
+    A shell may do more with it: `${INTERLOCK_PERIOD%T*}`.
+    """
     name = _NAME.search(reference)
     return name is not None and name[0] in RUN_VARIABLES
 
 
 def _texts(value: Json, at: Path) -> Iterator[tuple[Path, str]]:
-    """Every text inside a value, and where it is."""
+    """Yield every text inside a value with its path."""
     match value:
         case str():
             yield at, value
@@ -143,7 +146,10 @@ def _lint_timeout(job: Job, evaluation: Evaluation, at: Path) -> Iterator[LintFi
 
 
 def _excludes_everything(schedule: Schedule, today: date) -> bool:
-    """Whether a calendar leaves no run of the next year. Day by day, so the answer costs the same for any cron."""
+    """Return whether a calendar excludes every run of the next year.
+
+    The check goes day by day, so that its cost is the same for any cron.
+    """
     exclusion = schedule.exclusion
     if exclusion == Exclusion():
         return False
@@ -159,7 +165,7 @@ def _fires_on(schedule: Schedule, cron: Cron, day: date) -> bool:
     if reason_excluded(schedule.exclusion, day):
         return False
     start = datetime.combine(day, time(), schedule.zone)
-    # The first fire of a day may stand for the last period of the day before; the second stands for this one.
+    # The first fire of a day may be for the last period of the day before; the second is for this day.
     fires = islice(fires_between(cron, schedule.zone, start, start + _DAY), 2)
     periods = [period_of_fire(cron, schedule.zone, fire.at) for fire in fires]
     return any(not reason_excluded(schedule.exclusion, local_date(period, schedule)) for period in periods)
@@ -201,11 +207,11 @@ def _lint_key(rule: Rule, at: Path) -> Iterator[LintFinding]:
 
 
 def lint_together(pipelines: Sequence[Pipeline]) -> Iterator[tuple[int, int, LintFinding]]:
-    """What is suspicious about pipelines taken together: which pipeline, which of its schedules, and what."""
+    """Yield what is suspicious about several pipelines: pipeline index, schedule index and finding."""
     triggers = sorted(_triggers(pipelines))
     keys = [key for key, _, _ in triggers]
     for key, owner, index in triggers:
-        # Keys that begin with this one stand right behind it.
+        # Keys that begin with this one directly follow it.
         behind = (triggers[place] for place in range(bisect_right(keys, key), len(triggers)))
         longer = takewhile(lambda other, key=key: other[0].startswith(key), behind)
         rival = next((other for other in longer if key and other[1] != owner), None)

@@ -1,4 +1,4 @@
-"""Pipeline files to core pipelines, with every problem of a file found at once and located."""
+"""Loads pipeline files into core pipelines, and reports every problem of a file with its position."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ CALENDARS_DIRECTORY = "calendars"
 __all__ = ["Directory", "Loaded", "Problem", "ProblemSeverity", "load_calendar_text", "load_directory", "load_text"]
 
 OnFile = Callable[[Path, int, int], None]
-# Says why a worker would not connect to a host; None if it would, or only a look at its addresses can tell.
+# Returns why a worker would not connect to a host; None if it would, or if only its addresses can show that.
 Forbids = Callable[[str], str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """One file. The pipeline is there exactly if there is no error."""
+    """Holds one loaded file. `pipeline` is set exactly if there is no error."""
 
     file: str
     pipeline: Pipeline | None
@@ -47,7 +47,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directory:
-    """Many files. `problems` holds those of every file, of the calendars, and of files taken together."""
+    """Holds many loaded files. `problems` are those of all files, of calendars, and across files."""
 
     files: tuple[Loaded, ...]
     calendars: Mapping[str, Calendar]
@@ -76,9 +76,9 @@ def load_text(
 ) -> Loaded:
     """Load one pipeline.
 
-    `lenient` is for rows already in a store and for files of the reference: what it ignored or replaced by a default
-    is a warning, and only what cannot be understood is refused. With `today` the pipeline is also looked over for what
-    is suspicious in the year from then on; without it, it is only read.
+    `lenient` is for rows already in a store and for files of the Lambda edition: what that edition ignored or replaced
+    by a default is a warning, and only what cannot be parsed is an error. With `today`, lint checks the pipeline for
+    the year from that date; without it, the pipeline is only parsed.
     """
     return _load(text, file, calendars or {}, lenient=lenient, today=today).loaded()
 
@@ -108,11 +108,11 @@ def load_directory(
     today: date | None = None,
     forbids: Forbids | None = None,
 ) -> Directory:
-    """Load the files given, and the `*.yaml` and `*.yml` of the directories given, sorted by name.
+    """Load the given files, and the `*.yaml` and `*.yml` of the given directories, sorted by name.
 
-    A bad file never hides the others. Calendars come from `calendars_dir`, else from the directory `calendars` beside
-    the files. `on_file(path, done, total)` is called after each file. `today` is as in `load_text`. With `forbids`, an
-    address of a job that no worker would connect to is an error.
+    A bad file never hides the others. Calendars come from `calendars_dir`, else from the directory `calendars` next to
+    the files. `on_file(path, done, total)` is called after each file. `today` is as in `load_text`. With `forbids`, a
+    job address that no worker would connect to is an error.
     """
     roots = [Path(path) for path in paths]
     found = _Calendars.load(roots, calendars_dir, lenient=lenient)
@@ -132,7 +132,7 @@ def load_directory(
 
 @dataclass(slots=True)
 class _Reading:
-    """A file while it is being read: problems that other files cause may still be added."""
+    """Holds a file while it is being read: other files may still add problems to it."""
 
     problems: Problems
     pipeline: Pipeline | None = None
@@ -205,7 +205,7 @@ class _Calendars:
             calendar, problems = _load_calendar_file(path, lenient=lenient)
             refused += problems
             if calendar:
-                # As with the reference, the last one of a name counts.
+                # As in the Lambda edition, the last calendar of a name counts.
                 calendars[calendar.name] = calendar
         return cls(calendars, tuple(refused))
 

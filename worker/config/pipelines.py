@@ -1,4 +1,4 @@
-"""A whole file, to the core's pipeline."""
+"""Reads a whole file into the core's pipeline."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ _SENSOR_TIMEOUT = PostRun(rules=Group()).sensor_timeout
 
 
 def read_pipeline(file: PipelineFile, calendars: Mapping[str, Calendar], problems: Problems) -> Pipeline:
-    """Report what is wrong with the meaning of a file, in the reference's order, and give what could be read."""
+    """Return what could be read of a file; report problems of its meaning in the Lambda edition's order."""
     if not file.pipeline.id:
         problems.error(("pipeline", "id"), "is required: the name of the pipeline")
     schedules = read_schedules(file, {**calendars, **_own_calendars(file, problems)}, problems)

@@ -1,4 +1,4 @@
-"""What is wrong with a file: where, what was found, what is accepted."""
+"""Collects the problems of a file: where, what was found, what is accepted."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from typing import TypeAlias
 
 from worker.yaml.document import Document, Fault, Path
 
-# One broken file must not bury the others; nobody reads the hundred-and-first message.
+# One broken file must not hide the others, and a reader cannot use more messages than this.
 PROBLEMS_MAX = 100
 _WORD_MAX = 64
 _SHOWN_MAX = 60
 _OPTIONS_MAX = 1000
 _LISTED_MAX = 20
 
-# Looking for what was meant takes time, so it waits until the message is known to be kept.
+# Searching for the intended word takes time, so it waits until the message is certain to be kept.
 Hint: TypeAlias = str | Callable[[], str]
 
 
@@ -27,7 +27,7 @@ class ProblemSeverity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing to mend. `path` is as a person would write it: `validation.rules[2].check`."""
+    """Describes one problem. `path` is written as a person would: `validation.rules[2].check`."""
 
     file: str
     line: int
@@ -49,7 +49,7 @@ def format_path(path: Path) -> str:
 
 
 def show(value: object) -> str:
-    """A value as a message names it."""
+    """Format a value for a message."""
     match value:
         case None:
             return "nothing"
@@ -66,7 +66,7 @@ def show(value: object) -> str:
 
 
 def closest(word: object, options: Iterable[str]) -> str | None:
-    """The option that was most likely meant."""
+    """Return the option that was most likely meant; None if none is close."""
     if not isinstance(word, str) or len(word) > _WORD_MAX:
         return None
     by_lower = {option.lower(): option for option in islice(options, _OPTIONS_MAX)}
@@ -75,13 +75,13 @@ def closest(word: object, options: Iterable[str]) -> str | None:
 
 
 def suggest(word: object, options: Iterable[str]) -> str:
-    """`did you mean …?`, or nothing if no option is close."""
+    """Return `did you mean …?`, or an empty text if no option is close."""
     meant = closest(word, options)
     return f"did you mean `{meant}`?" if meant else ""
 
 
 def advise(word: object, options: Iterable[str], *, kind: str = "accepted") -> str:
-    """A suggestion if there is one, and always what is accepted."""
+    """Return a suggestion if there is one, followed by what is accepted."""
     known = list(options)
     more = ["…"] if len(known) > _LISTED_MAX else []
     accepted = f"{kind}: {', '.join([*known[:_LISTED_MAX], *more])}" if known else ""
@@ -94,11 +94,11 @@ def _shorten(text: str) -> str:
 
 
 class Problems:
-    """Collects what is wrong with one file.
+    """Collects the problems of one file.
 
-    A path that is already known to be broken is not reported again, nor is anything below it: one mistake is one
-    message. `lenient` is how rows and files of the reference are read: what it would have ignored or replaced by a
-    default is a warning here.
+    A path already known to be broken is not reported again, nor is anything below it: one mistake gives one message.
+    `lenient` is for rows and files of the Lambda edition: what that edition would have ignored or replaced by a default
+    is a warning.
     """
 
     def __init__(self, file: str, document: Document | None, *, lenient: bool = False) -> None:
@@ -119,7 +119,7 @@ class Problems:
 
     @property
     def is_full(self) -> bool:
-        """No further message will be kept; only that there are more."""
+        """Return whether no further message will be kept, except that there are more."""
         return len(self._found) >= PROBLEMS_MAX
 
     def error(self, path: Path, message: str, hint: Hint = "", *, key: bool = False) -> None:
@@ -129,14 +129,14 @@ class Problems:
         self._add(ProblemSeverity.WARNING, path, message, hint, key=key)
 
     def tolerate(self, path: Path, message: str, hint: Hint = "", *, instead: str, key: bool = False) -> None:
-        """An error in a file; in a lenient reading a warning that says what is done instead."""
+        """Report an error; in a lenient reading, a warning that says what is done instead."""
         if self.lenient:
             self.warning(path, f"{message}; {instead}", hint, key=key)
         else:
             self.error(path, message, hint, key=key)
 
     def fault(self, fault: Fault) -> None:
-        """A mistake in the YAML itself, which has a place but no path."""
+        """Report a mistake in the YAML itself, which has a position but no path."""
         mark = fault.mark
         self._keep(
             Problem(

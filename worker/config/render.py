@@ -1,7 +1,7 @@
-"""A pipeline back to the text of a file: minimal, canonical, and read back as the same pipeline.
+"""Renders a pipeline as the text of a file: minimal, canonical, and parsed to the same pipeline.
 
-What equals its default is left out. The calendars in use are written into the text, so that it stands alone: a worker
-that has no calendar files reads the same pipeline, and a changed calendar is a changed configuration.
+Values that equal their default are left out. The calendars in use are included, so that the text is self-contained: a
+worker without calendar files reads the same pipeline, and a changed calendar is a changed configuration.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ _YAML_WIDTH = 120
 
 
 def to_mapping(pipeline: Pipeline) -> Section:
-    """The file's content, in the order in which people write it."""
+    """Return the content of the file, in the order in which people write it."""
     return {
         "pipeline": _given(id=pipeline.id, owner=pipeline.owner or None, description=pipeline.description or None),
         **_schedules(pipeline),
@@ -62,23 +62,23 @@ def to_mapping(pipeline: Pipeline) -> Section:
 
 
 def to_json(pipeline: Pipeline) -> str:
-    """The canonical text: two pipelines are equal if theirs are."""
-    # Only ASCII: inside quotes, YAML folds some of the line breaks that JSON keeps.
+    """Return the canonical text: two pipelines are equal exactly if their texts are."""
+    # ASCII only: inside quotes, YAML folds some of the line breaks that JSON keeps.
     return json.dumps(to_mapping(pipeline), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def to_yaml(pipeline: Pipeline) -> str:
-    """The text for people."""
+    """Return the text for people."""
     return yaml.dump(to_mapping(pipeline), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_YAML_WIDTH)
 
 
 def config_hash(pipeline: Pipeline) -> str:
-    """What names this version of the configuration: SHA-256 of the canonical text, in hex."""
+    """Return the name of this configuration version: SHA-256 of the canonical text, in hex."""
     return hashlib.sha256(to_json(pipeline).encode()).hexdigest()
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes every value out, and quotes what our dialect would not read back as text."""
+    """Writes every value out, and quotes text that the dialect would read as another type."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the library's signature
         return True
@@ -92,7 +92,7 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def _given(**members: Json) -> Section:
-    """A section of what is not None."""
+    """Return a section of the members that are not None."""
     return {name: value for name, value in members.items() if value is not None}
 
 
@@ -222,7 +222,7 @@ def _group(group: Group) -> Section:
 def _rule(rule: Rule) -> Section:
     section = {"key": rule.key, "check": rule.check.value, **_given(field=rule.field)}
     if rule.check not in (Operator.EXISTS, Operator.MISSING):
-        section["value"] = rule.value  # null as well: it is what the field is compared with
+        section["value"] = rule.value  # null as well: the field is compared with it
     return {**section, **_given(maxFutureSkew=_duration(rule.max_future, _DEFAULT_RULE.max_future))}
 
 

@@ -1,16 +1,16 @@
-"""Roles: what a worker may do."""
+"""Defines the roles of a worker: what it may do."""
 
 from enum import StrEnum
 from typing import Final
 
 
 class Role(StrEnum):
-    ENGINE = "engine"  # takes in facts, starts jobs and follows them
+    ENGINE = "engine"  # handles facts, starts jobs and polls them
     SCHEDULER = "scheduler"  # cron and the watchdog; acts through the engine of the same worker
-    RELAY = "relay"  # sends events out
-    ALERTS = "alerts"  # consumes the alerts queue, for people
-    EVENTS = "events"  # consumes the queue of other systems' events, for the events table
-    SENSORS = "sensors"  # consumes the inbox queue, for sensors
+    RELAY = "relay"  # publishes events
+    ALERTS = "alerts"  # sends the events of the alerts queue to people
+    EVENTS = "events"  # stores other systems' events from their queue in the events table
+    SENSORS = "sensors"  # turns the messages of the inbox queue into sensors
 
 
 ALL_ROLES: Final = frozenset(Role)

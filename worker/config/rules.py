@@ -1,4 +1,4 @@
-"""Rules and groups of rules as the file gives them, to the core's."""
+"""Reads rules and groups of rules into the core's."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -27,7 +27,7 @@ _MAX_FUTURE = timedelta(minutes=5)
 
 
 def read_validation(section: ValidationSection, path: Path, problems: Problems) -> Group:
-    """The rules that must hold before the job starts."""
+    """Return the rules that must hold before the job starts."""
     members = read_rules(section.rules, (*path, "rules"), problems).members
     if isinstance(section.trigger, AtLeast):
         at = (*path, "trigger", "atLeast")
@@ -36,7 +36,7 @@ def read_validation(section: ValidationSection, path: Path, problems: Problems) 
 
 
 def read_rules(items: Sequence[RuleItem], path: Path, problems: Problems) -> Group:
-    """Rules that must all hold."""
+    """Return a group of rules that must all hold."""
     count = _count(items)
     if count > RULES_MAX:
         problems.error(path, f"has {count} rules; at most {RULES_MAX} are accepted", "use several pipelines")
@@ -85,7 +85,10 @@ def _at_least(count: int, members: tuple[Rule | Group, ...], path: Path, problem
 
 
 def read_rule(section: RuleSection, path: Path, problems: Problems) -> Rule:
-    """One rule. A lenient reading of a rule that the reference could never pass gives one that never passes."""
+    """Read one rule.
+
+    In a lenient reading, a rule that the Lambda edition could never pass becomes a rule that never holds.
+    """
     if not section.key:
         problems.tolerate((*path, "key"), "is required: the key of a sensor", instead="the rule never holds")
     if not section.check:
@@ -113,7 +116,7 @@ def _read_comparison(section: RuleSection, check: Operator, path: Path, problems
     complaint = _complain(check, section)
     if complaint:
         problems.tolerate((*path, "value"), complaint, instead="the rule never holds")
-        # A pattern that cannot be used says so itself whenever it is evaluated.
+        # An unusable pattern reports itself at each evaluation.
         if check is not Operator.MATCHES or not isinstance(section.value, str):
             return _never(section.key)
     skew_at = (*path, "maxFutureSkew")
@@ -123,12 +126,12 @@ def _read_comparison(section: RuleSection, check: Operator, path: Path, problems
 
 
 def _never(key: str) -> Rule:
-    """A rule that no data can pass: to be one of nothing."""
+    """Return a rule that no data can pass: a value in an empty list."""
     return Rule(key=key, check=Operator.IN, field="", value=[])
 
 
 def _complain(check: Operator, section: RuleSection) -> str:
-    """What is wrong with the value for this operator; empty if nothing is."""
+    """Return what is wrong with the value for this operator; empty if nothing is."""
     if "value" not in section.model_fields_set:
         return f"`{check}` needs a `value` (`value: null` compares with nothing)"
     complain = _COMPLAINTS.get(check)

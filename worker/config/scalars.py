@@ -1,6 +1,6 @@
-"""Texts that mean something: durations, dates, times of day, zones, weekdays, cron.
+"""Parses texts with a meaning: durations, dates, times of day, zones, weekdays, cron.
 
-Each reader reports what it cannot read and gives None, or the default that a lenient reading falls back on.
+Each reader reports what it cannot parse and returns None, or the default of a lenient reading.
 """
 
 import re
@@ -26,7 +26,7 @@ _CLOCK_HINT = "hours 0 to 23, minutes 00 to 59, in quotes"
 def read_duration(
     text: str, path: Path, problems: Problems, *, default: timedelta, least: timedelta = timedelta(microseconds=1)
 ) -> timedelta:
-    """A duration of at least `least`; what is not falls back on `default`."""
+    """Return a duration of at least `least`; anything else is reported and becomes `default`."""
     duration = parse_duration(text)
     instead = f"using {format_duration(default)}"
     if duration is None:
@@ -40,7 +40,7 @@ def read_duration(
 
 
 def read_optional_duration(text: str, path: Path, problems: Problems) -> timedelta | None:
-    """A duration that may be zero; an empty text is none, and what is no duration is ignored."""
+    """Return a duration that may be zero; None for an empty text or one that is not a duration."""
     if not text:
         return None
     duration = parse_duration(text)
@@ -54,7 +54,7 @@ def read_optional_duration(text: str, path: Path, problems: Problems) -> timedel
 
 
 def read_date(text: str) -> date | None:
-    """`YYYY-MM-DD`, and a day that exists."""
+    """Parse `YYYY-MM-DD`; None unless the day exists."""
     if not _DATE.fullmatch(text):
         return None
     try:
@@ -64,7 +64,7 @@ def read_date(text: str) -> date | None:
 
 
 def read_deadline(text: str, path: Path, problems: Problems) -> Deadline | None:
-    """`HH:MM` or `:MM`; an empty text is none."""
+    """Parse `HH:MM` or `:MM`; None for an empty text."""
     if not text:
         return None
     match = _DEADLINE.fullmatch(text)
@@ -75,7 +75,7 @@ def read_deadline(text: str, path: Path, problems: Problems) -> Deadline | None:
 
 
 def read_clock_time(text: str, path: Path, problems: Problems) -> ClockTime | None:
-    """`HH:MM`; an empty text is none."""
+    """Parse `HH:MM`; None for an empty text."""
     if not text:
         return None
     match = _DEADLINE.fullmatch(text)
@@ -86,7 +86,7 @@ def read_clock_time(text: str, path: Path, problems: Problems) -> ClockTime | No
 
 
 def read_zone(name: str, path: Path, problems: Problems, *, default: ZoneInfo) -> ZoneInfo:
-    """An IANA zone; an empty name is the default."""
+    """Return an IANA zone; an empty name gives the default."""
     if not name:
         return default
     zone = _zone(name)
@@ -116,7 +116,7 @@ def _zone(name: str) -> ZoneInfo | None:
 
 
 def read_weekday(text: str, path: Path, problems: Problems) -> int | None:
-    """A weekday by its name or the first three letters of it, in any case; Monday is 0."""
+    """Parse a weekday by its name or its first three letters, in any case; Monday is 0."""
     name = text.lower()
     for number, weekday in enumerate(WEEKDAYS):
         if name in (weekday, weekday[:3]):
@@ -126,7 +126,7 @@ def read_weekday(text: str, path: Path, problems: Problems) -> int | None:
 
 
 def read_cron(text: str, path: Path, problems: Problems) -> Cron | None:
-    """A cron expression; an empty text is none."""
+    """Parse a cron expression; None for an empty text."""
     if not text:
         return None
     try:

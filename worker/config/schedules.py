@@ -1,4 +1,4 @@
-"""Schedules and their SLAs as the file gives them, to the core's."""
+"""Reads schedules and their SLAs into the core's."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ _SECOND = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """One schedule of the file: where it stands, its id, and the SLA that applies to it."""
+    """Holds one schedule of the file: its path, its id, and the SLA that applies to it."""
 
     at: Path
     id: ScheduleId
@@ -67,7 +67,7 @@ class _Given:
 
 
 def read_schedules(file: PipelineFile, calendars: Mapping[str, Calendar], problems: Problems) -> tuple[Schedule, ...]:
-    """Every schedule of the file; a file without any has one that nothing but a person or another pipeline starts."""
+    """Return every schedule of the file; without any, one that starts only by request or by a cascade."""
     return tuple(_read_schedule(given, file, calendars, problems) for given in _given(file, problems))
 
 
@@ -208,7 +208,10 @@ def _read_sla(given: _Given, zone: ZoneInfo, cron: Cron | None, problems: Proble
 
 
 def default_day_offset(deadline: Deadline | None, cron: Cron | None) -> int:
-    """A day's data is complete when the day is over; a cron says itself when its run is due."""
+    """Return the default offset: 1 for `HH:MM` without cron, because data is complete after its day.
+
+    A cron says itself when its run is due, so its offset is 0.
+    """
     return 1 if deadline is not None and deadline.hour is not None and cron is None else 0
 
 

@@ -1,8 +1,8 @@
-"""The shape of a pipeline file: which keys there are, of which kind, and what each is for.
+"""Defines the shape of a pipeline file: its keys, their types and their purpose.
 
-These models say what a file may look like; what its texts mean (durations, dates, zones, cron) is read in
-`worker/loading/`. The descriptions are what `interlock schema` and editors show. A key without a value (`rules:`)
-counts as absent, and what is required is checked with the meaning, where a better message can be given.
+These models say what a file may look like. The other modules of `worker/config/` read what its texts mean (durations,
+dates, zones, cron). `interlock schema` and editors show the descriptions. A key without a value (`rules:`) counts as
+absent. Required keys are checked together with the meaning, where a better message is possible.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 from worker.jobs.specs import JOB_CONFIGS
 
 ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-# The members of our enums as literals: the strict reader takes texts. A test keeps them equal.
+# The members of the enums as literals, because the strict reader takes texts. A test keeps them equal.
 CheckName: TypeAlias = Literal[
     "exists", "missing", "equals", "not_equals", "gt", "gte", "lt", "lte", "in", "between", "matches",
     "age_lt", "age_gt",
@@ -40,7 +40,7 @@ def _read_upper(value: object) -> object:
 
 
 def _kind(value: object) -> str:
-    """Which member of a union a value is meant for. The brackets keep tags apart from keys in an error's path."""
+    """Return the tag of the union member for a value; brackets distinguish tags from keys in error paths."""
     match value:
         case dict():
             return "<mapping>"
@@ -64,7 +64,7 @@ DateTexts: TypeAlias = Annotated[list[str], Field(examples=[["2026-12-25"]])]
 
 
 class Section(BaseModel):
-    """A mapping in the file."""
+    """Section is a mapping in the file."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, alias_generator=to_camel)
 
@@ -78,14 +78,16 @@ class Section(BaseModel):
 
 
 class PipelineSection(Section):
-    """Who this pipeline is."""
+    """Name and owner of the pipeline."""
 
     model_config = ConfigDict(json_schema_extra={"required": ["id"]})
 
     id: Id = Field(
-        default="", description="Name of the pipeline; keep it equal to the file name.", examples=["orders-daily"]
+        default="",
+        description="Name of the pipeline; use the file's name without its extension.",
+        examples=["orders-daily"],
     )
-    owner: str = Field(default="", description="Team or person to ask.")
+    owner: str = Field(default="", description="Team or person responsible; alerts can be routed by it.")
     description: str = Field(default="", description="What the pipeline does.")
 
 
@@ -95,32 +97,34 @@ class RuleSection(Section):
     model_config = ConfigDict(json_schema_extra={"required": ["key", "check"]})
 
     key: str = Field(default="", description="Key of the sensor, without a period.", examples=["orders-loaded"])
-    check: CheckName = Field(default=cast("CheckName", ""), description="What must be true of the field.")
-    field: str | None = Field(default=None, description="Field of the sensor's data; dots go deeper (`stats.rows`).")
-    value: object = Field(default=None, description="What the field is compared with; its kind depends on `check`.")
+    check: CheckName = Field(default=cast("CheckName", ""), description="The comparison to make.")
+    field: str | None = Field(
+        default=None, description="Field of the sensor's data; use dots for nested fields (`stats.rows`)."
+    )
+    value: object = Field(default=None, description="Value to compare the field with; its type depends on `check`.")
     max_future_skew: DurationText = Field(
-        default="5m", description="How far in the future a time may be for `age_lt`/`age_gt`."
+        default="5m", description="How far in the future a time may be for `age_lt` and `age_gt`."
     )
 
 
 class AnyGroup(Section):
-    """At least one of these holds."""
+    """At least one of these must pass."""
 
     any: "list[RuleItem]" = Field(default_factory=list, description="Rules or groups.")
 
 
 class AllGroup(Section):
-    """All of these hold."""
+    """All of these must pass."""
 
     all: "list[RuleItem]" = Field(default_factory=list, description="Rules or groups.")
 
 
 class AtLeastGroup(Section):
-    """At least so many of these hold."""
+    """At least this many of these must pass."""
 
     model_config = ConfigDict(json_schema_extra={"required": ["atLeast", "rules"]})
 
-    at_least: int = Field(default=1, ge=1, le=1000, description="How many must hold.")
+    at_least: int = Field(default=1, ge=1, le=1000, description="How many must pass.")
     rules: "list[RuleItem]" = Field(default_factory=list, description="Rules or groups.")
 
 
@@ -139,39 +143,42 @@ RuleItem: TypeAlias = Annotated[
 
 
 class TriggerSection(RuleSection):
-    """The sensor condition that starts a run."""
+    """The sensor condition that creates a run."""
 
     deadline: str = Field(
         default="", description="When to stop waiting for the trigger: `HH:MM` or `:MM`.", examples=["09:00"]
     )
     match: Literal["exact", "prefix"] = Field(
-        default="exact", description="How the sensor's key is compared with `key`."
+        default="exact", description="How to compare the sensor's key with `key`."
     )
     undated: Literal["once", "daily"] = Field(
-        default="once", description="A sensor without any date: used up once, or meaning today, every day again."
+        default="once",
+        description="How to use a sensor without a date: `once`, or `daily` for the current day, every day.",
     )
 
 
 class EvaluationSection(Section):
     """How long a run waits for its rules."""
 
-    window: DurationText = Field(default="1h", description="How long the rules may take to hold.")
-    interval: DurationText = Field(default="5m", description="Safety net: rules are also evaluated this often.")
+    window: DurationText = Field(default="1h", description="How long a run waits for its rules to pass.")
+    interval: DurationText = Field(
+        default="5m", description="How often to evaluate the rules even if no sensor changes."
+    )
     reopen: Flag = Field(
-        default=False, description="Late data reopens a run whose window ended without its rules holding."
+        default=False, description="Whether late data reopens a run whose window ended before its rules passed."
     )
 
 
 class ExclusionSection(Section):
-    """Days on which nothing is expected to run."""
+    """Days on which no run is expected."""
 
-    weekends: Flag = Field(default=False, description="Leave out Saturday and Sunday.")
-    days: list[str] = Field(default_factory=list, description="Weekday names to leave out.", examples=[["friday"]])
-    dates: DateTexts = Field(default_factory=list, description="Dates to leave out, `YYYY-MM-DD`.")
+    weekends: Flag = Field(default=False, description="Exclude Saturday and Sunday.")
+    days: list[str] = Field(default_factory=list, description="Weekdays to exclude, by name.", examples=[["friday"]])
+    dates: DateTexts = Field(default_factory=list, description="Dates to exclude, `YYYY-MM-DD`.")
     calendar: Texts = Field(
-        default="", description="Calendar or calendars whose days are left out.", examples=["us-federal"]
+        default="", description="Calendar or calendars whose days to exclude.", examples=["us-federal"]
     )
-    holidays: Texts = Field(default="", description="The same as `calendar`, under the name older files use.")
+    holidays: Texts = Field(default="", description="Older name of `calendar`.")
 
 
 class IncludeSection(Section):
@@ -197,64 +204,70 @@ MisfireName: TypeAlias = Literal["skip", "latest", "all"]
 
 
 class MisfireSection(Section):
-    """What becomes of cron times that passed while nobody was there."""
+    """How to handle cron times missed while no worker was running."""
 
-    policy: MisfireName = Field(default="latest", description="Make up for none, the latest or all of them.")
-    max_lateness: DurationText = Field(default="24h", description="Times further back than this are never made up for.")
+    policy: MisfireName = Field(
+        default="latest", description="Which of the missed cron times to run: none, the latest or all."
+    )
+    max_lateness: DurationText = Field(default="24h", description="Cron times older than this never run.")
 
 
 class ScheduleSection(Section):
     """When runs start, or are expected to."""
 
     cron: str = Field(
-        default="", description="Five fields; starts runs unless there is a trigger.", examples=["0 6 * * 1-5"]
+        default="",
+        description="Cron expression with five fields; starts runs unless there is a trigger.",
+        examples=["0 6 * * 1-5"],
     )
     timezone: str = Field(
-        default="UTC", description="IANA zone of `cron`, dates and times.", examples=["Europe/Berlin"]
+        default="UTC", description="IANA time zone of `cron`, dates and times.", examples=["Europe/Berlin"]
     )
-    trigger: TriggerSection | None = Field(default=None, description="The sensor condition that starts a run.")
+    trigger: TriggerSection | None = Field(default=None, description="The sensor condition that creates a run.")
     start: Literal["trigger", "cron", "both"] | None = Field(
         default=None, description="What starts runs. Default: the trigger if there is one, else cron."
     )
-    exclude: ExclusionSection | None = Field(default=None, description="Days to leave out.")
-    include: IncludeSection | None = Field(default=None, description="Irregular run days, instead of `cron`.")
-    calendar: Texts = Field(default="", description="Calendar or calendars whose days are left out.")
+    exclude: ExclusionSection | None = Field(default=None, description="Days to exclude.")
+    include: IncludeSection | None = Field(default=None, description="Irregular dates to run on, instead of `cron`.")
+    calendar: Texts = Field(default="", description="Calendar or calendars whose days to exclude.")
     business_days: BusinessDays | None = Field(
         default=None,
-        description="Only these business days of the month: first, last, N, or -N from the end.",
+        description="Run only on these business days of the month: first, last, N, or -N from the end.",
         examples=["last"],
     )
-    time: str = Field(default="", description="Expected start, `HH:MM`; a missed run is reported no earlier.")
+    time: str = Field(default="", description="Expected start, `HH:MM`; a missed run is not reported before this time.")
     max_ahead: DurationText = Field(
         default="48h",
-        description="How far from now a period may begin. Raise it for forecasts: `720h`.",
+        description="How far in the future a period may begin. Raise it for forecasts: `720h`.",
         examples=["720h"],
     )
-    evaluation: EvaluationSection = Field(default=EvaluationSection(), description="How long a run waits.")
+    evaluation: EvaluationSection = Field(
+        default=EvaluationSection(), description="How long a run waits for its rules."
+    )
     misfire: (
         Annotated[
             Annotated[MisfireName, Tag("<text>")] | Annotated[MisfireSection, Tag("<mapping>")], Discriminator(_kind)
         ]
         | None
-    ) = Field(
-        default=None, description="What becomes of cron times that passed while nobody was there. Default: latest."
-    )
+    ) = Field(default=None, description="How to handle cron times missed while no worker was running. Default: latest.")
 
 
 class SlaSection(Section):
-    """By when a run must have succeeded. It observes; it never stops a run."""
+    """When a run must have succeeded. A missed deadline is reported; it never stops a run."""
 
     deadline: str = Field(
-        default="", description="`HH:MM`, or `:MM` of the hour after the period's.", examples=["08:00"]
+        default="",
+        description="`HH:MM`, or `:MM` for that minute of the hour after the period's hour.",
+        examples=["08:00"],
     )
     expected_duration: DurationText = Field(
-        default="", description="The warning comes this long before the deadline; with 0s there is only the breach."
+        default="", description="How long before the deadline to warn; with 0s only the breach is reported."
     )
     max_duration: DurationText = Field(
-        default="", description="At most this long after the first sensor arrived; up to 24h."
+        default="", description="Deadline relative to the arrival of the first sensor; up to 24h."
     )
-    timezone: str = Field(default="", description="Zone of `deadline`. Default: the schedule's.")
-    critical: Flag = Field(default=False, description="Has no effect: every breach is an alert.")
+    timezone: str = Field(default="", description="Time zone of `deadline`. Default: the schedule's.")
+    critical: Flag = Field(default=False, description="No effect: every breach is an alert.")
     day_offset: int | None = Field(
         default=None,
         ge=-7,
@@ -269,76 +282,75 @@ class ScheduleItem(ScheduleSection):
     model_config = ConfigDict(json_schema_extra={"required": ["id"]})
 
     id: Id = Field(default="", description="Name of the schedule, unique in the file.", examples=["nightly"])
-    sla: SlaSection | None = Field(default=None, description="The SLA of this schedule. Default: the file's.")
+    sla: SlaSection | None = Field(default=None, description="SLA of this schedule. Default: the file's.")
 
 
 class AtLeast(Section):
-    """At least so many rules."""
+    """At least this many rules."""
 
-    at_least: int = Field(default=1, ge=1, le=1000, description="How many rules must hold.")
+    at_least: int = Field(default=1, ge=1, le=1000, description="How many rules must pass.")
 
 
 class ValidationSection(Section):
-    """What must be true before the job starts."""
+    """Rules that must pass before the job starts."""
 
     trigger: Annotated[
         Annotated[Literal["ALL", "ANY"], BeforeValidator(_read_upper), Tag("<text>")]
         | Annotated[AtLeast, Tag("<mapping>")],
         Discriminator(_kind),
-    ] = Field(default="ALL", description="How many of the rules must hold: ALL, ANY or {atLeast: N}.")
+    ] = Field(default="ALL", description="How many of the rules must pass: ALL, ANY or {atLeast: N}.")
     rules: list[RuleItem] = Field(default_factory=list[RuleItem], description="Rules, and groups of rules.")
 
 
 class JobSection(Section):
-    """The work itself: where it runs and how its failures are treated."""
+    """The job: where it runs and how its failures are handled."""
 
     model_config = ConfigDict(json_schema_extra={"required": ["type"]})
 
     type: JobTypeName = Field(default=cast("JobTypeName", ""), description="The target that runs the job.")
     config: dict[str, object] = Field(
-        default_factory=dict[str, object], description="What the target needs; depends on `type`."
+        default_factory=dict[str, object], description="Configuration of the target; depends on `type`."
     )
-    # In the order in which the reference reports them.
-    max_retries: int = Field(default=0, ge=0, le=10, description="Retries after a transient failure or a time-out.")
-    max_drift_reruns: int = Field(default=1, ge=0, le=5, description="Reruns after data drifted.")
-    max_manual_reruns: int = Field(default=1, ge=0, le=5, description="Reruns that people may ask for.")
+    # In the order in which the Lambda edition reports them.
+    max_retries: int = Field(default=0, ge=0, le=10, description="Retries after a transient failure or a timeout.")
+    max_drift_reruns: int = Field(default=1, ge=0, le=5, description="Automatic reruns after late data or drift.")
+    max_manual_reruns: int = Field(default=1, ge=0, le=5, description="Manual reruns.")
     max_code_retries: int = Field(default=1, ge=0, le=3, description="Retries after a permanent failure; 0 for none.")
     job_poll_window_seconds: int = Field(
         default=3600,
         ge=0,
         le=86400,
-        description="How long a job may run before it is stopped: 60 to 86400; 0 for the default.",
+        description="How long a job may run before it is stopped: 60 to 86400; 0 means the default.",
     )
-    poll_interval_seconds: int = Field(
-        default=60, ge=1, le=3600, description="How often the job's status is asked for."
-    )
+    poll_interval_seconds: int = Field(default=60, ge=1, le=3600, description="How often to poll the job.")
     run_timeout_seconds: int = Field(
-        default=14400, ge=60, le=604800, description="Limit of a whole run, all attempts together."
+        default=14400, ge=60, le=604800, description="Time limit of a whole run, all attempts together."
     )
     on_unknown_start: Literal["hold", "restart"] = Field(
-        default="hold", description="When a target that cannot recognise a repeat may or may not have started the job."
+        default="hold",
+        description="If a target that recognises no repeat may have started the job: fail the run or start again.",
     )
     overlap: Literal["forbid", "allow"] = Field(
-        default="forbid", description="May an attempt start while the last one may still be running?"
+        default="forbid", description="Whether an attempt may start while the previous one may still be running."
     )
 
 
 class PostRunSection(Section):
-    """What is watched after the job is done."""
+    """What to watch after the job has ended."""
 
     rules: list[RuleItem] = Field(
-        default_factory=list[RuleItem], description="Rules on the data produced; all must hold."
+        default_factory=list[RuleItem], description="Rules on the job's results; all must pass."
     )
     drift_field: str = Field(
-        default="sensor_count", description="Numeric field compared with what the job was started on."
+        default="sensor_count", description="Numeric field to compare with its value when the job started."
     )
     drift_threshold: float = Field(default=0, ge=0, description="Drift is a change greater than this.")
     sensor_timeout: DurationText = Field(default="2h", description="How long to wait for the post-run sensors.")
     match: Literal["exact", "prefix"] = Field(
-        default="exact", description="How sensor keys are compared with the rules' keys."
+        default="exact", description="How to compare sensor keys with the rules' keys."
     )
     evaluation: EvaluationSection | None = Field(
-        default=None, description="How long and how often post-run rules are evaluated."
+        default=None, description="How long and how often to evaluate the post-run rules."
     )
 
 
@@ -348,11 +360,11 @@ class CalendarDate(Section):
     model_config = ConfigDict(json_schema_extra={"required": ["date"]})
 
     date: str = Field(default="", description="`YYYY-MM-DD`.")
-    name: str = Field(default="", description="What day it is.", examples=["Independence Day"])
+    name: str = Field(default="", description="Name of the day.", examples=["Independence Day"])
 
 
 class CalendarBody(Section):
-    """Days on which work rests."""
+    """Days to exclude."""
 
     description: str = Field(default="", description="What the calendar is for.")
     days: list[str] = Field(default_factory=list, description="Weekday names.", examples=[["saturday", "sunday"]])
@@ -373,36 +385,36 @@ class CalendarFile(CalendarBody):
 
 
 class PipelineFile(Section):
-    """A pipeline file: when the job may run, what must be true first, and what is watched afterwards."""
+    """A pipeline file: when the job may run, which rules must pass first, and what to watch afterwards."""
 
     model_config = ConfigDict(json_schema_extra={"required": ["pipeline", "job"]})
 
-    pipeline: PipelineSection = Field(default=PipelineSection(), description="Its name, and who to ask.")
-    job: JobSection | None = Field(default=None, description="The work itself.")
+    pipeline: PipelineSection = Field(default=PipelineSection(), description="Name and owner of the pipeline.")
+    job: JobSection | None = Field(default=None, description="The job: where it runs and how its failures are handled.")
     schedule: ScheduleSection | None = Field(default=None, description="When runs start, or are expected to.")
     schedules: list[ScheduleItem] = Field(
         default_factory=list[ScheduleItem],
         max_length=SCHEDULES_MAX,
         description="Several schedules, instead of `schedule`.",
     )
-    exclusions: ExclusionSection | None = Field(default=None, description="Days to leave out of every schedule.")
+    exclusions: ExclusionSection | None = Field(default=None, description="Days to exclude from every schedule.")
     calendars: dict[str, CalendarBody] = Field(
         default_factory=dict[str, CalendarBody],
-        description="Calendars of this file alone; they come before calendar files.",
+        description="Calendars for this file only; they take precedence over calendar files.",
     )
-    sla: SlaSection | None = Field(default=None, description="By when runs must have succeeded.")
-    validation: ValidationSection = Field(default=ValidationSection(), description="What must be true first.")
-    post_run: PostRunSection | None = Field(default=None, description="What is watched after the job is done.")
-    dry_run: Flag = Field(
-        default=False, description="Observe only: say what would have been started, and start nothing."
+    sla: SlaSection | None = Field(default=None, description="When runs must have succeeded.")
+    validation: ValidationSection = Field(
+        default=ValidationSection(), description="Rules that must pass before the job starts."
     )
+    post_run: PostRunSection | None = Field(default=None, description="What to watch after the job has ended.")
+    dry_run: Flag = Field(default=False, description="Evaluate rules and record what would start, but start nothing.")
 
 
 FileModel: TypeAlias = type[PipelineFile] | type[CalendarFile]
 
 
 def file_schema(model: FileModel = PipelineFile) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a kind of file."""
+    """Return the JSON Schema (draft 2020-12) of a kind of file."""
     schema = model.model_json_schema(by_alias=True)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     if model is PipelineFile:
@@ -411,7 +423,10 @@ def file_schema(model: FileModel = PipelineFile) -> dict[str, Any]:
 
 
 def _describe_job_configs(definitions: dict[str, Any]) -> None:
-    """Let `job.config` follow `job.type`. Its keys have other legal spellings, so unknown ones are not refused."""
+    """Make `job.config` depend on `job.type` in the schema.
+
+    Keys have other valid spellings, so unknown keys are allowed.
+    """
     branches: list[Mapping[str, Any]] = []
     for job_type, config in JOB_CONFIGS.items():
         body = config.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")

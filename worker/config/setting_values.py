@@ -1,4 +1,4 @@
-"""Parsers for the texts of settings: each takes the variable's name, for its messages, and the text."""
+"""Parses the texts of settings. Each parser takes the variable's name, for messages, and the text."""
 
 import re
 from datetime import timedelta
@@ -55,14 +55,14 @@ def roles(name: str, text: str) -> frozenset[Role]:
 
 
 def http_address(name: str, text: str) -> str:
-    """Check an address without showing it: it may hold a secret."""
+    """Check an address without showing it, because it may contain a secret."""
     if text and not text.startswith(("http://", "https://")):
         raise ConfigError(f"{name} is no address; begin it with https://")
     return text
 
 
 def switch(name: str, text: str) -> bool:
-    """Accept 0 and 1 only: taking a typo for off could start jobs."""
+    """Parse 0 or 1 only: reading a typo as off could start jobs."""
     if text not in {"0", "1"}:
         raise ConfigError(f"{name} is {text!r}; use 1 for on, 0 or nothing for off")
     return text == "1"
@@ -102,7 +102,7 @@ def loss_policies(name: str, text: str) -> dict[str, str]:
 
 
 def _policies(name: str, text: str, known: tuple[str, ...]) -> dict[str, str]:
-    """Return the policy of each table: one for all, or one for each that is named; the last one wins."""
+    """Return the policy of each table: one for all, or one for each named table; the last one wins."""
     chosen: dict[str, str] = {}
     for given in comma_list(name, text):
         table, is_named, policy = given.rpartition("=")
@@ -126,7 +126,7 @@ def is_eco(name: str, text: str) -> bool:
 
 
 def changes_stream(name: str, text: str) -> str:
-    """Return the name of a Kinesis stream; empty: the tables' own streams."""
+    """Return the name of a Kinesis stream; empty for the tables' own streams."""
     kind, _, stream = text.partition(":")
     if text and (kind != "kinesis" or not _STREAM_NAME.fullmatch(stream)):
         raise ConfigError(

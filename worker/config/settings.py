@@ -1,4 +1,4 @@
-"""The settings: one table of environment variables, from which reading, checks and docs derive."""
+"""Defines the settings as one table of environment variables; reading, checks and docs derive from it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -41,16 +41,16 @@ METRICS: Final = "INTERLOCK_METRICS"
 OTLP_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"  # OpenTelemetry's own name
 
 PREFIX: Final = "INTERLOCK_"
-GROUP: Final = "interlock"  # all workers of a store are one group; their rows are found under this name
+GROUP: Final = "interlock"  # all workers of a store are one group; their rows are stored under this name
 DEFAULT_STORE: Final = "sqlite:///interlock.db"
-CLOSE: Final = 0.75  # how similar two names must be for one to be a typo of the other
+CLOSE: Final = 0.75  # how similar a name must be to count as a typo of another
 
 _NO_QUEUES: Final = "a worker on one file has no bus and no queues"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwsSettings:
-    """What a worker on AWS is connected to; empty: nothing."""
+    """AwsSettings name the AWS resources of a worker; empty means none."""
 
     bus: str = setting(
         BUS, values.plain_text, "EventBridge bus to publish events to.", used_by="relay", no_effect_on_file=_NO_QUEUES
@@ -96,7 +96,10 @@ class AwsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingSettings:
-    """How workers read table changes. Policies are by table; a table without one has the default."""
+    """ReadingSettings say how workers read table changes.
+
+    Policies are per table; a table without one has the default.
+    """
 
     on_failure: Mapping[str, str] = setting(
         ON_FAILURE,
@@ -126,7 +129,7 @@ class ReadingSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertSettings:
-    """How alerts reach people."""
+    """AlertSettings say how alerts reach people."""
 
     slack_token: str = setting(
         SLACK_TOKEN,
@@ -174,7 +177,7 @@ class AlertSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetrySettings:
-    """Where a worker serves its health and sends its metrics."""
+    """TelemetrySettings say where a worker serves its health and sends its metrics."""
 
     service: str = setting(
         SERVICE, values.plain_text, "Service name on metrics.", default="interlock", used_by="every worker"
@@ -196,7 +199,7 @@ class TelemetrySettings:
         values.plain_text,
         "Address of a collector to send metrics to, as OTLP over HTTP.",
         used_by="every worker",
-        is_secret=True,  # may hold credentials
+        is_secret=True,  # may contain credentials
     )
 
 
@@ -261,12 +264,12 @@ class Settings:
 
 SETTINGS: Final = tuple(settings_of(Settings))
 NAMES: Final = tuple(each.name for each in SETTINGS)
-# The worker's own credentials, which no job gets, although job configurations may name other variables with our prefix.
+# The worker's own credentials. No job gets them, although job configurations may name other variables with the prefix.
 OWN_SECRETS: Final = frozenset(each.name for each in SETTINGS if each.is_secret)
 
 
 def read_settings(environment: Mapping[str, str], *, store: str | None = None) -> Settings:
-    """Read all settings; `store`, from the command line, wins over its variable. Raises `ConfigError`.
+    """Read all settings; `store`, from the command line, overrides its variable. Raises `ConfigError`.
 
     An empty variable counts as unset, because shells and container files produce empty ones.
     """
@@ -274,9 +277,9 @@ def read_settings(environment: Mapping[str, str], *, store: str | None = None) -
 
 
 def mistyped(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return variables whose names are nearly those of settings, each with the setting probably meant.
+    """Return variables whose names nearly match settings, each with the setting probably meant.
 
-    They are not errors: any other name with our prefix may be a job's secret.
+    They are not errors: any other name with the prefix may be a job's secret.
     """
     known = [name.removeprefix(PREFIX) for name in NAMES if name.startswith(PREFIX)]
     others = sorted(name for name in environment if name.startswith(PREFIX) and name not in NAMES)

@@ -1,7 +1,7 @@
-"""A plain value to a model, with every mistake in its shape found at once.
+"""Reads a plain value into a model and reports every mistake in its shape at once.
 
-A value that does not fit is reported and taken out, and the rest is read again: so one wrong key does not hide what
-else is wrong, and the meaning of everything that did fit can still be checked.
+A value that does not fit is reported and removed, and the rest is read again. So one wrong key does not hide other
+mistakes, and the meaning of everything that fits can still be checked.
 """
 
 from collections.abc import Iterator
@@ -19,10 +19,10 @@ from worker.yaml.parser import DEPTH_MAX
 Model = TypeVar("Model", bound=BaseModel)
 Node = dict[str, Any]
 
-# Each pass takes out or mends at least one level of the value, and a value is no deeper than this.
+# Each pass removes or corrects at least one level of the value, and a value is no deeper than this.
 _PASSES_MAX = 2 * DEPTH_MAX
 
-# Keys of the generation before this one, and where their purpose lives now.
+# Keys of the previous generation, and what replaces them.
 _REPLACED = {
     "archetype": "an archetype's conditions are written out as validation.rules",
     "traits": "each trait is now a rule in validation.rules",
@@ -34,7 +34,7 @@ _REPLACED = {
     "trigger": "the job to start is now `job`, and the condition that starts it is schedule.trigger",
 }
 
-# What a lenient reading does about a word it does not know, where there is no default to fall back on.
+# What a lenient reading does about an unknown word, if there is no default.
 _INSTEAD = {"check": "the rule never holds", "type": "there is no job to start"}
 
 _WANTED = {
@@ -52,7 +52,7 @@ _KINDS = {"<text>": "text", "<number>": "a number", "<list>": "a list", "<mappin
 
 
 def read_shape(model: type[Model], value: object, problems: Problems, at: Path = ()) -> Model | None:
-    """Read `value`, which stands at `at`. None only if nothing of it fits."""
+    """Read the value at path `at` into a model; None only if no part of it fits."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -93,7 +93,7 @@ class _LenientShape:
             self._report(details, path)
             self._forgive_meant_key(details, path)
         target = path[:-1] if details["type"] == "missing" else path
-        # What was replaced and still does not fit is left out together with what holds it.
+        # A replaced value that still does not fit is removed together with its container.
         while target in self._taken_out and target and _is_there(self._value, target):
             target = target[:-1]
         self._take_out(target, details)
@@ -101,14 +101,14 @@ class _LenientShape:
         self._problems.mark_broken((*self._at, *target))
 
     def _forgive_meant_key(self, details: ErrorDetails, path: Path) -> None:
-        """A misspelt key is not also a missing one."""
+        """Mark the key that a misspelt one stands for as known, so that it is not also reported as missing."""
         if details["type"] == "extra_forbidden" and not self._problems.lenient and not self._problems.is_full:
             meant = closest(path[-1], _known_keys(self._model, path[:-1]))
             if meant is not None and not _is_there(self._value, (*path[:-1], meant)):
                 self._problems.mark_broken((*self._at, *path[:-1], meant))
 
     def _path_of(self, details: ErrorDetails) -> Path:
-        """The path without the tags that tell the members of a union apart."""
+        """Return the path without the tags that distinguish the members of a union."""
         path: list[str | int] = []
         current = self._value
         for part in details["loc"]:
@@ -120,7 +120,7 @@ class _LenientShape:
         return tuple(path)
 
     def _adapt(self, details: ErrorDetails, path: Path) -> bool:
-        """Understand what the reference understood: other cases of a key, numbers where texts are wanted."""
+        """Accept what the Lambda edition accepted: other cases of a key, numbers where texts are needed."""
         parent, found = _at(self._value, path[:-1]), details["input"]
         if details["type"] == "extra_forbidden" and isinstance(parent, dict):
             members = cast("dict[str | int, object]", parent)
@@ -144,7 +144,7 @@ class _LenientShape:
             members = cast("dict[str | int, object]", parent)
             del members[cast("str", _spelled(members, path[-1]))]
         else:
-            # Later members keep their places, so that messages about them still point at them.
+            # Later items keep their indexes, so that messages about them still point at them.
             cast("list[object]", parent)[cast("int", path[-1])] = "" if details["type"] == "string_type" else {}
 
     def _report(self, details: ErrorDetails, path: Path) -> None:
@@ -159,7 +159,7 @@ class _LenientShape:
             self._problems.error(full, message, hint, key=kind == "missing")
 
     def _describe(self, details: ErrorDetails, path: Path) -> tuple[str, str]:
-        # As the file gives it; the model may have seen it already converted.
+        # As written in the file; the model may have seen a converted value.
         kind, found, context = details["type"], _at(self._value, path), details.get("ctx", {})
         if kind == "extra_forbidden":
             return self._describe_unknown_key(path)
@@ -222,7 +222,7 @@ def _is_mapping(value: object) -> bool:
 
 
 def _unshared(value: object) -> object:
-    """A copy in which nothing is shared: an alias may be wrong in one place and right in another."""
+    """Return a copy without shared parts: an alias may be wrong in one place and right in another."""
     if isinstance(value, dict):
         return {key: _unshared(member) for key, member in cast("dict[str, object]", value).items()}
     if isinstance(value, list):
@@ -255,13 +255,13 @@ def _is_there(value: object, path: Path) -> bool:
 
 
 def _spelled(members: dict[str | int, object], part: str | int) -> str | int | None:
-    """The key as the file spells it; job configurations allow several spellings."""
+    """Return the key as the file spells it; job configurations allow several spellings."""
     if part in members or isinstance(part, int):
         return part if part in members else None
     return next((name for name in members if loose(str(name)) == loose(part)), None)
 
 
-# --- what the schema says about a path --------------------------------------------------------------------------------
+# --- the schema at a path ---------------------------------------------------------------------------------------------
 
 
 def _known_keys(model: type[BaseModel], path: Path) -> list[str]:
@@ -277,7 +277,7 @@ def _bound(model: type[BaseModel], path: Path, name: str) -> object:
 
 
 def _nodes(model: type[BaseModel], path: Path) -> Iterator[Node]:
-    """Every part of the schema that describes what stands at `path`."""
+    """Return every part of the schema that describes the value at `path`."""
     schema = _schema(model)
     nodes = list(_alternatives(schema, schema))
     for part in path:

@@ -1,4 +1,4 @@
-"""The versions of pipelines: the one in force, and those that runs began under."""
+"""Reads versions of pipelines: the one in force, and those that runs began under."""
 
 import asyncio
 from collections import OrderedDict
@@ -16,7 +16,7 @@ from worker.store.repos.pipelines import Pipelines, StoredConfig
 from worker.store.table import Tables
 
 VERSIONS_KEPT_MAX: Final = 10_000
-LARGE_TEXT_CHARS: Final = 8 * 1024  # most files are a quarter of that; these take some hundredths of a second
+LARGE_TEXT_CHARS: Final = 8 * 1024  # most files have a quarter of that; a larger one takes some hundredths of a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """A deployed text that cannot be understood. `text_hash` names it, so that people are told once."""
+    """Holds a deployed text that cannot be used. `text_hash` identifies it, so that it is reported once."""
 
     pipeline: PipelineId
     text_hash: str
@@ -36,7 +36,7 @@ class Unusable:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What we last made of a pipeline's configuration: the version then put in force, and a text then refused."""
+    """Holds the recorded state of a pipeline's configuration: the last usable version and a refused text."""
 
     mark: Mark | None
     good: str | None = None
@@ -44,9 +44,9 @@ class Remembered:
 
 
 class PipelineVersions:
-    """Reads configurations. A version, once understood, is kept in memory: it never changes.
+    """Reads configurations. A parsed version is cached in memory, because it never changes.
 
-    `dry_run`: every pipeline is in dry run, whatever its text says.
+    With `dry_run` every pipeline is in dry run, whatever its text says.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class PipelineVersions:
         return None if stored is None else await self._understood(stored)
 
     async def current(self, pipeline: PipelineId) -> Version | None:
-        """What new runs begin under: what is deployed, or while that cannot be used, the last that could."""
+        """Return the version that new runs begin under: the deployed one, else the last usable one."""
         stored = await self._store.get(pipeline)
         return None if stored is None else await self.in_force_of(stored)
 
     async def in_force_of(self, stored: StoredConfig) -> Version | None:
-        """The same, for a row that was read already."""
+        """Return the version in force for a row that was already read."""
         pipeline, deployed = stored.pipeline, await self._understood(stored)
         if not isinstance(deployed, Unusable):
             return deployed
@@ -77,7 +77,10 @@ class PipelineVersions:
         return None if good is None else await self.find(pipeline, good)
 
     async def get(self, pipeline: PipelineId, version_hash: str) -> Version:
-        """The version that a run began under. Raises `Rejected` if it is gone, which only a person can have done."""
+        """Return the version that a run began under.
+
+        Raises `Rejected` if it does not exist, which only a manual deletion can cause.
+        """
         version = await self.find(pipeline, version_hash)
         if version is None:
             raise Rejected(
@@ -94,12 +97,12 @@ class PipelineVersions:
         read = None if text is None else await self._read_in_time(pipeline, text)
         if not isinstance(read, Version):
             return None
-        # By the name it was found under: a later release may render, and so hash, the same pipeline differently.
+        # Use the hash it was found under: a later release may render, and so hash, the same pipeline differently.
         return self._remember(Version(read.pipeline, version_hash))
 
     async def persist(self, version: Version) -> None:
-        """Make sure that a version can be found again: before the first run begins under it."""
-        from worker.config.render import to_json  # noqa: PLC0415  as `_read`
+        """Store a version before the first run begins under it, so that it can be found again."""
+        from worker.config.render import to_json  # noqa: PLC0415  as in `_read`
 
         name = (version.pipeline.id, version.config_hash)
         if name not in self._kept:
@@ -126,13 +129,13 @@ class PipelineVersions:
         return known
 
     async def _read_in_time(self, pipeline: PipelineId, text: str) -> Version | Unusable:
-        """Understand a text; one that takes long, in a thread, so that the loop does not wait for it."""
+        """Parse a text; a large one in a thread, so that the event loop does not wait."""
         if len(text) > LARGE_TEXT_CHARS:
             return await asyncio.to_thread(self._read, pipeline, text)
         return self._read(pipeline, text)
 
     def _read(self, pipeline: PipelineId, text: str) -> Version | Unusable:
-        # Loaded with the first text: pydantic's models take longer than a command that reads none, as most do.
+        # Imported with the first text: loading pydantic's models takes longer than most commands, which read no text.
         from worker.config.load import load_text  # noqa: PLC0415
         from worker.config.render import config_hash  # noqa: PLC0415
 
@@ -155,7 +158,7 @@ class PipelineVersions:
 
 
 def _bounded(names: set[tuple[PipelineId, str]]) -> set[tuple[PipelineId, str]]:
-    """Forgetting what was kept costs a needless write, and nothing else."""
+    """Clear the set if it is full: that costs only needless writes."""
     if len(names) >= VERSIONS_KEPT_MAX:
         names.clear()
     return names

@@ -1,4 +1,4 @@
-"""What targets say, made fit for rows, logs and alerts: short, printable, and without secrets."""
+"""Makes targets' messages fit for rows, logs and alerts: short, printable and without secrets."""
 
 import re
 from collections.abc import Iterable
@@ -7,19 +7,23 @@ from worker.jobs.redaction import TooEntangled, find_secrets, without
 
 MESSAGE_BYTES_MAX = 512
 
-# A longer text is cut before anything else looks at it; no message needs more to choose its 512 bytes from.
+# A longer text is cut first. No message needs more to choose its 512 bytes from.
 _INPUT_CHARS_MAX = 65_536
-# As much of it is searched for encodings. Of a longer one the second half is not shown: a secret may be cut off there.
+# This much is searched for encoded secrets. Of a longer text the second half is not shown: a secret may be cut off
+# there.
 _SEARCHED_CHARS_MAX = 8_192
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _HIDDEN = "***"
 _WITHHELD = "(withheld: it holds too many encodings within encodings to be searched for secrets)"
-# Shorter values occur in ordinary words, and hiding them would hide the message.
+# Shorter values occur in ordinary words; hiding them would hide the message.
 _SECRET_CHARS_MIN = 4
 
 
 def tidy(text: str, secrets: Iterable[str] = ()) -> str:
-    """Cut a text to 512 bytes, without control characters (newline and tab stay) and without the given secrets."""
+    """Cut a text to 512 bytes and remove the given secrets and control characters.
+
+    Newlines and tabs stay.
+    """
     shown = text[:_INPUT_CHARS_MAX]
     told = sorted({secret for secret in secrets if len(secret) >= _SECRET_CHARS_MIN}, key=len, reverse=True)
     if told:
@@ -28,7 +32,8 @@ def tidy(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def _without(secrets: list[str], shown: str) -> str:
-    # As it is first, at any length, and the longest first, so that a secret that contains another leaves no rest.
+    # Replace plain occurrences first, at any length, the longest secret first, so that a secret that contains another
+    # leaves no rest.
     for secret in secrets:
         shown = shown.replace(secret, _HIDDEN)
     searched = shown[:_SEARCHED_CHARS_MAX]

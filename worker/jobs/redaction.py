@@ -1,9 +1,9 @@
-"""Find secrets in a text in which others have written them: escaped, percent-encoded, in base64, and any of it nested.
+"""Finds secrets in a text, also escaped, percent-encoded, in base64, or in nested encodings.
 
 Programs differ in which characters they encode and how, so no list of spellings is complete. The text is decoded
-instead, by every decoder in every order, up to `DEPTH_MAX` deep; each decoded character remembers where it came from,
-so what is found there is hidden here. The work is bounded: `TooEntangled` says that the bound was reached, and then
-nothing of the text may be shown.
+instead, by every decoder in every order, up to `DEPTH_MAX` levels. Each decoded character records its position in the
+original text, so that a secret found there can be hidden. The work is bounded: `TooEntangled` means that the bound was
+reached, and then no part of the text may be shown.
 """
 
 import base64
@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 DEPTH_MAX: Final = 3
-CHARS_MAX: Final = 160_000  # decoded in all: some 50 ms
+CHARS_MAX: Final = 160_000  # decoded in total; takes about 50 ms
 
 Span: TypeAlias = tuple[int, int]
 
 _BASE64_RUN: Final = re.compile(r"[A-Za-z0-9+/_-]{2,}(?:\r?\n[A-Za-z0-9+/_-]+)*={0,2}")
-_BASE64_MIN: Final = 6  # characters: what four bytes take
+_BASE64_MIN: Final = 6  # characters, for four bytes
 _LINE_END: Final = re.compile(r"[\r\n]")
 _PERCENT_RUN: Final = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _FORM_RUN: Final = re.compile(r"(?:%[0-9A-Fa-f]{2})+|\+")
@@ -36,12 +36,12 @@ _LETTERS: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "
 
 
 class TooEntangled(Exception):
-    """The text holds so many encodings of encodings that it was not read to its end."""
+    """Signals that the text has too many nested encodings to be searched completely."""
 
 
 @dataclass(slots=True)
 class _View:
-    """A text that was decoded, and for each of its characters where that stands in the text it began with."""
+    """Holds a decoded text, and for each character its position in the original text."""
 
     text: str
     starts: Sequence[int]
@@ -50,7 +50,7 @@ class _View:
 
 @dataclass(slots=True)
 class _Decoding:
-    """A view in the making, from the one it decodes."""
+    """Builds a decoded view from its source view."""
 
     source: _View
     parts: list[str] = field(default_factory=list[str])
@@ -58,19 +58,19 @@ class _Decoding:
     ends: list[int] = field(default_factory=list[int])
 
     def keep(self, begin: int, end: int) -> None:
-        """Take over characters as they are."""
+        """Copy characters unchanged."""
         self.parts.append(self.source.text[begin:end])
         self.starts.extend(self.source.starts[begin:end])
         self.ends.extend(self.source.ends[begin:end])
 
     def put(self, decoded: str, begin: int, end: int) -> None:
-        """Write what stands for the source's characters from `begin` to `end`."""
+        """Write the decoded form of the source's characters from `begin` to `end`."""
         self.parts.append(decoded)
         self.starts.extend([self.source.starts[begin]] * len(decoded))
         self.ends.extend([self.source.ends[end - 1]] * len(decoded))
 
     def put_bytes(self, written: bytes, begin: int, width: int) -> None:
-        """Write bytes of which each takes `width` characters: as UTF-8, and what is none of it as Latin-1."""
+        """Write bytes that take `width` characters each: as UTF-8, invalid bytes as Latin-1."""
         at = begin
         for character in written.decode("utf-8", "surrogateescape"):
             end = at + width * len(character.encode("utf-8", "surrogateescape"))
@@ -79,7 +79,7 @@ class _Decoding:
             at = end
 
     def break_off(self) -> None:
-        """Let nothing be found across this place."""
+        """Insert a separator, so that no match spans this position."""
         self.parts.append("\0")
         self.starts.append(0)
         self.ends.append(0)
@@ -92,7 +92,7 @@ _Decoder: TypeAlias = Callable[[_View], _View | None]
 
 
 def find_secrets(text: str, secrets: Sequence[str], *, chars_max: int = CHARS_MAX) -> list[Span]:
-    """Return where in the text secrets stand, in whatever encoding. Raises `TooEntangled`."""
+    """Return the spans of secrets in the text, in any encoding. Raises `TooEntangled`."""
     decoders = _decoders("".join(secrets))
     places = range(len(text) + 1)
     waiting = [(_View(text, places[:-1], places[1:]), 0)]
@@ -115,7 +115,7 @@ def find_secrets(text: str, secrets: Sequence[str], *, chars_max: int = CHARS_MA
 
 
 def without(text: str, spans: Sequence[Span], instead: str) -> str:
-    """Return the text with each stretch replaced; stretches that touch or overlap become one."""
+    """Return the text with each span replaced; overlapping spans become one."""
     parts, at = list[str](), 0
     for begin, end in _merged(spans):
         parts += [text[at:begin], instead]
@@ -149,16 +149,16 @@ def _merged(spans: Sequence[Span]) -> Iterator[Span]:
 
 
 def _decoders(used: str) -> Sequence[_Decoder]:
-    """Give those that may matter for secrets made of these characters."""
+    """Return the decoders that matter for secrets made of these characters."""
     unreadable = "".join(sorted(_UNREADABLE - set(used)))
     readable = re.compile(f"[^{re.escape(unreadable)}\udc80-\udcff]{{{_READABLE_MIN},}}")
     plain: Sequence[_Decoder] = (_unpercent, _unescape_backslash, _unescape_html, _unbase64(readable))
-    # In a form a space is a plus sign; that matters only where a secret has one.
+    # In a form a plus sign encodes a space. That matters only if a secret contains a space.
     return (*plain, _unform) if " " in used else plain
 
 
 def _decoded(view: _View, pattern: re.Pattern[str], put: Callable[[_Decoding, re.Match[str]], None]) -> _View | None:
-    """Decode every match of a pattern; None if there is none."""
+    """Decode every match of a pattern; None if there is no match."""
     made, at = _Decoding(view), 0
     for match in pattern.finditer(view.text):
         made.keep(at, match.start())
@@ -200,7 +200,7 @@ def _unescape_backslash(view: _View) -> _View | None:
 def _put_backslash(made: _Decoding, match: re.Match[str]) -> None:
     written, (begin, end) = match[0], match.span()
     match written[1]:
-        case "u" | "U" if len(written) == 12:  # a pair, for a character beyond the first 65,536
+        case "u" | "U" if len(written) == 12:  # a surrogate pair, for a character above U+FFFF
             pair = bytes.fromhex(written[2:6] + written[8:12])
             made.put(pair.decode("utf-16-be"), begin, end)
         case "u" | "U" if len(written) > 2:
@@ -215,7 +215,7 @@ def _put_backslash(made: _Decoding, match: re.Match[str]) -> None:
 
 
 def _unbase64(readable: re.Pattern[str]) -> _Decoder:
-    """Read the runs of such characters; only stretches that are `readable` count: the rest was never in base64."""
+    """Return a decoder of base64 runs. Only `readable` stretches count: other text was never base64."""
 
     def decode(view: _View) -> _View | None:
         made = _Decoding(view)
@@ -227,7 +227,7 @@ def _unbase64(readable: re.Pattern[str]) -> _Decoder:
 
 
 def _read_run(made: _Decoding, match: re.Match[str], readable: re.Pattern[str]) -> None:
-    """Read a run from each of its first four characters: others may stand before what is encoded."""
+    """Decode a run from each of its first four characters: other characters may precede the encoded text."""
     begin, written = match.start(), match[0].rstrip("=")
     places = [begin + index for index, character in enumerate(written) if character not in "\r\n"]
     letters = _LINE_END.sub("", written).replace("-", "+").replace("_", "/")
@@ -238,14 +238,14 @@ def _read_run(made: _Decoding, match: re.Match[str], readable: re.Pattern[str]) 
 def _read_aligned(
     made: _Decoding, run_end: int, places: Sequence[int], letters: str, readable: re.Pattern[str]
 ) -> None:
-    letters = letters[:-1] if len(letters) % 4 == 1 else letters  # one letter alone says nothing
+    letters = letters[:-1] if len(letters) % 4 == 1 else letters  # a single remaining letter encodes nothing
     text = base64.b64decode(letters + "=" * (-len(letters) % 4)).decode("utf-8", "surrogateescape")
     for stretch in readable.finditer(text):
         at = len(text[: stretch.start()].encode("utf-8", "surrogateescape"))
         for character in stretch[0]:
             stop = at + len(character.encode("utf-8", "surrogateescape"))
             final = min((stop * 4 - 1) // 3, len(places) - 1)
-            # The padding goes with the last one: it would say how long the secret was.
+            # Hide the padding together with the last character: it would reveal the secret's length.
             end = run_end if final >= len(letters) - 1 else places[final] + 1
             made.put(character, places[at * 4 // 3], end)
             at = stop

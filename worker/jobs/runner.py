@@ -1,6 +1,6 @@
-"""The port to whatever runs jobs: start one, ask about it, find it again, stop it.
+"""Defines the port to job targets: start a job, poll it, find it again, stop it.
 
-One file of this package per target speaks to it, and no other file knows how. Nothing a target may answer is an
+Each target has one module in this package that talks to it; no other module knows how. No answer of a target is an
 exception: an answer is one of the values below. `RetryLater` means that the target could not be asked at all.
 """
 
@@ -15,35 +15,35 @@ from worker.core.model.values import Json
 from worker.core.run.state import FailureCategory
 from worker.core.time.periods import Period
 
-# What a target needs to recognise its job. It is kept on the run's row: small, plain, and free of secrets.
+# What a target needs to identify its job. It is stored on the run's row: small, plain and without secrets.
 Handle: TypeAlias = Mapping[str, Json]
 Config: TypeAlias = Mapping[str, Json]
 
 
 class Guarantee(StrEnum):
-    """How often one token can start a job, whatever crashes, repeats or gets lost."""
+    """Says how often one token can start a job despite crashes, repeats and losses."""
 
     EXACTLY_ONCE = "exactly once"  # the target itself recognises a repeated token
-    FOUND_AGAIN = "found again"  # `find` recognises it: once, unless a request is delayed longer than we wait
-    AT_LEAST_ONCE = "at least once"  # nobody recognises it
+    FOUND_AGAIN = "found again"  # `find` recognises it: once, unless a request is delayed longer than the worker waits
+    AT_LEAST_ONCE = "at least once"  # nothing recognises it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """What may be relied on when a job of one configuration is started."""
+    """Traits are the guarantees for a start with one configuration."""
 
     guarantee: Guarantee
     can_stop: bool
-    send_timeout: timedelta = timedelta(seconds=20)  # a start that has not been answered by then is unknown
-    list_lag: timedelta = timedelta()  # how late `find` may see a job that was accepted
-    # `find` sees nothing, because the target has no search; a start sent again is answered with the job it has. Only
-    # for targets that start exactly once.
+    send_timeout: timedelta = timedelta(seconds=20)  # without an answer by then, the start is unknown
+    list_lag: timedelta = timedelta()  # how late `find` may see an accepted job
+    # `find` sees nothing, because the target has no search; a repeated start returns the existing job. Only for targets
+    # that start exactly once.
     is_found_by_sending: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """Which run a job is for; every target passes it on in its own way."""
+    """Identifies the run that a job is for; every target passes it on in its own way."""
 
     pipeline: str
     schedule: str
@@ -57,7 +57,7 @@ class RunContext:
 
     @property
     def par_hour(self) -> str:
-        """The hour, or hour and minute, as `23` or `2330`; empty for a day."""
+        """Return the hour as `23`, or hour and minute as `2330`; empty for a daily period."""
         return str(self.period).partition("T")[2]
 
 
@@ -67,17 +67,17 @@ def always() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRequest:
-    """An order to start one attempt. `config` has its template variables filled in, its secrets not yet."""
+    """Requests the start of one attempt. In `config` template variables are filled in, secrets are not."""
 
     config: Config
     token: str
     context: RunContext
-    # Asked in the same step of the event loop as each send: a worker that lost its session must not send any more.
+    # Called without yielding to the event loop before each send: a worker that lost its session must not send any more.
     may_send: Callable[[], bool] = always
 
 
 class TargetDown(RetryLater):
-    """The target itself gave no answer, or was too busy to give one: whoever else asks it now will fare no better."""
+    """Signals that the target did not answer or was too busy: other calls to it would fail too."""
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
@@ -85,16 +85,16 @@ class TargetDown(RetryLater):
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The job exists. A synchronous target's job may even be over: `status` knows that from the handle."""
+    """Says that the job exists. A synchronous job may have ended already: the handle records that."""
 
     handle: Handle
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The job certainly does not exist; the same token may be sent again, at the earliest when the target says.
+    """Says that the job certainly does not exist; the token may be sent again after `retry_after`.
 
-    `is_final`: it need not be, because the worker itself would forbid it again.
+    With `is_final` a retry is pointless, because the worker itself would forbid the request again.
     """
 
     category: FailureCategory
@@ -105,7 +105,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The request may have arrived: look for the job before sending again."""
+    """Says that the request may have arrived: look for the job before sending again."""
 
     message: str
 
@@ -120,9 +120,9 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """`ended_at` is the target's own time of the end, where it gives one.
+    """Says that the job succeeded. `ended_at` is the target's own time of the end, if it gives one.
 
-    `notices` are for people: what should have been checked before the success is believed, and could not be.
+    `notices` are for people: checks of the success that could not be made.
     """
 
     ended_at: datetime | None = None
@@ -141,17 +141,17 @@ JobStatus: TypeAlias = Running | Succeeded | Failed
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The job does not run any more, whether this stopped it or not."""
+    """Says that the job no longer runs, whether this call stopped it or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopAccepted:
-    """The target was told; `status` will say when the job has ended. Telling it again is harmless."""
+    """Says that the target accepted the stop; `status` will show the end. A repeated stop is harmless."""
 
 
 @dataclass(frozen=True, slots=True)
 class CannotStop:
-    """The job may run on, and nothing here can change that."""
+    """Says that the job may continue and that Interlock cannot stop it."""
 
     message: str
 
@@ -160,26 +160,29 @@ StopAnswer: TypeAlias = Stopped | StopAccepted | CannotStop
 
 
 class Runner(Protocol):
-    """A target that runs jobs. Every call ends within its own time limits, and may be repeated."""
+    """Runner is a target that runs jobs. Every call has its own time limit and may be repeated."""
 
     def traits(self, config: Config, /) -> Traits:
-        """Say what may be relied on. Raises `Rejected` if the configuration cannot be understood."""
+        """Return the guarantees for a configuration. Raises `Rejected` if it cannot be parsed."""
         ...
 
     async def start(self, request: StartRequest, /) -> StartAnswer:
-        """Send the start once, within `send_timeout`. Never raises for anything the target does."""
+        """Send the start once, within `send_timeout`. Never raises, whatever the target does."""
         ...
 
     async def status(self, handle: Handle, config: Config, /) -> JobStatus:
-        """Ask how the job is. Raises `RetryLater` if the target gives no usable answer."""
+        """Return the job's status. Raises `RetryLater` if the target gives no usable answer."""
         ...
 
     async def find(self, token: str, config: Config, /) -> Handle | None:
-        """Look for the job that was started with a token. Raises `RetryLater` if the target gives no usable answer."""
+        """Return the job that a token started, or None if there is none.
+
+        Raises `RetryLater` if the target gives no usable answer.
+        """
         ...
 
     async def stop(self, handle: Handle, config: Config, /) -> StopAnswer:
-        """Ask for the job's end. Raises `RetryLater` if the target gives no usable answer."""
+        """Request the job's stop. Raises `RetryLater` if the target gives no usable answer."""
         ...
 
 
@@ -188,7 +191,7 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StatusQuery:
-    """How is this job?"""
+    """StatusQuery asks for the status of one job."""
 
     handle: Handle
     config: Config
@@ -196,9 +199,10 @@ class StatusQuery:
 
 @dataclass(frozen=True, slots=True)
 class Sightings:
-    """What one call saw: the status of some jobs, by their places among the questions; `more` leads on, if not empty.
+    """Holds the result of one list call: statuses by the index of their query, and the next cursor.
 
-    A job that was not seen is asked about by itself: that it is missing from a list says nothing about it.
+    `more` is the cursor, empty at the end of the list. A job that is not in `seen` is polled by itself: its absence
+    from a list says nothing about it.
     """
 
     seen: Mapping[int, JobStatus]
@@ -207,12 +211,12 @@ class Sightings:
 
 @runtime_checkable
 class BatchRunner(Runner, Protocol):
-    """A target that tells of many jobs in one call."""
+    """BatchRunner is a target that reports many jobs in one call."""
 
     def group(self, question: StatusQuery, /) -> str:
-        """What a job has in common with those it may be asked about together; empty if it is asked by itself."""
+        """Return the group of jobs that one call can report; empty if the job must be polled by itself."""
         ...
 
     async def look(self, questions: Sequence[StatusQuery], more: str = "", /) -> Sightings:
-        """Ask about jobs of one group, however many, in one call. Raises `RetryLater` without a usable answer."""
+        """Return statuses of jobs of one group in one call. Raises `RetryLater` without a usable answer."""
         ...

@@ -1,8 +1,8 @@
-"""Secrets in job configurations: filled in at the last moment, never stored, and known so that they can be hidden.
+"""Fills in the secrets of job configurations just before sending; they are never stored.
 
-A text names one of the worker's environment as `${INTERLOCK_NAME}` or `$INTERLOCK_NAME`, where a doubled `$` takes the
-meaning away. One of AWS Secrets Manager is `secretsmanager://name`, or `secretsmanager://name#key` for one member of a
-secret that is a JSON object.
+Filled-in values are remembered, so that messages can hide them. A text refers to a variable of the worker's environment
+as `${INTERLOCK_NAME}` or `$INTERLOCK_NAME`; a doubled `$` escapes the reference. A secret in AWS Secrets Manager is
+`secretsmanager://name`, or `secretsmanager://name#key` for one member of a secret that is a JSON object.
 """
 
 import re
@@ -15,7 +15,7 @@ from worker.core.model.values import Json
 
 MANAGED = "secretsmanager://"
 
-# A reference ends where its characters do, and never in punctuation, so that it may stand inside a sentence.
+# A reference ends with its last valid character and never in punctuation, so that it can be part of a sentence.
 _REFERENCE = re.compile(
     rf"(?P<escape>\$)?\$(?:\{{(?P<braced>{SECRET_PREFIX}[^{{}}]*)\}}|(?P<bare>{SECRET_PREFIX}\w+))"
     rf"|(?P<managed>{MANAGED}[\w/+=.@:-]*[\w=](?:#[\w.-]*\w)?)",
@@ -24,7 +24,10 @@ _REFERENCE = re.compile(
 
 
 class MissingSecret(Rejected):
-    """A job names a secret that nobody set. Sending the request without it would only be refused further away."""
+    """Signals that a job names a secret that is not set.
+
+    Without the secret the target would only reject the request later.
+    """
 
     def __init__(self, name: str) -> None:
         problem = (
@@ -38,19 +41,19 @@ class MissingSecret(Rejected):
 
 class SecretSource(Protocol):
     async def read(self, name: str) -> str | None:
-        """Give the value of a secret, or None if there is none.
+        """Return the value of a secret, or None if there is none.
 
         Raises `RetryLater` if it cannot be read now, and `Rejected` if this worker may not read it.
         """
         ...
 
     def forget(self, name: str) -> bool:
-        """Read the value anew next time, because it was refused; True if that may give another one."""
+        """Drop a rejected value, so that the next read fetches it; True if that may give a new one."""
         ...
 
 
 class EnvironmentSecrets:
-    """Secrets that were given to the worker in its environment; those that are `withheld` are its own alone."""
+    """Reads secrets from the worker's environment. `withheld` names are the worker's own, not for jobs."""
 
     def __init__(self, environment: Mapping[str, str], withheld: Container[str] = ()) -> None:
         self._values = {name: value for name, value in environment.items() if name.startswith(SECRET_PREFIX)}
@@ -61,13 +64,13 @@ class EnvironmentSecrets:
             raise Rejected(f"${{{name}}} is the worker's own and no job gets it; give the job's secret another name")
         return self._values.get(name)
 
-    def forget(self, name: str) -> bool:  # noqa: ARG002 - the port asks for it
-        """Never: an environment does not change while its process lives."""
+    def forget(self, name: str) -> bool:  # noqa: ARG002 - the port requires it
+        """Return False: an environment does not change while its process runs."""
         return False
 
 
 class JobSecrets:
-    """Every kind of secret a job may name, each from its own place."""
+    """Reads every kind of secret that a job may name, each from its own source."""
 
     def __init__(self, environment: SecretSource, managed: SecretSource) -> None:
         self._environment, self._managed = environment, managed
@@ -83,12 +86,12 @@ class JobSecrets:
 
 
 def secrets_named(template: str) -> list[str]:
-    """The references to secrets in a text, as they are written there."""
+    """Return the references to secrets in a text, as they are written there."""
     return [match[0] for match in _REFERENCE.finditer(template) if not match["escape"]]
 
 
 def fill_known(template: str, values: Mapping[str, str]) -> str:
-    """Fill in names that are written like secrets and are none; all else stays as it is, escapes included."""
+    """Fill in names that look like secrets but are not; everything else stays, escapes included."""
 
     def fill(match: re.Match[str]) -> str:
         return match[0] if match["escape"] else values.get(_name(match), match[0])
@@ -97,7 +100,7 @@ def fill_known(template: str, values: Mapping[str, str]) -> str:
 
 
 class Filling:
-    """Fills in the secrets of one request and remembers them, so that no message repeats them."""
+    """Fills in the secrets of one request and remembers them, so that messages can hide them."""
 
     def __init__(self, source: SecretSource) -> None:
         self._source = source
@@ -109,13 +112,13 @@ class Filling:
         return frozenset(self._values.values()) | self._hidden
 
     def hide(self, value: str) -> None:
-        """Treat a value made from secrets, such as an encoded credential, as one of them."""
+        """Treat a value made from secrets, such as an encoded credential, as a secret."""
         self._hidden.add(value)
 
     def forget(self) -> bool:
-        """Read the secrets anew, because the target refused them; True if a second try makes sense.
+        """Drop secrets that the target rejected, so that they are read again; True if a retry makes sense.
 
-        The old values stay hidden: the refusal may quote them.
+        The old values stay hidden, because the rejection may quote them.
         """
         forgotten = [name for name in self._values if self._source.forget(name)]
         self._hidden |= set(self._values.values())
@@ -133,7 +136,7 @@ class Filling:
         return {name: await self.text(template) for name, template in templates.items()}
 
     async def values(self, value: Json) -> Json:
-        """Fill in every text inside a JSON value: a secret may hold quotes, so this comes before it is written out."""
+        """Fill in every text inside a JSON value, before encoding, because a secret may contain quotes."""
         match value:
             case str():
                 return await self.text(value)

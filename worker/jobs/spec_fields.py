@@ -1,4 +1,4 @@
-"""A job's configuration as its runner reads it: checked once more, because rows outlive the files they came from."""
+"""Parses a job's configuration for its runner, again, because rows outlive the files they came from."""
 
 from collections.abc import Mapping
 from decimal import Decimal
@@ -14,18 +14,18 @@ ConfigT = TypeVar("ConfigT", bound=JobConfig)
 
 
 class UnusableConfig(Rejected):
-    """A job's configuration cannot be used as it is."""
+    """Signals that a job's configuration cannot be used as it is."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"job.config cannot be used: {problem}; correct the pipeline and push it again")
 
 
 def parse_config(model: type[ConfigT], config: Mapping[str, Json]) -> ConfigT:
-    """Read a configuration. Raises `UnusableConfig` with the first problem."""
+    """Parse a configuration. Raises `UnusableConfig` with the first problem."""
     try:
         parsed = model.model_validate(_native(config))
     except ValidationError as error:
-        # The input itself is left out: it may hold credentials written in plain.
+        # Leave out the input: it may contain plain credentials.
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise UnusableConfig(f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['msg']}") from error
     given = parsed.model_dump(by_alias=True)
@@ -38,7 +38,7 @@ def parse_config(model: type[ConfigT], config: Mapping[str, Json]) -> ConfigT:
 
 
 def _native(value: Json) -> object:
-    """The value in the types the models expect; some stores give every number back as a decimal."""
+    """Return the value in the types the models expect; some stores return every number as a decimal."""
     match value:
         case Mapping():
             return {name: _native(member) for name, member in value.items()}

@@ -1,8 +1,8 @@
-"""What each job target needs to know, as `job.config` gives it.
+"""Defines the `job.config` of each job target.
 
-Keys match in any spelling that differs only in case, `_` and `-` (`dagId`, `dagID`, `dag_id`); what comes out is
-lowerCamelCase, without what equals its default. Maps that belong to the target (arguments, headers, a job driver)
-are passed on untouched.
+Keys match in any spelling that differs only in case, `_` and `-` (`dagId`, `dagID`, `dag_id`). The result uses
+lowerCamelCase and omits values that equal their default. Maps that belong to the target (arguments, headers, a job
+driver) are passed on unchanged.
 """
 
 from collections.abc import Mapping
@@ -26,11 +26,11 @@ def _shape(value: object) -> str:
 
 
 def _job_number(value: object) -> object:
-    """Databricks job ids are numbers; files write them with and without quotes."""
+    """Return a job id as text: Databricks ids are numbers, and files write them with or without quotes."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-# A template may supply the whole address, so only its form is judged, and only where it is written out.
+# A template may supply the whole address, so only the form is checked, and only if the address is written out.
 Url: TypeAlias = Annotated[str, Field(pattern=r"^(https?://|\$)")]
 TextMap: TypeAlias = dict[str, str]
 JsonMap: TypeAlias = dict[str, object]
@@ -38,7 +38,7 @@ Body: TypeAlias = Annotated[
     Annotated[str, Tag("<text>")] | Annotated[JsonMap, Tag("<mapping>")],
     Discriminator(_shape),
 ]
-# In the order given: many programs care.
+# In the given order, because many programs depend on it.
 Arguments: TypeAlias = Annotated[
     Annotated[TextMap, Tag("<mapping>")] | Annotated[list[str], Tag("<list>")],
     Discriminator(_shape),
@@ -48,7 +48,7 @@ TimeoutSeconds: TypeAlias = Annotated[int, Field(ge=1, le=900)]
 
 
 class LooseSection(BaseModel):
-    """A mapping whose keys may be spelled in several ways."""
+    """Accepts keys in several spellings that differ in case, `_` and `-`."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, alias_generator=to_camel)
 
@@ -86,14 +86,17 @@ AUTH_NEEDS: Mapping[str, tuple[str, ...]] = {
 
 
 class JobConfig(LooseSection):
-    """The configuration of one target. `required` keys are checked by the loader, which reports all at once."""
+    """JobConfig is the configuration of one target.
+
+    The loader checks `required` keys, because it reports all problems at once.
+    """
 
     required: ClassVar[tuple[str, ...]] = ()
-    # Of these keys a configuration gives one, and never both.
+    # A configuration must have exactly one of these keys.
     either: ClassVar[tuple[str, ...]] = ()
-    # Of these at most one.
+    # A configuration may have at most one of these keys.
     conflicting: ClassVar[tuple[str, ...]] = ()
-    # What a value of another key makes necessary: the key, the value, and the key it needs.
+    # Keys that a value of another key requires: the key, the value, and the required key.
     needing: ClassVar[tuple[tuple[str, str, str], ...]] = ()
 
 

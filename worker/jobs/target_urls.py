@@ -1,4 +1,4 @@
-"""The addresses in a job's configuration, as far as they are written out."""
+"""Lists the addresses in a job's configuration, as far as they are written out."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -12,7 +12,10 @@ _KEYS: Final = ("url", "workspaceUrl", "statusUrl", "stopUrl")
 
 
 def hosts_of(job: Job) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Each host that requests of the job go to, and where it is written; one that a template supplies is not known."""
+    """Yield each host that the job sends requests to, with the path of its key.
+
+    A host that a template supplies is unknown and is skipped.
+    """
     if job.type not in _BEHIND_HTTP:
         return
     auth = job.config.get("auth")
@@ -29,5 +32,5 @@ def _host(url: str) -> str | None:
         parts = urlsplit(url)
         host = parts.hostname if parts.scheme in {"http", "https"} else None
     except ValueError:
-        return None  # the runner says what is wrong with it
+        return None  # the runner reports what is wrong with it
     return None if host is None or "$" in parts.netloc else host

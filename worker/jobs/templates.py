@@ -1,4 +1,4 @@
-"""A job's configuration with its variables filled in for one attempt."""
+"""Fills in the variables of a job's configuration for one attempt."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +16,7 @@ def context_of(run: Run) -> RunContext:
 
 
 def filled_in(config: Config, run: Run) -> dict[str, Json]:
-    """The configuration as this attempt's target gets it; secrets are left to the step that holds them."""
+    """Return the configuration for this attempt's target; the runner fills in the secrets later."""
     values = _values(context_of(run))
     return {name: _filled(value, values) for name, value in config.items()}
 

@@ -1,4 +1,4 @@
-"""Taking up rows that nobody looks after, spread over time and a bounded number at once."""
+"""Adoption: takes up orphaned rows, spread over time and a bounded number at once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ Adopt: TypeAlias = Callable[[RowKind, RunKey], Awaitable[None]]
 
 
 class Adoption:
-    """Stands between the finder, which names orphans, and the engine, which takes them up by their rows."""
+    """Connects the finder, which names orphans, to the engine, which takes them up from their rows."""
 
     def __init__(self, adopt: Adopt, clock: Clock, log: Log = to_nobody) -> None:
         self._adopt, self._log = adopt, log
@@ -26,7 +26,7 @@ class Adoption:
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     def take_up(self, row: ActiveRow, at: datetime) -> None:
-        """Take the row up at that time; one that is in line already keeps its place."""
+        """Take up the row at `at`; a row that is already queued keeps its time."""
         if self._timers.due((row.kind, row.key)) is None:
             self._timers.set((row.kind, row.key), at)
 
@@ -43,7 +43,7 @@ class Adoption:
         try:
             await self._adopt(kind, key)
         except WorkerError as problem:
-            # The finder's next pass names it again.
+            # The finder's next pass reports it again.
             self._log("row.troubled", {"run": str(key), "kind": kind.name, "problem": str(problem)})
         finally:
             self._slots.release()

@@ -1,4 +1,4 @@
-"""Whether this worker may trust its wall clock."""
+"""Clock guard: decides whether this worker may trust its wall clock."""
 
 from datetime import datetime, timedelta
 
@@ -8,11 +8,11 @@ from worker.runtime.clock_steps import ClockReading, read
 
 
 class ClockGuard:
-    """Knows how far our wall clock is off, from the last comparison with the store's clock and what passed since.
+    """Knows how far the wall clock is off, from the last comparison with the store and the time since.
 
-    The adapter of a store that tells the time calls `observe` with each answer. A clock that is set between two answers
-    is found wrong at once, by the time that passed. A store on this very machine has no clock of its own: then there is
-    nothing to compare with, and the clock counts as right.
+    The adapter of a store that has a clock calls `observe` with each answer. If the clock is set between two answers,
+    the elapsed time shows it at once. A store on the same machine has no clock of its own: then there is nothing to
+    compare with, and the clock counts as right.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -21,7 +21,7 @@ class ClockGuard:
 
     @property
     def skew(self) -> timedelta:
-        """How far our clock is ahead of the store's (behind: negative)."""
+        """Return how far this worker's clock is ahead of the store's; negative if it is behind."""
         if self._compared is None:
             return NO_SKEW
         found, then = self._compared
@@ -29,7 +29,7 @@ class ClockGuard:
 
     @property
     def is_trusted(self) -> bool:
-        """False: take no decision that depends on the time, and hold no duty."""
+        """Return False if this worker must make no decision that depends on the time, and hold no lease."""
         return abs(self.skew) <= SKEW_MAX
 
     def observe(

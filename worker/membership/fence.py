@@ -1,4 +1,4 @@
-"""The fence: how a worker knows by itself, without asking anyone, that it may not act any more."""
+"""Fence: how a worker knows by itself, without a call to the store, that it must stop acting."""
 
 import threading
 from typing import Final
@@ -12,7 +12,7 @@ ENDED_BY_ANOTHER: Final = "another worker saw it stand still and ended it"
 
 
 class SessionLost(WorkerError):
-    """This session may be another's prey by now: stop at once, write nothing, start a new one."""
+    """SessionLost: another worker may have ended this session. Stop, write nothing, start a new one."""
 
     def __init__(self, session: SessionId, reason: str) -> None:
         super().__init__(f"session {session} is over: {reason}; everything it held is treated as gone")
@@ -20,9 +20,9 @@ class SessionLost(WorkerError):
 
 
 class Fence:
-    """Says whether a session may still act. Once it is down it stays down. Safe to use from two threads.
+    """States whether a session may still act. Once down it stays down. Two threads may share it.
 
-    Whoever acts asks `is_down` in the same step of the loop as the act.
+    A caller checks `is_down` in the same step of the event loop as its action.
     """
 
     def __init__(self, session: SessionId, clock: Clock, timing: Timing, *, registered_at: float) -> None:
@@ -35,14 +35,18 @@ class Fence:
         return self.remaining_s() <= 0
 
     def remaining_s(self) -> float:
-        """How long the session may act if no further beat is confirmed. Compare with the time an act takes."""
+        """Return how long the session may act if no further heartbeat is confirmed.
+
+        Compare it with the time that an action takes.
+        """
         with self._lock:
             return self._remaining_s()
 
     def confirm(self, sent_at: float) -> None:
-        """Count from when the beat was *sent*: others may have seen it any time since.
+        """Extend the deadline from when the heartbeat was *sent*: others may have seen it since then.
 
-        An answer that comes after the fence fell is too late: by then others were told that we had stopped.
+        A confirmation that arrives after the fence fell is too late: by then other workers may rely on this session
+        having stopped.
         """
         with self._lock:
             if self._remaining_s() > 0:
@@ -54,7 +58,7 @@ class Fence:
             self._reason = self._reason or reason
 
     def check(self) -> None:
-        """Raises `SessionLost` if the fence is down."""
+        """Raise `SessionLost` if the fence is down."""
         if self.is_down():
             raise SessionLost(self.session, self._reason)
 

@@ -1,4 +1,4 @@
-"""Staying alive: the beat that keeps a session, and with it everything the session holds."""
+"""Heartbeat: keeps a session alive, and with it every lease that the session holds."""
 
 import asyncio
 
@@ -12,12 +12,12 @@ from worker.store.table import Tables
 
 
 class Pulse:
-    """What the loop tells its heart: that it is not stuck, and what goes along with the next beat."""
+    """Carries data from the event loop to the heartbeat: that the loop is not stuck, changes and load."""
 
     def __init__(self, clock: Clock, timing: Timing) -> None:
         self._clock, self._stall_s = clock, timing.stall_s
         self._ticked_at = clock.monotonic()
-        self.changes = 0  # raised whenever a lease was taken, asked for or let go, so that others look
+        self.changes = 0  # raised when a lease was taken, asked for or released, so that others read the leases
         self.load = 0
 
     def tick(self) -> None:
@@ -29,7 +29,7 @@ class Pulse:
 
 
 class Heart:
-    """Raises a session's counter until the session is over."""
+    """Increments a session's counter until the session is over."""
 
     def __init__(
         self,
@@ -46,7 +46,10 @@ class Heart:
         self._number = 0
 
     async def beat(self, tables: Tables) -> None:
-        """Beat until the fence is down. A beat that failed is tried again soon; one of them must come through."""
+        """Send heartbeats until the fence is down. A failed heartbeat is retried after a quarter of `beat_s`.
+
+        One of the retries must succeed before the fence falls.
+        """
         sessions = Sessions(tables, self._group)
         pause_s = self._timing.beat_s
         while not self._fence.is_down():
@@ -72,7 +75,7 @@ class Heart:
             self._report_silence(sent_at, error)
             return False
         except WorkerError as error:
-            # Before it reaches the loop, which may be about to start something.
+            # Drop the fence before the error reaches the loop, which may be about to start something.
             self._fence.drop(f"the store cannot be used: {error}")
             raise
         if is_alive:
@@ -88,7 +91,7 @@ class Heart:
 
 
 def _last_trouble(error: BaseException) -> str:
-    """What a call that was cut short had met so far: its retries are behind the error, if it made any."""
+    """Return the last `RetryLater` behind a cancelled call, "" if it made no retry."""
     behind = error.__cause__ or error.__context__
     while behind is not None and not isinstance(behind, RetryLater):
         behind = behind.__cause__ or behind.__context__

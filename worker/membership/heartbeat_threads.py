@@ -1,4 +1,4 @@
-"""Where a heart beats: in a thread of its own, or on virtual time in the caller's loop."""
+"""Where the heartbeat runs: in its own thread, or on virtual time in the caller's loop."""
 
 import asyncio
 import threading
@@ -10,19 +10,19 @@ from worker.core.errors import RetryLater
 from worker.store.table import Tables
 
 STOP_MAX_S: Final = 2.0
-START_PAUSE_S: Final = 0.5  # between two tries to open the store
+START_PAUSE_S: Final = 0.5  # between two attempts to open the store
 
 Beat: TypeAlias = Callable[[Tables], Coroutine[Any, Any, None]]
 
 
 class Beater(Protocol):
     async def run(self, beat: Beat) -> None:
-        """Run it with a store until it returns or we are cancelled. Raises what it raises."""
+        """Run `beat` with a store until it returns or this task is cancelled. Raises what `beat` raises."""
         ...
 
 
 class TaskBeater:
-    """Beats in the caller's own loop: for simulation on virtual time."""
+    """Runs the heartbeat in the caller's loop: for simulation on virtual time."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -32,7 +32,7 @@ class TaskBeater:
 
 
 class ThreadBeater:
-    """Beats in a thread with a loop and a store of its own, so that a busy loop does not cost the session."""
+    """Runs the heartbeat in a thread with its own loop and store, so a busy loop keeps its session."""
 
     def __init__(self, open_tables: Callable[[], Tables]) -> None:
         self._open_tables = open_tables
@@ -45,10 +45,10 @@ class ThreadBeater:
             error: BaseException | None = None
             try:
                 inner.run_until_complete(self._serve(beat, stop))
-            except Exception as raised:  # noqa: BLE001  whatever it is belongs to the caller, in another thread
+            except Exception as raised:  # noqa: BLE001  every error goes to the caller, in another thread
                 error = raised
             _close(inner)
-            with suppress(RuntimeError):  # the outer loop is closed: nobody is left to be told
+            with suppress(RuntimeError):  # the outer loop is closed, so no task waits
                 outer.call_soon_threadsafe(_settle, ended, error)
 
         threading.Thread(target=serve, name="heartbeat", daemon=True).start()
@@ -72,7 +72,7 @@ class ThreadBeater:
             await tables.stop()
 
     async def _started_tables(self) -> Tables:
-        """Open the store. One that does not answer is a beat that is missed: the fence says for how long."""
+        """Open the store. Retry while it does not answer: that is a missed heartbeat, which the fence limits."""
         while True:
             tables = self._open_tables()
             try:
@@ -84,7 +84,7 @@ class ThreadBeater:
 
 
 def _close(loop: asyncio.AbstractEventLoop) -> None:
-    """Close a loop that runs no more. What is left on it, as credentials on their way, ends with it."""
+    """Close a loop that no longer runs, and cancel its remaining tasks, such as a credential renewal."""
     left = asyncio.all_tasks(loop)
     for task in left:
         task.cancel()
@@ -94,10 +94,10 @@ def _close(loop: asyncio.AbstractEventLoop) -> None:
 
 
 async def _stop(inner: asyncio.AbstractEventLoop, stop: asyncio.Event, ended: "asyncio.Future[None]") -> None:
-    """End the thread, and wait for it a little: it is a daemon, so it cannot keep the process alive."""
+    """Stop the thread and wait at most `STOP_MAX_S`: it is a daemon, so it cannot block the exit."""
     if ended.done():
         return
-    with suppress(RuntimeError):  # it has closed its loop just now
+    with suppress(RuntimeError):  # it has just closed its loop
         inner.call_soon_threadsafe(stop.set)
     with suppress(TimeoutError):
         async with asyncio.timeout(STOP_MAX_S):

@@ -1,4 +1,4 @@
-"""Held leases: the work under a lease runs, ends or is stopped in order before the lease is released."""
+"""Held leases: the work under a lease ends, or is stopped in order, before the lease is released."""
 
 import asyncio
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from worker.store.repos.leases import CrashHistory, Lease, Leases
 
 
 class LeaseLost(WorkerError):
-    """The lease is another's now: stop at once, write nothing."""
+    """LeaseLost: another worker holds the lease now. Stop at once and write nothing."""
 
     def __init__(self, lease: Lease) -> None:
         super().__init__(
@@ -24,7 +24,7 @@ class LeaseLost(WorkerError):
 
 
 class HeldLease:
-    """One lease at one epoch. What its holder does about it, it does through here."""
+    """Holds one lease at one epoch. The holder makes all calls about the lease through this object."""
 
     def __init__(self, lease: Lease, leases: Leases, fence: Fence, clock: Clock) -> None:
         self.lease, self._leases, self._fence = lease, leases, fence
@@ -32,59 +32,59 @@ class HeldLease:
         self.next_owner: SessionId | None = None
         self.is_stopping = False
         self.is_over = False
-        self.is_finishing = False  # its end is under way: the row may be done, and even gone, before we hear of it
+        self.is_finishing = False  # `finish` was called: the row may be done, or deleted, before its answer arrives
         self._alarm = Wakeable(clock)
         self._ending, self._drained = asyncio.Event(), Wakeable(clock)
 
     def may_act(self) -> bool:
-        """Ask in the same step of the loop as the act."""
+        """Return whether the holder may act; check it in the same step of the event loop as the action."""
         return not self.is_over and not self._fence.is_down()
 
     async def nap(self, seconds: float) -> None:
-        """Sleep between two pieces of work. Ends early when the lease is to be given up, or a session has ended."""
+        """Sleep between two pieces of work; ends early when the lease must be released or a session has ended."""
         if not self.is_stopping:
             await self._alarm.sleep(seconds)
 
     async def checkpoint(self, position: str, rate: int = 0) -> None:
-        """Say how far the work got, once its effects are durable. Raises `LeaseLost`."""
+        """Store how far the work got, once its effects are durable. Raises `LeaseLost`."""
         if not self.may_act() or not await self._leases.checkpoint(self.lease, position, rate):
             raise LeaseLost(self.lease)
         self.position = position
 
     async def note_try(self, ordeal: CrashHistory) -> None:
-        """Remember a try before it is made: it may end this worker. Raises `LeaseLost`."""
+        """Record a try before it is made, because it may crash this worker. Raises `LeaseLost`."""
         if not self.may_act() or not await self._leases.note_try(self.lease, ordeal):
             raise LeaseLost(self.lease)
 
     async def wait_for_children(self) -> None:
-        """Keep a shard that was read to its end until it is known what follows it. Raises `LeaseLost`."""
+        """Keep a shard that was read to its end until its children are known. Raises `LeaseLost`."""
         if not self.may_act() or not await self._leases.wait_for_children(self.lease):
             raise LeaseLost(self.lease)
 
     async def finish(self, children: Mapping[str, frozenset[str]], now: datetime, whole_to: datetime | None) -> None:
-        """End a shard that was read to its end; its children appear in the same step. Raises `LeaseLost`."""
+        """Mark a shard as done; its children are created in the same commit. Raises `LeaseLost`."""
         self.is_finishing = True
         if not self.may_act() or not await self._leases.finish(self.lease, children, now, whole_to=whole_to):
             raise LeaseLost(self.lease)
         self.is_over = True
 
-    # --- for the keeper -----------------------------------------------------------------------------------------------
+    # --- called by the lease keeper -----------------------------------------------------------------------------------
 
     def wake(self) -> None:
         self._alarm.ring()
 
     def stop(self, next_owner: SessionId | None) -> None:
-        """Ask the holder to finish what it has in hand, so that the lease can be given up."""
+        """Ask the holder to finish its current work, so that the lease can be released."""
         self.next_owner, self.is_stopping = next_owner, True
         self._ending.set()
         self.wake()
 
     def hurry(self) -> None:
-        """Let the holder finish nothing, once it is asked to stop."""
+        """End the wait for the holder's current work, once it was asked to stop."""
         self._drained.ring()
 
     def lose(self) -> None:
-        """The lease is another's: nothing may be done about it from this moment on."""
+        """Mark the lease as lost: from now on the holder must not act on it."""
         self.is_over = True
         self.work_ended()
 
@@ -93,15 +93,15 @@ class HeldLease:
         self._drained.ring()
 
     async def until_drained(self, drain_max_s: float) -> None:
-        """Wait until the work has ended, or was asked to and has had this long to finish, or the lease is lost."""
+        """Wait until the work ends or the lease is lost; once asked to stop, at most `drain_max_s`."""
         await self._ending.wait()
         if self.is_stopping and not self.is_over:
             await self._drained.sleep(drain_max_s)
 
     async def give_up(self) -> None:
-        """Hand the lease to whoever asked for it, or set it free, unless it is not ours any more.
+        """Transfer the lease to the session that asked for it, or release it; nothing if it is no longer ours.
 
-        Raises `RetryLater`: then it may be given up or not, but it is certain that nobody works on it here.
+        Raises `RetryLater`: then the row may or may not have changed, but no work on it runs here.
         """
         if not self.may_act():
             return
@@ -116,21 +116,21 @@ class Holder(Protocol):
     """Does the work of one kind of lease."""
 
     async def hold(self, held: HeldLease) -> None:
-        """Work until `held.is_stopping`, then finish what is in hand and return; a `nap` ends early for that.
+        """Work until `held.is_stopping`, then finish the current work and return; `nap` ends early for that.
 
-        Cancelled at once when the lease or the session is lost, and when finishing takes too long. May raise
-        `LeaseLost`. Returning early gives the lease up.
+        The task is cancelled at once when the lease or the session is lost, and when finishing takes too long. May
+        raise `LeaseLost`. An early return releases the lease.
         """
         ...
 
 
-DRAIN_MAX_S: Final = 15.0  # how long a holder may take to finish what it has in hand
+DRAIN_MAX_S: Final = 15.0  # how long a holder may take to finish its current work
 GIVE_UP_TRIES_MAX: Final = 5
 GIVE_UP_PAUSE_S: Final = 0.5
 
 
 async def live(held: HeldLease, holder: Holder, clock: Clock) -> None:
-    """Have the work of a lease done, then give the lease up. When this returns nobody works on it here."""
+    """Run the work of a lease, then release the lease. When this returns, no work on it runs here."""
     async with asyncio.TaskGroup() as tasks:
         working = tasks.create_task(_hold(held, holder), name=f"hold:{held.lease.stream}/{held.lease.shard}")
         working.add_done_callback(lambda _: held.work_ended())
@@ -147,7 +147,7 @@ async def _hold(held: HeldLease, holder: Holder) -> None:
 
 
 async def _give_up(held: HeldLease, clock: Clock) -> None:
-    """Try a few times; what is left ours by its row after that is found there and taken up again."""
+    """Release the lease with a few retries. If all fail, a later read finds the row and takes it again."""
     for _ in range(GIVE_UP_TRIES_MAX):
         try:
             return await held.give_up()

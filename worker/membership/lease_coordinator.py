@@ -1,9 +1,9 @@
-"""Leases: taking this worker's share of them, having the work of each done, and giving them up in order.
+"""Lease keeper: takes this worker's share of the leases, runs the work of each, and releases them.
 
-One keeper serves everything that must have one holder: the shards of a stream, buckets, singleton duties. A lease that
-is held costs no write; its holder's heartbeat keeps it. What the rows say decides: a lease that is ours by its row and
-not in our hands (handed to us, or taken by a request whose answer was lost) is taken again at a new epoch, so that no
-late request about the old one can still have an effect.
+One keeper serves everything that must have one holder: the shards of a stream, buckets, singleton roles. A held lease
+costs no write; its holder's heartbeat keeps it. The rows are authoritative. A row may name this session while the
+keeper does not hold the lease, because the lease was transferred or the answer to a take was lost. The keeper then
+takes it again at a new epoch, so that no late request for the old epoch has an effect.
 """
 
 import asyncio
@@ -24,11 +24,12 @@ from worker.runtime.clock import Clock
 from worker.runtime.timers import Wakeable
 from worker.store.repos.leases import Lease, Leases, LeaseStatus
 
-READ_EVERY_LOOKS: Final = 15  # lease rows are read when someone changed one, and this often in any case
-# One that is meant for someone who does not take it (an older version that does not know its kind, say) goes to anyone.
+READ_EVERY_LOOKS: Final = 15  # lease rows are read after a change, and at least once in so many checks
+# A lease may be planned for a worker that does not take it, such as an older version that does not know its kind. After
+# this time any worker takes it.
 PATIENCE_S: Final = 5.0
-ASK_EVERY_S: Final = 30.0  # leases move slowly: each move costs a little work twice
-AWAITED_S: Final = 0.5  # how often to look for what was asked for: once it is handed over, nobody works on it
+ASK_EVERY_S: Final = 30.0  # leases move slowly, because each move costs work on both sides
+AWAITED_S: Final = 0.5  # how often to check for a lease that was asked for: once transferred, it has no holder
 
 LeaseId: TypeAlias = tuple[str, str]  # stream and shard
 Siblings: TypeAlias = Mapping[str, Lease]  # all leases of a stream, by shard
@@ -41,17 +42,17 @@ def is_open(lease: Lease, _: Siblings) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseOffer:
-    """A kind of lease that this worker is ready to hold. All workers of a group that have its duty make the offer."""
+    """Describes a kind of lease that this worker can hold. All workers of its role make the same offer."""
 
     stream: str
     holder: Holder
-    shards: frozenset[str] = frozenset()  # those that are always there; others are added by whoever finds them
-    is_ready: IsReady = is_open  # may be taken now, given all leases of its stream
-    duty: str = ""  # whose workers share it; empty: all of the group
+    shards: frozenset[str] = frozenset()  # those that always exist; the code that finds others adds them
+    is_ready: IsReady = is_open  # whether it may be taken now, given all leases of its stream
+    duty: str = ""  # the role whose workers share it; empty: all workers of the group
 
 
 def stakes(leases: Siblings, offer_is_ready: IsReady, is_over: Callable[[SessionId], bool]) -> list[Stake]:
-    """The leases of one stream that count in a plan: what may be held now, and by whom it is."""
+    """Return the leases of one stream that count in a plan: those that may be held now, with their holder."""
     return [
         Stake(
             lease=lease.shard,
@@ -65,7 +66,7 @@ def stakes(leases: Siblings, offer_is_ready: IsReady, is_over: Callable[[Session
 
 
 class LeaseKeeper:
-    """The leases of one session."""
+    """Keeps the leases of one session."""
 
     def __init__(
         self, leases: Leases, *, peers: Peers, fence: Fence, pulse: Pulse, clock: Clock, notify: Notify
@@ -76,22 +77,22 @@ class LeaseKeeper:
         self._alarm = Wakeable(clock)
         self._offers: dict[str, LeaseOffer] = {}
         self._held: dict[LeaseId, HeldLease] = {}
-        self._seen: Situation | None = None  # what the rows were last read under; None: read them again
+        self._seen: Situation | None = None  # the situation of the last read; None: read the rows again
         self._read_at = self._asked_at = float("-inf")
-        self._is_asked_for = False  # something that is still another's
-        self._free: dict[LeaseId, tuple[int, float]] = {}  # what nobody holds: its epoch, and when we first saw that
+        self._is_asked_for = False  # a lease that another worker still holds
+        self._free: dict[LeaseId, tuple[int, float]] = {}  # leases without a holder: epoch, and when we first saw it so
         self._departures = 0
         self._in_round = asyncio.Lock()
         self._is_leaving = self._is_hurried = False
         self._emptied = asyncio.Event()
 
     def offer(self, offer: LeaseOffer) -> None:
-        """Be ready to hold leases of this kind."""
+        """Offer to hold leases of this kind."""
         self._offers[offer.stream] = offer
         self.wake()
 
     def wake(self) -> None:
-        """Look at the leases now: one was added, or may have become ready."""
+        """Check the leases now, because one was added or may have become ready."""
         self._seen = None
         self._alarm.ring()
 
@@ -100,7 +101,7 @@ class LeaseKeeper:
         return [held.lease for held in self._held.values()]
 
     async def run(self) -> None:
-        """Keep our share until cancelled. Raises `SessionLost`, and what a holder raises."""
+        """Keep this worker's share of the leases until cancelled. Raises `SessionLost` and a holder's errors."""
         async with asyncio.TaskGroup() as lives:
             while True:
                 try:
@@ -111,9 +112,9 @@ class LeaseKeeper:
                 await self._alarm.sleep(min(self._peers.next_look_s, AWAITED_S if self._is_awaiting else math.inf))
 
     async def give_all_up(self) -> None:
-        """Take nothing more, have what is in hand finished, and let go of everything. `run` goes on meanwhile."""
+        """Take no more leases, let current work finish, and release everything. `run` must still be running."""
         self._is_leaving = True
-        async with self._in_round:  # a lease whose taking is under way must be given up too
+        async with self._in_round:  # a lease that is being taken must be released too
             self._note_emptiness()
         for held in self._held.values():
             held.stop(next_owner=None)
@@ -122,12 +123,12 @@ class LeaseKeeper:
         await self._emptied.wait()
 
     def hurry(self) -> None:
-        """Have nothing finished any more: what is in hand is met again by whoever takes over."""
+        """Stop waiting for current work to finish; the next holder of each lease repeats it."""
         self._is_hurried = True
         for held in self._held.values():
             held.hurry()
 
-    # --- one round ----------------------------------------------------------------------------------------------------
+    # --- one check ----------------------------------------------------------------------------------------------------
 
     async def _round(self, lives: asyncio.TaskGroup) -> None:
         await self._peers.look()
@@ -150,7 +151,7 @@ class LeaseKeeper:
 
     @property
     def _is_awaiting(self) -> bool:
-        """Say whether something may be handed to us any moment. Its owner has had its time after a while."""
+        """Return whether a lease that was asked for may arrive soon; after `ASK_EVERY_S` it is not expected."""
         return self._is_asked_for and self._clock.monotonic() - self._asked_at < ASK_EVERY_S
 
     def _tell_departures(self) -> None:
@@ -160,19 +161,20 @@ class LeaseKeeper:
                 held.wake()
 
     async def _read(self) -> list[Lease]:
-        """All leases of the kinds we hold, those that should be there and are not being added."""
+        """Return all leases of the offered kinds, and create those that should exist and do not."""
         leases = [lease for lease in await self._leases.list() if lease.stream in self._offers]
         there = {_id(lease) for lease in leases}
         leases += [await self._add(lease) for lease in self._missing(there)]
         if any(lease.owner is not None and not self._peers.knows(lease.owner) for lease in leases):
-            # An owner that we do not know came after our look, or is gone: only a look after the read can tell.
+            # An unknown owner registered after the last check, or is gone: only a check after the read decides which.
             await self._peers.look()
         return leases
 
     def _missing(self, there: Set[LeaseId]) -> list[Lease]:
-        """What should be there too: all that always is, and what is in our hands, as far as we got with it.
+        """Return the leases that should also exist: the permanent ones and the held ones, with their position.
 
-        A row that went missing under our hands, while nobody could take it from us, was deleted from outside.
+        If a row disappears while this worker holds it and no other worker could take it, someone deleted it from
+        outside.
         """
         always = {
             (offer.stream, shard): Lease(stream=offer.stream, shard=shard)
@@ -193,7 +195,7 @@ class LeaseKeeper:
         return lease
 
     def _settle(self, leases: list[Lease]) -> None:
-        """Believe the rows: let go of what is another's, and hand over what is asked for."""
+        """Follow the rows: drop leases that another session holds, and transfer those that are asked for."""
         rows = {_id(lease): lease for lease in leases}
         for id_, held in self._held.items():
             row = rows.get(id_)
@@ -208,7 +210,8 @@ class LeaseKeeper:
         if self._peers.is_live(row.wanted_by):
             held.stop(next_owner=row.wanted_by)
         elif self._peers.is_over(row.wanted_by):
-            # Nobody else can ask while a dead one's wish stands: set it free, and the plan places it.
+            # While the request of a dead session stands, no other session can ask: release the lease, and the plan
+            # places it.
             held.stop(next_owner=None)
 
     async def _take_ours(self, leases: list[Lease], lives: asyncio.TaskGroup) -> None:
@@ -238,7 +241,7 @@ class LeaseKeeper:
 
     async def _take(self, seen: Lease, lives: asyncio.TaskGroup) -> bool:
         self._fence.check()
-        if self._is_leaving or _id(seen) in self._held:  # its last life here may not be quite over
+        if self._is_leaving or _id(seen) in self._held:  # the previous work on it here may not have ended yet
             return False
         take = self._leases.take_free if seen.owner is None else self._leases.take_from_dead
         taken = await take(seen, self._me)
@@ -258,7 +261,7 @@ class LeaseKeeper:
             self._is_asked_for |= is_asked
             self._pulse.changes += is_asked
 
-    # --- the life of a lease in our hands -----------------------------------------------------------------------------
+    # --- the work under a held lease ----------------------------------------------------------------------------------
 
     def _begin(self, lease: Lease, lives: asyncio.TaskGroup) -> None:
         held = HeldLease(lease, self._leases, self._fence, self._clock)
@@ -272,9 +275,9 @@ class LeaseKeeper:
         finally:
             del self._held[_id(held.lease)]
             self._note_emptiness()
-        self._seen = None  # look at its row again: giving it up may have failed
+        self._seen = None  # read its row again: the release may have failed
         if held.is_finishing:
-            self.wake()  # what it held back is ready now
+            self.wake()  # leases that waited for it are ready now
         self._pulse.changes += 1
         self._notify(LeaseGone(held.lease.stream, held.lease.shard))
 
@@ -288,5 +291,5 @@ def _id(lease: Lease) -> LeaseId:
 
 
 def _lost(held: HeldLease) -> Lease:
-    """The lease to begin with again: above our epoch, so that no late request about the old one has an effect."""
+    """Return the lease to create again, above our epoch, so that no late request for the old one applies."""
     return replace(held.lease, owner=None, wanted_by=None, epoch=held.lease.epoch + 1, checkpoint=held.position)

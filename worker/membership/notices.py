@@ -1,4 +1,4 @@
-"""What happens among the workers of a group, told as it happens: the wiring logs and counts it."""
+"""Notices: what happens among the workers of a group, for `app` to log and count."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class SessionBegan:
 
 @dataclass(frozen=True, slots=True)
 class SessionOver:
-    """Our own session has ended; everything it held is another's to take."""
+    """SessionOver: this worker's own session has ended; other workers may take everything it held."""
 
     session: SessionId
     reason: str
@@ -23,7 +23,7 @@ class SessionOver:
 
 @dataclass(frozen=True, slots=True)
 class PeerEnded:
-    """We ended the session of a worker that stood still."""
+    """PeerEnded: this worker ended the session of a worker whose heartbeat had stopped."""
 
     session: SessionId
 
@@ -37,7 +37,7 @@ class LeaseTaken:
 
 @dataclass(frozen=True, slots=True)
 class LeaseGone:
-    """We hold it no more: let go, handed over, or lost."""
+    """LeaseGone: this worker no longer holds the lease; it was released, transferred or lost."""
 
     stream: str
     shard: str
@@ -45,7 +45,7 @@ class LeaseGone:
 
 @dataclass(frozen=True, slots=True)
 class ClockWrong:
-    """Our wall clock differs from the store's by more than is safe; this worker leaves until it is set right."""
+    """ClockWrong: the wall clock differs too much from the store's; this worker leaves until it is right."""
 
     ahead_s: float
 

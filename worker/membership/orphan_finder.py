@@ -1,8 +1,9 @@
-"""Finding orphans: rows with work left to do whose owner is gone, or slept through their time.
+"""Orphan finder: finds rows with work left whose owner is gone or whose time has passed.
 
-Every row with work left is in one of the `ACTIVE_BUCKETS`. Whoever holds a group of buckets reads them when it gets
-them, whenever a session ends, and every minute, and hands what nobody looks after to `adopt`. Nothing is written: the
-row's next commit names its new owner. The index lags, so the minute's pass is the guarantee, and the others the speed.
+Every row with work left is in one of the `ACTIVE_BUCKETS`. The holder of a group of buckets reads them when it gets the
+lease, whenever a session ends, and every minute. It passes each orphan to `adopt`. It writes nothing: the row's next
+commit names its new owner. The index lags behind, so the pass every minute is the guarantee; the other passes only make
+it faster.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,13 +27,13 @@ TRY_AGAIN_S: Final = 5.0
 OVERDUE: Final = timedelta(seconds=60)
 ADOPTED_PER_S_MAX: Final = 2000.0  # ten thousand runs of a dead worker are spread over five seconds
 
-# Takes up a row at the given time. Told again with every pass while the row is an orphan, so it must be cheap for a row
-# that was taken up already; and it must read the row itself, since the index may be behind.
+# Takes up a row at the given time. The finder calls it with every pass while the row is an orphan, so it must be cheap
+# for a row that was already taken up. It must read the row itself, since the index may be behind.
 Adopt: TypeAlias = Callable[[ActiveRow, datetime], None]
 
 
 class OrphanFinder:
-    """Holds groups of buckets, for one session. All workers of a group must agree on the number of `leases`."""
+    """Holds groups of buckets for one session. All workers of a group must use the same `leases`."""
 
     def __init__(
         self,
@@ -62,10 +63,11 @@ class OrphanFinder:
 
     async def _pass(self, held: HeldLease) -> None:
         for number in buckets_of(held.lease.shard, self._leases):
-            # Only these are kept: a bucket may be large, and nearly all of its rows are looked after.
+            # Only orphans are kept in memory: a bucket may be large, and nearly all of its rows have a live owner.
             suspects = [row async for row in self._rows.in_bucket(number) if self._is_orphan(row)]
             if any(row.owner is not None and not self._peers.knows(row.owner) for row in suspects):
-                # An owner that we do not know came after our last look, or is gone: only a look after the read tells.
+                # An unknown owner registered after the last check, or is gone: only a check after the read can decide
+                # which.
                 await self._peers.look()
             self._adopt_orphans(suspects, held)
 
@@ -82,8 +84,8 @@ class OrphanFinder:
         return is_overdue or not is_looked_after
 
     def _slot(self) -> datetime:
-        """When the next one is to be taken up: at once, or after those before it."""
-        now_s = self._clock.monotonic()  # the wall clock may be set back, and the line would wait for it
+        """Return when to take up the next orphan: now, or after those before it."""
+        now_s = self._clock.monotonic()  # the wall clock may be set back, and the queue would then wait for it
         slot_s = max(now_s, self._next_slot_s)
         self._next_slot_s = slot_s + 1 / ADOPTED_PER_S_MAX
         return self._clock.now() + timedelta(seconds=slot_s - now_s)

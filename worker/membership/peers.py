@@ -1,4 +1,4 @@
-"""Peers: which workers of the group are alive, ending dead sessions, and what the engine asks of both."""
+"""Peers: lists the live workers of the group, ends dead sessions, and answers the engine about both."""
 
 import asyncio
 from contextlib import suppress
@@ -14,18 +14,18 @@ from worker.membership.notices import Notify, PeerEnded
 from worker.runtime.clock import Clock
 from worker.store.repos.sessions import Session, Sessions, SessionState
 
-# All that a worker must see changed before it reads the leases again.
+# A worker reads the leases again only when some part of this has changed.
 Situation: TypeAlias = frozenset[tuple[SessionId, SessionState, int]]
 
 _NOBODY: Final[dict[SessionId, Session]] = {}
-# Every look of every worker reads all rows of the group, so a worker that dies again and again must not leave ever more
-# of them. So many of the dead are kept for people to see, and so many others cleared away at each look.
+# Every check of every worker reads all rows of the group, so a worker that crashes repeatedly must not add rows without
+# bound. This many dead sessions are kept for people to see; each check deletes a few of the others.
 DEAD_KEPT_MAX: Final = 20
 FORGOTTEN_AT_ONCE: Final = 5
 
 
 class Peers:
-    """What this worker saw of its group when it last looked."""
+    """Holds what this worker saw of its group at its last check."""
 
     def __init__(self, sessions: Sessions, fence: Fence, clock: Clock, timing: Timing, notify: Notify) -> None:
         self._sessions, self._fence, self._clock, self._timing = sessions, fence, clock, timing
@@ -33,14 +33,15 @@ class Peers:
         self._seen: Sightings = {}
         self._listed = _NOBODY
         self.live = frozenset[SessionId]()
-        # One look at a time: an older answer must not come after a newer one and make a newcomer look like a dead one.
+        # One check at a time: if an older answer came after a newer one, a new session would appear dead.
         self._looking = asyncio.Lock()
-        self.departures = 0  # how often someone who was LIVE was found to be so no more
+        self.departures = 0  # how often a LIVE session was found to be LIVE no longer
 
     async def look(self) -> None:
-        """Read who is there, and end whoever stood still.
+        """Read all sessions, and end those whose heartbeat has stopped.
 
-        Raises `RetryLater`; what was seen before still counts then. Raises `SessionLost` if we were ended ourselves.
+        Raises `RetryLater`; the previous result then stays valid. Raises `SessionLost` if another worker ended this
+        session.
         """
         async with self._looking:
             await self._look()
@@ -54,7 +55,7 @@ class Peers:
         return next_look_s(self._seen, self._timing, monotonic=self._clock.monotonic())
 
     def live_for(self, duty: str) -> frozenset[SessionId]:
-        """Those who share the work of a duty."""
+        """Return the live sessions that have a role."""
         return frozenset(id_ for id_ in self.live if self._listed[id_].does(duty))
 
     def is_live(self, session: SessionId) -> bool:
@@ -62,11 +63,14 @@ class Peers:
         return found is not None and found.state is SessionState.LIVE
 
     def knows(self, session: SessionId) -> bool:
-        """False for one that came after our last look, and for one that is gone: look again to tell which."""
+        """Return False for a session that began after the last check or is gone; check again to decide."""
         return session in self._listed
 
     def is_over(self, session: SessionId) -> bool:
-        """DEAD, or gone for good: ids are not used twice. Meant for one whose row was read before our last look."""
+        """Return whether a session is DEAD or deleted; ids are never reused.
+
+        Valid only for a session whose row was read before the last check.
+        """
         found = self._listed.get(session)
         return found is None or not found.is_alive
 
@@ -77,7 +81,7 @@ class Peers:
 
     async def _look(self) -> None:
         listed = {session.id: session for session in await self._sessions.list()}
-        now = self._clock.monotonic()  # after the answer: a beat seen now was sent before now
+        now = self._clock.monotonic()  # after the answer: a heartbeat seen now was sent before now
         self._check_own(listed)
         others = {id_: session.beat for id_, session in listed.items() if self._is_other(session)}
         self._seen = observe(self._seen, others, monotonic=now)
@@ -90,7 +94,7 @@ class Peers:
         await self._forget_some(listed)
 
     async def _forget_some(self, listed: dict[SessionId, Session]) -> None:
-        """Clear away the oldest of many dead. Another time will do, if the store is in trouble."""
+        """Delete the oldest surplus dead sessions. If the store is unavailable, a later check does it."""
         dead = sorted((session for session in listed.values() if not session.is_alive), key=lambda s: s.kept_until)
         surplus = dead[: max(0, len(dead) - DEAD_KEPT_MAX)]
         with suppress(RetryLater):
@@ -113,11 +117,11 @@ class Peers:
         return is_over
 
 
-OVER_MAX: Final = 1000  # sessions remembered to be over; forgetting one costs a look
+OVER_MAX: Final = 1000  # ended sessions remembered; forgetting one costs a check
 
 
 class MemberStanding:
-    """`SessionAuthority` by our own fence and by what we see of our peers."""
+    """Implements `SessionAuthority` with this worker's fence and its view of the peers."""
 
     def __init__(self, fence: Fence, peers: Peers, guard: ClockGuard) -> None:
         self._fence, self._peers, self._guard = fence, peers, guard
@@ -134,7 +138,10 @@ class MemberStanding:
         return self._guard.is_trusted
 
     async def is_over(self, session: SessionId) -> bool:
-        """What is over stays so: the ten thousand runs of one dead session cost one look, not ten thousand."""
+        """Return whether a session has ended, and remember it.
+
+        An ended session stays ended, so ten thousand runs of one dead session cost one check, not ten thousand.
+        """
         if session in self._over:
             return True
         await self._peers.look()

@@ -1,7 +1,7 @@
-"""A worker's place in its group: one session after another, each lived until it is lost or left in order.
+"""Membership: runs one session after another, each until it is lost or ended in order.
 
-What acts, acts inside a session and asks its fence first. When a session is lost everything in it is cancelled where
-it stands and nothing more is written; a new session begins from the rows.
+All work runs inside a session and checks its fence first. When a session is lost, everything in it is cancelled at once
+and nothing more is written. The next session starts from the rows.
 """
 
 import asyncio
@@ -30,21 +30,21 @@ from worker.store.repos.sessions import Sessions
 from worker.store.table import StaleWrite, Tables
 
 TICKS_PER_BEAT: Final = 4
-TICKS_PER_STALL: Final = 2  # at least: or a loop that turns would be taken for one that stalled
-JOIN_PAUSE_S: Final = 1.0  # between two tries to begin a session
-CLOCK_PAUSE_S: Final = 5.0  # between two looks whether a wrong clock was set right
+TICKS_PER_STALL: Final = 2  # at least: otherwise a working loop would count as stalled
+JOIN_PAUSE_S: Final = 1.0  # between two attempts to begin a session
+CLOCK_PAUSE_S: Final = 5.0  # between two checks whether a wrong clock was corrected
 LEFT_IN_ORDER: Final = "left in order"
-WORK_MAX_S: Final = 5.0  # for the work to end, once all leases are given up; all in all within 25 s
+WORK_MAX_S: Final = 5.0  # for the work to end, once all leases are released; 25 s in total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """Our session while it lasts."""
+    """Holds the parts of the current session."""
 
     fence: Fence
     peers: Peers
     keeper: LeaseKeeper
-    stopping: asyncio.Event  # finish what is in hand and return
+    stopping: asyncio.Event  # set: finish the current work and return
     guard: ClockGuard
 
     @property
@@ -57,12 +57,12 @@ Work: TypeAlias = Callable[[Member], Coroutine[Any, Any, None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """Which group to belong to, and how."""
+    """Holds the group to join, and how to join it."""
 
     name: str
     program: str  # the version of this worker, for people
     timing: Timing = DEFAULT_TIMING
-    duties: frozenset[str] = frozenset()  # what this worker is there for; empty: everything
+    duties: frozenset[str] = frozenset()  # the roles of this worker; empty: all
 
 
 class Membership:
@@ -90,15 +90,15 @@ class Membership:
         self._keeper: LeaseKeeper | None = None
 
     def stop(self) -> None:
-        """Leave in order: take nothing more, finish, give everything up, end the session. Said again: finish none."""
+        """Leave in order: take nothing, finish, release all leases, end the session. Twice: do not finish."""
         if self._stop_asked.is_set() and self._keeper is not None:
             self._keeper.hurry()
         self._stop_asked.set()
 
     async def serve(self, work: Work) -> None:
-        """Run `work` in one session after another until stopped. Raises what `work`, a holder or the beater raises.
+        """Run `work` in one session after another until stopped. Raises errors of `work`, holders and beater.
 
-        Raises `TimingConflict` if a worker of another timing is at work in the group.
+        Raises `TimingConflict` if a worker with another timing is active in the group.
         """
         while not self._stop_asked.is_set():
             if not self._guard.is_trusted:
@@ -107,17 +107,17 @@ class Membership:
                 await self._live(fence, work)
 
     async def _register(self) -> Fence | None:
-        """Begin a session; None if the store did not say so. What it may have written anyway, others end as dead."""
+        """Begin a session; None if it was not confirmed. Others end a row that was written anyway as dead."""
         group, session, sent_at = self._group, self._new_session_id(), self._clock.monotonic()
         try:
             await self._sessions.register(
                 session, group.program, group.duties, pace=group.timing.pace, at=self._clock.now()
             )
             if not await self._timings.is_agreed(session):
-                # Not there while we wait: nobody shares work with us, and nobody ends us by another timing.
+                # Leave while we wait: then no worker shares work with this session, and none ends it by another timing.
                 await self._sessions.leave(session)
                 await self._timings.watch()
-                # Another that joins at this moment has seen us, too: do not meet it again.
+                # Another worker that joins now has seen this session too; the random wait prevents another collision.
                 await self._clock.sleep(JOIN_PAUSE_S * self._jitter())
                 return None
         except (RetryLater, StaleWrite):
@@ -134,7 +134,7 @@ class Membership:
             reason = _reason(lost)
         self._notify(SessionOver(fence.session, reason))
         if (task := asyncio.current_task()) and task.cancelling():
-            # A group of tasks that fails while it is cancelled tells of the failure only.
+            # A task group that fails while it is cancelled raises only the failure, so the cancellation is raised here.
             raise asyncio.CancelledError
 
     async def _run(self, fence: Fence, work: Work) -> None:
@@ -156,13 +156,13 @@ class Membership:
             await self._wind_up(member, working)
             for task in running:
                 task.cancel()
-        # Only now: whoever finds the session gone may act at once, so nothing of it may be left here.
+        # Only now: a worker that finds the session gone may act at once, so none of its work may still run here.
         fence.drop(LEFT_IN_ORDER)
         with suppress(RetryLater):
             await self._sessions.leave(fence.session)
 
     async def _tick(self, member: Member, pulse: Pulse) -> None:
-        """Show the heart that the loop turns, and notice what ends a session. Raises `SessionLost`."""
+        """Show the heartbeat that the loop runs, and detect what ends a session. Raises `SessionLost`."""
         timing = self._group.timing
         every_s = min(timing.beat_s / TICKS_PER_BEAT, timing.stall_s / TICKS_PER_STALL)
         while True:
@@ -173,7 +173,7 @@ class Membership:
             await self._clock.sleep(min(every_s, member.fence.remaining_s()))
 
     async def _wind_up(self, member: Member, working: "asyncio.Task[None]") -> None:
-        """Say that we go, finish, and give everything up. What fails, others treat as after a crash."""
+        """Announce the departure, finish, and release all leases. Peers treat what fails like a crash."""
         with suppress(RetryLater):
             if not await self._sessions.drain(member.id):
                 member.fence.drop(ENDED_BY_ANOTHER)
@@ -186,11 +186,11 @@ class Membership:
         while not self._guard.is_trusted and not self._stop_asked.is_set():
             await self._clock.sleep(CLOCK_PAUSE_S)
             with suppress(RetryLater):
-                await self._tables.ping()  # its answer tells the time
+                await self._tables.ping()  # its answer includes the time
 
 
 def session_ids(task: str) -> Callable[[], SessionId]:
-    """Ids that say where a session runs and are never used twice."""
+    """Return a function that creates session ids, which name the task and are never reused."""
     return lambda: SessionId(f"{task}-{secrets.token_hex(8)}")
 
 

@@ -1,7 +1,7 @@
-"""Keeps workers of different timings apart: each would take the other for dead while it may still act.
+"""Keeps workers with different timings apart.
 
-A worker that joins writes its own session first and then looks. So of two that join at once, at least one sees the
-other, and neither goes on beside the other.
+Each would take the other for dead while it may still act. A joining worker writes its own session first and then reads
+the others. So of two workers that join at once, at least one sees the other, and they never both continue.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ VARIABLE: Final = "INTERLOCK_TIMING"
 
 
 class TimingConflict(ConfigError):
-    """A worker with another timing is at work on the same store."""
+    """TimingConflict: a worker with another timing is active on the same store."""
 
     def __init__(self, own: str, other: Session) -> None:
         super().__init__(
@@ -30,19 +30,19 @@ class TimingConflict(ConfigError):
 
 
 class TimingCheck:
-    """What a worker asks before it takes its place in a group."""
+    """Checks the timing of a group before a worker joins it."""
 
     def __init__(self, sessions: Sessions, timing: Timing, clock: Clock) -> None:
         self._sessions, self._timing, self._clock = sessions, timing, clock
 
     async def is_agreed(self, own: SessionId) -> bool:
-        """Say whether nobody else is registered with another timing. Raises `RetryLater`."""
+        """Return whether no other session is registered with another timing. Raises `RetryLater`."""
         return not [session for session in await self._strangers() if session.id != own]
 
     async def watch(self) -> None:
-        """Wait until those of another timing are gone, and end those that give no sign of life for long enough.
+        """Wait until sessions with another timing are gone; end those without a heartbeat for long enough.
 
-        Raises `TimingConflict` at the first sign of life, and `RetryLater`.
+        Raises `TimingConflict` at their first heartbeat, and `RetryLater`.
         """
         seen = {session.id: session.beat for session in await self._strangers()}
         since = self._clock.monotonic()
@@ -63,5 +63,5 @@ class TimingCheck:
         return [each for each in listed if each.is_alive and each.pace not in {"", self._timing.pace}]
 
     def _patience_s(self, strangers: Sequence[Session]) -> float:
-        """By their own timing or by ours, whichever is longer: before, they may still act."""
+        """Return the longer kill time of theirs and ours: before it they may still act."""
         return max((self._timing.kill_s, *(kill_s_of(session.pace) for session in strangers)))

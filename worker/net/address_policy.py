@@ -1,4 +1,4 @@
-"""Which addresses a job may be sent to, as a policy: no address is looked up here, and none is connected to."""
+"""Address policy: which addresses a job may be sent to. It resolves nothing and connects to nothing."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -51,13 +51,16 @@ _LOCAL_NAMES = frozenset({"localhost", "localhost.localdomain", "ip6-localhost",
 
 
 class AddressRefused(OSError):
-    """The policy forbids a connection. An `OSError`, so that it passes through aiohttp as a failed connect."""
+    """AddressRefused: the policy forbids a connection.
+
+    It is an `OSError`, so that it passes through aiohttp as a failed connect.
+    """
 
 
 def special_kind(address: Address) -> str | None:
-    """Say what makes an address other than a public one; None if it is public.
+    """Return the kind of an address that is not public; None if it is public.
 
-    An IPv6 address that only wraps an IPv4 one (mapped, compatible, 6to4, NAT64) is what it wraps.
+    An IPv6 address that only wraps an IPv4 address (mapped, compatible, 6to4, NAT64) counts as the address it wraps.
     """
     for network, kind in SPECIAL_RANGES:
         if address in network:
@@ -77,14 +80,17 @@ def _wrapped(address: IPv6Address) -> IPv4Address | None:
 
 @dataclass(frozen=True, slots=True)
 class AddressPolicy:
-    """Public addresses, and what an operator allows besides: host names, `*.suffixes`, addresses and networks."""
+    """Allows public addresses, and the names, `*.suffixes`, addresses and networks an operator lists."""
 
     names: frozenset[str] = frozenset()
     networks: tuple[Network, ...] = ()
 
     @classmethod
     def parse(cls, entries: Iterable[str]) -> Self:
-        """Read an allow list. Raises `ConfigError` for an entry that would allow nothing, or everything by accident."""
+        """Parse an allow list. Raises `ConfigError` for an invalid entry.
+
+        An invalid entry would allow nothing, or everything by accident.
+        """
         names, networks = set[str](), list[Network]()
         for entry in filter(None, map(str.strip, entries)):
             try:
@@ -94,13 +100,13 @@ class AddressPolicy:
         return cls(frozenset(names), tuple(networks))
 
     def allows_name(self, host: str) -> bool:
-        """Whether a name is on the list, whatever it resolves to."""
+        """Return whether a name is on the list, no matter what it resolves to."""
         name = _canonical(host)
         parents = (name[place:] for place, character in enumerate(name) if character == ".")
         return name in self.names or any(f"*{parent}" in self.names for parent in parents)
 
     def check(self, address: Address, host: str) -> None:
-        """Raise `AddressRefused` unless an address may be connected to."""
+        """Raise `AddressRefused` unless the policy allows a connection to the address."""
         kind = special_kind(address)
         if kind is None or any(address in network or _wrapped_in(address, network) for network in self.networks):
             return
@@ -108,7 +114,10 @@ class AddressPolicy:
         raise AddressRefused(f"{shown} is {kind}; {ALLOWING}")
 
     def check_host(self, host: str) -> None:
-        """Check what can be checked before a name is resolved: an address written out, or a name of this machine."""
+        """Check a host before resolution. Raises `AddressRefused`.
+
+        This covers a literal address and the names of this machine.
+        """
         address = _written_out(host)
         if address is None:
             name = _canonical(host)
@@ -120,7 +129,10 @@ class AddressPolicy:
 
 
 def _written_out(host: str) -> Address | None:
-    """Read an address as resolvers do, who also know short and numeric forms: 127.1, 0x7f000001, 2852039166."""
+    """Parse an address as resolvers do, including short and numeric forms; None if it is a name.
+
+    Examples of such forms: 127.1, 0x7f000001, 2852039166.
+    """
     try:
         return ip_address(host)
     except ValueError:

@@ -1,8 +1,8 @@
-"""Clients of DynamoDB and of streams that spend their time on the request: the one file that reaches into aiobotocore.
+"""Fast clients of DynamoDB and of streams: the one file that uses private parts of aiobotocore.
 
-The library rebuilds its User-Agent, checks parameters we build ourselves, and walks each request and each answer along
-a schema, on every call. None of that is needed here. What is not public is touched in `_speed_up` alone, and
-`tests/aws/test_fastclient.py` fails when the library no longer has it.
+On every call, the library rebuilds its User-Agent, checks parameters that Interlock builds itself, and walks each
+request and each answer along a schema. None of that is needed here. Only `_speed_up` uses private attributes, and
+`tests/aws/test_fastclient.py` fails when the library no longer has them.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -22,36 +22,37 @@ from worker.runtime.json_bytes import from_json, to_json
 if TYPE_CHECKING:
     from types_aiobotocore_dynamodb.client import DynamoDBClient
 
-# Their requests and answers hold nothing the schema would convert but bytes, which we convert ourselves.
+# Of their requests and answers, the schema would convert only bytes, which Interlock converts itself.
 HOT: Final = frozenset(
     {"GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query", "BatchGetItem", "TransactWriteItems"}
 )
 
-# Reads the body of an answer, by the operation's name. Raises `ValueError`.
+# Parses the body of an answer, by the operation's name. Raises `ValueError`.
 Decode: TypeAlias = Callable[[bytes], dict[str, Any]]
-PLAIN: Final[Mapping[str, Decode]] = {}  # all of them as plain JSON
+PLAIN: Final[Mapping[str, Decode]] = {}  # every answer is plain JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """Where DynamoDB is and how long to wait for it; None leaves a place to the AWS environment."""
+    """Holds where DynamoDB is and how long to wait for it; None leaves a value to the AWS environment."""
 
     region: str | None = None
     endpoint: str | None = None
     connect_s: float = 2.0
     read_s: float = 4.0
-    # Each long poll holds a connection, and a call that finds none free waits in silence: keep this above their number.
+    # Each long poll holds a connection, and a call that finds none free waits without an error: keep this above the
+    # number of long polls.
     connections_max: int = 64
-    # Who asks, as the provider's own logs show it: what a person looks at is told apart from what workers do.
+    # The caller, as the provider's own logs show it: it separates calls for a person from calls of a worker.
     agent: str = "interlock"
 
 
-PERSON: Final = "person-by-interlock"  # an agent: a look that a person asked for
+PERSON: Final = "person-by-interlock"  # the agent of a read that a person asked for
 
 
 @asynccontextmanager
 async def open_client(settings: ClientSettings) -> AsyncGenerator["DynamoDBClient"]:
-    """Open a client that never repeats a request by itself. Raises `ConfigError` if it cannot be set up."""
+    """Open a client that never retries a request by itself. Raises `ConfigError` if it cannot be set up."""
     async with open_service("dynamodb", HOT, settings) as client:
         yield client
 
@@ -60,12 +61,13 @@ async def open_client(settings: ClientSettings) -> AsyncGenerator["DynamoDBClien
 async def open_service(
     service: str, hot: frozenset[str], settings: ClientSettings, decoders: Mapping[str, Decode] = PLAIN
 ) -> AsyncGenerator[Any]:
-    """Open such a client of any service that speaks JSON. Hot operations take and give what the wire has.
+    """Open a client of any JSON service that never retries. Raises `ConfigError` if it cannot be set up.
 
-    Their answers are read by their decoders, or as plain JSON.
+    Hot operations take and return the wire format. Their decoders parse their answers; without a decoder an answer is
+    plain JSON.
     """
     async with AsyncExitStack() as resources:
-        create: Any = session_of_loop().create_client  # its types know each service by its own name
+        create: Any = session_of_loop().create_client  # its type stubs require literal service names
         opening = create(service, region_name=settings.region, endpoint_url=settings.endpoint, config=_config(settings))
         try:
             client = await resources.enter_async_context(opening)
@@ -80,13 +82,13 @@ async def open_service(
 
 def _config(settings: ClientSettings) -> AioConfig:
     return AioConfig(
-        # Given whole, so it is not rebuilt per call.
+        # Passed as a whole, so that the library does not rebuild it per call.
         user_agent=f"{settings.agent} aiobotocore/{aiobotocore.__version__}",
         parameter_validation=False,
         retries={
             "mode": "standard",
             "total_max_attempts": 1,
-        },  # a repeat we do not know of could be taken for another's
+        },  # a hidden retry could be mistaken for another writer's request
         connect_timeout=settings.connect_s,
         read_timeout=settings.read_s,
         max_pool_connections=settings.connections_max,
@@ -103,7 +105,7 @@ class _ParserFactory(Protocol):
 
 
 class HotParser:
-    """Reads the successful answers of hot operations; all others, and every error, go to the library's parser."""
+    """Parses the successful answers of hot operations; the library parses the rest and every error."""
 
     def __init__(self, stock: _Parser, hot: frozenset[str], decoders: Mapping[str, Decode]) -> None:
         self._stock, self._hot, self._decoders = stock, hot, decoders
@@ -116,13 +118,13 @@ class HotParser:
             answer = self._decoders.get(operation, from_json)(response["body"])
         except ValueError as error:
             raise ResponseParserError(f"the answer is not what was asked for: {error}") from error
-        # Where the library's parser puts all headers; of them, only the store's time is asked for.
+        # The library's parser puts all headers here; Interlock needs only the store's time.
         answer["ResponseMetadata"] = {"HTTPHeaders": {"date": response["headers"].get("date")}}
         return answer
 
 
 class HotParserFactory:
-    """Stands where the library makes a new parser for each answer, and makes one."""
+    """Returns one parser per protocol, where the library would create a new one for each answer."""
 
     def __init__(self, stock: _ParserFactory, hot: frozenset[str], decoders: Mapping[str, Decode]) -> None:
         self._stock, self._hot, self._decoders = stock, hot, decoders
@@ -145,7 +147,7 @@ class _Serializer(Protocol):
 
 
 class HotSerializer:
-    """Writes the requests of hot operations; their frame, and all others, are the library's."""
+    """Writes the bodies of hot requests; the library writes their headers and all other requests."""
 
     def __init__(self, stock: _Serializer, hot: frozenset[str]) -> None:
         self._stock, self._hot = stock, hot
@@ -167,8 +169,8 @@ class HotSerializer:
         return {**frame, "headers": dict(frame["headers"]), "body": body}  # the library adds to the headers
 
 
-def _speed_up(client: Any, hot: frozenset[str], decoders: Mapping[str, Decode]) -> None:  # noqa: ANN401 - its type does not have what we touch
-    # With one attempt the retry rules can only say no, after a look at every answer.
+def _speed_up(client: Any, hot: frozenset[str], decoders: Mapping[str, Decode]) -> None:  # noqa: ANN401 - its type lacks the private attributes
+    # With one attempt the retry rules can only answer no, after they inspected every answer.
     service = client.meta.service_model.service_id.hyphenize()
     client.meta.events.unregister(f"needs-retry.{service}", unique_id=f"retry-config-{service}")
     # The library has no public way to replace its parser and its serializer.

@@ -1,7 +1,7 @@
-"""Credentials for AWS, renewed in the background while requests go on with those that are still valid.
+"""AWS credentials that are renewed in the background while requests use those that are still valid.
 
-The library renews them on a request's own path. From ten minutes before they expire, a credential endpoint that fails
-would fail every request, and one that is slow would delay every heartbeat, although the credentials still work.
+The library renews credentials inside a request. From ten minutes before they expire, a credential endpoint that fails
+would fail every request, and a slow one would delay every heartbeat, although the credentials still work.
 """
 
 import asyncio
@@ -21,15 +21,15 @@ from botocore.exceptions import (
 
 from worker.runtime.logs import logger
 
-WAIT_MAX_S: Final = 5.0  # of one request, for credentials: less than a call to the store may take
+WAIT_MAX_S: Final = 5.0  # for one request to wait for credentials: less than a store call may take
 RENEWAL_MAX_S: Final = 30.0  # a provider may be a program that never ends
-AGAIN_VALID_S: Final = 15.0  # between two renewals, while there are credentials to go on with
+AGAIN_VALID_S: Final = 15.0  # between two renewals, while the credentials are still valid
 AGAIN_EXPIRED_S: Final = 1.0
 REASON_MAX: Final = 500
 
-# What a request fails with that found no valid credentials. None of them was sent, and each may succeed later.
+# What a request raises without valid credentials. The request was not sent, and a later one may succeed.
 CREDENTIAL_ERRORS: Final = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError)
-# The same, as services say it: the credentials have expired, are not known yet or any more, or were not accepted.
+# The same as error codes of services: the credentials have expired, are unknown, or were not accepted.
 CREDENTIAL_CODES: Final = frozenset(
     {
         "ExpiredToken", "ExpiredTokenException", "RequestExpired", "UnrecognizedClientException",
@@ -37,7 +37,7 @@ CREDENTIAL_CODES: Final = frozenset(
         "IncompleteSignatureException", "MissingAuthenticationToken", "MissingAuthenticationTokenException",
     }
 )  # fmt: skip
-# Whatever a provider stumbles over: an answer without keys is a `KeyError`, one that has expired a `RuntimeError`.
+# What a provider may raise: an answer without keys is a `KeyError`, an expired one a `RuntimeError`.
 _PROVIDER_ERRORS: Final = (
     BotoCoreError, ClientError, aiohttp.ClientError, OSError, LookupError, ValueError, TypeError, AttributeError,
     RuntimeError,
@@ -47,12 +47,15 @@ _log = logger()
 
 
 def are_missing(error: Exception) -> bool:
-    """Say whether a request found no provider of credentials, or one that has only some of them."""
+    """Return whether a request found no credential provider, or one with incomplete credentials."""
     return isinstance(error, NoCredentialsError | PartialCredentialsError)
 
 
 class Found(Protocol):
-    """What the library's providers find. Those that expire also have `refresh_needed(seconds)`."""
+    """Credentials as the library's providers return them.
+
+    Credentials that expire also have `refresh_needed(seconds)`.
+    """
 
     async def get_frozen_credentials(self) -> ReadOnlyCredentials: ...
 
@@ -61,21 +64,21 @@ Find: TypeAlias = Callable[[], Awaitable[Found | None]]
 
 
 class BackgroundCredentials:
-    """Credentials of one event loop, as the library's clients use them.
+    """Provides the credentials of one event loop to the library's clients.
 
-    A request raises one of `CREDENTIAL_ERRORS` if there are no valid credentials and none come in time. What is missing
-    at first is looked for again: a client that was opened too early is not without credentials for ever. `lenders` are
-    those of the process's other loops: what they have is used until there are own ones.
+    A request raises one of `CREDENTIAL_ERRORS` if there are no valid credentials and none arrive in time. Missing
+    credentials are searched for again, so a client that was opened too early can still get them. `lenders` are the
+    credentials of the process's other loops; they are used until this loop has its own.
     """
 
-    method: Final = "interlock"  # the library asks each of its own for their origin
+    method: Final = "interlock"  # the library reads the origin of its credentials here
 
     def __init__(self, find: Find, lenders: "Callable[[], Iterable[BackgroundCredentials]]" = tuple) -> None:
         self._find, self._lenders = find, lenders
         self._found: Found | None = None
         self._current: ReadOnlyCredentials | None = None
         self._renewal: asyncio.Task[None] | None = None
-        self._renewed_at_s = float("-inf")  # or tried in vain, by the loop's clock
+        self._renewed_at_s = float("-inf")  # last renewal, failed ones included, by the loop's clock
         self._failure: BotoCoreError | None = None
         self._is_expiry_told = False
 
@@ -97,7 +100,7 @@ class BackgroundCredentials:
 
     @property
     def valid(self) -> ReadOnlyCredentials | None:
-        """What there is and has not expired. May be asked for from any thread."""
+        """Return the current credentials, None if they have expired. Any thread may call it."""
         current = self._current
         return None if current is None or self._expires_within(0) else current
 
@@ -105,19 +108,22 @@ class BackgroundCredentials:
         return next((found for lender in self._lenders() if (found := lender.valid) is not None), None)
 
     def _expires_within(self, seconds: float | None) -> bool:
-        """None: within the time in which the library begins to renew them. Those without an end never expire."""
+        """Return whether the credentials expire within `seconds`; those without an expiry never do.
+
+        None means the time before expiry at which the library begins to renew them.
+        """
         refresh_needed = cast("Callable[[float | None], bool] | None", getattr(self._found, "refresh_needed", None))
         return refresh_needed is not None and refresh_needed(seconds)
 
-    # --- renewing -----------------------------------------------------------------------------------------------------
+    # --- renewal ------------------------------------------------------------------------------------------------------
 
     def _renew_if_due(self) -> None:
         loop = asyncio.get_running_loop()
         pause_s = AGAIN_VALID_S if self.valid else AGAIN_EXPIRED_S
         is_due = self.valid is None or self._expires_within(None)
         if is_due and self._renewal is None and loop.time() >= self._renewed_at_s + pause_s:
-            # It belongs to no request: the end of the one that began it must not end it, nor that one's facts appear in
-            # its log lines. It has a limit of its own, and is cancelled when its loop ends.
+            # The task belongs to no request: the end of the request that started it must not end it, and that request's
+            # facts must not appear in its log lines. It has its own time limit and is cancelled when its loop ends.
             self._renewal = loop.create_task(self._renew(), name="credentials", context=Context())
 
     async def _renew(self) -> None:
@@ -142,7 +148,7 @@ class BackgroundCredentials:
             return await self._found.get_frozen_credentials()
 
     def _tell(self) -> None:
-        """Log once that the credentials have expired, and once that there are new ones."""
+        """Log once that the credentials have expired, and once that they are renewed."""
         has_expired = self._current is not None and self.valid is None
         if has_expired and not self._is_expiry_told:
             _log.error("credentials.expired", reason=str(self._failure))

@@ -1,7 +1,7 @@
-"""One session of the AWS library for each event loop, which all clients of that loop share.
+"""AWS sessions: one session of the AWS library per event loop, shared by all clients of that loop.
 
-A session has locks and connections that belong to one loop. A worker has two loops, its own and its heartbeat's, and a
-session that both used would fail the heartbeat as soon as both waited for new credentials.
+A session has locks and connections that belong to one loop. A worker has two loops, its own and its heartbeat's. If
+both used one session, the heartbeat would fail as soon as both waited for new credentials.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from botocore.loaders import create_loader
 from worker.net.aws_credentials import BackgroundCredentials
 
 _sessions: Final[dict[asyncio.AbstractEventLoop, "LoopSession"]] = {}
-_looking: Final = threading.Lock()  # loops run in threads of their own
+_looking: Final = threading.Lock()  # loops run in different threads
 
 
 def session_of_loop() -> AioSession:
-    """Return the session of the running loop; those of loops that were closed are dropped."""
+    """Return the session of the running loop, and drop the sessions of closed loops."""
     loop = asyncio.get_running_loop()
     with _looking:
         for closed in [each for each in _sessions if each.is_closed()]:
@@ -30,28 +30,31 @@ def session_of_loop() -> AioSession:
 
 
 def sessions_held() -> int:
-    """Return how many sessions are kept: at most one for each loop that is not closed, after the last was given."""
+    """Return how many sessions are kept; right after `session_of_loop`, at most one per open loop."""
     return len(_sessions)
 
 
 class LoopSession(AioSession):
-    """Gives its clients credentials that are renewed beside their requests."""
+    """Gives its clients credentials that are renewed in the background."""
 
     def __init__(self) -> None:
         super().__init__()
         self.register_component("data_loader", _descriptions())
         self._renewed = BackgroundCredentials(super().get_credentials, self._others)
 
-    async def get_credentials(self) -> Any:  # noqa: ANN401 - the library uses whatever has the methods it calls
+    async def get_credentials(self) -> Any:  # noqa: ANN401 - the library accepts any object with these methods
         return self._renewed
 
     def _others(self) -> "list[BackgroundCredentials]":
-        """Those of the other loops: a heart that begins while no credentials are given out beats with the worker's."""
+        """Return the credentials of the other loops.
+
+        A heartbeat that begins while no credentials are available then uses those of the worker.
+        """
         with _looking:
             return [session._renewed for session in _sessions.values() if session is not self]  # noqa: SLF001
 
 
 @cache
 def _descriptions() -> object:
-    # They belong to no loop, and reading one takes longer than making a client does.
+    # The loader belongs to no loop, and reading a description takes longer than creating a client.
     return create_loader()

@@ -1,8 +1,8 @@
-"""Which addresses a job may be sent to: the guard against requests that a pipeline file aims at our own network.
+"""Guards HTTP connections against requests that a pipeline file aims at the operator's own network.
 
-Names are judged by what they resolve to, and the connection goes to exactly those answers, so a name cannot show one
-address to the guard and another to the connection. Every socket is checked once more when it is opened, which holds
-for redirects and for addresses written out as numbers alike.
+The guard checks the addresses that a name resolves to, and the connection uses exactly those addresses. So a name
+cannot show one address to the guard and another to the connection. Every socket is checked again when it is opened,
+which covers redirects and literal addresses.
 """
 
 import socket
@@ -21,19 +21,22 @@ _VOUCHED_MAX = 1024
 
 
 class AddressGuard(AbstractResolver):
-    """Resolves names for a connector, and opens its sockets, as far as the policy allows."""
+    """Resolves names for a connector and opens its sockets, as far as the policy allows."""
 
     def __init__(self, policy: AddressPolicy, resolver: AbstractResolver | None = None) -> None:
         self._policy = policy
         self._resolver = resolver or OwnThreadsResolver()
-        # Addresses that are allowed because a name on the list resolved to them; the newest ones, since each
-        # connection resolves its name anew.
+        # Addresses that are allowed because a name on the list resolved to them. Only the newest are kept, since each
+        # connection resolves its name again.
         self._vouched: OrderedDict[str, None] = OrderedDict()
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """Resolve a name. One forbidden answer forbids all: a mixed answer is how a guard is tricked."""
+        """Resolve a name. Raises `AddressRefused` if any answer is forbidden.
+
+        A mixed answer is how an attacker tricks a guard, so one forbidden address forbids all.
+        """
         self._policy.check_host(host)
         answers = await self._resolver.resolve(host, port, family)
         if self._policy.allows_name(host):
@@ -44,7 +47,7 @@ class AddressGuard(AbstractResolver):
         return answers
 
     def open_socket(self, info: SocketInfo) -> socket.socket:
-        """Open the socket for an address; the last check, just before the connection."""
+        """Open the socket for an address; this is the last check before the connection."""
         address = str(info[4][0])
         if address not in self._vouched:
             self._policy.check(ip_address(address), address)
@@ -62,7 +65,7 @@ class AddressGuard(AbstractResolver):
 
 
 def guarded_connector(guard: AddressGuard, *, connections_max: int, reuse: bool) -> aiohttp.TCPConnector:
-    """A connector that connects only where the guard allows it."""
+    """Return a connector that connects only to addresses the guard allows."""
     return aiohttp.TCPConnector(
         resolver=guard,
         socket_factory=guard.open_socket,

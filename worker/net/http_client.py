@@ -1,7 +1,7 @@
-"""One HTTP request to somebody else's service, with an honest account of what became of it.
+"""HTTP client: sends one request to an external service and reports whether it may have arrived.
 
-The question that matters after a failure is whether the request may have arrived. It is answered by the moment the
-first byte leaves, not by the kind of the error: until then the request was certainly not sent.
+After a failure, the question that matters is whether the request may have arrived. The moment at which the first byte
+leaves decides this, not the kind of the error: before that moment the request was certainly not sent.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ ANSWER_BYTES_MAX = 65_536
 REDIRECTS_MAX = 5
 
 _CONNECT_TIMEOUT_S = 5.0
-# As many as the engine has calls under way: a few slow targets must not keep the starts of all others waiting.
+# As many as the engine has calls under way: a few slow targets must not delay the starts of all others.
 CONNECTIONS_MAX = 512
 _CHUNK_BYTES = 16_384
 _LINE_BREAK = re.compile(r"[\r\n\0]")
 _AS_IT_IS = frozenset({307, 308})
 _BY_GET = frozenset({301, 302, 303})
-# All that may follow a redirect to another origin: whatever else a pipeline sets may be a credential.
+# The only headers that may follow a redirect to another origin: any other header of a pipeline may be a credential.
 _HARMLESS = frozenset({"accept", "content-type", "idempotency-key"})
 
 
@@ -43,16 +43,16 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     body: bytes = b""
     timeout: timedelta = timedelta(seconds=30)
-    # A request with effects leaves once, on a connection of its own: one that was idle may break in a way that cannot
-    # be told from a lost request, and the library would repeat some methods by itself.
+    # A request with effects is sent once, on its own connection. An idle connection may break in a way that looks like
+    # a lost request, and the library would retry some methods by itself.
     once: bool = False
     may_send: Callable[[], bool] = always
     answer_bytes_max: int = ANSWER_BYTES_MAX
-    has_secret_body: bool = False  # which only the origin that it was written for may see
+    has_secret_body: bool = False  # only the origin it was written for may see it
 
     @property
     def target(self) -> str:
-        """The address without what may hold credentials: user, query and fragment."""
+        """Return method and address without user, query and fragment, which may hold credentials."""
         try:
             url = URL(self.url)
             return f"{self.method} {url.origin()}{url.raw_path}"
@@ -62,13 +62,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpAnswer:
-    """What came back: the beginning of the body (64 KiB by default), and whether the body ended as announced."""
+    """Holds status, headers and the first part of the body (64 KiB by default)."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
     is_whole: bool = True  # the body was received to its end
-    is_cut: bool = False  # the body is longer than what is kept of it
+    is_cut: bool = False  # the body is longer than the part that is kept
 
     @property
     def text(self) -> str:
@@ -81,9 +81,9 @@ class HttpAnswer:
 
 @dataclass(frozen=True, slots=True)
 class NotSent:
-    """Nothing left this machine, or what left was turned away before it could have any effect.
+    """NotSent: nothing left this machine, or it was rejected before it could have any effect.
 
-    `is_final`: the policy forbids the address, so that another try would bring the same.
+    `is_final`: the policy forbids the address, so a retry would fail the same way.
     """
 
     category: FailureCategory
@@ -93,7 +93,7 @@ class NotSent:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """The request may have arrived; what became of it is not known."""
+    """Unanswered: the request may have arrived; its effect is unknown."""
 
     message: str
 
@@ -102,15 +102,15 @@ Reply: TypeAlias = HttpAnswer | NotSent | Unanswered
 
 
 class ForbiddenAddress(Rejected):
-    """What has to be asked first may not be connected to."""
+    """ForbiddenAddress: the policy forbids a connection to a service that must be asked first."""
 
 
 class _Forbidden(Exception):
-    """Raised as the request is about to leave, because it must not."""
+    """Raised just before a request is sent, because it must not be sent."""
 
 
 class _Passage:
-    """Watches one request leave."""
+    """Records whether one request has left this machine."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
@@ -125,12 +125,12 @@ class _Passage:
 
 
 async def _on_leaving(_session: aiohttp.ClientSession, context: SimpleNamespace, _headers: object) -> None:
-    # Called once the connection stands and before the first byte: nothing else runs in between.
+    # aiohttp calls this once the connection is open and before the first byte; nothing else runs in between.
     cast("_Passage", context.trace_request_ctx).leave()
 
 
 class HttpClient:
-    """Sends requests where the policy allows it. Use it as a context manager: it keeps connections for polls."""
+    """Sends requests to addresses the policy allows; a context manager that keeps connections for polls."""
 
     def __init__(self, policy: AddressPolicy, *, resolver: AbstractResolver | None = None) -> None:
         self._policy = policy
@@ -149,10 +149,10 @@ class HttpClient:
     async def close(self) -> None:
         await self._fresh.close()
         await self._kept.close()
-        await self._guard.close()  # the library leaves open what it did not make
+        await self._guard.close()  # the library does not close a resolver that it did not create
 
     async def send(self, request: Request) -> Reply:
-        """Send a request and follow redirects, within its time limit as a whole."""
+        """Send a request and follow redirects, all within the request's timeout."""
         deadline = asyncio.get_running_loop().time() + request.timeout.total_seconds()
         for _ in range(REDIRECTS_MAX + 1):
             reply = await self._hop(request, deadline)
@@ -195,9 +195,9 @@ def _session(guard: AddressGuard, *, reuse: bool) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=guarded_connector(guard, connections_max=CONNECTIONS_MAX, reuse=reuse),
         cookie_jar=aiohttp.DummyCookieJar(),
-        # The limit of the whole is kept by `send`; a connection that cannot be made is known long before.
+        # `send` enforces the total timeout; a connection that cannot be opened fails much earlier.
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT_S),
-        # A compressed answer can be a thousand times what it seems; asked not to compress, servers do not.
+        # A compressed answer can be a thousand times larger than it appears; with this header servers do not compress.
         auto_decompress=False,
         headers={"Accept-Encoding": "identity", "User-Agent": "interlock"},
         trace_configs=[tracing],
@@ -205,7 +205,7 @@ def _session(guard: AddressGuard, *, reuse: bool) -> aiohttp.ClientSession:
 
 
 def _check_headers(headers: Mapping[str, str]) -> None:
-    # The library refuses them too, but only once the connection stands, and quotes the value.
+    # The library rejects them too, but only once the connection is open, and its error quotes the value.
     for name, value in headers.items():
         if _LINE_BREAK.search(name + value):
             raise ValueError(f"the header {name!r} holds a line break")
@@ -229,20 +229,20 @@ def _reason(error: BaseException) -> str:
 def _category(error: BaseException) -> FailureCategory:
     if isinstance(error, TimeoutError):
         return FailureCategory.TIMEOUT
-    if _refusal(error) or isinstance(error, ValueError):  # a URL or header that is none, today and tomorrow
+    if _refusal(error) or isinstance(error, ValueError):  # an invalid URL or header stays invalid
         return FailureCategory.PERMANENT
     return FailureCategory.TRANSIENT
 
 
 def _refusal(error: BaseException | None) -> AddressRefused | None:
-    """The policy's refusal, if it is behind an error."""
+    """Return the policy's refusal among the causes of an error; None if there is none."""
     while error and not isinstance(error, AddressRefused):
         error = error.__cause__
     return error
 
 
 async def _read(response: aiohttp.ClientResponse, deadline: float, request: Request) -> HttpAnswer:
-    """Read the beginning of a body; to its end only where the end of the answer is the end of the job."""
+    """Read the first part of a body; read it to its end only if the job ends with the answer."""
     kept = bytearray()
     is_cut = False
     answer = HttpAnswer(status=response.status, headers=response.headers, body=b"")
@@ -252,7 +252,7 @@ async def _read(response: aiohttp.ClientResponse, deadline: float, request: Requ
                 is_cut = is_cut or len(kept) + len(chunk) > request.answer_bytes_max
                 kept += chunk[: request.answer_bytes_max - len(kept)]
                 if is_cut and not request.once:
-                    # Closing spares us the rest of it; the connection is lost, which is cheaper.
+                    # Closing skips the rest of the body. It also loses the connection, which is cheaper.
                     response.close()
                     break
     except (aiohttp.ClientError, OSError):
@@ -261,9 +261,10 @@ async def _read(response: aiohttp.ClientResponse, deadline: float, request: Requ
 
 
 def _redirection(request: Request, reply: Reply) -> str | None:
-    """Where to go next; None if the reply is the last one.
+    """Return the location to follow; None if the reply is final.
 
-    301, 302 and 303 would turn a POST into a GET, which starts nothing and looks like success: they are not followed.
+    301, 302 and 303 would turn a POST into a GET, which starts nothing and looks like success, so only a GET
+    follows them.
     """
     if not isinstance(reply, HttpAnswer):
         return None
@@ -272,7 +273,10 @@ def _redirection(request: Request, reply: Reply) -> str | None:
 
 
 def onward(request: Request, location: str) -> Request | NotSent:
-    """The request as it follows a redirect: never out of encryption, and without credentials to another origin."""
+    """Return the request that follows a redirect, or `NotSent` if the redirect is unsafe.
+
+    It never leaves HTTPS, and it sends no credentials to another origin.
+    """
     here = URL(request.url)
     try:
         there = here.join(URL(location))

@@ -1,8 +1,8 @@
-"""Finding the addresses of job targets, on threads of its own.
+"""Resolver: looks up the addresses of job targets on its own threads.
 
-A name server that does not answer holds up a thread for many seconds, and the loop has only a few for everybody: the
-names of a pipeline's target must not keep the store's from being found, nor one target's those of the others. So a
-name has one thread at a time, however many requests wait for it.
+A name server that does not answer blocks a thread for many seconds, and the loop's shared pool has few threads. Lookups
+for one target must delay neither the store's lookups nor those of other targets. So each name uses one thread at a
+time, no matter how many requests wait for it.
 """
 
 import asyncio
@@ -15,15 +15,16 @@ from typing import Any, Final, TypeAlias, cast
 
 import aiohttp
 
-# Names that are looked up at once. Each that hangs holds one: only so many of them delay any other.
+# The number of names looked up at once. A lookup that hangs uses one slot: only when all slots hang do other names
+# wait.
 NAMES_MAX: Final = 256
 
 Found: TypeAlias = Sequence[tuple[Any, ...]]
-LookUp: TypeAlias = Callable[..., Found]  # as `socket.getaddrinfo`
+LookUp: TypeAlias = Callable[..., Found]  # the signature of `socket.getaddrinfo`
 
 
 class OwnThreadsResolver(aiohttp.ThreadedResolver):
-    """The library's resolver, without the threads of the loop."""
+    """Resolves names like the library's resolver, but without the loop's thread pool."""
 
     def __init__(self, look_up: LookUp = socket.getaddrinfo, *, names_max: int = NAMES_MAX) -> None:
         self._threads = _Threads(look_up, names_max)
@@ -35,7 +36,10 @@ class OwnThreadsResolver(aiohttp.ThreadedResolver):
 
 
 class _Threads:
-    """As much of a loop as the library's resolver uses. Threads that hang keep neither a request nor the process."""
+    """Implements the part of an event loop that the library's resolver uses.
+
+    A thread that hangs blocks neither a request nor the end of the process.
+    """
 
     def __init__(self, look_up: LookUp, names_max: int) -> None:
         self._look_up, self._names_max = look_up, names_max
@@ -53,8 +57,8 @@ class _Threads:
         for answer in self._under_way.values():
             _fail(answer, OSError("names are not looked up any more: the worker ends"))
 
-    async def _answer(self, asked: Hashable, ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - as the library has it
-        """Wait for what is under way already, or begin it. Who waits no longer takes nothing from the others."""
+    async def _answer(self, asked: Hashable, ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - the library's signature
+        """Wait for a lookup that is under way, or start it. Cancelling one waiter does not affect the others."""
         while (answer := self._under_way.get(asked)) is None:
             if len(self._under_way) < self._names_max:
                 answer = self._begin(asked, ask)
@@ -66,19 +70,19 @@ class _Threads:
     def _begin(self, asked: Hashable, ask: Callable[[], Any]) -> "asyncio.Future[Any]":
         loop = asyncio.get_running_loop()
         answer = self._under_way[asked] = loop.create_future()
-        answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # perhaps nobody waits any more
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # there may be no waiter left
 
         def serve() -> None:
             try:
                 settle = partial(_succeed, answer, ask())
-            except Exception as error:  # noqa: BLE001  whatever it is belongs to those who wait, in another thread
+            except Exception as error:  # noqa: BLE001  every error goes to the waiters, in another thread
                 settle = partial(_fail, answer, error)
-            with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+            with suppress(RuntimeError):  # the loop is closed, so no task waits
                 loop.call_soon_threadsafe(self._end, asked, settle)
 
         try:
             threading.Thread(target=serve, name="resolver", daemon=True).start()
-        except RuntimeError as error:  # there are no more threads; there may be some at the next try
+        except RuntimeError as error:  # there are no threads left; a retry may find some
             self._end(asked, partial(_fail, answer, OSError(str(error))))
         return answer
 

@@ -1,4 +1,4 @@
-"""How long to keep trying: full jitter, bounded in number and in time."""
+"""Retries with full jitter, bounded in number and in time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from worker.runtime.clock import Clock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """Waits double from `first_s` up to `longest_s`; each is drawn evenly from nothing to that bound."""
+    """Computes waits: random between 0 and a bound that doubles from `first_s` up to `longest_s`."""
 
     attempts_max: int = 8
     first_s: float = 0.05
@@ -25,7 +25,7 @@ class Backoff:
 
 
 class RetryLoop:
-    """The tries of one operation. Make one when it starts, and `wait` after each failure that may heal."""
+    """Retries one operation: create it when the operation starts, `wait` after each temporary failure."""
 
     def __init__(self, backoff: Backoff, clock: Clock) -> None:
         self._backoff, self._clock = backoff, clock
@@ -33,7 +33,7 @@ class RetryLoop:
         self._started = clock.monotonic()
 
     async def wait(self, trouble: RetryLater) -> None:
-        """Wait before the next try. Raises `trouble` itself, as a `RetryLater`, once number or time is used up."""
+        """Wait before the next attempt. Raises `RetryLater` from `trouble` once attempts or time run out."""
         self._attempt += 1
         wait_s = self._backoff.wait_s(self._attempt)
         elapsed_s = self._clock.monotonic() - self._started
@@ -42,9 +42,9 @@ class RetryLoop:
         await self._clock.sleep(wait_s)
 
     def restart(self) -> None:
-        """Start counting again, because the last try got somewhere."""
+        """Reset the attempt count, because the last attempt made progress. The time budget keeps running."""
         self._attempt = 0
 
 
-# After the store or a row gave trouble.
+# The delay after the store or a row caused an error.
 TRY_AGAIN_AFTER: Final = timedelta(seconds=10)

@@ -1,4 +1,4 @@
-"""Time, as something that is passed in. No other file reads a clock."""
+"""Clock: time as an injected dependency. No other file reads a clock."""
 
 import asyncio
 import sys
@@ -11,34 +11,37 @@ from typing import Final, Protocol
 
 class Clock(Protocol):
     def now(self) -> datetime:
-        """The wall clock, in UTC and aware: for deadlines."""
+        """Return the wall-clock time, in UTC and aware; use it for deadlines."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never go back: for elapsed time on this machine, its sleep included where that can be told."""
+        """Return seconds that never go back; use it for elapsed time on this machine.
+
+        The seconds include the time that the machine slept, on systems that count it.
+        """
         ...
 
     async def sleep(self, seconds: float) -> None: ...
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
-        """Have something done after so long, unless that is cancelled."""
+        """Call `callback` after `seconds`, unless the returned handle is cancelled."""
         ...
 
 
 def _elapsed_source() -> Callable[[], float]:
-    """Find the system's clock that goes on while the machine sleeps.
+    """Return the system clock that keeps counting while the machine sleeps.
 
-    A virtual machine that is suspended and goes on later must find its fence down: others took it for dead meanwhile.
+    A suspended virtual machine must find its fence down when it resumes: meanwhile other workers took it for dead.
     """
-    # Linux stops CLOCK_MONOTONIC during sleep and has CLOCK_BOOTTIME beside it; macOS has only the former, and lets it
-    # go on, unlike `time.monotonic`.
+    # Linux stops CLOCK_MONOTONIC during sleep and also has CLOCK_BOOTTIME. macOS has only CLOCK_MONOTONIC, which keeps
+    # counting there, unlike `time.monotonic`.
     name = "CLOCK_MONOTONIC" if sys.platform == "darwin" else "CLOCK_BOOTTIME"
     number: int | None = getattr(time, name, None)
     if number is None:
         return time.monotonic
     try:
         time.clock_gettime(number)
-    except OSError:  # a sandbox that does not know it
+    except OSError:  # a sandbox that does not support this clock
         return time.monotonic
     return partial(time.clock_gettime, number)
 

@@ -10,7 +10,7 @@ AT_ONCE = 16
 
 
 async def gather_bounded(reads: Sequence[Callable[[], Awaitable[T]]], *, at_once: int = AT_ONCE) -> list[T]:
-    """Do all reads, at most `at_once` at a time; return their results in order. Raises the first error."""
+    """Run all reads, at most `at_once` at a time; return results in order. Raises the first error."""
     turn = asyncio.Semaphore(at_once)
 
     async def take_turn(read: Callable[[], Awaitable[T]]) -> T:
@@ -26,7 +26,7 @@ async def gather_bounded(reads: Sequence[Callable[[], Awaitable[T]]], *, at_once
 
 
 async def as_one(reading: Awaitable[T]) -> T:
-    """Await a task group's work, and raise its first error by itself: callers handle errors by type."""
+    """Await a task group's work and raise its first error alone, because callers handle errors by type."""
     try:
         return await reading
     except ExceptionGroup as group:
@@ -39,7 +39,7 @@ def _first(group: ExceptionGroup[Exception]) -> Exception:
 
 
 class TrackedTaskGroup(asyncio.TaskGroup):
-    """A task group whose tasks can be awaited by name and cancelled."""
+    """TaskGroup whose tasks can be awaited by name and cancelled."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class TrackedTaskGroup(asyncio.TaskGroup):
         return task
 
     async def wait_for(self, beginning: str, *, timeout_s: float) -> None:
-        """Wait for the tasks whose names begin with `beginning`, at most `timeout_s`."""
+        """Wait at most `timeout_s` for the tasks whose names start with `beginning`."""
         if chosen := {task for task in self._under_way if task.get_name().startswith(beginning)}:
             await asyncio.wait(chosen, timeout=timeout_s)
 

@@ -1,4 +1,4 @@
-"""Error boundary: the one place that turns a bug, an unexpected exception, into a retry."""
+"""Error boundary: the one place that turns a bug (an unexpected exception) into a retry."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -13,14 +13,14 @@ T = TypeVar("T")
 OnUnexpectedError: TypeAlias = Callable[[Exception], None]
 Boundary: TypeAlias = AbstractContextManager[None, None]
 
-# Lets bugs through: a test of one component must fail on them.
+# Lets bugs through, because a test of one component must fail on them.
 NO_BOUNDARY: Final[Boundary] = nullcontext()
 
 _log = logger()
 
 
 class UnexpectedError(RetryLater):
-    """A bug in Interlock: callers retry it like any failure, and keep a dead letter if it persists."""
+    """UnexpectedError is a bug in Interlock: callers retry it, and keep a dead letter if it persists."""
 
 
 def log_unexpected_error(error: Exception) -> None:
@@ -28,9 +28,9 @@ def log_unexpected_error(error: Exception) -> None:
 
 
 class ErrorBoundary:
-    """Context manager that reports an unexpected exception and raises `UnexpectedError` in its place.
+    """Reports an unexpected exception and raises `UnexpectedError` in its place; a context manager.
 
-    A `WorkerError` and a cancellation pass unchanged. It keeps no state, so tasks can share one.
+    A `WorkerError` and a cancellation pass unchanged. The boundary keeps no state, so tasks can share one.
     """
 
     def __init__(self, on_unexpected_error: OnUnexpectedError = log_unexpected_error) -> None:
@@ -46,12 +46,12 @@ class ErrorBoundary:
             raise self.report(error) from error
 
     def report(self, error: Exception) -> UnexpectedError:
-        """Report a bug and return the error that stands for it."""
+        """Report a bug and return the `UnexpectedError` to raise for it."""
         self._on_unexpected_error(error)
         return UnexpectedError(f"{type(error).__name__}: {error}; this is a mistake in Interlock, please report it")
 
     def around(self, work: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-        """Return a function that does `work` inside this boundary."""
+        """Return a function that runs `work` inside this boundary."""
 
         async def inside(*args: P.args, **kwargs: P.kwargs) -> T:
             with self:

@@ -1,4 +1,7 @@
-"""Random ids, from the operating system's own source, drawn many at a time: asking it costs more than a decision."""
+"""Random ids from the operating system's source of randomness.
+
+A pool draws many bytes at a time, because one system call costs more than a decision.
+"""
 
 import os
 import threading
@@ -9,7 +12,7 @@ DRAWN: Final = 4096  # bytes
 
 
 class _Pool:
-    """Randomness in stock, each byte of which is given out once."""
+    """Holds random bytes and returns each byte only once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -23,7 +26,10 @@ class _Pool:
             return self._bytes[self._given - count : self._given]
 
     def begin_anew(self) -> None:
-        """In a forked process: what is in stock is also the parent's, whose lock may be taken for ever."""
+        """Reset the pool in a forked process.
+
+        The parent uses the same bytes, and the copied lock may stay locked for ever.
+        """
         self._lock = threading.Lock()
         self._bytes, self._given = b"", 0
 
@@ -33,12 +39,12 @@ os.register_at_fork(after_in_child=_pool.begin_anew)
 
 
 def random_id() -> str:
-    """For an event, a row or a request."""
+    """Return a random id of 8 bytes in hex, for an event, a row or a request."""
     return _pool.take(8).hex()
 
 
 def random_long_id() -> str:
-    """For what there are very many of."""
+    """Return a random id of 16 bytes in hex, for objects that exist in very large numbers."""
     return _pool.take(16).hex()
 
 

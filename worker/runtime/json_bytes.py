@@ -1,7 +1,6 @@
-"""JSON, read and written as bytes: the plain kind. Who knows what is in it may decode it by type with msgspec itself.
+"""Reads and writes plain JSON as bytes. Code that knows the type can use msgspec directly.
 
-Whole numbers of any size are exact. Of a name that comes twice the last one counts. A number that is none is written
-as null.
+Integers of any size are exact. If a name occurs twice, the last value counts. NaN and infinity are written as null.
 """
 
 from typing import Any, Final
@@ -13,8 +12,8 @@ _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 _encode_sorted: Final = msgspec.json.Encoder(decimal_format="number", order="sorted").encode
 
 
-def from_json(text: bytes | str) -> Any:  # noqa: ANN401 - whatever is in it
-    """Raises `ValueError` for what is no JSON."""
+def from_json(text: bytes | str) -> Any:  # noqa: ANN401 - JSON of any type
+    """Parse JSON. Raises `ValueError` for text that is not JSON."""
     try:
         return _decode(text)
     except RecursionError as error:
@@ -22,7 +21,10 @@ def from_json(text: bytes | str) -> Any:  # noqa: ANN401 - whatever is in it
 
 
 def to_json(value: object, *, is_sorted: bool = False) -> bytes:
-    """Write bytes as base64. Sorted: equal values are equal bytes. Raises `ValueError` for what cannot be written."""
+    """Write a value as JSON, bytes as base64. Raises `ValueError` for a value that JSON cannot hold.
+
+    With `is_sorted`, equal values give equal bytes.
+    """
     try:
         return _encode_sorted(value) if is_sorted else _encode(value)
     except (TypeError, RecursionError) as error:

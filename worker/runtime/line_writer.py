@@ -1,7 +1,8 @@
-"""Lines to a stream that may be full, slow or gone: whoever writes them never waits for it, and never fails.
+"""Writes lines to a stream that may be full, slow or closed; the caller never waits and never fails.
 
-A thread of its own writes, because a pipe whose reader has stopped, or a disk that hangs, blocks whoever writes to it.
-What waits is bounded; what cannot be kept or written is counted, and reported in the stream itself once that works.
+A separate thread writes, because a pipe whose reader has stopped, or a disk that hangs, blocks the writing thread. The
+queue is bounded. The writer counts every line that it cannot keep or write, and reports the count in the stream itself
+once the stream works again.
 """
 
 import asyncio
@@ -16,27 +17,27 @@ from dataclasses import dataclass
 from typing import Final, TextIO, TypeAlias
 
 WAITING_BYTES_MAX: Final = 8_000_000
-REPORT_EVERY_S: Final = 5.0  # how often a stream that failed is tried again while nothing is written to it
+REPORT_EVERY_S: Final = 5.0  # how often a failed stream is retried while there is nothing to write
 CLOSE_MAX_S: Final = 2.0
 GONE: Final = frozenset({errno.EPIPE, errno.ECONNRESET, errno.ESHUTDOWN})
 TOO_MUCH: Final = "more was written than its reader takes"
 
-# Writes some of the bytes and says how many. Raises `OSError`.
+# Writes some of the bytes and returns how many. Raises `OSError`.
 Write: TypeAlias = Callable[[bytes], int]
-# Makes a line of how many lines were lost, and why.
+# Formats a line that states how many lines were lost, and why.
 DescribeLoss: TypeAlias = Callable[[int, str], str]
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """What one call wrote. Without `settle`, nobody waits to learn what became of it."""
+    """Holds the content of one call. Without `settle`, no caller waits for the result."""
 
     content: bytes
     settle: Callable[[OSError | None], None] | None = None
 
 
 class LineWriter:
-    """Writes to one stream in the background. `write` may be called from any thread."""
+    """Writes to one stream in the background. Any thread may call `write`."""
 
     def __init__(
         self,
@@ -49,10 +50,10 @@ class LineWriter:
         report_every_s: float = REPORT_EVERY_S,
     ) -> None:
         self.name, self.encoding = name, encoding
-        self.describe_loss: DescribeLoss | None = None  # None: what is lost is counted only
+        self.describe_loss: DescribeLoss | None = None  # None: lost lines are only counted
         self.on_broken: Callable[[], None] = lambda: None  # called once, in the writing thread
-        self.lost = 0  # pieces, ever
-        self.is_broken = False  # nobody reads the stream any more, nor ever will
+        self.lost = 0  # number of pieces since the start
+        self.is_broken = False  # the stream's reader is gone for good
         self._write, self._is_terminal = write, is_terminal
         self._waiting_bytes_max, self._report_every_s = waiting_bytes_max, report_every_s
         self._changed = threading.Condition()
@@ -64,26 +65,26 @@ class LineWriter:
         self._thread = threading.Thread(target=self._serve, name=f"write:{name}", daemon=True)
         self._thread.start()
 
-    # --- for those who write ------------------------------------------------------------------------------------------
+    # --- called by writers --------------------------------------------------------------------------------------------
 
     def write(self, text: str) -> int:
-        """Have a text written, which ends a line. One that cannot be is counted as lost."""
+        """Queue a text that ends a line. A text that cannot be queued is counted as lost."""
         self._put(_Piece(text.encode(self.encoding, "backslashreplace")))
         return len(text)
 
     def flush(self) -> None:
-        """Nothing: the thread writes as soon as the stream lets it."""
+        """Do nothing: the thread writes as soon as the stream accepts bytes."""
 
     def isatty(self) -> bool:
         return self._is_terminal
 
     async def deliver(self, text: str) -> None:
-        """Write a text and return once the stream has it. Raises `OSError` if it was not taken."""
+        """Write a text and return once the stream has accepted it. Raises `OSError` if it did not."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[OSError | None] = loop.create_future()
 
         def settle(error: OSError | None) -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed, so no task waits
                 loop.call_soon_threadsafe(_settle, ended, error)
 
         if not self._put(_Piece(text.encode(self.encoding, "backslashreplace"), settle)):
@@ -93,7 +94,7 @@ class LineWriter:
             raise error
 
     async def confirmed(self, write: Callable[[], None]) -> None:
-        """Call what writes here, and return once that is written. Raises `OSError` if a line was lost meanwhile."""
+        """Call `write` and return once its lines are written. Raises `OSError` if a line was lost meanwhile."""
         before = self.lost
         write()
         await self.deliver("")
@@ -101,7 +102,7 @@ class LineWriter:
             raise OSError(errno.EIO, self._reason)
 
     def close(self, timeout_s: float = CLOSE_MAX_S) -> None:
-        """Write what waits and end, within a time: a reader that has stopped must not keep the process."""
+        """Write the queued lines and stop, within `timeout_s`: a stopped reader must not block the exit."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()
@@ -130,7 +131,7 @@ class LineWriter:
             try:
                 self._report_loss()
                 self._write_whole(piece.content)
-            except (OSError, ValueError) as error:  # ValueError: a stream that was closed
+            except (OSError, ValueError) as error:  # ValueError: the stream was closed
                 self._failed(piece, error if isinstance(error, OSError) else OSError(errno.EBADF, str(error)))
             else:
                 if piece.settle is not None:
@@ -139,7 +140,7 @@ class LineWriter:
             self._report_loss()
 
     def _next(self) -> _Piece | None:
-        """Wait for something to write. An empty piece: see whether a loss can be reported. None: this is the end."""
+        """Wait for the next piece. An empty piece means: try to report a loss. None means: stop."""
         with self._changed:
             while not self._waiting:
                 if self._is_closing:
@@ -162,7 +163,7 @@ class LineWriter:
 
     def _write_whole(self, content: bytes) -> None:
         if content and self._is_within_line:
-            content = b"\n" + content  # half a line was all that fitted
+            content = b"\n" + content  # only part of the previous line was written
         while content:
             written = self._write(content)
             content = content[written:]
@@ -182,14 +183,17 @@ class LineWriter:
 
 
 def line_writer(stream: TextIO | None, name: str) -> LineWriter:
-    """Write to a stream of this process; None, where it was closed before the process began, takes everything."""
+    """Return a writer for a stream of this process.
+
+    None means that the stream was closed before the process began; its writer accepts and discards everything.
+    """
     if stream is None:
         return LineWriter(len, name=name)
     encoding, is_terminal = getattr(stream, "encoding", None) or "utf-8", stream.isatty()
     try:
-        # Its own number: that of a stream which is closed may be given to a file, such as the store.
+        # A duplicated descriptor: the number of a closed stream may be reused for a file, such as the store.
         write = _to_descriptor(os.dup(stream.fileno()))
-    except (OSError, ValueError):  # a stream in memory
+    except (OSError, ValueError):  # an in-memory stream
         write = _to_stream(stream, encoding)
     return LineWriter(write, name=name, is_terminal=is_terminal, encoding=encoding)
 
@@ -199,7 +203,7 @@ def _to_descriptor(number: int) -> Write:
         while True:
             try:
                 return os.write(number, content)
-            except BlockingIOError:  # whoever shares the stream has made it one that does not wait
+            except BlockingIOError:  # another process that shares the stream made it non-blocking
                 waiting = select.poll()
                 waiting.register(number, select.POLLOUT)
                 waiting.poll()

@@ -1,7 +1,7 @@
-"""Logs: facts as keys, one line each, configured once; JSON for machines, coloured lines for a person's terminal.
+"""Logs: one line per event with facts as keys; JSON for machines, coloured lines for a terminal.
 
-An event's name is a constant `noun.past_verb`. Bodies, tokens and addresses with credentials are never logged; the
-redaction here is the last line of defence, not the first.
+An event's name is a constant `noun.past_verb`. The code never logs bodies, tokens and addresses with credentials; the
+redaction here is the last line of defence, not the first. Logging is configured once.
 """
 
 import io
@@ -21,7 +21,7 @@ from worker.runtime.json_bytes import to_json
 from worker.runtime.line_writer import LineWriter
 
 Logger: TypeAlias = FilteringBoundLogger
-Facts: TypeAlias = MutableMapping[str, Any]  # structlog's own type of a line on its way
+Facts: TypeAlias = MutableMapping[str, Any]  # structlog's type of an unfinished line
 
 REDACTED: Final = "[redacted]"
 TEXT_MAX: Final = 2_000
@@ -41,9 +41,9 @@ _SECRET_TEXT: Final = re.compile(
 
 
 def configure_logs(stream: TextIO | LineWriter, clock: Clock, *, level: int = logging.INFO) -> None:
-    """Send all logs to `stream`, those of libraries too (their warnings and errors). Call it once, at the edge.
+    """Send all logs to `stream`, including warnings and errors of libraries. Call it once, at start-up.
 
-    A `LineWriter` reports the lines it lost as `log.lost`, whatever the level.
+    A `LineWriter` reports the lines it lost as `log.lost`, at any level.
     """
     processors = [*_common(clock), *_rendering(is_terminal=stream.isatty())]
     structlog.configure(
@@ -65,13 +65,13 @@ def _loss_line(processors: Sequence[Processor], lost: int, reason: str) -> str:
 
 
 def logger() -> Logger:
-    """A logger to keep in a module: it follows whatever `configure_logs` says, before or after."""
+    """Return a logger that a module can keep: it follows `configure_logs`, before and after the call."""
     return structlog.get_logger()
 
 
 @contextmanager
 def logs_kept_back() -> Generator[None]:
-    """Log nothing but disasters meanwhile: for a command that shows the same in its own words."""
+    """Suppress all logs below critical, for a command that shows the same facts in its own output."""
     kept = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     try:
@@ -81,7 +81,7 @@ def logs_kept_back() -> Generator[None]:
 
 
 def redact(_logger: object, _method: str, facts: Facts) -> Facts:
-    """Hide what looks like a secret, by its name or by its form, and cut what is too long to be a fact."""
+    """Hide values that look like secrets, by name or by form, and cut values that are too long."""
     return {name: _redacted(name, value, DEPTH_MAX) for name, value in facts.items()}
 
 
@@ -102,14 +102,14 @@ def _common(clock: Clock) -> list[Processor]:
 def _rendering(*, is_terminal: bool) -> list[Processor]:
     if not is_terminal:
         return [structlog.processors.JSONRenderer(serializer=_as_line)]
-    # A plain traceback: the pretty ones show local variables, and with them whatever we meant to hide.
+    # A plain traceback: the pretty ones show local variables, which may include secrets.
     return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback, timestamp_key="at")]
 
 
 def _as_line(facts: Facts, **_: object) -> str:
     try:
         return to_json(facts).decode()
-    except ValueError:  # half a character, as in a file name that is no text
+    except ValueError:  # a lone surrogate, as in a file name that is not valid text
         return json.dumps(facts, default=repr)
 
 
@@ -121,7 +121,7 @@ def _is_secret(name: str) -> bool:
 def _redacted(name: str, value: object, depth: int) -> object:
     if _is_secret(name):
         return REDACTED
-    if type(value) is str:  # most are, and lines are many
+    if type(value) is str:  # fast path: most values are strings, and there are many lines
         return redacted_text(value)
     match value:
         case None | bool() | int() | float():
@@ -140,18 +140,18 @@ def _redacted(name: str, value: object, depth: int) -> object:
 def _text_of(value: object) -> str:
     try:
         return str(value)
-    except Exception as error:  # noqa: BLE001  a line about trouble must not make more of it
+    except Exception as error:  # noqa: BLE001  a log line about an error must not raise another
         return f"a {type(value).__name__} that cannot be shown ({type(error).__name__})"
 
 
 def redacted_text(text: str) -> str:
-    """Hide what looks like a secret in a text, and cut it if it is too long to be a fact."""
+    """Hide parts of a text that look like secrets, and cut it at `TEXT_MAX` characters."""
     shown = _SECRET_TEXT.sub(REDACTED, text)
     return shown if len(shown) <= TEXT_MAX else f"{shown[:TEXT_MAX]}… ({len(shown)} characters)"
 
 
 class _FromLibraries(logging.Handler):
-    """Brings what libraries log the standard way into our form."""
+    """Forwards the standard-library log records of libraries to structlog."""
 
     def emit(self, record: logging.LogRecord) -> None:
         logger().log(
@@ -159,7 +159,7 @@ class _FromLibraries(logging.Handler):
         )
 
 
-# The wiring logs it: what happened (`noun.past_verb`), and the facts about it.
+# `app` logs it: the event name (`noun.past_verb`) and its facts.
 Log: TypeAlias = Callable[[str, Mapping[str, object]], None]
 
 

@@ -1,4 +1,4 @@
-"""Folding: however often something is asked for, it is done at most once a second, and once after the last asking."""
+"""Rate limits: a debouncer per key, and a token bucket."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -10,14 +10,15 @@ from worker.runtime.clock import Clock
 K = TypeVar("K", bound=Hashable)
 
 AT_MOST_EVERY: Final = timedelta(seconds=1)
-# The two clocks count in different steps: a shorter wait could be over on one and never on the other.
+# The two clocks have different resolutions: a shorter wait could be over on one clock and never on the other.
 _SHORTEST_WAIT: Final = timedelta(milliseconds=1)
 
 
 class Debouncer(Generic[K]):
-    """Decides when each key is done. `begin` starts one doing; whoever does it calls `ended` when it is over.
+    """Starts the work of each key at most once a second, and once after the last request.
 
-    `later` is asked to call `ask` again after a while.
+    `begin` starts the work of a key; the worker of that key calls `ended` when it is done. `later` must call `ask`
+    again after the given delay.
     """
 
     def __init__(self, clock: Clock, begin: Callable[[K], None], later: Callable[[K, timedelta], None]) -> None:
@@ -27,12 +28,12 @@ class Debouncer(Generic[K]):
         self._ended_at: dict[K, float] = {}  # of the last second only, oldest first
 
     def __len__(self) -> int:
-        """How many keys are remembered: those under way, and those of about the last second."""
+        """Return how many keys are remembered: those under way, and those of about the last second."""
         return len(self._under_way) + len(self._ended_at)
 
     def ask(self, key: K) -> None:
         if key in self._under_way:
-            # What it reads may be older than this asking.
+            # The work under way may have read data that is older than this request.
             self._again.add(key)
             return
         wait_s = self._wait_s(key)
@@ -57,14 +58,14 @@ class Debouncer(Generic[K]):
 
     def _forget_old(self) -> None:
         oldest_kept = self._clock.monotonic() - AT_MOST_EVERY.total_seconds()
-        for key in list(self._ended_at)[:2]:  # two for each one added: what is old is gone sooner than it gathers
+        for key in list(self._ended_at)[:2]:  # two per added key: old keys are removed faster than they are added
             if self._ended_at[key] <= oldest_kept:
                 del self._ended_at[key]
 
 
 @dataclass(slots=True)
 class TokenBucket:
-    """Lets `burst` through at once, and `per_second` in the long run; those who wait keep their order."""
+    """Allows `burst` calls at once and `per_second` on average; waiting callers keep their order."""
 
     clock: Clock
     per_second: float
@@ -80,5 +81,5 @@ class TokenBucket:
         gained = (now - self._counted_at) * self.per_second
         self._tokens, self._counted_at = min(self._tokens + gained, self.burst) - 1, now
         if self._tokens < 0:
-            # The debt is ours: whoever comes next waits longer.
+            # The debt stays in the bucket, so the next caller waits longer.
             await self.clock.sleep(-self._tokens / self.per_second)

@@ -1,4 +1,4 @@
-"""The causes behind an exception group, for a message that names them."""
+"""Root causes of an exception group, for a message that names them."""
 
 from collections.abc import Iterator
 from typing import Final, cast
@@ -7,7 +7,7 @@ CAUSES_MAX: Final = 5  # a message must fit in a line; the traceback has the res
 
 
 def root_causes(error: BaseException) -> list[BaseException]:
-    """List the exceptions inside groups of groups, the first first, each kind and text once; never empty."""
+    """Return the exceptions inside nested groups in order, each type and text once; never empty."""
     found: dict[tuple[type[BaseException], str], BaseException] = {}
     for leaf in _leaves(error):
         found.setdefault((type(leaf), str(leaf)), leaf)

@@ -11,9 +11,9 @@ from worker.runtime.clock_steps import ClockSteps
 
 
 class Wakeable:
-    """Lets one task sleep on the injected clock, and others wake it.
+    """Lets one task sleep on the injected clock, and other tasks wake it.
 
-    A wake-up is never lost: one that comes while the task is awake ends its next sleep at once.
+    A wake-up is never lost: a call to `ring` while the task is awake ends its next sleep at once.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -24,13 +24,13 @@ class Wakeable:
         self._ringing.set()
 
     async def sleep(self, seconds: float | None) -> None:
-        """Sleep for so long (None: for ever), or until woken."""
+        """Sleep for `seconds` (None: for ever), or until woken."""
         if seconds is None or self._ringing.is_set():
             await self._ringing.wait()
         elif seconds > 0:
             await self._nap(seconds)
         else:
-            await asyncio.sleep(0)  # others get a turn all the same
+            await asyncio.sleep(0)  # other tasks still get a turn
         self._ringing.clear()
 
     async def _nap(self, seconds: float) -> None:
@@ -43,19 +43,19 @@ class Wakeable:
 
 K = TypeVar("K", bound=Hashable)
 
-# When it is due (seconds since 1970), how many were set before it, and its key. One object in both places, so that
-# a timer that was replaced or cancelled is told by identity, and costs nothing until its turn comes.
+# When it is due (seconds since 1970), how many timers were set before it, and its key. The heap and the dictionary hold
+# the same object, so a replaced or cancelled timer is recognised by identity and costs nothing until it is due.
 _Entry: TypeAlias = tuple[float, int, K]
 
-# Deadlines are on the wall clock, which may be set while we sleep: look again at least this often.
+# Deadlines are on the wall clock, which may be set during a sleep: check again at least this often.
 NAP_MAX_S: Final = 30.0
-FIRED_IN_A_ROW_MAX: Final = 100  # then others get a turn, whatever is due
-REFIRED_PER_S: Final = 2000.0  # after the clock was set: ten thousand timers are spread over five seconds
-_REMOVED_MIN: Final = 64  # fewer dead entries than this are not worth clearing away
+FIRED_IN_A_ROW_MAX: Final = 100  # then other tasks get a turn, even if more is due
+REFIRED_PER_S: Final = 2000.0  # after a clock step: ten thousand timers are spread over five seconds
+_REMOVED_MIN: Final = 64  # fewer dead entries than this are not worth removing
 
 
 class Timers(Generic[K]):
-    """Fires each key once when its time comes; equal times fire in the order in which they were set."""
+    """Fires each key once when it is due; equal times fire in the order in which they were set."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -69,8 +69,9 @@ class Timers(Generic[K]):
         return len(self._entries)
 
     def set(self, key: K, at: datetime, *, jitter: timedelta = timedelta(0)) -> None:
-        """Fire `key` at that time plus `jitter`, and at no other: an earlier setting is replaced."""
-        # Not only when something is due: this time is by the clock as it is now, which may be set back before that.
+        """Fire `key` at `at` plus `jitter`. This replaces an earlier setting."""
+        # Checked here too, and not only when a timer is due: `at` is by the current clock, which may be set back before
+        # then.
         self._look_for_step()
         self._set_count += 1
         entry = ((at + jitter).timestamp(), self._set_count, key)
@@ -81,18 +82,18 @@ class Timers(Generic[K]):
             self._alarm.ring()
 
     def cancel(self, key: K) -> bool:
-        """Forget the timer; False if there was none."""
+        """Remove the timer; return False if there was none."""
         was_set = self._entries.pop(key, None) is not None
         self._clear_away()
         return was_set
 
     def due(self, key: K) -> datetime | None:
-        """When the key is going to fire; None if it is not."""
+        """Return when the key will fire; None if it is not set."""
         entry = self._entries.get(key)
         return None if entry is None else datetime.fromtimestamp(entry[0], UTC)
 
     async def run(self, fire: Callable[[K], Awaitable[None]]) -> None:
-        """Fire what is due, one at a time, until cancelled. What `fire` awaits holds the others back."""
+        """Fire due keys, one at a time, until cancelled. A slow `fire` delays the other keys."""
         fired = 0
         while True:
             key = self.pop_due()
@@ -106,7 +107,7 @@ class Timers(Generic[K]):
                 await asyncio.sleep(0)
 
     def pop_due(self) -> K | None:
-        """Take a key whose time has come, for who looks by itself instead of calling `run`; None if there is none."""
+        """Remove and return a due key, None if there is none; for callers that do not use `run`."""
         self._look_for_step()
         first = self._first()
         if first is None or first[0] > self._clock.now().timestamp():
@@ -121,9 +122,10 @@ class Timers(Generic[K]):
             self._alarm.ring()
 
     def _fire_all(self) -> None:
-        """Make every timer due, in order and one shortly after the other: the wall clock was set.
+        """Make every timer due, in order and in quick succession, because the wall clock was set.
 
-        Nobody knows whether a time meant a moment or a duration. Whoever is woken too early sets its timer again.
+        It is unknown whether a time meant an instant or a duration. A component that is woken too early sets its timer
+        again.
         """
         now = self._clock.now().timestamp()
         due = sorted(self._entries.values())
@@ -135,13 +137,13 @@ class Timers(Generic[K]):
         heapq.heapify(self._heap)
 
     def _first(self) -> _Entry[K] | None:
-        """The next timer that still stands."""
+        """Return the next timer that was not replaced or cancelled."""
         while self._heap and self._is_dead(self._heap[0]):
             heapq.heappop(self._heap)
         return self._heap[0] if self._heap else None
 
     def _nap_s(self) -> float | None:
-        """How long to sleep: until the first timer, if there is one."""
+        """Return how long to sleep: until the first timer, at most `NAP_MAX_S`; None if there is no timer."""
         first = self._first()
         return None if first is None else min(NAP_MAX_S, first[0] - self._clock.now().timestamp())
 
@@ -149,7 +151,10 @@ class Timers(Generic[K]):
         return self._entries.get(entry[2]) is not entry
 
     def _clear_away(self) -> None:
-        """Keep the dead below half of the heap, so that memory follows the timers that stand, at constant cost each."""
+        """Keep dead entries below half of the heap.
+
+        Memory then follows the number of active timers, at a constant cost per timer.
+        """
         dead = len(self._heap) - len(self._entries)
         if dead > max(_REMOVED_MIN, len(self._entries)):
             self._heap = list(self._entries.values())

@@ -1,4 +1,4 @@
-"""Computations that take longer than others on the loop should wait: done in turns."""
+"""Cooperative computations: long work that yields, so that other tasks on the loop do not wait."""
 
 import asyncio
 from collections.abc import Generator
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 async def in_turns(computation: Generator[None, None, T]) -> T:
-    """Do a computation; wherever it yields, everything else that is ready gets its turn first."""
+    """Run a computation; at each of its yields, all other ready tasks run first."""
     while True:
         try:
             next(computation)

@@ -1,4 +1,4 @@
-"""What a person may do to a store as a whole: make it, check it, bring it up to date, measure it."""
+"""Store administration: create, check, migrate and measure a store as a whole."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class StoreFinding:
-    """One thing that was looked at. `remedy` says what to do; it is empty exactly if all is well."""
+    """Holds the result of one check. `remedy` says what to do; it is empty exactly if the check passed."""
 
     subject: str
     finding: str
@@ -21,7 +21,7 @@ class StoreFinding:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number about a store; `note` says how far it can be trusted, or how a person would say it."""
+    """Holds one number about a store; `note` says how exact it is, or repeats it in readable form."""
 
     name: str
     value: int | str
@@ -30,7 +30,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
-    """What was done to a file. Both versions are equal if there was nothing to do."""
+    """Describes what was done to a file. Both versions are equal if there was nothing to do."""
 
     before: int
     after: int
@@ -38,31 +38,37 @@ class Migration:
 
 
 class StoreAdmin(Protocol):
-    """Each method opens and closes what it needs. All may raise `ConfigError` and `RetryLater`."""
+    """Administers one store. Each method opens and closes what it needs.
+
+    All methods may raise `ConfigError` and `RetryLater`.
+    """
 
     @property
     def place(self) -> str:
-        """The store, as a person would name it."""
+        """Return the store's name for people."""
         ...
 
     async def require_ready(self) -> None:
-        """Raise `ConfigError` if the store must be made or migrated before it is used, saying how."""
+        """Raise `ConfigError`, with the remedy, if the store must be created or migrated before use."""
         ...
 
     async def require_writable(self) -> None:
-        """Raise `RetryLater` if the store answers reads and takes no writes, such as one that is locked or full."""
+        """Raise `RetryLater` if the store answers reads but accepts no writes: it is locked or full, say."""
         ...
 
     async def init(self, *, may_create: bool) -> bool:
-        """Make what is missing of the store; say whether anything was. `may_create` allows what costs money."""
+        """Create what is missing of the store; return whether anything was. `may_create` allows costs."""
         ...
 
     async def check(self) -> Sequence[StoreFinding]:
-        """Look at everything the store needs to work, changing nothing."""
+        """Check everything the store needs to work, and change nothing."""
         ...
 
     async def migrate(self, *, backup: bool) -> Migration | None:
-        """Bring the store to the present version, a copy of it aside first; None if this kind has no versions."""
+        """Migrate the store to the current version; None if this kind of store has no versions.
+
+        With `backup`, it copies the store first.
+        """
         ...
 
     async def stats(self) -> Sequence[Figure]: ...

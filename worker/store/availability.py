@@ -1,7 +1,7 @@
-"""Whether the store answers: an outage is reported once, with its reason, and its end with how long it took.
+"""Store availability: reports an outage once, with its reason, and its end, with its duration.
 
-Reads and writes are followed apart: a full disk takes no writes and answers every read, and must not look healthy and
-ill in turns.
+Reads and writes are tracked separately. A full disk accepts no writes and answers every read; it must not alternate
+between healthy and unhealthy.
 """
 
 import threading
@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from worker.runtime.clock import Clock
 
-OUTAGE_AFTER_S: Final = 2.0  # a call that fails alone is retried, and says nothing about the store
+OUTAGE_AFTER_S: Final = 2.0  # a single failed call is retried, and says nothing about the store
 
 
 class AccessKind(StrEnum):
@@ -22,14 +22,14 @@ class AccessKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoreDown:
-    """The store does not answer; everything that needs it waits."""
+    """StoreDown: the store does not answer; everything that needs it waits."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class StoreBack:
-    """The store answers again, so long after the first call that failed."""
+    """StoreBack: the store answers again, `after_s` after the first failed call."""
 
     after_s: float
 
@@ -44,7 +44,7 @@ class _Failing:
 
 
 class StoreAvailability:
-    """What the calls of a worker say about its store. Used from the loop and from the heartbeat's thread."""
+    """Tracks a worker's store calls to detect outages. The loop and the heartbeat's thread both use it."""
 
     def __init__(self, clock: Clock, notify: Callable[[StoreNotice], None]) -> None:
         self._clock, self._notify = clock, notify
@@ -53,7 +53,7 @@ class StoreAvailability:
         self._lock = threading.Lock()
 
     def failed(self, access: AccessKind, *, began_at: float, reason: str) -> None:
-        """Note a call that got no answer. One that began before the last answer still counts: it failed now."""
+        """Record a call without an answer. It counts even if it began before the last answer: it failed now."""
         with self._lock:
             since = self._failing[access].since if access in self._failing else began_at
             self._failing[access] = _Failing(since, reason)
@@ -63,7 +63,7 @@ class StoreAvailability:
         self._notify(StoreDown(reason))
 
     def answered(self, access: AccessKind) -> None:
-        if not self._failing:  # nearly always: no lock for it
+        if not self._failing:  # the usual case needs no lock
             return
         with self._lock:
             self._failing.pop(access, None)
@@ -74,7 +74,7 @@ class StoreAvailability:
         self._notify(StoreBack(after_s))
 
     def outage(self) -> str | None:
-        """Say since when and why the store does not answer; None if it does."""
+        """Return since when and why the store does not answer; None if it does."""
         with self._lock:
             if self._down_since is None:
                 return None

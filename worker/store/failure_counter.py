@@ -1,4 +1,4 @@
-"""Knowing that the store is unwell: whoever judges a failure must not hold the store's own against somebody else."""
+"""Failure counter: counts failed store calls, so a retry can tell a store outage from a bad record."""
 
 from collections.abc import Awaitable, Sequence
 from typing import TypeVar
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class FailureCountingTables:
-    """`Tables` that counts the calls which got no answer. Every caller of a worker goes through the same one."""
+    """Wraps `Tables` and counts the calls without an answer. All callers of a worker share one instance."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -21,7 +21,7 @@ class FailureCountingTables:
         self._clock: Clock | None = None
 
     def report_to(self, availability: StoreAvailability, clock: Clock) -> "FailureCountingTables":
-        """Tell from now on what becomes of each call."""
+        """Report the result of each call to `availability` from now on."""
         self._availability, self._clock = availability, clock
         return self
 
@@ -66,12 +66,12 @@ class FailureCountingTables:
             if self._availability is not None:
                 self._availability.failed(access, began_at=began_at, reason=str(error))
             raise
-        # A commit that is refused by its condition has written nothing: it says nothing about a full disk.
+        # A commit that its condition refused has written nothing, so it proves nothing about a full disk.
         if self._availability is not None:
             self._availability.answered(access)
         return answer
 
 
 def count_failures(tables: Tables) -> FailureCountingTables:
-    """The same, watched. What is watched already counts on, for all who use it."""
+    """Return `tables` wrapped in a failure counter; an existing counter is returned unchanged."""
     return tables if isinstance(tables, FailureCountingTables) else FailureCountingTables(tables)

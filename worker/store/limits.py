@@ -1,4 +1,4 @@
-"""Limits that every backend shares, checked before a commit is sent; numbers as every backend stores them."""
+"""Limits that every backend shares, checked before a commit is sent; and the text form of numbers."""
 
 from collections.abc import Collection, Mapping, Sequence
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow, Subnormal
@@ -21,13 +21,13 @@ from worker.store.table import (
 
 COMMIT_BYTES_MAX: Final = 4_000_000
 DEPTH_MAX: Final = 32
-NUMBER_BYTES: Final = 21  # the most a number takes; counting digits would cost more than it tells
+NUMBER_BYTES: Final = 21  # the most a number takes; an exact count would cost more than it is worth
 CONTAINER_BYTES: Final = 3
 KEY_ATTRIBUTES: Final = frozenset({"PK", "SK"})
 
 
 def check_commit(writes: Sequence[Write]) -> None:
-    """Raise `TooLarge` for a commit beyond the limits, `Rejected` for one that no backend may carry out."""
+    """Raise `TooLarge` for a commit beyond the limits, `Rejected` for one that no backend may apply."""
     if not writes:
         raise Rejected("a commit without writes has nothing to apply; leave it out")
     if len(writes) > WRITES_MAX:
@@ -51,12 +51,18 @@ def check_key(key: Key) -> None:
 
 
 def row_bytes(row: Row) -> int:
-    """The size of a row as the limits count it: names and values, rounded up. Raises `TooLarge` if nested too deep."""
+    """Return the size of a row as the limits count it. Raises `TooLarge` if it is nested too deep.
+
+    The size counts names and values, rounded up.
+    """
     return _members_bytes(row, 1)
 
 
 def _check_producers_are_left_alone(writes: Sequence[Write]) -> None:
-    """A row in a transaction refuses plain writes meanwhile, and producers do not try again."""
+    """Raise `Rejected` for a transaction that writes a producer's row.
+
+    A row in a transaction refuses plain writes meanwhile, and producers do not retry.
+    """
     for write in writes:
         if write.table is TableName.CONTROL and (write.key.sk == "CONFIG" or write.key.sk.startswith("SENSOR#")):
             raise Rejected(
@@ -84,7 +90,7 @@ def _write_bytes(write: Write) -> int:
 
 
 def _check_names(write: Update) -> None:
-    """Refuse what DynamoDB refuses: an update of nothing, of one attribute in two ways, or of the key."""
+    """Reject what DynamoDB rejects: an update of nothing, of one attribute twice, or of the key."""
     named = [*write.set, *write.set_if_absent, *write.remove]
     where = f"Update of {write.table} {write.key.pk} {write.key.sk}"
     if not named:
@@ -99,7 +105,7 @@ def _members_bytes(members: Mapping[str, object], depth: int) -> int:
     size = 0
     for name, value in members.items():
         size += len(name) if name.isascii() else _text_bytes(name)
-        # Nearly all values are short plain texts, and every commit comes through here.
+        # Fast path: nearly all values are short ASCII texts, and every commit passes here.
         size += len(value) if isinstance(value, str) and value.isascii() else _value_bytes(value, depth)
     return size
 
@@ -139,19 +145,19 @@ def _text_bytes(text: str) -> int:
 
 
 DIGITS_MAX: Final = 38
-# Refuses to round, and to leave 1E-130 … 9.9E+125, instead of storing a neighbour of the number it was given.
+# Raises instead of rounding, or of leaving 1E-130 … 9.9E+125, so that no neighbouring number is stored.
 EXACT: Final = Context(prec=DIGITS_MAX, Emin=-130, Emax=125, traps=[Inexact, Overflow, Subnormal, InvalidOperation])
-SURELY_FITS: Final = 10**18  # an int below this needs no look at its digits
+SURELY_FITS: Final = 10**18  # the digits of a smaller int need no check
 
 
 def number_to_text(value: float | Decimal) -> str:
-    """Write a number as the one text that means it: 1.50, 1.5 and Decimal("15E-1") are all "1.5".
+    """Return the canonical text of a number: 1.50, 1.5 and Decimal("15E-1") are all "1.5".
 
     Raises `TooLarge` for what no backend can hold: over 38 digits, out of range, infinite, not a number.
     """
     if isinstance(value, int) and -SURELY_FITS < value < SURELY_FITS:
         return str(int(value))
-    # The shortest text that reads back as a float is what its author wrote: 0.1 stays 0.1.
+    # The shortest text that reads back as the same float is what its author wrote: 0.1 stays 0.1.
     number = Decimal(repr(float(value))) if isinstance(value, float) else Decimal(value)
     try:
         exact = EXACT.normalize(number)
@@ -166,7 +172,7 @@ def number_to_text(value: float | Decimal) -> str:
 
 
 def number_from_text(text: str) -> int | Decimal:
-    """Read a stored number exactly: an `int` where it is whole, a `Decimal` otherwise."""
+    """Parse a stored number exactly: an `int` if it is whole, a `Decimal` otherwise."""
     if text.isdecimal() or text[1:].isdecimal():
         return int(text)
     number = Decimal(text)

@@ -1,16 +1,16 @@
-"""How long each kind of row is kept once its work is over; `docs/retention.md` says why, row by row."""
+"""Retention: how long each kind of row is kept once its work is over. `docs/retention.md` says why."""
 
 from datetime import timedelta
 
-RUNS = timedelta(days=400)  # runs, SLA watches and marks: a year and a month of "the same day last year"
-# Runs of older periods may be deleted at any time, so nothing may begin or be repeated for them.
+RUNS = timedelta(days=400)  # runs, SLA watches and marks: a year and a month, to compare with the same day last year
+# Runs of older periods may be deleted at any time, so nothing may start or be repeated for them.
 RUNS_BEGIN = RUNS - timedelta(days=7)
-DRY_RUNS = timedelta(days=7)  # as consumers of their rows know it
+DRY_RUNS = timedelta(days=7)  # as consumers of these rows expect
 JOB_LOG = timedelta(days=30)
 RERUNS = timedelta(days=30)
 INBOX = timedelta(days=400)  # what is known of objects in buckets
 EVENTS = timedelta(days=90)  # and chat threads
-RATES = timedelta(days=1)  # what a channel was told lately
+RATES = timedelta(days=1)  # the recent use of a channel's rate limit
 CONFIG_LOG = timedelta(days=7)
 DEAD_LETTERS = timedelta(days=90)
 FAILED_MESSAGES = timedelta(days=15)  # a queue keeps a message for at most 14
@@ -18,4 +18,4 @@ DEAD_SESSIONS = timedelta(days=1)
 DONE_LEASES = timedelta(hours=48)
 PARKED_KEYS = timedelta(hours=1)
 REPLAY_REQUESTS = timedelta(days=1)
-SHADOWS = timedelta(days=90)  # a trial has an end: what it leaves behind goes by itself
+SHADOWS = timedelta(days=90)  # a trial ends, and its rows then expire by themselves

@@ -1,7 +1,7 @@
-"""Rows as bytes: JSON where JSON is exact, tagged where it is not.
+"""Row codec: rows as bytes, in JSON where JSON is exact and tagged where it is not.
 
-The encoding is canonical: two rows are equal exactly if their bytes are. So a write that changes nothing is seen by
-comparing bytes, and `True` is never mistaken for `1` as Python would.
+The encoding is canonical: two rows are equal exactly if their bytes are. So comparing bytes shows whether a write
+changes anything, and `True` is never mistaken for `1` as in Python.
 """
 
 import base64
@@ -16,15 +16,15 @@ from worker.store.table import Row, Value
 
 Encodable: TypeAlias = "str | int | bool | Sequence[Encodable] | Mapping[str, Encodable] | None"
 
-# A map with one of these as its only key stands for a value JSON has no word for.
+# A map with one of these as its only key represents a value that JSON cannot express.
 NUMBER, BYTES, MAP = "$n", "$b", "$m"
 TEXT_SET, NUMBER_SET, BYTES_SET = "$ss", "$ns", "$bs"
-TAG_MARK: Final = b'"$'  # a row without this has no tag anywhere, and what JSON says is the row
+TAG_MARK: Final = b'"$'  # a row without this has no tag anywhere, so the parsed JSON is the row
 JSON_INT_MAX: Final = 2**63
 
 
 def encode(value: Value) -> bytes:
-    """Write a row or value as the one text that means it. Raises `Rejected` or `TooLarge` for what cannot be stored."""
+    """Encode a row or value canonically. Raises `Rejected` or `TooLarge` for what cannot be stored."""
     try:
         return to_json(_tagged(value), is_sorted=True)
     except ValueError as error:
@@ -32,12 +32,12 @@ def encode(value: Value) -> bytes:
 
 
 def decode_row(body: bytes) -> Row:
-    """Read back exactly what `encode` was given, with numbers as `int` where whole and `Decimal` otherwise."""
+    """Decode exactly what `encode` was given; numbers are `int` if whole and `Decimal` otherwise."""
     return cast("dict[str, Value]", decode(body))
 
 
 def decode(body: bytes) -> Value:
-    """Read a row or value. Raises `ConfigError` for bytes that `encode` has not written."""
+    """Decode a row or value. Raises `ConfigError` for bytes that `encode` has not written."""
     try:
         parsed = cast("Encodable", from_json(body))
     except ValueError as error:
@@ -79,9 +79,9 @@ def _tagged_number(value: float | Decimal) -> Encodable:
 
 
 def _tagged_map(value: Mapping[str, Value]) -> Encodable:
-    # Texts are told apart here: nearly every member is one, and every row comes through.
+    # Fast path for texts: nearly every member is one, and every row passes here.
     members = {name: member if type(member) is str else _tagged(member) for name, member in value.items()}
-    # A map that looks like a tag is wrapped in one, so that it comes back as what it was.
+    # A map that looks like a tag is wrapped in one, so that decoding returns the same map.
     return {MAP: members} if any(name[:1] == "$" for name in members) else members
 
 
@@ -130,7 +130,7 @@ def _unwrapped_map(content: Encodable) -> Value:
 
 
 def _untagged_members(members: Mapping[str, Encodable]) -> dict[str, Value]:
-    # Texts are told apart here, as in `_tagged_map`.
+    # Fast path for texts, as in `_tagged_map`.
     return {name: member if type(member) is str else _untagged(member) for name, member in members.items()}
 
 

@@ -1,4 +1,4 @@
-"""Rows that are listed again and again: what has not changed since the last time is not read anew."""
+"""Row memory: a list of rows that is read repeatedly parses only the rows that have changed."""
 
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
@@ -9,14 +9,14 @@ T = TypeVar("T")
 
 
 class RowMemory(Generic[T]):
-    """Remembers what the rows of the last list were read as, and nothing of the lists before."""
+    """Remembers the parsed rows of the last list, and nothing of the lists before."""
 
     def __init__(self, read: Callable[[Row], T]) -> None:
         self._read = read
         self._known: dict[object, tuple[Row, T]] = {}
 
     def read(self, rows: Iterable[Row]) -> list[T]:
-        """Read the rows of one list, all of one partition."""
+        """Parse the rows of one list, which must all be of one partition."""
         known, self._known = self._known, {}
         for row in rows:
             before = known.get(row["SK"])

@@ -24,7 +24,7 @@ async def first_rows(
     index: Index | None = None,
     reverse: bool = False,
 ) -> list[Row]:
-    """Read the first rows in sort order (the last ones first, if reversed), at most `limit`."""
+    """Read at most `limit` rows in sort order; with `reverse`, the last rows first."""
     rows: list[Row] = []
     cursor: str | None = None
     while len(rows) < limit:
@@ -39,9 +39,9 @@ async def first_rows(
 
 
 def to_json(value: Value) -> Json:
-    """Give a stored value in JSON's types: a set as a sorted list, bytes as base64 text.
+    """Return a stored value in JSON's types: a set as a sorted list, bytes as base64 text.
 
-    The reference reads both as null; here a change of them is a change of the sensor.
+    The Lambda edition reads both as null. Here a change of a set or of bytes is a change of the sensor.
     """
     match value:
         case None | bool() | str() | int() | float() | Decimal():
@@ -64,7 +64,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class BadRow(Rejected):
-    """A row that is ours by its key and not by its content: someone else wrote to it."""
+    """BadRow: Interlock's row by its key, but not by its content; another program wrote to it."""
 
     def __init__(self, row: Row, attribute: str, problem: str) -> None:
         super().__init__(
@@ -86,7 +86,10 @@ def optional_text(row: Row, attribute: str) -> str | None:
 
 
 def loose_text(row: Row, attribute: str) -> str:
-    """The text, or "" if there is none: for rows anyone may write, where one bad row must not hide the others."""
+    """Return the text, or "" if there is none.
+
+    Use it for rows that any program may write, where one bad row must not hide the others.
+    """
     value = row.get(attribute)
     return value if isinstance(value, str) else ""
 
@@ -125,7 +128,7 @@ def optional_instant(row: Row, attribute: str) -> datetime | None:
 
 
 def texts(row: Row, attribute: str) -> tuple[str, ...]:
-    """A list of texts; a missing one is empty."""
+    """Return a list of texts, empty if it is missing. Raises `BadRow`."""
     value = row.get(attribute, ())
     if isinstance(value, list | tuple):
         members = tuple(member for member in value if isinstance(member, str))
@@ -135,7 +138,7 @@ def texts(row: Row, attribute: str) -> tuple[str, ...]:
 
 
 def text_map(row: Row, attribute: str) -> dict[str, str]:
-    """A map from text to text; a missing one is empty."""
+    """Return a map from text to text, empty if it is missing. Raises `BadRow`."""
     value = row.get(attribute, {})
     if isinstance(value, Mapping):
         members = {name: member for name, member in value.items() if isinstance(member, str)}
@@ -145,7 +148,7 @@ def text_map(row: Row, attribute: str) -> dict[str, str]:
 
 
 def instant_map(row: Row, attribute: str) -> dict[str, datetime]:
-    """A map from text to instants; a missing one is empty."""
+    """Return a map from text to instants, empty if it is missing. Raises `BadRow`."""
     said = text_map(row, attribute)
     parsed = {name: at for name, text in said.items() if (at := parse_rfc3339(text)) is not None}
     if len(parsed) != len(said):
@@ -154,7 +157,7 @@ def instant_map(row: Row, attribute: str) -> dict[str, datetime]:
 
 
 def json_map(row: Row, attribute: str) -> dict[str, Json]:
-    """A map of anything JSON can say; a missing one is empty."""
+    """Return a map of any JSON values, empty if it is missing. Raises `BadRow`."""
     value = row.get(attribute, {})
     if not isinstance(value, Mapping):
         raise BadRow(row, attribute, f"must be a map, not {type(value).__name__}")
@@ -162,7 +165,7 @@ def json_map(row: Row, attribute: str) -> dict[str, Json]:
 
 
 def instant_text(at: datetime) -> str:
-    """A time that people can read in a table browser, exact to the microsecond."""
+    """Return a time as text, exact to the microsecond, that people can read in a table browser."""
     return format_rfc3339(at)
 
 
@@ -171,7 +174,10 @@ def optional_instant_text(at: datetime | None) -> str | None:
 
 
 def expiry(now: datetime, kept: timedelta) -> int:
-    """The `ttl` of a row kept for so long; rounded up, because a row may live longer and never shorter."""
+    """Return the `ttl` of a row kept for `kept`.
+
+    It is rounded up, because a row may live longer than that but never shorter.
+    """
     return math.ceil((now + kept).timestamp())
 
 
@@ -182,9 +188,9 @@ def expires_at(row: Row) -> datetime | None:
     try:
         return datetime.fromtimestamp(value, UTC)
     except (ValueError, OverflowError, OSError):
-        return None  # beyond any calendar: as good as never
+        return None  # beyond the calendar: it never expires
 
 
 def without_none(row: Mapping[str, Value]) -> dict[str, Value]:
-    """The row without attributes that hold nothing: an absent attribute is what conditions ask about."""
+    """Return the row without attributes that are None, because conditions test for absent attributes."""
     return {name: value for name, value in row.items() if value is not None}

@@ -1,8 +1,8 @@
-"""A store in which nothing of anybody else's can be changed: every write goes to a row of its own, under `SHADOW#`.
+"""Shadow store: every write goes to its own row under `SHADOW#`, so no other system's row changes.
 
-What belongs to producers, people and whoever is really in charge is read where it is. Everything we would write is
-kept, and read back, beside it: in a pipeline's partition under `SHADOW#<sort key>`, and elsewhere under
-`SHADOW#<partition>`. The same holds for the partitions of indexes, so no list of the other system shows our rows.
+Rows of producers, people and the active system are read in place. Everything that this worker writes is stored, and
+read back, separately: in a pipeline's partition under `SHADOW#<sort key>`, and elsewhere under `SHADOW#<partition>`.
+The same holds for the partitions of indexes, so no list of the other system shows shadow rows.
 """
 
 from collections.abc import Sequence
@@ -36,17 +36,17 @@ from worker.store.table import (
     Write,
 )
 
-# What others write in a pipeline's partition of the control table; of the logs, everything is theirs.
+# What others write in a pipeline's partition of the control table. Of the two log tables, everything is theirs.
 _THEIRS: Final = (keys.SENSOR, keys.RERUN_REQUEST, keys.CANCEL_REQUEST)
 _THEIR_ROWS: Final = frozenset({keys.CONFIG, keys.PAUSE})
 _THEIR_LOGS: Final = frozenset({TableName.JOBLOG, TableName.RERUN})
 _OUTBOX: Final = "out"
-_COMPARED: Final = keys.DRY_RUN  # what `interlock migrate compare` reads, as far back as a trial goes
+_COMPARED: Final = keys.DRY_RUN  # what `interlock migrate compare` reads, for the whole trial
 _PARTITIONS: Final = tuple(index.partition for index in INDEXES)
 
 
 class ShadowTables:
-    """`Tables` on another store. Its writes cannot leave `SHADOW#`, whatever is asked of it."""
+    """Implements `Tables` on another store. No call can make it write outside `SHADOW#`."""
 
     def __init__(self, tables: Tables, clock: Clock) -> None:
         self._tables, self._clock = tables, clock
@@ -103,25 +103,25 @@ class ShadowTables:
                 return replace(write, key=_write_at(write.key), set=changed[0], set_if_absent=changed[1])
             case Delete():
                 return replace(write, key=_write_at(write.key))
-            case Check():  # it changes nothing, so it looks where a read does
+            case Check():  # it changes nothing, so it uses the key that a read uses
                 return replace(write, key=_read_at(write.table, write.key))
 
     def _kept_row(self, put: Put) -> Row:
         at = _write_at(put.key)
         kept = {**_hidden(put.row), "PK": at.pk, "SK": at.sk}
-        kept.pop(_OUTBOX, None)  # so that no relay takes it for an event that is to go out
-        if keys.pipeline_of(at.pk) is not None:  # of the workers themselves there are few rows, and they are in use
+        kept.pop(_OUTBOX, None)  # so that no relay publishes it as an event
+        if keys.pipeline_of(at.pk) is not None:  # workers' own rows are few and in use, so they get no expiry
             latest, wanted = expiry(self._clock.now(), retention.SHADOWS), put.row.get(TTL)
             is_compared = put.key.sk.startswith(_COMPARED)
             kept[TTL] = min(latest, int(wanted)) if isinstance(wanted, int | Decimal) and not is_compared else latest
         return kept
 
 
-# --- where things are -------------------------------------------------------------------------------------------------
+# --- keys -------------------------------------------------------------------------------------------------------------
 
 
 def _write_at(key: Key) -> Key:
-    """The only place that says where a write goes."""
+    """Return where a write goes; no other function decides this."""
     if keys.pipeline_of(key.pk) is not None:
         return Key(key.pk, keys.shadow_sk(key.sk))
     return Key(f"{SHADOW}{key.pk}", key.sk)
@@ -140,7 +140,10 @@ def _is_theirs(table: TableName, pk: str, sk: str) -> bool:
 
 
 def _read_range(table: TableName, pk: str, sk: Prefix | Between | None) -> tuple[str, Prefix | Between | None]:
-    """A range begins as all its keys do, so its beginning says whose it is."""
+    """Return the partition and range to read; the first key decides whose rows they are.
+
+    All keys of a range begin like the range itself.
+    """
     begin = sk.text if isinstance(sk, Prefix) else "" if sk is None else str(sk.low)
     if _is_theirs(table, pk, begin):
         return pk, sk
@@ -157,16 +160,16 @@ def _shadowed(sk: Prefix | Between) -> Prefix | Between:
 
 def _read_list(pk: str, sk: Prefix | Between | None, index: Index) -> tuple[str, Prefix | Between | None]:
     if index is LISTS and pk == keys.PIPELINES:
-        return pk, sk  # the configurations are theirs
+        return pk, sk  # the configurations belong to the other system
     span = _shadowed(sk) if sk is not None and index.sort == "SK" else sk
     return f"{SHADOW}{pk}", span
 
 
-# --- what rows look like ----------------------------------------------------------------------------------------------
+# --- rows -------------------------------------------------------------------------------------------------------------
 
 
 def _hidden(attributes: Row) -> Row:
-    """The same attributes, in no list but our own."""
+    """Return the attributes with index partitions under `SHADOW#`, so that only shadow lists include them."""
     return {name: f"{SHADOW}{value}" if name in _PARTITIONS else value for name, value in attributes.items()}
 
 

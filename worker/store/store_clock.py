@@ -1,4 +1,4 @@
-"""What time the store says it is: each of its answers has a date, and ours is compared with it now and then."""
+"""Store time: compares the date in the store's answers with this worker's clock."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -7,24 +7,24 @@ from typing import Any, Final, Protocol
 
 from worker.runtime.clock import Clock
 
-EVERY_S: Final = 1.0  # reading a date is cheap, and calls are many
+EVERY_S: Final = 1.0  # reading a date is cheap, but there are many calls
 
 
 class Observe(Protocol):
-    """Takes what the store said, and when it was asked and heard on our own clock."""
+    """Receives the store's time, and when this worker sent the request and received the answer."""
 
     def __call__(self, said: datetime, *, sent: datetime, received: datetime) -> None: ...
 
 
 class StoreTime:
-    """Hands the dates of answers on, one a second at most."""
+    """Passes on the dates of answers, at most one a second."""
 
     def __init__(self, clock: Clock, observe: Observe) -> None:
         self._clock, self._observe = clock, observe
         self._heard_at = float("-inf")
 
     def hear(self, answer: Mapping[str, Any], sent: datetime) -> None:
-        """Heed an answer that was asked for at `sent`; one without a date says nothing."""
+        """Read the date of an answer to a request sent at `sent`; an answer without a date is ignored."""
         at = self._clock.monotonic()
         if at - self._heard_at < EVERY_S:
             return
@@ -40,5 +40,5 @@ def _date(answer: Mapping[str, Any]) -> datetime | None:
         said = parsedate_to_datetime(text) if isinstance(text, str) else None
     except ValueError:
         return None
-    # A date in GMT may be said to know no zone.
+    # `parsedate_to_datetime` may return a GMT date without a time zone.
     return said.replace(tzinfo=UTC) if said is not None and said.tzinfo is None else said

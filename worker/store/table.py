@@ -1,7 +1,7 @@
-"""The narrow waist: everything durable is a row in one of four tables, read and written through `Tables`.
+"""Tables: the port of every store. Everything durable is a row in one of four tables.
 
-A backend compiles the values of this file into its own language; it knows nothing of pipelines or runs. The stores
-above it know nothing of a backend. What every backend promises is proven by `tests/contract/`.
+A backend compiles the values of this file into its own language; it knows nothing of pipelines or runs. The
+repositories above it know nothing of a backend. `tests/contract/` proves what every backend promises.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -15,17 +15,17 @@ import msgspec
 
 from worker.core.errors import Rejected, WorkerError
 
-# Numbers come back exactly: an `int` where the number is whole, a `Decimal` otherwise. A float is written as the
-# shortest decimal that means it (0.1 is 0.1). Sets are of one kind (text, numbers or bytes) and never empty.
+# Numbers are read back exactly: an `int` if the number is whole, a `Decimal` otherwise. A float is written as the
+# shortest decimal that reads back as it (0.1 is 0.1). A set holds one kind (text, numbers or bytes) and is never empty.
 Value: TypeAlias = "Scalar | Sequence[Value] | Mapping[str, Value] | frozenset[str] | Numbers | frozenset[bytes] | None"
 Scalar: TypeAlias = bool | int | float | Decimal | str | bytes
 Numbers: TypeAlias = frozenset[int | Decimal]
 Row: TypeAlias = Mapping[str, Value]
 
-TTL = "ttl"  # attribute: epoch seconds after which the row is no longer there
+TTL = "ttl"  # attribute: epoch seconds after which the row no longer exists
 COMMIT_ID = "cid"  # attribute: the commit that last wrote the row
 
-# Limits of the smallest backend (DynamoDB), enforced by all, so that what works on a laptop works in production.
+# Limits of the smallest backend (DynamoDB). All backends enforce them, so what works on a laptop works in production.
 WRITES_MAX = 100
 ROW_BYTES_MAX = 400_000
 KEY_BYTES_MAX = 1024
@@ -46,10 +46,10 @@ class Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
-    """A sparse second order over one table: a row without the partition attribute is not in it.
+    """Index: a sparse second order over one table; rows without the partition attribute are not in it.
 
-    Index reads may lag behind writes. `projected` None means whole rows come back; otherwise the key, the index's
-    own two attributes and these.
+    Index reads may lag behind writes. `projected` None means that whole rows are returned; otherwise the key, the
+    index's own two attributes and these.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Index:
     projected: frozenset[str] | None = None
 
 
-# Configs ("PIPELINES") and finished runs ("STATUS#<status>#<day>#<hash mod 16>").
+# Configurations ("PIPELINES") and ended runs ("STATUS#<status>#<day>#<hash mod 16>").
 LISTS = Index(name="LISTS", table=TableName.CONTROL, partition="listPk", sort="listSk")
 # Rows with work left to do ("ACTIVE#<hash mod 64>").
 ACTIVE = Index(
@@ -75,19 +75,19 @@ INDEXES = (LISTS, ACTIVE, EVENT_TYPES)
 
 
 # --- conditions: a closed set, so that every backend can compile them -------------------------------------------------
-# A condition looks at the row as stored, expired or not: table expiry is lazy, and a lock must not be lost to it.
+# A condition tests the row as stored, expired or not: tables expire rows late, and a lock must not be lost by expiry.
 
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """The attribute is not on the row; without an attribute: there is no row."""
+    """Absent: the row lacks the attribute; without an attribute, the row does not exist."""
 
     attribute: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """The attribute is on the row (null counts as there); without an attribute: there is a row."""
+    """Exists: the row has the attribute (null counts); without an attribute, the row exists."""
 
     attribute: str | None = None
 
@@ -100,7 +100,7 @@ class Equals:
 
 @dataclass(frozen=True, slots=True)
 class Less:
-    """The attribute is there, of the same kind as `value` (number or text), and less."""
+    """Less: the attribute exists, has the type of `value` (number or text), and is less."""
 
     attribute: str
     value: int | Decimal | str
@@ -108,7 +108,7 @@ class Less:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """The row has a `ttl` that is not after `now`."""
+    """Expired: the row has a `ttl` that is not after `now`."""
 
     now: datetime
 
@@ -139,7 +139,7 @@ def all_of(*conditions: Condition) -> AllOf:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Replace the whole row; `row` carries its own PK and SK."""
+    """Put: replace the whole row; `row` includes its PK and SK."""
 
     table: TableName
     row: Row
@@ -152,7 +152,10 @@ class Put:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """Change some attributes and leave the others; a row that is not there is made, unless the condition forbids it."""
+    """Update: change some attributes and keep the others.
+
+    A row that does not exist is created, unless the condition forbids it.
+    """
 
     table: TableName
     key: Key
@@ -171,7 +174,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Write nothing, but let the commit pass only if the condition holds."""
+    """Check: write nothing, but let the commit pass only if the condition holds."""
 
     table: TableName
     key: Key
@@ -191,7 +194,7 @@ class Prefix:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Both ends are included."""
+    """Between: a range that includes both ends."""
 
     low: str | int
     high: str | int
@@ -199,14 +202,14 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some rows in sort order; `cursor` None means there are no more."""
+    """Page: some rows in sort order; `cursor` None means that there are no more."""
 
     rows: Sequence[Row]
     cursor: str | None
 
 
 class StaleWrite(WorkerError):
-    """Another writer was first: reload and decide again. Nothing of the commit was applied."""
+    """StaleWrite: another writer was first. Nothing of the commit was applied; reload and decide again."""
 
     def __init__(self, write: Write, row: Row | None) -> None:
         found = "there is no such row" if row is None else f"the row has version {row.get('version', '-')}"
@@ -218,28 +221,28 @@ class StaleWrite(WorkerError):
 
 
 class TooLarge(Rejected):
-    """A row, key, number or commit beyond what every backend can hold."""
+    """TooLarge: a row, key, number or commit beyond what every backend can hold."""
 
 
 class Tables(Protocol):
-    """All of them may raise `RetryLater`; after it a read is simply repeated."""
+    """Tables: the store's operations. All may raise `RetryLater`; after it a read can be repeated."""
 
     async def start(self) -> None:
-        """Open connections. Raises `ConfigError` if the store cannot be used as it is, saying what to do."""
+        """Open connections. Raises `ConfigError`, with the remedy, if the store cannot be used as it is."""
         ...
 
     async def stop(self) -> None: ...
 
     async def ping(self) -> None:
-        """Prove that the store answers."""
+        """Check that the store answers. Raises `RetryLater` if it does not."""
         ...
 
     async def get(self, table: TableName, key: Key) -> Row | None:
-        """Read one row consistently. Expired rows are not there, except `TRIGGER#` rows: see `is_visible`."""
+        """Read one row consistently. Expired rows are hidden, except `TRIGGER#` rows: see `is_visible`."""
         ...
 
     async def get_many(self, table: TableName, keys: Sequence[Key]) -> dict[Key, Row]:
-        """Read any number of rows consistently; those that are not there are left out."""
+        """Read any number of rows consistently; rows that do not exist are left out."""
         ...
 
     async def query(
@@ -253,18 +256,19 @@ class Tables(Protocol):
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Page:
-        """Read rows of one partition in sort order, at most `limit`; go on with the page's cursor.
+        """Read rows of one partition in sort order, at most `limit`; continue with the page's cursor.
 
-        Consistent on the table itself, eventually consistent on an index. Rows written meanwhile may or may not be
-        seen; no row that was there throughout is lost or repeated. A page may be short, even empty, and have a cursor.
+        Reads are consistent on the table itself and eventually consistent on an index. Rows written meanwhile may or
+        may not appear; no row that existed throughout is lost or repeated. A page may be short, even empty, and have a
+        cursor.
         """
         ...
 
     async def commit(self, *writes: Write) -> None:
-        """Apply all writes or none, durably, across tables. At most `WRITES_MAX`, each on a row of its own.
+        """Apply all writes or none, durably, across tables. At most `WRITES_MAX`, each on a different row.
 
-        The first `Put` or `Update` also stores a random commit id (`cid`), by which a commit whose reply was lost is
-        recognised as applied. Raises `StaleWrite` if a condition does not hold; `TooLarge`. After `RetryLater` the
+        The first `Put` or `Update` also stores a random commit id (`cid`). By it a commit whose reply was lost is
+        recognised as applied. Raises `StaleWrite` if a condition does not hold, and `TooLarge`. After `RetryLater` the
         commit may still have been applied: reload before acting.
         """
         ...
@@ -279,7 +283,7 @@ async def query_all(
     index: Index | None = None,
     reverse: bool = False,
 ) -> AsyncIterator[Row]:
-    """Read a partition to its end, page by page."""
+    """Yield all rows of a partition, page by page."""
     cursor = None
     while True:
         page = await tables.query(table, pk, sk=sk, index=index, reverse=reverse, cursor=cursor)
@@ -291,9 +295,9 @@ async def query_all(
 
 
 def is_visible(row: Row, now: datetime) -> bool:
-    """Say whether a reader may see the row: table expiry is lazy, so every read filters.
+    """Return whether a reader may see the row: tables expire rows late, so every read filters.
 
-    A `TRIGGER#` row is a lock and a run: that it is past its time is something to decide about, not to overlook.
+    A `TRIGGER#` row is both a lock and a run. If it has expired, the core must decide about it, so it stays visible.
     """
     ttl = row.get(TTL)
     if isinstance(ttl, bool) or not isinstance(ttl, int | Decimal) or str(row["SK"]).startswith("TRIGGER#"):
@@ -310,9 +314,12 @@ class ChangeKind(StrEnum):
     REMOVE = "REMOVE"
 
 
-# Streams bring thousands a second, so the collector, which has nothing to find in plain data, need not look at them.
+# `gc=False`: streams deliver thousands a second, and plain data has no reference cycles for the collector to find.
 class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One row changed. `position` rises with every change; `image` is the row after it, None if it was removed."""
+    """Change: one row changed. `image` is the row after it, None if the row was removed.
+
+    `position` rises with every change.
+    """
 
     position: int
     table: TableName
@@ -323,7 +330,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Trimmed(WorkerError):
-    """Some changes after the asked position are gone: resync, then ask for those after `oldest`."""
+    """Trimmed: some changes after the requested position are gone. Resync, then read after `oldest`."""
 
     def __init__(self, asked: int, oldest: int) -> None:
         super().__init__(f"some changes after {asked} are gone, those after {oldest} are kept; resync, then read on")
@@ -332,9 +339,9 @@ class Trimmed(WorkerError):
 
 class ChangeFeed(Protocol):
     async def changes(self, table: TableName, after: int, limit: int = 1000) -> Sequence[Change]:
-        """Changes of one table in order, at least once each. Raises `Trimmed`."""
+        """Return changes of one table in order, each at least once. Raises `Trimmed`."""
         ...
 
     async def last_position(self) -> int:
-        """Where a reader that only wants news starts."""
+        """Return the position at which a reader starts that only wants new changes."""
         ...

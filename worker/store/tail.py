@@ -1,7 +1,7 @@
-"""Following a partition whose sort keys are times: nothing missed, nothing handed out twice.
+"""Tail: follows a partition whose sort keys are times; no row is missed or returned twice.
 
-A key's time is when its commit was decided, so a slow commit, or one by a worker whose clock is behind, appears
-*before* rows a reader already has. The reader therefore looks back a little and remembers what it has handed out.
+A key's time is when its commit was decided. A slow commit, or one by a worker whose clock is behind, therefore appears
+*before* rows a reader already has. So the reader looks back a little and remembers which rows it has returned.
 """
 
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from datetime import datetime, timedelta
 from worker.core.model.keys import millis_text
 from worker.store.table import Between, Row, TableName, Tables
 
-# Commits are given up after seconds and clocks that are off by more than 5 s decide nothing: a minute covers both.
+# Commits are abandoned after seconds, and a clock that is off by more than 5 s decides nothing: a minute covers both.
 LOOK_BACK = timedelta(minutes=1)
 AFTER_ALL_TIMES = ":"  # sorts right after every digit
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Where a reader stands: everything before `since` is behind it, and so are the keys in `seen`."""
+    """Holds a reader's position: it has read everything before `since`, and the keys in `seen`."""
 
     since: str
     seen: frozenset[str] = frozenset()
@@ -30,9 +30,9 @@ class Tail:
 async def follow(
     tables: Tables, table: TableName, pk: str, tail: Tail, *, now: datetime, limit: int
 ) -> tuple[list[Row], Tail]:
-    """Read what is new, oldest first, at most `limit` rows, and where to go on from.
+    """Return at most `limit` new rows, oldest first, and the tail to continue from.
 
-    `now` is read before the call, so that what is committed during it is still ahead.
+    Read `now` before the call, so that rows committed during the call are still ahead.
     """
     news: list[Row] = []
     cursor: str | None = None
@@ -47,7 +47,7 @@ async def follow(
 
 
 def _moved(tail: Tail, news: list[Row], now: datetime, *, is_through: bool) -> Tail:
-    """Move on to a look-back before `now`, unless rows are left that are older than that."""
+    """Move to `LOOK_BACK` before `now`, unless there are older rows left to read."""
     since = millis_text(now - LOOK_BACK)
     if not is_through:
         since = min(since, str(news[-1]["SK"]))

@@ -25,7 +25,10 @@ TABLE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 
 @dataclass(frozen=True, slots=True)
 class SqlitePlace:
-    """`path` is without links, so that all who name one file agree on what is beside it; `named` is as it was given."""
+    """Locates a SQLite file: `path` without symbolic links, `named` as it was given.
+
+    All programs that name one file thus agree on the files next to it.
+    """
 
     path: Path
     named: Path
@@ -33,7 +36,7 @@ class SqlitePlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamoPlace:
-    """None leaves region or endpoint to the AWS environment."""
+    """Locates DynamoDB tables; None leaves region or endpoint to the AWS environment."""
 
     names: TableNames
     region: str | None
@@ -44,7 +47,7 @@ Place: TypeAlias = SqlitePlace | DynamoPlace
 
 
 def locate(url: str) -> Place:
-    """Say where the store is that a URL names. Raises `ConfigError` for a URL that names none."""
+    """Parse a store URL. Raises `ConfigError` for a URL that names no store."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -72,14 +75,14 @@ def _path(url: str, parts: SplitResult) -> Path:
 
 
 def _without_links(named: Path) -> Path:
-    """Resolve links once, here. A path without any stays as it was written, for the messages it is in."""
+    """Resolve symbolic links. A path without links stays as it was written, for use in messages."""
     try:
         resolved = named.resolve()
         return named if resolved == named.absolute() else resolved
     except RuntimeError as error:
         raise ConfigError(f"the store {named} is a link that leads back to itself; name the file") from error
     except (OSError, ValueError):
-        return named  # whoever opens it says what is wrong
+        return named  # opening it reports what is wrong
 
 
 def _options(url: str, parts: SplitResult) -> Mapping[str, str]:

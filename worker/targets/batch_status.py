@@ -1,4 +1,4 @@
-"""Asking how jobs are, with as few calls as the target allows: polls that come close together share one."""
+"""Polls job status with as few calls as the target allows: polls close in time share one list call."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
@@ -16,14 +16,14 @@ from worker.targets.calls import Targets, target_of
 from worker.targets.circuit_breaker import TargetClosed
 from worker.targets.priority_gate import Urgency
 
-# A list is read on only while that is cheaper than asking one by one: at most one page for so many open questions.
+# Read another page only while it is cheaper than separate calls: at most one page per this many open questions.
 QUESTIONS_PER_PAGE_MIN: Final = 2
-BATCH_MAX: Final = 20_000  # who comes beyond is asked about alone
-# After a list was refused, for want of a right say, jobs are asked about one by one for so long.
+BATCH_MAX: Final = 20_000  # polls beyond this number are sent separately
+# After a target rejects a list call, for example because a permission is missing, poll jobs separately for this long.
 ALONE_S: Final = 600.0
 NOT_WAITING: Final = timedelta()
 
-# Begins a task, which ends with the session.
+# Starts a task that ends with the session.
 Spawn: TypeAlias = Callable[[str, Callable[[], Coroutine[Any, Any, None]]], None]
 _Key: TypeAlias = tuple[str, str]  # the target, and the group within it
 
@@ -31,7 +31,7 @@ _Key: TypeAlias = tuple[str, str]  # the target, and the group within it
 @dataclass(slots=True)
 class _Asked:
     question: StatusQuery
-    # None: it was not seen among the others; a `RetryLater`: the target did not answer.
+    # None: the list did not contain the job. A `RetryLater`: the target did not respond.
     answer: "asyncio.Future[JobStatus | RetryLater | None]"
 
 
@@ -45,14 +45,14 @@ class _Gathering:
 class StatusCalls:
     def __init__(self, runners: Mapping[JobType, Runner], targets: Targets, clock: Clock, spawn: Spawn) -> None:
         self._runners, self._targets, self._clock, self._spawn = runners, targets, clock, spawn
-        # Found out once: looking at what an object can do takes longer than the rest of a poll.
+        # Computed once, because `isinstance` with a protocol takes longer than the rest of a poll.
         self._batching = {kind: runner for kind, runner in runners.items() if isinstance(runner, BatchRunner)}
         self._gatherings: dict[_Key, _Gathering] = {}
         self._reading: WeakValueDictionary[_Key, asyncio.Lock] = WeakValueDictionary()
         self._alone_until: dict[_Key, float] = {}
 
     async def ask(self, job: Job, question: StatusQuery, patience: timedelta) -> JobStatus:
-        """Ask how a job is, now or within `patience`. Raises `RetryLater` and `Rejected`, as the runner does."""
+        """Return a job's status within `patience`. Raises `RetryLater` and `Rejected`, as the runner does."""
         target, batching = target_of(job), self._batching.get(job.type)
         if batching is not None and patience > NOT_WAITING:
             seen = await self._ask_with_others(batching, target, question, patience)
@@ -91,7 +91,7 @@ class StatusCalls:
         await self._clock.sleep(patience.total_seconds())
         try:
             if len(gathering.asked) >= QUESTIONS_PER_PAGE_MIN:
-                # One list of a group at a time: reading it twice at once would tell nobody anything sooner.
+                # Read one list per group at a time: a second concurrent read would not give an earlier result.
                 async with self._reading.setdefault(key, asyncio.Lock()):
                     await self._look(key, gathering)
         except (TargetDown, TargetClosed) as problem:
@@ -110,9 +110,9 @@ class StatusCalls:
             pages += 1
 
     async def _read_page(self, key: _Key, gathering: _Gathering, more: str) -> str:
-        """Read a page, and say where the list goes on, if there is any need.
+        """Read one page and return the cursor of the next page, or "" if no more pages are needed.
 
-        Only here is nobody let in any more: the longer a busy target makes wait, the more share what it is asked.
+        The batch accepts polls until this point: the longer a busy target delays the call, the more polls share it.
         """
         self._close(key, gathering)
         open_ones = [asked for asked in gathering.asked if not asked.answer.done()]
@@ -130,7 +130,7 @@ class StatusCalls:
 
 
 def _settle(gathering: _Gathering, answer: RetryLater | None) -> None:
-    """Answer those that are still waiting: each asks for itself, or knows that it need not."""
+    """Resolve the polls that still wait: with None each polls separately, with an error none does."""
     for asked in gathering.asked:
         if not asked.answer.done():
             asked.answer.set_result(answer)

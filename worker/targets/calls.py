@@ -1,4 +1,4 @@
-"""Limits on what is asked of job targets: a slow one fills its own slots, and nobody else's."""
+"""Limits the calls to job targets, so that a slow target uses up only its own slots."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -20,7 +20,7 @@ from worker.targets.rates import DEFAULT_RATES, Rate
 
 T = TypeVar("T")
 
-CALL_TIMEOUT: Final = timedelta(seconds=30)  # for a status, find or stop; runners have tighter ones of their own
+CALL_TIMEOUT: Final = timedelta(seconds=30)  # for a status, find or stop; runners have shorter timeouts of their own
 _SILENT: Final = f"no answer within {format_duration(CALL_TIMEOUT)}"
 _ADDRESSES: Final = ("url", "workspaceUrl")
 
@@ -28,23 +28,23 @@ _ADDRESSES: Final = ("url", "workspaceUrl")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     calls_at_once: int = 32  # to one target
-    rates: Mapping[JobType, Rate] = field(default_factory=lambda: DEFAULT_RATES)  # for each target of the kind
-    in_all: int = 512  # calls of all targets together, so that memory and sockets are bounded
+    rates: Mapping[JobType, Rate] = field(default_factory=lambda: DEFAULT_RATES)  # for each target of the job type
+    in_all: int = 512  # calls to all targets together; bounds memory and sockets
 
 
 def target_of(job: Job) -> str:
-    """Name what a job runs on: jobs that share it share its limits."""
+    """Return the name of a job's target. Jobs with the same target share its limits."""
     addresses = (job.config.get(name) for name in _ADDRESSES)
     host = next((_host(url) for url in addresses if isinstance(url, str)), "")
     return f"{job.type}:{host}" if host else str(job.type)
 
 
 def _host(url: str) -> str:
-    """Host and port, without the credentials that may stand before them: logs and alerts name targets."""
+    """Return host and port without credentials, because logs and alerts contain the target's name."""
     try:
         return urlsplit(url).netloc.rpartition("@")[2].lower()
     except ValueError:
-        return ""  # no address: the runner refuses it, and says why
+        return ""  # an invalid URL: the runner rejects it and gives the reason
 
 
 class Targets:
@@ -55,21 +55,25 @@ class Targets:
 
     @asynccontextmanager
     async def turn(self, target: str, urgency: Urgency = Urgency.POLL) -> AsyncGenerator[Breaker]:
-        """Wait until the target may be called, and hold one of its slots meanwhile. Who has called tells the breaker.
+        """Wait until the target may be called, then hold one of its slots until the block ends.
 
-        Raises `RetryLater` if the target is to be left alone, or too many wait for it.
+        The caller reports the result of its call to the breaker that this yields. Raises `RetryLater` if the circuit
+        breaker rejects calls or too many callers wait.
         """
         gate = self._gate(target)
-        # The common slot comes last: whoever waits for a slow target holds nothing that others need.
+        # Take the shared slot last: a caller that waits for a slow target holds nothing that other targets need.
         async with gate.entered(urgency), self._in_all:
             yield gate.breaker
 
     async def call(
         self, target: str, urgency: Urgency, work: Callable[[], Awaitable[T]], *, is_list: bool = False
     ) -> T:
-        """Ask a target something that may be asked again. Raises what `work` does, and `TargetDown` after a while."""
+        """Call a target with work that may be repeated; records the result in its circuit breaker.
+
+        Raises what `work` raises, and `TargetDown` if the call takes longer than `CALL_TIMEOUT`.
+        """
         if is_list:
-            await self._gate(target).lists.take()  # not in the turnstile, where a start would wait behind it
+            await self._gate(target).lists.take()  # before the priority gate: a start must not wait behind it
         async with self.turn(target, urgency) as breaker:
             try:
                 async with asyncio.timeout(CALL_TIMEOUT.total_seconds()):
@@ -84,7 +88,7 @@ class Targets:
             return answer
 
     def closed_for(self, target: str) -> timedelta:
-        """How long the target has been left alone, because it does not answer."""
+        """Return how long the circuit breaker has rejected calls to the target, zero if it does not."""
         return self._gate(target).breaker.closed_for
 
     def _gate(self, target: str) -> "_Gate":
@@ -102,7 +106,10 @@ class Targets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Gate:
-    """One target's: only one caller waits for a slot and its token, so that a later one may still be more urgent."""
+    """Holds the limits of one target.
+
+    Only one caller at a time waits for a slot and its token, so that a more urgent caller can still go first.
+    """
 
     slots: asyncio.Semaphore
     bucket: TokenBucket
@@ -112,7 +119,7 @@ class _Gate:
 
     @asynccontextmanager
     async def entered(self, urgency: Urgency) -> AsyncGenerator[None]:
-        self.breaker.check()  # who need not wait in order to be sent away does not
+        self.breaker.check()  # fail fast: a caller that would be rejected does not queue first
         await self.turnstile.enter(urgency)
         with ExitStack() as held:
             try:

@@ -1,4 +1,4 @@
-"""Leaving a target alone that does not answer: after some failures in a row, one call now and then finds out."""
+"""Implements a circuit breaker: after several failures in a row, only occasional probes are sent."""
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -10,13 +10,13 @@ from worker.core.errors import RetryLater
 from worker.runtime.clock import Clock
 from worker.runtime.logs import Log, to_nobody
 
-FAILURES_MAX: Final = 5  # in a row, from whatever job of the target
+FAILURES_MAX: Final = 5  # in a row, from any job of the target
 FIRST_PAUSE_S: Final = 5.0
 LONGEST_PAUSE_S: Final = 60.0
 
 
 class TargetClosed(RetryLater):
-    """The target was not asked, because it has not answered others. Nothing was sent."""
+    """Signals that the breaker rejected a call after earlier calls got no response. Nothing was sent."""
 
     def __init__(self, target: str, problem: str, again_after: timedelta) -> None:
         super().__init__(
@@ -26,7 +26,10 @@ class TargetClosed(RetryLater):
 
 
 class Breaker:
-    """One target's. Whoever asks it is `admitted`, and says whether it `answered` or `failed`, if that can be told."""
+    """Breaker stops the calls to one target that does not respond.
+
+    A caller makes its call inside `admitted` and reports `answered` or `failed` if the result shows which it was.
+    """
 
     def __init__(self, target: str, clock: Clock, log: Log = to_nobody, jitter: Callable[[], float] = random) -> None:
         self._target, self._clock, self._log, self._jitter = target, clock, log, jitter
@@ -39,25 +42,25 @@ class Breaker:
 
     @property
     def closed_for(self) -> timedelta:
-        """How long the target has been left alone; nothing if it is not."""
+        """Return how long calls have been rejected; zero if calls are allowed."""
         return timedelta(seconds=0 if self._closed_at is None else self._clock.monotonic() - self._closed_at)
 
     def check(self) -> None:
-        """Raises `TargetClosed` while the target is to be left alone."""
+        """Raise `TargetClosed` while calls to the target are rejected."""
         wait_s = self._ask_at - self._clock.monotonic()
         if self._closed_at is not None and (self._is_probed or wait_s > 0):
             raise TargetClosed(self._target, self._problem, timedelta(seconds=max(wait_s, 1.0)))
 
     @contextmanager
     def admitted(self) -> Generator[None]:
-        """Make a call, if it may be made. Of a target that was closed, it is the one that finds out."""
+        """Admit one call. Raises `TargetClosed`; if calls are being rejected, the admitted one is the probe."""
         self.check()
         is_probe = self._is_probed = self._closed_at is not None
         try:
             yield
         finally:
             if is_probe:
-                self._is_probed = False  # also of one that was given up, or told nothing: another may try
+                self._is_probed = False  # also after a cancelled or unclear probe: another caller may probe
 
     def answered(self) -> None:
         self._failures, self._pause_s = 0, FIRST_PAUSE_S
@@ -66,7 +69,10 @@ class Breaker:
             self._closed_at = None
 
     def failed(self, problem: str) -> None:
-        """The target gave no answer. Of those that were under way when it was closed, nothing more is learnt."""
+        """Record a call that got no response.
+
+        While calls are rejected, only the failure of a probe has an effect. Calls sent before that add no information.
+        """
         self._failures, self._problem = self._failures + 1, problem
         if self._closed_at is None and self._failures >= FAILURES_MAX:
             self._closed_at = self._clock.monotonic()
@@ -77,7 +83,7 @@ class Breaker:
             self._rest()
 
     def _rest(self) -> None:
-        # Spread, so that the workers of a group do not all try a target that is just coming back in one moment.
+        # Add jitter, so that the workers of a group do not all probe a recovering target at the same moment.
         self._ask_at = self._clock.monotonic() + self._pause_s * (0.5 + self._jitter() / 2)
 
     def _facts(self) -> Mapping[str, object]:

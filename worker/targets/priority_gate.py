@@ -1,4 +1,4 @@
-"""A way through for one at a time, where what is urgent goes first and nothing waits for ever."""
+"""Admits one caller at a time, most urgent first, without starving less urgent callers."""
 
 import asyncio
 from collections import deque
@@ -7,18 +7,18 @@ from typing import Final
 
 from worker.core.errors import RetryLater
 
-WAITING_MAX: Final = 50_000  # more jobs than a worker holds on one target: beyond it something is wrong
-URGENT_IN_A_ROW_MAX: Final = 8  # then someone who is less urgent gets a turn, or a flood of starts would hide every end
+WAITING_MAX: Final = 50_000  # above the number of jobs that a worker holds on one target; reaching it means a bug
+URGENT_IN_A_ROW_MAX: Final = 8  # then a less urgent caller goes first; otherwise many starts would delay every poll
 
 
 class Urgency(IntEnum):
-    START = 0  # and looking for a job that may have been started
+    START = 0  # and finding a job that may have been started
     STOP = 1
     POLL = 2
 
 
 class PriorityGate:
-    """Those of the same urgency keep their order."""
+    """PriorityGate admits one caller at a time. Callers of equal urgency keep their order of arrival."""
 
     def __init__(self) -> None:
         self._waiting: dict[Urgency, deque[asyncio.Future[None]]] = {urgency: deque() for urgency in Urgency}
@@ -26,7 +26,7 @@ class PriorityGate:
         self._urgent_in_a_row = 0
 
     async def enter(self, urgency: Urgency) -> None:
-        """Wait for a turn, which `leave` ends. Raises `RetryLater` if too many wait already."""
+        """Wait for admission; the caller must call `leave` after. Raises `RetryLater` if too many wait."""
         if not self._is_taken:
             self._is_taken = True
             return
@@ -38,7 +38,7 @@ class PriorityGate:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled():
-                self.leave()  # the turn had come already: it is another's now
+                self.leave()  # already admitted: admit the next caller instead
             raise
 
     def leave(self) -> None:
@@ -46,7 +46,7 @@ class PriorityGate:
             queue = self._waiting[urgency]
             while queue:
                 turn = queue.popleft()
-                if not turn.done():  # who was cancelled stays in the queue until then
+                if not turn.done():  # a cancelled caller stays in the queue until it is skipped here
                     self._urgent_in_a_row = 0 if urgency is Urgency.POLL else self._urgent_in_a_row + 1
                     turn.set_result(None)
                     return

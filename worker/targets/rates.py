@@ -1,4 +1,4 @@
-"""How often each kind of target is called. Each rate lies below what its provider publishes (`docs/limits.md`)."""
+"""Defines how often each type of target is called, below its provider's limits (`docs/limits.md`)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from worker.core.model.pipeline import JobType
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Calls of all kinds to one target; of these, `lists_per_second` may be lists, if there is a limit of their own."""
+    """Rate limits all calls to one target; `lists_per_second`, if set, also limits its list calls."""
 
     per_second: float
     burst: int
@@ -25,13 +25,13 @@ DEFAULT_RATES: Final[Mapping[JobType, Rate]] = {
     JobType.AIRFLOW: Rate(20, 40),
     JobType.LAMBDA: Rate(50, 100),
     JobType.HTTP: Rate(50, 100),
-    JobType.COMMAND: Rate(1000, 1000),  # this machine itself: a poll reads a file
+    JobType.COMMAND: Rate(1000, 1000),  # this machine: a poll reads a file
 }
-BURST_S: Final = 2  # a rate that was set by hand lets so many seconds' worth through at once
+BURST_S: Final = 2  # the burst of a configured rate, in seconds of that rate
 
 
 def with_own(rates: Mapping[JobType, float]) -> Mapping[JobType, Rate]:
-    """The default rates, with those that were set by hand instead."""
+    """Return the default rates, with the configured rates replacing the defaults."""
     return {**DEFAULT_RATES, **{kind: _own(DEFAULT_RATES[kind], rate) for kind, rate in rates.items()}}
 
 

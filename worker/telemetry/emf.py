@@ -1,6 +1,6 @@
-"""Metrics inside the log: one line in CloudWatch's embedded metric format, which needs no agent and no permission.
+"""Metrics in the log, in CloudWatch's embedded metric format, which needs no agent and no permission.
 
-A line holds what was counted since the line before it, and the worst of each gauge.
+Each line holds what was counted since the line before it, and the largest value of each gauge.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,8 +1,8 @@
-"""What the worker counts and measures, in memory, at the price of an addition.
+"""Meters: what the worker counts and measures, in memory, at the cost of an addition.
 
-The metrics are a closed list, so that alarms, dashboards and documents can be checked against it. Values of one metric
-may be told apart by one label (a stream, a queue); only the Prometheus page shows them apart, because each further
-dimension costs money everywhere else.
+The metrics are a closed list, so that tests can check alarms, dashboards and documents against it. One label (a stream,
+a queue) may distinguish the values of a metric. Only the Prometheus page and OTLP show labels, because each further
+dimension costs money in CloudWatch.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +17,7 @@ class MetricKind(StrEnum):
 
 
 class Unit(StrEnum):
-    """As CloudWatch spells them."""
+    """Unit names as CloudWatch spells them."""
 
     COUNT = "Count"
     SECONDS = "Seconds"
@@ -43,7 +43,7 @@ def _number(text: str) -> Meaning:
 
 
 class Metric(Enum):
-    """Everything that is measured. A member's value is its name in CloudWatch."""
+    """Metric lists everything that is measured. A member's value is its name in CloudWatch."""
 
     CONSUMER_LAG = "ConsumerLagSeconds"
     RECORDS_READ = "RecordsRead"
@@ -96,7 +96,7 @@ MEANINGS: Mapping[Metric, Meaning] = {
 @dataclass(frozen=True, slots=True)
 class Sample:
     metric: Metric
-    label: str  # empty where a metric is not told apart
+    label: str  # empty for a metric without a label
     value: float
 
 
@@ -108,7 +108,7 @@ def _nothing() -> Mapping[str, float]:
 
 
 class Meters:
-    """Counts rise here, or are kept elsewhere; gauges, and what is kept elsewhere, are read when somebody looks."""
+    """Keeps counters; reads gauges, and counters kept elsewhere, when a reporter asks for samples."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[Metric, str], float] = {}
@@ -119,11 +119,11 @@ class Meters:
         self._counts[place] = self._counts.get(place, 0) + amount
 
     def watch(self, metric: Metric, reading: Reading) -> None:
-        """Ask `reading` for the metric's values, by label, from now on; it replaces the one before."""
+        """Read the metric's values by label from `reading` from now on; this replaces the previous reading."""
         self._readings[metric] = reading
 
     def samples(self) -> Iterator[Sample]:
-        """All values as they are now; a counter that never rose is zero, so that its alarm has data."""
+        """Yield all current values. A counter that never rose is zero, so that its alarm has data."""
         for metric in Metric:
             values = self._readings.get(metric, _nothing)()
             if metric.meaning.kind is MetricKind.COUNTER:

@@ -1,7 +1,7 @@
-"""Metrics to an OpenTelemetry collector: OTLP over HTTP in its JSON form, which needs no further library.
+"""Metrics for an OpenTelemetry collector: OTLP over HTTP as JSON, which needs no further library.
 
-A collector that does not answer costs nothing but the values of that minute: counters are sent as totals since the
-process began, so the next one that arrives has everything.
+A collector that does not answer loses only the gauge values of that minute. Counters are sent as totals since the
+process began, so the next report includes everything.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,7 +25,7 @@ class OtlpMetrics:
         self._meters, self._service, self._began_at, self._post = meters, service, began_at, post
 
     async def report(self, now: datetime) -> None:
-        """Send all values. Raises `RetryLater` if the collector did not take them."""
+        """Send all values. Raises `RetryLater` if the collector did not accept them."""
         await self._post(self.body(now))
 
     def body(self, now: datetime) -> Mapping[str, Any]:
@@ -57,7 +57,7 @@ class OtlpMetrics:
 
 
 def _nanoseconds(at: datetime) -> str:
-    # 64-bit numbers are text in protobuf's JSON.
+    # Protobuf's JSON writes 64-bit numbers as text.
     return str(int(at.timestamp() * 1_000_000) * 1_000)
 
 

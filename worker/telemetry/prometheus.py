@@ -1,4 +1,4 @@
-"""Metrics as Prometheus reads them: the text format, version 0.0.4."""
+"""Metrics in the Prometheus text format, version 0.0.4."""
 
 import re
 from typing import Final
@@ -25,7 +25,10 @@ def page(meters: Meters) -> str:
 
 
 def name_of(metric: Metric) -> str:
-    """`ConsumerLagSeconds` is `interlock_consumer_lag_seconds`; a counter's name ends in `_total`."""
+    """Return a metric's Prometheus name; a counter's name ends in `_total`.
+
+    `ConsumerLagSeconds` becomes `interlock_consumer_lag_seconds`.
+    """
     words = _WORD_START.sub("_", metric.value).lower()
     return f"interlock_{words}{'_total' if metric.meaning.kind is MetricKind.COUNTER else ''}"
 

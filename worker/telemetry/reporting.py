@@ -1,4 +1,4 @@
-"""Reports what was measured, once a minute, to whoever wants it; and watches how late the event loop is."""
+"""Reports all metrics once a minute, and measures how late the event loop is."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -18,7 +18,10 @@ _log = logger()
 
 
 class LoopLag:
-    """How late the loop was, at worst. What asks it may forget the past or leave it to another."""
+    """Measures how late the event loop was at worst since the last `forget`.
+
+    Reading the value does not reset it; only the reporter calls `forget`.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self._due = clock, clock.monotonic()
@@ -32,7 +35,7 @@ class LoopLag:
 
     @property
     def now_s(self) -> float:
-        """How late the tick that is due is."""
+        """Return how late the current tick is."""
         return max(0.0, self._clock.monotonic() - self._due)
 
     @property
@@ -44,7 +47,7 @@ class LoopLag:
 
 
 class MetricReporter:
-    """Runs beside the sessions, for as long as the process does."""
+    """Reports metrics for as long as the process runs, independently of sessions."""
 
     def __init__(
         self,

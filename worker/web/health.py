@@ -1,8 +1,8 @@
-"""Whether this worker is healthy and ready, and what it measures, over HTTP for probes and collectors.
+"""Serves this worker's health, readiness and metrics over HTTP, for probes and collectors.
 
-Health is about this process: an unhealthy one is replaced. An outage of the store is no reason for that: whoever
-replaces it would find the same. So a worker without a session is healthy, and not ready. Both pages say what is wrong
-with the store.
+Health is about this process: an orchestrator replaces an unhealthy one. A store outage does not make a worker
+unhealthy, because its replacement would find the same outage. So a worker without a session is healthy and not ready.
+Both pages state what is wrong with the store.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,24 +21,24 @@ STOP_MAX_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class HealthProblem:
-    """Something that keeps the worker from being healthy or ready, in words."""
+    """Describes a problem that makes the worker unhealthy or not ready."""
 
     text: str
 
 
 class WorkerHealth(Protocol):
-    """What the wiring knows of the worker at this moment."""
+    """Reports the current state of the worker; `app` implements it."""
 
     def ailments(self) -> Sequence[HealthProblem]:
-        """Why this process should be replaced."""
+        """Return why this process should be replaced."""
         ...
 
     def hindrances(self) -> Sequence[HealthProblem]:
-        """Why this process does no work just now."""
+        """Return why this process does no work at present."""
         ...
 
     def store_outage(self) -> HealthProblem | None:
-        """Why the store does not answer; None if it does."""
+        """Return why the store does not answer; None if it does."""
         ...
 
 
@@ -53,7 +53,7 @@ class Address:
 
 
 def parse_address(text: str) -> Address:
-    """Read `HOST:PORT`; port 0 takes any that is free. Raises `ConfigError`."""
+    """Parse `HOST:PORT`; port 0 means any free port. Raises `ConfigError`."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > 65_535:
         raise ConfigError(
@@ -63,14 +63,14 @@ def parse_address(text: str) -> Address:
 
 
 class HealthServer:
-    """Serves `/healthz`, `/readyz` and `/metrics` while it is open."""
+    """Serves `/healthz`, `/readyz` and `/metrics` between `start` and `stop`."""
 
     def __init__(self, address: Address, standing: WorkerHealth, meters: Meters) -> None:
         self._address, self._standing, self._meters = address, standing, meters
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> Address:
-        """Serve; gives the address, with the port that was taken. Raises `ConfigError` if it cannot be had."""
+        """Start to serve; return the address with the actual port. Raises `ConfigError` if it is unavailable."""
         app = web.Application()
         app.add_routes(
             [
@@ -79,7 +79,7 @@ class HealthServer:
                 web.get("/metrics", self._metrics),
             ]
         )
-        # Whoever is slow to ask does not keep a worker that ends.
+        # A slow client does not delay a worker that stops.
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_MAX_S, lingering_time=0)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._address.host, self._address.port)

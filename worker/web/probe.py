@@ -1,6 +1,7 @@
-"""The probe of a container's health check: `python -m worker.web.probe`. Standard library only, so that it is quick.
+"""Probe for a container's health check: `python -m worker.web.probe`.
 
-Exit code 0: healthy. 1: not, or no answer in time.
+It uses only the standard library, so that it starts quickly. Exit code 0: healthy. Exit code 1: unhealthy, or no answer
+in time.
 """
 
 import http.client
@@ -15,9 +16,9 @@ ANSWER_MAX: Final = 10_000
 
 
 def probe(address: str, path: str = "/healthz", *, say: TextIO) -> int:
-    """Ask, and say the answer in one line."""
+    """Request `path`, print the answer in one line, and return the exit code."""
     host, _, port = address.rpartition(":")
-    # A worker that listens everywhere is asked on this machine.
+    # A worker that listens on all interfaces is probed on this machine.
     asked = "127.0.0.1" if host in {"", "0.0.0.0", "[::]", "::"} else host  # noqa: S104
     try:
         with closing(http.client.HTTPConnection(asked, int(port), timeout=PATIENCE_S)) as connection:

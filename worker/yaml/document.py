@@ -1,4 +1,4 @@
-"""What a YAML text says, and where it says it."""
+"""Defines the parsed form of a YAML text: its values, and the line and column of each."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class TextMark:
-    """A place in the text, counted from 1 as editors do."""
+    """TextMark is a position in the text. Line and column are counted from 1, as editors do."""
 
     line: int
     column: int
@@ -17,7 +17,7 @@ class TextMark:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something wrong with the text itself."""
+    """Fault is a mistake in the YAML text itself, as opposed to a mistake in its meaning."""
 
     mark: TextMark
     message: str
@@ -25,7 +25,7 @@ class Fault:
 
 
 class BadYaml(ValueError):
-    """The text cannot be read as one YAML document within the limits."""
+    """Signals that the text cannot be read as one YAML document within the limits."""
 
     def __init__(self, mark: TextMark, message: str, hint: str = "") -> None:
         super().__init__(f"line {mark.line}, column {mark.column}: {message}")
@@ -34,7 +34,7 @@ class BadYaml(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class MemberPlace:
-    """Where a member of a mapping or list stands; in a list the two are the same."""
+    """Holds the positions of one member's key and value. For a list item the two are equal."""
 
     key: TextMark
     value: TextMark
@@ -45,22 +45,26 @@ Places: TypeAlias = dict[str | int, MemberPlace]
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What the text says. `faults` are mistakes that did not keep the rest from being read."""
+    """Holds a parsed YAML text. `faults` are mistakes that did not prevent reading the rest of the text."""
 
     value: object
     faults: tuple[Fault, ...]
     start: TextMark
-    # The id of a mapping or list -> itself (an id is its own only while it lives) and where its members stand.
+    # Maps the id of a mapping or list to the object and the positions of its members. The object is kept because an id
+    # stays unique only while its object is alive.
     places: Mapping[int, tuple[object, Places]]
 
     def locate(self, path: Path, *, key: bool = False) -> TextMark:
-        """Where `path` stands, or the nearest thing above it that does; `key` asks for the key, not its value."""
+        """Return the position of `path`, or of its nearest ancestor that exists.
+
+        `key` selects the position of the key instead of its value.
+        """
         current, mark = self.value, self.start
         for step, part in enumerate(path):
             place, child = self._member(current, part)
             if place is None:
                 return mark
-            # A member that is not there is best shown by the name of what should hold it.
+            # For a missing member, report the key of the container that should hold it.
             is_last = step == len(path) - 1
             mark = place.value if is_last and not key else place.key
             current = child
@@ -75,7 +79,7 @@ class Document:
 
 
 def loose(name: str) -> str:
-    """A key without what spellings differ in: `dag_id`, `dagID` and `DAG-Id` are one."""
+    """Return a key without case, `_` and `-`: `dag_id`, `dagID` and `DAG-Id` give the same result."""
     return name.lower().replace("_", "").replace("-", "")
 
 
@@ -86,7 +90,7 @@ def _same_name(part: str | int, places: Places) -> str | None:
 
 
 def texts(value: object) -> Iterator[tuple[Path, str]]:
-    """Every text inside a value, with its path below it. `value` is bounded, as everything is that was read."""
+    """Yield every text inside a value with its path. Parsed values are bounded, so this always ends."""
     pending: list[tuple[Path, object]] = [((), value)]
     while pending:
         path, current = pending.pop()

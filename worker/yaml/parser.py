@@ -1,8 +1,8 @@
-"""YAML text to plain values, with the line and column of everything, within fixed limits.
+"""Parses YAML text into plain values with the line and column of each, within fixed limits.
 
-The dialect is YAML 1.2's core schema with decimal numbers only: `10:00`, `2026-03-31`, `007` and `on` are text.
-Built from the parser's event stream with an explicit stack, so neither depth nor aliases can exhaust anything: what an
-alias stands for is shared, and counted as if it were written out.
+The dialect is the core schema of YAML 1.2 with decimal numbers only: `10:00`, `2026-03-31`, `007` and `on` are text.
+The builder uses the parser's event stream and an explicit stack, so neither nesting nor aliases can exhaust memory: the
+value of an alias is shared, and is counted as if it were written out.
 """
 
 import json
@@ -18,11 +18,12 @@ from worker.yaml.document import BadYaml, Document, Fault, MemberPlace, Places, 
 TEXT_BYTES_MAX = 256 * 1024
 DEPTH_MAX = 32
 NODES_MAX = 20_000
-# Aliases repeat texts as well as nodes; this bounds what writing the document out in full would take.
+# Aliases repeat texts as well as nodes; this limits the length of the document with all aliases written out.
 CHARACTERS_MAX = 4 * TEXT_BYTES_MAX
-DIGITS_MAX = 38  # what DynamoDB stores of a number
+DIGITS_MAX = 38  # the precision of a DynamoDB number
 _FAULTS_MAX = 100
-# The parser wants a key and its colon within 1,024 characters; as JSON, too, every key must stay readable.
+# The parser accepts a key only if its colon follows within 1,024 characters. The limit also applies to the key written
+# as JSON.
 _KEY_MAX = 1000
 _ESCAPE_LENGTH_MAX = 12
 
@@ -37,7 +38,7 @@ _SURROGATE_PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})
 
 
 def is_text(plain: str) -> bool:
-    """Whether an unquoted scalar of this spelling is text."""
+    """Return whether an unquoted scalar with this spelling is text."""
     return plain not in _WORDS and plain != "<<" and not _is_number(plain)
 
 
@@ -46,7 +47,7 @@ def _is_number(plain: str) -> bool:
 
 
 def read_yaml(text: str) -> Document:
-    """Read one document. Raises `BadYaml` where nothing sensible can be read."""
+    """Parse one document. Raises `BadYaml` if the text cannot be parsed or exceeds a limit."""
     _check_size(text)
     builder = _Builder()
     try:
@@ -67,7 +68,7 @@ def _events(text: str) -> Iterator[yaml.Event]:
 
 def _check_size(text: str) -> None:
     try:
-        # Counting characters first keeps a huge text from being copied only to be refused.
+        # Count characters first, so that a huge text is not copied only to be rejected.
         size = len(text) if len(text) > TEXT_BYTES_MAX else len(text.encode())
     except UnicodeEncodeError as error:
         raise BadYaml(_mark_at(text, error.start), "half of a surrogate pair is not a character") from error
@@ -78,7 +79,7 @@ def _check_size(text: str) -> None:
 
 
 def _join_surrogates(text: str) -> str:
-    """JSON writes characters beyond U+FFFF as two escapes, which YAML does not know."""
+    """Join surrogate pairs: JSON writes characters above U+FFFF as two escapes, which YAML rejects."""
     if "\\u" not in text:
         return text
     return _SURROGATE_PAIR.sub(_joined, text)
@@ -90,7 +91,7 @@ def _joined(match: re.Match[str]) -> str:
 
 
 class _ParserMark(Protocol):
-    """Either parser's own mark, counted from 0."""
+    """Describes the position type of both the C and the Python parser, counted from 0."""
 
     @property
     def line(self) -> int: ...
@@ -112,7 +113,7 @@ def _mark_at(text: str, position: int) -> TextMark:
 
 
 _SPECIAL: Final = "text that begins with `*`, `&` or `%` must be quoted"
-# What most often brings the parser to say so.
+# Maps a part of the parser's message to the most common remedy.
 _REMEDIES: Final = {
     "alias": _SPECIAL,
     "anchor": _SPECIAL,
@@ -146,7 +147,7 @@ _MERGE_KEY = object()
 
 @dataclass(slots=True)
 class _Size:
-    """How much has been read, aliases written out."""
+    """Counts the nodes and characters read so far, with aliases written out."""
 
     nodes: int = 0
     characters: int = 0
@@ -154,7 +155,7 @@ class _Size:
 
 @dataclass(slots=True)
 class _Open:
-    """A mapping or list whose end has not come yet."""
+    """Holds a mapping or list whose end event has not been read yet."""
 
     value: dict[str, object] | list[object]
     mark: TextMark
@@ -177,7 +178,7 @@ class _Anchored:
 
 
 class _Builder:
-    """Turns events into values. One method per kind of event."""
+    """Builds values from parser events, with one method per kind of event."""
 
     def __init__(self) -> None:
         self._stack: list[_Open] = []
@@ -277,7 +278,7 @@ class _Builder:
         self._add(frame.value, frame.mark)
 
     def _merge(self, frame: _Open, merged: object, mark: TextMark) -> None:
-        """Copy the members of `<<` that the mapping does not give itself."""
+        """Copy those members of `<<` that the mapping does not define itself."""
         target = cast("dict[str, object]", frame.value)
         for source in cast("list[object]", merged) if isinstance(merged, list) else [merged]:
             if not isinstance(source, dict):

@@ -1,8 +1,8 @@
-"""The calls that the stream adapters make, and what can become of them: the one thing an AWS client has to fit.
+"""Define the calls of the stream adapters and their errors: the port that an AWS client implements.
 
-Answers are as the wire has them: numbers of seconds for times, base64 text for bytes, and attribute values with their
-type beside them. What an adapter does not look at is never converted. Only the records of Kinesis come as its adapter
-reads them (`consumers/streams/aws/kinesis_records.py`).
+Responses are as on the wire: numbers of seconds for times, base64 text for bytes, and attribute values tagged with
+their type. Nothing is converted that an adapter does not read. Only Kinesis records arrive decoded
+(`consumers/streams/aws/kinesis_records.py`).
 """
 
 from collections.abc import Mapping
@@ -16,25 +16,28 @@ Answer: TypeAlias = Mapping[str, Any]
 
 class StreamCalls(Protocol):
     async def call(self, operation: str, **parameters: object) -> Answer:
-        """Send one request, one time. Raises the errors below, `RetryLater` or `ConfigError`."""
+        """Send one request once. Raises the errors below, `RetryLater` or `ConfigError`."""
         ...
 
 
 class Throttled(RetryLater):
-    """We ask too often: slow down."""
+    """Reports that the service limits our rate: slow down."""
 
 
 class BadArgument(RefusedCall):
-    """The service says that what was asked for makes no sense: a place of another stream, or a broken iterator."""
+    """Reports a request that makes no sense to the service.
+
+    Examples are a position of another stream and a broken iterator.
+    """
 
 
 class ExpiredIterator(WorkerError):
-    """The iterator is older than 15 minutes: ask for a new one."""
+    """Reports an iterator older than 15 minutes: request a new one."""
 
 
 class TrimmedData(WorkerError):
-    """What was asked for is older than the stream keeps anything."""
+    """Reports a position older than the stream's retention."""
 
 
 class NotFound(ConfigError):
-    """There is no such stream, or it has no such shard any more."""
+    """Reports that the stream does not exist, or that it no longer has the shard."""

@@ -1,7 +1,8 @@
-"""Change records of DynamoDB, from its own stream or delivered to Kinesis, as the changes that consumers know.
+"""Parse DynamoDB change records, from its own stream or delivered to Kinesis, into changes.
 
-A stream carries far more than is used of it: a change's key, kind and time are read at once, and of its image only
-what somebody looks at. The rest of a delivered record is passed over as bytes, which is most of what it costs to read.
+A stream carries far more than consumers use. The key, kind and time of a change are parsed at once, and an attribute of
+its image when it is first read. The rest of a delivered record stays undecoded, because decoding is most of the cost of
+reading.
 """
 
 from collections.abc import Mapping
@@ -16,13 +17,13 @@ from consumers.streams.positions import BEGINNING
 from worker.store.table import Change, ChangeKind, Key, TableName
 
 _KINDS: Final = {kind.value: kind for kind in ChangeKind}
-# How DynamoDB counts the time of a change that it delivers to Kinesis, by the precision that the record names.
+# Units of the time of a change that DynamoDB delivers to Kinesis, by the precision that the record names.
 _UNITS: Final = {
     "SECOND": timedelta(seconds=1),
     "MILLISECOND": timedelta(milliseconds=1),
     "MICROSECOND": timedelta(microseconds=1),
 }
-_MILLIS_LEAST: Final = 10**11  # fewer would be before DynamoDB was made, and as many seconds are 3,000 years
+_MILLIS_LEAST: Final = 10**11  # fewer milliseconds would predate DynamoDB, and as many seconds are 3,000 years
 
 
 class _Text(msgspec.Struct, gc=False):
@@ -42,7 +43,10 @@ class _Said(msgspec.Struct, gc=False):
 
 
 class _Origin(msgspec.Struct, gc=False):
-    """Which table a delivered record is about. Emulators name the table's stream, and the table in it."""
+    """_Origin is the table of a delivered record.
+
+    Emulators give the ARN of the table's stream instead, which contains the table.
+    """
 
     table: str | None = msgspec.field(name="tableName", default=None)
     stream: str | None = msgspec.field(name="eventSourceARN", default=None)
@@ -53,18 +57,18 @@ class _Delivered(_Origin, gc=False, kw_only=True):
     said: _Said = msgspec.field(name="dynamodb")
 
 
-_key: Final = lru_cache(maxsize=4_096)(Key)  # a row that changed once mostly changes again
+_key: Final = lru_cache(maxsize=4_096)(Key)  # a row that changed once usually changes again
 _origin: Final = msgspec.json.Decoder(_Origin)
 _delivered: Final = msgspec.json.Decoder(_Delivered)
 
 
 def streamed_change(wire: Mapping[str, Any], table: TableName) -> Change:
-    """Read a record of a table's stream, whose time is in whole seconds. Raises `UnreadableRecord`."""
+    """Parse a record of a table's stream, whose time is in whole seconds. Raises `UnreadableRecord`."""
     try:
         said = wire["dynamodb"]
         at = since_1970(said["ApproximateCreationDateTime"])
         keys, kind = said["Keys"], _KINDS[wire["eventName"]]
-        # A record without its image must not pass for a removal: the row is still there.
+        # A record without its image must not count as a removal: the row still exists.
         image = None if kind is ChangeKind.REMOVE else LazyRow(said["NewImage"])
         key = _key(keys["PK"]["S"], keys["SK"]["S"])
         return Change(position=int(said["SequenceNumber"]), table=table, key=key, kind=kind, image=image, at=at)
@@ -73,12 +77,12 @@ def streamed_change(wire: Mapping[str, Any], table: TableName) -> Change:
 
 
 def delivered_change(data: bytes, tables: Mapping[str, TableName], position: int) -> Change | None:
-    """Read what DynamoDB has delivered to Kinesis; None for a change of a table we do not follow.
+    """Parse a DynamoDB change from Kinesis; return None for a table that Interlock does not follow.
 
-    Raises `UnreadableRecord`. The order and number of deliveries mean nothing: the change's own time and row do.
+    Raises `UnreadableRecord`. The order and number of deliveries carry no meaning; the change's own time and row do.
     """
     try:
-        str(data, "utf-8")  # what the decoder passes over it does not check, and somebody may look at it later
+        str(data, "utf-8")  # the decoder does not check what it skips, and a consumer may read it later
         record = _delivered.decode(data)
         table = tables.get(record.table or _table_in(record))
         if table is None:
@@ -94,12 +98,12 @@ def delivered_change(data: bytes, tables: Mapping[str, TableName], position: int
         )
     except (*UNDECODABLE, KeyError, OverflowError) as error:
         if (named := table_named_in(data)) is not None and named not in tables:
-            return None  # its keys may be others
+            return None  # the keys of its table may differ
         raise UnreadableRecord(_problem(error)) from error
 
 
 def table_named_in(data: bytes) -> str | None:
-    """Which table a delivered record tells of, whatever else is wrong with it; None if it does not say."""
+    """Return the table that a delivered record names, even if it is invalid; None if it names none."""
     try:
         origin = _origin.decode(data)
         return origin.table or _table_in(origin)
@@ -114,7 +118,7 @@ def _table_in(origin: _Origin) -> str:
 
 
 def _image_in(said: _Said) -> Mapping[str, msgspec.Raw]:
-    # A record without its image must not pass for a removal: the row is still there.
+    # A record without its image must not count as a removal: the row still exists.
     if said.image is None:
         raise KeyError("NewImage")
     return said.image
@@ -123,14 +127,15 @@ def _image_in(said: _Said) -> Mapping[str, msgspec.Raw]:
 def _delivered_at(said: _Said) -> datetime:
     count, precision = int(said.count), said.precision
     if precision is None:
-        # Milliseconds, as before there was a choice; emulators count seconds, as a stream does.
+        # Records without a precision count in milliseconds, as before it was configurable. Emulators count in seconds,
+        # as a stream does.
         precision = "MILLISECOND" if count >= _MILLIS_LEAST else "SECOND"
     return BEGINNING + count * _UNITS[precision]
 
 
 @lru_cache(maxsize=256)
 def since_1970(seconds: float) -> datetime:
-    """Neighbours in a stream were mostly made in the same second."""
+    """Convert seconds since 1970 to an instant. It is cached: neighbouring records mostly share a second."""
     return BEGINNING + timedelta(seconds=seconds)
 
 

@@ -1,7 +1,7 @@
-"""The calls of DynamoDB Streams and Kinesis over the wire, and what AWS says when they fail, in our own words.
+"""Call DynamoDB Streams and Kinesis, and translate AWS errors.
 
-A full answer has a thousand records. The library's own parser takes more than a hundred milliseconds for it, in one
-go; here it is decoded as JSON, and nothing else is done to it.
+A full response has a thousand records. The library's parser takes more than a hundred milliseconds for it without a
+break, so this client decodes the JSON and nothing else.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ from worker.net.aws_client import ClientSettings, open_service
 from worker.net.aws_credentials import CREDENTIAL_CODES
 from worker.store.dynamodb.errors import CALL_ERRORS, NOT_ALLOWED, PASSING, THROTTLED
 
-# All operations that the adapters use: what comes back is what the wire has.
+# All operations that the adapters use. Their responses are as on the wire.
 DYNAMODB_STREAMS: Final = frozenset({"ListStreams", "DescribeStream", "GetShardIterator", "GetRecords"})
 KINESIS: Final = frozenset({"DescribeStreamSummary", "ListShards", "GetShardIterator", "GetRecords"})
-SLACK_S: Final = 1.0  # above the library's own limits, which do not bound a slow trickle
+SLACK_S: Final = 1.0  # added to the library's own limits, which do not bound a slow trickle of bytes
 
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -49,17 +49,17 @@ async def open_kinesis(settings: ClientSettings) -> AsyncGenerator[StreamCalls]:
 
 
 class StreamClient:
-    """`StreamCalls` over the wire.
+    """Implements `StreamCalls` over the network.
 
-    Wrong settings are for a person to see at once, so an operation that is not allowed from the start is a
-    `ConfigError`. One that was allowed before is waited for: a right that was taken away comes back some day.
+    Wrong settings must be visible at once, so an operation that is not allowed at the start raises `ConfigError`. An
+    operation that was allowed before raises `RefusedCall`, because a removed permission may be restored.
     """
 
     def __init__(self, service: str, client: Any, operations: frozenset[str], settings: ClientSettings) -> None:  # noqa: ANN401 - the library makes its methods at run time
         self._service = service
         self._call_s = settings.connect_s + settings.read_s + SLACK_S
         self._methods = {name: getattr(client, _CAPITAL.sub("_", name).lower()) for name in operations}
-        self._proven: set[str] = set()  # operations that were answered once
+        self._proven: set[str] = set()  # operations that succeeded once
 
     async def call(self, operation: str, **parameters: object) -> Answer:
         try:
@@ -75,7 +75,7 @@ class StreamClient:
 
 
 def translate(error: Exception, asked: str) -> WorkerError:
-    """Say what an error of a call means for a reader: all calls may be repeated, so a lost answer is no doubt."""
+    """Translate an error of a call for a reader. Calls may be repeated, so a lost response is harmless."""
     if isinstance(error, ClientError):
         return _answered(cast("Mapping[str, Any]", error.response), asked)
     what = f"{asked}: {type(error).__name__}: {error}"

@@ -1,9 +1,9 @@
-"""DynamoDB Streams: each change of a table once, in order per row, for 24 hours.
+"""Read DynamoDB Streams: each change of a table once, in order per row, kept for 24 hours.
 
-Its shards end after some hours and are followed by others; they are split, never merged. A reader that wants only news
-starts at `LATEST`, which has no sequence number and so cannot be written down. Its place is therefore a time: the
-iterator is used while the process lives, and whoever comes after a crash reads the shard from its beginning and passes
-over what is older than that time. So nothing is lost between the first start and the first record.
+Its shards end after some hours and are followed by others; they are split, never merged. A reader that wants only new
+changes starts at `LATEST`, which has no sequence number and so cannot be stored. Its position is therefore a time. The
+iterator is used while the process lives. A reader that starts after a crash reads the shard from its beginning and
+skips records older than that time. So no change is lost between the first start and the first record.
 """
 
 import asyncio
@@ -28,26 +28,29 @@ from worker.store.table import TableName
 
 DIGITS: Final = 40
 READ_MAX: Final = 1_000
-SLICE: Final = 100  # records decoded before others get a turn
-SKIPPED_PAGES_MAX: Final = 20  # read in one go while all there is on them is too old
+SLICE: Final = 100  # records decoded before other tasks get a turn
+SKIPPED_PAGES_MAX: Final = 20  # read in one call while all their records are too old
 LISTINGS_MAX: Final = 3
 PAGES_MAX: Final = 1_000
 GONE_MAX: Final = 10_000
-# How much earlier than our own clock says news begins: the service's clock is another, and it rounds down.
+# How far before our own time new changes begin: the service has another clock, and it rounds down.
 SKEW: Final = timedelta(minutes=1)
 KEPT: Final = timedelta(hours=24)
-MARGIN: Final = timedelta(hours=1)  # before that limit, from which on records may be gone
-AWAY_S: Final = 1_200.0  # without an answer: what was empty before may have been filled since
+MARGIN: Final = timedelta(hours=1)  # before that limit; from here on records may be gone
+AWAY_S: Final = 1_200.0  # time without a response after which an empty page no longer proves that nothing came since
 VIEWS: Final = {"NEW_IMAGE", "NEW_AND_OLD_IMAGES"}
 
 
 def listing_budget(clock: Clock) -> TokenBucket:
-    """What all streams of a process may list together; the account's limit is ten a second, for everybody."""
+    """Return the rate limit for the listings of all streams of a process.
+
+    The account's limit is ten a second, for all callers together.
+    """
     return TokenBucket(clock, per_second=2.0, burst=2)
 
 
 async def find_stream(calls: StreamCalls, table_name: str) -> str:
-    """The ARN of a table's stream, the newest if it had several. Raises `ConfigError` if it has none."""
+    """Return the ARN of a table's newest stream. Raises `ConfigError` if the table has none."""
     answer = await calls.call("ListStreams", TableName=table_name)
     streams = sorted(answer["Streams"], key=lambda stream: stream["StreamLabel"])
     if not streams:
@@ -57,7 +60,7 @@ async def find_stream(calls: StreamCalls, table_name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStream:
-    """Which stream is read, as what, and where records go that are no changes."""
+    """Says which stream to read, for which table, and where unreadable records go."""
 
     name: str
     arn: str
@@ -66,7 +69,7 @@ class TableStream:
 
 
 class DynamoStream:
-    """The stream of one table."""
+    """DynamoStream is the stream of one table."""
 
     def __init__(self, stream: TableStream, calls: StreamCalls, clock: Clock, budget: TokenBucket) -> None:
         self._stream, self._calls, self._clock, self._budget = stream, calls, clock, budget
@@ -77,10 +80,10 @@ class DynamoStream:
         return self._stream.name
 
     async def shards(self) -> Sequence[Shard]:
-        """List the shards, all that are there: a child must not be taken for one without a parent.
+        """List all existing shards, so that no child is taken for a shard without a parent.
 
-        A listing is read page by page while it changes and may leave a shard out. So a parent that is named and not
-        listed is asked for by itself. Raises `RetryLater` if it is there and no listing shows it.
+        A listing is read page by page while it changes, and may omit a shard. So a parent that is named but not listed
+        is requested by itself. Raises `RetryLater` if it exists and no listing shows it.
         """
         for _ in range(LISTINGS_MAX):
             found = [_shard(wire) for wire in await self._listed()]
@@ -92,10 +95,10 @@ class DynamoStream:
     async def children(self, shard: str) -> Sequence[Shard]:
         asked = {"Type": "CHILD_SHARDS", "ShardId": shard}
         found = [_shard(wire) for wire in await self._listed(ShardFilter=asked)]
-        return [child for child in found if shard in child.parents]  # older emulators do not know the filter
+        return [child for child in found if shard in child.parents]  # older emulators ignore the filter
 
     async def is_disabled(self) -> bool:
-        """Say whether the stream has ended: a shard of it that has no children will never have any."""
+        """Return whether the stream has ended, so that a shard without children will never have any."""
         return (await self._describe())["StreamStatus"] in {"DISABLED", "DISABLING"}
 
     def reader(self, shard: str, whole_to: datetime | None = None) -> "DynamoShard":
@@ -140,7 +143,7 @@ class DynamoStream:
 
 
 class DynamoShard:
-    """One shard of a table's stream, read by one reader at a time."""
+    """DynamoShard is one shard of a table's stream, read by one reader at a time."""
 
     def __init__(
         self, stream: TableStream, shard: str, calls: StreamCalls, clock: Clock, *, born_after: datetime
@@ -149,7 +152,7 @@ class DynamoShard:
         self._born_after, self._opened_at = born_after, clock.now()
         self._chain = IteratorChain(calls, clock, self._iterator_after, read_max=READ_MAX)
         self._caught_up_at = clock.now()
-        self._empty_since: float | None = None  # every page since then
+        self._empty_since: float | None = None  # every page since then was empty
         self._heard_at = float("-inf")
 
     @property
@@ -158,7 +161,10 @@ class DynamoShard:
 
     @property
     def lag(self) -> timedelta:
-        """How far behind the reader is, to the second. The service does not say: it follows from what was read last."""
+        """Return how far behind the reader is, to the second.
+
+        The service does not say, so this follows from the last page.
+        """
         return max(self._clock.now() - self._caught_up_at, timedelta(0))
 
     async def oldest(self) -> Position:
@@ -183,20 +189,21 @@ class DynamoShard:
             return batch
         except (TrimmedData, NotFound) as error:
             if place.is_bridged and isinstance(error, NotFound):
-                return Batch([], after, is_end=True)  # told already, and nothing of the shard is left
+                return Batch([], after, is_end=True)  # the gap is reported already, and nothing of the shard is left
             raise self._gap(place) from error
 
     def _refuse_gap(self, place: RecordPosition) -> None:
-        """Say that records may be gone before the first that was read: the service cannot know that it is late."""
+        """Raise `Gap` if records before the first one read may be gone. The service cannot know this."""
         whole_to = self._whole_to(place)
         if place.is_start and whole_to != BEGINNING and self._clock.now() - whole_to > KEPT - MARGIN:
             raise self._gap(place)
 
     def _waited(self, place: RecordPosition, *, is_last: bool) -> RecordPosition:
-        """A place on which nothing follows yet grows old without anything being lost: say so at its shard's end.
+        """Return the position with a newer time if no record follows, so that its age is not taken for a loss.
 
-        What follows the shard is judged by it. Before the end it is said of a place without a record, and that rarely.
-        One empty page does not say that nothing came: the service gives some while it walks to where records are.
+        The successors of the shard are checked against it. At the end of the shard the time is renewed for any
+        position; before the end only for a position without a record, and rarely. One empty page does not prove that
+        nothing came: the service returns some while it searches for the next records.
         """
         now, whole_to = self._clock.now(), self._whole_to(place)
         is_old = place.is_start and now - (self._opened_at if whole_to == BEGINNING else whole_to) > KEPT / 2
@@ -214,7 +221,7 @@ class DynamoShard:
         return 0.0 if self._empty_since is None else self._clock.monotonic() - self._empty_since
 
     async def _page(self, after: Position, place: RecordPosition) -> tuple[Batch, bool]:
-        """One page, and whether it was too old altogether and another one follows."""
+        """Read one page; also return whether all its records were too old and another page follows."""
         answer = await self._chain.fetch(after, place)
         if answer is None:
             return Batch([], after, is_end=True), False
@@ -224,14 +231,14 @@ class DynamoShard:
         self._hear(fetched)
         has_skipped = fetched is not None and not records and fetched.at < _news_since(place)
         is_last = answer.get("NextShardIterator") is None
-        # While all is too old the place stays where it is: it alone says from when on there is news.
+        # While all records are too old the position stays: only its time says where new changes begin.
         reached = self._waited(place, is_last=is_last) if fetched is None else place if has_skipped else fetched
         read_to = after if reached == place else reached.text(DIGITS)
         goes_on = self._chain.advance(answer, after=read_to, fetched=fetched or reached)
         return Batch(records, read_to, is_end=not goes_on), has_skipped and goes_on
 
     def _hear(self, fetched: RecordPosition | None) -> None:
-        """Note what an answer says about how far we are."""
+        """Update the lag and the empty interval from a response."""
         now = self._clock.monotonic()
         if fetched is not None:
             self._empty_since = None
@@ -253,7 +260,7 @@ class DynamoShard:
                 if change.at >= since:
                     position = position_text(_sequence(wire), millis(change.at), DIGITS)
                     records.append(Record(position, change, wire["dynamodb"].get("SizeBytes", 0)))
-            await asyncio.sleep(0)  # a full answer takes long enough to make others wait
+            await asyncio.sleep(0)  # a full response takes long enough to delay other tasks
         return records
 
     async def _keep(self, wire: Mapping[str, Any], error: UnreadableRecord) -> None:
@@ -290,7 +297,7 @@ class DynamoShard:
 
 
 def _news_since(place: RecordPosition) -> datetime:
-    """What is older is not wanted. After a gap everything that is left is."""
+    """Return the time before which records are skipped. After a gap no record is skipped."""
     return place.at if place.is_start and not place.is_bridged else BEGINNING
 
 

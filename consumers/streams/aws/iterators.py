@@ -1,7 +1,7 @@
-"""The iterators of one shard, one after the other.
+"""Manage the iterators of one shard.
 
-Each read gives the next iterator. One that is old is renewed before the service refuses it, and always after what was
-*fetched* last: what a reader has passed over need not be fetched again, and what it was given must not be.
+Each read returns the next iterator. An old one is renewed before the service refuses it, always after the last
+*fetched* record: records that a reader has skipped need not be fetched again, and records that it received must not be.
 """
 
 from collections.abc import Awaitable, Callable
@@ -24,30 +24,30 @@ Ask: TypeAlias = Callable[[], Awaitable[str]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Link:
     iterator: str | None  # None: the shard is read to its end
-    after: Position  # what a reader names that wants to go on from here
-    fetched: RecordPosition  # how far it really is: at `after`, or beyond it
+    after: Position  # the position from which a reader continues here
+    fetched: RecordPosition  # the real position: `after`, or beyond it
     given_at: float
 
 
 class IteratorChain:
-    """`open_at` asks the service for an iterator after a place."""
+    """Reads the pages of a shard. `open_at` requests an iterator after a position."""
 
     def __init__(self, calls: StreamCalls, clock: Clock, open_at: OpenAt, *, read_max: int) -> None:
         self._calls, self._clock, self._open_at, self._read_max = calls, clock, open_at, read_max
         self._link: _Link | None = None
 
     def is_at(self, position: Position) -> bool:
-        """Say whether the chain goes on from here, or a new one has to begin."""
+        """Return whether the chain continues from this position, or a new one has to begin."""
         return self._link is not None and self._link.after == position
 
     def hold(self, iterator: str, after: Position, place: RecordPosition) -> None:
-        """Begin with an iterator that was given to us: whoever goes on from this position uses it."""
+        """Begin with an existing iterator. A read from this position uses it."""
         self._link = self._linked(iterator, after=after, fetched=place)
 
     async def fetch(self, after: Position, place: RecordPosition) -> Answer | None:
-        """Read what comes after the position, which stands for the place; None at the shard's end.
+        """Fetch the page after a position, which `place` describes; None at the end of the shard.
 
-        The same is fetched again unless `advance` is called.
+        The next call fetches the same page unless `advance` was called.
         """
         for _ in range(TRIES_MAX):
             link = await self._usable_link(after, place)
@@ -58,12 +58,12 @@ class IteratorChain:
             except ExpiredIterator:
                 await self._begin(after, link.fetched)
             except BadArgument:
-                self._link = replace(link, given_at=float("-inf"))  # the next read asks for another iterator
+                self._link = replace(link, given_at=float("-inf"))  # the next read requests another iterator
                 raise
         raise RetryLater(f"{TRIES_MAX} iterators had expired when they were used; reading is tried again")
 
     def advance(self, answer: Answer, *, after: Position, fetched: RecordPosition) -> bool:
-        """Go on from `after`, where the records up to `fetched` are known. False if that was the shard's end."""
+        """Continue from `after`, with the records up to `fetched` known. Return False at the end of the shard."""
         self._link = self._linked(answer.get("NextShardIterator"), after=after, fetched=fetched)
         return self._link.iterator is not None
 
@@ -87,10 +87,10 @@ class IteratorChain:
 
 
 async def ask_after(place: RecordPosition, *, after: Ask, oldest: Ask) -> str:
-    """Ask for an iterator after a place, or at all that is left once it was told that records are gone.
+    """Request an iterator after a position, or at the oldest record if the gap is reported already.
 
-    Raises `TrimmedData` if the service does not know the place, whichever way it says so: that the number is too old,
-    that there is none, or that it is none of this stream's, which was then made anew under its old name.
+    Raises `TrimmedData` if the service does not know the position. It may say that the number is too old, that there is
+    none, or that it does not belong to this stream, because the stream was recreated under its old name.
     """
     try:
         return await after()

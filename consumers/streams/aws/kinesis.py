@@ -1,8 +1,8 @@
-"""Kinesis Data Streams that carry DynamoDB's change records: more readers and days of them, out of order and repeated.
+"""Read DynamoDB's change records from Kinesis: more readers and retention, but unordered and repeated.
 
-A record of the stream may be an aggregate of many; each of them has a position of its own, so that a reader can stop
-in the middle. The service passes over what it no longer has without a word. Therefore a place has a time: near the age
-at which the stream forgets, a reader asks what is the oldest record left, and whether that is one it has read.
+A record of the stream may be an aggregate of many; each of them has a position of its own, so that a reader can stop in
+the middle. The service silently skips records that it no longer has. Therefore a position has a time: near the stream's
+retention limit, a reader requests the oldest record left and checks whether it has read that one.
 """
 
 import asyncio
@@ -26,18 +26,21 @@ from worker.runtime.rate_limit import TokenBucket
 from worker.store.table import TableName
 
 READ_MAX: Final = 1_000
-READS_PER_SECOND: Final = 4.0  # of one shard, which allows five to all its readers together
-EMPTY_PAGES_MAX: Final = 4  # read in one go while the service says that there is more
-SLICE: Final = 100  # records decoded before others get a turn
+READS_PER_SECOND: Final = 4.0  # per shard, which allows five to all its readers together
+EMPTY_PAGES_MAX: Final = 4  # read in one call while the service says that there is more
+SLICE: Final = 100  # records decoded before other tasks get a turn
 PAGES_MAX: Final = 1_000
 SKEW: Final = timedelta(minutes=1)  # between the service's clock and ours
-MARGIN: Final = timedelta(hours=1)  # before the stream's own limit, from which on records may be gone
+MARGIN: Final = timedelta(hours=1)  # before the stream's own limit; from here on records may be gone
 KEPT_READ_AGAIN_S: Final = 3_600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryStream:
-    """Which stream is read, whose changes it carries by the tables' own names, and where other records go."""
+    """Says which stream to read, which tables it carries, and where unreadable records go.
+
+    `tables` is keyed by the names of the tables in DynamoDB.
+    """
 
     name: str
     kinesis_name: str
@@ -47,15 +50,15 @@ class DeliveryStream:
 
 
 class _About:
-    """What the service has said about the stream, which all its readers share."""
+    """Caches what the service reported about the stream, for all its readers."""
 
     def __init__(self, stream: DeliveryStream, calls: StreamCalls, clock: Clock) -> None:
         self._stream, self._calls, self._clock = stream, calls, clock
         self._kept, self._kept_read_at = timedelta(0), -KEPT_READ_AGAIN_S
-        self.children: dict[str, Sequence[Shard]] = {}  # by the shard that has ended, until they are asked for
+        self.children: dict[str, Sequence[Shard]] = {}  # by the shard that has ended, until requested
 
     async def kept(self) -> timedelta:
-        """How long the stream keeps a record."""
+        """Return the retention of the stream."""
         now = self._clock.monotonic()
         if now - self._kept_read_at >= KEPT_READ_AGAIN_S:
             answer = await self._calls.call("DescribeStreamSummary", StreamName=self._stream.kinesis_name)
@@ -85,7 +88,7 @@ class KinesisStream:
             found.extend(_shard(wire) for wire in page["Shards"])
             if (token := page.get("NextToken")) is None:
                 return found
-            asked = {"NextToken": token}  # which stands for the stream's name as well
+            asked = {"NextToken": token}  # which includes the name of the stream
         raise RetryLater(f"{self.name}: its listing did not end after {PAGES_MAX} pages; it is listed again")
 
     async def children(self, shard: str) -> Sequence[Shard]:
@@ -93,7 +96,7 @@ class KinesisStream:
         return told or [child for child in await self.shards() if shard in child.parents]
 
     async def is_disabled(self) -> bool:
-        return False  # one is deleted, with all its shards, and never left behind
+        return False  # a Kinesis stream is deleted together with its shards, and never disabled
 
     def reader(self, shard: str, whole_to: datetime | None = None) -> "KinesisShard":
         return KinesisShard(
@@ -102,7 +105,7 @@ class KinesisStream:
 
 
 class KinesisShard:
-    """One shard, read by one reader at a time."""
+    """KinesisShard is one shard, read by one reader at a time."""
 
     def __init__(
         self,
@@ -119,7 +122,7 @@ class KinesisShard:
         self._chain = IteratorChain(calls, clock, self._iterator_after, read_max=READ_MAX)
         self._turns = TokenBucket(clock, stream.reads_per_second, burst=1)
         self._behind, self._heard_at = timedelta(0), clock.monotonic()
-        self._whole_to = BEGINNING  # what arrived before was read from here, or caught up with after a gap
+        self._whole_to = BEGINNING  # everything that arrived before was read from here, or caught up after a gap
 
     @property
     def name(self) -> str:
@@ -127,14 +130,14 @@ class KinesisShard:
 
     @property
     def lag(self) -> timedelta:
-        """How far behind the reader is: what the service said last, and how long ago that was."""
+        """Return how far behind the reader is: the service's last value plus its age."""
         return self._behind + timedelta(seconds=self._clock.monotonic() - self._heard_at)
 
     async def oldest(self) -> Position:
         return OLDEST.text(DIGITS)
 
     async def newest(self) -> Position:
-        """A time, because the service can begin at one: what comes before the first record is lost to nobody."""
+        """Return a time, because the service can start at one. Earlier records are not wanted."""
         return RecordPosition(sequence="", at=self._clock.now() - SKEW).text(DIGITS)
 
     async def read(self, after: Position) -> Batch:
@@ -150,13 +153,13 @@ class KinesisShard:
             return batch
         except (TrimmedData, NotFound) as error:
             if place.is_bridged and isinstance(error, NotFound):
-                return Batch([], after, is_end=True)  # told already, and nothing of the shard is left
+                return Batch([], after, is_end=True)  # the gap is reported already, and nothing of the shard is left
             raise self._gap(place) from error
 
     async def _refuse_gap(self, place: RecordPosition) -> None:
-        """Say that records may be gone, before a reader passes over where they were.
+        """Raise `Gap` if records may be gone, before the reader moves past them.
 
-        To be asked after every fetch: what has not been trimmed by then was there to be fetched.
+        Call it after every fetch: records that are not trimmed by then could be fetched.
         """
         if self._whole_to == BEGINNING or self._clock.now() - self._whole_to <= await self._about.kept() - MARGIN:
             return
@@ -164,7 +167,10 @@ class KinesisShard:
             raise self._gap(place)
 
     async def _is_still_there(self, place: RecordPosition) -> bool:
-        """Say whether the record of a place is left, and so all after it; False also if the service does not say."""
+        """Return whether the record of a position still exists, and so every later one.
+
+        Return False also if the service does not say.
+        """
         iterator: str | None = await self._iterator("TRIM_HORIZON")
         for _ in range(1 + EMPTY_PAGES_MAX):
             if iterator is None:
@@ -199,9 +205,10 @@ class KinesisShard:
         records = await self._decoded(wires, place)
         self._behind, self._heard_at = _behind(answer), self._clock.monotonic()
         is_last = answer.get("NextShardIterator") is None
-        # What follows a shard may have begun long before its end is read: a last page says nothing of now.
+        # The successors of a shard may begin long before its end is read, so a last page says nothing about the
+        # present.
         reached = _place(wires[-1]) if wires else place if is_last else await self._waited(place)
-        # Never back: what is left after a gap is old, and what is lost of it was caught up with.
+        # Never backwards: records left after a gap are old, and the lost ones were caught up.
         self._whole_to = max(self._whole_to, reached.at if self._behind else asked_at - SKEW)
         read_to = reached.text(DIGITS)
         goes_on = self._chain.advance(answer, after=read_to, fetched=reached)
@@ -210,7 +217,10 @@ class KinesisShard:
         return Batch(records, read_to, is_end=not goes_on)
 
     async def _waited(self, place: RecordPosition) -> RecordPosition:
-        """A place on which nothing follows yet grows old without anything being lost: say so, and that rarely."""
+        """Return the position with a newer time if no record follows, so that its age is not taken for a loss.
+
+        The time is renewed rarely: after half the retention.
+        """
         now = self._clock.now() - SKEW
         if self._behind or now - place.at < await self._about.kept() / 2:
             return place
@@ -227,7 +237,7 @@ class KinesisShard:
                 if change is not None:
                     records.append(Record(item.position(), change, len(item.data)))
             if count % SLICE == 0:
-                await asyncio.sleep(0)  # a full answer takes long enough to make others wait
+                await asyncio.sleep(0)  # a full response takes long enough to delay other tasks
         return records
 
     async def _keep(self, item: Item, error: UnreadableRecord | BadAggregate) -> None:
@@ -245,7 +255,7 @@ class KinesisShard:
             return await self._iterator("TRIM_HORIZON")
         if place.is_start:
             return await self._iterator("AT_TIMESTAMP", Timestamp=place.at.timestamp())
-        # Inside an aggregate: the whole is read again, and what is done of it is passed over.
+        # Inside an aggregate, the whole record is read again, and its finished parts are skipped.
         kind = "AFTER_SEQUENCE_NUMBER" if place.part is None else "AT_SEQUENCE_NUMBER"
         return await ask_after(
             place,

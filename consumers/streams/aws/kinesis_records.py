@@ -1,4 +1,4 @@
-"""What is in the records of a Kinesis stream: one item each, or those of an aggregate."""
+"""Split the records of a Kinesis stream into items: one per record, or several per aggregate."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NotRequired, TypedDict, cast
@@ -11,11 +11,11 @@ from consumers.streams.positions import RecordPosition, position_text
 from consumers.streams.source import Position
 from worker.store.table import Change, TableName
 
-DIGITS: Final = 64  # eight more than a sequence number has ever had
+DIGITS: Final = 64  # eight more than any sequence number so far
 
 
 class KinesisRecord(msgspec.Struct, gc=False):
-    """A record as the service gives it, out of its base64 already."""
+    """KinesisRecord is a record of the service, already decoded from base64."""
 
     sequence: str = msgspec.field(name="SequenceNumber")
     arrived_s: float = msgspec.field(name="ApproximateArrivalTimestamp")
@@ -27,7 +27,7 @@ class KinesisRecord(msgspec.Struct, gc=False):
 
 
 class KinesisAnswer(TypedDict):
-    """What `GetRecords` answers, as far as anybody looks at it."""
+    """KinesisAnswer is the part of a `GetRecords` response that is used."""
 
     Records: list[KinesisRecord]
     NextShardIterator: NotRequired[str | None]
@@ -39,15 +39,18 @@ _answer: Final = msgspec.json.Decoder(KinesisAnswer)
 
 
 def decode_answer(body: bytes) -> dict[str, Any]:
-    """Read an answer of `GetRecords`. Raises `ValueError`."""
+    """Decode a `GetRecords` response. Raises `ValueError`."""
     return cast("dict[str, Any]", _answer.decode(body))
 
 
 class Item(msgspec.Struct):
-    """A record, or one of those in an aggregate. A dataclass would take several times as long to make."""
+    """Item is a record, or one record of an aggregate.
+
+    A dataclass would take several times as long to create.
+    """
 
     sequence: str
-    part: int | None  # None: the whole record, or the last one in an aggregate
+    part: int | None  # None: the whole record, or the last one of an aggregate
     at_millis: int
     data: bytes
     problem: BadAggregate | None = None
@@ -56,14 +59,17 @@ class Item(msgspec.Struct):
         return position_text(self.sequence, self.at_millis, DIGITS, part=self.part)
 
     def change(self, tables: Mapping[str, TableName]) -> Change | None:
-        """None for a change of a table that is not followed. Raises `UnreadableRecord` or `BadAggregate`."""
+        """Return the change, or None for a table that is not followed.
+
+        Raises `UnreadableRecord` or `BadAggregate`.
+        """
         if self.problem is not None:
             raise self.problem
         return delivered_change(self.data, tables, int(self.sequence))
 
 
 def items(wires: Sequence[KinesisRecord], place: RecordPosition) -> Iterator[Item]:
-    """What is in the records, without what lies before the place in an aggregate."""
+    """Yield the items of records, without the parts of an aggregate before the given position."""
     for wire in wires:
         sequence, at, data = wire.sequence, wire.arrived_millis, wire.data
         parts = parts_of(data)
@@ -75,7 +81,7 @@ def items(wires: Sequence[KinesisRecord], place: RecordPosition) -> Iterator[Ite
 
 
 def _items_in(data: bytes, parts: Iterator[Part], sequence: str, at: int) -> Iterator[Item]:
-    """Those in an aggregate. The position of the last one is that of the whole: nothing of it is left then."""
+    """Yield the items of an aggregate. The last one has the position of the whole: nothing follows it."""
     number, last = 0, None
     try:
         for part in parts:

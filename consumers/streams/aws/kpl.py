@@ -1,17 +1,17 @@
-"""Aggregates: many records that a producer has put into one record of Kinesis, and how to take them out again.
+"""Split aggregates: many records that a producer has put into one Kinesis record.
 
-The Kinesis Producer Library writes four bytes by which an aggregate is known, a message in the format of Protocol
-Buffers, and the MD5 sum of that message:
+The Kinesis Producer Library writes four magic bytes, a message in the format of Protocol Buffers, and the MD5 sum of
+that message:
 
     message AggregatedRecord { repeated string partition_key_table = 1; repeated string explicit_hash_key_table = 2;
                                repeated Record records = 3; }
     message Record { required uint64 partition_key_index = 1; optional uint64 explicit_hash_key_index = 2;
                      required bytes data = 3; repeated Tag tags = 4; }
 
-What only looks like an aggregate, its sum being another, is an ordinary record.
+A record that starts like an aggregate but has another sum is an ordinary record.
 
-A record may belong to another shard by its hash key, if the shard was split while it was on its way. It is kept: the
-library sends such a record again, others do not, and to have one twice is harmless.
+A record may belong to another shard by its hash key, if the shard was split while the record was on its way. It is
+kept: the library sends such a record again, other producers do not, and a repeated record is harmless.
 """
 
 import hashlib
@@ -23,13 +23,13 @@ from worker.core.errors import Rejected
 
 MAGIC: Final = b"\xf3\x89\x9a\xc2"
 SUM_BYTES: Final = 16
-PARTS_MAX: Final = 10**7  # what a position has digits for; far more than fit into a record
+PARTS_MAX: Final = 10**7  # the limit of a position's digits; far more than fit into a record
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _VARINT_BYTES_MAX: Final = 10
 
 
 class BadAggregate(Rejected):
-    """It says that it is an aggregate, with the right sum, and cannot be taken apart."""
+    """Reports an aggregate with the right sum that cannot be decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Part:
 
 
 def parts_of(data: bytes) -> Iterator[Part] | None:
-    """Take an aggregate apart, one record after the other; None if it is none. Going on may raise `BadAggregate`."""
+    """Yield the records of an aggregate, or return None if it is none. Iteration may raise `BadAggregate`."""
     if not data.startswith(MAGIC) or len(data) < len(MAGIC) + SUM_BYTES:
         return None
     message, told = data[len(MAGIC) : -SUM_BYTES], data[-SUM_BYTES:]
@@ -50,7 +50,10 @@ def parts_of(data: bytes) -> Iterator[Part] | None:
 
 
 def _parts(message: bytes) -> Iterator[Part]:
-    """The tables stand before the records that point into them: fields are written in the order of their numbers."""
+    """Yield the records of a message.
+
+    The tables come before the records that refer to them: fields are written in the order of their numbers.
+    """
     keys: list[str] = []
     hash_keys: list[int] = []
     count = 0
@@ -81,7 +84,7 @@ def _part(record: bytes, keys: list[str], hash_keys: list[int]) -> Part:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each field, in order."""
+    """Yield the number and value of each field, in order."""
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)

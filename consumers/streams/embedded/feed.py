@@ -1,4 +1,4 @@
-"""The change feed that an embedded store keeps itself, as a source, and who notices that it moved."""
+"""Read the change feed of an embedded store as a source, and wake its readers when it moves."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -20,7 +20,7 @@ _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class FeedPosition:
-    """A place in the feed, and when it was reached: after a gap, that time says from when on to catch up."""
+    """FeedPosition is a position in the feed with its time, which says how far to catch up after a gap."""
 
     number: int
     at: datetime
@@ -41,7 +41,7 @@ def feed_name(table: TableName) -> str:
 
 
 class TableFeed:
-    """The changes of one table."""
+    """Reads the changes of one table."""
 
     def __init__(self, feed: ChangeFeed, table: TableName, clock: Clock, read_max: int = READ_MAX) -> None:
         self._feed, self._table, self._clock, self._read_max = feed, table, clock, read_max
@@ -58,7 +58,7 @@ class TableFeed:
 
     async def read(self, after: Position) -> Batch:
         asked = FeedPosition.parse(after)
-        newest = await self.newest()  # before the read: what is committed in between is then still ahead
+        newest = await self.newest()  # before the read: a change committed in between is then still ahead
         try:
             changes = await self._feed.changes(self._table, asked.number, self._read_max)
         except Trimmed as trimmed:
@@ -66,8 +66,8 @@ class TableFeed:
         records = [_record(change) for change in changes]
         if len(records) == self._read_max:
             return Batch(records, records[-1].position)
-        # All tables share one row of numbers. A quiet table's reader moves along with the others, so that what is
-        # forgotten behind it is never mistaken for a loss.
+        # All tables share one sequence of numbers. The reader of a quiet table moves along with the others, so that
+        # trimming behind it never looks like a loss.
         return Batch(records, max([newest, after, *(record.position for record in records[-1:])]))
 
     def _gap(self, asked: FeedPosition, trimmed: Trimmed) -> Gap:
@@ -82,13 +82,13 @@ class TableFeed:
 
 
 class FeedWatcher:
-    """Notices that the feed moved, whichever process wrote, and wakes its readers: one look serves them all."""
+    """Notices changes of any process and wakes the readers: one query serves them all."""
 
     def __init__(self, feed: ChangeFeed, clock: Clock, wakes: Iterable[Callable[[], None]]) -> None:
         self._feed, self._clock, self._wakes = feed, clock, list(wakes)
 
     async def run(self, look_every_s: float = LOOK_EVERY_S) -> None:
-        """Watch until cancelled. A store that does not answer is looked at again: readers poll by themselves, too."""
+        """Watch until cancelled. If the store does not answer, ask again: readers poll by themselves, too."""
         seen = -1
         while True:
             try:
@@ -107,7 +107,10 @@ class TrimmableFeed(Protocol):
 
 
 async def trim_behind(feed: TrimmableFeed, checkpoints: Sequence[str | None]) -> int:
-    """Forget what every reader has passed; a reader that has never said where it is holds all of it back."""
+    """Trim the changes that every reader has passed.
+
+    While a reader has no checkpoint, only the age and the size of the feed limit it.
+    """
     if not checkpoints or None in checkpoints:
         return await feed.trim()
     lowest = min(FeedPosition.parse(text).number for text in checkpoints if text is not None)

@@ -1,4 +1,4 @@
-"""Keeping an embedded store small: one worker of the group forgets what everybody has passed or no longer sees."""
+"""Keep an embedded store small: one worker deletes expired rows and changes that all readers passed."""
 
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -21,7 +21,10 @@ class SmallStore(TrimmableFeed, Protocol):
 
 
 class Housekeeping:
-    """Holds the duty of upkeep. `readers` are the streams whose checkpoints hold the feed back."""
+    """Deletes expired rows and passed changes while it holds the lease.
+
+    `readers` are the streams whose checkpoints hold the feed back.
+    """
 
     def __init__(self, store: SmallStore, leases: Leases, readers: Sequence[str], every_s: float = EVERY_S) -> None:
         self._store, self._leases, self._readers, self._every_s = store, leases, readers, every_s
@@ -39,7 +42,7 @@ class Housekeeping:
 
     async def once(self) -> None:
         leases = [lease for reader in self._readers for lease in await self._leases.list(reader)]
-        # A reader whose lease is not there yet has read nothing.
+        # A reader without a lease has read nothing.
         unread = [None] * (len(self._readers) - len({lease.stream for lease in leases}))
         trimmed = await trim_behind(self._store, [*(lease.checkpoint for lease in leases), *unread])
         swept = 0

@@ -1,4 +1,4 @@
-"""How far the readers of an embedded store's feed are behind: the age of the oldest change that is not behind them."""
+"""Measure how far the readers of an embedded feed are behind: the age of the oldest unread change."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -15,7 +15,7 @@ class FeedLags:
         self._feed, self._leases, self._clock, self._tables = feed, leases, clock, tables
 
     async def __call__(self) -> Mapping[str, timedelta]:
-        """By the name of each feed. Raises `RetryLater`."""
+        """Return the lag by the name of each feed. Raises `RetryLater`."""
         return {feed_name(table): await self._behind(table) for table in self._tables}
 
     async def _behind(self, table: TableName) -> timedelta:
@@ -25,6 +25,6 @@ class FeedLags:
         try:
             unread = await self._feed.changes(table, read_to, limit=1)
         except Trimmed:
-            # What it has not read is not even kept any more: without a reader, that takes as long as it is kept.
+            # The unread changes are trimmed. Without a reader, that takes the retention of the feed.
             return max((self._clock.now() - position.at for position in checkpoints), default=FEED_KEPT)
         return self._clock.now() - unread[0].at if unread else timedelta()

@@ -1,7 +1,7 @@
-"""Checks of what is under way: runs past their time, and deadlines that came and were not judged.
+"""Check active rows: runs past their time, and deadlines that have passed without a verdict.
 
-Normally the timer of whoever holds a row does all of this. What is found here slipped through: the index of active
-rows is read as a whole, so it costs what is active, and not what is stored.
+Normally the timer of a row's owner handles both. These checks find what it missed. They read the whole index of active
+rows, so they cost what is active, and not what is stored.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from worker.store.repos.active_rows import ActiveRow, ActiveRows
 from worker.store.repos.runs import Runs
 from worker.store.table import Tables
 
-# Whoever looks for orphans takes up what is a minute late; this is for what it, too, could not move.
+# The orphan finder takes up rows that are one minute late. This check is for rows that it could not move either.
 LATE: Final = timedelta(minutes=3)
 FOREIGN_MAX: Final = 20  # of a schedule's latest runs
 
@@ -40,7 +40,7 @@ class ActiveChecks:
         self._engine, self._ledger, self._late = engine, ledger, late
         self._rows, self._runs = ActiveRows(tables), Runs(tables)
         self._rotation = rotation or RoundRobin()
-        self._seen: tuple[datetime, list[ActiveRow]] | None = None  # both checks of a pass look at the same rows
+        self._seen: tuple[datetime, list[ActiveRow]] | None = None  # both checks of a pass use the same rows
 
     async def stale_runs(self, now: datetime) -> Sequence[Finding]:
         ours = [
@@ -82,7 +82,7 @@ class ActiveChecks:
             await self._engine.handle(key, TimerFired(run.attempt if isinstance(run, Run) else 1))
 
     async def _foreign(self, now: datetime) -> list[Finding]:
-        """Rows that another system left RUNNING are in no index of ours: some pipelines are looked at in each pass."""
+        """Find foreign rows left RUNNING. They are in no index of ours, so each pass reads some pipelines."""
         return [
             finding
             for pipeline in self._rotation.next_slice(self._ledger.versions)

@@ -1,4 +1,4 @@
-"""Checks of deadlines: data that did not come in time, and deadlines that nobody watches yet."""
+"""Check deadlines: data that did not arrive in time, and deadlines without an SLA watch."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -40,7 +40,7 @@ class DeadlineChecks:
         self._work, self._alerts = work, alerts
         self._pauses = Pauses(tables)
 
-    # --- data that did not come ---------------------------------------------------------------------------------------
+    # --- Missing data -------------------------------------------------------------------------------------------------
 
     async def trigger_deadlines(self, now: datetime) -> Sequence[Finding]:
         missing = await self._work.without_run(now, CheckKind.SIGNAL)
@@ -60,7 +60,7 @@ class DeadlineChecks:
             return
         missing, held_back = await self._work.still_missing(pipeline, group), list[DueExpectation]()
         if len(missing) > APART_MAX:
-            # The rows stay away: data that comes after all closes its own run, since it was written too late.
+            # Write no rows: data that still arrives closes its own run, because it was written too late.
             await self._alerts.tell([_no_signal(each) for each in missing])
         else:
             held_back = [each for each in missing if not await self._close(each)]
@@ -69,17 +69,17 @@ class DeadlineChecks:
         self._work.put_off(held_back, None, now)
 
     async def _close(self, each: DueExpectation) -> bool:
-        """False: a pause began a moment ago, and holds it back."""
+        """Close a run without data; return False if a pause has just begun and holds it back."""
         deadline_at = each.due.moment.run.trigger_deadline_at
         if deadline_at is None:
             return True
         overdue = SignalOverdue(key=each.due.key, birth=self._engine.new_run(each.version), deadline_at=deadline_at)
         return await self._engine.handle(each.due.key, overdue) is Handled.SETTLED
 
-    # --- deadlines that nobody watches --------------------------------------------------------------------------------
+    # --- Deadlines without a watch ------------------------------------------------------------------------------------
 
     async def sla_watches(self, now: datetime) -> Sequence[Finding]:
-        """A run that begins arms its own watch. This is for those that may never begin."""
+        """Find runs without an SLA watch that may never start. A run that starts arms its own watch."""
         due = self._work.ledger.due(now, CheckKind.WATCH)
         rows = await self._work.rows(due)
         watched = await self._tables.get_many(TableName.CONTROL, [watch_key(each.key) for each in due])
@@ -96,7 +96,7 @@ class DeadlineChecks:
     async def _arm_all(self, group: Sequence[DueExpectation], now: datetime) -> None:
         late = [each for each in group if _breach_at(each) <= now]
         if len(late) > APART_MAX:
-            # After a long outage: one word about all that is over, and a watch for what is not.
+            # After a long outage: one summary of the breaches, and a watch for each deadline that is still ahead.
             await self._alerts.tell([_breached(each) for each in late])
         else:
             late = []
@@ -113,7 +113,7 @@ class DeadlineChecks:
 
 
 def _may_breach(row: Row | None) -> bool:
-    """Say whether a watch is needed: a run of ours has armed its own, and one that has ended needs none."""
+    """Return whether a watch is needed: a run of ours has armed its own, and an ended one needs none."""
     return row is None or (row.get("status") == Status.RUNNING and "state" not in row)
 
 
@@ -137,7 +137,7 @@ def _breached(each: DueExpectation) -> Alert:
     sla = each.schedule.sla
     detail: dict[str, Json] = {
         "status": "not started",
-        "source": "schedule",  # as of every deadline that follows the clock, whoever noticed
+        "source": "schedule",  # the value of every deadline that follows the clock, whatever noticed the breach
         "breachAt": breach_at,
         **({"deadline": str(sla.deadline)} if sla and sla.deadline else {}),
         "actionHint": "tell whoever waits for the data; see why nothing began",

@@ -1,4 +1,4 @@
-"""Checks of ourselves: records that could not be handled, and readers that fall behind."""
+"""Check Interlock itself: dead letters, and readers that fall behind."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -8,22 +8,22 @@ from scheduler.watchdog.check import Finding, Impaired
 from worker.core.time.durations import format_duration
 from worker.store.repos.delivery.dead_letters import DeadLetters
 
-LETTERS_MAX: Final = 100  # counted of each source
+LETTERS_MAX: Final = 100  # counted per source
 BEHIND_MAX: Final = timedelta(minutes=5)
 
-# How far each stream's readers are behind, by its name. Raises `RetryLater`.
+# Returns how far the readers of each stream are behind, by stream. Raises `RetryLater`.
 Lags: TypeAlias = Callable[[], Awaitable[Mapping[str, timedelta]]]
 
 _NOTHING: Final[Sequence[Finding]] = ()
 
 
 class DeadLetterCheck:
-    """A letter waits until a person drops or replays it; that the first of a source came is told."""
+    """Reports each source that has dead letters, until a person drops or replays them."""
 
     def __init__(self, letters: DeadLetters) -> None:
         self._letters = letters
 
-    async def depth(self, now: datetime) -> Sequence[Finding]:  # noqa: ARG002  every check is told the time
+    async def depth(self, now: datetime) -> Sequence[Finding]:  # noqa: ARG002  every check gets the time
         parts: dict[str, str] = {}
         for source in await self._letters.sources():
             count = len(await self._letters.list(source, LETTERS_MAX))
@@ -36,16 +36,17 @@ class DeadLetterCheck:
 
 
 class LagCheck:
-    """`name` is what a reader that is behind is called; the check of the relay is apart, because it carries alerts.
+    """Reports readers that are behind in two passes in a row, under `name`.
 
-    Behind is who is seen behind twice in a row: a reader that has just begun has not said yet where it is.
+    The relay has a check of its own, because it carries alerts. A reader that has just started has not stored its
+    position yet, so one pass is not enough.
     """
 
     def __init__(self, name: str, lags: Lags, behind_max: timedelta = BEHIND_MAX) -> None:
         self._name, self._lags, self._behind_max = name, lags, behind_max
         self._late_before: set[str] = set()
 
-    async def lag(self, now: datetime) -> Sequence[Finding]:  # noqa: ARG002  every check is told the time
+    async def lag(self, now: datetime) -> Sequence[Finding]:  # noqa: ARG002  every check gets the time
         late = {stream: behind for stream, behind in (await self._lags()).items() if behind > self._behind_max}
         again, self._late_before = late.keys() & self._late_before, set(late)
         if again:

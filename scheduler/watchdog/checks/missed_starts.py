@@ -1,4 +1,4 @@
-"""Checks of runs that did not begin: at their cron time, or on a date that was named for them."""
+"""Check for runs that did not start: at their cron time, or on a date in `include`."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ from worker.core.schedule.checkpoints import CheckKind
 from worker.core.time.timestamps import format_rfc3339
 from worker.store.repos.pauses import Pauses
 
-LOOK_AGAIN: Final = timedelta(minutes=15)  # whether what was told still holds, where alerts are repeated
+LOOK_AGAIN: Final = timedelta(minutes=15)  # how often to check an emitted alert again, if alerts are repeated
 
 
 class BeginChecks:

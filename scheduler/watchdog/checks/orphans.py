@@ -1,4 +1,4 @@
-"""The check of jobs that run on although their run has ended: nobody waits for them, and they may still do harm."""
+"""Check for jobs that still run although their run has ended: they may still do harm."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
@@ -22,9 +22,9 @@ from worker.store.table import Tables
 
 LOOKED_FOR: Final = timedelta(hours=24)
 ASK_EVERY: Final = timedelta(minutes=10)
-ASKED_MAX: Final = 50  # in one pass; the rest is asked about in the next
+ASKED_MAX: Final = 50  # per pass; the next pass polls the rest
 
-# Asks a target how a job is, and records nothing.
+# Polls a job at its target and records nothing.
 Poll: TypeAlias = Callable[[Run, Pipeline], Awaitable[Fact]]
 
 
@@ -32,8 +32,8 @@ class OrphanCheck:
     def __init__(self, tables: Tables, configs: PipelineVersions, alerts: Alerts, poll: Poll) -> None:
         self._configs, self._alerts, self._poll, self._runs = configs, alerts, poll, Runs(tables)
         self._endings = RecentEnds(self._runs, Status.FAILED_FINAL)
-        self._orphans: dict[RunKey, datetime] = {}  # when to ask about each
-        self.left = 0  # how many the last look left to the next
+        self._orphans: dict[RunKey, datetime] = {}  # when to poll each
+        self.left = 0  # how many the last pass left to the next
 
     async def orphaned_jobs(self, now: datetime) -> Sequence[Finding]:
         async for run in self._endings.news(now, LOOKED_FOR):
@@ -50,7 +50,7 @@ class OrphanCheck:
         self._orphans[key] = now + ASK_EVERY
         run = await self._runs.load(key)
         if not isinstance(run, Run) or run.outcome is not Outcome.ORPHANED or now - run.since > LOOKED_FOR:
-            del self._orphans[key]  # it was begun anew, or nobody looks any more
+            del self._orphans[key]  # it has run again, or its time limit is over
             return
         version = await self._configs.find(key.pipeline, run.config_hash)
         if version is None:
@@ -62,7 +62,7 @@ class OrphanCheck:
                 await self._alerts.tell([_ended(run)])
                 del self._orphans[key]
             case _:
-                return  # its target could not be asked: once more in a while
+                return  # its target did not answer: poll again later
 
 
 def _still_running(run: Run, now: datetime) -> Alert:
@@ -84,6 +84,6 @@ def _alert(run: Run, event_type: EventType, message: str, hint: str) -> Alert:
         "attempt": run.attempt,
         "actionHint": hint,
     }
-    # Each attempt has a job of its own: what was told of one says nothing of the next.
+    # Each attempt has a job of its own: an alert about one says nothing about the next.
     tell = EmitEvent(type=event_type, message=message, detail=detail, about=f"attempt-{run.attempt}")
     return Alert(key=run.key, due_at=run.since, tell=tell)

@@ -1,4 +1,4 @@
-"""The check of sensors that were to come after a job and did not."""
+"""Check for sensors that did not arrive after a job."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -29,18 +29,18 @@ from worker.store.repos.runs import Runs, still_at
 from worker.store.repos.sensors import Sensor, Sensors
 from worker.store.table import Tables
 
-REACH_MAX: Final = timedelta(days=31)  # nobody reads back further when the duty is taken over
-_OLD_MARK: Final = "postrun-check"  # by which the reference remembers what it told
+REACH_MAX: Final = timedelta(days=31)  # limit of how far a new holder of the scheduler lease reads back
+_OLD_MARK: Final = "postrun-check"  # the mark by which the Lambda edition records its alerts
 
 
 class PostRunCheck:
-    """Each rule's sensor has `sensorTimeout` from the run's end on; one that came says nothing about the others."""
+    """Gives each rule's sensor `sensorTimeout` after the run's end, independently of the others."""
 
     def __init__(self, tables: Tables, ledger: Expectations, alerts: Alerts) -> None:
         self._ledger, self._alerts = ledger, alerts
         self._runs, self._sensors, self._marks = Runs(tables), Sensors(tables), Marks(tables)
         self._endings = RecentEnds(self._runs, Status.COMPLETED)
-        self._waiting: dict[RunKey, datetime] = {}  # until when each run's sensors have time
+        self._waiting: dict[RunKey, datetime] = {}  # until when each run's sensors may arrive
 
     async def missing_sensors(self, now: datetime) -> Sequence[Finding]:
         await self._collect(now)
@@ -57,7 +57,7 @@ class PostRunCheck:
         return [*findings, *(self._finding(pipeline, group) for pipeline, group in alerts.items())]
 
     async def _collect(self, now: datetime) -> None:
-        """Take up the runs that succeeded since the last look, of pipelines that wait for something after it."""
+        """Add the runs that succeeded since the last pass, if their pipelines have post-run rules."""
         reach = self._reach(now)
         if reach is None:
             return
@@ -67,9 +67,9 @@ class PostRunCheck:
                 self._waiting[run.key] = run.since + post_run.sensor_timeout
 
     def _reach(self, now: datetime) -> timedelta | None:
-        """How far back an end may lie whose sensors nobody missed yet; None if nobody waits for any.
+        """Return how far back to read ended runs; None if no pipeline has post-run rules.
 
-        What came due while no watchdog was there is due still.
+        A timeout that passed while no watchdog was running is still due.
         """
         waits = [
             each.pipeline.post_run.sensor_timeout for each in self._ledger.versions.values() if each.pipeline.post_run
@@ -92,7 +92,7 @@ class PostRunCheck:
         return Finding(about=str(pipeline), sentence=sentence, act=partial(self._tell, alerts))
 
     async def _alert_of(self, key: RunKey, now: datetime) -> Alert | None:
-        """What is missing of one run; if nothing is, it is not waited for any more."""
+        """Return the alert about a run; if nothing is missing, stop waiting for the run and return None."""
         version, post_run = self._ledger.versions.get(key.pipeline), self._post_run(key)
         run = await self._runs.load(key)
         if version is None or post_run is None or not isinstance(run, Run) or run.status is not Status.COMPLETED:
@@ -100,7 +100,7 @@ class PostRunCheck:
             return None
         due_at = run.since + post_run.sensor_timeout
         if now < due_at:
-            self._waiting[key] = due_at  # it ran again meanwhile, or its sensors were given more time
+            self._waiting[key] = due_at  # the run was repeated meanwhile, or its sensors got more time
             return None
         missing = await self._missing(run, version.pipeline, post_run)
         if not missing:
@@ -125,7 +125,11 @@ class PostRunCheck:
 def _has_come(
     name: str, sensor: Sensor | None, run: Run, post_run: PostRun, baseline: Mapping[str, Json] | None
 ) -> bool:
-    """By what was judged since, else by what it says, else by when its producer says it was written."""
+    """Return whether a sensor arrived after the run.
+
+    It did if it was evaluated since, else if its content differs from the baseline, else if its producer's time is
+    after the end.
+    """
     if any(is_named(key, name, post_run.match) for key in run.post_run_seen):
         return True
     if sensor is None:

@@ -1,7 +1,6 @@
-"""Checks of signals that led to nothing: data that came without a run, and arrivals that no deadline counts from.
+"""Check for sensors without an effect: data without a run, and arrivals without an SLA watch.
 
-A few pipelines are looked at in each pass, all of them in turn. Those of which something is due are looked at by the
-checks of that, in time.
+Each pass checks a few pipelines, all of them in turn. Pipelines with a due check are checked in time by that check.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -32,8 +31,8 @@ from worker.store.repos.sla_watches import SlaWatches
 from worker.store.rows import first_rows, json_map
 from worker.store.table import Prefix, Row, TableName, Tables
 
-ARRIVALS_MAX: Final = 10  # of a schedule, the latest periods
-_OLD_ARRIVAL: Final = "first-sensor-arrival#"  # the reference kept arrivals among the sensors
+ARRIVALS_MAX: Final = 10  # the latest periods of a schedule
+_OLD_ARRIVAL: Final = "first-sensor-arrival#"  # the Lambda edition keeps arrivals among the sensors
 _OLD_TOLD: Final = "relative-sla-breach-check"
 
 
@@ -45,7 +44,7 @@ class _Arrival:
 
 
 class SignalChecks:
-    """`looks_once`: there is no next pass in which a signal could be found missing again."""
+    """Checks sensors. `looks_once` means that no later pass can confirm a missing run."""
 
     def __init__(
         self,
@@ -63,15 +62,15 @@ class SignalChecks:
         self._runs, self._watches, self._sensors = Runs(tables), SlaWatches(tables), Sensors(tables)
         size = ONCE if looks_once else SLICE
         self.reconciled, self.watched = RoundRobin(size), RoundRobin(size)
-        # Runs that were missing when their pipeline was last looked at. A row does not say when it was written, so its
+        # Runs that were missing in the last pass of their pipeline. A row does not say when it was written, so its
         # record may still be on its way: it is lost if the run is missing in the next pass too.
         self._looks_once = looks_once
         self._missing: dict[PipelineId, frozenset[RunKey]] = {}
 
-    # --- data without a run -------------------------------------------------------------------------------------------
+    # --- Data without a run -------------------------------------------------------------------------------------------
 
-    async def reconciliation(self, now: datetime) -> Sequence[Finding]:  # noqa: ARG002  every check is told the time
-        # All of them: requests and cascades wait for the end of a pause also where no data starts a run.
+    async def reconciliation(self, now: datetime) -> Sequence[Finding]:  # noqa: ARG002  every check gets the time
+        # All pipelines: requests and cascades wait for the end of a pause even where no data starts a run.
         chosen = self.reconciled.next_slice(self._ledger.versions)
         return [
             Finding(
@@ -95,7 +94,7 @@ class SignalChecks:
         if new := missing - before:
             self._missing[pipeline] = frozenset(new)
 
-    # --- arrivals without a watch -------------------------------------------------------------------------------------
+    # --- Arrivals without a watch -------------------------------------------------------------------------------------
 
     async def relative_deadlines(self, now: datetime) -> Sequence[Finding]:
         limited = [each for each, version in self._ledger.versions.items() if _counts_from_arrival(version)]

@@ -1,4 +1,4 @@
-"""The table of checks: everything the watchdog looks at, in the order in which it looks."""
+"""Assemble the table of checks that the watchdog makes, in order."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,17 +39,17 @@ DAMAGED_NAMED_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """What the watchdog watches beside the rows, and how it speaks. A lag that is None is not watched here."""
+    """Says what the watchdog checks besides rows, and how it alerts. A lag of None is not checked."""
 
-    poll: Poll | None = None  # asks a target about a job; None: as the engine does
+    poll: Poll | None = None  # polls a job at its target; None: as the engine does
     reader_lags: Lags | None = None
     relay_lags: Lags | None = None
-    probes_alerts: bool = False  # someone at the end of the way answers probes
+    probes_alerts: bool = False  # a receiver at the end of the alert path answers probes
     ping: Ping | None = None
     repeat_after: timedelta | None = None
     patience: GracePeriods = field(default_factory=lambda: DEFAULT_PATIENCE)
     late: timedelta = LATE
-    looks_once: bool = False  # one pass is all there is: what is missing in it counts as lost
+    looks_once: bool = False  # there is only one pass: what is missing in it counts as lost
 
 
 def make_watchdog(
@@ -63,7 +63,7 @@ def make_watchdog(
     resync: PipelineResync,
     may_act: Callable[[], bool],
 ) -> Watchdog:
-    """Put a watchdog together. Made anew for each holding of the duty: what it remembers must not outlive it."""
+    """Create a watchdog for one holder of the scheduler lease: its state must not outlive the lease."""
     ledger = Expectations(watched.patience)
     keeper = ExpectationsLoader(tables, configs, ledger, looks_back=watched.repeat_after is not None)
     alerts = Alerts(tables, clock, repeat_after=watched.repeat_after)
@@ -124,7 +124,7 @@ def _checks_of_runs(
     )
     orphans = OrphanCheck(tables, configs, alerts, watched.poll or engine.poll_job)
     return [
-        # Without it nothing is expected, so nothing would be missed.
+        # Without it nothing is expected, so nothing would be reported as missed.
         WatchdogCheck(name=EXPECTED_RUNS, look=refresh, is_vital=True),
         WatchdogCheck(name="stale-triggers", look=active.stale_runs, left=lambda: rotation.left),
         WatchdogCheck(
@@ -144,7 +144,7 @@ def _checks_of_runs(
 
 
 def _unwatched(damaged: Mapping[PipelineId, Rejected]) -> dict[str, str]:
-    """Pipelines that cannot be read, each by its name: one that is known to be damaged hides no other."""
+    """Return the unreadable pipelines by name, so that a known damaged one hides no other."""
     names = sorted(damaged)
     parts = {f"{EXPECTED_RUNS} {name}": str(damaged[name]) for name in names[:DAMAGED_NAMED_MAX]}
     if more := names[DAMAGED_NAMED_MAX:]:

@@ -84,11 +84,9 @@ class _Module:
                 return [_METHODS[method]]
             case ast.Attribute(attr="log", value=ast.Call(func=ast.Name(id="logger"))):
                 return [AS_SAID]
-            case ast.Attribute(attr="_log"):
-                return [_work_level(_event_name(call))]
             case ast.Name(id=chosen) if chosen in self._values:
                 return sorted(_named_levels(self._values[chosen]))
-            case ast.Name(id="log"):  # the engine's log, given as an argument
+            case ast.Attribute(attr="_log") | ast.Name(id="log"):
                 return [_work_level(_event_name(call))]
             case _:
                 return []

@@ -118,6 +118,11 @@ def test_a_program_gets_the_same_code(words: list[str]) -> None:
     assert result.output
 
 
+@pytest.mark.parametrize("words", [words for words in UNKNOWN_PIPELINES if words[0] != "plan"], ids=" ".join)
+def test_a_mistyped_pipeline_is_answered_with_the_one_that_was_meant(words: list[str]) -> None:
+    assert "did you mean `orders`?" in interlock(*words).stderr
+
+
 def test_a_sensor_may_come_before_its_pipeline() -> None:
     result = interlock("sensor", "put", "ordres", "ready", "status=done")
 

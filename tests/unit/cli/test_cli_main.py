@@ -11,6 +11,7 @@ import pytest
 from tests.support.builders.command_line import interlock, loaded_commands
 from worker.cli.catalogue import PAGE
 from worker.cli.terminal.command_list import CommandEntry
+from worker.cli.terminal.store_access import Exit
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 COMMANDS = ["validate", "schema", "plan"]
@@ -136,6 +137,41 @@ def first_lines() -> dict[str, str]:
         for name, commands in members.items()
         for member, command in commands.items()
     }
+
+
+def test_the_first_page_lists_every_exit_code() -> None:
+    page = interlock("--help").stdout
+
+    assert re.findall(r"^   (\d)  ", page.partition("Exit codes:")[2], re.MULTILINE) == [
+        str(code.value) for code in Exit
+    ]
+
+
+def test_the_exit_codes_are_documented_in_one_place() -> None:
+    documented = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
+
+    assert re.findall(r"^\| (\d) \|", documented, re.MULTILINE) == [str(code.value) for code in Exit]
+    assert all(f"`{entry.name}`" in documented for entry in PAGE.entries.values())
+
+
+@pytest.mark.parametrize(
+    ("line", "what", "remedy"),
+    [
+        ("statsu", "no such command 'statsu'", "did you mean 'status'?"),
+        ("store init --jsn", "no such option: --jsn", "did you mean --json?"),
+        ("sensor put", "missing argument 'PIPELINE'", "see `interlock sensor put --help`"),
+        ("plan . --from soon", "invalid value for --from: 'soon' is not a date", "write YYYY-MM-DD"),
+        ("completion tcsh", "invalid value for 'SHELL': 'tcsh' is not one of 'bash', 'zsh', 'fish'", "see `interlock"),
+    ],
+)
+def test_a_command_that_is_not_understood_is_an_error_like_any_other(line: str, what: str, remedy: str) -> None:
+    result = interlock(*line.split())
+
+    assert result.exit_code == Exit.WRONG
+    assert result.stdout == ""
+    said, below = result.stderr.splitlines()
+    assert said == f"error: {what}"
+    assert below.startswith(f"    {remedy}")
 
 
 def test_without_a_command_the_help_is_shown() -> None:

@@ -150,7 +150,10 @@ def test_an_unknown_pipeline_exits_with_2_and_a_suggestion(command: list[str]) -
     result = interlock("pipelines", *command, "ordres")
 
     assert result.exit_code == 2
-    assert result.stderr.splitlines() == ["there is no pipeline ordres in the store", "    did you mean `orders`?"]
+    assert result.stderr.splitlines() == [
+        "error: there is no pipeline ordres in the store",
+        "    did you mean `orders`?",
+    ]
 
 
 # --- remove -----------------------------------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ def test_a_mistyped_key_exits_with_2_and_a_suggestion() -> None:
     result = interlock("sensor", "remove", "orders", "exprot", "--yes")
 
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.splitlines() == ["there is no sensor exprot of orders", "    did you mean `export`?"]
+    assert result.stderr.splitlines() == ["error: there is no sensor exprot of orders", "    did you mean `export`?"]
 
 
 @pytest.mark.parametrize("spelling", ["2026-03-03", "20260303"])

@@ -228,7 +228,7 @@ def test_a_missing_sensor_exits_with_2_and_a_suggestion() -> None:
     result = interlock("sensor", "get", "orders", "exprot")
 
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.splitlines() == ["there is no sensor exprot of orders", "    did you mean `export`?"]
+    assert result.stderr.splitlines() == ["error: there is no sensor exprot of orders", "    did you mean `export`?"]
 
 
 def test_the_list_is_in_order_and_can_be_narrowed() -> None:

@@ -303,7 +303,7 @@ def test_only_init_makes_a_store(command: list[str], here: Path) -> None:
 
     assert result.exit_code == 2
     assert result.stderr.splitlines() == [
-        "there is no store at interlock.db",
+        "error: there is no store at interlock.db",
         "    make it with `interlock store init`, or name another with --store",
     ]
     assert list(here.iterdir()) == []
@@ -335,7 +335,7 @@ def test_a_current_directory_that_is_gone_is_said(here: Path, monkeypatch: pytes
     result = interlock("store", "init")
 
     assert result.exit_code == 2
-    assert result.stderr.splitlines()[0] == "the current directory is gone"
+    assert result.stderr.splitlines()[0] == "error: the current directory is gone"
 
 
 def test_a_store_that_does_not_answer_exits_with_3(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -407,6 +407,6 @@ def test_the_installed_command_tells_trouble_in_two_lines(here: Path) -> None:
 
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
-        "there is no store at interlock.db",
+        "error: there is no store at interlock.db",
         "    make it with `interlock store init`, or name another with --store",
     ]

@@ -9,7 +9,7 @@ import typer
 from worker.cli.commands.sensor_values import read_json
 from worker.cli.terminal.confirm import Consent
 from worker.cli.terminal.console import Screen, counted, json_lines, shown_time
-from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store, show_failure
 from worker.cli.terminal.worker_presence import warn_if_no_live_worker
 from worker.config.settings import GROUP
 from worker.core.errors import ConfigError
@@ -147,8 +147,7 @@ async def _release(tables: Tables, letter: DeadLetter) -> bool:
 
 
 def _say_gone(screen: Screen, which: DeadLetterSelector) -> int:
-    screen.remark(f"there is no dead letter {which}", style="red")
-    screen.remark("    `interlock dlq list` shows those there are")
+    show_failure(screen, f"there is no dead letter {which}", "`interlock dlq list` shows those there are")
     return Exit.WRONG
 
 

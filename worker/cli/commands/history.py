@@ -8,13 +8,14 @@ from worker.cli.commands.explain import ExplainQuery, PeriodMaybe, query_of, why
 from worker.cli.terminal.arguments import PipelineArgument, ScheduleOption, chosen_schedule
 from worker.cli.terminal.console import Screen, counted, shown_time
 from worker.cli.terminal.pipeline_lookup import say_unknown, version_of
-from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store
+from worker.cli.terminal.store_access import EXIT_CODES, AsJson, Exit, StoreAccess, StoreUrl, on_store, show_failure
 from worker.core.model.keys import RunKey
 from worker.core.model.pipeline import ScheduleId
 from worker.core.model.values import Json
 from worker.core.time.timestamps import format_rfc3339
 from worker.operations.explain.default_period import DefaultRun, DefaultRuns
 from worker.operations.runs.history import HistoryEntry, HistorySource, load, tell
+from worker.store.repos.pipelines import Pipelines
 from worker.store.table import Tables
 
 STYLES = {
@@ -34,6 +35,8 @@ async def run_history(screen: Screen, access: StoreAccess, asked: ExplainQuery, 
             return await say_unknown(screen, tables, asked.pipeline)
         key, present = found
         moments = tell(await load(tables, key, now))
+        if not moments and await Pipelines(tables).get(key.pipeline) is None:
+            return await say_unknown(screen, tables, key.pipeline)
     if present is not None and not as_json:
         screen.remark(why_shown(present))
     if not moments:
@@ -64,8 +67,9 @@ async def _key(tables: Tables, asked: ExplainQuery, now: datetime) -> tuple[RunK
 
 
 def _say_nothing_is_known(screen: Screen, key: RunKey) -> int:
-    screen.remark(f"nothing is recorded about {key}", style="red")
-    screen.remark(f"    `interlock explain {key.pipeline} {key.period}` says why")
+    show_failure(
+        screen, f"nothing is recorded about {key}", f"`interlock explain {key.pipeline} {key.period}` says why"
+    )
     return Exit.WRONG
 
 

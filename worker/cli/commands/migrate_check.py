@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from worker.cli.terminal.console import Screen, counted
+from worker.cli.terminal.pipeline_lookup import suggestion
 from worker.cli.terminal.store_access import Exit, StoreAccess
 from worker.config.deploy import accept
 from worker.config.files import yaml_files
@@ -66,7 +67,7 @@ async def run_accept(
     async with access.tables() as tables:
         pipelines = await chosen(screen, access, tables, which)
         if missing := await _missing(tables, pipelines):
-            raise ConfigError(f"there is no pipeline {', '.join(missing)}; nothing was changed: correct the names")
+            raise await _no_such(tables, missing, "nothing was changed")
         for pipeline in pipelines:
             done = await _accept_one(tables, access, pipeline, keep_silent=keep_silent, dry_run=dry_run)
             if as_json:
@@ -105,8 +106,13 @@ async def unknown_names(tables: Tables, which: PipelineSelector, pipelines: Sequ
     """
     unknown = await _missing(tables, which.named)
     if unknown and len(unknown) == len(pipelines):
-        raise ConfigError(f"there is no pipeline {', '.join(unknown)}; nothing was looked at: correct the names")
+        raise await _no_such(tables, unknown, "nothing was looked at")
     return unknown
+
+
+async def _no_such(tables: Tables, names: Sequence[PipelineId], outcome: str) -> ConfigError:
+    meant = [hint for name in names if (hint := await suggestion(tables, name))]
+    return ConfigError(f"there is no pipeline {', '.join(names)}; {outcome}: {' '.join(meant) or 'correct the names'}")
 
 
 async def _missing(tables: Tables, pipelines: Sequence[PipelineId]) -> list[PipelineId]:

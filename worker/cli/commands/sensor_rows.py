@@ -7,7 +7,7 @@ from itertools import islice
 
 from worker.cli.terminal.console import Screen, counted, json_text
 from worker.cli.terminal.pipeline_lookup import pipeline_in, say_unknown, warn_if_unknown
-from worker.cli.terminal.store_access import Exit, StoreAccess
+from worker.cli.terminal.store_access import Exit, StoreAccess, show_failure
 from worker.cli.terminal.truncation import Truncation
 from worker.config.problems import suggest
 from worker.core.errors import ConfigError
@@ -145,6 +145,9 @@ async def advise(screen: Screen, tables: Tables, name: SensorName, data: Mapping
 async def say_missing(screen: Screen, tables: Tables, name: SensorName) -> int:
     known = await first_sensors(tables, name.pipeline, "", KEYS_COMPARED_MAX)
     hint = suggest(name.stored_key, [sensor.key for sensor in known])
-    screen.remark(f"there is no sensor {name.stored_key} of {name.pipeline}", style="red")
-    screen.remark(f"    {hint or f'`interlock sensor list {name.pipeline}` shows what there is'}")
+    show_failure(
+        screen,
+        f"there is no sensor {name.stored_key} of {name.pipeline}",
+        hint or f"`interlock sensor list {name.pipeline}` shows what there is",
+    )
     return Exit.WRONG

@@ -35,6 +35,7 @@ class RootPage(NamedTuple):
     introduction: str
     options: tuple[tuple[str, str], ...]
     panels: tuple[CommandPanel, ...]
+    epilogue: str = ""
 
     @property
     def entries(self) -> dict[str, CommandEntry]:
@@ -47,6 +48,8 @@ class RootPage(NamedTuple):
         lines += _box("Options", self.options, wide)
         for panel in self.panels:
             lines += _box(panel.title, [(entry.name, entry.summary) for entry in panel.commands], wide)
+        if self.epilogue:
+            lines += ["", *_paragraphs(self.epilogue, wide)]
         plain = "\n".join([*(line.rstrip() for line in lines), ""])
         return _coloured(plain) if (_has_colours() if colours is None else colours) else plain
 

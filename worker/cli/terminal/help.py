@@ -2,17 +2,25 @@
 shows none, and no type is named as Python names it.
 """
 
+import os
+import sys
 from functools import partial
-from typing import Any, ClassVar, TypeAlias, cast
+from typing import Any, ClassVar, Final, TypeAlias, cast
 
-from typer import echo
+from typer import Abort, TyperException, echo
+from typer.completion import get_completion_inspect_parameters
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_group
 
 from worker.cli.terminal.command_list import CommandEntry, RootPage
+from worker.cli.terminal.console import Screen
+from worker.core.errors import ConfigError
 
 # Typer keeps its types of contexts and commands to itself.
 Private: TypeAlias = Any
+
+PROGRAM: Final = "interlock"
+COMPLETION_VARIABLE: Final = "_INTERLOCK_COMPLETE"  # by which a shell asks; the name is Typer's
 
 
 class LazyGroup(TyperGroup):
@@ -31,6 +39,21 @@ class LazyGroup(TyperGroup):
         for each in self.params:
             _read_quickly(each)
 
+    def main(self, *args: Private, standalone_mode: bool = True, **settings: Private) -> Private:
+        """Run a command; one that is not understood is an error like any other, where Typer would draw a box."""
+        if os.environ.get(COMPLETION_VARIABLE):
+            register_shells()
+        if not standalone_mode:
+            return super().main(*args, standalone_mode=False, **settings)
+        try:
+            code = super().main(*args, standalone_mode=False, **settings)
+        except TyperException as error:
+            show_usage_error(error)
+            sys.exit(error.exit_code)
+        except Abort:
+            sys.exit(1)
+        sys.exit(code if isinstance(code, int) else 0)
+
     def resolve_command(self, ctx: Private, args: list[str]) -> tuple[str | None, Private, list[str]]:
         name, _, rest = super().resolve_command(ctx, args)
         return name, None if name is None else load_command(self.page.entries[name], ctx), rest
@@ -44,6 +67,33 @@ class LazyGroup(TyperGroup):
             option.metavar = ""
             _read_quickly(option)
         return option
+
+
+def show_usage_error(error: TyperException) -> None:
+    if not error.format_message():
+        return  # a command was missing, and the help page was printed
+    from worker.cli.terminal.store_access import show_error  # noqa: PLC0415  it opens stores, too
+
+    show_error(Screen(), ConfigError(usage_sentence(error)))
+
+
+def usage_sentence(error: TyperException) -> str:
+    """What is wrong, and after the last semicolon what to do, as in all our messages."""
+    found = error.format_message().rstrip(".").replace("Value error, ", "")
+    what, meant = found, ""
+    for mark in (". Did you mean ", " (Possible options: "):
+        if not meant:
+            what, _, meant = found.partition(mark)
+    what = what[:1].lower() + what[1:]
+    if meant:
+        return f"{what}; did you mean {meant.rstrip(')?')}?"
+    context: Private = getattr(error, "ctx", None)
+    return what if "; " in what or context is None else f"{what}; see `{context.command_path} --help`"
+
+
+def register_shells() -> None:
+    """Make Typer know the shells that it can complete for; it does so only beside options that we do not have."""
+    get_completion_inspect_parameters()
 
 
 class LightCoercion:

@@ -3,7 +3,7 @@
 from typing import Final
 
 from worker.cli.terminal.console import Screen
-from worker.cli.terminal.store_access import Exit
+from worker.cli.terminal.store_access import Exit, show_failure
 from worker.config.versions import PipelineVersions, Unusable, Version
 from worker.core.errors import Rejected
 from worker.core.model.pipeline import Pipeline, PipelineId
@@ -33,8 +33,7 @@ def pipeline_in(stored: StoredConfig) -> Pipeline | None:
 
 async def say_unknown(screen: Screen, tables: Tables, pipeline: PipelineId) -> int:
     hint = await suggestion(tables, pipeline) or "`interlock pipelines list` shows what there is"
-    screen.remark(f"there is no pipeline {pipeline} in the store", style="red")
-    screen.remark(f"    {hint}")
+    show_failure(screen, f"there is no pipeline {pipeline} in the store", hint)
     return Exit.WRONG
 
 

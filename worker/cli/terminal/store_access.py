@@ -122,8 +122,13 @@ def told(screen: Screen, run: Callable[[], Awaitable[int]]) -> int:
 def show_error(screen: Screen, error: WorkerError) -> None:
     """Our messages end with what to do, after the last semicolon."""
     what, _, remedy = str(error).rpartition("; ")
-    screen.remark(what or remedy, style="red")
-    if what:
+    show_failure(screen, what or remedy, remedy if what else "")
+
+
+def show_failure(screen: Screen, what: str, remedy: str = "") -> None:
+    """Show an error as every command does: what is wrong, and below it what to do."""
+    screen.remark(f"error: {what}", style="red")
+    if remedy:
         screen.remark(f"    {remedy}")
 
 
@@ -145,7 +150,7 @@ def show_causes(screen: Screen, error: Exception) -> int:
 def show_surprise(screen: Screen, mistakes: Sequence[BaseException]) -> None:
     for mistake in mistakes:
         what = f"{type(mistake).__name__}: {mistake}{_place(mistake)}"
-        screen.remark(f"something unexpected went wrong: {what}", style="red")
+        show_failure(screen, f"something unexpected went wrong: {what}")
     screen.remark("    run `interlock store check`; if the store is sound, this is a mistake in Interlock: report it")
 
 

@@ -254,10 +254,6 @@ def marker_pk(pipeline: PipelineId) -> str:
     return f"{MARKER}{pipeline}"
 
 
-def marker_sk(key: RunKey) -> str:
-    return f"{key.period}#{key.schedule}"
-
-
 # --- job log, reruns, events ------------------------------------------------------------------------------------------
 
 

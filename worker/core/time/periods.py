@@ -7,11 +7,9 @@ from datetime import date, datetime, time, tzinfo
 from decimal import Decimal
 from enum import StrEnum
 from functools import lru_cache, total_ordering
-from typing import Self, TypeVar
+from typing import Self
 
 from worker.core.time.local_time import reached_at, wall_at
-
-T = TypeVar("T")
 
 # The dates that runs can be about. Producers write 9999-12-31 for "never", and a deadline past the end of the calendar
 # cannot be computed; nothing outside these years is a period.
@@ -117,16 +115,6 @@ def split_key(key: str) -> tuple[str, Period | None]:
     name, _, suffix = key.rpartition("#")
     period = Period.parse(suffix) or Period.parse_compact(suffix)
     return (name, period) if name and period else (key, None)
-
-
-def alias(sensors: Mapping[str, T], period: Period) -> dict[str, T]:
-    """The sensors as rules of one period see them: `orders#2026-03-03` is also there as `orders`."""
-    aliased = dict(sensors)
-    # The preferred spelling comes last and so replaces the other.
-    for suffix in (f"#{period.compact}", f"#{period}"):
-        named = {key.removesuffix(suffix): data for key, data in sensors.items() if key.endswith(suffix)}
-        aliased |= {key: data for key, data in named.items() if key}
-    return aliased
 
 
 def period_of_sensor(data: Mapping[str, object], key_suffix: Period | None, local_today: date) -> Period:

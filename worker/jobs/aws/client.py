@@ -1,7 +1,7 @@
-"""AWS, as the job targets and secrets on it use it: one object, made by the wiring, from which they are all built.
+"""Calls AWS for the job targets and secrets on it. The composition root builds one `Aws` object.
 
-Region and credentials come from where AWS's own tools take them. No request is ever repeated by the library: whether a
-start may be sent again is decided by who can look for the job first.
+Region and credentials come from the same sources as for AWS's own tools. The library never repeats a request: only a
+runner that can look for the job first decides whether to send a start again.
 """
 
 import asyncio
@@ -26,25 +26,26 @@ from worker.net.sockets import open_socket
 
 Service: TypeAlias = Literal["glue", "emr", "emr-serverless", "stepfunctions", "lambda", "logs", "secretsmanager"]
 
-# How far back a lost start is looked for: longer than a run waits for its job, shorter than lists become endless.
+# How far back to look for a lost start: longer than a run waits for its job, short enough to keep lists short.
 LOOK_BACK: Final = timedelta(days=2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwsEndpoint:
-    """Where AWS is; None leaves a place to the AWS environment."""
+    """Locates AWS. With None, the AWS environment decides."""
 
     region: str | None = None
     endpoint: str | None = None
     connect_s: float = 3.0
-    call_s: float = 10.0  # for anything but a start; the engine's own limit is above it
+    call_s: float = 10.0  # for every call except a start; below the engine's own limit
     start_s: float = 20.0
-    # Each synchronous Lambda holds a connection, and a call that finds none free waits: above what the engine allows.
+    # Each synchronous Lambda call holds a connection, and a call without a free one waits. The limit is therefore above
+    # the number of calls that the engine allows.
     connections_max: int = 64
 
 
 class Aws:
-    """Calls to AWS. Use it as a context manager: each service's client is opened when it is first called."""
+    """Calls AWS. Use it as a context manager: it opens each service's client at the first call."""
 
     def __init__(self, settings: AwsEndpoint | None = None) -> None:
         self._settings = settings or AwsEndpoint()
@@ -63,7 +64,7 @@ class Aws:
 
     @property
     def start_limit(self) -> timedelta:
-        """How long a start is waited for, unless its target needs longer."""
+        """Return how long to wait for a start, unless the target needs longer."""
         return timedelta(seconds=self._settings.start_s)
 
     async def start(
@@ -75,15 +76,15 @@ class Aws:
         *,
         limit: timedelta | None = None,
     ) -> Answer:
-        """Send a start, one time, if it may still be sent by then. Raises `AwsTrouble` and nothing else.
+        """Send a start once, if `may_send` allows it at that moment. Raises only `AwsTrouble`.
 
-        It leaves on a connection of its own: one that was idle may break in a way that looks like a lost start.
+        The start uses a new connection: an idle one may break in a way that looks like a lost start.
         """
         limit_s = (limit or self.start_limit).total_seconds()
         return await self._send(_ClientKey(service, keeps_connections=False), operation, parameters, limit_s, may_send)
 
     async def call(self, service: Service, operation: str, parameters: Mapping[str, object]) -> Answer:
-        """Send a request that may be sent again, one time. Raises `AwsTrouble` and nothing else."""
+        """Send a request once; the caller may repeat it. Raises only `AwsTrouble`."""
         limit_s = self._settings.call_s
         return await self._send(_ClientKey(service, keeps_connections=True), operation, parameters, limit_s, always)
 
@@ -97,10 +98,10 @@ class Aws:
         pages_max: int,
         to_the_end: bool = False,
     ) -> AsyncGenerator[Answer]:
-        """The answers of a list, one page after the other, while there are more and not too many. Raises `AwsTrouble`.
+        """Yield the pages of a list until it ends or `pages_max` is reached. Raises `AwsTrouble`.
 
-        The last one that is given still has the `cursor` if the list was longer. `to_the_end`: that is trouble, because
-        what was not seen by then may still be there.
+        If the list is longer than `pages_max`, the last page yielded still has its `cursor`. With `to_the_end` that
+        raises `AwsTrouble`, because the item searched for may be on a later page.
         """
         asked = dict(parameters)
         for _ in range(pages_max):
@@ -126,14 +127,14 @@ class Aws:
         what, passage = f"{key.service} {operation}", RequestTrace(may_send)
         watching = PASSAGE.set(passage)
         try:
-            method = await self._method(key, operation)  # not in the call's time: the first one opens the client
+            method = await self._method(key, operation)  # outside the timeout: the first call opens the client
             async with asyncio.timeout(limit_s):
                 return await method(**parameters)
         except CALL_ERRORS as error:
             raise trouble(error, what, has_left=passage.has_left) from error
         except ANSWER_ERRORS as error:
             if not passage.has_left:
-                raise  # a mistake of ours
+                raise  # a bug in this program
             raise trouble(error, what, has_left=True) from error
         finally:
             PASSAGE.reset(watching)
@@ -149,7 +150,7 @@ class Aws:
             endpoint_url=self._settings.endpoint,
             config=_config(self._settings, keeps_connections=key.keeps_connections),
         )
-        async with self._opening:  # or two first calls would open two
+        async with self._opening:  # otherwise two concurrent first calls would open two clients
             if key not in self._clients:
                 try:
                     self._clients[key] = await self._resources.enter_async_context(opening)
@@ -168,14 +169,14 @@ class _ClientKey:
 
 def _config(settings: AwsEndpoint, *, keeps_connections: bool) -> AioConfig:
     return AioConfig(
-        # The library leaves its own option for sockets, tcp_keepalive, unread; a start may wait long for its answer.
+        # The library ignores its own socket option, tcp_keepalive. A start may wait long for its response.
         connector_args=None
         if keeps_connections
         else {"force_close": True, "keepalive_timeout": None, "socket_factory": open_socket},
         user_agent=f"interlock aiobotocore/{aiobotocore.__version__}",
         retries={"mode": "standard", "total_max_attempts": 1},
         connect_timeout=settings.connect_s,
-        read_timeout=None,  # each call has a limit of its own, which bounds a slow trickle too
+        read_timeout=None,  # each call has its own limit, which also bounds a slow response
         max_pool_connections=settings.connections_max,
         http_session_cls=WatchedSession,
     )

@@ -1,7 +1,7 @@
-"""Jobs that are steps of a running EMR cluster.
+"""Runs jobs as steps of a running EMR cluster.
 
-EMR has no way to recognise a repeated start, so the token ends the step's name, and a start whose answer was lost is
-looked for among the newest steps of the cluster.
+EMR cannot recognise a repeated start. The step's name therefore ends with the token, and after a lost response the
+runner looks for the token among the newest steps of the cluster.
 """
 
 import re
@@ -47,10 +47,10 @@ STATES: Final = States(
 )
 
 _LIST_LAG: Final = timedelta(seconds=60)
-_PAGES_MAX: Final = 40  # of 50 steps each, as the service has it
-_NAMED_MAX: Final = 10  # steps that one ListSteps takes by their ids
+_PAGES_MAX: Final = 40  # pages of 50 steps, the service's page size
+_NAMED_MAX: Final = 10  # step ids that one ListSteps call accepts
 _NAME_CHARS_MAX: Final = 256
-# Refusals that have no code of their own.
+# Rejections that have no error code of their own.
 _FULL: Final = "number of active steps"
 _NO_CLUSTER: Final = re.compile(r"Cluster id .* is not valid")
 
@@ -92,7 +92,7 @@ class EmrRunner:
         return str(question.handle["clusterId"])
 
     async def look(self, questions: Sequence[StatusQuery], more: str = "") -> Sightings:
-        """Describe steps of one cluster: a few by their ids, many by listing what is not over."""
+        """Describe steps of one cluster: up to 10 by their ids, more by listing the steps that have not ended."""
         places = {str(question.handle["runId"]): place for place, question in enumerate(questions)}
         asked: dict[str, object] = {"ClusterId": questions[0].handle["clusterId"]}
         if len(places) <= _NAMED_MAX:
@@ -117,7 +117,7 @@ class EmrRunner:
         return None
 
     async def _newest_steps(self, cluster_id: str) -> AsyncGenerator[Answer]:
-        """The steps of a cluster, newest first, as far back as a start that was lost may lie."""
+        """Yield the steps of a cluster, newest first, back to the oldest possible lost start."""
         since = self._clock.now() - LOOK_BACK
         asked = {"ClusterId": cluster_id}
         async for page in self._aws.pages(
@@ -161,7 +161,7 @@ def _judge(step: Answer) -> JobStatus:
 
 
 def _message(status: Answer) -> str:
-    """What EMR says about the end: the failure's own words, and where its log is."""
+    """Return EMR's description of the end: the failure's own message and the location of its log."""
     failure, change = part(status, "FailureDetails"), part(status, "StateChangeReason")
     said = [*(text(failure, name) for name in ("Reason", "Message", "LogFile")), text(change, "Message")]
     return "; ".join(each for each in said if each)

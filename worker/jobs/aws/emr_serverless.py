@@ -1,7 +1,7 @@
-"""Jobs that are runs of an EMR Serverless application.
+"""Runs jobs on an EMR Serverless application.
 
-The service recognises a repeated start by its client token. How long it does is not said, so the token also ends the
-run's name, by which a start whose answer was lost is found first.
+The service recognises a repeated start by its client token, but does not document for how long. The run's name
+therefore also ends with the token, and a lost start is first looked up by that name.
 """
 
 from collections.abc import Sequence
@@ -77,7 +77,7 @@ class EmrServerlessRunner:
         return str(question.handle["applicationId"])
 
     async def look(self, questions: Sequence[StatusQuery], more: str = "") -> Sightings:
-        """List the runs of one application that are not over. Of one that is, the list does not tell when it ended."""
+        """List the unfinished runs of one application; the list does not give the end time of ended ones."""
         places = {str(question.handle["runId"]): place for place, question in enumerate(questions)}
         asked = {
             "applicationId": questions[0].handle["applicationId"],
@@ -115,7 +115,7 @@ class EmrServerlessRunner:
 
 
 def start_parameters(config: EmrServerlessConfig, token: str) -> dict[str, object]:
-    """The request. Raises `UnusableConfig` if arguments have no place in the driver."""
+    """Return the request parameters. Raises `UnusableConfig` if the driver has no place for arguments."""
     parameters: dict[str, object] = {
         "applicationId": config.application_id,
         "clientToken": token,
@@ -131,7 +131,7 @@ def start_parameters(config: EmrServerlessConfig, token: str) -> dict[str, objec
 
 
 def _driver(config: EmrServerlessConfig) -> dict[str, object]:
-    """The driver as it was given, with the arguments behind those it has."""
+    """Return the configured driver with the arguments appended to its own."""
     arguments = config.arguments
     listed = [f"{name}={value}" for name, value in arguments.items()] if isinstance(arguments, dict) else arguments
     if not listed:

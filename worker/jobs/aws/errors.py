@@ -1,12 +1,12 @@
-"""What a call to AWS that brought no result means: the one place where errors are told apart.
+"""Classifies failed calls to AWS. No other module interprets AWS errors.
 
-| What came back | Meaning for a start |
+| Response | Meaning for a start |
 | --- | --- |
-| nothing was sent: no connection, no credentials, a parameter that is none | refused |
-| throttled; too many runs at once | refused, TRANSIENT |
-| credentials that have expired or are not accepted | refused, TRANSIENT: the next request is signed anew |
+| nothing was sent: no connection, no credentials, an invalid parameter | refused |
+| throttled; too many concurrent runs | refused, TRANSIENT |
+| expired or rejected credentials | refused, TRANSIENT: the next request is signed again |
 | any other 4xx; a function that cannot be set up | refused, PERMANENT |
-| 408, 5xx, an internal error under any status, no answer, half an answer | unknown: the job may exist |
+| 408, 5xx, an internal error with any status, no response, a partial response | unknown: the job may exist |
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,12 +22,12 @@ from worker.jobs.messages import tidy
 from worker.jobs.runner import Refused, TargetDown, Unknown
 from worker.net.aws_credentials import CREDENTIAL_CODES
 
-# Everything a call may raise; whatever else comes out of it is a mistake of ours and must be seen.
+# Every error that a call may raise. Any other exception is a bug and must not be hidden.
 CALL_ERRORS: Final = (ClientError, BotoCoreError, ResponseParserError, aiohttp.ClientError, OSError, TimeoutError)
-# What the library stumbles over in an answer that is not of the shape it should have.
+# What the library raises on a malformed response.
 ANSWER_ERRORS: Final = (AttributeError, KeyError, TypeError, ValueError, RecursionError)
 
-# Not carried out, and worth another try: too much at once, or credentials that are renewed by themselves.
+# Not executed and worth a retry: too many requests, or credentials that renew themselves.
 THROTTLED: Final = frozenset(
     {
         "Throttling", "ThrottlingException", "ThrottledException", "RequestThrottled", "RequestThrottledException",
@@ -45,8 +45,7 @@ TURNED_AWAY: Final = THROTTLED | frozenset(
         *CREDENTIAL_CODES,
     }
 )  # fmt: skip
-# Not carried out, and the same tomorrow, although their status is that of a failed service: Lambda could not set up the
-# function.
+# Not executed and permanent, although the status is a server error: Lambda could not set up the function.
 NOT_SET_UP: Final = frozenset(
     {
         "InvalidSubnetIDException", "InvalidSecurityGroupIDException", "InvalidZipFileException",
@@ -54,7 +53,7 @@ NOT_SET_UP: Final = frozenset(
         "KMSNotFoundException", "EC2AccessDeniedException",
     }
 )  # fmt: skip
-# The job may exist, although some services give these with a status that says otherwise.
+# The job may exist, although some services send these with a status that suggests otherwise.
 UNDECIDED: Final = frozenset(
     {
         "InternalFailure", "InternalError", "InternalServerError", "InternalServerException",
@@ -66,9 +65,9 @@ UNDECIDED: Final = frozenset(
 
 
 class AwsTrouble(RetryLater):
-    """A call that brought no result. Without a `category` it may have been carried out all the same.
+    """Signals that a call gave no result. If `category` is None, the call may have been executed.
 
-    `code` is the service's own name of the error, empty if it did not answer.
+    `code` is the service's own error code. It is empty if the service did not respond.
     """
 
     def __init__(self, message: str, *, category: FailureCategory | None, code: str = "") -> None:
@@ -77,11 +76,11 @@ class AwsTrouble(RetryLater):
 
 
 class AwsSilence(AwsTrouble, TargetDown):
-    """The service did not answer, failed, or turns calls away: the next call to it will fare no better."""
+    """Signals no response, a server failure or throttling: other calls to the service would fail too."""
 
 
 def trouble(error: Exception, what: str, *, has_left: bool) -> AwsTrouble:
-    """Say what an error of the call `what` means; `has_left`: bytes of the request were sent."""
+    """Classify the error of the call `what`; `has_left` means that bytes of the request were sent."""
     if isinstance(error, ClientError):
         return _answered(cast("Mapping[str, Any]", error.response), what)
     reason = _reason(error)
@@ -93,14 +92,14 @@ def trouble(error: Exception, what: str, *, has_left: bool) -> AwsTrouble:
 
 
 def start_answer(problem: AwsTrouble | Rejected, secrets: Iterable[str] = ()) -> Refused | Unknown:
-    """What a start comes to that ended in a problem; its message does not repeat the `secrets`."""
+    """Return the answer for a start that failed. Its message does not contain any of the `secrets`."""
     said = tidy(str(problem), secrets)
     category = problem.category if isinstance(problem, AwsTrouble) else FailureCategory.PERMANENT
     return Unknown(said) if category is None else Refused(category, said)
 
 
 def declined(code: str, message: str, what: str, *, status: int = 400) -> AwsTrouble:
-    """What an answer means that names an error."""
+    """Return the error for a response that contains an error code."""
     said = f"{what}: {code or status}: {message or 'no message'}"
     category = _category(code, status)
     kind = AwsSilence if category is None or code in THROTTLED or status == 429 else AwsTrouble
@@ -114,7 +113,7 @@ def _answered(response: Mapping[str, Any], what: str) -> AwsTrouble:
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong, in the words of whoever saw it: the library calls every failed connection the same."""
+    """Return the underlying cause: the library gives every failed connection the same message."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     cause = error.kwargs.get("error") if isinstance(error, BotoCoreError) else None
@@ -133,5 +132,5 @@ def _category(code: str, status: int) -> FailureCategory | None:
 
 def _unsent_category(error: Exception) -> FailureCategory:
     if isinstance(error, ParamValidationError):
-        return FailureCategory.PERMANENT  # the same tomorrow
+        return FailureCategory.PERMANENT  # a retry would fail in the same way
     return FailureCategory.TIMEOUT if isinstance(error, TimeoutError) else FailureCategory.TRANSIENT

@@ -1,7 +1,7 @@
-"""Jobs that are runs of an AWS Glue job.
+"""Runs AWS Glue jobs.
 
-Glue has no way to recognise a repeated start, so each run carries the token as an argument, and a start whose answer
-was lost is looked for among the newest runs of the job.
+Glue cannot recognise a repeated start. Each run therefore carries the token as an argument, and after a lost response
+the runner looks for the token among the newest runs of the job.
 """
 
 from collections.abc import Sequence
@@ -44,8 +44,6 @@ _LIST_LAG: Final = timedelta(seconds=60)
 
 
 class GlueRunner:
-    """Runs Glue jobs."""
-
     def __init__(self, aws: Aws, clock: Clock) -> None:
         self._aws, self._clock, self._logs, self._retries = aws, clock, GlueLogs(aws), GlueRetries(aws, clock)
 
@@ -86,7 +84,8 @@ class GlueRunner:
     async def look(self, questions: Sequence[StatusQuery], more: str = "") -> Sightings:
         """Read the newest runs of one job.
 
-        One that succeeded is left to `status`, which checks that, and so is one that Glue may try again by itself.
+        A run that succeeded is left to `status`, which checks the success. A run that Glue may retry by itself is left
+        to `status` too.
         """
         places = {str(question.handle["runId"]): place for place, question in enumerate(questions)}
         asked = {
@@ -99,7 +98,7 @@ class GlueRunner:
         for run in parts(answer, "JobRuns"):
             status, place = judge(run), places.get(text(run, "Id"))
             is_final = place is not None and isinstance(status, Failed) and not may_be_retried(run)
-            # A retry that runs tells of the run it is of; one that ended may be followed by another.
+            # A running retry gives the status of its root run. A retry that ended may be followed by another.
             of = place if is_final else places.get(root_of(run), place) if isinstance(status, Running) else None
             if of is not None:
                 seen[of] = status
@@ -119,7 +118,7 @@ class GlueRunner:
         return None
 
     async def stop(self, handle: Handle, _config: Config) -> StopAnswer:
-        """Stop the run, or the retry that Glue made of it; before that has come, there is nothing to stop yet."""
+        """Stop the run or the retry that Glue made of it. Before that retry starts, there is nothing to stop."""
         current = await self._current(handle)
         if not isinstance(current.status, Running):
             return Stopped()

@@ -1,8 +1,8 @@
-"""Glue reports some failed runs as succeeded; what the run itself wrote tells more.
+"""Checks the logs of Glue runs, because Glue reports some failed runs as succeeded.
 
-A run is believed to have failed only by a sign that was written for that purpose: Glue's own failure analysis (job
-insights), or a text that the pipeline names in `failureSignals`. A log full of errors that the job survived proves
-nothing. A log that should be read and cannot be is told, and the success stands.
+A run counts as failed only by a deliberate sign: Glue's own failure analysis (job insights), or a text that the
+pipeline names in `failureSignals`. Errors in the log prove nothing, because the job may have survived them. If a log
+cannot be read, a notice reports that and the success stands.
 """
 
 import asyncio
@@ -23,18 +23,17 @@ from worker.jobs.runner import Failed, JobStatus, Succeeded
 DEFAULT_LOG_GROUP: Final = "/aws-glue/jobs/logs-v2"
 ANALYSIS: Final = "GlueExceptionAnalysisJobFailed"
 
-# Together with the question about the run itself, below the engine's limit for a poll: a check that takes longer must
-# not keep a success from being seen.
+# Together with the status call, below the engine's limit for a poll: a slow check must not hide a success.
 _CHECK_S: Final = 12.0
 _PAGE: Final = 50
-_PAGES_MAX: Final = 10  # a page may be empty although more follow: the service searches so much at a time
+_PAGES_MAX: Final = 10  # a page may be empty although more follow: the service searches a limited amount per call
 _REASON: Final = re.compile(r'"Failure Reason"\s*:\s*("(?:[^"\\]|\\.)*")')
 _SHOWN_CHARS: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signs:
-    """Where a run wrote, and what there would mean that it failed."""
+    """Says where a run wrote its log and which texts in it mean failure."""
 
     run_id: str
     log_group: str = ""
@@ -46,11 +45,11 @@ class _Search:
     group: str
     stream: str
     text: str
-    is_expected: bool  # the log must be there: a pipeline asked for it to be read
+    is_expected: bool  # the log must exist: the pipeline configured it to be read
 
     @property
     def parameters(self) -> dict[str, object]:
-        quoted = json.dumps(self.text.strip(), ensure_ascii=False)  # a pattern that takes the text as it is
+        quoted = json.dumps(self.text.strip(), ensure_ascii=False)  # a pattern that matches the text literally
         return {
             "logGroupName": self.group,
             "logStreamNames": [self.stream],
@@ -60,17 +59,17 @@ class _Search:
 
 
 class _Unread(Exception):
-    """A log could not be searched to its end."""
+    """Signals that a log could not be searched to its end."""
 
 
 class GlueLogs:
-    """Looks for signs of failure in what Glue runs wrote to CloudWatch."""
+    """Searches the CloudWatch logs of Glue runs for signs of failure."""
 
     def __init__(self, aws: Aws, *, check_s: float = _CHECK_S) -> None:
         self._aws, self._check_s = aws, check_s
 
     async def confirm(self, success: Succeeded, signs: Signs) -> JobStatus:
-        """The success as it is, with notices if it could not be checked; or the failure that hides behind it."""
+        """Return the success, with notices if it could not be checked, or the failure found in the logs."""
         notices: list[str] = []
         try:
             async with asyncio.timeout(self._check_s):
@@ -89,7 +88,7 @@ class GlueLogs:
         except _Unread as problem:
             notices.append(str(problem))
         except AwsTrouble as trouble:
-            # Glue writes its analysis only where job insights are switched on: without it there is nothing to read.
+            # Glue writes its analysis only if job insights are enabled. Otherwise there is nothing to read.
             if search.is_expected or trouble.code != "ResourceNotFoundException":
                 is_denied = trouble.category is FailureCategory.PERMANENT
                 hint = f"; allow the worker logs:FilterLogEvents on {search.group}" if is_denied else ""
@@ -97,13 +96,13 @@ class GlueLogs:
         return None
 
     async def _first_hit(self, search: _Search) -> str | None:
-        """The first message that holds the text. Raises `_Unread` and `AwsTrouble`."""
+        """Return the first message that contains the text. Raises `_Unread` and `AwsTrouble`."""
         answer: Answer = {}
         found = self._aws.pages("logs", "FilterLogEvents", search.parameters, cursor="nextToken", pages_max=_PAGES_MAX)
         async with aclosing(found) as pages:
             async for answer in pages:
                 for event in parts(answer, "events"):
-                    # The service finds words in any surroundings; ours is a text with its spaces.
+                    # The service matches words in any context; this matches the text including its spaces.
                     if search.text in f" {text(event, 'message')} ":
                         return text(event, "message")
         if answer.get("nextToken"):

@@ -1,7 +1,7 @@
-"""Retries that Glue makes by itself (`MaxRetries` of the Glue job): other runs, with the same arguments.
+"""Follows the retries that Glue makes by itself (`MaxRetries`): other runs with the same arguments.
 
-The run that was started then reads FAILED while its retry runs, or is about to. Nothing may be started beside that, so
-a failure is final only once no retry can follow it.
+The started run then shows FAILED while its retry runs or is about to run. No other job may start meanwhile, so a
+failure is final only if no retry can follow it.
 """
 
 from contextlib import aclosing
@@ -26,26 +26,26 @@ from worker.jobs.messages import tidy
 from worker.jobs.runner import Failed, JobStatus, Running
 from worker.runtime.clock import Clock
 
-# How long after a failure Glue's own retry must be in its lists.
+# How long after a failure Glue's own retry appears in its lists at the latest.
 RETRIED_WITHIN: Final = timedelta(minutes=3)
 
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """The last of a run and its retries, and how the job as a whole is."""
+    """Holds the last of a run and its retries, and the status of the job as a whole."""
 
     run: Answer
     status: JobStatus
 
 
 class GlueRetries:
-    """Follows a run to the last of its retries. Everything may raise `AwsTrouble`."""
+    """Follows a run to the last of its retries. Every method may raise `AwsTrouble`."""
 
     def __init__(self, aws: Aws, clock: Clock) -> None:
         self._aws, self._clock = aws, clock
 
     async def current(self, job_name: str, run: Answer) -> Current:
-        """Return what became of a run: itself, or its last retry."""
+        """Return the run or its last retry, with the status of the job as a whole."""
         if not may_be_retried(run):
             return Current(run, judge(run))
         allowed = await self._allowed(job_name)
@@ -55,7 +55,7 @@ class GlueRetries:
         return Current(last, self._awaited(last, allowed))
 
     def _awaited(self, last: Answer, allowed: int | None) -> JobStatus:
-        """How the job is, by its last run: one that failed runs on while another retry may come."""
+        """Return the job's status by its last run: a failed one counts as running while a retry may follow."""
         status = judge(last)
         if not isinstance(status, Failed) or not may_be_retried(last):
             return status
@@ -71,7 +71,7 @@ class GlueRetries:
         return replace(status, message=tidy(f"{status.message} ({hint})"))
 
     async def _allowed(self, job_name: str) -> int | None:
-        """How often Glue tries a run of the job again; None if the worker may not know."""
+        """Return how often Glue retries a run of the job; None if the worker may not read it."""
         try:
             answer = await self._aws.call("glue", "GetJob", {"JobName": job_name})
         except AwsTrouble as trouble:

@@ -1,4 +1,4 @@
-"""What Glue tells of the runs of a job."""
+"""Interprets the runs of a Glue job."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -20,19 +20,22 @@ STATES: Final = States(
         "ERROR": FailureCategory.TRANSIENT,
         "STOPPED": FailureCategory.TRANSIENT,
         "TIMEOUT": FailureCategory.TIMEOUT,
-        "EXPIRED": FailureCategory.TIMEOUT,  # it waited longer for capacity than Glue lets a run wait
+        "EXPIRED": FailureCategory.TIMEOUT,  # the run waited for capacity longer than Glue allows
     },
 )
-# What Glue tries again. A run that it timed out, or that was stopped, it does not.
+# States after which Glue retries. It retries neither timed-out nor stopped runs.
 RETRIED: Final = frozenset({"FAILED", "ERROR"})
 
 PAGE: Final = 200
 PAGES_MAX: Final = 10
-_ATTEMPT: Final = "_attempt_"  # in the id of a retry, behind that of the run it is of
+_ATTEMPT: Final = "_attempt_"  # in the id of a retry, after the id of the root run
 
 
 async def newest_runs(aws: Aws, job_name: str, since: datetime) -> AsyncGenerator[Answer]:
-    """The runs of a job that started at `since` or later, newest first. Raises `AwsTrouble` if they are too many."""
+    """Yield the runs of a job that started at `since` or later, newest first.
+
+    Raises `AwsTrouble` if there are too many.
+    """
     asked = {"JobName": job_name, "MaxResults": PAGE}
     pages = aws.pages("glue", "GetJobRuns", asked, cursor="NextToken", pages_max=PAGES_MAX, to_the_end=True)
     async with aclosing(pages):
@@ -44,7 +47,7 @@ async def newest_runs(aws: Aws, job_name: str, since: datetime) -> AsyncGenerato
 
 
 def judge(run: Answer) -> JobStatus:
-    """How one run is, whatever Glue makes of it."""
+    """Return the status of one run, without regard to its retries."""
     message = text(run, "ErrorMessage") or text(run, "StateDetail")
     return STATES.judge(text(run, "JobRunState"), message, time(run, "CompletedOn"))
 
@@ -54,12 +57,12 @@ def may_be_retried(run: Answer) -> bool:
 
 
 def root_of(run: Answer) -> str:
-    """The run that was started, of which this one is, or may be, a retry."""
+    """Return the id of the run that was started. `run` is that run or a retry of it."""
     return text(run, "Id").partition(_ATTEMPT)[0]
 
 
 def attempt_of(run: Answer) -> int:
-    """Which retry it is; 0 for the run that was started."""
+    """Return the number of the retry; 0 for the run that was started."""
     return whole(run, "Attempt")
 
 

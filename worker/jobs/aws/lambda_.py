@@ -1,7 +1,7 @@
-"""Jobs that are invocations of an AWS Lambda function: waited for, or handed over and followed by a result sensor.
+"""Runs jobs as AWS Lambda invocations: synchronous, or asynchronous with a result sensor.
 
-Lambda recognises no repeated invocation. The function is told the token, as `interlock.token` of its payload and in the
-client context, and may recognise it itself; nothing here relies on that.
+Lambda cannot recognise a repeated invocation. The function gets the token in `interlock.token` of its payload and in
+the client context. The function may use it to recognise a repeat; this module does not rely on that.
 """
 
 import base64
@@ -47,7 +47,7 @@ _SECRETS_LIMIT: Final = timedelta(seconds=10)  # for the payload's secrets, whic
 
 
 class LambdaRunner:
-    """Invokes functions; `sensors` is where those that were handed over report their end."""
+    """Invokes functions; `sensors` are those by which asynchronous functions report their end."""
 
     def __init__(self, aws: Aws, clock: Clock, secrets: SecretSource, sensors: Sensors) -> None:
         self._aws, self._clock, self._secrets, self._sensors = aws, clock, secrets, sensors
@@ -64,7 +64,7 @@ class LambdaRunner:
         except Rejected as problem:
             return start_answer(problem)
         except RetryLater as problem:
-            # Of a secret: the function itself has not been called yet.
+            # A secret could not be read: the function itself has not been called yet.
             return Refused(FailureCategory.TRANSIENT, tidy(str(problem), filling.secrets))
         try:
             asked = _invocation(config, request.token, payload)
@@ -88,7 +88,7 @@ class LambdaRunner:
         return read_result(found.data)
 
     async def find(self, _token: str, config: Config) -> Handle | None:
-        """Nothing: Lambda does not say what it has run."""
+        """Return None: Lambda does not list past invocations."""
         _parse(config)
         return None
 
@@ -102,7 +102,7 @@ class LambdaRunner:
         return self._aws.start_limit if is_handed_over else timedelta(seconds=config.timeout)
 
     async def _ended(self, answer: Answer, filling: Filling) -> Handle:
-        """A handle that knows how the invocation ended."""
+        """Return a handle that records how the invocation ended."""
         end: dict[str, Any] = {"runId": _request_id(answer), "endedAt": self._clock.now().astimezone(UTC).isoformat()}
         if not answer.get("FunctionError"):
             return end
@@ -111,7 +111,7 @@ class LambdaRunner:
 
 
 def _parse(config: Config) -> LambdaConfig:
-    """The configuration. Raises `UnusableConfig` if an end could never be seen."""
+    """Parse the configuration. Raises `UnusableConfig` if the end of the job could never be seen."""
     parsed = parse_config(LambdaConfig, config)
     if parsed.invocation_type == _EVENT and not parsed.result_sensor:
         raise UnusableConfig("an Event invocation needs resultSensor, by which the function reports its end")
@@ -126,14 +126,14 @@ def _invocation(config: LambdaConfig, token: str, payload: bytes) -> dict[str, o
     }
     if config.qualifier:
         asked["Qualifier"] = config.qualifier
-    if config.invocation_type != _EVENT:  # Lambda passes it on to functions that are waited for, and to no others
+    if config.invocation_type != _EVENT:  # Lambda passes the client context only to synchronous invocations
         context = json.dumps({"custom": {"interlock_token": token}})
         asked["ClientContext"] = base64.b64encode(context.encode()).decode()
     return asked
 
 
 def _request_id(answer: Answer) -> str:
-    """The id under which the function's own log tells of the invocation."""
+    """Return the id that identifies the invocation in the function's own log."""
     return text(part(answer, "ResponseMetadata"), "RequestId")
 
 

@@ -1,4 +1,4 @@
-"""What a Lambda function is given, and what it gives back."""
+"""Builds the payload of a Lambda function and interprets its result."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from worker.jobs.spec_fields import UnusableConfig
 from worker.jobs.specs import LambdaConfig
 
 PAYLOAD_BYTES_MAX: Final = {"RequestResponse": 6 * 1024 * 1024, "Event": 1024 * 1024}
-# The code never got to run: it is the same the next time.
+# The code never ran, and a retry would fail in the same way.
 PERMANENT: Final = frozenset(
     {
         "Runtime.ImportModuleError",
@@ -29,9 +29,9 @@ _SHOWN_CHARS: Final = 200
 
 
 async def payload_of(config: LambdaConfig, request: StartRequest, filling: Filling) -> bytes:
-    """The payload: what the pipeline gives, and `interlock`, which says what it is for.
+    """Build the payload: what the pipeline defines, plus `interlock`, which identifies the run.
 
-    Raises `Rejected` if it is no JSON or too large, or names a secret that is not there.
+    Raises `Rejected` if the payload is not JSON or too large, or names a secret that does not exist.
     """
     given = await _given(config, filling)
     members = await filling.texts(config.arguments)
@@ -53,7 +53,7 @@ async def _given(config: LambdaConfig, filling: Filling) -> Json:
     if not payload:
         return {}
     try:
-        # Read first: a secret may hold quotes.
+        # Parse before filling in secrets: a secret may contain quotes.
         return await filling.values(_json(payload))
     except ValueError:
         pass
@@ -84,7 +84,7 @@ def _about(token: str, context: RunContext) -> dict[str, Json]:
 
 
 def function_failure(payload: bytes) -> tuple[FailureCategory, str]:
-    """How a function failed, by what Lambda says of it, and a short message."""
+    """Return the category and a short message for Lambda's report of a failed function."""
     text = payload.decode(errors="replace")
     try:
         told = _json(text)
@@ -100,7 +100,7 @@ def function_failure(payload: bytes) -> tuple[FailureCategory, str]:
 
 
 def read_result(data: Mapping[str, Json]) -> JobStatus:
-    """What a result sensor says: `status`, and `message` if it failed."""
+    """Interpret a result sensor: its `status`, and its `message` if the function failed."""
     state = str(data.get("status") or "").lower()
     message = tidy(f"the function reports {state}: {data.get('message') or 'no message'}")
     if state in SUCCEEDED:

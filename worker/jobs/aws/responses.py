@@ -1,4 +1,4 @@
-"""The parts of AWS's answers, read without trust: what is missing or of another kind reads as nothing."""
+"""Reads parts of AWS responses defensively: missing or wrongly typed values read as empty."""
 
 from collections.abc import Container, Iterator, Mapping
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ def parts(answer: Answer, name: str) -> Iterator[Answer]:
 
 
 def by_id(answer: Answer, name: str, id_name: str, wanted: Container[str]) -> Iterator[tuple[str, Answer]]:
-    """Those of a list that were asked for, each with its id."""
+    """Yield the members of a list whose ids are wanted, each with its id."""
     for member in parts(answer, name):
         if (found := text(member, id_name)) in wanted:
             yield found, member

@@ -1,4 +1,4 @@
-"""The runners of the targets on AWS, all of one connection to it."""
+"""Builds the runners of the targets on AWS from one shared client."""
 
 from worker.core.model.pipeline import JobType
 from worker.jobs.aws.client import Aws
@@ -14,7 +14,7 @@ from worker.store.repos.sensors import Sensors
 
 
 def aws_runners(aws: Aws, clock: Clock, secrets: SecretSource, sensors: Sensors) -> dict[JobType, Runner]:
-    """One runner for each target on AWS; `sensors` is where functions report that were handed over."""
+    """Return one runner per target on AWS; `sensors` are for asynchronous Lambda functions."""
     return {
         JobType.GLUE: GlueRunner(aws, clock),
         JobType.EMR: EmrRunner(aws, clock),

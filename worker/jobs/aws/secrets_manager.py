@@ -1,7 +1,9 @@
-"""Secrets kept in AWS Secrets Manager: `secretsmanager://name`, or `secretsmanager://name#key` for one member of it.
+"""Reads secrets from AWS Secrets Manager.
 
-A secret is read once for all who need it and kept for a few minutes, so that polls cost nothing. A target that refuses
-one has it read again: that is how a rotated secret is taken up at once.
+A reference is `secretsmanager://name`, or `secretsmanager://name#key` for one member of the secret.
+
+Each secret is read once for all callers and cached for five minutes, so that polls cost nothing. After a target rejects
+a secret, it is read again, so that a rotated secret takes effect at once.
 """
 
 import asyncio
@@ -19,23 +21,24 @@ from worker.jobs.secrets import MANAGED
 from worker.runtime.clock import Clock
 
 KEPT_S: Final = 300.0
-# What was read only just now is what the target refused: reading it again would be a request for each refusal.
+# A value read more recently than this is the one that the target rejected. Reading it again would cost one request per
+# rejection.
 NEW_FOR_S: Final = 30.0
-KEPT_MAX: Final = 256  # of at most 64 KiB each, by the service's own limit
+KEPT_MAX: Final = 256  # each at most 64 KiB, the service's own limit
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    value: str | None  # None: there is no such secret
+    value: str | None  # None: the secret does not exist
     read_at_s: float
 
     @property
     def good_for_s(self) -> float:
-        return NEW_FOR_S if self.value is None else KEPT_S  # one that was missing is soon made
+        return NEW_FOR_S if self.value is None else KEPT_S  # a missing secret is likely to be created soon
 
 
 class SecretsManagerSecrets:
-    """Reads secrets and keeps them for a while, in memory only."""
+    """Reads secrets and caches them for a limited time, in memory only."""
 
     def __init__(self, aws: Aws, clock: Clock) -> None:
         self._aws, self._clock = aws, clock
@@ -56,7 +59,7 @@ class SecretsManagerSecrets:
         return True
 
     async def _secret(self, secret_id: str) -> str | None:
-        # Whoever waits here finds what the one before has read: a hundred runs that start together ask once.
+        # Concurrent readers wait here and find the value that the first one read: a hundred runs cause one request.
         lock = self._reading.setdefault(secret_id, asyncio.Lock())
         try:
             async with lock:
@@ -95,7 +98,10 @@ class SecretsManagerSecrets:
 
 
 def _member(whole: str, name: str) -> str | None:
-    """One member of a secret that is a JSON object; None if it is none, or has no text or number of that name."""
+    """Return one member of a secret that is a JSON object.
+
+    None if the secret is not an object, or has no text or number of that name.
+    """
     try:
         found = cast("object", json.loads(whole))
     except (ValueError, RecursionError):

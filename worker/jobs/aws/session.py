@@ -1,8 +1,8 @@
-"""How requests to AWS leave and answers arrive: once, watched, and bounded in size.
+"""Sends each AWS request at most once and bounds the size of its response.
 
-Whether a request may have arrived is answered by the moment its first byte leaves, and not by the kind of an error.
-The library offers a class of one's own for its HTTP session; `_get_session` is the one private name that is used here,
-and `tests/contract/test_aws_calls.py` fails when it is no longer what it was.
+Whether a request may have arrived depends on the moment its first byte is sent, not on the type of the error. The
+library accepts a custom class for its HTTP session. `_get_session` is the only private name used here, and
+`tests/contract/test_aws_calls.py` fails if it changes.
 """
 
 from collections.abc import Callable
@@ -14,21 +14,21 @@ import aiohttp
 from aiobotocore.awsrequest import AioAWSResponse
 from aiobotocore.httpsession import AIOHTTPSession
 
-ANSWER_BYTES_MAX = 8 * 1024 * 1024  # above Lambda's 6 MB and a page of any list we ask for
+ANSWER_BYTES_MAX = 8 * 1024 * 1024  # above Lambda's 6 MB and above a page of any list that is read
 
 _CHUNK_BYTES = 65_536
 
 
 class Forbidden(OSError):
-    """Raised as a request is about to leave, because it must not. An `OSError`, as a connection that failed is."""
+    """Signals that a request must not be sent. It is an `OSError`, like a failed connection."""
 
 
 class AnswerTooLong(OSError):
-    """An answer is longer than anything we asked for."""
+    """Signals that a response is longer than any expected one."""
 
 
 class RequestTrace:
-    """Watches one request leave."""
+    """Records whether one request was sent."""
 
     def __init__(self, may_send: Callable[[], bool]) -> None:
         self._may_send = may_send
@@ -42,12 +42,12 @@ class RequestTrace:
         self.has_left = True
 
 
-# The library hands no data of ours through to its session, but all of a call runs in one task.
+# The library passes no custom data to its session, but a whole call runs in one task.
 PASSAGE: ContextVar[RequestTrace] = ContextVar("passage")
 
 
 async def _on_leaving(_session: aiohttp.ClientSession, _context: SimpleNamespace, _headers: object) -> None:
-    # Called once the connection stands and before the first byte: nothing else runs in between.
+    # Called when the connection is open and before the first byte is sent. Nothing else runs in between.
     PASSAGE.get().leave()
 
 
@@ -59,7 +59,7 @@ def _tracing() -> aiohttp.TraceConfig:
 
 
 class _Body:
-    """A body that was read to its end, where the library expects one that is still to be read."""
+    """Wraps a body that was already read, because the library expects one that it can still read."""
 
     def __init__(self, body: bytes) -> None:
         self._left = body
@@ -74,11 +74,11 @@ class _Body:
 
 
 class WatchedSession(AIOHTTPSession):
-    """Sends each request once, and reads its answer whole before anybody looks at it."""
+    """Sends each request once and reads its whole response before the library parses it."""
 
-    # The types of the library tell of another one's requests and responses than it really uses.
+    # The library's type stubs describe other request and response types than it uses.
     async def send(self, request: Any) -> Any:  # noqa: ANN401
-        request.stream_output = True  # so that reading the answer is left to us
+        request.stream_output = True  # so that the library leaves reading the response to this class
         response: Any = await super().send(request)
         body = await _read(response.raw)
         return AioAWSResponse(response.url, response.status_code, response.headers, _Body(body))
@@ -97,6 +97,6 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
         while chunk := await response.content.read(_CHUNK_BYTES):
             kept += chunk
             if len(kept) > ANSWER_BYTES_MAX:
-                response.close()  # spares us the rest of it
+                response.close()  # discards the rest
                 raise AnswerTooLong(f"the answer is longer than {ANSWER_BYTES_MAX} bytes")
     return bytes(kept)

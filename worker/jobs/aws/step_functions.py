@@ -1,7 +1,7 @@
-"""Jobs that are executions of a standard Step Functions state machine.
+"""Runs executions of a standard Step Functions state machine.
 
-The execution's name is the token, and a name is taken for 90 days: a repeated start gives the same execution, or the
-answer that it exists already. Express workflows neither keep names nor can be asked how they are; they are refused.
+The execution's name is the token, and a name stays reserved for 90 days: a repeated start returns the same execution or
+the error that it already exists. Express workflows neither reserve names nor report a status, so they are refused.
 """
 
 import json
@@ -36,7 +36,7 @@ from worker.jobs.specs import StepFunctionConfig
 
 INPUT_BYTES_MAX: Final = 262_144
 _RUNNING: Final = "RUNNING"
-PAGE: Final = 1000  # of executions in one answer
+PAGE: Final = 1000  # executions per page
 STATES: Final = States(
     running=frozenset({"RUNNING", "PENDING_REDRIVE"}),
     succeeded="SUCCEEDED",
@@ -60,7 +60,7 @@ PERMANENT: Final = frozenset(
     }
 )
 _SEALED: Final = frozenset({"KmsAccessDeniedException", "KmsInvalidStateException"})
-_EXECUTION_OF: Final = 7  # arn:partition:states:region:account:stateMachine:name, whatever version or alias follows
+_EXECUTION_OF: Final = 7  # arn:partition:states:region:account:stateMachine:name, before any version or alias
 
 
 class StepFunctionRunner:
@@ -83,7 +83,7 @@ class StepFunctionRunner:
         try:
             answer = await self._aws.start("stepfunctions", "StartExecution", asked, request.may_send)
         except AwsTrouble as trouble:
-            # An execution of this name has ended meanwhile; only a start with this token can have made it.
+            # An execution of this name has already ended. Only a start with this token can have created it.
             return Started(handle) if trouble.code == "ExecutionAlreadyExists" else start_answer(trouble)
         arn = text(answer, "executionArn")
         return Started({"runId": arn}) if arn else Unknown("stepfunctions StartExecution: accepted without an ARN")
@@ -107,7 +107,7 @@ class StepFunctionRunner:
         return _machine_of(str(question.handle["runId"]))
 
     async def look(self, questions: Sequence[StatusQuery], more: str = "") -> Sightings:
-        """List what is running of one state machine; an execution that is not there is described by itself."""
+        """List the running executions of one state machine; others are described one by one."""
         places = {str(question.handle["runId"]): place for place, question in enumerate(questions)}
         asked = {
             "stateMachineArn": _machine_of(str(questions[0].handle["runId"])),
@@ -135,7 +135,7 @@ class StepFunctionRunner:
         except AwsTrouble as trouble:
             if trouble.code not in _SEALED:
                 raise
-        # The data of the execution is encrypted with a key that we may not use; its state is not.
+        # The execution's data is encrypted with a key that the worker may not use; its state is not.
         asked = {"executionArn": arn, "includedData": "METADATA_ONLY"}
         return await self._aws.call("stepfunctions", "DescribeExecution", asked)
 
@@ -149,14 +149,14 @@ class StepFunctionRunner:
 
 
 def _machine_of(execution_arn: str) -> str:
-    """The state machine that an execution is of; empty for an ARN of another kind."""
+    """Return the ARN of an execution's state machine; empty for any other ARN."""
     parts = execution_arn.split(":")
     is_execution = len(parts) > _EXECUTION_OF and parts[5] == "execution"
     return ":".join([*parts[:5], "stateMachine", parts[6]]) if is_execution else ""
 
 
 def _input(config: StepFunctionConfig) -> str:
-    """The execution's input. Raises `UnusableConfig` if it is larger than Step Functions takes."""
+    """Return the execution's input. Raises `UnusableConfig` if it exceeds the limit of Step Functions."""
     text = json.dumps(config.input or config.arguments)
     if len(text.encode()) > INPUT_BYTES_MAX:
         raise UnusableConfig(f"the input is longer than {INPUT_BYTES_MAX} bytes; put it into S3 and pass its address")
@@ -164,7 +164,7 @@ def _input(config: StepFunctionConfig) -> str:
 
 
 def _handle(config: StepFunctionConfig, token: str) -> Handle:
-    """The execution that a token names. Raises `UnusableConfig` if the ARN is none."""
+    """Return the handle of the execution that a token names. Raises `UnusableConfig` for an invalid ARN."""
     parts = config.state_machine_arn.split(":")
     if len(parts) < _EXECUTION_OF or parts[5] != "stateMachine":
         raise UnusableConfig(f"stateMachineArn {config.state_machine_arn!r} is not the ARN of a state machine")

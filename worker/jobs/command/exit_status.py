@@ -1,12 +1,12 @@
-"""What the end of a program means for its run.
+"""Interprets the exit of a program for its run.
 
 | Exit code | Meaning |
 | --- | --- |
 | 0 | success |
 | 64, 65, 77, 78 | PERMANENT: wrong usage, data, permission or configuration, as in sysexits.h |
-| 126, 127 | PERMANENT: a program that the command itself called is not executable, or not there |
-| 124, or our own limit | TIMEOUT; 124 is what `timeout` returns |
-| any other, or death by a signal | TRANSIENT |
+| 126, 127 | PERMANENT: a program that the command called is not executable or does not exist |
+| 124, or the runner's own limit | TIMEOUT; 124 is what `timeout` returns |
+| any other, or killed by a signal | TRANSIENT |
 """
 
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ TIMEOUT_EXIT_CODE = 124
 
 
 def judge(result: CommandResult, last_line: str) -> JobStatus:
-    """Say what a result means; the last line of the output mostly says why."""
+    """Return the status for a result. The last line of the output usually gives the reason."""
     ended_at = datetime.fromtimestamp(result.ended_at_s, UTC)
     why = f": {last_line}" if last_line else ""
     if result.ending == TIMED_OUT or result.exit_code == TIMEOUT_EXIT_CODE:

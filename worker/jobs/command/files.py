@@ -1,8 +1,8 @@
-"""The directory of one command job: what it needs to be recognised, and its result, on disk for whoever comes next.
+"""Manages the directory of one command job: its identity and its result, on disk for any worker.
 
-A job's directory appears in one step with its supervisor's identity inside, so creating it decides who runs the job.
-The program signs in before it begins, so whoever finds neither a live supervisor nor a signature knows that nothing
-ever ran. Standard library only, because the supervisor of a job starts without anything else.
+A job's directory appears atomically with its supervisor's identity inside, so creating it decides who runs the job. The
+program signs in before it begins. If there is neither a live supervisor nor a sign-in, the program never ran. This
+module uses only the standard library, because a job's supervisor starts without any other package.
 """
 
 import json
@@ -21,7 +21,7 @@ _TAIL_BYTES = 4096
 
 
 class CommandResult(NamedTuple):
-    """How a program ended: its exit code (negative: the signal that killed it), and who wanted it to end."""
+    """Says how a program ended: its exit code (negative: the signal that killed it) and who ended it."""
 
     exit_code: int
     ending: str
@@ -32,18 +32,18 @@ EXITED, TIMED_OUT, STOPPED = "exited", "timed out", "stopped"
 
 
 class JobDirectory:
-    """One job's files. Reading never fails: what is missing or was cut short by a crash counts as not written."""
+    """Reads and writes one job's files. A read never fails: a missing or truncated file counts as absent."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @classmethod
     def claim(cls, path: Path, supervisor: ProcessId) -> "JobDirectory | None":
-        """Create the directory, or return None if the job already has one. Of any number of callers one succeeds."""
+        """Create the directory, or return None if the job already has one. Only one caller succeeds."""
         unfinished = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=path.parent))
         (unfinished / "supervisor.json").write_text(json.dumps(supervisor), encoding="utf-8")
         try:
-            # A directory can only be renamed onto an empty one, and no job's directory is ever empty.
+            # A directory can be renamed only onto an empty one, and no job's directory is ever empty.
             unfinished.rename(path)
         except OSError:
             shutil.rmtree(unfinished)
@@ -59,15 +59,15 @@ class JobDirectory:
         return _process(self._read("supervisor.json"))
 
     def program(self) -> ProcessId | None:
-        """Who signed in as the program; None if nobody did, or nobody can any more."""
+        """Return the process that signed in as the program; None if none did or sign-in is blocked."""
         return _process(self._read("program.json"))
 
     def sign_in(self, program: ProcessId | None) -> bool:
-        """Sign in as the program; False if somebody did before. With None: keep anybody from ever signing in."""
+        """Sign in as the program; False if another process did before. None blocks sign-in for good."""
         scratch = self.path / f"program.{os.getpid()}"
         scratch.write_text(json.dumps(program), encoding="utf-8")
         try:
-            # Unlike a rename, a link never replaces; unlike an exclusive open, it appears with its content.
+            # Unlike a rename, a link never replaces a file; unlike an exclusive open, it appears with its content.
             (self.path / "program.json").hardlink_to(scratch)
         except FileExistsError:
             return False
@@ -81,7 +81,7 @@ class JobDirectory:
         scratch.rename(self.path / "result.json")
 
     def result(self) -> CommandResult | None:
-        """The result; its file's own time is the time of the end."""
+        """Return the result. The modification time of its file is the time of the end."""
         match self._read("result.json"):
             case {"exitCode": int() as exit_code, "ending": str() as ending}:
                 with suppress(FileNotFoundError):
@@ -91,7 +91,7 @@ class JobDirectory:
         return None
 
     def last_line(self) -> str:
-        """The last line the program wrote that is not blank: mostly it says why."""
+        """Return the last non-blank line that the program wrote. It usually gives the reason for a failure."""
         with suppress(OSError), (self.path / "output.log").open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
             lines = log.read(_TAIL_BYTES).decode(errors="replace").splitlines()
@@ -99,7 +99,7 @@ class JobDirectory:
         return ""
 
     def discard(self) -> None:
-        """Make the directory disappear in one step, so that nobody sees half of it."""
+        """Remove the directory atomically, so that no reader sees a part of it."""
         grave = Path(tempfile.mkdtemp(prefix=_DISCARDED, dir=self.path.parent))
         try:
             self.path.rename(grave / "job")
@@ -114,12 +114,12 @@ class JobDirectory:
 
 
 def discard_ended_before(root: Path, when_s: float) -> int:
-    """Remove the directories of jobs that ended before a time, and what crashes left behind. Gives the number."""
+    """Remove the directories of jobs that ended before a time, and leftovers of crashes. Return the count."""
     return sum(_is_discarded(entry, when_s) for entry in root.iterdir() if entry.is_dir())
 
 
 def _is_discarded(entry: Path, when_s: float) -> bool:
-    """Remove one directory if it is old. One that cannot be, or that another worker removes, keeps nobody waiting."""
+    """Remove one directory if it is old. A failed removal, or one by another worker, blocks nothing."""
     try:
         if _last_change_s(entry) >= when_s:
             return False
@@ -133,7 +133,7 @@ def _is_discarded(entry: Path, when_s: float) -> bool:
 
 
 def _last_change_s(entry: Path) -> float:
-    """When a job ended, for ever ahead while it has not, so that a long job is never taken for an old one."""
+    """Return when a job ended; infinity while it runs, so that a long job never counts as old."""
     if entry.name.startswith((_UNFINISHED, _DISCARDED)):
         return entry.stat().st_mtime
     result = JobDirectory(entry).result()

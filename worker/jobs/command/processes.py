@@ -1,6 +1,6 @@
-"""Processes of this machine, told apart for certain: a process id alone is used again after a while.
+"""Identifies processes of this machine reliably, because the system reuses process ids.
 
-Standard library only, because the supervisor of a job starts without anything else.
+This module uses only the standard library, because a job's supervisor starts without any other package.
 """
 
 import os
@@ -17,7 +17,7 @@ _PS_TIMEOUT_S = 5
 
 
 class ProcessId(NamedTuple):
-    """A process, the moment it began as its kernel counts, and whose kernel that is: together never used twice."""
+    """Identifies a process by pid, start time and kernel; the combination is never reused."""
 
     pid: int
     began: str
@@ -26,9 +26,9 @@ class ProcessId(NamedTuple):
 
 @cache
 def this_place() -> str:
-    """Name the only place where process ids mean what they mean here: one boot of one kernel, one pid namespace.
+    """Return the scope in which process ids are valid: one boot of one kernel and one pid namespace.
 
-    Where the kernel tells neither, the host's name stands for it; a process's beginning then tells boots apart.
+    If the kernel reports neither, the host name is used. The start time of a process then distinguishes boots.
     """
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -39,19 +39,19 @@ def this_place() -> str:
 
 
 def identify(pid: int) -> ProcessId | None:
-    """Give the identity of a running process; None if there is none, or only what its parent has not collected yet."""
+    """Return the identity of a running process; None if there is none or it is a zombie."""
     if _PROC.joinpath("self/stat").exists():
         return _identify_by_proc(pid)
     return identify_by_ps(pid)
 
 
 def is_alive(process: ProcessId) -> bool:
-    """Whether the process runs here; what runs in another place cannot be seen from this one."""
+    """Return whether the process runs in this scope. Processes in another scope are not visible here."""
     return process.place == this_place() and identify(process.pid) == process
 
 
 def send_signal(process: ProcessId, number: signal.Signals) -> None:
-    """Signal exactly this process, or nobody if it is over."""
+    """Signal exactly this process; do nothing if it has ended."""
     if not hasattr(os, "pidfd_open"):
         if is_alive(process):
             os.kill(process.pid, number)
@@ -61,7 +61,7 @@ def send_signal(process: ProcessId, number: signal.Signals) -> None:
     except ProcessLookupError:
         return
     try:
-        # The descriptor holds on to whoever has the id now; after this check it cannot become somebody else.
+        # The descriptor pins the process that has this id now. After the check it cannot refer to another process.
         if is_alive(process):
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(descriptor, number)
@@ -70,7 +70,7 @@ def send_signal(process: ProcessId, number: signal.Signals) -> None:
 
 
 def send_signal_to_group(leader: ProcessId, number: signal.Signals) -> None:
-    """Signal the group that a process leads, if it still does."""
+    """Signal the process group that a process leads, if the process is still alive."""
     if is_alive(leader):
         with suppress(ProcessLookupError):
             os.killpg(leader.pid, number)
@@ -81,13 +81,13 @@ def _identify_by_proc(pid: int) -> ProcessId | None:
         stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    # The name in parentheses may itself hold spaces and parentheses; the fields are counted from behind it.
+    # The name in parentheses may contain spaces and parentheses; count the fields after it.
     state, *fields = stat.rpartition(")")[2].split()
     return None if state in {"Z", "X"} else ProcessId(pid, fields[18], this_place())
 
 
 def identify_by_ps(pid: int) -> ProcessId | None:
-    """The same where there is no /proc, to the second."""
+    """Identify a process without /proc, with a resolution of one second."""
     command = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
     shown = subprocess.run(  # noqa: S603 - a fixed program, and a number
         command, capture_output=True, check=False, env={"PATH": os.defpath, "LC_ALL": "C"}, timeout=_PS_TIMEOUT_S

@@ -1,7 +1,7 @@
-"""Jobs that are programs on the worker's own machine: executed directly, never by a shell.
+"""Runs programs on the worker's own machine, directly and never through a shell.
 
-A supervisor stands between worker and program, so a worker may die at any moment and its successor on the same machine
-finds the program, or its result, by the token. Another machine cannot see either and calls the job lost.
+A supervisor runs between worker and program. The worker may therefore die at any moment: its successor on the same
+machine finds the program or its result by the token. Another machine can see neither and reports the job as lost.
 """
 
 import asyncio
@@ -57,12 +57,12 @@ from worker.jobs.spec_fields import parse_config
 from worker.jobs.specs import CommandConfig
 from worker.runtime.clock import Clock
 
-# Without these most programs do not even start; none of them is a secret.
+# Most programs do not start without these; none of them is a secret.
 _INHERITED = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _LOOK_AGAIN_S = 0.1
 
-# Isolated, and without site packages: whatever the machine's Python has installed, the supervisor starts fast.
+# Isolated and without site packages, so that the supervisor starts fast with any Python installation.
 _SUPERVISOR = "import sys; sys.path.append(sys.argv[1]); from worker.jobs.command.supervisor import main; main()"
 _CODE_ROOT = str(Path(worker.__path__[0]).parent)
 
@@ -70,18 +70,21 @@ _CODE_ROOT = str(Path(worker.__path__[0]).parent)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandLimits:
     start: timedelta = timedelta(seconds=20)
-    grace: timedelta = timedelta(seconds=10)  # between asking a program to end and ending it
+    grace: timedelta = timedelta(seconds=10)  # between SIGTERM and SIGKILL
     log_bytes_max: int = 1024 * 1024
     kept_for: timedelta = timedelta(days=7)  # results and logs of ended jobs
 
 
 def minimal_environment(environment: Mapping[str, str], also: tuple[str, ...] = ()) -> dict[str, str]:
-    """Choose what jobs get of the worker's environment: what programs need to start, and what the operator names."""
+    """Select the part of the worker's environment that jobs get.
+
+    That is what programs need to start, and the variables that the operator names.
+    """
     return {name: environment[name] for name in (*_INHERITED, *also) if name in environment}
 
 
 def context_environment(token: str, context: RunContext) -> dict[str, str]:
-    """What every program is told about the run it is for."""
+    """Return the environment variables that identify the run to its program."""
     return {
         "INTERLOCK_TOKEN": token,
         "INTERLOCK_PIPELINE": context.pipeline,
@@ -100,18 +103,18 @@ def _known(texts: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRunner:
-    """Runs programs on this machine; `root` is where its jobs' directories live, on a local disk."""
+    """Runs programs on this machine; `root` holds the directories of its jobs, on a local disk."""
 
     root: Path
     clock: Clock
     secrets: SecretSource
     environment: Mapping[str, str]
     limits: CommandLimits = field(default_factory=CommandLimits)
-    # Whether every worker that can be given the same token has its jobs under the same `root`.
+    # Whether every worker that can receive the same token keeps its jobs under the same `root`.
     is_root_shared: bool = False
 
     def traits(self, config: Config) -> Traits:
-        """A repeated token starts nothing under the same root; where others have their own, no more is claimed."""
+        """Return EXACTLY_ONCE if all workers share one root, where a token starts once; else FOUND_AGAIN."""
         parse_config(CommandConfig, config)
         guarantee = Guarantee.EXACTLY_ONCE if self.is_root_shared else Guarantee.FOUND_AGAIN
         return Traits(guarantee=guarantee, can_stop=True, send_timeout=self.limits.start)
@@ -158,11 +161,14 @@ class CommandRunner:
         return CannotStop(f"the program runs, if it does, on {job.host}; end process {job.process.pid} there")
 
     async def sweep(self) -> int:
-        """Remove what is left of jobs that ended long ago; gives their number. To be called now and then."""
+        """Remove the files of jobs that ended longer than `kept_for` ago; return their number.
+
+        The worker calls this periodically.
+        """
         before = self.clock.now() - self.limits.kept_for
         return await asyncio.to_thread(discard_ended_before, self.root, before.timestamp())
 
-    # --- starting -----------------------------------------------------------------------------------------------------
+    # --- start --------------------------------------------------------------------------------------------------------
 
     async def _order(self, request: StartRequest) -> Order:
         config = parse_config(CommandConfig, request.config)
@@ -172,7 +178,8 @@ class CommandRunner:
         own = await Filling(self.secrets).texts(_known(config.environment, told))
         return Order(
             directory=str(directory.path.absolute()),
-            # Program by program it differs who reads an argument: where a shell does, it finds the same.
+            # Programs differ in whether they expand variables in arguments. Fill them in here; a shell finds the same
+            # values.
             arguments=[fill_known(argument, told) for argument in _argument_list(config)],
             environment={**self.environment, **own, **told},
             working_directory=config.working_directory,
@@ -193,7 +200,7 @@ class CommandRunner:
                 return Refused(FailureCategory.TRANSIENT, "this worker may not send any more; another one will")
             said, complaints = await _give(launched, json.dumps(order._asdict()))
         finally:
-            # One that has not got its order yet must not get it any more; one that has is on its own already.
+            # A supervisor without its order must not get it any more. One that has it already runs on its own.
             with suppress(ProcessLookupError):
                 launched.kill()
             await launched.wait()
@@ -214,7 +221,7 @@ class CommandRunner:
             raise Rejected(f"{token[:40]!r} is not the token of a command job; nothing was touched")
         return JobDirectory(self.root / token)
 
-    # --- following ----------------------------------------------------------------------------------------------------
+    # --- status and stop ----------------------------------------------------------------------------------------------
 
     def _inspect(self, job: "_Job", secrets: frozenset[str]) -> JobStatus:
         seen = self._look(job)
@@ -225,11 +232,11 @@ class CommandRunner:
             return judge(seen.result, tidy(directory.last_line(), secrets))
         if not job.is_of_this_place:
             return Failed(FailureCategory.TRANSIENT, f"host lost: the program was started on {job.host}")
-        # The door is shut before anybody is told: what the dead supervisor had just forked cannot begin any more.
+        # Block sign-in before reporting: a program that the dead supervisor just forked cannot begin any more.
         if directory.exists() and (directory.sign_in(None) or not directory.program()):
             return Failed(FailureCategory.TRANSIENT, "the supervisor died before the program began; nothing ran")
         if self._look(job).program:
-            return Running()  # it came in just before the door was shut
+            return Running()  # it signed in just before sign-in was blocked
         return Failed(FailureCategory.TRANSIENT, "the program is gone without a result: it or its files were removed")
 
     def _look(self, job: "_Job") -> "_Sighting":
@@ -238,12 +245,12 @@ class CommandRunner:
         return _Sighting(
             supervisor=supervisor if supervisor and is_alive(supervisor) else None,
             program=program if is_alive(program) else None,
-            # Looked for last: a supervisor that is over has written it before.
+            # Read last: a supervisor writes the result before it exits.
             result=directory.result(),
         )
 
     async def _end_orphan(self, program: ProcessId) -> None:
-        """End a program whose supervisor is dead: what the supervisor would have done."""
+        """Stop a program whose supervisor is dead, in the way the supervisor would have done it."""
         send_signal_to_group(program, SIGTERM)
         patience_ends = self.clock.monotonic() + self.limits.grace.total_seconds()
         while is_alive(program) and self.clock.monotonic() < patience_ends:
@@ -253,7 +260,7 @@ class CommandRunner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sighting:
-    """Who of a job's processes is alive here, and its result if there is one."""
+    """Holds which of a job's processes are alive here, and its result if there is one."""
 
     supervisor: ProcessId | None
     program: ProcessId | None
@@ -262,7 +269,7 @@ class _Sighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
-    """A handle, read: the token, and the process to look for if the job's directory is out of reach."""
+    """Holds a parsed handle: the token, and the process to look for if the directory is out of reach."""
 
     token: str
     host: str
@@ -276,7 +283,7 @@ class _Job:
     def read(cls, handle: Handle) -> "_Job":
         match handle:
             case {"token": str(token), "host": str(host), "pid": pid, "began": str(began), "place": str(place)}:
-                # Some stores give every number back as a decimal.
+                # Some stores return every number as a decimal.
                 return cls(token=token, host=host, process=ProcessId(int(cast("int", pid)), began, place))
             case _:
                 raise Rejected("this is not the handle of a command job; the run's row was changed by somebody else")
@@ -299,8 +306,8 @@ def _argument_list(config: CommandConfig) -> list[str]:
 
 
 async def _give(launched: Process, order: str) -> tuple[bytes, bytes]:
-    """Hand over the order, in the same step of the loop, and wait for the answer."""
-    assert launched.stdin  # noqa: S101 - it was asked for
+    """Send the order without yielding to the event loop, then wait for the reply."""
+    assert launched.stdin  # noqa: S101 - `stdin=PIPE` sets it
     launched.stdin.write(order.encode() + b"\n")
     launched.stdin.close()
     return await launched.communicate()

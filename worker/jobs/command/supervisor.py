@@ -1,7 +1,7 @@
-"""The small process between the worker and a command job: it outlives the worker and writes down how the job ended.
+"""Supervises one command job: outlives the worker and records how the job ended.
 
-It is started as `python -I -S`, is told what to do in one JSON line on its standard input, answers with one on its
-standard output, and from then on needs nobody. It imports little, since every job pays for its start.
+The worker starts it as `python -I -S` and sends the order as one JSON line on standard input. The supervisor replies
+with one line on standard output and then needs no other process. It imports little, since every job pays for its start.
 """
 
 import errno
@@ -27,19 +27,19 @@ _WATCHED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGALRM)
 
 
 class Order(NamedTuple):
-    """What the worker wants to run. It is never written to disk: the environment may hold secrets."""
+    """Order is what the worker wants to run. It is never written to disk: it may contain secrets."""
 
     directory: str
     arguments: list[str]
     environment: dict[str, str]
     working_directory: str
-    timeout_s: float  # 0: none
-    grace_s: float  # between asking a program to end and ending it
+    timeout_s: float  # 0: no limit
+    grace_s: float  # between SIGTERM and SIGKILL
     log_bytes_max: int
 
 
 class SupervisorReply(NamedTuple):
-    """What became of an order: `started`, `exists` (another supervisor has the job) or `refused`."""
+    """Answers an order: `started`, `exists` (another supervisor has the job) or `refused`."""
 
     outcome: str
     problem: str = ""
@@ -48,7 +48,7 @@ class SupervisorReply(NamedTuple):
 
 def main() -> None:
     order = Order(**json.loads(sys.stdin.readline()))
-    # The worker waits for its child only; the grandchild belongs to nobody and survives everybody.
+    # The worker waits only for its child. The grandchild is detached and survives the worker.
     if os.fork():
         os._exit(0)
     os.setsid()
@@ -66,7 +66,7 @@ def _begin(order: Order) -> tuple[SupervisorReply, "subprocess.Popen[bytes] | No
     try:
         return SupervisorReply("started"), _spawn(order, directory)
     except (OSError, ValueError) as error:
-        # Nothing ran, so nothing may be found: the same token can be tried again.
+        # Nothing ran, so leave nothing to find: the same token may be started again.
         directory.discard()
         said = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else str(error)
         return SupervisorReply("refused", said, _is_permanent(error)), None
@@ -85,13 +85,16 @@ def _spawn(order: Order, directory: JobDirectory) -> "subprocess.Popen[bytes]":
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        # Between fork and exec, because only then no crash can leave a program that nobody knows of.
+        # Between fork and exec: only then can no crash leave a program without a record of it.
         preexec_fn=sign_in,  # noqa: PLW1509 - unsafe with threads, and this process has none
     )
 
 
 def _is_permanent(error: Exception) -> bool:
-    """Say whether the same order fails again: there is no such program, it is none, or no program takes such texts."""
+    """Return whether the same order would fail again.
+
+    That is so if the program does not exist or is not executable, or if its arguments are invalid.
+    """
     return isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError | ValueError) or (
         isinstance(error, OSError) and error.errno in {errno.ENOEXEC, errno.E2BIG}
     )
@@ -104,7 +107,7 @@ def _myself() -> ProcessId:
 
 
 def _tell(answer: SupervisorReply) -> None:
-    # A worker that died does not hear it, and need not: the job's directory says the same.
+    # A worker that died does not read it and need not: the job's directory holds the same information.
     with suppress(OSError):
         os.write(sys.stdout.fileno(), json.dumps(answer).encode() + b"\n")
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -113,12 +116,12 @@ def _tell(answer: SupervisorReply) -> None:
 
 
 def _note(_number: int, _frame: object) -> None:
-    """Nothing to do: that there is a handler makes the signal's number appear on the socket."""
+    """Do nothing. A handler must exist for the signal's number to appear on the socket."""
 
 
 @contextmanager
 def _signals() -> Generator[socket.socket]:
-    """Turn signals into bytes on a socket, so that one `select` waits for them, the output and the time-out alike."""
+    """Turn signals into bytes on a socket, so that one `select` waits for signals, output and timeout."""
     incoming, outgoing = socket.socketpair()
     with incoming, outgoing:
         incoming.setblocking(False)
@@ -130,7 +133,7 @@ def _signals() -> Generator[socket.socket]:
 
 
 class Watch:
-    """Follows one program to its end: keeps its output, ends it in time or when told, and writes the result."""
+    """Follows one program: keeps its output, ends it on timeout or request, and writes the result."""
 
     def __init__(self, order: Order, program: "subprocess.Popen[bytes]", wakeups: socket.socket) -> None:
         self._order = order
@@ -151,7 +154,10 @@ class Watch:
         self._write_result()
 
     def _write_result(self) -> None:
-        """Write how the program ended, however long that takes: without it, a success on a full disk is a failure."""
+        """Write how the program ended and retry until it works.
+
+        Without a result, a success on a full disk would count as a failure.
+        """
         while self._directory.exists():
             try:
                 self._directory.write_result(CommandResult(self._program.returncode, self._ending))
@@ -162,7 +168,7 @@ class Watch:
                 return
 
     def _is_told_to_end(self) -> bool:
-        """Wait for a while; say whether somebody asked for the end of this job meanwhile."""
+        """Wait up to a second; return whether a stop of this job was requested meanwhile."""
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._wakeups, selectors.EVENT_READ)
             return any(signal.SIGTERM in self._wakeups.recv(_CHUNK_BYTES) for _ in waiting.select(_TRY_AGAIN_S))
@@ -185,7 +191,7 @@ class Watch:
             self._end(TIMED_OUT)
 
     def _end(self, ending: str) -> None:
-        """Ask the program to end; when the time for that is over too, end it."""
+        """Send SIGTERM to the program, and SIGKILL after the grace period."""
         if self._ending == EXITED:
             self._ending = ending
             self._signal_group(signal.SIGTERM)
@@ -199,7 +205,7 @@ class Watch:
 
 
 class BoundedLog:
-    """Keeps the last output of a program: between half of a limit and the limit, in two files."""
+    """Keeps the last output of a program in two files: between half of the limit and the limit."""
 
     def __init__(self, directory: Path, bytes_max: int) -> None:
         self._path = directory / "output.log"
@@ -215,13 +221,13 @@ class BoundedLog:
             self._file.close()
 
     def take_from(self, output: int) -> bool:
-        """Take one chunk, so that a program that never stops writing can still be ended; False at the end."""
+        """Read one chunk, so that a program that never stops writing can still be stopped; False at the end."""
         chunk = os.read(output, _CHUNK_BYTES)
         self._write(chunk)
         return bool(chunk)
 
     def drain(self, output: int) -> None:
-        """Take what is left, and no more than is kept: a process that left the group may write for ever."""
+        """Read the rest, at most as much as is kept: a process that left the group may write forever."""
         with suppress(BlockingIOError):
             for _ in range(2 * self._half // _CHUNK_BYTES + 1):
                 if not self.take_from(output):
@@ -235,7 +241,7 @@ class BoundedLog:
                 chunk = chunk[file.write(chunk[:room]) :]
 
     def _opened(self) -> tuple[FileIO, int]:
-        """The file to write to, and how much still fits. One that could not be turned over is begun anew."""
+        """Return the file to write to and its free space. Truncate a file that could not be rotated."""
         if self._file and self._file.tell() >= self._half:
             self._file.close()
             self._file = None

@@ -1,4 +1,4 @@
-"""How requests to HTTP targets are authenticated; polls and stops are, exactly as starts are."""
+"""Authenticates requests to HTTP targets: starts, polls and stops in the same way."""
 
 import asyncio
 import base64
@@ -19,17 +19,17 @@ from worker.net.http_client import ForbiddenAddress, HttpAnswer, HttpClient, Not
 from worker.runtime.clock import Clock
 
 TOKEN_TIMEOUT = timedelta(seconds=10)
-# A token is not used up to its last second: the request that carries it takes time too.
+# A token is not used until its last second, because the request that carries it takes time too.
 _MARGIN_S = 30.0
 _LIFETIME_DEFAULT_S = 300.0
-_LIFETIME_MAX_S = 86_400.0  # whoever says more, in numbers of any size, is asked again after a day
+_LIFETIME_MAX_S = 86_400.0  # a longer lifetime, however large, is cut to one day
 _TOKENS_MAX = 256
 _JSON = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
 class TargetAccess:
-    """How a target wants to be talked to. With a `login_url`, name and password buy a token there."""
+    """Says how to authenticate to a target; a `login_url` exchanges name and password for a token."""
 
     auth: Auth | None
     login_url: str = ""
@@ -44,8 +44,8 @@ class TargetAccess:
 @dataclass(frozen=True, slots=True)
 class Credentials:
     headers: Mapping[str, str]
-    token: str = ""  # that was fetched for them
-    are_kept: bool = False  # from an earlier request, so that new ones may do better
+    token: str = ""  # the token that was fetched for them, if any
+    are_kept: bool = False  # cached from an earlier request, so that new ones may be accepted instead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,17 +55,20 @@ class _Token:
 
 
 class Authenticator:
-    """Makes `Authorization` headers, and keeps fetched tokens until they expire or are refused."""
+    """Makes `Authorization` headers, and caches fetched tokens until they expire or are rejected."""
 
     def __init__(self, client: HttpClient, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._tokens: dict[TargetAccess, _Token] = {}
-        # A lock lasts as long as somebody waits for it.
+        # A lock exists only while a task uses it.
         self._fetching: WeakValueDictionary[TargetAccess, asyncio.Lock] = WeakValueDictionary()
 
     async def credentials(self, access: TargetAccess, filling: Filling) -> Credentials:
-        """Those for one request. Raises `Rejected` if they can never be had, `RetryLater` if not now."""
+        """Return the credentials for one request.
+
+        Raises `Rejected` if there can never be any, `RetryLater` if there are none now.
+        """
         auth = access.auth
         if auth is None:
             return Credentials({})
@@ -76,13 +79,13 @@ class Authenticator:
         return Credentials(await _basic(auth.username, auth.password, filling))
 
     def forget(self, access: TargetAccess, refused: Credentials) -> None:
-        """Drop a token that was refused; one that somebody else has fetched meanwhile stays."""
+        """Drop a token that the target rejected; a newer token that another task fetched meanwhile stays."""
         kept = self._tokens.get(access)
         if kept and kept.text == refused.token:
             del self._tokens[access]
 
     async def _by_token(self, access: TargetAccess, auth: Auth, filling: Filling) -> Credentials:
-        # A hundred runs that start together ask once; whoever waited here finds what the first was given.
+        # Concurrent starts wait here and find the token that the first one fetched: a hundred runs cause one request.
         lock = self._fetching.setdefault(access, asyncio.Lock())
         async with lock:
             kept = self._tokens.get(access)
@@ -113,7 +116,7 @@ class Authenticator:
         members = read_object(answer.body) or {}
         text, lifetime_s = members.get("access_token"), members.get("expires_in")
         if not answer.is_success or not isinstance(text, str):
-            # The answer is not quoted: it may hold the token in a place where nobody looks for it.
+            # Do not quote the response: it may contain the token under an unexpected key.
             raise RetryLater(f"no access token: {request.target} answered {answer.status} without one")
         seconds = min(lifetime_s, _LIFETIME_MAX_S) if isinstance(lifetime_s, int | float) else _LIFETIME_DEFAULT_S
         return _Token(text=text, good_until_s=self._clock.monotonic() + seconds - _MARGIN_S)
@@ -124,7 +127,7 @@ async def _token_request(access: TargetAccess, auth: Auth, filling: Filling) -> 
 
 
 async def _grant(auth: Auth, filling: Filling) -> Request:
-    """Ask for a token as OAuth client credentials do."""
+    """Return the request for a token with OAuth client credentials."""
     client = {"client_id": await filling.text(auth.client_id), "client_secret": await filling.text(auth.client_secret)}
     is_in_header = auth.client_in == "header"
     credentials = await _basic(auth.client_id, auth.client_secret, filling) if is_in_header else {}
@@ -144,7 +147,7 @@ async def _grant(auth: Auth, filling: Filling) -> Request:
 
 
 async def _login(url: str, auth: Auth, filling: Filling) -> Request:
-    """Ask for a token with a name and a password."""
+    """Return the request for a token with a name and a password."""
     form = {"username": await filling.text(auth.username), "password": await filling.text(auth.password)}
     return Request(
         method="POST",

@@ -1,4 +1,4 @@
-"""Calls to a JSON interface over HTTP: what Databricks and Airflow have in common."""
+"""Calls JSON APIs over HTTP, for Databricks and Airflow."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -19,12 +19,12 @@ from worker.jobs.runner import Config, JobStatus, Succeeded
 from worker.jobs.secrets import Filling
 from worker.net.http_client import ANSWER_BYTES_MAX, HttpAnswer, Reply, Request
 
-# One run described with all its tasks is long; all of it is needed, because JSON cut short is none.
+# The description of a run with all its tasks is long. All of it is needed, because truncated JSON cannot be parsed.
 LONG_ANSWER_BYTES_MAX = 4 * 1024 * 1024
 
 
 class CallSettings(Protocol):
-    """What the configurations of such targets share."""
+    """CallSettings are the settings that the configurations of such targets share."""
 
     @property
     def headers(self) -> Mapping[str, str]: ...
@@ -34,16 +34,16 @@ class CallSettings(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonApi:
-    """One target's interface, as one job's configuration reaches it."""
+    """Calls one target's API as one job's configuration defines it."""
 
     sender: Sender
     settings: CallSettings
     access: TargetAccess
     filling: Filling
-    base: str  # without a slash at its end
+    base: str  # without a trailing slash
 
     async def start(self, path: str, body: Mapping[str, Json], may_send: Callable[[], bool]) -> Reply:
-        """Send what starts a job, once."""
+        """Send the start of a job once."""
         request = Request(
             method="POST",
             url=self.base + path,
@@ -56,7 +56,7 @@ class JsonApi:
     async def ask(
         self, path: str, *, body: Mapping[str, Json] | None = None, answer_bytes_max: int = ANSWER_BYTES_MAX
     ) -> HttpAnswer:
-        """Ask for something; a question that has a `body` is posted. Raises `RetryLater` without an answer."""
+        """Send a query; one with a `body` is posted. Raises `RetryLater` without an answer."""
         request = Request(
             method="GET" if body is None else "POST",
             url=self.base + path,
@@ -66,23 +66,23 @@ class JsonApi:
         return await self.sender.ask(self.access, self.filling, self._filled(request, body))
 
     async def tell(self, method: str, path: str, body: Mapping[str, Json]) -> Reply:
-        """Ask for a change that may be asked for again."""
+        """Request a change that may be requested again."""
         request = Request(method=method, url=self.base + path, timeout=poll_timeout(self.settings.timeout))
         return await self.sender.send(self.access, self.filling, self._filled(request, body))
 
     def unusable(self, answer: HttpAnswer) -> RetryLater:
-        """The error for an answer that says nothing about the job."""
+        """Return the error for an answer that says nothing about the job."""
         size = ", too long to be read" if answer.is_cut else ""
         return useless(answer, tidy(f"the target answered {answer.status}{size}: {answer.text}", self.filling.secrets))
 
     def shown(self, status: JobStatus) -> JobStatus:
-        """A status whose message is fit to be shown."""
+        """Return the status with its message shortened and without secrets."""
         if isinstance(status, Succeeded):
             return status
         return replace(status, message=tidy(status.message, self.filling.secrets))
 
     def _filled(self, request: Request, body: Mapping[str, Json] | None) -> Compose:
-        """The request with its headers and body; their secrets are filled in anew each time it is sent."""
+        """Return a function that builds the request; it fills in the secrets again for each send."""
 
         async def compose(credentials: Mapping[str, str]) -> Request:
             headers = CIMultiDict({"Accept": JSON, **await self.filling.texts(self.settings.headers)})
@@ -99,14 +99,14 @@ class JsonApi:
 
 
 def members_of(answer: HttpAnswer) -> Mapping[str, object] | None:
-    """What a complete, successful answer holds; None if it is not one, or not an object."""
+    """Return the members of a complete, successful answer; None for any other answer."""
     if not answer.is_success or not answer.is_whole or answer.is_cut:
         return None
     return read_object(answer.body)
 
 
 def listed(members: Mapping[str, object], name: str) -> Iterator[Mapping[str, object]]:
-    """The objects of a list; what is not one is left out."""
+    """Yield the objects of a list; other members are skipped."""
     found = members.get(name)
     for each in cast("list[object]", found) if isinstance(found, list) else []:
         if isinstance(each, Mapping):
@@ -114,5 +114,5 @@ def listed(members: Mapping[str, object], name: str) -> Iterator[Mapping[str, ob
 
 
 def same_place(config: Config, *names: str) -> str:
-    """What jobs have in common that are reached in the same way: the named keys of their configurations."""
+    """Return a key that is equal for jobs with the same access: the named configuration keys as JSON."""
     return json.dumps([config.get(name) for name in (*names, "auth", "headers")], sort_keys=True, default=str)

@@ -1,4 +1,4 @@
-"""The requests of an HTTP job, made from its configuration; secrets are filled in here and nowhere earlier."""
+"""Builds the requests of an HTTP job from its configuration. Secrets are filled in only here."""
 
 import json
 from collections.abc import Mapping
@@ -49,15 +49,15 @@ async def stop_request(config: HttpConfig, job_id: str, filling: Filling, creden
 
 
 async def address(template: str, filling: Filling) -> str:
-    """Fill in an address. What a secret put into its path stays out of messages, though they name addresses.
+    """Fill in an address and hide its path from messages if the address contains a secret.
 
-    Raises `UnusableConfig` if it is none.
+    Messages name addresses, so they must not show it. Raises `UnusableConfig` if the result is not a valid address.
     """
     filled = await filling.text(template)
     try:
         path = URL(filled).raw_path
     except ValueError as error:
-        # The reason may quote a part of the address, and that a part of a secret.
+        # The reason may quote a part of the address, and so a part of a secret.
         why = f": {error}" if filled == template else ""
         raise UnusableConfig(f"an address cannot be understood{why}") from error
     if filled != template:
@@ -66,7 +66,7 @@ async def address(template: str, filling: Filling) -> str:
 
 
 def poll_timeout(timeout_s: int) -> timedelta:
-    """How long a question about a job may take, whatever its start may take."""
+    """Return how long a query about a job may take, independent of the limit for its start."""
     return min(timedelta(seconds=timeout_s), _POLL_TIMEOUT_MAX)
 
 
@@ -79,7 +79,7 @@ async def _follow_up(
 ) -> Request:
     headers = CIMultiDict({"Accept": JSON, **await filling.texts(config.headers)})
     headers.update(credentials)
-    # It describes the body of the start, and this has none.
+    # It describes the body of the start; this request has no body.
     headers.popall("Content-Type", None)
     return Request(
         method=method, url=await address(url, filling), headers=headers, timeout=poll_timeout(config.timeout)
@@ -87,7 +87,7 @@ async def _follow_up(
 
 
 async def _body(config: HttpConfig, context: RunContext, filling: Filling) -> tuple[bytes, bool]:
-    """The body, and whether secrets are in it."""
+    """Return the body, and whether it contains secrets."""
     if isinstance(config.body, str) and config.body:
         text = await filling.text(config.body)
         return text.encode(), text != config.body
@@ -97,5 +97,5 @@ async def _body(config: HttpConfig, context: RunContext, filling: Filling) -> tu
 
 
 def dates(context: RunContext) -> dict[str, Json]:
-    """What a job without a body of its own is told: the day, and the hour if there is one."""
+    """Return the body for a job that defines none: the day, and the hour if there is one."""
     return {"par_day": context.par_day, **({"par_hour": context.par_hour} if context.par_hour else {})}

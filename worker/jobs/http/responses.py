@@ -1,12 +1,12 @@
-"""What the answers of an HTTP target mean.
+"""Interprets the answers of an HTTP target.
 
 | Answer to a start | Meaning |
 | --- | --- |
 | 2xx; 303 or 304 | started |
 | 301, 302 to anything but a GET | refused, PERMANENT: following would start nothing and look like success |
-| 408, 425, 429; 503 with `Retry-After` | refused, TRANSIENT: the target says that it did not take it, and when to ask |
+| 408, 425, 429; 503 with `Retry-After` | refused, TRANSIENT: the target did not take it and says when to retry |
 | any other 4xx | refused, PERMANENT; 409 may also mean that an earlier request with this key did start the job |
-| any other 5xx, no answer, half an answer | unknown: the job may exist |
+| any other 5xx, no answer, a partial answer | unknown: the job may exist |
 """
 
 import json
@@ -45,7 +45,10 @@ _RETRY_AFTER_MAX = timedelta(days=1)
 
 
 def judge_start(reply: Reply, address_key: str) -> HttpAnswer | Refused | Unknown:
-    """Give back the answer of a target that took the job. Messages quote the target and are not tidied yet."""
+    """Return the answer if the target accepted the job, else a refusal or unknown result.
+
+    Messages quote the target. The caller must pass them through `tidy`.
+    """
     match reply:
         case NotSent(category, message, is_final):
             return Refused(category, message, is_final=is_final)
@@ -58,7 +61,7 @@ def judge_start(reply: Reply, address_key: str) -> HttpAnswer | Refused | Unknow
 def _judge_answer(answer: HttpAnswer, address_key: str) -> HttpAnswer | Refused | Unknown:
     said = f"answered {answer.status}{f': {answer.text}' if answer.body else ''}"
     if answer.is_success or answer.status in {303, 304}:
-        # The end of a synchronous job is the end of its answer; half an answer says nothing about the job.
+        # A synchronous job ends with its answer; a partial answer says nothing about the job.
         return answer if answer.is_whole else Unknown(f"answered {answer.status}, then the connection broke")
     if answer.status < 400:
         place = answer.headers.get("Location", "nowhere")
@@ -74,7 +77,10 @@ def _judge_answer(answer: HttpAnswer, address_key: str) -> HttpAnswer | Refused 
 
 
 def retry_after(answer: HttpAnswer) -> timedelta | None:
-    """How long the target wants to be left alone; an instant counts from the answer's own date, not from our clock."""
+    """Return how long the target asks to wait.
+
+    A date counts from the answer's own `Date` header, not from our clock.
+    """
     told = answer.headers.get("Retry-After", "").strip()
     if told.isdecimal():
         return min(timedelta(seconds=int(told[:9])), _RETRY_AFTER_MAX)
@@ -85,16 +91,16 @@ def retry_after(answer: HttpAnswer) -> timedelta | None:
 def _http_date(text: str) -> datetime | None:
     try:
         found = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):  # the second for numbers that no calendar has
+    except (ValueError, OverflowError):  # OverflowError: numbers outside any calendar
         return None
-    return found if found.tzinfo else None  # an instant without a zone is none
+    return found if found.tzinfo else None  # a time without a zone is not an instant
 
 
 def judge_stop(reply: Reply, filling: Filling) -> StopAnswer:
-    """Read the answer to a stop. Raises `RetryLater` if the target may not have heard it."""
+    """Interpret the answer to a stop. Raises `RetryLater` if the target may not have received it."""
     if not isinstance(reply, HttpAnswer):
         raise RetryLater(tidy(f"the stop did not get through: {reply.message}", filling.secrets))
-    # Gone, or over already: its status will say so.
+    # The job is gone or has already ended; its status will show it.
     if reply.is_success or reply.status in {404, 409, 410}:
         return StopAccepted()
     said = tidy(f"the stop was answered {reply.status}: {reply.text}", filling.secrets)
@@ -104,13 +110,13 @@ def judge_stop(reply: Reply, filling: Filling) -> StopAnswer:
 
 
 def useless(answer: HttpAnswer, said: str) -> RetryLater:
-    """The error for an answer that says nothing about the job; by its status, the target is in trouble as a whole."""
+    """Return the error for an answer without a job status: `TargetDown` if its code means an outage."""
     is_down = answer.status >= 500 or answer.status in _TURNED_AWAY
     return TargetDown(said) if is_down else RetryLater(said)
 
 
 def judge_state(state: str, config: HttpConfig) -> JobStatus:
-    """Say what a state means: by the configured values, as written; else by common words, in any case."""
+    """Interpret a state: by the configured values, case-sensitive; else by common words in any case."""
     if state in config.succeeded_values or (not config.succeeded_values and state.lower() in SUCCEEDED):
         return Succeeded()
     is_timeout = state.lower() in TIMED_OUT
@@ -121,12 +127,12 @@ def judge_state(state: str, config: HttpConfig) -> JobStatus:
 
 
 def read_state(answer: HttpAnswer, config: HttpConfig) -> str | None:
-    """The job's state as a status answer gives it; None if it gives none."""
+    """Return the job's state from a status answer; None if it contains none."""
     return read_path(answer.body, config.status_path or STATUS_PATH)
 
 
 def read_json(body: bytes) -> object:
-    """The value of a JSON text; None for a text that is none."""
+    """Parse a JSON text; None if it is not valid JSON."""
     try:
         return cast("object", json.loads(body))
     except (ValueError, RecursionError):
@@ -134,13 +140,16 @@ def read_json(body: bytes) -> object:
 
 
 def read_object(body: bytes) -> Mapping[str, object] | None:
-    """The members of a JSON object; None if the text is anything else."""
+    """Return the members of a JSON object; None if the text is anything else."""
     found = read_json(body)
     return cast("Mapping[str, object]", found) if isinstance(found, dict) else None
 
 
 def read_path(body: bytes, path: str) -> str | None:
-    """Follow a dotted path (`data.runs.0.state`) into a JSON text; None unless it ends at a text, number or truth."""
+    """Follow a dotted path (`data.runs.0.state`) into a JSON text.
+
+    None unless it ends at a text, number or boolean.
+    """
     found = read_json(body)
     for step in path.split(".")[:_DEPTH_MAX]:
         found = _member(found, step)

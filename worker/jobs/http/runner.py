@@ -1,9 +1,9 @@
-"""Jobs that are HTTP requests: started by one, followed by polling a status URL where there is one.
+"""Runs jobs as HTTP requests: one starts the job, and a status URL, if any, is polled.
 
-Every start carries `Idempotency-Key: <token>`; whether a target heeds it cannot be known, so it is not relied on.
-With a status URL that contains `{id}`, and no `idPath`, the id *is* the token, and a start whose answer was lost is
-found again by asking for it. Without a status URL the answer itself is the end of the job, unless the job's end is
-reported in the job log (`callback`), which is a fact for the run and nothing this file hears of.
+Every start carries `Idempotency-Key: <token>`. Whether a target honours it cannot be known, so nothing relies on it.
+With a status URL that contains `{id}` and without `idPath`, the id *is* the token, and a query for that id finds a
+start whose answer was lost. Without a status URL the answer itself ends the job, unless the job reports its end in the
+job log (`callback`). The run gets that report as a fact; this module does not see it.
 """
 
 from dataclasses import replace
@@ -38,12 +38,12 @@ from worker.jobs.specs import HttpConfig
 from worker.net.http_client import HttpAnswer, HttpClient
 from worker.runtime.clock import Clock
 
-# How late a target may know the job it has just accepted. Nobody promises a number; most know it at once.
+# How late a target may know a job that it just accepted. No target documents this; most know the job at once.
 _LIST_LAG = timedelta(seconds=10)
 
 
 class HttpRunner:
-    """Runs jobs behind an HTTP interface."""
+    """Runs jobs behind an HTTP API."""
 
     def __init__(self, client: HttpClient, clock: Clock, secrets: SecretSource) -> None:
         self._sender = Sender(client, clock)
@@ -116,7 +116,7 @@ class HttpRunner:
         return Started({"token": token, "id": job_id})
 
     async def _ask(self, config: HttpConfig, job_id: str, filling: Filling) -> HttpAnswer:
-        """Ask for the job's state. Raises `RetryLater` without an answer."""
+        """Query the job's state. Raises `RetryLater` without an answer."""
         return await self._sender.ask(
             TargetAccess(config.auth), filling, lambda credentials: status_request(config, job_id, filling, credentials)
         )
@@ -127,7 +127,7 @@ def _is_found_by_token(config: HttpConfig) -> bool:
 
 
 def _read_status(answer: HttpAnswer, config: HttpConfig, filling: Filling) -> JobStatus:
-    """Read a status answer. Raises `RetryLater` if it says nothing about the job."""
+    """Interpret a status answer. Raises `RetryLater` if it says nothing about the job."""
     state = read_state(answer, config) if answer.is_success and answer.is_whole and not answer.is_cut else None
     if state is None:
         size = ", too long to be read" if answer.is_cut else ""

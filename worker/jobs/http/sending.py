@@ -1,7 +1,7 @@
-"""Sending with credentials: what all targets behind HTTP have in common.
+"""Sends requests with credentials, for all targets behind HTTP.
 
-A request is sent again only if it certainly had no effect: while nothing has left this machine, and once more when the
-target refuses credentials that were kept from before, or secrets that may have been replaced since.
+A request is repeated only if it certainly had no effect: if nothing has left this machine, or once more if the target
+rejects cached credentials or secrets that may have been rotated since.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,16 +18,16 @@ from worker.jobs.secrets import Filling
 from worker.net.http_client import ForbiddenAddress, HttpAnswer, HttpClient, NotSent, Reply, Request
 from worker.runtime.clock import Clock
 
-# Between attempts at a connection, in which nothing was sent.
+# Delays between connection attempts, in which nothing was sent.
 _CONNECT_AGAIN_AFTER_S = (0.2, 0.4)
-# Airflow says 403 to a token that has expired.
+# Airflow answers 403 to an expired token.
 _CREDENTIALS_REFUSED = frozenset({401, 403})
 
 Compose: TypeAlias = Callable[[Mapping[str, str]], Awaitable[Request]]
 
 
 class Sender:
-    """Sends requests with the credentials that their target wants; keeps what it learnt of tokens."""
+    """Sends requests with the credentials that their target needs, and caches tokens."""
 
     def __init__(self, client: HttpClient, clock: Clock) -> None:
         self._client = client
@@ -35,9 +35,9 @@ class Sender:
         self._authenticator = Authenticator(client, clock)
 
     async def send(self, access: TargetAccess, filling: Filling, compose: Compose) -> Reply:
-        """Send with credentials; once more if the target refuses them and others can be had.
+        """Send with credentials; once more if the target rejects them and new ones may exist.
 
-        Raises `Rejected` if the request can never be made, `RetryLater` if not now; nothing was sent then.
+        Raises `Rejected` if the request can never be built, `RetryLater` if not now. In both cases nothing was sent.
         """
         began_s = self._clock.monotonic()
         credentials = await self._authenticator.credentials(access, filling)
@@ -55,7 +55,7 @@ class Sender:
         return await self._leave(replace(again, timeout=min(again.timeout, left))) if left > timedelta() else reply
 
     async def ask(self, access: TargetAccess, filling: Filling, compose: Compose) -> HttpAnswer:
-        """Send a question. Without an answer, raises `Rejected` if there can never be one, else `TargetDown`."""
+        """Send a query. Without an answer, raises `Rejected` if there can never be one, else `TargetDown`."""
         reply = await self.send(access, filling, compose)
         if isinstance(reply, HttpAnswer):
             return reply
@@ -64,7 +64,7 @@ class Sender:
         raise error(tidy(f"the target could not be asked: {reply.message}", filling.secrets))
 
     async def _leave(self, request: Request) -> Reply:
-        """Send, and try again only while nothing has left; all of it within the request's time limit."""
+        """Send within the request's time limit; retry only while nothing has been sent."""
         ends_at_s = self._clock.monotonic() + request.timeout.total_seconds()
         for pause_s in _CONNECT_AGAIN_AFTER_S:
             reply = await self._client.send(request)
@@ -77,7 +77,10 @@ class Sender:
 
 
 async def answered(attempt: Awaitable[StartAnswer], filling: Filling) -> StartAnswer:
-    """Await an attempt to start. What kept it from being sent is an answer too, and no answer repeats a secret."""
+    """Await an attempt to start and return its answer, without secrets.
+
+    An error that prevented the send becomes an answer too.
+    """
     try:
         answer = await attempt
     except Rejected as problem:
@@ -91,5 +94,5 @@ async def answered(attempt: Awaitable[StartAnswer], filling: Filling) -> StartAn
 
 
 def send_limit(access: TargetAccess, timeout: timedelta) -> timedelta:
-    """How long `send` can take: with access tokens, up to two requests, each behind the fetching of a token."""
+    """Return the time limit of `send`: with access tokens, two requests that each fetch a token first."""
     return 2 * (TOKEN_TIMEOUT + timeout) if access.fetches_tokens else timeout

@@ -1,7 +1,7 @@
-"""Jobs on Airflow: runs of a DAG, by the stable REST interface of Airflow 2 (`v1`) or Airflow 3 (`v2`).
+"""Runs DAGs on Airflow, by the stable REST API of Airflow 2 (`v1`) or Airflow 3 (`v2`).
 
-The token is the `dag_run_id`. Airflow has one run under one id, so that a repeated start is refused with 409, and a
-look at that id tells whether it was a repeat.
+The token is the `dag_run_id`. Airflow allows one run per id, so it refuses a repeated start with 409. A query for that
+id then shows whether it was a repeat.
 """
 
 import json
@@ -45,12 +45,10 @@ from worker.jobs.specs import AirflowConfig
 from worker.net.http_client import HttpAnswer, HttpClient
 from worker.runtime.clock import Clock
 
-PAGE: Final = 100  # of runs in one answer
+PAGE: Final = 100  # runs per page
 
 
 class AirflowRunner:
-    """Runs DAGs."""
-
     def __init__(self, client: HttpClient, clock: Clock, secrets: SecretSource) -> None:
         self._sender = Sender(client, clock)
         self._versions = AirflowVersions(clock)
@@ -60,7 +58,7 @@ class AirflowRunner:
         parsed = parse_config(AirflowConfig, config)
         access = TargetAccess(parsed.auth, login_url="" if parsed.api_version == "v1" else "/auth/token")
         once = send_limit(access, timedelta(seconds=parsed.timeout))
-        # Before the start, the server may be asked for its version, and after it, for the run that is there already.
+        # Before the start the server may be asked for its version, and after it for a run that already exists.
         return Traits(guarantee=Guarantee.EXACTLY_ONCE, can_stop=True, send_timeout=4 * once)
 
     async def start(self, request: StartRequest) -> StartAnswer:
@@ -77,7 +75,7 @@ class AirflowRunner:
         return same_place(question.config, "url", "apiVersion")
 
     async def look(self, questions: Sequence[StatusQuery], more: str = "") -> Sightings:
-        """List the runs of some DAGs that are not over."""
+        """List the unfinished runs of some DAGs."""
         api, version = await self._api(parse_config(AirflowConfig, questions[0].config), Filling(self._secrets))
         names = [(str(question.config["dagId"]), str(question.handle["dagRunId"])) for question in questions]
         body = _running_ones({dag_id for dag_id, _ in names}, offset := int(more or 0))
@@ -102,7 +100,7 @@ class AirflowRunner:
         return _handle(token)
 
     async def stop(self, handle: Handle, config: Config) -> StopAnswer:
-        """Mark the run as failed, which ends its tasks; but never one that is over, which would rewrite history."""
+        """Mark the run as failed, which ends its tasks; skip an ended run, whose history must not change."""
         if not isinstance(await self.status(handle, config), Running):
             return Stopped()
         parsed = parse_config(AirflowConfig, config)
@@ -110,7 +108,7 @@ class AirflowRunner:
         path = f"{_runs(version, parsed.dag_id)}/{quote(str(handle['dagRunId']), safe='')}"
         return judge_stop(await api.tell("PATCH", path, {"state": "failed"}), api.filling)
 
-    # --- starting -----------------------------------------------------------------------------------------------------
+    # --- start --------------------------------------------------------------------------------------------------------
 
     async def _start(self, request: StartRequest, filling: Filling) -> StartAnswer:
         config = parse_config(AirflowConfig, request.config)
@@ -130,7 +128,7 @@ class AirflowRunner:
     async def _settle(
         self, conflict: HttpAnswer, api: JsonApi, version: Version, config: AirflowConfig, token: str
     ) -> StartAnswer:
-        """A 409 is about our id, which means started, or about a logical date that another run has taken."""
+        """Resolve a 409: either our id exists, which means started, or another run has the logical date."""
         try:
             seen = await self._look(api, version, config.dag_id, token)
         except (RetryLater, Rejected) as problem:
@@ -142,7 +140,7 @@ class AirflowRunner:
             return Refused(FailureCategory.PERMANENT, f"answered 409 for another run ({hint}): {conflict.text}")
         return Unknown(f"answered 409, and then {seen.status} about the run: {seen.text}")
 
-    # --- asking -------------------------------------------------------------------------------------------------------
+    # --- queries ------------------------------------------------------------------------------------------------------
 
     async def _look(self, api: JsonApi, version: Version, dag_id: str, run_id: str) -> HttpAnswer:
         path = f"{_runs(version, dag_id)}/{quote(run_id, safe='')}"
@@ -150,7 +148,7 @@ class AirflowRunner:
 
     async def _api(self, config: AirflowConfig, filling: Filling) -> tuple[JsonApi, Version]:
         base = (await address(config.url, filling)).rstrip("/")
-        # Everybody may ask for the version; a name and a password mean different things to the two.
+        # The version needs no authentication. A name and a password mean different things in the two versions.
         open_to_all = config.auth is None or config.auth.type == "basic"
         access = TargetAccess(None) if open_to_all else TargetAccess(config.auth)
         asking = JsonApi(sender=self._sender, settings=config, access=access, filling=filling, base=base)
@@ -168,13 +166,16 @@ def _runs(version: Version, dag_id: str) -> str:
 
 
 def _running_ones(dag_ids: Collection[str], offset: int) -> dict[str, Json]:
-    """What lists the runs of some DAGs that are not over."""
+    """Return the query body that lists the unfinished runs of some DAGs."""
     states = ["queued", "running"]
     return {"dag_ids": sorted(dag_ids), "states": states, "page_limit": PAGE, "page_offset": offset}
 
 
 def _logical_date(config: AirflowConfig, version: Version) -> dict[str, Json]:
-    """The configured date; without one, Airflow 3 insists on being told that there is none, and Airflow 2 takes now."""
+    """Return the configured logical date.
+
+    Without one, Airflow 3 requires an explicit null, and Airflow 2 uses the current time.
+    """
     if config.logical_date:
         return {"logical_date": config.logical_date}
     return {"logical_date": None} if version == "v2" else {}
@@ -193,12 +194,15 @@ def _conf(config: AirflowConfig) -> Mapping[str, Json]:
 
 
 def _is_missing(answer: HttpAnswer, run_id: str) -> bool:
-    """Say whether Airflow itself tells that it has no such run; a proxy, or another version, says 404 to everything."""
+    """Return whether Airflow itself reports that the run does not exist.
+
+    A proxy or another version answers 404 to everything.
+    """
     return answer.status == 404 and read_object(answer.body) is not None and run_id in answer.text
 
 
 def _read_status(answer: HttpAnswer, api: JsonApi) -> JobStatus:
-    """Read a DAG run. Raises `RetryLater` if the answer does not hold one."""
+    """Interpret a DAG run. Raises `RetryLater` if the answer does not contain one."""
     run = members_of(answer) or {}
     state, ended = run.get("state"), run.get("end_date")
     if not isinstance(state, str) or not state:
@@ -208,7 +212,7 @@ def _read_status(answer: HttpAnswer, api: JsonApi) -> JobStatus:
         case "success":
             return Succeeded(ended_at)
         case "failed":
-            # Airflow does not say why, nor whether it was a time-out of its own.
+            # Airflow reports neither the reason nor whether it was a timeout of its own.
             return Failed(FailureCategory.TRANSIENT, "the DAG run failed; its tasks' logs in Airflow say why", ended_at)
         case _:
             return api.shown(Running(state))

@@ -1,4 +1,4 @@
-"""Which interface an Airflow has: `v1` is Airflow 2, `v2` is Airflow 3."""
+"""Detects which API an Airflow server has: `v1` is Airflow 2, `v2` is Airflow 3."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,7 +11,7 @@ from worker.runtime.clock import Clock
 
 Version: TypeAlias = Literal["v1", "v2"]
 
-# Not for ever: servers are upgraded while workers run.
+# Limited, because servers are upgraded while workers run.
 KEPT_FOR = timedelta(minutes=15)
 _KEPT_MAX = 256
 
@@ -23,14 +23,14 @@ class _Seen:
 
 
 class AirflowVersions:
-    """Remembers which interface each server has."""
+    """Caches which API each server has."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._seen: dict[str, _Seen] = {}
 
     async def of(self, wanted: Literal["auto", "v1", "v2"], api: JsonApi) -> Version:
-        """The configured version, or the one the server answers to. Raises `RetryLater` if it answers to neither."""
+        """Return the configured version, or the one the server supports. Raises `RetryLater` if neither."""
         match wanted:
             case "v1" | "v2":
                 return wanted
@@ -54,7 +54,7 @@ async def _ask(api: JsonApi) -> Version:
     newer = await api.ask("/api/v2/version")
     if _tells_version(newer):
         return "v2"
-    # Only a plain "there is no such thing" makes it an older one: a proxy in trouble answers otherwise.
+    # Only a plain 404 means an older server: a failing proxy answers with other codes.
     if newer.status == 404 and _tells_version(await api.ask("/api/v1/version")):
         return "v1"
     raise RetryLater(

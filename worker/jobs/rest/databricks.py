@@ -1,7 +1,7 @@
-"""Jobs on Databricks: `run-now` of a job that exists there, or `runs/submit` of tasks that the pipeline brings along.
+"""Runs jobs on Databricks: `run-now` of an existing job, or `runs/submit` of the pipeline's tasks.
 
-The token is the request's `idempotency_token`: Databricks starts one run for it and gives the same run to whoever
-sends it again. It has no search by token, so that sending again *is* how a lost run is found.
+The token is the request's `idempotency_token`: Databricks starts one run for it and returns the same run for every
+repeat. It has no search by token, so sending again *is* how a lost run is found.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ from worker.jobs.specs import DatabricksConfig
 from worker.net.http_client import HttpAnswer, HttpClient
 from worker.runtime.clock import Clock
 
-PAGE: Final = 25  # of runs in one answer
+PAGE: Final = 25  # runs per page
 
 
 class DatabricksRunner:
@@ -77,7 +77,7 @@ class DatabricksRunner:
         return same_place(question.config, "workspaceUrl", "apiVersion")
 
     async def look(self, questions: Sequence[StatusQuery], more: str = "") -> Sightings:
-        """List the runs of a workspace that are not over."""
+        """List the unfinished runs of a workspace."""
         parsed = parse_config(DatabricksConfig, questions[0].config)
         api = await self._api(parsed, Filling(self._secrets))
         page = f"&page_token={quote(more, safe='')}" if more else ""
@@ -92,7 +92,7 @@ class DatabricksRunner:
         return Sightings(seen, str(found.get("next_page_token") or ""))
 
     async def find(self, _token: str, config: Config) -> Handle | None:
-        """Always None: the next start with this token is answered with the run it already has."""
+        """Return None: the next start with this token returns the run that already exists."""
         parse_config(DatabricksConfig, config)
         return None
 
@@ -101,7 +101,7 @@ class DatabricksRunner:
         api = await self._api(parsed, Filling(self._secrets))
         reply = await api.tell("POST", f"{_jobs(parsed)}/runs/cancel", {"run_id": int(str(handle["runId"]))})
         stopped = judge_stop(reply, api.filling)
-        # A run that is over cannot be cancelled any more, and is as good as stopped.
+        # A run that has ended cannot be cancelled and counts as stopped.
         if isinstance(stopped, CannotStop) and not isinstance(await self.status(handle, config), Running):
             return Stopped()
         return stopped
@@ -130,7 +130,7 @@ def _jobs(config: DatabricksConfig) -> str:
 
 
 def _order(config: DatabricksConfig, request: StartRequest) -> tuple[str, Mapping[str, Json]]:
-    """Which call starts the job, and what it is told."""
+    """Return the path and the body of the call that starts the job."""
     if config.body:
         tasks = cast("Mapping[str, Json]", config.body)
         name = f"{request.context.pipeline} {request.context.period}"

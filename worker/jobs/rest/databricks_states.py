@@ -1,15 +1,16 @@
-"""What the states of a Databricks run mean.
+"""Interprets the states of a Databricks run.
 
-A run tells its state twice: in `state` (life cycle and result), and since version 2.2 also in `status` (state and
-termination code), which says more about failures. Whichever is there is read; a success must be one in both.
+A run reports its state twice: in `state` (life cycle and result), and since version 2.2 also in `status` (state and
+termination code), which says more about failures. This module reads whichever is present. A success must be one in
+both.
 
 | Run | Meaning |
 | --- | --- |
 | TERMINATED with SUCCESS | success |
-| result TIMEDOUT, in whatever state | TIMEOUT |
-| SKIPPED, unless for too many runs at once; a code that only a change of job or rights can mend | PERMANENT |
+| result TIMEDOUT, in any state | TIMEOUT |
+| SKIPPED, unless for too many concurrent runs; a code that needs a change of job or permissions | PERMANENT |
 | TERMINATED otherwise, SUCCESS_WITH_FAILURES included; INTERNAL_ERROR | TRANSIENT |
-| anything else, also words not known here | running |
+| anything else, also unknown words | running |
 """
 
 from collections.abc import Mapping
@@ -43,14 +44,14 @@ PERMANENT_CODES = frozenset(
         "UNAUTHORIZED_ERROR",
     }
 )
-_MILLIS_MAX = 253_402_300_799_000  # the end of the year 9999, which is as far as a date reaches
+_MILLIS_MAX = 253_402_300_799_000  # the end of the year 9999, the largest possible date
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
     life_cycle: str
-    result: str  # of `state`; empty if it tells none
-    code: str  # of `status`; empty if it tells none
+    result: str  # from `state`; empty if absent
+    code: str  # from `status`; empty if absent
     message: str
 
     @property
@@ -64,7 +65,10 @@ class _Seen:
 
 
 def judge_run(run: Mapping[str, object]) -> JobStatus:
-    """Say how a run is, from the answer to `runs/get`. Messages quote the target and are not tidied yet."""
+    """Return the status of a run from the answer to `runs/get`.
+
+    Messages quote the target. The caller must pass them through `tidy`.
+    """
     seen = _read(run)
     if seen.life_cycle not in _ENDED:
         return Running(seen.words)
@@ -107,7 +111,7 @@ def _text(value: Mapping[str, object], name: str) -> str:
 
 
 def _instant(millis: object) -> datetime | None:
-    """The end of a run; 0 stands for a run that has not ended."""
+    """Return the end of a run; 0 means that it has not ended."""
     if not isinstance(millis, int) or isinstance(millis, bool) or not 0 < millis <= _MILLIS_MAX:
         return None
     return datetime.fromtimestamp(millis / 1000, UTC)

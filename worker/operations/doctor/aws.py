@@ -1,4 +1,7 @@
-"""Everything on AWS that a worker with given settings needs: who it is, its clock, its rights, its bus and queues."""
+"""Checks everything on AWS that a worker with given settings needs.
+
+That is its identity, its clock, its permissions, its bus and its queues.
+"""
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -24,10 +27,13 @@ class Cloud:
     calls: IamCalls
     settings: Settings
     names: TableNames
-    told: Mapping[str, Json]  # the pattern of events that people must hear of
+    told: Mapping[str, Json]  # the pattern of events that people must receive
 
     async def look(self) -> AsyncIterator[Diagnosis]:
-        """One thing after the other; what fails keeps nothing else from being looked at, unless nobody knows us."""
+        """Yield one diagnosis after the other. A failed check does not prevent the others.
+
+        Without usable credentials the checks end, because no other call can succeed.
+        """
         duties, aws = self.settings.roles, self.settings.aws
         try:
             async for found in self._identity():

@@ -1,4 +1,4 @@
-"""Calls to any service of AWS on behalf of a person, and what their answers say about our rights."""
+"""Calls any AWS service for an operator, and interprets the answers as permissions."""
 
 import asyncio
 import re
@@ -19,13 +19,13 @@ from worker.runtime.clock import Clock
 from worker.store.dynamodb.errors import CALL_ERRORS, NOT_ALLOWED
 
 CALL_S: Final = 15.0
-_WHOLE_SECONDS: Final = timedelta(seconds=1)  # what an HTTP date knows
+_WHOLE_SECONDS: Final = timedelta(seconds=1)  # the resolution of an HTTP date
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 _DENIED: Final = re.compile(r"AccessDenied|NotAuthorized|UnauthorizedOperation|KmsAccessDenied")
 
 
 class AwsRefusal(Exception):
-    """The service answered, and the answer is no. `code` is the service's own."""
+    """Signals that the service answered and refused. `code` is the service's own error code."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -37,26 +37,26 @@ class AwsRefusal(Exception):
 
 
 class Unauthenticated(RetryLater):
-    """There are no usable credentials: no call to any service can succeed."""
+    """Signals that there are no usable credentials: no call to any service can succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class AwsReply:
-    """`ahead_s`: how far our clock is ahead of the service's, by this answer; None if it did not say."""
+    """AwsReply holds a response; `ahead_s` is our clock's lead over the service's, None if unknown."""
 
     body: Mapping[str, Any]
     ahead_s: float | None
 
 
 class AwsCalls:
-    """Opens a client for each service when it is first asked. Close it with the stack it was given."""
+    """Opens a client per service at its first call. The given stack closes the clients."""
 
     def __init__(self, stack: AsyncExitStack, settings: ClientSettings, clock: Clock) -> None:
         self._stack, self._settings, self._clock = stack, settings, clock
         self._clients: dict[str, Any] = {}
 
     async def call(self, service: str, operation: str, parameters: Mapping[str, Any]) -> AwsReply:
-        """Raises `AwsRefusal`, `RetryLater` if nothing answered, and `Unauthenticated` without usable credentials."""
+        """Send one request. Raises `AwsRefusal`, `RetryLater` without an answer, and `Unauthenticated`."""
         client = await self._client(service)
         method = getattr(client, _CAPITAL.sub("_", operation).lower())
         sent = self._clock.now()
@@ -75,7 +75,7 @@ class AwsCalls:
             raise RetryLater(f"{service} {operation}: {type(error).__name__}: {error}") from error
         return AwsReply(body, self._ahead_s(body, sent))
 
-    async def _client(self, service: str) -> Any:  # noqa: ANN401 - the library makes its methods at run time
+    async def _client(self, service: str) -> Any:  # noqa: ANN401 - the library creates its methods at run time
         if service not in self._clients:
             opening = open_service(service, frozenset(), self._settings)
             self._clients[service] = await self._stack.enter_async_context(opening)

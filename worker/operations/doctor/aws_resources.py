@@ -1,4 +1,4 @@
-"""AWS resources that doctor checks: the event bus and its rules, queues, and table streams."""
+"""Checks the AWS resources of a worker: the event bus and its rules, queues, and table streams."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -13,14 +13,14 @@ from worker.operations.doctor.iam import IamCalls, ask, denied, granted, unanswe
 from worker.operations.doctor.report import Diagnosis, doubtful, fine, wrong
 
 PAGE: Final = 100
-PAGES_MAX: Final = 20  # of rules; a bus has 300 unless AWS was asked for more
+PAGES_MAX: Final = 20  # of rules; the default quota of a bus is 300 rules
 PUBLISHED: Final = "puts an event that is not JSON, which the bus refuses by itself"
 _PUT: Final = "events:PutEvents"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BusLook:
-    """`told`: the pattern of events that people must hear of, which the alerts' rule has to have."""
+    """Checks the bus. `told` is the pattern of events that people must receive; the alerts' rule needs it."""
 
     calls: IamCalls
     bus: str
@@ -64,7 +64,7 @@ class BusLook:
         return granted(_PUT, f"bus {self.bus}", PUBLISHED)
 
     async def _rules(self) -> tuple[list[Mapping[str, Any]], bool]:
-        """The rules of the bus; False: there are more than anybody looks at."""
+        """Return the rules of the bus; False if there are more than `PAGES_MAX` pages."""
         await self.calls.call("events", "DescribeEventBus", {"Name": self.bus})
         rules: list[Mapping[str, Any]] = []
         more: dict[str, str] = {}
@@ -144,7 +144,7 @@ _NO_STREAM: Final = "enable it with new images: `interlock store init`, or in yo
 
 @dataclass(slots=True)
 class StreamLook:
-    """One look at the stream of a table; `step` is how far it got."""
+    """Checks the stream of a table once; `step` is the last operation called."""
 
     calls: IamCalls
     name: str

@@ -1,7 +1,8 @@
-"""One harmless call for each right that a worker needs: read what is not there, write what a condition forbids.
+"""Defines one harmless call for each permission that a worker needs.
 
-A service decides whether a caller may do something before it looks at a condition, a receipt or a text. So an answer
-that refuses the *content* proves the right, and nothing was changed.
+A probe reads a row that does not exist, or writes under a condition that cannot hold. A service checks permissions
+before it checks a condition, a receipt or a text. An answer that refuses the *content* therefore proves the permission,
+and nothing was changed.
 """
 
 from collections.abc import Iterator, Mapping, Set
@@ -14,12 +15,12 @@ from worker.core.model import keys
 from worker.store.table import EVENT_TYPES, INDEXES, Index, TableName
 from worker.store.url import TableNames
 
-# A row that nobody has: the sort key belongs to no kind of row. Every task may use its group's partition, and each duty
-# that needs rows of pipelines may use that of no pipeline.
+# A row that does not exist: its sort key belongs to no kind of row. Every worker may use its group's partition. Each
+# role that needs rows of pipelines may use the partition of the empty pipeline id.
 NOTHING: Final = {"S": "DOCTOR#nothing"}
 OF_GROUP: Final = {"PK": {"S": keys.group_pk(GROUP)}, "SK": NOTHING}
 OF_PIPELINES: Final = {"PK": {"S": keys.pipeline_pk("")}, "SK": NOTHING}
-# It can hold for no row at all.
+# No row can satisfy it.
 IMPOSSIBLE: Final = "attribute_exists(PK) AND attribute_not_exists(PK)"
 CONDITION: Final = frozenset({"ConditionalCheckFailedException"})
 CANCELLED: Final = frozenset({"TransactionCanceledException"})
@@ -28,7 +29,7 @@ NO_RECEIPT: Final = "AQEBdoctor"  # of no message
 
 _READS: Final = ("GetItem", "BatchGetItem", "Query")
 _WRITES: Final = ("PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem")
-# What each duty does with rows of pipelines. A test compares this with the task roles.
+# The operations of each role on rows of pipelines. A test compares this with the IAM task roles.
 _ROWS: Final[Mapping[Role, Mapping[TableName, tuple[str, ...]]]] = {
     Role.ENGINE: {
         TableName.CONTROL: (*_READS, *_WRITES),
@@ -49,7 +50,7 @@ _WHO_READS: Final = {TableName.CONTROL: Role.ENGINE, TableName.JOBLOG: Role.ENGI
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermissionProbe:
-    """`refusals`: codes of answers that prove the right as well as a success does."""
+    """Describes one probe. `refusals` are error codes that prove the permission as a success does."""
 
     service: str
     operation: str
@@ -61,7 +62,7 @@ class PermissionProbe:
 
 
 def table_probes(names: TableNames, duties: frozenset[Role]) -> Iterator[PermissionProbe]:
-    """Whatever its duties, a worker writes to its group's rows; to rows of pipelines, as they need it."""
+    """Yield the probes of tables: for the group's rows in any role, for rows of pipelines by role."""
     yield from _row_probes(names[TableName.CONTROL], OF_GROUP, {*_READS, *_WRITES})
     for table in TableName:
         wanted = {operation for duty in duties for operation in _ROWS.get(duty, {}).get(table, ())}
@@ -135,19 +136,19 @@ def _nothing_set() -> dict[str, Any]:
 
 
 def followed_tables(duties: frozenset[Role]) -> list[TableName]:
-    """The tables whose streams a worker with these duties reads."""
+    """Return the tables whose streams a worker with these roles reads."""
     return [table for table, duty in _WHO_READS.items() if duty in duties]
 
 
 def queues(aws: AwsSettings, duties: frozenset[Role]) -> dict[str, str]:
-    """The queues a worker with these duties takes messages from, by name: their addresses, "" if none is set."""
+    """Return the queues that a worker with these roles reads: addresses by name, "" if none is set."""
     given = {Role.ALERTS: aws.alerts_queue, Role.EVENTS: aws.events_queue, Role.SENSORS: aws.sensors_queue}
     return {duty.value: address for duty, address in given.items() if duty in duties}
 
 
 def queue_probes(name: str, address: str) -> Iterator[PermissionProbe]:
     receipt = {"QueueUrl": address, "ReceiptHandle": NO_RECEIPT}
-    # What is received is visible again at once; that it was received once more is counted, and nothing else.
+    # The received message becomes visible again at once. Only its receive count increases.
     receive = {"QueueUrl": address, "MaxNumberOfMessages": 1, "WaitTimeSeconds": 0, "VisibilityTimeout": 0}
     yield _queue(name, "ReceiveMessage", receive, "receives at most one message without keeping it", frozenset())
     yield _queue(name, "DeleteMessage", receipt, "names a receipt of no message, and is refused", BAD_RECEIPT)

@@ -1,4 +1,4 @@
-"""Glue jobs that pipelines start: whether Glue tries their runs again by itself."""
+"""Checks whether Glue itself retries the runs of the Glue jobs that pipelines start."""
 
 from collections.abc import AsyncIterator, Iterable
 from typing import Final
@@ -10,12 +10,12 @@ from worker.operations.doctor.iam import IamCalls, denied, unanswered
 from worker.operations.doctor.report import Diagnosis, doubtful, fine, wrong
 
 AREA: Final = "jobs"
-JOBS_MAX: Final = 100  # that are looked at: each costs a call
-_TEMPLATE: Final = "${"  # in a name that only a run completes
+JOBS_MAX: Final = 100  # each job checked costs a call
+_TEMPLATE: Final = "${"  # in a name that is completed only for a run
 
 
 def glue_jobs(pipelines: Iterable[Pipeline]) -> list[str]:
-    """The Glue jobs that pipelines name, in order, each once."""
+    """Return the Glue jobs that pipelines name, sorted, each once."""
     jobs = (pipeline.job for pipeline in pipelines)
     names = (job.config.get("jobName") for job in jobs if job is not None and job.type is JobType.GLUE)
     return sorted({name for name in names if isinstance(name, str) and _TEMPLATE not in name})

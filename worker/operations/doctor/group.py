@@ -1,4 +1,4 @@
-"""The workers of a store: whether any is at work, and whether they run the same version."""
+"""Checks the workers of a store: whether any is alive, and whether they run the same version."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,14 +15,17 @@ LOOK_EVERY_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class WorkerGroup:
-    """Who is registered, and which of them did not beat while we looked."""
+    """Holds the registered sessions, and those without a heartbeat during the check."""
 
     registered: Sequence[Session]
     silent: frozenset[SessionId] = frozenset()
 
 
 async def watch_workers(look: Callable[[], Awaitable[list[Session]]], clock: Clock, patience_s: float) -> WorkerGroup:
-    """Wait for a beat of each: a worker that was killed leaves its row, and perhaps nobody is there to end it."""
+    """Wait for a heartbeat of each session, up to `patience_s`.
+
+    A killed worker leaves its session row as alive, and there may be no other worker to end it.
+    """
     registered = [session for session in await look() if session.is_alive]
     first = {session.id: session.beat for session in registered}
     silent, until = frozenset(first), clock.monotonic() + patience_s

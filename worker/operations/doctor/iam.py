@@ -1,4 +1,4 @@
-"""What the answer to a probe says about a right."""
+"""Interprets the answer to a probe as a permission."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -13,12 +13,12 @@ AREA = "permissions"
 
 class IamCalls(Protocol):
     async def call(self, service: str, operation: str, parameters: Mapping[str, Any]) -> AwsReply:
-        """Raises `AwsRefusal`, `RetryLater` if nothing answered, and `Unauthenticated` without usable credentials."""
+        """Send one request. Raises `AwsRefusal`, `RetryLater` without an answer, and `Unauthenticated`."""
         ...
 
 
 async def ask(calls: IamCalls, probe: PermissionProbe) -> Diagnosis:
-    """Make the call of a probe, and judge by what came back."""
+    """Send the call of a probe and return the diagnosis of its answer."""
     try:
         await calls.call(probe.service, probe.operation, probe.parameters)
     except AwsRefusal as refusal:

@@ -1,4 +1,4 @@
-"""The machine itself: versions, and for a store in a file, the disk it is on."""
+"""Checks the machine: versions, and the disk of a store in a file."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ from worker.operations.doctor.report import Diagnosis, doubtful, fine, wrong
 
 AREA: Final = "machine"
 LIBRARIES: Final = ("aiobotocore", "aiohttp", "pydantic", "apscheduler", "slack-sdk")
-# Below the first a day's changes may not fit; below the second the next commits may not.
+# Below the first limit a day's changes may not fit; below the second the next commits may not.
 FREE_LOW: Final = 1_000_000_000
 FREE_MIN: Final = 100_000_000
 
@@ -28,7 +28,10 @@ def free_bytes(folder: Path) -> int:
 
 
 def look_at_disk(file: Path, free_at: Callable[[Path], int] = free_bytes) -> Iterator[Diagnosis]:
-    """How much room there is for a store in a file, and who may write beside it: SQLite keeps its log there."""
+    """Check the free space for a store in a file, and the write permission on its folder.
+
+    SQLite keeps its log in the same folder.
+    """
     folder = file.resolve().parent
     if not folder.is_dir():
         yield wrong(AREA, "disk", f"the folder {folder} does not exist", "create it, or name another store")

@@ -1,4 +1,4 @@
-"""One thing that was looked at on behalf of a person: how it is, and what to do about it."""
+"""Defines the result of one check by `interlock doctor`: its state and the remedy."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,13 +9,16 @@ from worker.store.admin import StoreFinding
 
 class Health(StrEnum):
     OK = "ok"
-    WARN = "warn"  # it works, and is not as it should be; or it could not be found out
-    FAIL = "fail"  # a worker with these settings cannot do what it is there for
+    WARN = "warn"  # it works but is not as it should be, or the check could not tell
+    FAIL = "fail"  # a worker with these settings cannot work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """`remedy` is empty exactly if all is well. `proven_by` says what was done to find out."""
+    """Holds the result of one check. `remedy` is empty exactly if health is OK.
+
+    `proven_by` says which call proved it.
+    """
 
     area: str
     subject: str
@@ -42,7 +45,7 @@ def wrong(area: str, subject: str, finding: str, remedy: str, *, proven_by: str 
 
 
 def of_verdicts(area: str, verdicts: Iterable[StoreFinding]) -> list[Diagnosis]:
-    """What the store's own check says, in these words."""
+    """Convert the findings of the store's own check to diagnoses."""
     return [
         fine(area, verdict.subject, verdict.finding)
         if verdict.is_sound

@@ -1,4 +1,4 @@
-"""The conditions of a gate, one by one."""
+"""Lists the conditions of a gate."""
 
 from collections.abc import Iterator, Mapping
 
@@ -25,7 +25,10 @@ def condition_of(result: RuleResult, sensor: Sensor | None, run: Run | None) -> 
 
 
 def _is_news(name: str, sensor: Sensor, run: Run) -> bool | None:
-    """Say whether a sensor is not what the job was started on, as a success would; None: no job was started on it."""
+    """Return whether a sensor differs from what the job was started on, by the rule for a success.
+
+    None if no job was started on it.
+    """
     started_on = run.started_on.get(name)
     if started_on is None:
         return None
@@ -34,7 +37,7 @@ def _is_news(name: str, sensor: Sensor, run: Run) -> bool | None:
 
 
 def conditions_of(result: GroupResult, sensors: Mapping[str, Sensor], run: Run | None) -> Iterator[Condition]:
-    """Every rule of the group and of the groups inside it, in the order they are written."""
+    """Yield every rule of the group and of its nested groups, in the order they are written."""
     for member in result.members:
         if isinstance(member, GroupResult):
             yield from conditions_of(member, sensors, run)

@@ -1,4 +1,4 @@
-"""Which run a person means who names no period: the active one, else the last that ran or was expected."""
+"""Chooses the run if no period is given: the active one, else the last that ran or was expected."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from worker.store.rows import BadRow
 from worker.store.table import Key, Row, TableName, Tables
 
 LOOK_AROUND: Final = timedelta(days=3)
-LOADED_MAX: Final = 100  # active runs of one schedule whose rows are read: the newest
+LOADED_MAX: Final = 100  # active runs of one schedule whose rows are read; the newest are chosen
 
 
 @dataclass(frozen=True, slots=True)
 class DefaultRun:
-    """The period that is meant. `others` are of runs that are active, too, newest first."""
+    """Holds the chosen period. `others` are the periods of other active runs, newest first."""
 
     period: Period
     is_active: bool = False
@@ -32,7 +32,7 @@ class DefaultRun:
 
 
 class DefaultRuns:
-    """Reads the index of active rows and exact keys. May raise `RetryLater`."""
+    """Reads the index of active rows and exact keys. Raises `RetryLater`."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables, self._runs, self._dry_runs = tables, Runs(tables), DryRuns(tables)
@@ -45,12 +45,12 @@ class DefaultRuns:
         if active := await self._active(pipeline, schedule, found):
             newest, *others = sorted(active, reverse=True)
             return DefaultRun(newest, is_active=True, others=tuple(others))
-        # Data of today is mostly expected tomorrow: whoever asks meanwhile means the run that waits for yesterday's.
+        # Today's data is usually expected tomorrow: until then the default is the run that waits for yesterday's data.
         today = Period(wall_at(now, schedule.zone).date())
         return DefaultRun(max([*found, *_last_expected(schedule, now)], default=today))
 
     async def _active(self, pipeline: Pipeline, schedule: Schedule, latest: Iterable[Period]) -> set[Period]:
-        """The index lags, so the rows themselves are asked, and the latest ones in any case."""
+        """Return the periods with active runs, by their rows because the index lags; always reads `latest`."""
         kinds = {RowKind.TRIGGER, RowKind.DRY_RUN} if pipeline.dry_run else {RowKind.TRIGGER}
         listed = [
             (row.kind, row.key.period)
@@ -72,7 +72,7 @@ def _is_active(row: Row) -> bool:
     try:
         run = dry_run_of(row) if str(row["SK"]).startswith(RowKind.DRY_RUN) else run_from_row(row)
     except BadRow:
-        return False  # `status` and the worker's log name it
+        return False  # `status` and the worker's log report it
     match run:
         case Run():
             return not run.is_ended
@@ -83,7 +83,7 @@ def _is_active(row: Row) -> bool:
 
 
 def _last_expected(schedule: Schedule, now: datetime) -> Iterable[Period]:
-    """By its time where it has one; what data starts whenever it comes is meant as soon as its period has begun."""
+    """Return the last period expected by now: by its time, or without one by the begin of the period."""
     around = expected_runs(schedule, now - LOOK_AROUND, now + LOOK_AROUND)
     periods = [run.period for run in around if run.excluded is None and _begins_at(run, schedule) <= now]
     return periods[-1:]

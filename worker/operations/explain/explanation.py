@@ -1,4 +1,4 @@
-"""An answer to "why does it not run?": every gate on the way in order, and the smallest change that opens them."""
+"""Defines the answer to "why does it not run?": every gate in order, and the smallest change needed."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +9,7 @@ from worker.core.model.values import Json
 
 
 class Gate(StrEnum):
-    """What a run must pass, in this order."""
+    """Lists the gates that a run must pass, in this order."""
 
     CONFIG = "config"
     SCHEDULE = "schedule"
@@ -30,21 +30,21 @@ class GateStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """One condition of a gate: what was looked at, what it said, and what it should say."""
+    """Describes one condition of a gate: the value read, its result, and the value needed."""
 
     subject: str
     passed: bool
     seen: Json
     wanted: str
     reason: str
-    sensor: str | None  # the key it was read from; None: there is no such sensor
-    changed_at: datetime | None  # as far as the producer says
-    is_news: bool | None  # has it changed since the job was started? None: no job was
+    sensor: str | None  # the key it was read from; None if there is no such sensor
+    changed_at: datetime | None  # as far as the producer gives it
+    is_news: bool | None  # whether it has changed since the job was started; None if no job was
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateFinding:
-    """One gate. `changes` is what would open it, in the imperative; one that is closed always has some."""
+    """Describes one gate. `changes` would pass it, in the imperative; a blocked gate always has some."""
 
     gate: Gate
     passage: GateStatus
@@ -57,11 +57,11 @@ class GateFinding:
 class Explanation:
     key: RunKey
     findings: tuple[GateFinding, ...]
-    is_under_way: bool = False  # the job is being started, runs, or is being stopped: nothing needs to be done
+    is_under_way: bool = False  # the job is starting, running or stopping: nothing needs to be done
 
     @property
     def summary(self) -> str:
-        """One sentence: what holds it back first, or that nothing does."""
+        """Return one sentence: the first gate that blocks the run, or that none does."""
         if self.is_under_way:
             return next(finding.sentence for finding in self.findings if finding.gate is Gate.RUN)
         held = next((finding for finding in self.findings if finding.passage is not GateStatus.OPEN), None)
@@ -72,7 +72,7 @@ class Explanation:
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """The smallest change that would make it run; all of it is needed, in this order."""
+        """Return the smallest change that would make it run; all parts are needed, in this order."""
         if self.is_under_way:
             return ()
         return tuple(dict.fromkeys(change for finding in self.findings for change in finding.changes))

@@ -1,4 +1,4 @@
-"""Why did it run, why did it not: every gate in order, from what was loaded and nothing else."""
+"""Explains why a run started or did not: every gate in order, from the loaded snapshot only."""
 
 from collections.abc import Callable
 
@@ -21,13 +21,13 @@ GATES: dict[Gate, Callable[[RunSnapshot], GateFinding]] = {
 
 
 def explain(sight: RunSnapshot) -> Explanation:
-    """Say of every gate whether it is open, and what would open those that are not."""
+    """Return for every gate whether it is passed, and what would pass the others."""
     findings = tuple(look(sight) for look in GATES.values())
     return Explanation(key=sight.key, findings=findings, is_under_way=run_gates.is_under_way(sight))
 
 
 def explain_unusable(key: RunKey, problems: tuple[str, ...]) -> Explanation:
-    """Nothing can be said about a pipeline whose configuration cannot be understood, and never could."""
+    """Explain a pipeline without any usable configuration: all gates but the first are unknown."""
     sentence = f"what is deployed cannot be used: {'; '.join(problems)}"
     closed = is_closed(Gate.CONFIG, sentence, f"correct the file of {key.pipeline} and push it")
     others = (is_unknown(gate, "nobody can tell without a configuration") for gate in list(Gate)[1:])

@@ -1,4 +1,4 @@
-"""Loading what an explanation is made from: consistently, by exact keys, and only what it needs."""
+"""Loads the snapshot for an explanation: consistent reads, by exact keys, only what is needed."""
 
 from datetime import datetime
 
@@ -23,14 +23,14 @@ from worker.store.table import Tables
 
 
 class SnapshotLoader:
-    """Reads everything there is to see of a run. Its methods may raise `RetryLater` and `Rejected`."""
+    """Reads the state of a run. Its methods raise `RetryLater` and `Rejected`."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self.configs, self._runs, self._dry_runs = PipelineVersions(tables), Runs(tables), DryRuns(tables)
 
     async def version(self, pipeline: PipelineId) -> Version | Unusable | None:
-        """The version in force; what is wrong with the text if none could ever be used; None: no such pipeline."""
+        """Return the version in force, `Unusable` if none could ever be used, or None without a pipeline."""
         return await self.configs.current(pipeline) or await self.configs.deployed(pipeline)
 
     async def at(self, key: RunKey, version: Version, now: datetime) -> RunSnapshot:
@@ -54,7 +54,7 @@ class SnapshotLoader:
         )
 
     async def run(self, key: RunKey, pipeline: Pipeline) -> AnyRun | None:
-        """The run; of a pipeline in dry run its rehearsal, unless a run from before goes on."""
+        """Return the run; for a pipeline in dry run its dry run, unless an earlier real run is active."""
         run = await self._runs.load(key)
         if pipeline.dry_run and not (isinstance(run, Run) and not run.is_ended):
             return await self._dry_runs.load(key) or run
@@ -86,7 +86,7 @@ class SnapshotLoader:
 
 
 def schedule_of(pipeline: Pipeline, schedule: ScheduleId) -> Schedule:
-    """Raises `ConfigError` for a schedule that the pipeline does not have."""
+    """Return a schedule of the pipeline. Raises `ConfigError` if the pipeline does not have it."""
     found = pipeline.schedule(schedule)
     if found is None:
         names = ", ".join(each.id for each in pipeline.schedules)

@@ -1,4 +1,7 @@
-"""The smallest change to the data that makes rules hold, in the imperative: `write orders.count >= 1000 for …`."""
+"""Finds the smallest change to the data that makes rules hold, in the imperative.
+
+For example: `write orders.count >= 1000 for …`.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -26,7 +29,7 @@ _SIGNS = {
 
 
 def smallest_changes(result: GroupResult, period: Period, zone: ZoneInfo) -> tuple[str, ...]:
-    """Everything that must change for the group to hold; of alternatives, those that need the fewest changes."""
+    """Return all changes that make the group hold; of alternatives, those with the fewest changes."""
     if result.passed:
         return ()
     options = [_changes_of(member, period, zone) for member in result.members if not member.passed]
@@ -34,7 +37,7 @@ def smallest_changes(result: GroupResult, period: Period, zone: ZoneInfo) -> tup
 
 
 def change_for(result: RuleResult, period: Period, zone: ZoneInfo) -> str:
-    """What makes one rule hold that does not."""
+    """Return the change that makes one failing rule hold."""
     rule = result.rule
     subject = f"{rule.key}.{rule.field}" if rule.field else rule.key
     match rule.check:
@@ -56,13 +59,13 @@ def change_for(result: RuleResult, period: Period, zone: ZoneInfo) -> str:
 
 def _changes_of(result: RuleResult | GroupResult, period: Period, zone: ZoneInfo) -> tuple[str, ...]:
     if isinstance(result, GroupResult):
-        # A group that no change of data can satisfy must not pass for one that needs none.
+        # A group that no change of data can satisfy must not look like one that needs no change.
         return smallest_changes(result, period, zone) or (f"correct the rules: {result.reason}",)
     return (change_for(result, period, zone),)
 
 
 def _missing(result: GroupResult) -> int:
-    """How many members must hold that do not."""
+    """Return how many failing members must hold for the group to hold."""
     failed = sum(not member.passed for member in result.members)
     match result.mode:
         case Mode.ALL:
@@ -74,7 +77,7 @@ def _missing(result: GroupResult) -> int:
 
 
 def _cheapest(options: Sequence[tuple[str, ...]], number: int) -> list[tuple[str, ...]]:
-    """The options with the fewest changes, in the order they are written."""
+    """Return the options with the fewest changes, in the order they are written."""
     ranked = sorted(range(len(options)), key=lambda index: (len(options[index]), index))
     return [options[index] for index in sorted(ranked[:number])]
 

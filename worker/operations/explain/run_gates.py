@@ -1,4 +1,4 @@
-"""The gates of a run: its own state, the rules, the budgets, and the watch over its deadline."""
+"""Explains the gates of an existing run: its state, the rules, the budgets and its SLA watch."""
 
 from worker.core.model.rules import evaluate
 from worker.core.model.sla_times import times_for_run
@@ -168,7 +168,7 @@ def _asked(sight: RunSnapshot) -> str:
 
 
 def sla(sight: RunSnapshot) -> GateFinding:
-    """A deadline holds nothing back, so this gate is always open; what it says may be bad news all the same."""
+    """Return the SLA gate. A deadline blocks nothing, so it always passes, even if it was missed."""
     watch, wanted = sight.watch, sight.schedule.sla
     if watch is None:
         times = times_for_run(wanted, sight.schedule, sight.key.period, None) if wanted else None

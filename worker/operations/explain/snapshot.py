@@ -1,4 +1,4 @@
-"""What there is to see of one run, loaded: the values that an explanation is made from."""
+"""Defines the loaded values from which an explanation of one run is made."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,9 +20,9 @@ AnyRun: TypeAlias = Run | ForeignRun | DryRun
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredVersion:
-    """`applied` is the version this run goes by, `in_force` the one that new runs begin under.
+    """Says which versions apply: `applied` to this run, `in_force` to new runs.
 
-    `problems` says why the text that is deployed cannot be used; then the last one that could is in force.
+    `problems` says why the deployed text cannot be used; then the last usable version is in force.
     """
 
     applied: str
@@ -32,7 +32,7 @@ class StoredVersion:
 
 @dataclass(frozen=True, slots=True)
 class ConsumedSensor:
-    """An undated sensor was taken as a signal, with this content, for this period."""
+    """Says that an undated sensor with this content triggered the run of this period."""
 
     content_hash: str
     period: Period | None
@@ -40,10 +40,13 @@ class ConsumedSensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSnapshot:
-    """`sensors` has those that trigger and rules name, by the names they use; each under the key it is stored by."""
+    """Holds the state of one run. `sensors` are those of trigger and rules, by the name used there.
+
+    Each sensor has the key under which it is stored.
+    """
 
     key: RunKey
-    now: datetime  # when it was looked at: the one instant for which everything is judged
+    now: datetime  # the time of the snapshot; every gate is evaluated for this instant
     pipeline: Pipeline
     schedule: Schedule
     config: StoredVersion
@@ -53,7 +56,7 @@ class RunSnapshot:
     sensors: Mapping[str, Sensor] = field(default_factory=dict[str, Sensor])
     consumed: ConsumedSensor | None = None
     watch: SlaWatch | None = None
-    timing: ScheduleTiming | None = None  # of a schedule that time starts
+    timing: ScheduleTiming | None = None  # of a schedule that cron starts
 
     @property
     def own_run(self) -> Run | None:
@@ -61,5 +64,5 @@ class RunSnapshot:
 
 
 def moment(at: datetime, zone: ZoneInfo) -> str:
-    """A time as the schedule's people read it: `2026-03-03 06:00 CET`."""
+    """Format a time in the schedule's zone: `2026-03-03 06:00 CET`."""
     return f"{at.astimezone(zone):%Y-%m-%d %H:%M %Z}"

@@ -1,4 +1,4 @@
-"""The gates before a run exists: configuration, schedule, calendar, pause and trigger."""
+"""Explains the gates before a run exists: configuration, schedule, calendar, pause and trigger."""
 
 from datetime import date, datetime, timedelta
 
@@ -18,8 +18,8 @@ from worker.operations.explain.timing import why_not_begun
 from worker.store import retention
 from worker.store.repos.sensors import Sensor
 
-LOOK_AROUND = timedelta(days=3)  # a period's own time lies this close to it, whatever zones and offsets are involved
-LOOK_AHEAD = timedelta(days=62)  # for the next expected run: as far as a monthly one can be away
+LOOK_AROUND = timedelta(days=3)  # a period's own time is this close to it, in any zone and with any offset
+LOOK_AHEAD = timedelta(days=62)  # for the next expected run: the longest gap of a monthly schedule
 DAYS_TRIED_MAX = 366
 HASH_SHOWN = 12
 
@@ -30,7 +30,7 @@ def config(sight: RunSnapshot) -> GateFinding:
     if seen.applied != seen.in_force:
         sentence += f", under which the run began; later runs begin under {seen.in_force[:HASH_SHOWN]}"
     if seen.problems:
-        # What was in force stays so: a bad deployment stops nothing.
+        # The version in force stays: a bad deployment stops nothing.
         sentence += f"; what was deployed since cannot be used: {seen.problems[0]}"
     if pipeline.dry_run:
         return is_closed(
@@ -50,7 +50,7 @@ def schedule(sight: RunSnapshot) -> GateFinding:
     period, zone = sight.key.period, sight.schedule.zone
     refusal = refused(period, sight.schedule, sight.now, exists=sight.run is not None)
     expected = None if sight.run is not None else expected_run(sight.schedule, sight)
-    # A cron comes to its time by itself.
+    # A cron time needs no action.
     is_awaited = expected is not None and not sight.schedule.starts_by_trigger
     if refusal is not None and not (refusal.is_ahead and is_awaited):
         return is_closed(Gate.SCHEDULE, refusal.reason, refusal.hint)
@@ -65,13 +65,13 @@ def schedule(sight: RunSnapshot) -> GateFinding:
 
 
 def refused(period: Period, schedule: Schedule, now: datetime, *, exists: bool) -> OutOfRange | None:
-    """Why nothing can begin for a period; None if it can, or did."""
+    """Return why no run can start for a period; None if it can or did."""
     found = out_of_range(period, schedule, now, kept_for=retention.RUNS_BEGIN)
     return None if found is None or (found.is_ahead and exists) else found
 
 
 def expected_run(schedule: Schedule, sight: RunSnapshot) -> ExpectedRun | None:
-    """The expected run of the period, if the schedule leads people to expect one."""
+    """Return the expected run of the period; None if the schedule expects none."""
     begins = reached_at(sight.key.period.begins, schedule.hour_zone)
     around = expected_runs(schedule, begins - LOOK_AROUND, begins + LOOK_AROUND)
     return next((run for run in around if run.period == sight.key.period), None)
@@ -186,7 +186,7 @@ def _given_up(sight: RunSnapshot) -> str | None:
 
 
 def _not_about(sight: RunSnapshot, sensor: Sensor | None) -> str | None:
-    """Why a sensor that says the right thing does not say it of this period."""
+    """Return why a sensor that passes the rule does not apply to this period."""
     wanted = sight.schedule.trigger
     if sensor is None or wanted is None or sensor.key != wanted.rule.key:
         return None  # its key names the period

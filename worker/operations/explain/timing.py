@@ -1,4 +1,4 @@
-"""Why no run was begun at a time that came: what the scheduler left in the rows about it."""
+"""Explains why no run started at a cron time, from the rows that the scheduler wrote."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,20 +17,20 @@ NOT_ACCEPTED = (
 
 @dataclass(frozen=True, slots=True)
 class ScheduleTiming:
-    """Since when a schedule may start runs (None: it may not yet), and how far its times were considered."""
+    """Holds since when a schedule may start runs (None: not yet), and up to which time it was handled."""
 
     deployed: Deployed | None
     mark: ScheduleMark | None
 
 
 async def timing_of(tables: Tables, key: ScheduleKey) -> ScheduleTiming:
-    """Raises `RetryLater`, and `Rejected` for a damaged row."""
+    """Load the timing of a schedule. Raises `RetryLater`, and `Rejected` for a corrupt row."""
     deployed = await Deployments(tables).accepted(key.pipeline)
     return ScheduleTiming(deployed, (await ScheduleMarks(tables).load([key])).get(key))
 
 
 def why_not_begun(at: datetime, timing: ScheduleTiming, now: datetime) -> str:
-    """Say why there is no run for a time that has come, as far as anybody can know."""
+    """Return why there is no run for a past cron time, as far as the rows show."""
     deployed, mark = timing.deployed, timing.mark
     if deployed is None:
         return NOT_ACCEPTED

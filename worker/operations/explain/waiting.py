@@ -1,4 +1,4 @@
-"""What a run waits for, in a few words."""
+"""Describes in a few words what a run waits for."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from worker.core.time.timestamps import format_rfc3339
 
 
 def waits_for(run: Run) -> str:
-    """What must happen next, as far as the row says; of a run that has ended, why it did."""
+    """Return what must happen next, by the row; for an ended run, why it ended."""
     match run.state, run.start_step:
         case State.FAILED_FINAL, _ if run.outcome is Outcome.CANCELLED:
             return f"cancelled: {run.reason}" if run.reason else "cancelled"
@@ -38,12 +38,12 @@ def _failures(run: Run) -> str:
 
 
 def times(number: int) -> str:
-    """`once`, `3 times`."""
+    """Format a count: `once`, `3 times`."""
     return "once" if number == 1 else f"{number} times"
 
 
 def waits_for_rules(result: GroupResult) -> str:
-    """The first condition that does not hold, and how many more."""
+    """Return the first condition that does not hold, and the number of the others."""
     if result.passed:
         return "nothing: its rules hold, and the next look starts it"
     reasons = list(_failed(result))

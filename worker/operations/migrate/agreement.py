@@ -1,4 +1,4 @@
-"""What a shadow decided beside what the old system did, period by period. Pure: what was read comes in."""
+"""Compares the decisions of a shadow with the old system's runs, period by period. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from worker.core.model.events import JobEvent
 from worker.core.model.keys import RunKey
 from worker.core.run.state import DryRun, DryState, Status
 
-# Lines of a job log that say that a job was started, or that it was tried.
+# Job log events that mean that a job was started or that a start was attempted.
 _STARTED: Final = frozenset(
     {JobEvent.SUCCESS, JobEvent.FAIL, JobEvent.TIMEOUT, JobEvent.JOB_POLL_EXHAUSTED, JobEvent.INFRA_TRIGGER_EXHAUSTED}
 )
@@ -28,7 +28,7 @@ class AgreementResult(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TheirRun:
-    """A run of the old system: its row, the lines of its log, and when it began, as far as that is known."""
+    """Holds a run of the old system: its row, its log lines, and when it began if that is known."""
 
     key: RunKey
     status: str
@@ -37,7 +37,7 @@ class TheirRun:
 
     @property
     def has_started(self) -> bool:
-        """A lock is taken before the rules are looked at, so a row alone does not say that a job was started."""
+        """Return whether a job was started: the lock row alone, taken before the rules, does not show it."""
         if self.status == Status.COMPLETED or _STARTED & set(self.log):
             return True
         return self.status == Status.RUNNING and JobEvent.VALIDATION_EXHAUSTED not in self.log
@@ -45,13 +45,16 @@ class TheirRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineDecisions:
-    """Everything about one pipeline. `since`: when the shadow began; `said`: what it last told about a run."""
+    """Holds all decisions about one pipeline.
+
+    `since` is when the shadow began; `said` is the message of the last event about each run.
+    """
 
     ours: Mapping[RunKey, DryRun]
     theirs: Mapping[RunKey, TheirRun]
     since: datetime
     said: Mapping[RunKey, str] = field(default_factory=dict[RunKey, str])
-    said_max: int | None = None  # so many of the last events were read, and there are more
+    said_max: int | None = None  # set if only this many of the latest events were read and there are more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +67,10 @@ class Compared:
 
 
 def compare(seen: PipelineDecisions) -> Iterator[Compared]:
-    """One line for each run that either of them knows, in order; those from before the shadow are left out."""
+    """Yield one comparison for each run that either system knows, in order.
+
+    Runs from before the shadow are left out.
+    """
     for key in sorted({*seen.ours, *seen.theirs}):
         ours, theirs = seen.ours.get(key), seen.theirs.get(key)
         if ours is None and theirs is not None and _is_older(theirs, seen.since):
@@ -80,7 +86,10 @@ def compare(seen: PipelineDecisions) -> Iterator[Compared]:
 
 
 def _is_older(theirs: TheirRun, since: datetime) -> bool:
-    """Of a run whose beginning nobody noted, only its period says how old it is; the first day counts as before."""
+    """Return whether a run is from before the shadow; its first day counts as before.
+
+    Without a recorded begin, only the period shows the age.
+    """
     if theirs.began_at is not None:
         return theirs.began_at < since
     return theirs.key.period.date <= since.date()

@@ -1,4 +1,4 @@
-"""Everything a check says about one pipeline of the reference, from what was read of it."""
+"""Combines all migration checks of one pipeline of the Lambda edition."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -11,7 +11,7 @@ from worker.operations.migrate.survey import ROWS_MAX, Surveyed
 
 
 def check(found: Surveyed, now: datetime) -> Iterator[MigrationFinding]:
-    """The configuration first; without one that can be used, sensors mean nothing."""
+    """Yield the findings, the configuration's first; sensors are checked only with a usable one."""
     config = check_config(found, now)
     yield from config.findings
     if config.pipeline is not None:

@@ -1,4 +1,4 @@
-"""Reads what a shadow and the old system have about the runs of a pipeline, over some days."""
+"""Reads what a shadow and the old system recorded about a pipeline's runs over some days."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
@@ -24,7 +24,7 @@ from worker.store.rows import BadRow
 from worker.store.shadow import ShadowTables
 from worker.store.table import Between, Row, TableName, Tables, query_all
 
-EVENTS_MAX: Final = 1_000  # of one pipeline, the latest: where reasons are looked for
+EVENTS_MAX: Final = 1_000  # of one pipeline, the latest; the reasons are taken from these
 
 
 class SideBySide:
@@ -33,7 +33,7 @@ class SideBySide:
         self._configs, self._log, self._sensors = PipelineVersions(tables), JobLog(tables), Sensors(tables)
 
     async def since(self) -> datetime:
-        """When the shadow first started. Raises `Rejected` if it never did."""
+        """Return when the shadow first started. Raises `Rejected` if it never did."""
         began = await began_at(self._shadow, GROUP)
         if began is None:
             raise Rejected(
@@ -42,7 +42,7 @@ class SideBySide:
         return began
 
     async def read(self, pipeline: PipelineId, first: date, last: date) -> PipelineDecisions:
-        """Raises `Rejected` for a pipeline without a usable configuration, and `RetryLater`."""
+        """Read both systems' decisions. Raises `RetryLater`, and `Rejected` without a usable configuration."""
         version = await self._configs.current(pipeline)
         if version is None:
             raise Rejected(f"pipeline {pipeline} has no configuration that can be used; see `interlock migrate check`")
@@ -77,7 +77,7 @@ class SideBySide:
         )
 
     async def _said(self, pipeline: PipelineId) -> tuple[Mapping[RunKey, str], int | None]:
-        """What the shadow last told about each run; later words replace earlier ones. And how much was read, if cut."""
+        """Return the shadow's last message about each run, and the number of events read if cut."""
         said: dict[RunKey, str] = {}
         latest = await Events(self._shadow).latest(pipeline, EVENTS_MAX + 1)
         for stored in reversed(latest[:EVENTS_MAX]):
@@ -97,7 +97,10 @@ async def _of_days(tables: Tables, pipeline: Pipeline, kind: str, first: date, l
 
 
 def _foreign(row: Row) -> ForeignRun | None:
-    """A row that nobody can read is told by `migrate check`; one of our own is no run of the old system."""
+    """Return a run of the old system; None for our own rows and for unreadable ones.
+
+    `migrate check` reports the unreadable ones.
+    """
     try:
         run = run_from_row(row)
     except BadRow:

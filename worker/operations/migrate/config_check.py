@@ -1,4 +1,4 @@
-"""What a configuration of the reference will mean here: what is ignored, what begins to count, what cannot be used."""
+"""Checks a configuration of the Lambda edition: what is ignored, takes effect, or cannot be used."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from worker.operations.migrate.survey import Surveyed
 from worker.yaml.document import BadYaml
 from worker.yaml.parser import read_yaml
 
-# Keys that the reference read and never used, or did not know; they decide here.
+# Keys that the Lambda edition read without effect or did not know; they have an effect here.
 _BEGIN_TO_COUNT: Final = ("calendar", "holidays", "exclusions", "schedules")
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedConfig:
-    """`pipeline` None: it cannot be used, and the findings say why."""
+    """Holds a checked configuration. If `pipeline` is None it cannot be used; the findings say why."""
 
     pipeline: Pipeline | None
     findings: tuple[MigrationFinding, ...]
@@ -95,7 +95,7 @@ def _sla(found: Surveyed, schedule: Schedule) -> Iterator[MigrationFinding]:
 
 
 def _sla_zone(found: Surveyed, schedule: Schedule) -> Iterator[MigrationFinding]:
-    """The reference read a deadline without a zone of its own in UTC."""
+    """Report a deadline without its own time zone: the Lambda edition read it in UTC."""
     sla = schedule.sla
     if sla is None or sla.deadline is None or sla.zone.key == UTC_ZONE.key:
         return
@@ -108,7 +108,7 @@ def _sla_zone(found: Surveyed, schedule: Schedule) -> Iterator[MigrationFinding]
 
 
 def _member(value: object, name: str) -> object:
-    """A member by its name in any case, as the reference read it."""
+    """Return a member by its name in any case, as the Lambda edition read it."""
     if not isinstance(value, Mapping):
         return None
     members = cast("Mapping[str, object]", value)
@@ -116,7 +116,7 @@ def _member(value: object, name: str) -> object:
 
 
 def _dotted(found: Surveyed, pipeline: Pipeline) -> Iterator[MigrationFinding]:
-    """The reference looked for a field of exactly that name; here the name is also a path through maps and lists."""
+    """Report dotted fields: here a path; the Lambda edition wanted a field of exactly that name."""
     triggers = [schedule.trigger.rule for schedule in pipeline.schedules if schedule.trigger]
     post_run = leaves(pipeline.post_run.rules) if pipeline.post_run else ()
     rules = [*triggers, *leaves(pipeline.rules), *post_run]
@@ -147,7 +147,7 @@ def _value_of(text: str) -> object:
 
 
 def _keys_of(text: str) -> Iterator[str]:
-    """Every key of the text, however deep; the depth is bounded by the reader."""
+    """Yield every key of the text at any depth; the parser bounds the depth."""
     waiting: list[object] = [_value_of(text)]
     while waiting:
         node = waiting.pop()

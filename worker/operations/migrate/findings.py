@@ -1,4 +1,4 @@
-"""What a look at another system's table found, in the three words a person needs: understood, changes, refused."""
+"""Defines findings about another system's table: understood, changes or refused."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,12 +8,12 @@ from worker.core.model.pipeline import PipelineId
 
 class Weight(StrEnum):
     UNDERSTOOD = "understood"  # means the same here
-    CHANGES = "changes"  # means something else here: read it before anything is switched on
+    CHANGES = "changes"  # means something else here; to be read before anything is switched on
     REFUSED = "refused"  # will not be used
 
 
 class Topic(StrEnum):
-    """What a finding is about; `docs/migration.md` has a line on each."""
+    """Lists the topics of findings; `docs/migration.md` explains each."""
 
     CONFIG = "config"
     IGNORED = "ignored-config"
@@ -36,7 +36,7 @@ class Topic(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationFinding:
-    """One thing about a pipeline. `remedy` says what to do about it, and is empty where nothing is to be done."""
+    """Holds one finding about a pipeline. `remedy` is empty if nothing needs to be done."""
 
     pipeline: PipelineId
     topic: Topic

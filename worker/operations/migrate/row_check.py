@@ -1,4 +1,4 @@
-"""What becomes of the runs and requests that another system left in the table."""
+"""Checks how Interlock treats the runs and requests that another system left in the table."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,7 +36,7 @@ def check_rows(found: Surveyed, pipeline: Pipeline | None, now: datetime) -> Ite
 
 
 class _Answer(StrEnum):
-    """What is known of the answer to a request."""
+    """Says whether a request was answered."""
 
     GIVEN = "answered, and changes nothing any more"
     TOO_OLD = "older than the first start: it is kept, and starts nothing"
@@ -60,7 +60,7 @@ def _answer(row: Row, runs: Mapping[RunKey, Run], began_at: datetime | None) -> 
         return _Answer.GIVEN
     if asked_at is None or began_at is None or asked_at < began_at:
         return _Answer.TOO_OLD
-    # A run remembers only the last requests that it answered; one from before its attempt was among them.
+    # A run remembers only the last requests that it answered. A request from before its attempt was among them.
     return _Answer.GIVEN if run is not None and asked_at < run.attempt_began_at else _Answer.OPEN
 
 

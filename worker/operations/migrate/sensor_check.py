@@ -1,4 +1,4 @@
-"""What the sensors in a table will do here that they did not do before, and the other way round."""
+"""Checks which sensors have another effect here than in the Lambda edition."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -12,7 +12,7 @@ from worker.operations.migrate.findings import MigrationFinding, Topic, Weight
 from worker.operations.migrate.survey import SensorRow
 
 SHOWN_MAX: Final = 5
-# The reference kept its own marks among the sensors of producers.
+# The Lambda edition stored its own marks among the producers' sensors.
 _INTERNAL: Final = frozenset(
     {
         "first-sensor-arrival",
@@ -69,7 +69,7 @@ def _undated(
 
 
 def _shadowed(pipeline: Pipeline) -> Iterator[MigrationFinding]:
-    """The reference looked at the trigger first, and a key that began like it went no further."""
+    """Report post-run keys that start with the trigger's key: the Lambda edition never checked them."""
     if pipeline.post_run is None:
         return
     starts = [schedule.trigger.rule.key for schedule in pipeline.schedules if schedule.trigger]

@@ -1,4 +1,4 @@
-"""Reads what a pipeline of another system has in the control table, changing nothing and bounded in each direction."""
+"""Reads a pipeline of another system from the control table: read-only and bounded."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,14 +14,17 @@ from worker.store.repos.sensors import Sensor, sensor_of
 from worker.store.rows import first_rows
 from worker.store.table import LISTS, Key, Prefix, Row, TableName, Tables
 
-# Read of one kind for one pipeline. Nothing of the reference expires, so an old pipeline may have far more; the rows
-# with the highest keys, which are the latest periods, are the ones that are read.
+# Rows read of one kind for one pipeline. Rows of the Lambda edition do not expire, so an old pipeline may have far
+# more. Those with the highest keys are read, which are the latest periods.
 ROWS_MAX: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class SensorRow:
-    """`is_flat`: its attributes stand on the row itself, which the reference's rules could not see."""
+    """Holds a sensor. `is_flat`: its fields are on the row itself.
+
+    The rules of the Lambda edition could not see such fields.
+    """
 
     sensor: Sensor
     is_flat: bool
@@ -29,7 +32,7 @@ class SensorRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surveyed:
-    """Everything about one pipeline that a check looks at. `config` None: there is no CONFIG row, or it has no text."""
+    """Holds everything that a check reads of one pipeline. `config` is None without a CONFIG text."""
 
     pipeline: PipelineId
     config: str | None
@@ -38,12 +41,12 @@ class Surveyed:
     sensors: tuple[SensorRow, ...]
     triggers: tuple[Row, ...]
     requests: tuple[Row, ...]
-    began_at: datetime | None = None  # when this installation first started; None: it has not yet
-    is_cut: bool = False  # of some kind there are more rows than were read
+    began_at: datetime | None = None  # when this installation first started; None if it has not
+    is_cut: bool = False  # there are more rows of some kind than were read
 
 
 async def survey(tables: Tables, pipeline: PipelineId) -> Surveyed:
-    """Raises `RetryLater`."""
+    """Read one pipeline. Raises `RetryLater`."""
     pk = keys.pipeline_pk(pipeline)
     stored = await Pipelines(tables).get(pipeline)
     found = await tables.get_many(TableName.CONTROL, [Key(pk, keys.CONFIG), Key(pk, keys.deployed_mark_sk())])
@@ -64,7 +67,7 @@ async def survey(tables: Tables, pipeline: PipelineId) -> Surveyed:
 
 
 async def _latest(tables: Tables, pk: str, prefix: str) -> list[Row]:
-    """One more than is looked at, if there is one: so it is known whether there is."""
+    """Return the latest rows, one more than are used, to show whether there are more."""
     return await first_rows(tables, TableName.CONTROL, pk, sk=Prefix(prefix), reverse=True, limit=ROWS_MAX + 1)
 
 

@@ -1,4 +1,4 @@
-"""Reading events as they come: of one pipeline along its own partition, of all along the index of types."""
+"""Reads events as they arrive: of one pipeline from its partition, of all from the type index."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -14,15 +14,15 @@ from worker.store.tail import LOOK_BACK, Tail
 
 PAGE = 1000
 READ_MAX = 100_000
-# What one decision tells has one time; the types are listed in the order of a life.
+# All events of one decision have the same time; the types are declared in the order of a run's states.
 _ORDER: Final = {event_type.value: number for number, event_type in enumerate(EventType)}
 
 
 class EventReader:
-    """Hands out every event since a time once, oldest first within one reading.
+    """Returns every event since a time exactly once, oldest first within one reading.
 
-    Without a pipeline the types must be known beforehand: `types` empty means all of our own. What others publish
-    under names of theirs shows up where their type or their pipeline is asked for.
+    Without a pipeline the types must be known beforehand: `types` empty means all of Interlock's own. Events that other
+    systems publish under their own types appear only if their type or pipeline is requested.
     """
 
     def __init__(
@@ -40,9 +40,9 @@ class EventReader:
         self._seen: set[tuple[datetime, str, str, str]] = set()
 
     async def news(self, now: datetime) -> list[Event]:
-        """What has come since the last reading. `now` is read before the call.
+        """Return the events since the last reading. The caller takes `now` before the call.
 
-        Raises `Rejected` where that is more than anyone can look at.
+        Raises `Rejected` if there are more than `read_max`.
         """
         if self._pipeline is not None:
             return [event for event in await self._of_pipeline(self._pipeline, now) if self._is_wanted(event)]
@@ -63,7 +63,7 @@ class EventReader:
     async def _of_types(self, now: datetime) -> list[Event]:
         parts = await gather_bounded([partial(self._of_type, each) for each in self._types or tuple(EventType)])
         events = [event for part in parts for event in part if _identity(event) not in self._seen]
-        # The index lags, and a slow commit appears before what was read already: look back, and remember what was had.
+        # The index lags, and a slow commit may appear before events already read: look back and skip what was returned.
         self._since = max(self._since, now - LOOK_BACK)
         self._seen |= {_identity(event) for event in events}
         self._seen = {identity for identity in self._seen if identity[0] >= self._since}
@@ -82,7 +82,7 @@ class EventReader:
 
 
 def in_order(events: Iterable[Event]) -> list[Event]:
-    """Oldest first; of one time, a run's events as they came about."""
+    """Sort oldest first; events of one time in the order in which the run caused them."""
     return sorted(
         events, key=lambda event: (event.at, event.pipeline, _version(event), _ORDER.get(event.type, 0), event.id)
     )

@@ -1,4 +1,4 @@
-"""The history of one run: every transition and attempt, from all that was written down about it, in order."""
+"""Builds the history of one run from all its records: every transition and attempt, in order."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ from worker.store.repos.runs import Runs
 from worker.store.repos.sla_watches import SlaWatches
 from worker.store.table import Tables
 
-BEFORE = timedelta(days=1)  # events about a run may come before it exists: what was refused, what was missed
+BEFORE = timedelta(days=1)  # events about a run may precede it: rejections and missed runs
 
 
 class HistorySource(StrEnum):
-    """Where it is written; of one instant, in this order."""
+    """Lists the sources of entries; entries of one instant are sorted in this order."""
 
     RERUN = "rerun"
     JOB_LOG = "job log"
@@ -32,9 +32,9 @@ class HistorySource(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryEntry:
-    """Something that happened. `at` None: whoever wrote it down did not say when.
+    """Describes something that happened. `at` is None if the record has no time.
 
-    `title`: how people say it, where the rows' own word would mislead them.
+    `title` is the text for people, if the stored word would mislead them.
     """
 
     at: datetime | None
@@ -47,7 +47,7 @@ class HistoryEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """All that is stored about one run."""
+    """Holds all records about one run."""
 
     run: Run | ForeignRun | None
     watch: SlaWatch | None
@@ -57,7 +57,7 @@ class Records:
 
 
 def tell(records: Records) -> list[HistoryEntry]:
-    """Everything in order of time; what has no time comes first."""
+    """Return all entries in order of time; entries without a time come first."""
     moments = [
         *map(_of_rerun, records.reruns),
         *map(_of_line, records.lines),
@@ -105,7 +105,7 @@ def _of_event(event: Event) -> HistoryEntry:
 
 
 def _of_run(run: Run | ForeignRun | None) -> Iterator[HistoryEntry]:
-    """The row keeps where the run began and where it stands; what was between is in the records."""
+    """Yield the run's creation and its current state; everything between is in the other records."""
     match run:
         case None:
             return
@@ -134,7 +134,7 @@ def _of_watch(watch: SlaWatch | None) -> Iterator[HistoryEntry]:
 
 
 async def load(tables: Tables, key: RunKey, now: datetime) -> Records:
-    """Read all of it: by exact keys and the run's own ranges. Raises `BadRow` and `RetryLater`."""
+    """Read all records of a run, by exact keys and its own ranges. Raises `BadRow` and `RetryLater`."""
     run, watch = await Runs(tables).load(key), await SlaWatches(tables).load(key)
     lines = [record async for record in JobLog(tables).list(key)]
     reruns = await Reruns(tables).list(key)

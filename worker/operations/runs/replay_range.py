@@ -1,4 +1,4 @@
-"""Which periods a replay over a range goes through."""
+"""Lists the periods of a replay over a range."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, time, timedelta
@@ -13,14 +13,14 @@ from worker.core.time.periods import Granularity, Period
 
 PERIODS_MAX = 1000
 DAYS_MAX = 400
-LOOK_AROUND = timedelta(days=3)  # a period's own time lies this close to it, whatever zones and offsets are involved
+LOOK_AROUND = timedelta(days=3)  # a period's own time is this close to it, in any zone and with any offset
 
 
 def replayed(schedule: Schedule, first: Period, last: Period, now: datetime) -> list[Period]:
-    """Every period from `first` through `last` that has begun and is not excluded, in order.
+    """Return every period from `first` through `last` that has begun and is not excluded, in order.
 
-    They are those the schedule expects; where it expects nothing, every day or hour, as `first` is written. A day as
-    `last` means all of it. Raises `ConfigError` for a range that holds none, or too many.
+    These are the periods that the schedule expects. If it expects none, they are every day or hour, by the form of
+    `first`. A date as `last` includes the whole day. Raises `ConfigError` for a range with no periods or too many.
     """
     if last.date < first.date or (last.granularity is first.granularity and str(last) < str(first)):
         raise ConfigError(f"{first} comes after {last}; give the first period, then the last")
@@ -36,7 +36,7 @@ def replayed(schedule: Schedule, first: Period, last: Period, now: datetime) -> 
 
 
 def is_due(schedule: Schedule, period: Period, now: datetime) -> bool:
-    """Say whether a period has begun and is one that the schedule expects, if it expects any."""
+    """Return whether a period has begun and is one that the schedule expects, if it expects any."""
     return period in _begun(schedule, period, period, now)
 
 

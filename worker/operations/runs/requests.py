@@ -1,4 +1,4 @@
-"""Asking something of a run: what will become of it is told first, and the request is one row that a worker answers."""
+"""Submits rerun and cancel requests: forecasts the result, then writes a row for a worker."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,12 +28,15 @@ from worker.store.repos.runs import Runs
 from worker.store.table import Tables
 
 _ANSWERED_WELL = frozenset({Prospect.ACCEPTED, Prospect.WAITS})
-_NOT_MADE = NewRun(run_id="", config_hash="")  # a forecast makes no row
+_NOT_MADE = NewRun(run_id="", config_hash="")  # a forecast creates no row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestOutcome:
-    """`replaced` is a request that stood there unanswered, `is_first`: there never was a run of that period."""
+    """Holds the result of a submitted request.
+
+    `replaced` is an earlier request that was still unanswered. `is_first`: no run of that period has existed.
+    """
 
     key: RunKey
     forecast: Forecast
@@ -44,7 +47,7 @@ class RequestOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerunSpec:
-    """A rerun as a person wants it."""
+    """Describes a rerun as a person requests it."""
 
     reason: str
     supersede: bool = False
@@ -52,9 +55,9 @@ class RerunSpec:
 
 
 class RunRequests:
-    """`is_rehearsed`: tell what would become of it, and write nothing.
+    """Submits requests. With `is_rehearsed` it returns the forecast and writes nothing.
 
-    Its methods may raise `StaleWrite` if somebody else asked at the same moment, and `RetryLater`.
+    Its methods raise `StaleWrite` if another request was written at the same moment, and `RetryLater`.
     """
 
     def __init__(
@@ -64,7 +67,10 @@ class RunRequests:
         self._configs, self._runs, self._requests = PipelineVersions(tables), Runs(tables), Requests(tables)
 
     async def rerun(self, key: RunKey, version: Version, wish: RerunSpec) -> RequestOutcome:
-        """Ask for a rerun. One that will be refused is not made: whoever asks learns why, and nobody is alerted."""
+        """Request a rerun. If it would be rejected, nothing is written and the forecast gives the reason.
+
+        No alert is sent in that case.
+        """
         now, run = self._clock.now(), await self._runs.load(key)
         seen = await self._requests.rerun_of(key)
         forecast = await self._foresee_rerun(key, version, run, wish, now)
@@ -84,7 +90,10 @@ class RunRequests:
         )
 
     async def cancel(self, key: RunKey, version: Version, reason: str, *, waive_sla: bool) -> RequestOutcome:
-        """Ask for a cancellation. One that finds nothing to cancel is not made: it must not wait for a run to come."""
+        """Request a cancellation. If nothing can be cancelled, nothing is written.
+
+        The request must not wait for a future run.
+        """
         now, run = self._clock.now(), await self._runs.load(key)
         seen = await self._requests.cancel_of(key)
         forecast = await self._foresee_cancel(version, key, run, reason, waive_sla=waive_sla)
@@ -99,7 +108,7 @@ class RunRequests:
             key=key, forecast=forecast, is_written=is_written, is_first=run is None, replaced=replaced
         )
 
-    # --- what will become of it ---------------------------------------------------------------------------------------
+    # --- forecasts ----------------------------------------------------------------------------------------------------
 
     async def _foresee_rerun(
         self, key: RunKey, version: Version, run: Run | ForeignRun | None, wish: RerunSpec, now: datetime
@@ -137,7 +146,7 @@ class RunRequests:
         return forecast(run, version.pipeline, schedule, fact, now)
 
     async def _judged_by(self, in_force: Version, run: AnyRun | None) -> Version:
-        """A run goes by the version it began under; one that ended, by the one in force."""
+        """Return the version that applies: for an active run the one it began under, else the one in force."""
         if isinstance(run, Run) and not run.is_ended:
             return await self._configs.get(run.key.pipeline, run.config_hash)
         return in_force

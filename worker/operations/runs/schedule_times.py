@@ -1,4 +1,4 @@
-"""The times of schedules, as people ask for them: which come next, and which passed without their run."""
+"""Lists the times of schedules: the next ones, and those that passed without a run."""
 
 import heapq
 from collections.abc import Iterable, Iterator
@@ -19,13 +19,13 @@ from worker.store.repos.pauses import Pauses
 from worker.store.repos.runs import Runs
 from worker.store.table import Tables
 
-HORIZON: Final = timedelta(days=5 * 366)  # a leap day is not further away
-LOOKED_AT_MAX: Final = 1000  # times of one schedule whose runs are looked for
+HORIZON: Final = timedelta(days=5 * 366)  # a leap day is at most four years away (until 2096)
+LOOKED_AT_MAX: Final = 1000  # times of one schedule for which runs are looked up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedTime:
-    """A time, whose it is, and what there is to say about it."""
+    """Holds an expected run with its pipeline and schedule, and a sentence about it."""
 
     pipeline: Pipeline
     schedule: Schedule
@@ -39,7 +39,7 @@ class ListedTime:
 
 @dataclass(frozen=True, slots=True)
 class Coming:
-    """The soonest of the times that come, and how many of them there are in all."""
+    """Holds the soonest expected times and their total number."""
 
     listed: list[ListedTime]
     total: int
@@ -47,14 +47,14 @@ class Coming:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """`cut`: the schedules that have more times than were looked at, of which the earliest were."""
+    """Holds missed times. `cut`: schedules with more times than were checked; the earliest were."""
 
     listed: list[ListedTime]
     cut: list[ScheduleKey]
 
 
 class ScheduleTimes:
-    """Reads, and writes nothing. Everything may raise `RetryLater`, and `Rejected` for a damaged row."""
+    """Reads schedule times and writes nothing. Raises `RetryLater`, and `Rejected` for a corrupt row."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables, self._runs, self._pauses = tables, Runs(tables), Pauses(tables)
@@ -62,11 +62,11 @@ class ScheduleTimes:
     async def next(
         self, pipelines: Iterable[Pipeline], now: datetime, *, each: int, limit: int, with_excluded: bool
     ) -> Coming:
-        """The next `each` times of every schedule with a cron, soonest first; excluded ones with their reason."""
+        """Return the next `each` times of every cron schedule, soonest first; excluded ones with the reason."""
         total = 0
 
         def coming() -> Iterator[ListedTime]:
-            nonlocal total  # counted as they pass by: all of them may be more than fit in memory
+            nonlocal total  # counted while iterating: all of them may not fit in memory
             for pipeline in pipelines:
                 for schedule in pipeline.schedules:
                     for run in islice(_coming(schedule, now, with_excluded=with_excluded), each):
@@ -77,7 +77,7 @@ class ScheduleTimes:
         return Coming([await self._told(one, now) for one in soonest], total)
 
     async def missed(self, pipelines: Iterable[Pipeline], since: datetime, now: datetime) -> Missed:
-        """The times from `since` on whose run was never begun, oldest first, with what is known of the reason."""
+        """Return the times since `since` without a run, oldest first, with the known reason."""
         found: list[ListedTime] = []
         cut: list[ScheduleKey] = []
         for pipeline in pipelines:
@@ -95,7 +95,7 @@ class ScheduleTimes:
     async def _missed_of(
         self, pipeline: Pipeline, schedule: Schedule, since: datetime, now: datetime
     ) -> tuple[list[ListedTime], bool]:
-        """What was missed of one schedule; False: there are more times than were looked at."""
+        """Return the missed times of one schedule; False if there are more times than were checked."""
         if pipeline.dry_run:
             return [], True
         timing = await timing_of(self._tables, ScheduleKey(pipeline.id, schedule.id))
@@ -123,7 +123,7 @@ def _coming(schedule: Schedule, now: datetime, *, with_excluded: bool) -> Iterat
 
 
 def _counts_from(schedule: Schedule, run: ExpectedRun) -> datetime:
-    """The latest moment at which it could still have been expected in vain: its time, or the end of its date."""
+    """Return the latest instant at which the run could be expected: its time, or the end of its date."""
     return run.at or reached_at(datetime.combine(run.period.date, time()) + timedelta(days=1), schedule.zone)
 
 

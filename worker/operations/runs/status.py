@@ -1,4 +1,4 @@
-"""The board: where every run stands that is active or ended lately, failures first."""
+"""Lists the runs that are active or ended recently, failures first."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,26 +27,26 @@ from worker.store.table import Key, Prefix, Row, TableName, Tables
 
 Found: TypeAlias = Run | ForeignRun | DryRun | UnreadableRow
 
-COUNTED_MAX: Final = 1_000  # ended runs of one status; beyond that the board says "at least"
+COUNTED_MAX: Final = 1_000  # ended runs of one status; above this, the list shows "at least"
 
 
 class Rank(IntEnum):
-    """The order of the board."""
+    """Defines the order of the list."""
 
     FAILED = 0
     UNREADABLE = 1
     ACTIVE = 2
     REHEARSED = 3
-    CANCELLED = 4  # a person wanted it to end: nobody needs to look
+    CANCELLED = 4  # a person ended it: no action is needed
     DONE = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLine:
-    """One run. `waits_for` is what it waits for, or why it ended."""
+    """Holds one run. `waits_for` is what it waits for, or why it ended."""
 
     rank: Rank
-    name: str  # as its row is called, where that cannot be read
+    name: str  # the name of its row if the row cannot be read
     key: RunKey | None
     state: str
     since: datetime | None
@@ -57,9 +57,10 @@ class RunLine:
 
 @dataclass(frozen=True, slots=True)
 class RunList:
-    """`totals` counts the runs of each kind, shown or not; of the kinds in `uncounted` there may be more.
+    """Holds a list of runs. `totals` counts all runs per rank, shown or not.
 
-    `is_cut`: of the one pipeline it shows, runs of earlier periods are left out. `pause` is that pipeline's.
+    For the ranks in `uncounted` there may be more. `is_cut`: runs of earlier periods of the one pipeline shown are left
+    out. `pause` is that pipeline's pause.
     """
 
     lines: tuple[RunLine, ...]
@@ -74,14 +75,14 @@ class RunList:
 
 
 class RunLists:
-    """Reads indexes and exact keys, never a whole table. Its methods may raise `RetryLater`."""
+    """Reads indexes and exact keys, never a whole table. Its methods raise `RetryLater`."""
 
     def __init__(self, tables: Tables, *, counted_max: int = COUNTED_MAX) -> None:
         self._tables, self._runs, self._configs = tables, Runs(tables), PipelineVersions(tables)
         self._counted_max = counted_max
 
     async def of_all(self, now: datetime, *, days: int, limit: int) -> RunList:
-        """What is active, and what ended on the last days: at most `limit` lines of each kind."""
+        """Return active runs and those that ended in the last `days`: at most `limit` lines of each rank."""
         active, ended, uncounted = await self._active(), list[Found](), frozenset[Rank]()
         for status in (Status.FAILED_FINAL, Status.COMPLETED):
             found, is_whole = await self._ended(status, now, days, limit)
@@ -89,17 +90,17 @@ class RunLists:
             uncounted |= frozenset() if is_whole else _RANKS[status]
         looked_at = _first_of_each_kind(active, limit)
         loaded = await self._load(looked_at)
-        # Rows read by key come last: they are as things are, an index is as they were a moment ago.
+        # Rows read by key come last: they are current, while an index lags.
         lines = [*(await self._lines(_cut(ended, limit), now)), *(await self._lines(loaded, now))]
         totals = _totals(ended, active, looked_at, loaded)
         return RunList(_in_order(lines), totals, uncounted)
 
     async def of_pipeline(self, version: Version, now: datetime, *, limit: int) -> RunList:
-        """What is active of one pipeline, and the latest periods of each of its schedules."""
+        """Return the active runs of one pipeline and the latest periods of each of its schedules."""
         pipeline = version.pipeline
         active = [row for row in await self._active() if row.key.pipeline == pipeline.id]
         names, latest, is_cut = {_name_of(row) for row in active}, list[Found](), False
-        enough = limit + min(limit, len(active)) + 1  # rows by which it shows whether anything else is left out
+        enough = limit + min(limit, len(active)) + 1  # enough rows to show whether others are left out
         for schedule in pipeline.schedules:
             runs = await self._runs.of_schedule(pipeline.id, schedule.id, enough)
             for found in (runs, await self._rehearsals(pipeline.id, schedule, enough)):
@@ -115,15 +116,15 @@ class RunLists:
         totals = _totals([], active, looked_at, [*loaded, *latest])
         return RunList(_in_order(lines), totals, is_cut=is_cut, pause=None if is_over else pause)
 
-    # --- finding ------------------------------------------------------------------------------------------------------
+    # --- loading ------------------------------------------------------------------------------------------------------
 
     async def _active(self) -> list[ActiveRow]:
-        """All active runs and rehearsals, those first that stand longest."""
+        """Return all active runs and dry runs, those in their state the longest first."""
         rows = await ActiveRows(self._tables).everywhere({RowKind.TRIGGER, RowKind.DRY_RUN})
         return sorted(rows, key=lambda row: (row.since, row.key))
 
     async def _ended(self, status: Status, now: datetime, days: int, limit: int) -> tuple[list[Found], bool]:
-        """Those to show, latest first, and as many more as can be counted; False: there are yet more."""
+        """Return ended runs, latest first, up to the count limit; False if there are more."""
         found: list[Found] = []
         is_whole = True
         for day in range(days):
@@ -135,7 +136,7 @@ class RunLists:
         return found, is_whole
 
     async def _load(self, rows: Sequence[ActiveRow]) -> list[Found]:
-        """The index lags: the rows themselves say where their runs stand."""
+        """Read the rows themselves, because the index lags."""
         wanted = [run_key(row.key) if row.kind is RowKind.TRIGGER else dry_run_key(row.key) for row in rows]
         found = await self._tables.get_many(TableName.CONTROL, wanted)
         return [_read(row) for row in found.values()]
@@ -147,7 +148,7 @@ class RunLists:
         )
         return [run for row in rows if isinstance(run := _read(row), DryRun | UnreadableRow)]
 
-    # --- telling ------------------------------------------------------------------------------------------------------
+    # --- lines --------------------------------------------------------------------------------------------------------
 
     async def _lines(self, found: Iterable[Found], now: datetime) -> list[RunLine]:
         runs = list(found)
@@ -161,7 +162,7 @@ class RunLists:
             try:
                 watch = watch_from_row(row)
             except BadRow:
-                continue  # `explain` and the worker's log name it; the board goes on without its deadline
+                continue  # `explain` and the worker's log report it; the list omits its deadline
             watches[watch.key] = watch
         return watches
 
@@ -184,7 +185,7 @@ class RunLists:
         schedule = version.pipeline.schedule(key.schedule) if version else None
         if version is None or schedule is None:
             return "its configuration, which is gone"
-        from worker.core.run.evaluation import required_sensors  # noqa: PLC0415  after the pipeline, which takes longer
+        from worker.core.run.evaluation import required_sensors  # noqa: PLC0415  loaded after the pipeline
 
         names = required_sensors(version.pipeline, schedule)
         sensors = await Sensors(self._tables).read(key.pipeline, names, key.period)
@@ -246,9 +247,9 @@ def _unreadable(found: UnreadableRow) -> RunLine:
     )
 
 
-# --- kinds and counts -------------------------------------------------------------------------------------------------
+# --- ranks and counts -------------------------------------------------------------------------------------------------
 
-# Which kinds the list of an end state holds; a row in it that cannot be read counts, too.
+# The ranks in the list of an end state; an unreadable row in it counts too.
 _RANKS: Final = {
     Status.FAILED_FINAL: frozenset({Rank.FAILED, Rank.CANCELLED, Rank.UNREADABLE}),
     Status.COMPLETED: frozenset({Rank.DONE, Rank.UNREADABLE}),
@@ -286,7 +287,7 @@ def _first_of_each_kind(rows: Sequence[ActiveRow], limit: int) -> list[ActiveRow
 
 
 def _cut(found: Iterable[Found], limit: int) -> list[Found]:
-    """The first of each kind."""
+    """Return the first `limit` runs of each rank."""
     kept: list[Found] = []
     counts = Counter[Rank]()
     for run in found:
@@ -299,7 +300,7 @@ def _cut(found: Iterable[Found], limit: int) -> list[Found]:
 def _totals(
     ended: Iterable[Found], active: Iterable[ActiveRow], looked_at: Iterable[ActiveRow], loaded: Iterable[Found]
 ) -> Counter[Rank]:
-    """How many there are of each kind: as their rows say, where those were read, else as the indexes do."""
+    """Count the runs of each rank: by their rows if those were read, else by the indexes."""
     ranks = {_name_of(run): _rank_of(run) for run in (*ended, *active)}
     for row in looked_at:
         ranks.pop(_name_of(row), None)
@@ -307,9 +308,9 @@ def _totals(
 
 
 def _in_order(lines: Iterable[RunLine]) -> tuple[RunLine, ...]:
-    """Failures first; what is active by how long it stands there, what has ended by how lately.
+    """Sort failures first, then active runs by time in their state, then ended runs by their end.
 
-    An index may still list as ended what was begun again: of two lines about one run the later given counts.
+    An index may still list a restarted run as ended. Of two lines about one run the later one counts.
     """
     return tuple(sorted({line.name: line for line in lines}.values(), key=_place))
 

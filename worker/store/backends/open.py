@@ -1,9 +1,9 @@
-"""Which store: one URL names the backend and where it is.
+"""Opens stores: one URL names the backend and its location.
 
 sqlite:///path/to/interlock.db            a file (four slashes for an absolute path)
 dynamodb://interlock                      tables interlock-control, -joblog, -rerun, -events; region from AWS_*
 dynamodb://interlock?region=eu-west-1&endpoint=http://127.0.0.1:4566
-dynamodb://?control=a&joblog=b&rerun=c&events=d      tables that have names already
+dynamodb://?control=a&joblog=b&rerun=c&events=d      existing tables with other names
 """
 
 from collections.abc import AsyncGenerator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def open_tables(url: str, clock: Clock) -> Tables:
-    """Give the store a URL names; it is not started yet. Raises `ConfigError` for a URL that names none."""
+    """Return the store that a URL names, not yet started. Raises `ConfigError` for an invalid URL."""
     match locate(url):
         case SqlitePlace(path):
             return SqliteTables(path, clock)
@@ -32,9 +32,9 @@ def open_tables(url: str, clock: Clock) -> Tables:
 
 @asynccontextmanager
 async def opened_as_found(url: str, clock: Clock) -> AsyncGenerator[Tables]:
-    """Open a store without asking that it be whole: for a look at tables that another system made.
+    """Open a store without requiring that it is complete, to read tables that another system created.
 
-    Raises `ConfigError` for a file that would have to be made or migrated: a look does neither.
+    Raises `ConfigError` for a file that must be created or migrated first: a read does neither.
     """
     match locate(url):
         case SqlitePlace(path):
@@ -50,7 +50,7 @@ async def opened_as_found(url: str, clock: Clock) -> AsyncGenerator[Tables]:
 
 
 def open_admin(url: str, clock: Clock) -> StoreAdmin:
-    """Give what a person may do to the store a URL names. Raises `ConfigError` for a URL that names none."""
+    """Return the administration of the store that a URL names. Raises `ConfigError` for an invalid URL."""
     match locate(url):
         case SqlitePlace(path):
             return SqliteAdmin(path, clock)
@@ -58,7 +58,7 @@ def open_admin(url: str, clock: Clock) -> StoreAdmin:
             return _dynamo_admin(place, clock)
 
 
-# The AWS library is loaded where it is needed and not above: it takes longer than most commands, which do without it.
+# The AWS library is imported only where it is needed: the import takes longer than most commands, which do not use it.
 
 
 def _dynamo_tables(place: DynamoPlace, clock: Clock) -> Tables:
@@ -79,7 +79,7 @@ async def _dynamo_as_found(place: DynamoPlace, clock: Clock) -> Tables:
 
 
 def open_whole_table(place: DynamoPlace, clock: Clock) -> "WholeTable":
-    """Give the control table for a look at all of it, which a person asked for."""
+    """Return the control table for a full scan, which a person asked for."""
     from worker.net.aws_client import PERSON, ClientSettings  # noqa: PLC0415
     from worker.store.dynamodb.scan import WholeTable  # noqa: PLC0415
 

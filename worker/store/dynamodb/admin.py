@@ -1,4 +1,4 @@
-"""Making, checking and measuring the DynamoDB tables."""
+"""DynamoDB administration: creates, checks and measures the tables."""
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -31,13 +31,16 @@ class DynamoAdmin:
         return f"DynamoDB tables {', '.join(schema.name for schema in self._schemas)}"
 
     async def require_ready(self) -> None:
-        return  # the store looks at its tables itself when it starts
+        return  # the store checks its tables itself when it starts
 
     async def require_writable(self) -> None:
-        """A table that answers reads takes writes, or is throttled, which its callers wait out."""
+        """Do nothing: a table that answers reads accepts writes, or throttles them, and callers retry."""
 
     async def init(self, *, may_create: bool) -> bool:
-        """Make the tables, and what tables that are there lack. On this machine that costs nothing and may be done."""
+        """Create missing tables and add what existing ones lack; on a local endpoint this is always allowed.
+
+        Raises `ConfigError` if something is missing and `may_create` is False on AWS, where tables cost money.
+        """
         async with self._opened() as calls:
             lacking = [verdict for verdict in await self._verdicts(calls) if not verdict.is_sound]
             if not lacking:
@@ -54,7 +57,7 @@ class DynamoAdmin:
         async with self._opened() as calls:
             return await self._verdicts(calls)
 
-    async def migrate(self, *, backup: bool) -> Migration | None:  # noqa: ARG002  the port's; nothing is changed
+    async def migrate(self, *, backup: bool) -> Migration | None:  # noqa: ARG002  required by the port; nothing is changed here
         return None
 
     async def stats(self) -> Sequence[Figure]:
@@ -95,7 +98,7 @@ async def _judged(calls: DynamoCalls, schema: TableSchema) -> list[StoreFinding]
 
 
 def _shape(schema: TableSchema, description: Description) -> StoreFinding:
-    """Keys, stream and indexes, by the same rule by which the worker refuses to start."""
+    """Check keys, stream and indexes by the rule that the worker applies at start-up."""
     try:
         schema.check(description)
     except SchemaMismatch as error:

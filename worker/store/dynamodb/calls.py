@@ -1,4 +1,4 @@
-"""Calls to DynamoDB: sent once, or patiently; in either case only our own errors come out."""
+"""Calls to DynamoDB, sent once or with retries; they raise only Interlock's own errors."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -13,12 +13,15 @@ from worker.store.dynamodb.errors import CALL_ERRORS, NoCredentials, translate
 from worker.store.store_clock import StoreTime
 
 Answer: TypeAlias = Mapping[str, Any]
-SLACK_S: Final = 1.0  # above the library's own limits, which do not bound a slow trickle
+SLACK_S: Final = 1.0  # above the library's own limits, which do not bound a slow answer
 
 
 @contextmanager
 def credentials_required() -> Generator[None]:
-    """Raise `ConfigError` if patience ran out for want of credentials: before anything worked, a person must act."""
+    """Raise `ConfigError` if retries ran out for lack of credentials.
+
+    Before the first successful call, a person must fix the credentials.
+    """
     try:
         yield
     except RetryLater as trouble:
@@ -31,7 +34,7 @@ def credentials_required() -> Generator[None]:
 
 
 class DynamoCalls:
-    """One client and what it takes to use it with patience."""
+    """Holds one client with its retry policy."""
 
     def __init__(
         self, settings: ClientSettings, clock: Clock, backoff: Backoff, *, store_time: StoreTime | None = None
@@ -43,7 +46,7 @@ class DynamoCalls:
         self._resources = AsyncExitStack()
 
     async def open(self) -> None:
-        """Open the client; opening an open one changes nothing."""
+        """Open the client; no effect if it is open. Raises `ConfigError` if it cannot be set up."""
         if self._methods:
             return
         client = await self._resources.enter_async_context(open_client(self._settings))
@@ -70,7 +73,7 @@ class DynamoCalls:
         return RetryLoop(self._backoff, self._clock)
 
     async def once(self, operation: str, parameters: Mapping[str, Any]) -> Answer:
-        """Send one request, one time. Raises our own errors only, `NotApplied` and `InDoubt` among them."""
+        """Send a request once. Raises only Interlock's own errors, such as `NotApplied` and `InDoubt`."""
         method = self._methods.get(operation)
         if method is None:
             raise ConfigError(f"DynamoDB {operation}: the store is not started; call start() first")
@@ -85,7 +88,7 @@ class DynamoCalls:
         return answer
 
     async def patiently(self, operation: str, parameters: Mapping[str, Any]) -> Answer:
-        """Send a request that may be repeated freely until it is answered. Raises `RetryLater` out of patience."""
+        """Send an idempotent request until it is answered. Raises `RetryLater` once retries run out."""
         patience = self.patience()
         while True:
             try:

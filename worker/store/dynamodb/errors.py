@@ -1,4 +1,4 @@
-"""What went wrong, in our own words: no error of the AWS libraries leaves the DynamoDB backend."""
+"""Translates errors: no error of the AWS libraries leaves the DynamoDB backend."""
 
 from collections.abc import Mapping
 from typing import Any, Final, cast
@@ -18,9 +18,9 @@ from worker.net.aws_credentials import CREDENTIAL_CODES, CREDENTIAL_ERRORS, are_
 from worker.store.dynamodb.values import Item, decode_row
 from worker.store.table import Row, TooLarge
 
-# Everything a call may raise; whatever else comes out of it is a mistake of ours and must be seen.
+# Everything a call may raise; any other exception is a bug in Interlock and must be seen.
 CALL_ERRORS: Final = (ClientError, BotoCoreError, ResponseParserError, aiohttp.ClientError, OSError, TimeoutError)
-# Of the library's own errors those that heal by themselves: whoever gives out credentials may be away for a moment.
+# The temporary ones among the library's errors: the source of credentials may be unavailable for a moment.
 PASSING: Final = (HTTPClientError, NoConnection, *CREDENTIAL_ERRORS)
 
 THROTTLED: Final = {
@@ -36,10 +36,10 @@ THROTTLED: Final = {
     "ProvisionedThroughputExceeded",
     "ReplicatedWriteConflictException",
 }
-# The other attempt may end either way.
+# The other attempt may succeed or fail.
 UNDECIDED: Final = {"TransactionInProgressException", "InternalServerError", "ServiceUnavailable", "RequestTimeout"}
 NOT_ALLOWED: Final = {"AccessDeniedException"}
-# The request itself is wrong. Of any other 4xx it is not known who is to blame, and a proxy on the way may be.
+# The request itself is wrong. For any other 4xx the cause is unknown; it may be a proxy in between.
 IMPOSSIBLE: Final = {
     "ValidationException",
     "SerializationException",
@@ -51,27 +51,30 @@ IMPOSSIBLE: Final = {
 
 
 class NotApplied(RetryLater):
-    """The request was certainly not carried out: sending it again is safe."""
+    """NotApplied: the request was certainly not applied; sending it again is safe."""
 
 
 class NoCredentials(NotApplied):
-    """There are no credentials, or the service does not accept them: at the start for a person, later for patience."""
+    """NoCredentials: credentials are missing or not accepted.
+
+    At start-up a person must act; later the call is retried.
+    """
 
 
 class InDoubt(RetryLater):
-    """No answer: the request may have been carried out, may not, or may be carried out yet."""
+    """InDoubt: there was no answer; the request may have been applied, or may still be applied."""
 
 
 class MissingTable(ConfigError):
-    """A table is not there, or is not there yet."""
+    """MissingTable: a table does not exist, or does not exist yet."""
 
 
 class TableBusy(Rejected):
-    """A table is being made or changed by someone else at this moment."""
+    """TableBusy: another process is creating or changing the table at this moment."""
 
 
 class ConditionFailed(WorkerError):
-    """The write at `position` was refused; `row` is what it found."""
+    """ConditionFailed: the write at `position` was refused; `row` is the row it found."""
 
     def __init__(self, position: int, row: Row | None) -> None:
         super().__init__(f"the condition of write {position} does not hold")
@@ -79,7 +82,7 @@ class ConditionFailed(WorkerError):
 
 
 def translate(error: Exception, operation: str) -> WorkerError:
-    """Say what an error of a call means for the caller."""
+    """Return the error that states what the caller of a failed call must do."""
     if isinstance(error, ClientError):
         return _answered(cast("Mapping[str, Any]", error.response), operation)
     what = f"DynamoDB {operation}: {type(error).__name__}: {error}"
@@ -93,7 +96,7 @@ def translate(error: Exception, operation: str) -> WorkerError:
 
 
 def _was_never_sent(error: Exception) -> bool:
-    # The library calls a reset after sending "could not connect" too: only its own cause tells them apart.
+    # The library reports a reset after sending as "could not connect" too: only its own cause distinguishes them.
     cause = error.kwargs.get("error") if isinstance(error, BotoCoreError) else None
     is_before_sending = isinstance(error, (ConnectTimeoutError, *CREDENTIAL_ERRORS))
     return is_before_sending or isinstance(cause, aiohttp.ClientConnectorError)
@@ -124,7 +127,7 @@ def _answered(response: Mapping[str, Any], operation: str) -> WorkerError:
 
 
 def _cancelled(reasons: list[Mapping[str, Any]], what: str) -> WorkerError:
-    """Judge a cancelled transaction by the first reason that decides it; nothing of it was applied."""
+    """Return the error of a cancelled transaction, by its decisive reason; nothing of it was applied."""
     for position, reason in enumerate(reasons):
         if reason.get("Code") == "ConditionalCheckFailed":
             return ConditionFailed(position, _row(reason.get("Item")))

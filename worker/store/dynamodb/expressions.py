@@ -28,7 +28,7 @@ def cursor_from_key(key: Item | None) -> str | None:
 
 
 def key_from_cursor(cursor: str) -> Item:
-    """Read a cursor back. Raises `Rejected` for text that is none."""
+    """Decode a cursor. Raises `Rejected` for text that is not a cursor."""
     try:
         key: object = from_json(urlsafe_b64decode(cursor))
     except ValueError:
@@ -48,14 +48,17 @@ def _is_key(found: object) -> TypeGuard[Item]:
 
 
 class Expressions:
-    """The expressions of one request; they share names and values, so that no attribute can be a reserved word."""
+    """Builds the expressions of one request.
+
+    They share placeholders for names and values, so that no attribute name can collide with a reserved word.
+    """
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
         self._values: dict[str, Attribute] = {}
 
     def placeholders(self) -> dict[str, Any]:
-        """What the request carries beside its expressions; call it last."""
+        """Return the names and values that the expressions refer to; call it last."""
         found: dict[str, Any] = {}
         if self._names:
             found["ExpressionAttributeNames"] = {place: name for name, place in self._names.items()}
@@ -98,7 +101,7 @@ class Expressions:
                 return text
             case Prefix(prefix):
                 return f"{text} AND begins_with({self._name(sort)}, {self._value(prefix)})"
-            case Between("", high):  # no key is empty, and an empty bound would be refused
+            case Between("", high):  # no key is empty, and DynamoDB rejects an empty bound
                 return f"{text} AND {self._name(sort)} <= {self._value(high)}"
             case Between(low, high):
                 return f"{text} AND {self._name(sort)} BETWEEN {self._value(low)} AND {self._value(high)}"

@@ -1,4 +1,4 @@
-"""A commit as the one request that carries it out: a plain conditional write, or a transaction."""
+"""Compiles a commit into one request: a plain conditional write, or a transaction."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,10 @@ from worker.store.url import TableNames
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRequest:
-    """`signed` is the write whose row carries the commit id, if the commit leaves a row to carry it."""
+    """Holds a compiled commit; `signed` is the write that stores the commit id.
+
+    It is None if no write of the commit leaves a row.
+    """
 
     operation: str
     parameters: dict[str, Any]
@@ -22,12 +25,12 @@ class CommitRequest:
 
     @property
     def is_transaction(self) -> bool:
-        """Whether the service itself recognises a repeat, by the request's token."""
+        """Return whether the service itself recognises a repeat, by the request's token."""
         return self.operation == "TransactWriteItems"
 
 
 def commit_request(writes: Sequence[Write], commit_id: str, names: TableNames) -> CommitRequest:
-    """Compile a commit; its first `Put` or `Update` carries the commit id."""
+    """Compile a commit; its first `Put` or `Update` stores the commit id."""
     signed = next((write for write in writes if isinstance(write, Put | Update)), None)
     sent = [_sign(signed, commit_id) if signed is not None and write is signed else write for write in writes]
     operation, parameters = _single(sent[0], names) if _fits_alone(sent) else _transaction(sent, commit_id, names)
@@ -41,7 +44,7 @@ def _sign(write: Put | Update, commit_id: str) -> Put | Update:
 
 
 def _fits_alone(writes: Sequence[Write]) -> bool:
-    # There is no plain request for a check.
+    # A check has no plain request.
     return len(writes) == 1 and not isinstance(writes[0], Check)
 
 

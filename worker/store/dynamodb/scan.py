@@ -1,7 +1,7 @@
-"""Which pipelines a control table holds, where no index lists them: a scan, once, because a person asked for it.
+"""Scans a control table for its pipelines where no index lists them, when a person asks for it.
 
-Nothing else in this program scans a table. Tables that the reference made have no list of pipelines, so whoever has no
-files of them either has no other way to find out. It is not in `Tables`, so no worker can do it.
+Nothing else in this program scans a table. Tables that the Lambda edition created have no list of pipelines, so without
+the pipeline files there is no other way to find them. The scan is not part of `Tables`, so no worker can do it.
 """
 
 from collections.abc import AsyncIterator
@@ -16,25 +16,25 @@ from worker.runtime.backoff import Backoff, RetryLoop
 from worker.runtime.clock import Clock
 from worker.store.dynamodb.errors import CALL_ERRORS, translate
 
-UNIT_BYTES: Final = 8192  # an eventually consistent read of so much costs one read unit
+UNIT_BYTES: Final = 8192  # an eventually consistent read of this size costs one read unit
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """As DynamoDB last counted, some hours ago at most."""
+    """Holds a table's size as DynamoDB last counted it, some hours ago at most."""
 
     rows: int
     bytes: int
 
     @property
     def read_units(self) -> int:
-        """What reading all of it costs: by size, however little of it is wanted."""
+        """Return the cost of a full scan, which depends on the size and not on the filter."""
         return -(-self.bytes // UNIT_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """One page: how many rows were looked at, and the pipelines among them."""
+    """Holds one page: how many rows were read, and the pipelines among them."""
 
     rows: int
     pipelines: tuple[PipelineId, ...]
@@ -53,7 +53,7 @@ class WholeTable:
         return Size(rows=int(table.get("ItemCount", 0)), bytes=int(table.get("TableSizeBytes", 0)))
 
     async def pipelines(self) -> AsyncIterator[Stretch]:
-        """Read the table to its end, a page at a time, one after the other. Raises `RetryLater`, `ConfigError`."""
+        """Yield the whole table page by page. Raises `RetryLater` and `ConfigError`."""
         request: dict[str, Any] = {
             "TableName": self._name,
             "FilterExpression": "SK = :config",

@@ -1,4 +1,4 @@
-"""The four tables as DynamoDB has them: made for local use and tests, checked everywhere else."""
+"""The schema of the four DynamoDB tables: created for local use and tests, checked everywhere else."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Description = Mapping[str, Any]
 
 
 class SchemaMismatch(ConfigError):
-    """A table that exists is not one this program can use."""
+    """SchemaMismatch: this program cannot use an existing table."""
 
     def __init__(self, table: str, problem: str, remedy: str) -> None:
         super().__init__(f"DynamoDB table {table} {problem}; {remedy}")
@@ -30,7 +30,7 @@ class SchemaMismatch(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class SchemaStep:
-    """One request that brings a table closer to what it must be."""
+    """Holds one request that brings a table closer to its schema."""
 
     operation: str
     parameters: Mapping[str, Any]
@@ -38,7 +38,7 @@ class SchemaStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSchema:
-    """What one table must have, and what to do about what it lacks."""
+    """Describes what one table must have, and the next step to add what it lacks."""
 
     table: TableName
     name: str
@@ -61,7 +61,10 @@ class TableSchema:
         return SchemaStep("CreateTable", parameters)
 
     def next_step(self, description: Description) -> SchemaStep | None:
-        """The first thing a table lacks and can be given. Raises `SchemaMismatch` for what cannot be mended."""
+        """Return the request that adds the first missing part; None if the table is complete.
+
+        Raises `SchemaMismatch` for a difference that cannot be corrected.
+        """
         self._check_keys(description)
         if self._lacks_stream(description):
             stream = {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
@@ -69,7 +72,7 @@ class TableSchema:
         present = {index["IndexName"]: index for index in description.get("GlobalSecondaryIndexes", [])}
         for index in self.indexes:
             if index.name not in present:
-                return SchemaStep("UpdateTable", self._index_addition(index))  # one at a time: DynamoDB takes no more
+                return SchemaStep("UpdateTable", self._index_addition(index))  # one at a time: a DynamoDB limit
             self._check_index(index, present[index.name])
         return None
 
@@ -112,7 +115,10 @@ class TableSchema:
 
 
 async def ensure_tables(calls: DynamoCalls, names: TableNames, clock: Clock) -> None:
-    """Make what is missing of the four tables and wait until all can be used; repeating it changes nothing."""
+    """Create what is missing of the four tables and wait until they are usable; idempotent.
+
+    Raises `SchemaMismatch`, and `RetryLater` if a table does not become active in time.
+    """
     schemas = [TableSchema(table=table, name=names[table]) for table in TableName]
     for schema in schemas:
         if await _describe(calls, schema) is None:
@@ -123,7 +129,7 @@ async def ensure_tables(calls: DynamoCalls, names: TableNames, clock: Clock) -> 
 
 
 async def check_tables(calls: DynamoCalls, names: TableNames) -> None:
-    """Raise `ConfigError` unless the four tables are there and can be used as they are."""
+    """Raise `ConfigError` unless the four tables exist and can be used as they are."""
     for table in TableName:
         schema = TableSchema(table=table, name=names[table])
         description = await _describe(calls, schema)
@@ -156,7 +162,7 @@ async def _wait_until_ready(calls: DynamoCalls, schema: TableSchema, clock: Cloc
 
 def _is_ready(description: Description) -> bool:
     indexes = description.get("GlobalSecondaryIndexes", [])
-    # Some emulators do not give an index a status; a table they call active is whole.
+    # Some emulators give an index no status; a table that they report as active is complete.
     return description["TableStatus"] == "ACTIVE" and all(
         index.get("IndexStatus", "ACTIVE") == "ACTIVE" for index in indexes
     )
@@ -174,7 +180,7 @@ async def _take(calls: DynamoCalls, step: SchemaStep) -> None:
     try:
         await calls.patiently(step.operation, step.parameters)
     except TableBusy:
-        return  # another worker does the same at this moment; what it leaves undone is seen by the next look
+        return  # another worker is changing the table; the next check finds what is still missing
 
 
 async def _ensure_expiry(calls: DynamoCalls, schema: TableSchema) -> None:

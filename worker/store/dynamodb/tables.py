@@ -39,11 +39,11 @@ def new_commit_id() -> str:
 
 
 class DynamoTables:
-    """`Tables` on DynamoDB. Its change feed is DynamoDB Streams.
+    """Implements `Tables` on DynamoDB. Its change feed is DynamoDB Streams.
 
-    A lost reply is settled by the commit id, or by a transaction's token. Where neither can tell (the row was changed
-    since, or deleted) the answer is `RetryLater`, never a guess. A write without a condition whose reply was lost is
-    sent again even if another writer came between: give it a condition where that matters.
+    After a lost reply, the commit id or a transaction's token shows whether the commit was applied. If neither can (the
+    row was changed since, or deleted), the result is `RetryLater`, never a guess. A write without a condition whose
+    reply was lost is sent again, even if another writer came in between: use a condition where that matters.
     """
 
     def __init__(
@@ -57,14 +57,14 @@ class DynamoTables:
         observe_time: Observe | None = None,
         are_checked: bool = False,
     ) -> None:
-        """`are_checked`: the tables were looked at before, by another store of this process."""
+        """Create a store that is not open; `are_checked` means this process checked the tables before."""
         self.names, self.settings, self._are_checked = names, settings or ClientSettings(), are_checked
         self._clock, self._new_commit_id = clock, new_commit_id
         store_time = None if observe_time is None else StoreTime(clock, observe_time)
         self._calls = DynamoCalls(self.settings, clock, backoff or Backoff(), store_time=store_time)
 
     async def open(self) -> None:
-        """Connect without a look at the tables; `start` is this and that look."""
+        """Connect without checking the tables; `start` does both."""
         await self._calls.open()
 
     async def start(self) -> None:
@@ -82,12 +82,12 @@ class DynamoTables:
         await self._calls.close()
 
     async def ensure_tables(self) -> None:
-        """Make what is missing of the tables, for local use and tests; may be called before `start`."""
+        """Create what is missing of the tables, for local use and tests; may be called before `start`."""
         await self.open()
         await ensure_tables(self._calls, self.names, self._clock)
 
     async def stream_arn(self, table: TableName) -> str:
-        """Where a table's changes can be read. Raises `ConfigError` if it has no stream, and `RetryLater`."""
+        """Return the ARN of a table's stream. Raises `ConfigError` if it has none, and `RetryLater`."""
         answer = await self._calls.patiently("DescribeTable", {"TableName": self.names[table]})
         arn = answer["Table"].get("LatestStreamArn")
         if not arn:
@@ -95,7 +95,7 @@ class DynamoTables:
         return str(arn)
 
     async def ping(self) -> None:
-        # A read of a row that is not there needs no right the worker does not need anyway.
+        # Reading a row that does not exist needs no permission beyond those the worker needs anyway.
         await self._read(TableName.CONTROL, Key("PING", "PING"))
 
     async def get(self, table: TableName, key: Key) -> Row | None:
@@ -162,13 +162,13 @@ class DynamoTables:
                 await patience.wait(trouble)
 
     async def _is_ours(self, request: CommitRequest, refusal: ConditionFailed) -> bool:
-        """Say whether what refused the commit is the commit itself, sent earlier and applied."""
+        """Return whether the commit itself, sent and applied earlier, caused the refusal."""
         if request.writes[refusal.position] is request.signed:
             return refusal.row is not None and refusal.row.get(COMMIT_ID) == request.commit_id
         return await self._was_applied(request)
 
     async def _was_applied(self, request: CommitRequest) -> bool:
-        """Look for the commit's id on the row that would carry it. No means: not applied yet, or overwritten since."""
+        """Return whether the row has the commit's id; False: not applied yet, or overwritten since."""
         if request.signed is None:
             return False
         row = await self._read(request.signed.table, request.signed.key)
@@ -202,7 +202,7 @@ class DynamoTables:
 
 
 def _is_empty_range(sk: Prefix | Between | None) -> bool:
-    # DynamoDB refuses bounds in the wrong order instead of finding nothing between them.
+    # DynamoDB rejects bounds in the wrong order instead of returning nothing.
     match sk:
         case Between(str(low), str(high)):
             return high == "" or low > high
@@ -213,7 +213,10 @@ def _is_empty_range(sk: Prefix | Between | None) -> bool:
 
 
 def _refused(request: CommitRequest, refusal: ConditionFailed, *, in_doubt: bool) -> Exception:
-    """Say what a refusal means. Only a transaction's token proves that an earlier try of ours was not applied."""
+    """Return the error for a refused commit.
+
+    Only a transaction's token proves that an earlier attempt of the same commit was not applied.
+    """
     write = request.writes[refusal.position]
     if not in_doubt or request.is_transaction:
         return StaleWrite(write, refusal.row)

@@ -1,4 +1,4 @@
-"""Rows as DynamoDB says them: each value with its type beside it, numbers as text."""
+"""Converts rows to and from DynamoDB's wire format: each value with its type, numbers as text."""
 
 from base64 import b64decode
 from collections.abc import Callable, Mapping
@@ -9,12 +9,12 @@ from worker.core.errors import Rejected
 from worker.store.limits import number_from_text, number_to_text
 from worker.store.table import Key, Row, Value
 
-Attribute: TypeAlias = dict[str, Any]  # one entry: type letter and value, as the wire has it
+Attribute: TypeAlias = dict[str, Any]  # one entry: type letter and value, as on the wire
 Item: TypeAlias = dict[str, Attribute]
 
 
 def encode_row(row: Row) -> Item:
-    """Write a row for the wire. Raises `Rejected` or `TooLarge` for a value that cannot be stored."""
+    """Encode a row for the wire. Raises `Rejected` or `TooLarge` for a value that cannot be stored."""
     return {name: encode_value(value) for name, value in row.items()}
 
 
@@ -23,8 +23,8 @@ def encode_key(key: Key) -> Item:
 
 
 def decode_row(item: Mapping[str, Attribute]) -> dict[str, Value]:
-    """Read a row from the wire, every number exact."""
-    # Most attributes are text or numbers; taking these here saves two calls for each.
+    """Decode a row from the wire, with every number exact."""
+    # Fast path: most attributes are text or numbers, and this saves two calls for each.
     return {
         name: attribute["S"]
         if "S" in attribute
@@ -46,7 +46,10 @@ def decode_value(attribute: Attribute) -> Value:
 
 
 def _encoder_of_subtype(value: Value) -> "Encoder":
-    """Find how to write a value whose type is derived from one we know, such as an enum."""
+    """Return the encoder for a value whose type derives from a known one, such as an enum.
+
+    Raises `Rejected` for any other type.
+    """
     for known, encode in _ENCODERS.items():
         if isinstance(value, known):
             return encode
@@ -75,12 +78,12 @@ def _encode_set(value: frozenset[Value]) -> Attribute:
             "a set must hold texts, or numbers, or bytes, of one kind and at least one; leave out an empty set"
         )
     [kind] = kinds
-    # Two numbers that differ in Python's types alone are one member; a repeat would be refused.
+    # Two numbers that differ only in their Python type are one member; DynamoDB rejects a repeat.
     return {f"{kind}S": sorted({member[kind] for member in members})}
 
 
 def _decode_bytes(content: str | bytes) -> bytes:
-    """Read bytes from our own parse, which leaves the wire's text, or from the library's, which does not."""
+    """Decode bytes: Interlock's own parser leaves them as base64 text, the library's parser does not."""
     return content if isinstance(content, bytes) else b64decode(content)
 
 
@@ -89,7 +92,7 @@ def _decode_map(content: Item) -> Value:
 
 
 Encoder: TypeAlias = Callable[[Any], Attribute]
-# In this order subtypes are looked up, so `bool` stands before `int`.
+# Subtypes are matched in this order, so `bool` must come before `int`.
 _ENCODERS: Final[Mapping[type, Encoder]] = {
     str: lambda value: {"S": str(value)},
     bool: lambda value: {"BOOL": value},

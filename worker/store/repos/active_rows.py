@@ -1,4 +1,4 @@
-"""Rows with work left to do, by bucket: how a worker finds what a dead one left behind."""
+"""Active rows by bucket: how a worker finds the work that a dead worker left."""
 
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from worker.store.table import ACTIVE, Row, TableName, Tables, query_all
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveRow:
-    """As much as the index knows, a moment ago: enough to tell whether to look at the row itself."""
+    """Holds what the index knew of a row a moment ago: enough to decide whether to read the row itself."""
 
     kind: RowKind
     key: RunKey
     owner: SessionId | None
     state: str
     since: str
-    due_at: datetime | None = None  # by when its owner must have acted on it, whatever it waits for
+    due_at: datetime | None = None  # when its owner must have acted on it at the latest
 
 
 class ActiveRows:
@@ -30,7 +30,7 @@ class ActiveRows:
         self._tables = tables
 
     async def everywhere(self, kinds: Collection[RowKind]) -> list[ActiveRow]:
-        """Read all of them, however many there are: it costs what is active, and not what is stored."""
+        """Return all active rows of these kinds; the cost depends on active rows, not on stored ones."""
 
         async def listed(number: int) -> list[ActiveRow]:
             return [row async for row in self.in_bucket(number) if row.kind in kinds]
@@ -39,7 +39,7 @@ class ActiveRows:
         return [row for bucket in buckets for row in bucket]
 
     async def in_bucket(self, number: int) -> AsyncIterator[ActiveRow]:
-        """Read one of the `ACTIVE_BUCKETS`. May lag: a row may be missing, or be here although it has ended."""
+        """Yield one of the `ACTIVE_BUCKETS`. The index lags: a row may be missing, or may already have ended."""
         bucket = keys.active_bucket(number)
         async for row in query_all(self._tables, TableName.CONTROL, bucket, index=ACTIVE):
             named = keys.run_row_of(str(row["PK"]), str(row["SK"]))
@@ -56,7 +56,7 @@ class ActiveRows:
 
 
 def _due_at(row: Row) -> datetime | None:
-    """The first time at which something happens to the row without anyone else's doing."""
+    """Return the first time at which something happens to the row by itself."""
     warning = () if "warnedAt" in row else ("warningAt",)
     times = [parse_rfc3339(loose_text(row, name)) for name in ("windowEndsAt", "timeoutAt", "breachAt", *warning)]
     return min((time for time in times if time is not None), default=None)

@@ -1,4 +1,4 @@
-"""The log of configuration changes: every worker reads its tail, so a change reaches all of them within seconds."""
+"""The log of configuration changes: every worker reads its tail, so it learns of a change in seconds."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,8 +23,8 @@ class ConfigLogEntry:
     id: str
     pipeline: PipelineId
     change: ConfigChange
-    config_hash: str | None = None  # the version now in force; None if there is none
-    at: datetime | None = field(default=None, compare=False)  # when it was noted: known once it is read
+    config_hash: str | None = None  # the current version; None if there is none
+    at: datetime | None = field(default=None, compare=False)  # when it was recorded: known only after a read
 
 
 def append_write(entry: ConfigLogEntry, now: datetime) -> Put:
@@ -48,9 +48,10 @@ class ConfigLog:
         await self._tables.commit(append_write(entry, now))
 
     async def read(self, tail: Tail, now: datetime, limit: int = 1000) -> tuple[list[ConfigLogEntry], Tail]:
-        """Read the changes since `tail`, oldest first. A tail older than a week has missed some: list the configs.
+        """Return the changes since `tail`, oldest first, and the new tail.
 
-        A row that somebody damaged keeps nobody from the others: as long as it names a pipeline, that one has changed.
+        A tail older than a week has missed some: list the configurations instead. A damaged row does not hide the
+        others: as long as it names a pipeline, that pipeline counts as changed.
         """
         rows, tail = await follow(self._tables, TableName.CONTROL, keys.CONFIG_LOG, tail, now=now, limit=limit)
         return [_entry(row) for row in rows if loose_text(row, "pipelineId")], tail

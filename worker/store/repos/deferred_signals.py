@@ -1,4 +1,7 @@
-"""What a pause held back, kept as it came: when it ends, rows may speak of another period, or nobody looks at them."""
+"""Deferred signals: what a pause held back, stored as it arrived.
+
+When the pause ends, the rows may be about another period, or no component may read them again.
+"""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,12 +18,15 @@ from worker.store.repos.sensors import Sensor
 from worker.store.rows import expiry, instant, instant_text, json_map, optional_instant, text, texts
 from worker.store.table import TTL, Absent, Delete, Key, Put, Row, StaleWrite, TableName, Tables
 
-REMEMBERED_MAX = 10_000  # forgetting one costs a needless write
+REMEMBERED_MAX = 10_000  # forgetting one costs an unnecessary write
 
 
 @dataclass(frozen=True, slots=True)
 class DeferredSignal:
-    """A sensor that would have begun a run, when it was seen, and (None: nobody knows) when it was written."""
+    """Holds a sensor that would have created a run, and when it was seen.
+
+    `written_at` is when the sensor was written, None if that is unknown.
+    """
 
     key: RunKey
     sensor: Sensor
@@ -30,7 +36,7 @@ class DeferredSignal:
 
 @dataclass(frozen=True, slots=True)
 class DeferredCascade:
-    """A cascade that would have begun a run, and the pipelines it had come through."""
+    """Holds a cascade that would have created a run, and the pipelines it came through."""
 
     key: RunKey
     path: tuple[PipelineId, ...]
@@ -40,18 +46,21 @@ HeldBack: TypeAlias = DeferredSignal | DeferredCascade
 
 
 class DeferredSignals:
-    """Its rows lie beside the rerun requests, so that one look finds whatever waits for the end of a pause."""
+    """Stores deferred signals next to the rerun requests.
+
+    One read then finds everything that waits for the end of a pause.
+    """
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._kept: dict[Key, str] = {}  # by content: what is looked at again and again is written once
+        self._kept: dict[Key, str] = {}  # content by key: a signal that is seen repeatedly is written once
 
     async def keep(self, held: HeldBack, now: datetime) -> None:
         where, content = _where(held), _content(held)
         if self._kept.get(where) == content:
             return
         row = {"PK": where.pk, "SK": where.sk, **_said(held), TTL: expiry(now, retention.RUNS)}
-        # What was only looked at again takes no place of what is known to have been written, and when.
+        # A signal that was only seen again must not replace one that is known to have been written, and when.
         is_sight = isinstance(held, DeferredSignal) and held.written_at is None
         with suppress(StaleWrite):
             await self._tables.commit(Put(TableName.CONTROL, row, Absent() if is_sight else None))
@@ -65,7 +74,7 @@ class DeferredSignals:
 
 
 def deferred_signal_of(row: Row) -> HeldBack | None:
-    """Read what was held back; None for a row of another kind. Raises `BadRow`."""
+    """Parse a deferred signal; None for a row of another kind. Raises `BadRow`."""
     key = keys.held_back_key_of(str(row["PK"]), str(row["SK"]))
     if key is None:
         return None

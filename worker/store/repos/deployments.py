@@ -1,7 +1,8 @@
-"""Since when a pipeline is deployed, as far as its cron is concerned.
+"""Deployments: since when a pipeline is deployed, as far as its cron is concerned.
 
-A configuration that was in the tables before our first start belongs to whoever ran them, and cron never started
-anything there: it has no row here, and does not fire, until a person accepts it (`accept`) or deploys it with us.
+A configuration that was in the tables before Interlock first started belongs to the system that ran them, where cron
+never started anything. It has no row here, so its cron does not fire until a person accepts it (`accept`) or deploys it
+with Interlock.
 """
 
 from collections.abc import Collection
@@ -16,7 +17,7 @@ from worker.store.table import Absent, Delete, Equals, Key, Put, Row, StaleWrite
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployed:
-    """`since`: when the pipeline came; `text_since`: when its present text did, which is named by its hash."""
+    """Holds when the pipeline was first deployed, and when its current text was, with the text's hash."""
 
     since: datetime
     text_since: datetime
@@ -29,17 +30,17 @@ class Deployments:
         self._tables = tables
 
     async def load(self, pipelines: Collection[PipelineId]) -> dict[PipelineId, Deployed]:
-        """Read any number consistently; those that wait for a person are left out. Raises `BadRow`."""
+        """Return any number of deployments, read consistently, without those not accepted. Raises `BadRow`."""
         named = {_key(pipeline): pipeline for pipeline in pipelines}
         rows = await self._tables.get_many(TableName.CONTROL, list(named))
         return {named[key]: _deployed(row) for key, row in rows.items()}
 
     async def accepted(self, pipeline: PipelineId) -> Deployed | None:
-        """None: the pipeline is older than this installation, and nobody accepted it yet."""
+        """Return the deployment; None if the pipeline predates this installation and is not accepted."""
         return (await self.load([pipeline])).get(pipeline)
 
     async def accept(self, pipeline: PipelineId, now: datetime) -> bool:
-        """Let the cron of an older pipeline fire from now on; False if it does already."""
+        """Let the cron of an older pipeline fire from now on; return False if it already does."""
         accepted = Deployed(since=now, text_since=now, text_hash=None, version=1)
         try:
             await self._tables.commit(Put(TableName.CONTROL, _row(pipeline, accepted), Absent()))
@@ -48,10 +49,10 @@ class Deployments:
         return True
 
     async def note(self, pipeline: PipelineId, text_hash: str, at: datetime, *, is_new: bool) -> None:
-        """Remember since when a text is deployed. May be repeated. Raises `StaleWrite` if another noted one too.
+        """Record since when a text is deployed. Idempotent. Raises `StaleWrite` if another recorded one too.
 
-        `is_new`: there was no such pipeline before, or it was deployed with us; otherwise one that we do not know is
-        older than we are, whatever its text is now.
+        `is_new`: the pipeline did not exist before, or was deployed with Interlock. Otherwise a pipeline without a row
+        predates this installation, even if its text is new.
         """
         seen = await self.accepted(pipeline)
         if (seen is None and not is_new) or (seen is not None and seen.text_hash == text_hash):
@@ -62,7 +63,7 @@ class Deployments:
         await self._tables.commit(Put(TableName.CONTROL, _row(pipeline, noted), condition))
 
     async def forget(self, pipeline: PipelineId) -> None:
-        """The pipeline was taken back: if it comes again, it is new."""
+        """Delete the deployment of a removed pipeline: if it is deployed again, it is new."""
         await self._tables.commit(Delete(TableName.CONTROL, _key(pipeline)))
 
 

@@ -1,4 +1,4 @@
-"""Rehearsals: one row each under `DRY_RUN#`, never beside or instead of a run's own."""
+"""Dry runs: one row each under `DRY_RUN#`, separate from the rows of runs."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -41,7 +41,7 @@ from worker.store.table import (
     any_of,
 )
 
-# What a rehearsal of the reference says of itself; it kept nothing else.
+# The Lambda edition stores nothing else about a dry run.
 _FOREIGN_HASH = ""
 
 
@@ -50,12 +50,12 @@ def dry_run_key(key: RunKey) -> Key:
 
 
 def save_write(run: DryRun) -> Put:
-    """Write the rehearsal over the version it was loaded at; a new one must not be there yet."""
+    """Build the write of a dry run over the version it was loaded at; a new one must not exist yet."""
     if run.version:
         condition = Equals("version", run.version)
     else:
-        # The reference's marker has no version: ours may replace it. A new row replaces only one that is over, which
-        # may stay in the table for days after readers see it no more.
+        # The marker of the Lambda edition has no version, so this row may replace it. A new row replaces only an
+        # expired one, which may stay in the table for days after readers no longer see it.
         begins = any_of(Absent(), Expired(run.since))
         condition = begins if run.state is DryState.EVALUATING else Absent("version")
     return Put(TableName.CONTROL, _to_row(_next(run)), condition)
@@ -66,19 +66,19 @@ class DryRuns:
         self._tables = tables
 
     async def load(self, key: RunKey) -> DryRun | None:
-        """Raises `BadRow`."""
+        """Return a dry run; None if there is none. Raises `BadRow`."""
         row = await self._tables.get(TableName.CONTROL, dry_run_key(key))
         return None if row is None else dry_run_of(row)
 
     async def latest(self, pipeline: PipelineId, schedule: ScheduleId) -> RunKey | None:
-        """The rehearsal of the latest period, whatever its row says."""
+        """Return the key of the dry run with the latest period, even if its row cannot be parsed."""
         begin, partition = Prefix(f"{keys.DRY_RUN}{schedule}#"), keys.pipeline_pk(pipeline)
         rows = await first_rows(self._tables, TableName.CONTROL, partition, sk=begin, reverse=True, limit=1)
         named = [keys.run_row_of(str(row["PK"]), str(row["SK"])) for row in rows]
         return next((each[1] for each in named if each is not None), None)
 
     async def waiting(self, pipeline: PipelineId, schedule: ScheduleId, limit: int = 100) -> list[RunKey]:
-        """Which of the latest rehearsals of a schedule wait for their rules."""
+        """Return which of the latest dry runs of a schedule wait for their rules."""
         begin = Prefix(f"{keys.DRY_RUN}{schedule}#")
         partition = keys.pipeline_pk(pipeline)
         rows = await first_rows(self._tables, TableName.CONTROL, partition, sk=begin, reverse=True, limit=limit)
@@ -87,7 +87,7 @@ class DryRuns:
 
 
 def saved(run: DryRun) -> DryRun:
-    """The rehearsal as `save_write` left it."""
+    """Return the dry run as `save_write` stores it."""
     return _next(run)
 
 
@@ -128,11 +128,12 @@ def _to_row(run: DryRun) -> dict[str, Value]:
 def _lifetime(run: DryRun, key: Key) -> dict[str, Value]:
     if run.state is DryState.EVALUATING:
         return {ACTIVE.partition: keys.active_bucket_of(key.pk, key.sk)}
-    # One for a period to come must outlive it: its signal is looked at again while the period is not long past.
+    # A dry run for a future period must outlive that period: its signal is evaluated again until the period is long
+    # past.
     begins = run.key.period.begins.replace(tzinfo=UTC)
     lifetime: dict[str, Value] = {TTL: expiry(max(run.since, begins), retention.DRY_RUNS)}
     if run.state is DryState.WOULD_TRIGGER:
-        lifetime["data"] = {"triggeredAt": instant_text(run.since)}  # what the reference's readers look for
+        lifetime["data"] = {"triggeredAt": instant_text(run.since)}  # what readers of the Lambda edition's rows expect
     return lifetime
 
 

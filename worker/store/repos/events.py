@@ -1,4 +1,4 @@
-"""Events: whole, each under an id of its own, and for those of ours the outbox the relay sends from."""
+"""Events, each under its own id; Interlock's own events are also the outbox of the relay."""
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -22,32 +22,32 @@ from worker.store.table import (
 )
 from worker.store.tail import AFTER_ALL_TIMES, Tail, follow
 
-# Chat threads live in the same partition; every event's key begins with a digit.
+# Chat threads are in the same partition; every event's key begins with a digit.
 _ALL_TIMES = Between("0", AFTER_ALL_TIMES)
 _END_OF_TIME = 10**13 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
-    """An event as kept, its time to the millisecond. `out`: we decided it, and the relay sends it."""
+    """Holds a stored event, its time to the millisecond. `out`: Interlock emitted it, the relay sends it."""
 
     event: Event
     out: bool
 
 
 def event_write(event: Event) -> Put:
-    """Build an event of ours: it belongs in the commit of the decision it reports; the relay sends it from there."""
+    """Build the write of an emitted event, for the commit of its decision; the relay sends it from there."""
     return _put(event, out=True)
 
 
 def event_of(row: Row) -> StoredEvent | None:
-    """Read an event from its row or its image in a change record; None if the row is not an event."""
+    """Parse an event from its row or its image in a change record; None if the row is not an event."""
     at = keys.stamp_of(str(row["SK"]))
     if at is None:
         return None
     detail = row.get("detail")
     event = Event(
-        id=loose_text(row, "id"),  # the reference gave its events none
+        id=loose_text(row, "id"),  # the Lambda edition's events have none
         type=loose_text(row, "eventType"),
         at=at,
         pipeline=loose_text(row, "pipelineId"),
@@ -64,7 +64,7 @@ class Events:
         self._tables = tables
 
     async def put_foreign(self, event: Event) -> bool:
-        """Keep an event that others published; it is not sent again. False if it is there already."""
+        """Store a foreign event, which is not sent again; return False if it already exists."""
         try:
             await self._tables.commit(_put(event, out=False))
         except StaleWrite:
@@ -72,7 +72,7 @@ class Events:
         return True
 
     async def latest(self, pipeline: str, limit: int = 100) -> list[StoredEvent]:
-        """The last events of a pipeline, latest first."""
+        """Return the last events of a pipeline, latest first."""
         partition = keys.pipeline_pk(pipeline)
         rows = await first_rows(self._tables, TableName.EVENTS, partition, sk=_ALL_TIMES, reverse=True, limit=limit)
         return _events(rows)
@@ -80,7 +80,7 @@ class Events:
     async def since(
         self, pipeline: str, tail: Tail, now: datetime, limit: int = 1000
     ) -> tuple[list[StoredEvent], Tail]:
-        """The events of a pipeline that a reader has not had yet, oldest first, and where it goes on from."""
+        """Return the events of a pipeline after `tail`, oldest first, and the new tail."""
         partition = keys.pipeline_pk(pipeline)
         rows, tail = await follow(self._tables, TableName.EVENTS, partition, tail, now=now, limit=limit)
         return _events(rows), tail
@@ -88,7 +88,7 @@ class Events:
     async def of_type(
         self, event_type: str, since: datetime, until: datetime | None = None
     ) -> AsyncIterator[StoredEvent]:
-        """The events of one type over all pipelines, oldest first, both ends included. May lag a moment behind."""
+        """Yield the events of one type over all pipelines, oldest first, both ends included. May lag behind."""
         span = Between(keys.millis(since), _END_OF_TIME if until is None else keys.millis(until))
         async for row in query_all(self._tables, TableName.EVENTS, event_type, sk=span, index=EVENT_TYPES):
             stored = event_of(row)

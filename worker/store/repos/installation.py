@@ -1,4 +1,4 @@
-"""When this installation first started on its tables: what is older belongs to whoever ran them before."""
+"""Installation time: when Interlock first started on its tables. Older rows are of an earlier system."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +13,7 @@ _SK = "INSTALLATION"
 
 
 async def installed_at(tables: Tables, group: str, now: datetime) -> datetime:
-    """Give the time of the first start, which is `now` if this is it. Never changes again."""
+    """Return the time of the first start, and record `now` if this is it. It never changes again."""
     key = Key(keys.group_pk(group), _SK)
     try:
         first = {"PK": key.pk, "SK": key.sk, "beganAt": instant_text(now)}
@@ -26,18 +26,21 @@ async def installed_at(tables: Tables, group: str, now: datetime) -> datetime:
 
 
 async def began_at(tables: Tables, group: str) -> datetime | None:
-    """When the first start was; None if there was none yet."""
+    """Return when the first start was; None if there was none yet."""
     row = await tables.get(TableName.CONTROL, Key(keys.group_pk(group), _SK))
     return None if row is None else instant(row, "beganAt")
 
 
 @dataclass(frozen=True, slots=True)
 class InstallTime:
-    """When the first start was: what is older makes no late data, drift or rerun."""
+    """Holds the time of the first start: older rows cause no late data, drift or rerun."""
 
     began_at: datetime
     clock: Clock
 
     def is_news(self, at: datetime) -> bool:
-        """Return whether it was written since the first start. By a clock set back to before that, all of it was."""
+        """Return whether a row was written since the first start.
+
+        If this worker's clock was set back to before the first start, every row counts as new.
+        """
         return at >= self.began_at or was_set_back(self.began_at, self.clock.now())

@@ -1,4 +1,7 @@
-"""The job log: what became of each attempt, append-only. A record for people and old readers; nothing decides by it."""
+"""Job log: the result of each attempt, append-only, for people and existing readers.
+
+No decision depends on it.
+"""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -15,9 +18,9 @@ OURS = "interlock"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLine:
-    """A line of ours."""
+    """Holds a line that Interlock writes."""
 
-    id: str  # keeps two lines of one millisecond apart
+    id: str  # distinguishes two lines of one millisecond
     at: datetime
     attempt: int
     event: str
@@ -28,7 +31,7 @@ class JobLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """A line as logged. One by others has neither attempt nor id."""
+    """Holds a line as logged. A line by another system has neither attempt nor id."""
 
     id: str
     at: datetime  # to the millisecond
@@ -41,12 +44,15 @@ class JobRecord:
 
     @property
     def is_ours(self) -> bool:
-        """Ours come back through the change feed and are no news; those of others are."""
+        """Return whether Interlock wrote the line.
+
+        Its own lines return through the change feed and are not new; those of other systems are.
+        """
         return self.by == OURS
 
 
 def append_write(key: RunKey, line: JobLine) -> Put:
-    """Build a line; it belongs in the commit of the decision it records."""
+    """Build the write of a line, for the commit of the decision it records."""
     row = {
         "PK": keys.pipeline_pk(key.pipeline),
         "SK": keys.job_sk(key, at=line.at, attempt=line.attempt, entry_id=line.id),
@@ -69,7 +75,7 @@ class JobLog:
         await self._tables.commit(append_write(key, line))
 
     async def list(self, key: RunKey) -> AsyncIterator[JobRecord]:
-        """All lines about a run, oldest first, those of others among them."""
+        """Yield all lines about a run, oldest first, including those of other systems."""
         partition, lines = keys.pipeline_pk(key.pipeline), Prefix(keys.job_prefix(key))
         async for row in query_all(self._tables, TableName.JOBLOG, partition, sk=lines):
             record = _record(key, row)

@@ -1,8 +1,8 @@
-"""Leases: who works on what (a shard, a bucket, a duty), and how far it got.
+"""Leases: which session holds a shard, bucket or role, and how far its work got.
 
-Every change of owner raises `epoch`, which is the fencing number: a checkpoint of an old owner names an old epoch and
-is refused. A lease is only ever taken when it is free or its owner's *session* has ended; that is the caller's proof.
-When a write is refused because an earlier try of the same write was applied, that is a success.
+Every change of owner raises `epoch`, which is the fencing number: a checkpoint by an old owner names an old epoch and
+is refused. A lease is only taken when it is free or its owner's *session* has ended; the caller must prove that. A
+write that is refused because an earlier attempt of the same write was applied counts as a success.
 """
 
 from collections.abc import Callable, Mapping
@@ -54,16 +54,16 @@ class LeaseStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrashHistory:
-    """How often it went wrong at one place: what no worker's memory can say, because the worker is gone."""
+    """Counts failures at one checkpoint. It is stored, because a crashed worker cannot remember."""
 
     at: str | None = None  # the checkpoint that did not move meanwhile
     deaths: int = 0  # owners whose session ended there
-    tries: int = 0  # of the very next record, counted before each, since workers go carefully
+    tries: int = 0  # of the very next record, counted before each try, once workers have died there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A lease as its row says."""
+    """Holds a lease as its row states it."""
 
     stream: str
     shard: str
@@ -73,15 +73,16 @@ class Lease:
     checkpoint: str | None = None  # padded, so that text order is the stream's order
     parents: frozenset[str] = frozenset()  # two after a merge
     children: frozenset[str] = frozenset()
-    # Nothing that its shard brought before can be missing: there was none yet, or it was caught up with. None: unknown.
+    # No record of its shard before this time can be missing: the shard did not exist yet, or had been read up to it.
+    # None: unknown.
     whole_to: datetime | None = None
     wanted_by: SessionId | None = None
-    rate: int = 0  # records a second, lately; written along with checkpoints only
+    rate: int = 0  # recent records a second; written only along with checkpoints
     ordeal: CrashHistory = field(default_factory=CrashHistory)
 
     @property
     def is_begun(self) -> bool:
-        """Somebody was allowed to read it already; whatever it had to wait for is over."""
+        """Return whether a worker was allowed to read it before, so that it need not wait for anything."""
         return self.epoch > 0 or self.checkpoint is not None or self.status is LeaseStatus.DONE
 
 
@@ -89,16 +90,16 @@ _NOT_DONE = any_of(Equals("st", LeaseStatus.OPEN.value), Equals("st", LeaseStatu
 
 
 class Leases:
-    """The leases of one group of workers."""
+    """Stores the leases of one group of workers."""
 
     def __init__(self, tables: Tables, group: str) -> None:
         self._tables, self._pk = tables, keys.group_pk(group)
-        self._memory = RowMemory(_lease)  # a lease that is held is not written
+        self._memory = RowMemory(_lease)  # a held lease is not written, so most rows are unchanged
 
     async def create(self, lease: Lease) -> bool:
-        """Add a lease that nobody owns yet, with its parents and checkpoint; False if it is there already.
+        """Create a lease without an owner, with its parents and checkpoint; return False if it exists.
 
-        One whose row was lost is added again with an epoch above its last, so that nothing of the past can touch it.
+        A lease whose row was lost is created again with an epoch above its last, so that no late write applies to it.
         """
         key = self._key(lease.stream, lease.shard)
         birth = _birth(lease.parents, lease.whole_to)
@@ -114,7 +115,7 @@ class Leases:
         return None if row is None else _lease(row)
 
     async def list(self, stream: str | None = None) -> list[Lease]:
-        """The leases of a stream, or all of them, read consistently."""
+        """Return the leases of a stream, or all of them, read consistently."""
         begin = Prefix(keys.LEASE if stream is None else keys.lease_sk(stream, ""))
         rows = query_all(self._tables, TableName.CONTROL, self._pk, sk=begin)
         if stream is not None:
@@ -122,37 +123,38 @@ class Leases:
         return self._memory.read([row async for row in rows])
 
     async def take_free(self, seen: Lease, me: SessionId) -> Lease | None:
-        """Take a lease that nobody owns; None if another was first."""
+        """Take a lease without an owner; None if another session was first."""
         return await self._take(seen, me, Absent("owner"), {})
 
     async def take_from_dead(self, seen: Lease, me: SessionId) -> Lease | None:
-        """Take a lease whose owner's session is DEAD or gone; None if another was first.
+        """Take a lease whose owner's session is DEAD or gone; None if another session was first.
 
-        The same write counts that death. One of our own that we hold by its row only was no death.
+        The same write counts that death. Taking over our own lease, which only its row still assigns to us, counts
+        none.
         """
         ordeal = {} if seen.owner == me else _ordeal(_after_death(seen))
         return await self._take(seen, me, Equals("owner", seen.owner), ordeal)
 
     async def ask(self, seen: Lease, me: SessionId) -> bool:
-        """Ask a live owner to hand the lease over; False if another asked first or the lease has moved."""
+        """Ask a live owner to transfer the lease; return False if another asked first or the lease changed."""
         unmoved = all_of(Equals("owner", seen.owner), Equals("epoch", seen.epoch), Absent("want"))
         asked = self._update(seen, change={"want": me}, condition=unmoved)
         return await self._settle(asked, lambda found: found.wanted_by == me and found.epoch == seen.epoch)
 
     async def checkpoint(self, held: Lease, position: str, rate: int = 0) -> bool:
-        """Say how far we got; False if the lease is not ours any more: write nothing else. It never goes back."""
+        """Store how far the work got, never backwards; return False if the lease is lost: write nothing else."""
         change: Row = {"cp": position, "rate": rate}
         moved = self._update(held, change=change, condition=_held_up_to(held, position))
-        # Refused, and still ours: a later checkpoint of ours was faster.
+        # Refused and still ours: a later checkpoint of ours was faster.
         return await self._settle(moved, lambda found: found.owner == held.owner and found.epoch == held.epoch)
 
     async def note_try(self, held: Lease, ordeal: CrashHistory) -> bool:
-        """Remember a try of the very next record before it is made; False if the lease is not ours any more."""
+        """Record a try of the very next record before it is made; return False if the lease is lost."""
         noted = self._update(held, change=_ordeal(ordeal), condition=_held(held))
         return await self._settle(noted, lambda _: False)
 
     async def transfer(self, held: Lease, to: SessionId, position: str | None) -> bool:
-        """Hand the lease to the session that asked, at our last position; False if it is not ours any more."""
+        """Transfer the lease to the session that asked, at our last position; return False if it is lost."""
         given = self._update(
             held,
             change={"owner": to, "epoch": held.epoch + 1, **_at(position)},
@@ -162,7 +164,7 @@ class Leases:
         return await self._settle(given, lambda found: found.owner == to and found.epoch == held.epoch + 1)
 
     async def release(self, held: Lease, position: str | None) -> bool:
-        """Let the lease go, at our last position; False if it was not ours any more."""
+        """Release the lease at our last position; return False if it is lost."""
         freed = self._update(
             held,
             change={"epoch": held.epoch + 1, **_at(position)},
@@ -172,7 +174,7 @@ class Leases:
         return await self._settle(freed, lambda found: found.owner is None and found.epoch == held.epoch + 1)
 
     async def wait_for_children(self, held: Lease) -> bool:
-        """Keep a lease whose shard is read to its end until its children are known; False if it is not ours."""
+        """Keep a fully read shard's lease until its children are known; return False if the lease is lost."""
         ended = self._update(held, change={"st": LeaseStatus.ENDED.value}, condition=_held(held))
         return await self._settle(ended, lambda _: False)
 
@@ -184,10 +186,11 @@ class Leases:
         *,
         whole_to: datetime | None = None,
     ) -> bool:
-        """End a shard and add its children, in one step: no child can be read early, none can be forgotten.
+        """Mark a shard as done and create its children in one commit; return False if the lease is lost.
 
-        `children` are named with all their parents, and learn up to when nothing of theirs can be missing. False if the
-        lease is not ours any more. `now` only says when the row may be cleared away.
+        So no child can be read early, and none can be forgotten. `children` maps each child to all its parents.
+        `whole_to` is the time before which no record of theirs can be missing. `now` only determines when the row may
+        be deleted.
         """
         names = frozenset(children)
         parent = self._update(
@@ -209,7 +212,7 @@ class Leases:
         )
 
     async def sever(self, child: Lease, gone: frozenset[str]) -> bool:
-        """Stop a lease from waiting for parents that can never be read; False if it has begun or changed meanwhile."""
+        """Remove parents that can never be read; return False if the lease has begun or changed."""
         left = child.parents - gone
         change: Row = {"parents": left} if left else {}
         unmoved = all_of(Equals("epoch", child.epoch), Equals("parents", child.parents))
@@ -219,11 +222,11 @@ class Leases:
         return await self._settle(cut, lambda found: found.parents == left)
 
     async def forget(self, done: Lease) -> bool:
-        """Delete a finished lease whose shard its stream no longer lists; False while a child still needs it.
+        """Delete a done lease whose shard its stream no longer lists; return False while a child needs it.
 
-        A child has no need of it once it has a checkpoint or is done. Neither is ever undone, so reading them first
-        is enough. One that is not there has none either: it was made with the parent's end, so it was cleared away
-        already, or its row was lost, and then an audit makes it anew without a parent to wait for.
+        A child no longer needs it once it has a checkpoint or is done. Neither is ever undone, so reading them first is
+        enough. A child without a row does not need it either. Children are created together with the parent's end, so
+        the row was deleted already or was lost; if it was lost, an audit creates it again without a parent to wait for.
         """
         where = [self._key(done.stream, child) for child in sorted(done.children)]
         rows = await self._tables.get_many(TableName.CONTROL, where)
@@ -245,12 +248,12 @@ class Leases:
         )
         if not await self._settle(taken, lambda found: found.owner == me and found.epoch == seen.epoch + 1):
             return None
-        # Read again: its last owner may have moved the checkpoint after we looked.
+        # Read again: its last owner may have moved the checkpoint after our read.
         mine = await self.get(seen.stream, seen.shard)
         return mine if mine and mine.owner == me and mine.epoch == seen.epoch + 1 else None
 
     async def _settle(self, write: Update, is_done: Callable[[Lease], bool], *more: Update) -> bool:
-        """Commit, and say whether the write holds: now, or since an earlier try of it."""
+        """Commit, and return whether the write holds: now, or from an earlier attempt of it."""
         try:
             await self._tables.commit(write, *more)
         except StaleWrite as error:
@@ -272,7 +275,7 @@ def _held(lease: Lease) -> Condition:
 
 
 def _held_up_to(lease: Lease, position: str | None) -> Condition:
-    """Ours, and not yet past `position`."""
+    """Return the condition that the lease is ours and its checkpoint is not past `position`."""
     if position is None:
         return _held(lease)
     return all_of(_held(lease), any_of(Absent("cp"), Less("cp", position), Equals("cp", position)))
@@ -292,14 +295,17 @@ def _birth(parents: frozenset[str], whole_to: datetime | None) -> dict[str, Valu
 
 
 def _after_death(seen: Lease) -> CrashHistory:
-    """Count one more owner that ended here. What was seen may be old: then the count begins anew, and too low."""
+    """Count one more owner that ended here.
+
+    If `seen` is outdated, the count starts again and is too low.
+    """
     if seen.ordeal.deaths and seen.ordeal.at == seen.checkpoint:
         return replace(seen.ordeal, deaths=seen.ordeal.deaths + 1)
     return CrashHistory(at=seen.checkpoint, deaths=1)
 
 
 def _ordeal(ordeal: CrashHistory) -> dict[str, Value]:
-    # Text, even where there is no checkpoint yet: an attribute is set or removed, and this one is only ever set.
+    # Text even without a checkpoint: an update sets or removes an attribute, and this one is only ever set.
     return {"attseq": ordeal.at or "", "deaths": ordeal.deaths, "att": ordeal.tries}
 
 

@@ -1,6 +1,6 @@
-"""Marks: what we remember about a pipeline, in a key space of our own that no producer writes to.
+"""Marks: what Interlock remembers about a pipeline, under keys that no producer writes.
 
-The keys are spelled by `worker.core.model.keys` (`signal_mark_sk` and its neighbours).
+`worker.core.model.keys` defines the keys (`signal_mark_sk` and others).
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,12 +35,12 @@ class Mark:
 
 
 def once_write(pipeline: PipelineId, mark_sk: str, data: Mapping[str, Json], now: datetime) -> Put:
-    """Build a mark that makes its commit stale if it is there already: what is told once is told once."""
+    """Build a mark that makes its commit stale if it already exists, so an event is emitted only once."""
     return _put(pipeline, mark_sk, Mark(data, version=1), now, any_of(Absent(), Expired(now)))
 
 
 def move_write(pipeline: PipelineId, mark_sk: str, seen: Mark | None, data: Mapping[str, Json], now: datetime) -> Put:
-    """Build the next state of a mark that moves, such as the last signal consumed; stale if `seen` is outdated."""
+    """Build the next state of a moving mark, such as the last signal used; stale if `seen` is outdated."""
     if seen is None:
         return once_write(pipeline, mark_sk, data, now)
     return _put(pipeline, mark_sk, Mark(data, seen.version + 1), now, Equals("version", seen.version))
@@ -55,13 +55,13 @@ class Marks:
         return None if row is None else _mark(row)
 
     async def get_many(self, pipeline: PipelineId, mark_sks: Sequence[str]) -> dict[str, Mark]:
-        """Those of several marks that are there, by their keys."""
+        """Return those of several marks that exist, by their keys."""
         where = [Key(keys.pipeline_pk(pipeline), mark_sk) for mark_sk in mark_sks]
         found = await self._tables.get_many(TableName.CONTROL, where)
         return {key.sk: _mark(row) for key, row in found.items()}
 
     async def put_once(self, pipeline: PipelineId, mark_sk: str, data: Mapping[str, Json], now: datetime) -> bool:
-        """Say whether we were first."""
+        """Write a mark unless it exists; return whether this call wrote it."""
         try:
             await self._tables.commit(once_write(pipeline, mark_sk, data, now))
         except StaleWrite:

@@ -1,4 +1,4 @@
-"""Pauses: a person's wish that nothing new begins for a pipeline."""
+"""Pauses: a person requests that nothing new starts for a pipeline."""
 
 from datetime import datetime
 
@@ -16,7 +16,7 @@ def pause_key(pipeline: PipelineId) -> Key:
 
 
 def pause_of(row: Row | None) -> Pause | None:
-    """Read a pause from its row. Raises `BadRow`."""
+    """Parse a pause from its row; None without a row. Raises `BadRow`."""
     if row is None:
         return None
     until = optional_whole(row, UNTIL_MILLIS)
@@ -24,7 +24,7 @@ def pause_of(row: Row | None) -> Pause | None:
 
 
 def not_paused(pipeline: PipelineId, now: datetime) -> Check:
-    """For a commit that begins something: a pause that came since it was decided refuses it."""
+    """Build a check for a commit that starts something: a pause since its decision refuses it."""
     is_over = Less(UNTIL_MILLIS, keys.millis(now) + 1)
     return Check(TableName.CONTROL, pause_key(pipeline), any_of(Absent(), is_over))
 
@@ -37,7 +37,7 @@ class Pauses:
         return pause_of(await self._tables.get(TableName.CONTROL, pause_key(pipeline)))
 
     async def put(self, pipeline: PipelineId, pause: Pause) -> None:
-        """Pause a pipeline; the last wish counts."""
+        """Pause a pipeline; the last request counts."""
         key = pause_key(pipeline)
         row = {
             "PK": key.pk,

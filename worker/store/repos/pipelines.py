@@ -1,7 +1,8 @@
-"""Configurations: the row producers deploy, and the immutable versions runs are bound to.
+"""Configurations: the CONFIG row that is deployed, and the immutable versions that runs are bound to.
 
-The CONFIG row belongs to whoever deploys it. We write it as any other deployment would, alone and never inside a
-transaction: a plain write that met our transaction would fail with a conflict its writer does not expect.
+The CONFIG row belongs to the program that deploys it. Interlock writes it like any other deployment, in its own commit
+and never inside a transaction: a plain write that met the transaction would fail with a conflict that its writer does
+not expect.
 """
 
 from collections.abc import AsyncIterator
@@ -29,7 +30,7 @@ from worker.store.table import (
 
 @dataclass(frozen=True, slots=True)
 class StoredConfig:
-    """A configuration as deployed, not yet understood. `text` None: the row holds none, so nothing can be."""
+    """Holds a configuration as deployed, not yet parsed. `text` None: the row holds no text."""
 
     pipeline: PipelineId
     text: str | None
@@ -45,9 +46,9 @@ class Pipelines:
         await self._tables.commit(update)
 
     async def list_deployed(self, pipeline: PipelineId) -> bool:
-        """Make a configuration that others deployed appear in lists; False if it does already, or is gone.
+        """Add a configuration that another program deployed to the list; return False if listed or gone.
 
-        Nothing is written the second time: otherwise the change this makes would be handled as a change for ever.
+        A second call writes nothing: otherwise each write would be a change that causes another write, for ever.
         """
         update = Update(
             table=TableName.CONTROL,
@@ -66,18 +67,18 @@ class Pipelines:
         return None if row is None else _config(pipeline, row)
 
     async def list(self) -> AsyncIterator[StoredConfig]:
-        """All configurations in order of their id. A change may take a moment to show."""
+        """Yield all configurations in order of their id. A change may take a moment to appear."""
         async for row in query_all(self._tables, TableName.CONTROL, keys.PIPELINES, index=LISTS):
             pipeline = keys.pipeline_of(str(row["PK"]))
             if pipeline is not None:
                 yield _config(pipeline, row)
 
     async def remove(self, pipeline: PipelineId) -> None:
-        """Take a configuration back. Its versions and runs stay: they are what happened."""
+        """Remove a configuration. Its versions and runs stay, as a record of what happened."""
         await self._tables.commit(Delete(TableName.CONTROL, _config_key(pipeline)))
 
     async def keep_version(self, pipeline: PipelineId, config_hash: str, config: str) -> None:
-        """Keep what runs are about to be bound to. A version that is there is the same one: the hash says so."""
+        """Store a version before runs are bound to it; an existing one is the same, because its hash is."""
         key = _version_key(pipeline, config_hash)
         try:
             await self._tables.commit(Put(TableName.CONTROL, {"PK": key.pk, "SK": key.sk, "config": config}, Absent()))
@@ -102,6 +103,6 @@ def _listed(pipeline: PipelineId) -> dict[str, str]:
 
 
 def _config(pipeline: PipelineId, row: Row) -> StoredConfig:
-    """One row that cannot be read must not hide the others, so this never fails."""
+    """Parse a configuration. It never fails, because one unreadable row must not hide the others."""
     config = row.get("config")
     return StoredConfig(pipeline, config if isinstance(config, str) else None)

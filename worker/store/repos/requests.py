@@ -1,7 +1,7 @@
-"""Requests: what people (and we ourselves, for late data and drift) ask of a run, each one row.
+"""Requests: a person (or Interlock, for late data and drift) asks for a rerun or a cancellation.
 
-A run has one row for each kind of request, so a new one takes the place of the last. Its identity is its content: a
-row delivered again is the same request, and the run remembers those it answered.
+A run has one row for each kind of request, so a new request replaces the last. Its identity is its content: a row that
+is delivered again is the same request, and the run remembers those it answered.
 """
 
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ DEFAULT_REASON = "manual"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerunRequest:
-    """`requested_at` is text, because others write such rows too and spell it as they like."""
+    """Asks for a rerun. `requested_at` is text, because other programs write it in formats of their own."""
 
     reason: str = DEFAULT_REASON
     requested_at: str
     id: str = ""
     supersede: bool = False
-    note: str = ""  # for people: why, where `reason` says only what kind of rerun it is
+    note: str = ""  # for people: the cause, where `reason` is only the kind of rerun
 
     @property
     def identity(self) -> str:
@@ -48,7 +48,7 @@ AnyRequest: TypeAlias = RerunRequest | CancelRequest
 
 
 def rerun_request_of(row: Row) -> RerunRequest:
-    """Read a request from its row or its image in a change record; one without a reason is a person's."""
+    """Parse a request from its row or its image in a change record; without a reason it is manual."""
     return RerunRequest(
         reason=loose_text(row, "reason") or DEFAULT_REASON,
         requested_at=loose_text(row, "requestedAt"),
@@ -72,7 +72,7 @@ class Requests:
         self._tables = tables
 
     async def rerun_of(self, key: RunKey) -> RerunRequest | None:
-        """The last rerun that was asked for, answered or not."""
+        """Return the last rerun request, answered or not."""
         row = await self._tables.get(TableName.CONTROL, _key(key, keys.rerun_request_sk(key)))
         return None if row is None else rerun_request_of(row)
 
@@ -81,17 +81,17 @@ class Requests:
         return None if row is None else cancel_request_of(row)
 
     async def ask_rerun(self, key: RunKey, request: RerunRequest, seen: RerunRequest | None) -> None:
-        """Ask in place of the request that was seen. Raises `StaleWrite` if somebody else asked since."""
+        """Replace the request that was seen. Raises `StaleWrite` if there is another request since."""
         await self._tables.commit(rerun_write(key, request, seen))
 
     async def ask_cancel(self, key: RunKey, request: CancelRequest, seen: CancelRequest | None) -> None:
-        """As `ask_rerun`."""
+        """Replace the cancel request that was seen. Raises `StaleWrite` if there is another since."""
         at = _key(key, keys.cancel_request_sk(key))
         await self._tables.commit(_write(at, request, seen, {"waiveSla": request.waive_sla or None}))
 
 
 def rerun_write(key: RunKey, request: RerunRequest, seen: RerunRequest | None) -> Put:
-    """Ask in place of the request that was seen, as part of a commit."""
+    """Build the write that replaces the request that was seen, as part of a commit."""
     more: dict[str, Value] = {"supersede": request.supersede or None, "note": request.note or None}
     return _write(_key(key, keys.rerun_request_sk(key)), request, seen, more)
 
@@ -106,7 +106,10 @@ def _key(key: RunKey, sk: str) -> Key:
 
 
 def _still(seen: AnyRequest | None) -> Condition:
-    """The row is the one that was read, as far as it says which one it is: others leave the id out, or the time."""
+    """Return the condition that the row is still the one that was read.
+
+    It uses the attributes that the row has: other programs leave out the id or the time.
+    """
     if seen is None:
         return Absent()
     named = (("id", seen.id), ("requestedAt", seen.requested_at))

@@ -1,4 +1,7 @@
-"""The record of reruns, numbered without a gap that anyone else could fill. Budgets are counted on the run's row."""
+"""The record of reruns, numbered without gaps. Budgets are counted on the run's row.
+
+No other writer can fill a gap.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -36,7 +39,7 @@ class Rerun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerunRecord:
-    """A rerun as recorded; one recorded by others may lack everything but its number."""
+    """Holds a rerun as recorded; a record by another system may lack everything but its number."""
 
     number: int
     id: str
@@ -50,9 +53,9 @@ class Reruns:
         self._tables = tables
 
     async def record(self, key: RunKey, rerun: Rerun) -> int:
-        """Record a rerun under the next free number, once however often it is asked for; say the number.
+        """Record a rerun once under the next free number, and return the number. Idempotent.
 
-        Raises `RetryLater` if others were first again and again.
+        Raises `RetryLater` if other writers were first every time.
         """
         for _ in range(TRIES_MAX):
             taken = await self.list(key)
@@ -68,14 +71,14 @@ class Reruns:
         raise RetryLater(f"rerun {rerun.id} of {key} found no free number in {TRIES_MAX} tries; try again")
 
     async def next_number(self, key: RunKey) -> int:
-        """Return the next free number. A `record_write` with one that is taken by then makes its commit stale."""
+        """Return the next free number; `record_write` with a number taken since makes its commit stale."""
         return _next_number(await self.list(key))
 
     async def list(self, key: RunKey) -> list[RerunRecord]:
-        """All reruns of a run in order of their number."""
+        """Return all reruns of a run in order of their number."""
         partition, records = keys.pipeline_pk(key.pipeline), Prefix(keys.rerun_prefix(key))
         rows = [row async for row in query_all(self._tables, TableName.RERUN, partition, sk=records)]
-        # Numbers are not padded (nor were the reference's), so the table's order is not theirs.
+        # Numbers are not padded (neither are the Lambda edition's), so the table's order is not numeric.
         return sorted((record for row in rows if (record := _record(key, row))), key=lambda record: record.number)
 
 
@@ -90,7 +93,7 @@ def record_write(key: RunKey, rerun: Rerun, number: int) -> Put:
         "sourceJobEvent": rerun.source_event or None,
         TTL: expiry(rerun.at, retention.RERUNS),
     }
-    # Records go sooner than their run. One past its time is not in the list, so its number may be given again, although
+    # Records expire before their run. An expired record is not in the list, so its number may be used again, although
     # the table may keep it for days.
     return Put(TableName.RERUN, without_none(row), any_of(Absent(), Expired(rerun.at)))
 

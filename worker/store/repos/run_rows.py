@@ -1,4 +1,4 @@
-"""A run as a row and back."""
+"""Converts a run to its row and back."""
 
 from datetime import UTC
 
@@ -30,9 +30,10 @@ from worker.store.table import ACTIVE, LISTS, TTL, Row, Value
 
 
 def run_to_row(run: Run) -> dict[str, Value]:
-    """An active row is in its bucket and never expires: the table would delete a live lock.
+    """Return the row of a run.
 
-    An ended row is in the list of its day, and expires.
+    An active row is in its bucket and never expires, because the table would delete a live lock. An ended row is in the
+    list of its day, and expires.
     """
     pk, sk = keys.pipeline_pk(run.key.pipeline), keys.trigger_sk(run.key)
     return without_none(
@@ -75,7 +76,7 @@ def run_to_row(run: Run) -> dict[str, Value]:
 
 
 def run_from_row(row: Row) -> Run | ForeignRun:
-    """Raises `BadRow` if the row is neither ours nor the reference's."""
+    """Parse a run. Raises `BadRow` if the row is neither Interlock's nor the Lambda edition's."""
     named = keys.run_row_of(str(row["PK"]), str(row["SK"]))
     if named is None or named[0] is not RowKind.TRIGGER:
         raise BadRow(row, "SK", "does not name a schedule and a period")

@@ -1,4 +1,4 @@
-"""Runs: one row each, which is the lock and the state at once, changed by compare-and-swap only."""
+"""Runs: one row each, both lock and state, changed only by compare-and-swap."""
 
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ from worker.store.tail import AFTER_ALL_TIMES
 
 @dataclass(frozen=True, slots=True)
 class UnreadableRow:
-    """A row that stands in a list and cannot be understood: it is shown, and hides none of the others."""
+    """Stands for a listed row that cannot be parsed: it is shown, and hides none of the others."""
 
     key: Key
     problem: str
@@ -43,7 +43,7 @@ class UnreadableRow:
 
 @dataclass(frozen=True, slots=True)
 class EndedRuns:
-    """Runs that ended on one day, latest first; not whole: there are more."""
+    """Holds runs that ended on one day, latest first; `is_whole` False means that there are more."""
 
     runs: list[Run | ForeignRun | UnreadableRow]
     is_whole: bool
@@ -54,7 +54,7 @@ def run_key(key: RunKey) -> Key:
 
 
 def still_at(run: Run) -> Check:
-    """For a commit about something else that holds only while the run is as it was read."""
+    """Build a check for another commit that is valid only while the run is as it was read."""
     return Check(TableName.CONTROL, run_key(run.key), Equals("version", run.version))
 
 
@@ -63,22 +63,22 @@ class Runs:
         self._tables = tables
 
     async def load(self, key: RunKey) -> Run | ForeignRun | None:
-        """Read a run, expired or not. Raises `BadRow`."""
+        """Return a run, expired or not; None if there is none. Raises `BadRow`."""
         row = await self._tables.get(TableName.CONTROL, run_key(key))
         return None if row is None else run_from_row(row)
 
     async def load_active(self, key: RunKey) -> Run | None:
-        """Read a run of ours that has not ended; None if there is none. Raises `BadRow`."""
+        """Return Interlock's own run if it has not ended, else None. Raises `BadRow`."""
         run = await self.load(key)
         return run if isinstance(run, Run) and not run.is_ended else None
 
     async def which_exist(self, runs: Collection[RunKey]) -> set[RunKey]:
-        """Say which of them have a row of any kind, the reference's included."""
+        """Return which of them have a row of any kind, including the Lambda edition's."""
         rows = {run_key(run): run for run in runs}
         return {rows[key] for key in await self._tables.get_many(TableName.CONTROL, list(rows))}
 
     async def save(self, run: Run, *extra: Write) -> Run:
-        """Write the run over the version it was loaded at, and `extra` with it; a new run must not be there yet.
+        """Write the run over the version it was loaded at, with `extra`; a new run must not exist yet.
 
         Raises `StaleWrite` if another writer was first; then nothing was written.
         """
@@ -86,7 +86,7 @@ class Runs:
         return await self._put(run, condition, extra)
 
     async def take_over(self, foreign: ForeignRun, run: Run, *extra: Write) -> Run:
-        """Replace a row of the reference by ours, if it still is what was read. Raises `StaleWrite`."""
+        """Replace a row of the Lambda edition, if it is still as it was read. Raises `StaleWrite`."""
         lifetime = Absent(TTL) if foreign.expires_at is None else Equals(TTL, int(foreign.expires_at.timestamp()))
         condition = all_of(Absent("state"), Equals("status", foreign.status), lifetime)
         return await self._put(run, condition, extra)
@@ -94,7 +94,7 @@ class Runs:
     async def of_schedule(
         self, pipeline: PipelineId, schedule: ScheduleId, limit: int = 100
     ) -> list[Run | ForeignRun | UnreadableRow]:
-        """The runs of one schedule, latest period first."""
+        """Return the runs of one schedule, latest period first."""
         rows = await first_rows(
             self._tables,
             TableName.CONTROL,
@@ -106,10 +106,10 @@ class Runs:
         return [_listed(row) for row in rows]
 
     async def ended(self, status: Status, day: date, limit: int = 100) -> EndedRuns:
-        """The runs of all pipelines that ended so on a day (UTC), latest first. May lag a moment behind.
+        """Return runs of all pipelines that ended with a status on a day (UTC), latest first. May lag behind.
 
-        The latest `limit` are among them, if there are so many. So are those that were read to find them, for whoever
-        counts: without them nobody could say how many there are without reading everything.
+        The result includes the latest `limit`, if there are so many. It also includes every other row that was read to
+        find them, for callers that count: otherwise a count would have to read everything.
         """
         buckets = [keys.ended_bucket(status.value, day, number) for number in range(keys.STATUS_BUCKETS)]
         found = await gather_bounded([partial(self._newest, bucket, limit + 1) for bucket in buckets])
@@ -118,9 +118,10 @@ class Runs:
         return EndedRuns([_listed(row) for row in rows], is_whole=all(len(bucket) <= limit for bucket in found))
 
     async def ended_between(self, status: Status, start: datetime, end: datetime) -> AsyncIterator[Run]:
-        """The runs of all pipelines that ended so in a stretch of time, in no order; what cannot be read is left out.
+        """Yield the runs of all pipelines that ended with a status in a time range, in no order.
 
-        Costs what ended in it, however much is kept. May lag a moment behind.
+        Rows that cannot be parsed are left out. The cost depends on what ended in the range, not on what is stored. May
+        lag behind.
         """
         span = Between(keys.millis_text(start), f"{keys.millis_text(end)}{AFTER_ALL_TIMES}")
         days = (end.astimezone(UTC).date() - start.astimezone(UTC).date()).days
@@ -137,7 +138,7 @@ class Runs:
 
     async def _put(self, run: Run, condition: Condition, extra: tuple[Write, ...]) -> Run:
         saved = replace(run, version=run.version + 1)
-        # First in the commit: the run's row is the one that carries the commit's id.
+        # First in the commit: the run's row stores the commit id.
         await self._tables.commit(Put(TableName.CONTROL, run_to_row(saved), condition), *extra)
         return saved
 

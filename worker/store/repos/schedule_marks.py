@@ -1,7 +1,7 @@
-"""How far the cron times of each schedule were considered.
+"""Schedule marks: up to when the cron times of each schedule were handled.
 
-The row moves only after the runs up to it are committed, by compare-and-swap: of two workers that disagree about who
-looks after a schedule, one finds that the other was first. It never expires by itself: a schedule may rest for years.
+The row moves by compare-and-swap, and only after the runs up to it are committed. If two workers both handle a
+schedule, one finds that the other was first. The row never expires, because a schedule may rest for years.
 """
 
 from collections.abc import Collection
@@ -37,7 +37,10 @@ from worker.store.table import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleMark:
-    """`plan` says by which times it was considered; `passed` are the last that were not made up for."""
+    """Holds how far a schedule was handled.
+
+    `plan` is the plan it was handled by; `passed` are the last cron times that were skipped and not made up for.
+    """
 
     key: ScheduleKey
     considered: datetime
@@ -47,7 +50,7 @@ class ScheduleMark:
 
 
 def plan_of(schedule: Schedule) -> str:
-    """What the times of a schedule follow from: if it is another, nothing before its coming was missed."""
+    """Return what determines a schedule's times; nothing before a new plan counts as missed."""
     return f"{schedule.cron.text if schedule.cron else '-'} {schedule.zone.key}"
 
 
@@ -56,7 +59,7 @@ class ScheduleMarks:
         self._tables = tables
 
     async def load(self, schedules: Collection[ScheduleKey]) -> dict[ScheduleKey, ScheduleMark]:
-        """Read any number of marks consistently; those that are not there are left out. Raises `BadRow`."""
+        """Return any number of marks, read consistently; missing ones are left out. Raises `BadRow`."""
         named = {_key(schedule): schedule for schedule in schedules}
         rows = await self._tables.get_many(TableName.CONTROL, list(named))
         return {named[key]: _mark(named[key], row) for key, row in rows.items()}
@@ -69,7 +72,7 @@ class ScheduleMarks:
         return saved
 
     async def forget(self, pipeline: PipelineId) -> None:
-        """Delete the marks of a pipeline that was taken back: if it comes again, it begins anew."""
+        """Delete the marks of a removed pipeline: if it is deployed again, it starts without marks."""
         partition = keys.pipeline_pk(pipeline)
         async for row in query_all(self._tables, TableName.CONTROL, partition, sk=Prefix(keys.SCHEDULE_MARK)):
             await self._tables.commit(Delete(TableName.CONTROL, Key(partition, str(row["SK"]))))

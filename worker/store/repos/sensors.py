@@ -1,7 +1,7 @@
-"""Sensors: what producers say about their data, in either of the two shapes they use.
+"""Sensors: facts about data, written by producers in either of two formats.
 
-Sensor rows are the producers'. Ours is a producer's write too when a person uses the command line, and nothing else:
-plain, alone, never inside a transaction.
+Sensor rows belong to the producers. Interlock writes one only as a producer does, for a person's command or for the
+inbox: a plain write in its own commit, never inside a transaction.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -38,21 +38,21 @@ _NOT_DATA = frozenset({"PK", "SK", TTL, COMMIT_ID})
 
 @dataclass(frozen=True, slots=True)
 class Sensor:
-    """A sensor under the key it is stored by, its period included if it has one."""
+    """Holds a sensor with the key it is stored under, including its period if it has one."""
 
     key: str
     data: Mapping[str, Json]
 
     @property
     def content_hash(self) -> str:
-        """The same for the same content, in whichever shape and spelling it was written."""
+        """Return the hash of the content, the same for either format and spelling."""
         return content_hash(self.data)
 
 
 def sensor_of(row: Row) -> Sensor | None:
-    """Read a sensor from its row or from its image in a change record; None if the row is not a sensor.
+    """Parse a sensor from its row or from its image in a change record; None if it is not a sensor.
 
-    The map `data` is the sensor; without one, all attributes but the key and what the store adds are.
+    The map `data` is the sensor. Without it, the sensor is all attributes except the key and those the store adds.
     """
     key = keys.sensor_key_of(str(row["SK"]))
     if key is None:
@@ -72,10 +72,10 @@ class Sensors:
         return None if row is None else sensor_of(row)
 
     async def read(self, pipeline: PipelineId, names: Iterable[str], period: Period) -> dict[str, Sensor]:
-        """Read what rules of a period see, by the names they use; those that are not there are left out.
+        """Return what rules of a period see, by the names they use; sensors that do not exist are left out.
 
-        Consistent and by exact key, so the number of sensors ever written costs nothing. The dashed spelling of the
-        period is preferred to the compact one, and both to the plain key.
+        Reads are consistent and by exact key, so the number of sensors ever written does not matter. The dashed
+        spelling of the period is preferred to the compact one, and both to the plain key.
         """
         spellings = {name: sensor_keys(name, period) for name in names}
         wanted = [_key(pipeline, key) for options in spellings.values() for key in options]
@@ -85,14 +85,14 @@ class Sensors:
         return {name: found[key] for name, key in chosen.items() if key is not None}
 
     async def put(self, pipeline: PipelineId, key: str, data: Mapping[str, Json]) -> None:
-        """Write as a producer does: the whole sensor, whatever was there."""
+        """Write a whole sensor as a producer does, and replace what was there."""
         at = _key(pipeline, key)
         await self._tables.commit(Put(TableName.CONTROL, {"PK": at.pk, "SK": at.sk, "data": data}))
 
     async def remove(self, pipeline: PipelineId, seen: Sensor) -> None:
-        """Take a sensor back if it still says what was seen; one that is gone is no trouble.
+        """Delete a sensor if it is still as it was seen; no effect if it is gone.
 
-        Raises `StaleWrite` if it says something else by now: that is what its producer wants.
+        Raises `StaleWrite` if it has changed: its producer wants the new content.
         """
         at = _key(pipeline, seen.key)
         row = await self._tables.get(TableName.CONTROL, at)
@@ -108,7 +108,7 @@ class Sensors:
                 raise
 
     async def of_days(self, pipeline: PipelineId, name: str, first: date, last: date) -> AsyncIterator[Sensor]:
-        """The sensors of one name whose key ends in a period of these days, in either spelling."""
+        """Yield the sensors of one name whose key ends in a period of these days, in either spelling."""
         begin, end = Period(first), Period(last, 23, 59)
         for low, high in ((str(begin), str(end)), (begin.compact, end.compact)):
             span = Between(keys.sensor_sk(f"{name}#{low}"), keys.sensor_sk(f"{name}#{high}"))
@@ -118,7 +118,7 @@ class Sensors:
                     yield sensor
 
     async def list(self, pipeline: PipelineId, prefix: str = "") -> AsyncIterator[Sensor]:
-        """All sensors of a pipeline whose key begins with `prefix`, in order of their key."""
+        """Yield all sensors of a pipeline whose key begins with `prefix`, in order of their key."""
         begin = Prefix(keys.sensor_sk(prefix))
         async for row in query_all(self._tables, TableName.CONTROL, keys.pipeline_pk(pipeline), sk=begin):
             sensor = sensor_of(row)
@@ -127,7 +127,10 @@ class Sensors:
 
 
 def _attributes(row: Row) -> list[tuple[str, Value]]:
-    """What makes a row the one that was read: all of it, so that also who writes the same again is heard."""
+    """Return all attributes of a row that was read, the commit id included.
+
+    So a write of the same content with a new commit id also prevents the deletion.
+    """
     return [(name, value) for name, value in row.items() if name not in {"PK", "SK"}]
 
 

@@ -1,7 +1,7 @@
-"""Sessions: which worker processes are alive. One heartbeat row each; whatever they hold points at it.
+"""Sessions: which worker processes are alive. Each has one heartbeat row, which its leases refer to.
 
-No clocks are compared here: the time of a beat is for people. A session is ended by one conditional write on its row,
-and a heartbeat that comes after it is refused, so the two can never both be right.
+No clocks are compared here: the time of a heartbeat is for people. One conditional write on its row ends a session, and
+a later heartbeat is refused, so the two can never both succeed.
 """
 
 from dataclasses import dataclass
@@ -35,29 +35,29 @@ from worker.store.table import (
     query_all,
 )
 
-CLOCKS_DIFFER_MAX: Final = timedelta(minutes=1)  # far more than a session is silent before others end it
+CLOCKS_DIFFER_MAX: Final = timedelta(minutes=1)  # far longer than a session can be silent before others end it
 
 
 class SessionState(StrEnum):
     LIVE = "LIVE"
-    DRAINING = "DRAINING"  # leaving: holds what it has, takes nothing
+    DRAINING = "DRAINING"  # leaving: keeps its leases, takes none
     DEAD = "DEAD"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A session as its row says. A row that is not there is a session that will never return: ids are not reused."""
+    """Holds a session as its row states it. A session without a row has ended: ids are never reused."""
 
     id: SessionId
     beat: int
     state: SessionState
-    changes: int = 0  # rises whenever it took, asked for or released a lease: others need not look until it does
+    changes: int = 0  # rises when it took, asked for or released a lease; others read the leases only then
     load: int = 0
-    duties: frozenset[str] = frozenset()  # what it is there for; empty: everything
-    program: str = ""  # the version it runs; for people, nothing is decided by it
-    pace: str = ""  # its timing, in which all must agree; empty: of a version that did not say so
-    kept_until: int = 0  # of one that is DEAD, in seconds since 1970
-    heard_at: datetime | None = None  # its last beat, by its own clock; for people, nothing is decided by it
+    duties: frozenset[str] = frozenset()  # its roles; empty: all
+    program: str = ""  # its version, for people; no decision depends on it
+    pace: str = ""  # its timing, which all workers must share; empty: an older version without it
+    kept_until: int = 0  # of a DEAD session, in seconds since 1970
+    heard_at: datetime | None = None  # its last heartbeat, by its own clock; for people, no decision depends on it
 
     def does(self, duty: str) -> bool:
         return not duty or not self.duties or duty in self.duties
@@ -67,7 +67,7 @@ class Session:
         return self.state is not SessionState.DEAD
 
     def silent_for(self, now: datetime) -> timedelta:
-        """How long it seems to have been silent, to whoever's clock says `now`; nothing within what clocks differ."""
+        """Return how long the session was silent, by the caller's clock; zero within clock differences."""
         silence = timedelta(0) if self.heard_at is None else now - self.heard_at
         return silence if silence > CLOCKS_DIFFER_MAX else timedelta(0)
 
@@ -77,11 +77,11 @@ _ALIVE = any_of(Equals("state", SessionState.LIVE.value), Equals("state", Sessio
 
 
 class Sessions:
-    """The sessions of one group of workers."""
+    """Stores the sessions of one group of workers."""
 
     def __init__(self, tables: Tables, group: str) -> None:
         self._tables, self._pk = tables, keys.group_pk(group)
-        self._memory = RowMemory(_session)  # every look of every worker lists them, and most are as they were
+        self._memory = RowMemory(_session)  # every check of every worker lists them, and most are unchanged
 
     async def register(
         self,
@@ -92,7 +92,7 @@ class Sessions:
         pace: str = "",
         at: datetime | None = None,
     ) -> None:
-        """Begin a session. Raises `StaleWrite` if the id was used before: make a new one."""
+        """Begin a session. Raises `StaleWrite` if the id was used before: create a new one."""
         row = {
             "PK": self._pk,
             "SK": keys.session_sk(session),
@@ -110,19 +110,19 @@ class Sessions:
     async def beat(
         self, session: SessionId, number: int, *, changes: int = 0, load: int = 0, at: datetime | None = None
     ) -> bool:
-        """Say that the session lives; False if it was ended: stop acting at once. A repeated number is harmless."""
+        """Send a heartbeat; return False if the session was ended: stop at once. A repeat is harmless."""
         not_later = any_of(Less("hb", number), Equals("hb", number))
         said = {"hb": number, "chg": changes, "load": load, **_heard(at)}
         beat = self._update(session, said, all_of(not_later, _ALIVE))
         try:
             await self._tables.commit(beat)
         except StaleWrite as error:
-            # Refused for its number only: a later beat of ours was faster.
+            # Refused only for its number: a later heartbeat of ours was faster.
             return error.row is not None and _is_alive(error.row)
         return True
 
     async def drain(self, session: SessionId) -> bool:
-        """Say that the session is leaving; False if it was ended."""
+        """Mark the session as leaving; return False if it was ended."""
         try:
             await self._tables.commit(self._update(session, {"state": SessionState.DRAINING.value}, _ALIVE))
         except StaleWrite:
@@ -130,9 +130,9 @@ class Sessions:
         return True
 
     async def kill(self, seen: Session, now: datetime) -> bool:
-        """End a session whose beat we saw stand still; False if it has beaten since. True also if it is dead already.
+        """End a session whose heartbeat has stopped; return False if it sent another. True if already dead.
 
-        `now` only says when its row may be cleared away.
+        `now` only determines when its row may be deleted.
         """
         ended = {"state": SessionState.DEAD.value, TTL: expiry(now, retention.DEAD_SESSIONS)}
         try:
@@ -142,14 +142,17 @@ class Sessions:
         return True
 
     async def leave(self, session: SessionId) -> None:
-        """End our own session, its leases released. If another ended it first, that row stays as evidence."""
+        """End our own session, its leases released. If another worker ended it first, that row stays.
+
+        That row is evidence for people.
+        """
         try:
             await self._tables.commit(Delete(TableName.CONTROL, self._key(session), _ALIVE))
         except StaleWrite:
             return
 
     async def forget(self, session: SessionId) -> None:
-        """Clear away the row of a dead session: it is only evidence, since one that is missing counts as dead."""
+        """Delete the row of a dead session: it is only evidence, since a missing session counts as dead."""
         is_dead = Equals("state", SessionState.DEAD.value)
         try:
             await self._tables.commit(Delete(TableName.CONTROL, self._key(session), is_dead))
@@ -157,7 +160,7 @@ class Sessions:
             return
 
     async def list(self) -> list[Session]:
-        """All sessions, read consistently."""
+        """Return all sessions, read consistently."""
         rows = query_all(self._tables, TableName.CONTROL, self._pk, sk=Prefix(keys.SESSION))
         return self._memory.read([row async for row in rows])
 

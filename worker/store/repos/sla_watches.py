@@ -1,4 +1,4 @@
-"""SLA watches: armed once, judged once, and like runs changed by compare-and-swap only."""
+"""SLA watches: armed once, decided once, and like runs changed only by compare-and-swap."""
 
 from dataclasses import replace
 
@@ -29,16 +29,16 @@ def watch_key(key: RunKey) -> Key:
 
 
 def save_write(watch: SlaWatch) -> Put:
-    """Write the watch over the version it was loaded at; a new one must not be there yet.
+    """Build the write of a watch over the version it was loaded at; a new one must not exist yet.
 
-    A success puts this in the run's commit, so that the verdict and the end it judges are one.
+    A success puts this in the run's commit, so that the verdict and the run's end are written together.
     """
     condition = Equals("version", watch.version) if watch.version else Absent()
     return Put(TableName.CONTROL, watch_to_row(_next(watch)), condition)
 
 
 def saved(watch: SlaWatch) -> SlaWatch:
-    """The watch as `save_write` left it."""
+    """Return the watch as `save_write` stores it."""
     return _next(watch)
 
 
@@ -47,19 +47,19 @@ class SlaWatches:
         self._tables = tables
 
     async def load(self, key: RunKey) -> SlaWatch | None:
-        """Raises `BadRow`."""
+        """Return a watch; None if there is none. Raises `BadRow`."""
         row = await self._tables.get(TableName.CONTROL, watch_key(key))
         return None if row is None else watch_from_row(row)
 
     async def of_schedule(self, pipeline: PipelineId, schedule: ScheduleId, limit: int = 100) -> list[SlaWatch]:
-        """The watches of one schedule, latest period first; one that cannot be read is left out."""
+        """Return the watches of one schedule, latest period first; unreadable ones are left out."""
         begin = Prefix(f"{keys.SLA}{schedule}#")
         partition = keys.pipeline_pk(pipeline)
         rows = await first_rows(self._tables, TableName.CONTROL, partition, sk=begin, reverse=True, limit=limit)
         return [watch for row in rows if (watch := _listed(row))]
 
     async def save(self, watch: SlaWatch, *extra: Write) -> SlaWatch:
-        """Raises `StaleWrite` if another writer was first; then nothing was written."""
+        """Write the watch with `extra`. Raises `StaleWrite` if another was first; then nothing was written."""
         await self._tables.commit(save_write(watch), *extra)
         return _next(watch)
 

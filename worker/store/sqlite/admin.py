@@ -1,4 +1,4 @@
-"""Making, checking, migrating and measuring the SQLite file."""
+"""SQLite administration: creates, checks, migrates and measures the file."""
 
 import asyncio
 import os
@@ -36,10 +36,10 @@ from worker.store.sqlite.statements import (
 from worker.store.table import ACTIVE, LISTS, Index, TableName
 
 PROBLEMS_MAX: Final = 10
-ROOM_BYTES_MIN: Final = 100_000  # some commits of a few rows
+ROOM_BYTES_MIN: Final = 100_000  # a few commits of a few rows
 WAL, FULL = "wal", 2
 
-# Kinds of rows that an index can count: a name, and how their partitions in it begin.
+# Kinds of rows that an index can count: a name, the index, and the prefix of their partitions in it.
 COUNTED: Final[Sequence[tuple[str, Index, str]]] = (
     ("pipelines", LISTS, "PIPELINES"),
     ("active rows", ACTIVE, "ACTIVE#"),
@@ -49,7 +49,7 @@ COUNTED: Final[Sequence[tuple[str, Index, str]]] = (
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """Whose file it is, and of which version; read without changing it."""
+    """Holds whose file it is and its version; read without changing the file."""
 
     application: int
     version: int
@@ -73,7 +73,7 @@ class SqliteAdmin:
     async def require_writable(self) -> None:
         await asyncio.to_thread(self._require_writable)
 
-    async def init(self, *, may_create: bool) -> bool:  # noqa: ARG002  the port's; a file costs nothing
+    async def init(self, *, may_create: bool) -> bool:  # noqa: ARG002  required by the port; a file costs nothing
         return await asyncio.to_thread(self._init)
 
     async def check(self) -> Sequence[StoreFinding]:
@@ -85,7 +85,7 @@ class SqliteAdmin:
     async def stats(self) -> Sequence[Figure]:
         return await asyncio.to_thread(self._stats)
 
-    # --- making and migrating -----------------------------------------------------------------------------------------
+    # --- create and migrate -------------------------------------------------------------------------------------------
 
     def _require_ready(self) -> None:
         if not _is_there(self._path):
@@ -100,7 +100,10 @@ class SqliteAdmin:
             )
 
     def _require_writable(self) -> None:
-        """Take the lock that a commit takes, and look at the room on the disk; nothing is written."""
+        """Take the lock that a commit takes, and check the free disk space; write nothing.
+
+        Raises `RetryLater` if the file is locked or the disk is full.
+        """
         try:
             with closing(connect(self._path)) as connection:
                 connection.execute("BEGIN IMMEDIATE")
@@ -113,7 +116,7 @@ class SqliteAdmin:
     def _init(self) -> bool:
         if _is_there(self._path):
             self._require_ready()
-            connect(self._path).close()  # refuses a file that is another program's
+            connect(self._path).close()  # rejects a file of another program
             return False
         require_never_made(str(self._path))
         connect(self._path).close()
@@ -128,7 +131,7 @@ class SqliteAdmin:
         return Migration(before=before.version, after=self._stamp().version, backup=copy)
 
     def _back_up(self, version: int) -> Path:
-        """Copy the store as of one moment, whoever writes to it meanwhile."""
+        """Copy the store as of one moment, even while other processes write to it."""
         moment = self._clock.now().strftime("%Y%m%dT%H%M%SZ")
         copy = self._path.with_name(f"{self._path.name}.v{version}.{moment}.bak")
         if copy.exists():
@@ -137,7 +140,7 @@ class SqliteAdmin:
             with self._opened() as source, closing(sqlite3.connect(copy)) as target:
                 source.backup(target)
         except BaseException:
-            copy.unlink(missing_ok=True)  # half a copy is worse than none
+            copy.unlink(missing_ok=True)  # an incomplete copy is worse than none
             raise
         return copy
 
@@ -150,7 +153,7 @@ class SqliteAdmin:
 
     @contextmanager
     def _opened(self) -> Generator[sqlite3.Connection]:
-        """Open the file as it is: nothing is made and nothing migrated. Raises our own errors only."""
+        """Open the file as it is, without creating or migrating it. Raises Interlock's own errors only."""
         try:
             address = f"file:{quote(str(self._path.resolve()))}?mode=rw"
             timeout_s = BUSY_TIMEOUT.total_seconds()
@@ -159,13 +162,13 @@ class SqliteAdmin:
         except sqlite3.Error as error:
             raise unusable(error, self._path) from error
 
-    # --- checking -----------------------------------------------------------------------------------------------------
+    # --- check --------------------------------------------------------------------------------------------------------
 
     def _check(self) -> Iterator[StoreFinding]:
-        """Stop where the rest could not be judged."""
+        """Yield the result of each check; stop where the remaining checks cannot be made."""
         try:
             self._require_ready()
-            connect(self._path).close()  # as the worker does: the place, the rights, whose file, which version
+            connect(self._path).close()  # as the worker does: path, permissions, owner of the file, version
             self._require_writable()
         except (ConfigError, RetryLater) as error:
             yield _refused("file", error)
@@ -216,18 +219,18 @@ class SqliteAdmin:
 
     def _changes(self) -> StoreFinding:
         path = str(self._path)
-        noted = noted_position(path)  # first: a worker may go on meanwhile
+        noted = noted_position(path)  # first: a worker may commit meanwhile
         with self._opened() as connection:
             lost = lost_changes(noted, last_position(connection))
         if lost:
             return StoreFinding("changes", describe_loss(path, lost), remedy_of_loss(path))
         return StoreFinding("changes", "all that were committed are there")
 
-    # --- measuring ----------------------------------------------------------------------------------------------------
+    # --- measure ------------------------------------------------------------------------------------------------------
 
     def _stats(self) -> list[Figure]:
         self._require_ready()
-        connect(self._path).close()  # refuses a file that is not ours
+        connect(self._path).close()  # rejects a file of another program
         with self._opened() as connection:
             return [
                 Figure("schema version", VERSION),
@@ -249,19 +252,19 @@ class SqliteAdmin:
 
 
 def require_room(path: Path, bytes_left: int) -> None:
-    """Raise `RetryLater` if the disk has no room for some more commits."""
+    """Raise `RetryLater` if the disk has no room for a few more commits."""
     if bytes_left < ROOM_BYTES_MIN:
         what, remedy = TROUBLES[sqlite3.SQLITE_FULL]
         raise RetryLater(f"the store {path} {what} ({bytes_left:,} bytes); {remedy}")
 
 
 def _is_there(path: Path) -> bool:
-    """An empty file is none: SQLite makes one by merely opening a path."""
+    """Return whether a store exists; an empty file is none, since SQLite creates one just to open it."""
     try:
         return path.stat().st_size > 0
     except FileNotFoundError:
         return False
-    except (OSError, ValueError) as error:  # ValueError: a path that no system has
+    except (OSError, ValueError) as error:  # ValueError: an invalid path
         raise ConfigError(f"the store {path} cannot be looked at: {error}; name another path") from error
 
 

@@ -1,4 +1,4 @@
-"""One commit inside a transaction that someone else has begun: rows, index entries and the change feed together."""
+"""Applies one commit inside an open transaction: rows, index entries and the change feed together."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A row as the file holds it."""
+    """Holds a row as the file stores it."""
 
     body: bytes
     ttl: int | None
@@ -50,7 +50,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowChange:
-    """One row before and after, None where there is none; `number` is its id in the file, if it is there."""
+    """Holds one row before and after, None if it does not exist; `number` is the existing row's id."""
 
     table: TableName
     key: Key
@@ -62,7 +62,8 @@ class RowChange:
 def commit(connection: sqlite3.Connection, writes: Sequence[Write], commit_id: str, now: datetime) -> None:
     """Apply all writes or, by raising before the first of them, none.
 
-    Two phases make it so without a savepoint: everything that can be refused is refused while planning.
+    Two phases ensure this without a savepoint: planning raises every refusal before anything is written. Raises
+    `StaleWrite`, `TooLarge` or `Rejected`.
     """
     stamps = stamps_of(writes, commit_id)
     plan = [_plan(connection, write, stamp) for write, stamp in zip(writes, stamps, strict=True)]
@@ -71,7 +72,7 @@ def commit(connection: sqlite3.Connection, writes: Sequence[Write], commit_id: s
 
 
 def apply(connection: sqlite3.Connection, step: RowChange, now: datetime) -> None:
-    """Write one row, its index entries and its change record; nothing at all if the row stays as it is."""
+    """Write one row, its index entries and its change record; nothing if the row does not change."""
     if step.before == step.after:
         return
     number, kind = _write_row(connection, step)
@@ -86,7 +87,7 @@ def image_of(table: TableName, row: Row, body: bytes) -> Image:
 
 
 def microseconds(at: datetime) -> int:
-    """An instant as SQLite keeps it: exact, and in order."""
+    """Return an instant as SQLite stores it: exact, and in sort order."""
     return (at - EPOCH) // timedelta(microseconds=1)
 
 
@@ -94,7 +95,7 @@ def microseconds(at: datetime) -> int:
 
 
 def stamps_of(writes: Sequence[Write], commit_id: str) -> list[Row]:
-    """What each write stores besides what it says: the commit id on the first `Put` or `Update`."""
+    """Return what each write stores in addition: the commit id on the first `Put` or `Update`."""
     stamps: list[Row] = [{}] * len(writes)
     first = next((at for at, write in enumerate(writes) if isinstance(write, Put | Update)), None)
     if first is not None:
@@ -114,7 +115,7 @@ def _plan(connection: sqlite3.Connection, write: Write, stamp: Row) -> RowChange
 
 
 def image_after(write: Put | Update | Delete, row: Row | None, stamp: Row) -> Image | None:
-    """Return what a write makes of a row; None if it removes it. Raises `TooLarge` or `Rejected`."""
+    """Return the row that a write produces; None if it deletes the row. Raises `TooLarge` or `Rejected`."""
     match write:
         case Put():
             return _checked_image(write, {**write.row, **stamp})
@@ -134,7 +135,8 @@ def _updated(write: Update, row: Row | None) -> Row:
 
 def _checked_image(write: Put | Update, row: Row) -> Image:
     body = encode(row)
-    # A digit and a comma count as a number of 21 bytes, nothing else as more: short JSON needs no second look.
+    # A digit and a comma count as a number of 21 bytes, and nothing else counts as more per byte: short JSON needs no
+    # exact count.
     if len(body) > ROW_BYTES_MAX // 16 and (size := row_bytes(row)) > ROW_BYTES_MAX:
         raise TooLarge(
             f"{write.table} {write.key.pk} {write.key.sk} would have {size} bytes; at most {ROW_BYTES_MAX} fit in a "

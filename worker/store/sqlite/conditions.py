@@ -1,4 +1,4 @@
-"""Whether a condition holds for a row, for backends that evaluate it themselves; DynamoDB's answers are the model."""
+"""Evaluates conditions on rows, for backends without a condition language; DynamoDB is the model."""
 
 from decimal import Decimal
 from typing import TypeGuard, assert_never
@@ -8,7 +8,7 @@ from worker.store.table import TTL, Absent, AllOf, AnyOf, Condition, Equals, Exi
 
 
 def holds(condition: Condition, row: Row | None) -> bool:
-    """Judge a row as it is stored, expired or not; `None` is a row that is not there."""
+    """Return whether a condition holds for a row as stored, expired or not; None is a missing row."""
     match condition:
         case Absent(attribute):
             return not _is_there(row, attribute)
@@ -35,14 +35,14 @@ def _is_there(row: Row | None, attribute: str | None) -> bool:
 
 def _same(stored: Value, asked: Value) -> bool:
     if type(stored) is type(asked) and isinstance(stored, str | int):
-        return stored == asked  # nearly always
+        return stored == asked  # the usual case
     # Encodings are canonical, so 1 equals 1.0 and differs from True and "1", at any depth.
     return encode(stored) == encode(asked)
 
 
 def _less(stored: Value, bound: int | Decimal | str) -> bool:
     if isinstance(bound, str):
-        return isinstance(stored, str) and stored < bound  # code points order as UTF-8 bytes do
+        return isinstance(stored, str) and stored < bound  # code points sort like UTF-8 bytes
     return _is_number(stored) and stored < bound
 
 

@@ -1,4 +1,4 @@
-"""SQLite's errors as ours: what the caller should do."""
+"""Translates SQLite's errors into Interlock's own, by what the caller should do."""
 
 import sqlite3
 from pathlib import Path
@@ -9,7 +9,7 @@ from worker.core.errors import ConfigError, RetryLater
 LOCKED: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 PASSING: Final = LOCKED | {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT}
 
-# What is wrong with a file that may get better, and what a person can do until it does.
+# Temporary problems of a file: what is wrong, and what a person can do meanwhile.
 TROUBLES: Final = {
     sqlite3.SQLITE_FULL: ("has no room left on its disk", "make room there, and everything goes on by itself"),
     sqlite3.SQLITE_IOERR: ("cannot be read or written by its disk", "see what the system's log says about the disk"),
@@ -17,7 +17,7 @@ TROUBLES: Final = {
         LOCKED, ("is locked by another process", "if it stays so, find who has it open with `fuser` and end that")
     ),
 }
-# What a person can do about a file that will not get better by itself.
+# What a person can do about a file with a permanent problem.
 REMEDIES: Final = {
     sqlite3.SQLITE_CORRUPT: "the file is damaged: restore a backup, or move it away to begin with an empty store",
     sqlite3.SQLITE_NOTADB: "the file is not a SQLite database: name another path in INTERLOCK_STORE",
@@ -29,7 +29,7 @@ REMEDIES: Final = {
 
 
 def translated(error: sqlite3.Error, path: Path | str) -> Exception:
-    """What the caller of a running store should see; an error that can only be our bug stays what it is."""
+    """Return the error for the caller of a running store; an error that can only be a bug stays unchanged."""
     code = primary_code(error)
     if code in PASSING:
         what, remedy = TROUBLES.get(code, ("does not answer now", "it is tried again"))
@@ -40,7 +40,7 @@ def translated(error: sqlite3.Error, path: Path | str) -> Exception:
 
 
 def unusable(error: sqlite3.Error, path: Path | str) -> Exception:
-    """The same for a store that is being opened: there, a lock that stays is something a person must see."""
+    """Return the error for a store that is being opened: there, a person must act on a lasting lock."""
     if primary_code(error) in LOCKED:
         return ConfigError(
             f"the store {path} is locked by another process ({error}); find it with `fuser {path}` and end it, "
@@ -50,5 +50,5 @@ def unusable(error: sqlite3.Error, path: Path | str) -> Exception:
 
 
 def primary_code(error: sqlite3.Error) -> int:
-    """SQLite's code without its detail of which call failed; 0 for errors of the Python module itself."""
+    """Return SQLite's primary error code; 0 for errors of the Python module itself."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -1,4 +1,4 @@
-"""Opening the SQLite file, and saying what is wrong with it in words that tell what to do."""
+"""Opens the SQLite file, and reports problems with their remedy."""
 
 import os
 import re
@@ -27,7 +27,7 @@ IN_MEMORY: Final = Path(":memory:")
 
 
 def connect(path: Path, busy_timeout: timedelta = BUSY_TIMEOUT) -> sqlite3.Connection:
-    """Open a connection that waits for the disk at every commit. Raises `ConfigError`, saying what to do."""
+    """Open a connection that syncs every commit to disk. Raises `ConfigError` with the remedy."""
     _check_place(path)
     is_new = _is_new(path)
     try:
@@ -45,7 +45,7 @@ def connect(path: Path, busy_timeout: timedelta = BUSY_TIMEOUT) -> sqlite3.Conne
 
 
 def connect_to_read(path: Path, busy_timeout: timedelta = BUSY_TIMEOUT) -> sqlite3.Connection:
-    """Open a connection that cannot write."""
+    """Open a connection that cannot write. Raises `ConfigError` with the remedy."""
     connection = connect(path, busy_timeout)
     connection.execute("PRAGMA query_only = ON")
     return connection
@@ -58,16 +58,16 @@ def connect_in_memory() -> sqlite3.Connection:
 
 
 def truncate_wal(connection: sqlite3.Connection, path: Path, bytes_max: int = WAL_BYTES_MAX) -> None:
-    """Move the WAL into the file once it is large; if that cannot be done now, the next commit tries again."""
+    """Move the WAL into the file once it is large; if that is impossible now, the next commit retries."""
     try:
-        size = os.stat(f"{path}-wal").st_size  # noqa: PTH116  on the path of every commit: no Path object for it
+        size = os.stat(f"{path}-wal").st_size  # noqa: PTH116  every commit does this: a Path object would cost time
     except OSError:
-        return  # there is none
+        return  # there is no WAL
     if size > bytes_max:
-        # What was committed stays committed, whatever comes of this.
+        # The commit itself is durable, even if this fails.
         with suppress(sqlite3.Error):
             [waits_ms] = connection.execute("PRAGMA busy_timeout").fetchone()
-            connection.execute("PRAGMA busy_timeout = 0")  # a reader in the way must not hold up the commits behind us
+            connection.execute("PRAGMA busy_timeout = 0")  # a slow reader must not delay the next commits
             try:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             finally:
@@ -75,12 +75,12 @@ def truncate_wal(connection: sqlite3.Connection, path: Path, bytes_max: int = WA
 
 
 def file_system_of(path: Path, mounts: str) -> str:
-    """The type of the file system that holds the path, by the deepest mount point above it."""
+    """Return the type of the file system that holds the path, by the deepest mount point above it."""
     here = os.fspath(path.resolve())
     fields = [line.split() for line in mounts.splitlines()]
     found = [(_unescaped(field[1]), field[2]) for field in fields if len(field) > 2]
     above = [(point, kind) for point, kind in found if point in {"/", here} or here.startswith(f"{point}/")]
-    # Of two mounts on one point the later one is what is seen.
+    # Of two mounts on one point, the later one is visible.
     return max(enumerate(above), key=lambda item: (len(item[1][0]), item[0]))[1][1] if above else ""
 
 
@@ -89,7 +89,10 @@ def _unescaped(text: str) -> str:
 
 
 def _is_new(path: Path) -> bool:
-    """Say whether the file is yet to be made. One without tables is not: they may be lost with its write-ahead log."""
+    """Return whether the file has yet to be created.
+
+    A file without tables is not new: the tables may have been lost with its write-ahead log.
+    """
     try:
         return not path.stat().st_size
     except OSError:
@@ -115,7 +118,7 @@ def _check_place(path: Path) -> None:
 
 
 def _check_names(path: Path) -> None:
-    """Refuse a file that others may open under a name, and with a write-ahead log, that is not beside ours."""
+    """Raise `ConfigError` if other programs may open the file by another name, with another WAL."""
     mounted = {_unescaped(fields[1]) for line in _mounts().splitlines() if len(fields := line.split()) > 2}
     if os.fspath(path.resolve()) in mounted:
         raise ConfigError(
@@ -135,12 +138,12 @@ def _mounts() -> str:
 
 
 def _open(path: str, busy_timeout: timedelta) -> sqlite3.Connection:
-    # isolation_level None: transactions are begun by us alone, never by the library.
+    # isolation_level None: only Interlock begins transactions, never the library.
     return sqlite3.connect(path, timeout=busy_timeout.total_seconds(), isolation_level=None)
 
 
 def _configure(connection: sqlite3.Connection) -> None:
-    # fullfsync matters on macOS alone, where a plain fsync leaves the data in the drive's cache.
+    # fullfsync matters only on macOS, where a plain fsync leaves the data in the drive's cache.
     for setting in ("synchronous = FULL", "fullfsync = ON", f"journal_size_limit = {WAL_BYTES_MAX}"):
         connection.execute(f"PRAGMA {setting}")
     [mode] = connection.execute("PRAGMA journal_mode = WAL").fetchone()

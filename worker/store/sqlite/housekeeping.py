@@ -1,4 +1,4 @@
-"""What keeps the file small: sweeping rows that expired long ago, and forgetting changes nobody needs any more."""
+"""Housekeeping: deletes rows that expired long ago and changes that no reader needs."""
 
 import sqlite3
 from datetime import datetime, timedelta
@@ -16,16 +16,17 @@ from worker.store.sqlite.statements import (
 )
 from worker.store.table import Key, TableName
 
-# How long a row stays after its `ttl`. DynamoDB takes its time, too; who closes expired locks has a day to see them.
+# How long a row stays after its `ttl`. DynamoDB also deletes late. The code that ends expired locks has a day to see
+# them.
 SWEEP_GRACE: Final = timedelta(days=1)
 SWEEP_STEP: Final = 500
 FEED_AGE_MAX: Final = timedelta(hours=24)
 FEED_ROWS_MAX: Final = 1_000_000
-TRIM_STEP: Final = 10_000  # changes forgotten in one transaction, so that no commit waits long behind it
+TRIM_STEP: Final = 10_000  # changes deleted in one transaction, so that no commit waits long for it
 
 
 def sweep(connection: sqlite3.Connection, now: datetime, limit: int) -> int:
-    """Delete rows that expired long ago, the oldest first; the feed tells their removal like any other."""
+    """Delete rows that expired long ago, oldest first; return how many. The feed records each removal."""
     horizon = int((now - SWEEP_GRACE).timestamp())
     found: list[tuple[int, str, str, str, bytes]] = connection.execute(ROWS_EXPIRED, (horizon, limit)).fetchall()
     for number, name, pk, sk, body in found:
@@ -36,7 +37,10 @@ def sweep(connection: sqlite3.Connection, now: datetime, limit: int) -> int:
 
 
 def trim(connection: sqlite3.Connection, now: datetime, lowest_checkpoint: int, rows_max: int) -> int:
-    """Forget changes that every reader has passed, are too old or too many: `TRIM_STEP` at most; say how many."""
+    """Delete changes that are read, too old or too many, at most `TRIM_STEP`; return how many.
+
+    A change is read once it is not after `lowest_checkpoint`.
+    """
     [trimmed] = connection.execute(TRIMMED_GET).fetchone()
     [last] = connection.execute(CHANGE_LAST).fetchone()
     if last is None:

@@ -1,8 +1,8 @@
-"""Whether a SQLite file is still the one that was opened, and whether it still has all that was committed to it.
+"""Checks that a SQLite file is still the one that was opened, and still has all committed changes.
 
-SQLite keeps to the file it opened, whatever becomes of its name. After a file was deleted or replaced, two workers
-write to two files, and both are told that all is well. The same happens to those who opened the write-ahead log or its
-index (`-wal`, `-shm`) before and after one of them was removed; and whoever closes the older one deletes the newer.
+SQLite keeps using the file it opened, even after its name was removed or replaced. Two workers would then write to two
+files, and both would see success. The same happens if processes opened the write-ahead log or its index (`-wal`,
+`-shm`) before and after one of them was removed. The process that closes the older one then deletes the newer.
 """
 
 import os
@@ -15,24 +15,24 @@ from typing import Final, TypeAlias
 from worker.core.errors import ConfigError
 
 BESIDE: Final = ("-wal", "-shm")
-POSITION: Final = "-position"  # the file that says how many changes were committed
+POSITION: Final = "-position"  # the file that records how many changes were committed
 POSITION_DIGITS: Final = 20
 
 Inode: TypeAlias = tuple[int, int]  # device and number
 
 
 class StoreReplaced(ConfigError):
-    """The file under a running store is another one now; nothing may be written, and nothing started."""
+    """StoreReplaced: the file of a running store was replaced; write nothing and start nothing."""
 
 
 class ChangesLost(ConfigError):
-    """The file lacks changes that were committed to it."""
+    """ChangesLost: the file lacks changes that were committed to it."""
 
 
 class StoreFile:
-    """One store's file for a whole process: all its connections must be to the same one. Safe to use from any thread.
+    """Represents one store's file in a process: all connections must use the same file. Thread-safe.
 
-    `named` is the path as it was given: a link that comes to point elsewhere makes another store of it.
+    `named` is the path as it was given: if it is a link and its target changes, it names another store.
     """
 
     def __init__(self, path: Path, named: Path | None = None) -> None:
@@ -43,7 +43,7 @@ class StoreFile:
         self._is_whole = False
 
     def check(self) -> None:
-        """Remember the files at the first call, and compare them at each further one. Raises `StoreReplaced`."""
+        """Record the files at the first call, and compare them at each later one. Raises `StoreReplaced`."""
         with self._lock:
             self._check(self._named, "")
             for suffix in BESIDE:
@@ -63,11 +63,11 @@ class StoreFile:
 
     def _check(self, path: str, suffix: str) -> None:
         try:
-            status = os.stat(path)  # noqa: PTH116  on the path of every commit: no Path object for it
+            status = os.stat(path)  # noqa: PTH116  every commit does this: a Path object would cost time
         except OSError as error:
             if suffix in self._opened or not suffix:
                 raise self._replaced(suffix, f"is gone ({error.strerror})") from error
-            return  # made when it is needed
+            return  # created when it is needed
         found = status.st_dev, status.st_ino
         if found != self._opened.setdefault(suffix, found):
             raise self._replaced(suffix, "is another file now")
@@ -82,12 +82,15 @@ class StoreFile:
     # --- how many changes were committed ------------------------------------------------------------------------------
 
     def note(self, position: int) -> None:
-        """Remember beside the file how far it is committed. Not synced: it may stay behind, and never goes ahead."""
+        """Store the committed position in a file next to the store.
+
+        It is not synced, so it may be too low after a crash but never too high.
+        """
         if position == self._noted:
             return
         self._noted = position
-        with suppress(OSError):  # no room, or no right: what is there already holds
-            # Each time by its name: whoever accepts a loss removes the file.
+        with suppress(OSError):  # no space or no permission: the earlier value still holds
+            # Opened by name each time, because an operator who accepts a loss removes the file.
             file = os.open(self._path + POSITION, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 os.pwrite(file, f"{position:0{POSITION_DIGITS}d}\n".encode(), 0)
@@ -95,20 +98,24 @@ class StoreFile:
                 os.close(file)
 
     def noted(self) -> int:
-        """Say how far the file was committed, at least. Ask before reading the file itself, which may go on."""
+        """Return a position that is certainly committed. Call it before a read of the file.
+
+        The file may advance meanwhile.
+        """
         return noted_position(self._path)
 
     def require_whole_to_write(self, position: Callable[[], int]) -> None:
-        """Raise `ChangesLost` before the first write to a file that lacks changes; `position` says where it ends.
+        """Raise `ChangesLost` before the first write to a file that lacks changes.
 
-        What is written to it would count as what it lacks, and nobody would see the loss any more.
+        `position` returns where the file ends. A write would raise that position, and nothing would show the loss any
+        more.
         """
         if not self._is_whole:
             self.require_whole(self.noted(), position())
             self._is_whole = True
 
     def require_whole(self, noted: int, position: int) -> None:
-        """Raise `ChangesLost` if a file that ends at `position` was committed as far as `noted`."""
+        """Raise `ChangesLost` if a file that ends at `position` was committed up to `noted`."""
         if lost := lost_changes(noted, position):
             raise ChangesLost(f"{describe_loss(self._path, lost)}; {remedy_of_loss(self._path)}")
 
@@ -122,13 +129,13 @@ def noted_position(path: str) -> int:
 
 
 def forget_position(path: str) -> None:
-    """Begin anew, for a store that was just made."""
+    """Delete the recorded position, for a store that was just created."""
     with suppress(OSError):
         os.unlink(path + POSITION)  # noqa: PTH108
 
 
 def require_never_made(path: str) -> None:
-    """Raise `ChangesLost` if a store was here and its file is gone: a new one would do everything again."""
+    """Raise `ChangesLost` if a store existed here and its file is gone: a new one would repeat everything."""
     if noted := noted_position(path):
         raise ChangesLost(
             f"the store {path} is gone, with {noted:,} changes that were committed to it; put it back together with "

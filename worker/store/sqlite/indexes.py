@@ -1,4 +1,4 @@
-"""What SQLite must be able to search a row by, besides its key: the entries of the sparse indexes, and its expiry."""
+"""Index entries and expiry: what SQLite searches a row by, besides its key."""
 
 import math
 from dataclasses import dataclass
@@ -27,13 +27,16 @@ class IndexEntry:
 
 
 def entries(table: TableName, row: Row) -> frozenset[IndexEntry]:
-    """The index entries a row must have. Raises `Rejected` if an attribute that an index sorts by has another kind."""
+    """Return the index entries of a row. Raises `Rejected` if an index attribute has the wrong type.
+
+    Raises `TooLarge` if such an attribute is too long.
+    """
     found = (_entry(index, row) for index in _INDEXES_OF[table])
     return frozenset(entry for entry in found if entry is not None)
 
 
 def project(index: Index, row: Row) -> Row:
-    """What an index gives of a row."""
+    """Return the attributes of a row that an index includes."""
     if index.projected is None:
         return row
     kept = index.projected | {"PK", "SK", index.partition, index.sort}
@@ -41,7 +44,7 @@ def project(index: Index, row: Row) -> Row:
 
 
 def number_sort(number: int | Decimal) -> bytes:
-    """Write a number as bytes that sort as numbers do, exactly, where a binary fraction would merge neighbours."""
+    """Encode a number as bytes that sort like numbers, exactly; a float would merge neighbours."""
     value = Decimal(number_to_text(number))
     if not value:
         return ZERO
@@ -49,12 +52,15 @@ def number_sort(number: int | Decimal) -> bytes:
     size = (value.adjusted() + EXPONENT_ZERO).to_bytes(2, "big") + digits.encode()
     if value > 0:
         return POSITIVE + size
-    # Upside down; the end mark makes -1 greater than -1.5, of which it is the beginning.
+    # Inverted; the end mark sorts -1 after -1.5, whose encoding starts with that of -1.
     return NEGATIVE + bytes(255 - byte for byte in size) + b"\xff"
 
 
 def ttl_column(row: Row) -> int | None:
-    """When the row expires, as a whole second that SQLite can hold; rounded up, because none may go too early."""
+    """Return when the row expires, in whole seconds that SQLite can hold; None if it never does.
+
+    It is rounded up, because no row may expire too early.
+    """
     ttl = row.get(TTL)
     if isinstance(ttl, bool) or not isinstance(ttl, int | float | Decimal):
         return None
@@ -67,7 +73,7 @@ def _entry(index: Index, row: Row) -> IndexEntry | None:
         if index.sort in row:
             return IndexEntry(index.name, part, _sort(index, row[index.sort]))
     elif index.sort in row:
-        _sort(index, row[index.sort])  # DynamoDB refuses the wrong kind even on a row that stays out of the index
+        _sort(index, row[index.sort])  # DynamoDB rejects the wrong type even on a row outside the index
     return None
 
 

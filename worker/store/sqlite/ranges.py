@@ -1,4 +1,4 @@
-"""What part of a partition a query reads: from its conditions and its cursor to two bounds for SQLite."""
+"""Ranges: turns a query's condition and cursor into two bounds for SQLite."""
 
 import base64
 from dataclasses import dataclass, replace
@@ -13,33 +13,36 @@ AFTER_EVERY_TEXT: Final = b""  # SQLite sorts every blob after every text
 LAST_CODE_POINT: Final = 0x10FFFF
 SURROGATES: Final = range(0xD800, 0xE000)
 
-# Where a row stands: (sk) in a table, (sort, pk, sk) in an index.
+# The position of a row: (sk) in a table, (sort, pk, sk) in an index.
 Place = tuple[Sort, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """From `low`, which is included, to `high`, which is not."""
+    """Holds a range from `low`, which is included, to `high`, which is not."""
 
     low: Place
     high: Place
 
     def after(self, place: Place, *, reverse: bool) -> "Range":
-        """What is left once everything up to `place` was read."""
+        """Return the rest of the range once everything up to `place` was read."""
         if reverse:
             return replace(self, high=place)
         return replace(self, low=(*place[:-1], just_after(place[-1])))
 
 
 def range_of(sk: Prefix | Between | None, index: Index | None) -> Range:
-    """Turn the condition of a query into bounds; an index is ordered by its sort attribute, then by key."""
+    """Turn a query's condition into bounds; an index is ordered by its sort attribute, then by key.
+
+    Raises `Rejected` for a condition of the wrong type.
+    """
     low, high = _number_bounds(sk) if index is not None and index.sort_is_number else _text_bounds(sk)
     padding = () if index is None else ("", "")
     return Range((low, *padding), (high, *padding))
 
 
 def just_after(sort: Sort) -> Sort:
-    """The next place after it: nothing sorts between the two."""
+    """Return the next value in sort order: nothing sorts between the two."""
     return sort + b"\0" if isinstance(sort, bytes) else sort + "\0"
 
 
@@ -48,7 +51,7 @@ def write_cursor(place: Place) -> str:
 
 
 def read_cursor(cursor: str, expected: Range) -> Place:
-    """Read a cursor of the same kind of query. Raises `Rejected` for anything else."""
+    """Decode a cursor of the same kind of query. Raises `Rejected` for anything else."""
     try:
         found = decode(base64.urlsafe_b64decode(cursor.encode()))
     except (ValueError, ConfigError) as error:
@@ -82,7 +85,10 @@ def _number_bounds(sk: Prefix | Between | None) -> tuple[Sort, Sort]:
 
 
 def _after_every_text_with(prefix: str) -> Sort:
-    """The first text after all that begin with `prefix`: its last character raised; code points sort as UTF-8 does."""
+    """Return the first text after all texts that begin with `prefix`: its last character plus one.
+
+    Code points sort like UTF-8 bytes.
+    """
     text = prefix.rstrip(chr(LAST_CODE_POINT))
     if not text:
         return AFTER_EVERY_TEXT

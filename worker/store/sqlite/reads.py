@@ -1,4 +1,4 @@
-"""Reading rows and changes. Every function does a bounded amount of work, so that no other reader waits long for it."""
+"""Reads rows and changes. Each call does bounded work, so that no other reader waits long."""
 
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ PAGE_BYTES_MAX: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """One page of one partition, of a table or of an index over it."""
+    """Describes one page of one partition, of a table or of an index over it."""
 
     table: TableName
     pk: str
@@ -51,10 +51,10 @@ def get_many(connection: sqlite3.Connection, table: TableName, keys: Iterable[Ke
 
 
 def query(connection: sqlite3.Connection, asked: Query, now: datetime) -> Page:
-    """Read rows until the page is full; its cursor is the place of the last row looked at, shown or not."""
+    """Read rows until the page is full; its cursor is the position of the last row read, visible or not."""
     shown: list[Row] = []
     looked_at, size, place = 0, 0, None
-    # Closed at once: a statement left open would hold its snapshot, and with it every later change in the WAL.
+    # Closed at once: an open statement would hold its snapshot, and with it every later change in the WAL.
     with closing(_open(connection, asked)) as found:
         for *here, body in found:
             if place is not None and (looked_at == asked.rows_max or size > PAGE_BYTES_MAX):
@@ -67,7 +67,10 @@ def query(connection: sqlite3.Connection, asked: Query, now: datetime) -> Page:
 
 
 def changes(connection: sqlite3.Connection, table: TableName, after: int, limit: int) -> Sequence[Change]:
-    """Read the feed of one table. Both reads are of one snapshot, so that no trim comes between them."""
+    """Return changes of one table. Both reads use one snapshot, so that no trim happens between them.
+
+    Raises `Trimmed`.
+    """
     connection.execute("BEGIN")
     try:
         [trimmed] = connection.execute(TRIMMED_GET).fetchone()
@@ -75,14 +78,14 @@ def changes(connection: sqlite3.Connection, table: TableName, after: int, limit:
             raise Trimmed(after, trimmed)
         found = connection.execute(CHANGES_AFTER, (table, after, limit)).fetchall()
     finally:
-        # An error of the disk has ended it already, and to end it again would be another error.
+        # A disk error has already ended the transaction, and ending it again would be another error.
         if connection.in_transaction:
             connection.execute("COMMIT")
     return [_change(table, record) for record in found]
 
 
 def last_position(connection: sqlite3.Connection) -> int:
-    """The newest change, or where the last one was if all are forgotten."""
+    """Return the position of the newest change, also if all changes were deleted."""
     [last] = connection.execute(CHANGE_LAST).fetchone()
     [trimmed] = connection.execute(TRIMMED_GET).fetchone()
     return trimmed if last is None else last
@@ -90,7 +93,7 @@ def last_position(connection: sqlite3.Connection) -> int:
 
 def _open(connection: sqlite3.Connection, asked: Query) -> sqlite3.Cursor:
     within = (*asked.within.low, *asked.within.high)
-    one_more = asked.rows_max + 1  # tells whether there is a next page
+    one_more = asked.rows_max + 1  # shows whether there is a next page
     if asked.index is None:
         statement = ROWS_BACKWARD if asked.reverse else ROWS_FORWARD
         return connection.execute(statement, (asked.table, asked.pk, *within, one_more))

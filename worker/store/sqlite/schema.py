@@ -1,4 +1,4 @@
-"""The layout of the SQLite file, its version, and the way from each earlier version to the present one."""
+"""The layout of the SQLite file, its version, and the migration from each earlier version."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -8,13 +8,13 @@ from worker.core.errors import ConfigError
 from worker.store.row_codec import decode_row
 from worker.store.sqlite.indexes import ttl_column
 
-APPLICATION_ID: Final = 0x494C4B31  # "ILK1": tells our file from any other program's
+APPLICATION_ID: Final = 0x494C4B31  # "ILK1": distinguishes Interlock's file from any other program's
 VERSION: Final = 2
 
-# `row` has one entry for each row of the four tables; `body` is the whole row (see rowcodec). It keeps a number of its
-# own because bodies are large: with them inside the key's tree, a search would read many more pages.
-# `index_entry` holds the sparse indexes; `sort` is text, or the sortable bytes of a number (see sqlite_indexes).
-# `change` is the feed. AUTOINCREMENT: a position is never given twice, even after everything was trimmed.
+# `row` has one entry for each row of the four tables; `body` is the whole row (see `store/row_codec.py`). It has its
+# own integer id because bodies are large: inside the key's tree, a search would read many more pages. `index_entry`
+# holds the sparse indexes; `sort` is text, or the sortable bytes of a number (see `store/sqlite/indexes.py`). `change`
+# is the feed. AUTOINCREMENT: a position is never used twice, even after everything was trimmed.
 _ROW = """
 CREATE TABLE row (
     id INTEGER PRIMARY KEY, tbl TEXT NOT NULL, pk TEXT NOT NULL, sk TEXT NOT NULL, body BLOB NOT NULL, ttl INTEGER,
@@ -40,7 +40,10 @@ LAYOUT: Final = (_ROW, _ROW_BY_TTL, _INDEX_ENTRY, _CHANGE, _CHANGE_BY_TABLE, _ME
 
 
 def prepare(connection: sqlite3.Connection, path: str) -> None:
-    """Bring the file to the present layout, in one transaction. Raises `ConfigError` for a file that is not ours."""
+    """Migrate the file to the current layout, in one transaction. Raises `ConfigError` for a foreign file.
+
+    Raises `ConfigError` also for a file that a newer program has written.
+    """
     if _pragma(connection, "user_version") == VERSION and _pragma(connection, "application_id") == APPLICATION_ID:
         return  # the usual case, without taking the write lock
     connection.execute("BEGIN IMMEDIATE")
@@ -91,11 +94,14 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(value)
 
 
-# --- from earlier versions --------------------------------------------------------------------------------------------
+# --- migrations from earlier versions ---------------------------------------------------------------------------------
 
 
 def _from_1_to_2(connection: sqlite3.Connection) -> None:
-    """Version 1 looked for expired rows by reading all of them, read the feed across tables, and never trimmed it."""
+    """Migrate version 1 to 2: add the `ttl` column, the indexes on it and on the feed, and the trim mark.
+
+    Version 1 read all rows to find expired ones, read the feed across tables, and never trimmed it.
+    """
     connection.execute("ALTER TABLE row ADD COLUMN ttl INTEGER")
     for numbers in _batches(connection):
         connection.executemany("UPDATE row SET ttl = ? WHERE id = ?", numbers)
@@ -104,7 +110,7 @@ def _from_1_to_2(connection: sqlite3.Connection) -> None:
 
 
 def _batches(connection: sqlite3.Connection) -> Iterator[list[tuple[int | None, int]]]:
-    """The `ttl` of every row, some rows at a time: a file may be larger than memory."""
+    """Yield the `ttl` and id of every row in batches, because a file may be larger than memory."""
     last = 0
     while found := connection.execute(
         "SELECT id, body FROM row WHERE id > ? ORDER BY id LIMIT 500", (last,)

@@ -1,7 +1,7 @@
-"""Every statement the SQLite backend runs on rows, in one place: a test asks SQLite for the plan of each.
+"""Every statement that the SQLite backend runs on rows; a test checks SQLite's plan for each.
 
 Bounds are half open: `low` is included, `high` is not. A bound after text T is `T + "\\0"`, because nothing sorts
-between the two; "no upper bound" is an empty blob, because SQLite sorts every blob after every text.
+between the two. "No upper bound" is an empty blob, because SQLite sorts every blob after every text.
 """
 
 from typing import Final, NewType
@@ -53,7 +53,7 @@ CHANGES_AFTER = _statement(
 )
 CHANGE_OLDEST = _statement("SELECT at_us FROM change WHERE position > ? ORDER BY position LIMIT 1")
 CHANGE_LAST = _statement("SELECT max(position) FROM change")
-# The first change of a stretch that is too young to be forgotten.
+# The first change of a range that is too young to be deleted.
 CHANGE_FIRST_YOUNG = _statement("SELECT min(position) FROM change WHERE position > ? AND position <= ? AND at_us > ?")
 CHANGES_TRIM = _statement("DELETE FROM change WHERE position <= ?")
 TRIMMED_GET = _statement("SELECT value FROM meta WHERE name = 'trimmed'")

@@ -1,8 +1,8 @@
 """The embedded store: four tables and their change feed in one SQLite file.
 
-One thread writes and one reads, each with a connection of its own. Commits that wait together share one transaction,
-so that one wait for the disk serves them all, and none is acknowledged before that wait is over. Several processes may
-share the file; SQLite's write lock puts their transactions in order.
+One thread writes and one reads, each with its own connection. Commits that wait together share one transaction, so that
+one disk sync serves them all, and none is acknowledged before that sync. Several processes may share the file; SQLite's
+write lock orders their transactions.
 """
 
 import sqlite3
@@ -27,12 +27,12 @@ from worker.store.sqlite.threads import InlineJobThread, JobThread, OwnJobThread
 from worker.store.sqlite.transactions import Reader, Writer
 from worker.store.table import Between, Change, Index, Key, Page, Prefix, Row, TableName, Write
 
-KEYS_PER_READ: Final = 500  # so that a read of thousands of keys lets others in between
+KEYS_PER_READ: Final = 500  # so that other reads can run during a read of thousands of keys
 
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """Where the work is done."""
+    """Holds the two threads that do the work: one for writes, one for reads."""
 
     writes: JobThread
     reads: JobThread
@@ -41,7 +41,7 @@ class Connections:
 def connections_on_file(
     path: Path, busy_timeout: timedelta = BUSY_TIMEOUT, file: StoreFile | None = None
 ) -> Connections:
-    """Give lanes on one file; `file` is shared by all of a process that must be on the same one."""
+    """Return the threads for one file; all stores of a process on the same file share `file`."""
     checked = file or StoreFile(path)
 
     def opened(opening: Callable[[Path, timedelta], sqlite3.Connection]) -> sqlite3.Connection:
@@ -50,7 +50,7 @@ def connections_on_file(
         checked.check()
         return connection
 
-    # Closing the last connection to a file that was replaced would write to, and delete, what belongs to the new one.
+    # Closing the last connection to a replaced file would write to, and delete, files that belong to the new one.
     return Connections(
         OwnJobThread("store-writer", lambda: opened(connect), Writer(path, checked), checked.is_replaced),
         OwnJobThread("store-reader", lambda: opened(connect_to_read), Reader(path, checked), checked.is_replaced),
@@ -63,11 +63,11 @@ def connections_in_memory() -> Connections:
 
 
 class SqliteTables:
-    """`Tables` and `ChangeFeed` on SQLite. Use an instance from one event loop.
+    """Implements `Tables` and `ChangeFeed` on SQLite. Use an instance from one event loop.
 
-    With `file`, which a worker has, it refuses to start on a file that lacks committed changes.
+    With `file`, which a worker passes, it refuses to start on a file that lacks committed changes.
 
-    A caller that is cancelled while its commit waits does not take it back: it may still be applied. Reload before
+    A caller that is cancelled while its commit waits does not undo it: the commit may still be applied. Reload before
     acting on it, as after `RetryLater`.
     """
 
@@ -86,11 +86,11 @@ class SqliteTables:
 
     @classmethod
     def in_memory(cls, clock: Clock, new_commit_id: Callable[[], str] = random_long_id) -> "SqliteTables":
-        """The same store without a file, a thread or a single pause: for simulation on a virtual clock."""
+        """Return a store without file, thread or wait: for simulation on a virtual clock."""
         return cls(IN_MEMORY, clock, new_commit_id=new_commit_id, lanes=connections_in_memory())
 
     async def start(self) -> None:
-        await self._lanes.writes.start()  # first: it makes or migrates the file
+        await self._lanes.writes.start()  # first: it creates or migrates the file
         try:
             await self._lanes.reads.start()
             await self._require_whole()
@@ -103,7 +103,7 @@ class SqliteTables:
         await self._lanes.reads.stop()
 
     async def _require_whole(self) -> None:
-        """Raise `ChangesLost` if the file lacks changes that were committed to it: a worker would decide them again."""
+        """Raise `ChangesLost` if the file lacks committed changes: a worker would decide them again."""
         if self._file is not None:
             noted = self._file.noted()
             self._file.require_whole(noted, await self.last_position())
@@ -157,7 +157,7 @@ class SqliteTables:
     async def last_position(self) -> int:
         return await self._lanes.reads.run(sqlite_reads.last_position)
 
-    # --- upkeep -------------------------------------------------------------------------------------------------------
+    # --- housekeeping -------------------------------------------------------------------------------------------------
 
     async def sweep(self, limit: int = SWEEP_STEP) -> int:
         """Delete up to `limit` rows that expired long ago; call it again while it returns that many."""
@@ -165,9 +165,10 @@ class SqliteTables:
         return await self._lanes.writes.run(lambda connection: housekeeping.sweep(connection, now, limit))
 
     async def trim(self, lowest_checkpoint: int = 0, rows_max: int = FEED_ROWS_MAX) -> int:
-        """Forget changes up to the lowest checkpoint of any reader, and all that are over 24 h old or too many.
+        """Delete changes up to every reader's checkpoint, over 24 h old or too many; return how many.
 
-        A reader that comes for one of them later gets `Trimmed`. Call it again while it returns `TRIM_STEP`.
+        `lowest_checkpoint` is the lowest checkpoint of any reader. A reader that asks for a deleted change later gets
+        `Trimmed`. Call it again while it returns `TRIM_STEP`.
         """
         now = self._clock.now()
         return await self._lanes.writes.run(

@@ -1,7 +1,7 @@
-"""Running work on a connection: on a thread of its own that takes all that waits at once, or inline for simulation.
+"""Job threads: run work on a connection, in batches on a separate thread or inline for simulation.
 
-Handing work to a thread costs far more than a statement does, so the hand-over is shared: whatever waits goes in one
-batch, and the loop is woken once for all of its results.
+Passing work to a thread costs far more than a statement, so jobs share it: all waiting jobs go in one batch, and the
+loop is woken once for all of its results.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ T = TypeVar("T")
 Job: TypeAlias = Callable[[sqlite3.Connection], T]
 
 BATCH_MAX: Final = 256
-WAITING_MAX: Final = 2_048  # more callers than this wait their turn before they may queue
+WAITING_MAX: Final = 2_048  # further callers wait before they may queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class FailedJob:
     error: Exception
 
 
-# Runs jobs in order and answers each with its result or `FailedJob`.
+# Runs jobs in order and returns for each its result or `FailedJob`.
 RunBatch: TypeAlias = Callable[[sqlite3.Connection, Sequence[Job[object]]], Sequence[object]]
 
 
@@ -36,12 +36,12 @@ class JobThread(Protocol):
     async def stop(self) -> None: ...
 
     async def run(self, job: Job[T]) -> T:
-        """Run the job and give its result. A caller that is cancelled meanwhile does not stop the job."""
+        """Run the job and return its result. Cancelling the caller does not stop the job."""
         ...
 
 
 class InlineJobThread:
-    """Runs each job at once, in the caller's thread, without ever yielding to the loop."""
+    """Runs each job at once in the caller's thread, and never yields to the loop."""
 
     def __init__(self, connection: sqlite3.Connection, run_batch: RunBatch) -> None:
         self._connection, self._run_batch = connection, run_batch
@@ -60,7 +60,7 @@ class InlineJobThread:
 
 
 class OwnJobThread:
-    """One thread, one connection. Used from one event loop."""
+    """Runs jobs on one thread with one connection. Use it from one event loop."""
 
     def __init__(
         self,
@@ -72,15 +72,15 @@ class OwnJobThread:
         self._name, self._connect, self._run_batch, self._must_stay_open = name, connect, run_batch, must_stay_open
         self._room = asyncio.Semaphore(WAITING_MAX)
         self._is_open = False
-        self._gathered: list[_Waiting] = []  # what this turn of the loop asked for
+        self._gathered: list[_Waiting] = []  # the jobs of this iteration of the loop
         self._unanswered = 0
 
     async def start(self) -> None:
-        """Start the thread and open its connection; what `connect` raises is raised here."""
+        """Start the thread and open its connection. Raises what `connect` raises."""
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[list[_Waiting] | None] = SimpleQueue()
         opened, self._ended = self._loop.create_future(), self._loop.create_future()
-        # A daemon: a process that ends without `stop` must end. What was acknowledged is on disk by then.
+        # A daemon: a process that exits without `stop` must not hang. Acknowledged commits are on disk by then.
         self._thread = threading.Thread(target=self._serve, args=(opened,), name=self._name, daemon=True)
         self._thread.start()
         try:
@@ -91,13 +91,13 @@ class OwnJobThread:
         self._is_open = True
 
     async def stop(self) -> None:
-        """Finish what waits, close the connection and end the thread."""
+        """Finish the waiting jobs, close the connection and end the thread."""
         if self._is_open:
             self._is_open = False
             self._hand_over()
             self._queue.put(None)
             if await self._ended:
-                self._thread.join()  # its last act was to tell us
+                self._thread.join()  # setting `_ended` was its last action
 
     async def run(self, job: Job[T]) -> T:
         await self._room.acquire()
@@ -112,11 +112,11 @@ class OwnJobThread:
         return cast("T", await waiting.future)
 
     def waiting(self) -> int:
-        """How many jobs wait for the thread or their answers, for those who watch the store."""
+        """Return how many jobs wait for the thread or for their results, for monitoring."""
         return self._unanswered
 
     def _hand_over(self) -> None:
-        """Wake the thread once for all that was asked for in one turn of the loop: waking it is what costs."""
+        """Pass all jobs of one iteration of the loop to the thread at once, because each wake-up is costly."""
         gathered, self._gathered = self._gathered, []
         for first in range(0, len(gathered), BATCH_MAX):
             self._queue.put(gathered[first : first + BATCH_MAX])
@@ -126,7 +126,7 @@ class OwnJobThread:
     def _serve(self, opened: "asyncio.Future[None]") -> None:
         try:
             connection = self._connect()
-        except Exception as error:  # noqa: BLE001  whatever it is belongs to the caller of start(), in another thread
+        except Exception as error:  # noqa: BLE001  every error goes to the caller of start(), in another thread
             self._tell(_settle, opened, FailedJob(error))
             return
         self._tell(_settle, opened, None)
@@ -135,18 +135,18 @@ class OwnJobThread:
         if self._must_stay_open():
             threading.current_thread().name = f"abandoned {self._name}"
             self._tell(_settle, self._ended, False)
-            threading.Event().wait()  # for good: a thread that ended would let its connection be closed
+            threading.Event().wait()  # for ever: if the thread ended, its connection would be closed
         connection.close()
         self._tell(_settle, self._ended, True)
 
     def _outcomes(self, connection: sqlite3.Connection, batch: list["_Waiting"]) -> Sequence[object]:
         try:
             return self._run_batch(connection, [waiting.job for waiting in batch])
-        except Exception as error:  # noqa: BLE001  a thread that died of it would leave every later caller waiting
+        except Exception as error:  # noqa: BLE001  if the thread died, every later caller would wait for ever
             return [FailedJob(error)] * len(batch)
 
     def _next_batch(self) -> list["_Waiting"]:
-        """Wait for work, then take all there is. Empty when the lane is to end."""
+        """Wait for jobs, then return all there are; empty if the thread must end."""
         batch: list[_Waiting] = []
         handed = self._queue.get()
         while handed is not None:
@@ -158,14 +158,14 @@ class OwnJobThread:
             except Empty:
                 return batch
         if batch:
-            self._queue.put(None)  # the end comes next, after these
+            self._queue.put(None)  # end after this batch
         return batch
 
     def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
         try:
             self._loop.call_soon_threadsafe(callback, *arguments)
         except RuntimeError:
-            return  # the loop is closed: nobody is left to be told
+            return  # the loop is closed, so no task waits
 
     # --- in the loop --------------------------------------------------------------------------------------------------
 
@@ -192,10 +192,13 @@ def _settle(future: "asyncio.Future[object]", outcome: object) -> None:
 
 
 def attempt(connection: sqlite3.Connection, job: Job[object]) -> object:
-    """Run a job; what it raises is its caller's, except SQLite's own errors, which concern the whole transaction."""
+    """Run a job and return its result, or its error as `FailedJob`.
+
+    Raises SQLite's own errors, which concern the whole transaction.
+    """
     try:
         return job(connection)
     except sqlite3.Error:
         raise
-    except Exception as error:  # noqa: BLE001  the caller is in another thread: it must be told, whatever it is
+    except Exception as error:  # noqa: BLE001  every error goes to the caller, in another thread
         return FailedJob(error)

@@ -1,4 +1,4 @@
-"""How a batch of jobs meets the file: writers share one transaction, readers share nothing but the thread."""
+"""Transactions: writes of a batch share one transaction; each read runs by itself."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from worker.store.sqlite.threads import FailedJob, Job, attempt
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Runs a batch in one transaction and answers when it is on disk.
+    """Runs a batch in one transaction and returns when it is on disk.
 
-    A job that raises one of our errors has written nothing and fails alone. An error of SQLite undoes the whole batch,
-    so nothing is ever half applied.
+    A job that raises one of Interlock's own errors has written nothing and fails alone. An error of SQLite rolls back
+    the whole batch, so nothing is ever partly applied.
     """
 
     path: Path = IN_MEMORY
-    file: StoreFile | None = None  # that must still be there when a batch is committed
+    file: StoreFile | None = None  # must still be the same file when a batch is committed
 
     def __call__(self, connection: sqlite3.Connection, jobs: Sequence[Job[object]]) -> Sequence[object]:
         try:
@@ -48,13 +48,13 @@ class Writer:
             else:
                 self._commit(connection, self.file)
         finally:
-            # Some errors have made SQLite roll back by itself; the others leave it to us.
+            # After some errors SQLite has already rolled back; after others the rollback is done here.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
         return outcomes
 
     def _commit(self, connection: sqlite3.Connection, file: StoreFile) -> None:
-        """Commit to the file that everybody else has open too. Raises `StoreReplaced`."""
+        """Commit, if the file is still the one that other processes use. Raises `StoreReplaced`."""
         file.check()
         position = last_position(connection)
         connection.execute("COMMIT")
@@ -63,7 +63,7 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Runs each read by itself: one that fails does not concern the others."""
+    """Runs each read by itself: a failed read does not affect the others."""
 
     path: Path = IN_MEMORY
     file: StoreFile | None = None
@@ -79,7 +79,7 @@ class Reader:
 
 
 def explained(error: sqlite3.Error, path: Path, file: StoreFile | None) -> Exception:
-    """What the caller should see: a file that was replaced under SQLite makes errors of many kinds."""
+    """Return the error for the caller; `StoreReplaced` if the file was replaced, which has many symptoms."""
     try:
         if file is not None:
             file.check_again()

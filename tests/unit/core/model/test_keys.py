@@ -36,7 +36,6 @@ NAMES = st.text(min_size=1, max_size=20)
         (keys.signal_mark_sk("done"), "MARK#SIGNAL#done"),
         (keys.told_mark_sk("SCHEDULE_MISSED", RUN), "MARK#TOLD#SCHEDULE_MISSED#cron#2026-03-03T07"),
         (keys.marker_pk(RUN.pipeline), "MARKER#orders"),
-        (keys.marker_sk(RUN), "2026-03-03T07#cron"),
         (keys.job_sk(RUN, at=AT, attempt=2, entry_id="x1"), "JOB#cron#2026-03-03T07#1772524800123#2#x1"),
         (keys.rerun_sk(RUN, 3), "RERUN#cron#2026-03-03T07#3"),
         (keys.stamped_sk(AT, "JOB_FAILED", "e1"), "1772524800123#JOB_FAILED#e1"),

@@ -9,7 +9,6 @@ import pytest
 from worker.core.time.periods import (
     Granularity,
     Period,
-    alias,
     date_in_zone,
     period_of_sensor,
     sensor_keys,
@@ -95,23 +94,6 @@ def test_a_sensor_is_looked_for_under_its_dated_names_first() -> None:
 )
 def test_a_period_is_taken_off_a_key(key: str, name: str, period: Period | None) -> None:
     assert split_key(key) == (name, period)
-
-
-def test_rules_see_the_sensor_of_their_own_period_under_its_plain_name() -> None:
-    sensors = {"orders#20260303T07": 1, "orders#20260303T08": 2, "orders": 0, "stock": 3}
-
-    assert alias(sensors, HOUR) == sensors | {"orders": 1}
-
-
-def test_the_dashed_name_wins_over_the_compact_one() -> None:
-    compact_last = {"orders#2026-03-03": "dashed", "orders#20260303": "compact"}
-    compact_first = {"orders#20260303": "compact", "orders#2026-03-03": "dashed"}
-
-    assert alias(compact_last, DAY)["orders"] == alias(compact_first, DAY)["orders"] == "dashed"
-
-
-def test_a_daily_run_does_not_see_hourly_sensors() -> None:
-    assert alias({"orders#2026-03-03T07": 1}, DAY) == {"orders#2026-03-03T07": 1}
 
 
 @pytest.mark.parametrize(

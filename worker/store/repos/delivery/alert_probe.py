@@ -1,7 +1,8 @@
-"""The probe that is sent along the whole way of an alert, and the word that it arrived.
+"""Alert probe: an event sent along the whole alert path, and the record of its arrival.
 
-Two marks, in the partition of no pipeline: one says what was sent, in the same commit as the event that is sent; the
-other what last arrived, written by whoever hands alerts to people. Each has one writer, so neither waits for the other.
+Two marks, in the partition of no pipeline. One records what was sent, in the same commit as the event itself. The other
+records what arrived last; the component that delivers alerts writes it. Each mark has one writer, so neither waits for
+the other.
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,10 @@ _ARRIVED: Final = watchdog_mark_sk("probe-arrived")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertProbe:
-    """The last probe sent. `waiting_since`: when the first one was sent that has not been answered by any later one."""
+    """Holds the last probe sent.
+
+    `waiting_since` is when the oldest probe was sent since which none has arrived.
+    """
 
     id: str
     sent_at: datetime
@@ -31,7 +35,7 @@ class AlertProbe:
 
 @dataclass(frozen=True, slots=True)
 class PathState:
-    """What is known of the way. `arrived` is the id of the last probe that came through."""
+    """Holds what is known of the alert path. `arrived` is the id of the last probe that arrived."""
 
     probe: AlertProbe | None
     arrived: str | None
@@ -51,18 +55,18 @@ class AlertPath:
         return PathState(_probe(sent), _text(arrived, "id") if arrived else None, sent)
 
     async def acknowledge(self, probe_id: str, now: datetime) -> None:
-        """Say that a probe came through to where people are told. May be repeated. Raises `RetryLater`."""
+        """Record that a probe reached the end of the alert path. Idempotent. Raises `RetryLater`."""
         seen = await self._marks.get(_NOBODY, _ARRIVED)
         if seen is None or _text(seen, "id") != probe_id:
             data: dict[str, Json] = {"id": probe_id, "at": format_rfc3339(now)}
             try:
                 await self._tables.commit(move_write(_NOBODY, _ARRIVED, seen, data, now))
             except StaleWrite:
-                return  # another one came through at the same moment: the way is open either way
+                return  # another probe arrived at the same moment: the path works either way
 
 
 def sent_write(state: PathState, probe: AlertProbe) -> Put:
-    """Build the note of a probe: it belongs in the commit of its event, and is stale if another sent one first."""
+    """Build the mark of a sent probe for the commit of its event; stale if another was sent first."""
     data: dict[str, Json] = {
         "id": probe.id,
         "at": format_rfc3339(probe.sent_at),

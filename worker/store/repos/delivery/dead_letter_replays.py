@@ -1,4 +1,4 @@
-"""Requests to replay a dead letter: a person asks, and a worker does it where it handles everything else."""
+"""Requests to replay a dead letter: a person writes one, and a worker replays it like other records."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +12,7 @@ from worker.store.table import TTL, Delete, Key, Prefix, Put, Row, TableName, Ta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRequest:
-    """Names a letter. If its lane is parked, the letters of that lane go first that are older."""
+    """Names a dead letter. If its lane is parked, the older dead letters of that lane go first."""
 
     source: str
     at: datetime
@@ -20,13 +20,13 @@ class ReplayRequest:
 
 
 class Replays:
-    """The requests to one group of workers."""
+    """Stores the replay requests to one group of workers."""
 
     def __init__(self, tables: Tables, group: str) -> None:
         self._tables, self._pk = tables, keys.group_pk(group)
 
     async def ask(self, letter: DeadLetter, now: datetime) -> None:
-        """Ask for a replay; asking twice is asking once. One that nobody serves is forgotten after a day."""
+        """Request a replay; a repeat has no effect. A request that no worker serves expires after a day."""
         row = {
             "PK": self._pk,
             "SK": keys.replay_sk(letter.source, letter.at, letter.id),
@@ -38,12 +38,12 @@ class Replays:
         await self._tables.commit(Put(TableName.CONTROL, row))
 
     async def list(self) -> list[ReplayRequest]:
-        """What is asked for, letters of one source in their order."""
+        """Return the requests, with the dead letters of one source in order."""
         rows = query_all(self._tables, TableName.CONTROL, self._pk, sk=Prefix(keys.REPLAY))
         return [_request(row) async for row in rows]
 
     async def settle(self, request: ReplayRequest) -> None:
-        """It was served, one way or the other: the letter, or its absence, says which."""
+        """Delete a served request; whether the dead letter still exists shows the result."""
         sk = keys.replay_sk(request.source, request.at, request.id)
         await self._tables.commit(Delete(TableName.CONTROL, Key(self._pk, sk)))
 

@@ -1,4 +1,7 @@
-"""Dead letters: what could not be handled, whole, with why and what was tried, until a person drops or replays it."""
+"""Dead letters: records that could not be processed, with reason and history, until a person acts.
+
+A person drops or replays each of them.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -37,20 +40,20 @@ from worker.store.table import (
     query_all,
 )
 
-# A body may be as large as a row (a change record holds one) or larger (a queue's message): it is kept in parts.
+# A body may be as large as a row (a change record holds one) or larger (a queue's message), so it is stored in parts.
 PART_BYTES = 300_000
 HISTORY_MAX = 20
-FAILURES = "FAILURES"  # a row beside where the body's parts are, or will be
+FAILURES = "FAILURES"  # a row in the partition of the body's parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
     id: str
     source: str  # the stream or queue it came from
-    at: datetime  # when its source made it, to the millisecond: a second try to keep it meets the first
+    at: datetime  # when its source created it, to the millisecond: storing it again finds the first
     reason: str
-    history: tuple[str, ...] = ()  # what each try said, oldest first; the last `HISTORY_MAX` are kept
-    lane: str | None = None  # letters of one lane are replayed in order; None: it has no order to keep
+    history: tuple[str, ...] = ()  # the error of each try, oldest first; the last `HISTORY_MAX` are kept
+    lane: str | None = None  # dead letters of one lane are replayed in order; None: no order
 
 
 class DeadLetters:
@@ -59,10 +62,10 @@ class DeadLetters:
         self._noted: set[str] = set()
 
     async def put(self, letter: DeadLetter, body: bytes, *along: Write, now: datetime) -> None:
-        """Keep a letter and its body, durably, before its source is told to move on; a repeat changes nothing.
+        """Store a dead letter and its body durably, before its source moves on; a repeat changes nothing.
 
-        It is kept for its time from `now` on: a record may be old when somebody gives it up. What goes `along` is
-        written in the same step. Raises `StaleWrite` if a condition of it does not hold, and
+        Its retention counts from `now`, because a record may be old when it becomes a dead letter. The writes in
+        `along` are part of the same commit. Raises `StaleWrite` if one of their conditions does not hold, and
         `TooLarge` beyond what one commit can hold, about 4 MB.
         """
         await self._note_source(letter.source)
@@ -75,9 +78,9 @@ class DeadLetters:
                 raise
 
     async def count_failure(self, source: str, letter_id: str, receipt: int, now: datetime) -> int:
-        """Say how often what may become a letter has failed, with this receipt of it; a repeat counts nothing.
+        """Count and return how often a possible dead letter has failed; the same receipt counts once.
 
-        Raises `StaleWrite` if others count it.
+        Raises `StaleWrite` if another worker counts it at the same time.
         """
         key = Key(keys.dead_letter_body_pk(source, letter_id), FAILURES)
         row = await self._tables.get(TableName.EVENTS, key) or {}
@@ -92,7 +95,7 @@ class DeadLetters:
         return count
 
     async def sources(self) -> list[str]:
-        """Every source that ever had a letter."""
+        """Return every source that ever had a dead letter."""
         rows = query_all(self._tables, TableName.EVENTS, keys.DEAD_LETTER_SOURCES)
         return [str(row["SK"]) async for row in rows]
 
@@ -101,7 +104,7 @@ class DeadLetters:
         return None if row is None else _letter(source, row)
 
     async def of_lane(self, source: str, lane: str, limit: int = 100) -> list[DeadLetter]:
-        """The first letters of a lane, in the order of their records."""
+        """Return the first dead letters of a lane, in the order of their records."""
         found: list[DeadLetter] = []
         async for row in query_all(self._tables, TableName.EVENTS, keys.dead_letter_pk(source)):
             if row.get("lane") == lane:
@@ -111,7 +114,7 @@ class DeadLetters:
         return found
 
     async def amend(self, letter: DeadLetter, reason: str, history: tuple[str, ...]) -> None:
-        """Say what another try said; a letter that is gone stays so."""
+        """Add the result of another try; a dead letter that is gone is not created again."""
         said = {"reason": reason, "history": list((*letter.history, *history)[-HISTORY_MAX:])}
         with suppress(StaleWrite):
             await self._tables.commit(
@@ -119,28 +122,28 @@ class DeadLetters:
             )
 
     async def list(self, source: str, limit: int = 100) -> list[DeadLetter]:
-        """The letters of a source, oldest first, without their bodies."""
+        """Return the first dead letters of a source, oldest first, without their bodies."""
         rows = await first_rows(self._tables, TableName.EVENTS, keys.dead_letter_pk(source), limit=limit)
         return [_letter(source, row) for row in rows]
 
     async def every(self, source: str) -> AsyncIterator[DeadLetter]:
-        """All letters of a source, oldest first, without their bodies."""
+        """Yield all dead letters of a source, oldest first, without their bodies."""
         async for row in query_all(self._tables, TableName.EVENTS, keys.dead_letter_pk(source)):
             yield _letter(source, row)
 
     async def body(self, letter: DeadLetter) -> bytes | None:
-        """None if the letter is gone."""
+        """Return the body of a dead letter; None if the dead letter is gone."""
         row = await self._tables.get(TableName.EVENTS, _key(letter))
         if row is None:
             return None
         where = [_part_key(letter, number) for number in range(whole(row, "parts"))]
         found = await self._tables.get_many(TableName.EVENTS, where)
-        if len(found) < len(where):  # letter and body come and go together: it was dropped while we looked
+        if len(found) < len(where):  # row and body are written and deleted together: it was dropped during the read
             return None
         return b"".join(_part(found[key]) for key in where)
 
     async def drop(self, letter: DeadLetter) -> bool:
-        """Forget a letter that was replayed or given up; False if it was gone already."""
+        """Delete a dead letter that was replayed or dropped; return False if it was gone."""
         row = await self._tables.get(TableName.EVENTS, _key(letter))
         if row is None:
             return False
@@ -152,7 +155,7 @@ class DeadLetters:
         return True
 
     async def _note_source(self, source: str) -> None:
-        """Remember that a source has letters, so that they can be listed without knowing who reads what."""
+        """Record that a source has dead letters, so that they can be listed without knowing every reader."""
         if source not in self._noted:
             await self._tables.commit(Put(TableName.EVENTS, {"PK": keys.DEAD_LETTER_SOURCES, "SK": source}))
             self._noted.add(source)
@@ -167,7 +170,7 @@ def _key_of(source: str, at: datetime, letter_id: str) -> Key:
 
 
 def _part_key(letter: DeadLetter, number: int) -> Key:
-    # A partition of its own: listing letters reads no bodies.
+    # A separate partition: listing dead letters reads no bodies.
     return Key(keys.dead_letter_body_pk(letter.source, letter.id), f"{number:03d}")
 
 
@@ -187,7 +190,10 @@ def _letter_write(letter: DeadLetter, parts: int, ttl: int) -> Put:
 
 
 def _part_writes(letter: DeadLetter, parts: list[bytes], ttl: int) -> list[Put]:
-    """The letter's own condition guards its parts: they are written with it or not at all."""
+    """Build the writes of the body's parts.
+
+    The condition of the dead letter's own row guards them: they are written with it or not at all.
+    """
     return [
         Put(
             TableName.EVENTS,

@@ -1,4 +1,4 @@
-"""Events that wait to be told together: one row for each, until the message that counts it was posted."""
+"""Grouped alerts: events that wait for a common message, one row each until that message is posted."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ DELETED_AT_ONCE: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class GroupedAlert:
-    """An event as far as a group tells it, and how grave it is."""
+    """Holds the parts of an event that a group message shows, and its severity."""
 
     event: Event
     severity: str
@@ -29,21 +29,21 @@ class GroupedAlerts:
         self._tables = tables
 
     async def groups(self) -> Sequence[tuple[str, str]]:
-        """Channels and types of what waits. Finds each group by one read, however much waits in it."""
+        """Return channel and event type of each group. Each group costs one read, no matter how many wait."""
         found, after = list[tuple[str, str]](), ""
         while (row := await self._next(after)) is not None:
             channel, event_type = loose_text(row, "channel"), loose_text(row, "type")
             found.append((channel, event_type))
-            # Past every row of this group: the character after its separator.
+            # After every row of this group: the character that follows its separator.
             after = keys.grouped_alert_prefix(channel, event_type)[:-1] + chr(ord("|") + 1)
         return found
 
     async def of(self, channel: str, event_type: str, most: int) -> list[GroupedAlert]:
-        """What waits in a group, oldest first."""
+        """Return at most `most` waiting events of a group, oldest first."""
         return [each async for each in self._events(channel, event_type, most)]
 
     async def drop(self, channel: str, alerts: Sequence[GroupedAlert]) -> None:
-        """Forget events that were told. May be repeated. Raises `RetryLater`."""
+        """Delete events whose message was posted. Idempotent. Raises `RetryLater`."""
         for begin in range(0, len(alerts), DELETED_AT_ONCE):
             some = alerts[begin : begin + DELETED_AT_ONCE]
             await self._tables.commit(*(Delete(TableName.EVENTS, _key(channel, each.event)) for each in some))
@@ -69,7 +69,7 @@ class GroupedAlerts:
             )
             for row in page.rows:
                 left -= 1
-                if loose_text(row, "type") == event_type:  # names that others gave may hold our separator
+                if loose_text(row, "type") == event_type:  # names from other systems may include the separator
                     yield GroupedAlert(_event(row), loose_text(row, "severity"))
             cursor = page.cursor
             if cursor is None:
@@ -77,7 +77,7 @@ class GroupedAlerts:
 
 
 def waiting_write(channel: str, event: Event, severity: str, now: datetime) -> Put:
-    """Build the row of an event that is to be told with others. Writing it again changes nothing."""
+    """Build the row of an event that waits for a group message. Idempotent."""
     key = _key(channel, event)
     row = {
         "PK": key.pk,

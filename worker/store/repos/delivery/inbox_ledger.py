@@ -1,8 +1,8 @@
-"""The inbox's ledger: of each object and rule, which content was last made known, and as which sensor.
+"""Inbox ledger: for each object and rule, the last content that was reported, and as which sensor.
 
-Messages come twice, late and out of order. By this row an unchanged object is recognised, and so is news that is older
-than what is known. It keeps the sensor itself, because who finds that another was faster must put right what it wrote
-over.
+Messages arrive twice, late and out of order. This row shows that an object is unchanged, or that a message is older
+than what is known. It stores the sensor itself: a worker that finds that another was faster must restore what it
+overwrote.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ from worker.store.table import (
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """Where it stands what a rule made known of an object."""
+    """Identifies the ledger row of one object and one rule."""
 
     bucket: str
     key: str
@@ -41,7 +41,7 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True)
 class SensorReport:
-    """A sensor as it is to be stored."""
+    """Holds a sensor as it is to be stored."""
 
     pipeline: PipelineId
     key: str
@@ -50,9 +50,9 @@ class SensorReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What is known of an object. `etag` "": it is gone. `sequencer` "": nobody knows when that was.
+    """Holds what is known of an object. `etag` "" means deleted; `sequencer` "" means at an unknown time.
 
-    `report` None: it was there before the inbox was, and nobody was told.
+    `report` None: the object existed before the inbox, and no sensor was written for it.
     """
 
     etag: str
@@ -61,7 +61,7 @@ class Known:
     version: int = field(default=0, compare=False)
 
     def is_later_than(self, other: "Known") -> bool:
-        """Where one of them does not say, the one that is asked came last."""
+        """Return whether this state is later; if either has no sequencer, this one counts as later."""
         return not self.sequencer or not other.sequencer or self.sequencer > other.sequencer
 
 
@@ -74,18 +74,18 @@ class InboxLedger:
         return None if row is None else _known(row)
 
     async def missing(self, entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
-        """Those that are not there."""
+        """Return the entries without a row."""
         found = await self._tables.get_many(TableName.CONTROL, list(dict.fromkeys(map(_key, entries))))
         return [entry for entry in entries if _key(entry) not in found]
 
     async def move(self, entry: LedgerEntry, seen: Known | None, known: Known, now: datetime) -> None:
-        """Note what is known now. Raises `StaleWrite` if `seen` is no longer what the ledger says."""
+        """Store what is known now. Raises `StaleWrite` if `seen` is no longer what the ledger holds."""
         condition = any_of(Absent(), Expired(now)) if seen is None else Equals("version", seen.version)
         version = 1 if seen is None else seen.version + 1
         await self._tables.commit(Put(TableName.CONTROL, _row(entry, known, version, now), condition))
 
     async def add(self, entry: LedgerEntry, known: Known, now: datetime) -> bool:
-        """Note what nothing is known of; False if something is."""
+        """Store the first knowledge of an entry; return False if there is some already."""
         try:
             await self.move(entry, None, known, now)
         except StaleWrite:

@@ -1,4 +1,4 @@
-"""Parked keys: after a record that could not be handled, later ones of the same key wait beside it for a while."""
+"""Parked keys: after a record became a dead letter, later ones of the same key do so too for a while."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,13 +30,13 @@ from worker.store.table import (
 class ParkedKey:
     stream: str
     key_hash: str
-    since: str  # the position of the record that could not be handled, which is also its dead letter's id
+    since: str  # the position of the failed record, which is also its dead letter's id
     until: datetime
-    followers: int = 0  # records that came after it and are dead letters, too
+    followers: int = 0  # later records of the key that also became dead letters
 
 
 class ParkedKeys:
-    """The parked keys of one group of workers. Only whoever reads a key's records, one worker at a time, parks it."""
+    """Stores the parked keys of one group. Only the worker that reads a key's records parks the key."""
 
     def __init__(self, tables: Tables, group: str) -> None:
         self._tables, self._pk = tables, keys.group_pk(group)
@@ -55,7 +55,7 @@ class ParkedKeys:
         return parked
 
     def followed(self, seen: ParkedKey) -> Write:
-        """Count one more record that follows. Refused if the key was released, or the count has moved."""
+        """Build the write that counts another follower; refused if the key was released or the count changed."""
         return Update(
             table=TableName.CONTROL,
             key=self._key(seen),
@@ -64,13 +64,14 @@ class ParkedKeys:
         )
 
     async def release(self, stream: str, key_hash: str) -> None:
-        """Let the key's next record be handled again; a key that is not parked stays so."""
+        """Release a key, so that its next record is handled again; no effect if it is not parked."""
         await self._tables.commit(Delete(TableName.CONTROL, Key(self._pk, keys.parked_sk(stream, key_hash))))
 
     async def release_if_unfollowed(self, seen: ParkedKey) -> bool:
-        """Release a key, all of whose letters are dealt with; False if another record has followed meanwhile.
+        """Release a key whose dead letters are all dealt with; return False if another record has followed.
 
-        Also False if a person released it and it was parked again, by a record whose letter nobody has looked at.
+        Also return False if a person released the key and another record parked it again: its dead letter is not dealt
+        with.
         """
         unfollowed = any_of(Absent(), all_of(Equals("since", seen.since), Equals("n", seen.followers)))
         try:

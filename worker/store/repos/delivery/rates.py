@@ -1,8 +1,8 @@
-"""Rates that all workers keep together: one row for each, moved on by whoever takes a turn.
+"""Rates that all workers share: one row each, which every taker of a turn moves forward.
 
-A row holds one instant, from which everything follows; taking a turn is one conditional write, and waiting for it costs
-nothing. Clocks need not agree to the second: who is off posts too early or too late by as much. An instant that is
-further ahead than any turn can be was written by a clock that was wrong, and is not believed.
+A row holds one instant, which determines everything else. Taking a turn is one conditional write, and waiting for it
+costs nothing. Clocks need not agree to the second: a worker whose clock is off posts too early or too late by as much.
+An instant further ahead than any turn can be comes from a wrong clock and is ignored.
 """
 
 from datetime import datetime, timedelta
@@ -30,9 +30,9 @@ from worker.store.table import (
     any_of,
 )
 
-TRIES_MAX: Final = 50  # each one lost is a turn that another took
-AHEAD_MAX: Final = timedelta(minutes=1)  # of turns: as many workers as take one each
-SLACK: Final = timedelta(seconds=2)  # for clocks that are off, and a store that is slow
+TRIES_MAX: Final = 50  # each lost one is a turn that another worker took
+AHEAD_MAX: Final = timedelta(minutes=1)  # for turns: as many workers as take one each
+SLACK: Final = timedelta(seconds=2)  # for clocks that are off, and a slow store
 HELD_MAX: Final = timedelta(minutes=15)
 
 
@@ -41,7 +41,7 @@ class Rates:
         self._tables = tables
 
     async def reserve(self, name: str, *, every: timedelta, now: datetime, wait_max: timedelta) -> datetime:
-        """Take the next free turn and say when it is; one after `wait_max` is named and not taken.
+        """Reserve the next free turn and return its time; a turn after `wait_max` is returned, not reserved.
 
         Raises `RetryLater`.
         """
@@ -59,12 +59,12 @@ class Rates:
         raise RetryLater(f"others keep taking the turns of {name}; it is tried again")
 
     async def take(self, name: str, *, every: timedelta, burst: int, now: datetime) -> timedelta:
-        """Take one of `burst` tokens, which come back one after another; zero if one was left, else how long none is.
+        """Take one of `burst` tokens; return zero, or how long no token is left. One returns per `every`.
 
         Raises `RetryLater`.
         """
         row = await self._load(name)
-        ahead_max = every * burst + SLACK + SKEW_MAX  # as far as one who is off may write it
+        ahead_max = every * burst + SLACK + SKEW_MAX  # as far as a clock that is off may write it
         for _ in range(TRIES_MAX):
             full_at = max(now, _believed(row, "nextAt", now, ahead_max))
             empty_for = full_at + every - every * burst - now
@@ -79,7 +79,7 @@ class Rates:
         raise RetryLater(f"others keep taking from {name}; it is tried again")
 
     async def hold(self, name: str, *, until: datetime, now: datetime) -> None:
-        """Give nobody a turn before `until`, at most `HELD_MAX` ahead. Raises `RetryLater`."""
+        """Block all turns before `until`, at most `HELD_MAX` ahead. Raises `RetryLater`."""
         row = await self._load(name)
         for _ in range(TRIES_MAX):
             held = min(until, now + HELD_MAX)
@@ -93,7 +93,7 @@ class Rates:
                 return
 
     async def held_until(self, name: str, now: datetime) -> datetime:
-        """Say until when nobody gets a turn; `now` if that is over. Raises `RetryLater`."""
+        """Return until when turns are blocked; `now` if they are not. Raises `RetryLater`."""
         return max(now, _believed(await self._load(name), "heldUntil", now, HELD_MAX))
 
     async def _load(self, name: str) -> Row | None:

@@ -1,8 +1,8 @@
-"""Chat threads: one per run or incident, opened by one of all those who want to tell something.
+"""Chat threads: one per run or incident, opened by exactly one of the workers that have an event.
 
-The row also remembers what the first message shows and which events were told, so that any worker can go on: show the
-latest again, and recognise a repeat. A row without a first message is only that memory: its events were told elsewhere,
-or there was nothing to tell.
+The row also stores what the first message shows and which events were posted. So any worker can continue: update the
+first message, and recognise a repeat. A row without a first message only remembers: its events were posted elsewhere,
+or there was nothing to post.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,15 +38,15 @@ from worker.store.table import (
 )
 
 CLAIM = timedelta(seconds=60)  # longer than a post may take, short enough to wait for
-# Events a thread remembers. A repeat comes as late as a queue keeps it, which may be 14 days: in one thread that is 35
-# a day, more than a person reads. An id has some 36 characters, so they take 20 KB of the 400 that a row may have; most
-# threads are of one run and have a handful.
+# The number of events a thread remembers. A repeat arrives at most as late as a queue keeps it, up to 14 days: for one
+# thread that is 35 a day, more than a person reads. An id has some 36 characters, so they take 20 KB of a row's 400 KB.
+# Most threads are about one run and have a handful.
 TOLD_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadKey:
-    """What a thread is about: a run, or an incident of a pipeline (or of none)."""
+    """Identifies what a thread is about: a run, or an incident of a pipeline (or of none)."""
 
     pipeline: str
     schedule: str = ""
@@ -56,7 +56,7 @@ class ThreadKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadHeader:
-    """What the first message shows: how things stood at `version`, after which event, and what it began with."""
+    """Holds what the first message shows: the status at `version`, the first and the latest event."""
 
     version: int = 0
     standing: str = ""
@@ -66,15 +66,15 @@ class ThreadHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Open:
-    """The thread is there: answer in it. Without a `timestamp` it has no first message, and only remembers."""
+    """Open: the thread exists; reply in it. Without `timestamp` it has no first message, only memory."""
 
-    channel: str  # by the chat's own id
+    channel: str  # the chat's own id of the channel
     timestamp: str  # the chat's own id of the first message
-    routed_to: str = ""  # the channel as it was asked for
+    routed_to: str = ""  # the channel as the route names it
     face: ThreadHeader = field(default_factory=ThreadHeader)
-    told: tuple[str, ...] = ()  # the last events told in it, oldest first
+    told: tuple[str, ...] = ()  # the last events posted in it, oldest first
     revision: int = 0
-    worst: str = ""  # the gravest severity that was told in it; "" if that is not known
+    worst: str = ""  # the highest severity posted in it; "" if unknown
 
     @property
     def is_open(self) -> bool:
@@ -86,17 +86,20 @@ _NOTHING = Open(channel="", timestamp="")
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The thread is yours to open, for `CLAIM`: post the first message, then say `opened`. `before` is remembered."""
+    """Claimed: the caller may open the thread for `CLAIM`. Post the first message, then call `opened`.
+
+    `before` is what the row remembers.
+    """
 
     before: Open = _NOTHING
 
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """Another is opening it: come back later."""
+    """Busy: another worker is opening the thread; retry later."""
 
 
-# Says whether an open thread is of the past, so that a new one is to be opened in its place.
+# Returns whether an open thread is outdated, so that a new one must replace it.
 IsPast: TypeAlias = Callable[[Open], bool]
 
 
@@ -109,19 +112,19 @@ class Threads:
         self._tables = tables
 
     async def find(self, thread: ThreadKey) -> Open | None:
-        """Give the thread if it has a first message."""
+        """Return the thread if it has a first message."""
         seen = await self.look(thread)
         return seen if seen is not None and seen.is_open else None
 
     async def look(self, thread: ThreadKey) -> Open | None:
-        """Give the thread, or what is remembered of one that has no first message."""
+        """Return the thread, or what is remembered of one without a first message."""
         row = await self._tables.get(TableName.EVENTS, _key(thread))
         return None if row is None else _open(row)
 
     async def claim(
         self, thread: ThreadKey, *, channel: str, claimant: str, now: datetime, is_past: IsPast = never_past
     ) -> Open | Claimed | Busy:
-        """Find the thread, or become the one who opens it. Claiming again by the same token prolongs the claim."""
+        """Return the thread, or claim the right to open it. A repeat by the same claimant extends the claim."""
         before = await self.look(thread)
         if before is not None and before.is_open and not is_past(before):
             return before
@@ -149,7 +152,7 @@ class Threads:
         told: str,
         worst: str = "",
     ) -> bool:
-        """Save the first message; False if the claim had run out and another opened the thread."""
+        """Store the first message; return False if the claim had expired and another opened the thread."""
         saved = Update(
             table=TableName.EVENTS,
             key=_key(thread),
@@ -162,7 +165,7 @@ class Threads:
                 **_face_values(face),
             },
             remove=frozenset({"opening", "claimant"}),
-            condition=Equals("claimant", claimant),  # gone from the row once the thread is open
+            condition=Equals("claimant", claimant),  # absent once the thread is open
         )
         try:
             await self._tables.commit(saved)
@@ -171,8 +174,8 @@ class Threads:
         return True
 
     async def give_up(self, thread: ThreadKey, *, claimant: str) -> None:
-        """Let go of a claim. May be repeated. Raises `RetryLater`."""
-        with suppress(StaleWrite):  # it ran out, and is another's
+        """Release a claim. Idempotent. Raises `RetryLater`."""
+        with suppress(StaleWrite):  # it expired, and another worker has it
             await self._tables.commit(Delete(TableName.EVENTS, _key(thread), Equals("claimant", claimant)))
 
     async def note(
@@ -185,9 +188,9 @@ class Threads:
         worst: str = "",
         also: Sequence[Write] = (),
     ) -> Open | None:
-        """Remember that an event was told, and what the first message is to show; None if `seen` is outdated.
+        """Record that an event was posted, and what the first message shows; None if `seen` is outdated.
 
-        The first message never goes back: a face of a lower version than the one shown is left out.
+        The first message never goes back: a header with a lower version than the one shown is ignored.
         """
         noted = _after(seen, told, face, worst or seen.worst)
         write = Update(
@@ -213,9 +216,10 @@ class Threads:
         now: datetime,
         also: Sequence[Write] = (),
     ) -> bool:
-        """Note an event without a message in its thread; False if `seen` is outdated, or another opens the thread.
+        """Record an event without a message in its thread; return False if `seen` is outdated.
 
-        `also` is written in the same commit, and only if the event was not noted before.
+        Also return False if another worker is opening the thread. `also` is written in the same commit, and only if the
+        event was not recorded before.
         """
         if seen is not None and told in seen.told:
             return True
@@ -271,7 +275,10 @@ def _row(thread: ThreadKey, now: datetime) -> dict[str, Value]:
 
 
 def _impossible_claim(row: Row | None, now: datetime) -> int | None:
-    """Return until when a claim lasts that no right clock can have made: one that was ahead, or ours was set back."""
+    """Return the end of a claim that no correct clock can have made; None if the claim is plausible.
+
+    Either the claimant's clock was ahead, or this worker's clock was set back.
+    """
     until = optional_whole(row, "opening") if row else None
     return until if until is not None and until > keys.millis(now + CLAIM + SET_BACK_MIN) else None
 
@@ -279,7 +286,7 @@ def _impossible_claim(row: Row | None, now: datetime) -> int | None:
 def _claim_write(
     thread: ThreadKey, before: Open | None, channel: str, claimant: str, now: datetime, *, impossible: int | None
 ) -> Put:
-    """Take the row, and keep what it remembers: a repeat of what was told before must not open a thread again."""
+    """Build the claim and keep what the row remembers, so that a repeated event opens no second thread."""
     row = {
         **_row(thread, now),
         "channelId": channel,
@@ -300,7 +307,7 @@ def _claim_write(
 
 
 def _meanwhile(row: Row | None, claimant: str, is_past: IsPast) -> Open | Claimed | Busy:
-    """What the row that refused our claim says."""
+    """Return the result that follows from the row that refused the claim."""
     seen = None if row is None else _open(row)
     if seen is not None and seen.is_open:
         return Busy() if is_past(seen) else seen
@@ -310,7 +317,7 @@ def _meanwhile(row: Row | None, claimant: str, is_past: IsPast) -> Open | Claime
 
 
 def _claimed(before: Open | None) -> Claimed:
-    """What was claimed before, by us or by whoever gave it up, has a channel and nothing to remember."""
+    """Return the claim with what the row remembers; the channel of an earlier claim is dropped."""
     if before is None or before.is_open:
         return Claimed(before or _NOTHING)
     return Claimed(replace(before, channel="", routed_to=""))
@@ -321,7 +328,7 @@ def _face_values(face: ThreadHeader) -> Mapping[str, Value]:
 
 
 def _open(row: Row) -> Open:
-    """Rows of the reference have a channel and a message, and nothing else."""
+    """Parse a thread. Rows of the Lambda edition have a channel and a message, and nothing else."""
     channel = loose_text(row, "channelId")
     return Open(
         channel=channel,
