@@ -26,9 +26,7 @@ from worker.store.table import (
     Write,
 )
 
-PARTITIONS = st.sampled_from(
-    ["PIPELINE#orders", "PIPELINE#", "GROUP#interlock", "CONFIGLOG", "MARKER#orders", "LOCK#a"]
-)
+PARTITIONS = st.sampled_from(["PIPELINE#orders", "PIPELINE#", "GROUP#interlock", "CONFIGLOG", "MARKER#orders"])
 SORTS = st.sampled_from(
     [
         "CONFIG",

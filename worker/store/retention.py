@@ -18,5 +18,4 @@ DEAD_SESSIONS = timedelta(days=1)
 DONE_LEASES = timedelta(hours=48)
 PARKED_KEYS = timedelta(hours=1)
 REPLAY_REQUESTS = timedelta(days=1)
-FREE_LOCKS = timedelta(days=7)
 SHADOWS = timedelta(days=90)  # a trial ends, and its rows then expire by themselves
