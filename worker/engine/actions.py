@@ -1,6 +1,6 @@
-"""Carrying out what a decision ordered: each act calls a target and comes back with a fact.
+"""Job actions: each action calls a target and returns the answer as a fact.
 
-Nothing a target does is an error here; what it could not be asked is a fact too.
+No behaviour of a target raises an error here: a call that could not be made also becomes a fact.
 """
 
 import asyncio
@@ -44,10 +44,11 @@ from worker.targets.calls import Targets, target_of
 from worker.targets.circuit_breaker import Breaker, TargetClosed
 from worker.targets.priority_gate import Urgency
 
-# How old the row may be by which a start is sent. A run that is stopped meanwhile waits far longer for its answer.
+# Maximum time a start may wait for its turn before the row is read again. A run that is being stopped waits far longer
+# than this for the start's answer.
 WAITED_MAX_S: Final = 5.0
-SEND_GRACE: Final = timedelta(seconds=5)  # a runner keeps its own time-out; this is for one that does not
-# How long a poll may wait for others to share a call with: a part of its interval, and never long.
+SEND_GRACE: Final = timedelta(seconds=5)  # for a runner that exceeds its own time-out
+# How long a poll may wait to share a call with other polls: a fraction of its interval, with an upper bound.
 GATHERING_PART: Final = 0.2
 GATHERING_MAX: Final = timedelta(seconds=10)
 
@@ -72,7 +73,7 @@ class JobActions:
     # --- the start ----------------------------------------------------------------------------------------------------
 
     async def start(self, run: Run, pipeline: Pipeline, act: StartJob) -> Fact:
-        """Send the start once. The caller has proof that this session is the one to send it."""
+        """Send the start once. The caller has proof that this session must send it."""
         try:
             runner, job, config, traits = self._target(run, pipeline)
         except Rejected as problem:
@@ -117,14 +118,14 @@ class JobActions:
         except TargetClosed as closed:
             return port.Refused(FailureCategory.TRANSIENT, str(closed), closed.again_after)
         except RetryLater as problem:
-            # Too many wait already, or whether it is still wanted could not be found out.
+            # Too many calls already wait for this target, or the store could not say whether the start is still wanted.
             return port.Refused(FailureCategory.TRANSIENT, str(problem))
 
     async def _objection(self, run: Run, act: StartJob) -> str | None:
-        """Why a start that waited long for its turn must not be sent any more; None if it is still wanted.
+        """Return why a start that waited long for its turn must not be sent; None if it is still wanted.
 
-        A run that is given up does not wait for a start that did not get its turn, and what follows it must not meet
-        that start. Raises `RetryLater`.
+        A run that is given up does not wait for a start that did not get its turn, and its next attempt must not
+        collide with that start. Raises `RetryLater`.
         """
         try:
             row = await self._runs.load(run.key)
@@ -137,7 +138,10 @@ class JobActions:
         return f"paused: {pause.reason}" if pause and not pause.is_over(self._clock.now()) else None
 
     def starter_lost(self, run: Run, pipeline: Pipeline) -> Fact:
-        """Who was to send the start is gone. A job that nobody here knows how to look for cannot be found."""
+        """Return the fact that the session that was to send the start is gone.
+
+        A worker without a runner for the job type cannot find the job.
+        """
         try:
             traits = self._target(run, pipeline)[3]
         except Rejected:
@@ -145,7 +149,7 @@ class JobActions:
         return StarterLost(run.attempt, run.start_failures, can_find(traits))
 
     def time_to_be_seen(self, run: Run, pipeline: Pipeline) -> timedelta:
-        """How long after a start was in doubt its job must be in the target's lists, if it exists."""
+        """Return how long after an unanswered start the target must list its job, if the job exists."""
         try:
             traits = self._target(run, pipeline)[3]
         except Rejected:
@@ -153,12 +157,12 @@ class JobActions:
         return traits.send_timeout + traits.list_lag
 
     async def find_early(self, run: Run, pipeline: Pipeline, act: FindJob) -> Fact | None:
-        """Look for a job that may not be visible yet; None if that told nothing.
+        """Search for a job that may not be visible yet; return None if the search showed nothing.
 
-        A target that recognises the token itself may be asked, and even sent to, at any time. But a start that is still
-        on its way would be forgotten if this look were believed: the next one may have another token, or none follow.
-        So it is only said that the job was not seen, and only where its starter was lost: any other start was answered
-        badly, and its target is to be spared.
+        A target with the guarantee `EXACTLY_ONCE` recognises the token, so it is safe to query it, or even to send to
+        it, at any time. But a start may still be on its way. If this early search counted as proof, that start would be
+        forgotten: the next one may have another token, or none may follow. So the result is only `JobNotSeen`, and only
+        if the starter was lost. Every other uncertain start had a bad answer, and then the target is not called early.
         """
         try:
             if self._target(run, pipeline)[3].guarantee is not Guarantee.EXACTLY_ONCE:
@@ -172,7 +176,7 @@ class JobActions:
         return JobNotSeen(run.attempt, act.sending) if is_left_behind else None
 
     async def find(self, run: Run, pipeline: Pipeline, act: FindJob) -> Fact | None:
-        """Look for the job; None if that told nothing."""
+        """Search for the job; return None if the search showed nothing."""
         try:
             runner, job, config, traits = self._target(run, pipeline)
             if traits.is_found_by_sending:
@@ -185,13 +189,14 @@ class JobActions:
         return JobNotFound(run.attempt, act.sending) if handle is None else JobFound(run.attempt, handle)
 
     async def _find_by_sending(self, run: Run, pipeline: Pipeline, act: FindJob) -> Fact | None:
-        """Send the start once more, to a target that answers it with the job it has. Raises `RetryLater` without one.
+        """Send the start again, to a target that answers a repeat with the job it already has.
 
-        A refusal is no answer: it may be about us, such as credentials that were changed, and the job exists all the
-        same.
+        Raises `RetryLater` if there is no such answer. A refusal proves nothing: its cause may be on this side, such as
+        changed credentials, and the job may exist anyway.
         """
         if run.state is State.STOPPING:
-            # What is to be stopped might only begin by this. Whether it exists stays unknown, and people are told so.
+            # Sending could start the job that must be stopped. Whether it exists stays unknown, and an event reports
+            # that.
             return None
         pause = await self._pauses.load(run.key.pipeline)
         if pause is not None and not pause.is_over(self._clock.now()):
@@ -207,7 +212,7 @@ class JobActions:
     # --- the job ------------------------------------------------------------------------------------------------------
 
     async def poll(self, run: Run, pipeline: Pipeline, act: PollNow, *, is_urgent: bool = False) -> Fact:
-        """Ask how a job is; one that is not urgent may wait a little, to be asked about together with others."""
+        """Query a job's status; a query that is not urgent may wait briefly to share a call with others."""
         try:
             _, job, config, _ = self._target(run, pipeline)
             patience = NOT_WAITING if is_urgent else min(job.poll_interval * GATHERING_PART, GATHERING_MAX)
@@ -226,7 +231,7 @@ class JobActions:
                 return JobSucceeded(attempt=run.attempt, ended_at=ended_at, notices=notices)
 
     async def stop(self, run: Run, pipeline: Pipeline, act: StopJob) -> Fact:
-        """Tell the target to stop the job; of one that takes its time, also ask how the job is."""
+        """Stop the job at its target; if the target only accepts the stop, also query the job's status."""
         try:
             runner, job, config, _ = self._target(run, pipeline)
             stop = partial(runner.stop, act.job, config)
@@ -266,9 +271,10 @@ async def _answered(runner: Runner, request: port.StartRequest, traits: Traits) 
 
 
 def _tell(breaker: Breaker, answer: port.StartAnswer, traits: Traits) -> None:
-    """Tell what a start's answer says about the target. A refusal that may heal can be about this one job alone.
+    """Report to the circuit breaker what a start's answer shows about the target.
 
-    So can silence, where the job itself is what is waited for: such targets recognise no token.
+    A temporary refusal may concern this job alone, so it is not reported. The same holds for a missing answer if the
+    target recognises no token: there, the call may be waiting for the job itself.
     """
     match answer:
         case port.Started() | port.Refused(category=FailureCategory.PERMANENT):

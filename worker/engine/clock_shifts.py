@@ -1,4 +1,4 @@
-"""Runs whose times are still by the wall clock as it was before it was set."""
+"""Clock shifts: corrects the times of held runs after a step of the wall clock."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -13,11 +13,11 @@ from worker.runtime.logs import Log, to_nobody
 
 
 class ClockShifts:
-    """Notices steps of the wall clock and keeps, for each row held at that time, the step that it has to be told of.
+    """Detects steps of the wall clock and keeps the step for each row held at that time.
 
-    `held` gives every row that is held here, and since when each is in its state. Ask for `pending` before anything
-    else is decided about a row: what is decided after the step has times by the new clock. Call `notice` before another
-    worker's row is held: its times have followed the steps until then.
+    `held` returns every row held here, with the time since when it is in its state. Call `pending` before any other
+    decision about a row, because a decision after the step uses the new clock. Call `notice` before holding another
+    worker's row: its times have followed all steps until then.
     """
 
     def __init__(
@@ -38,8 +38,8 @@ class ClockShifts:
 
     def notice(self) -> None:
         if not self._standing.may_judge_time():
-            # The store's clock shows that ours is wrong now, so the rows are right as they are. They still are once
-            # ours is right again: then what counts is how far it was set in all, and that is nothing.
+            # The store's clock shows that this worker's clock is wrong now, so the times in the rows are right. They
+            # are still right when the clock has been corrected: then the sum of the steps is zero.
             return
         if by := self._steps.look():
             held = self._held()
@@ -48,7 +48,7 @@ class ClockShifts:
                 self._note(key, since, by)
 
     def settled(self, key: RunKey, step: ClockStepped) -> None:
-        """Forget a step that the row was told of, unless the clock was set once more meanwhile."""
+        """Forget a step that the row has followed, unless the clock was set again since."""
         if self._pending.get(key) == step:
             del self._pending[key]
 

@@ -1,6 +1,6 @@
-"""From decisions to rows: everything that one decision says becomes one commit, the row it moves first.
+"""Commits: writes everything that one decision changes in one commit, the row it moves first.
 
-If a row that the decision depends on changed meanwhile, the commit is stale: the caller loads and decides again.
+If a row that the decision depends on has changed, the commit is stale: the caller loads and decides again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,19 +44,22 @@ from worker.store.table import Put, Tables, Write
 
 @dataclass(slots=True)
 class _Draft:
-    """The rows of one commit beside the one it moves."""
+    """Collects the rows of one commit, apart from the row that the decision moves."""
 
     key: RunKey
     now: datetime
-    version: int  # of the row that is moved, once this is committed; readers of events order by it
+    version: int  # of the moved row after this commit; consumers order events by it
     after: Run | None = None
-    about: Run | None = None  # whose attempt the job log speaks of: the one that was, not the one that begins
+    about: Run | None = None  # the run whose attempt the job log records: as it was before, not the next attempt
     writes: list[Write] = field(default_factory=list[Write])
-    line_ids: list[str] = field(default_factory=list[str])  # of the job log
+    line_ids: list[str] = field(default_factory=list[str])  # of lines in the job log
 
 
 class Commits:
-    """Turns effects into one commit each. Every method may raise `StaleWrite` and `RetryLater`."""
+    """Turns the effects of each decision into one commit.
+
+    Every method can raise `StaleWrite` and `RetryLater`.
+    """
 
     def __init__(self, tables: Tables, session: SessionId, new_id: NewId = random_id) -> None:
         self._tables, self._session, self._new_id = tables, session, new_id
@@ -74,9 +77,9 @@ class Commits:
         key: RunKey,
         now: datetime,
     ) -> tuple[Run | None, SlaWatch | None]:
-        """Record a decision about a run; return the run as it is now, and the watch if that changed too.
+        """Record a decision about a run; return the run as saved, and the SLA watch if it changed too.
 
-        `over`: the row is another system's, for which `before` only stands in.
+        With `over`, the row belongs to another system, and `before` is only a stand-in for it.
         """
         draft = _Draft(key, now, version=_next_version(before, after), after=after)
         draft.about = before or after
@@ -118,7 +121,7 @@ class Commits:
         key: RunKey,
         now: datetime,
     ) -> SlaWatch | None:
-        """Record a decision about a watch alone, if what `guards` check still holds."""
+        """Record a decision about an SLA watch alone, if the conditions in `guards` still hold."""
         if after is None or after == before:
             return after
         draft = _Draft(key, now, version=run_version)
@@ -127,9 +130,9 @@ class Commits:
         return await self._watches.save(after, *draft.writes, *guards)
 
     async def tell_once(self, key: RunKey, tell: EmitEvent, now: datetime, *, mark_sk: str | None = None) -> bool:
-        """Record something that no row of a run remembers; say whether it was new.
+        """Emit an event that no run row remembers; return whether it was new.
 
-        `mark_sk` remembers it instead of a mark of this period and type.
+        A mark remembers it: `mark_sk` if given, else a mark for this period and event type.
         """
         draft = _Draft(key, now, version=0)
         await self._tell(draft, tell, mark_sk)
@@ -155,7 +158,7 @@ class Commits:
                 for event in watch.events:
                     await self._tell(draft, event)
             case _:
-                return  # about the run's own row, or an action
+                return  # an action, or an effect on the run's own row
 
     async def _tell(self, draft: _Draft, tell: EmitEvent, mark_sk: str | None = None) -> None:
         if tell.once:
@@ -181,7 +184,7 @@ class Commits:
         )
 
     def _line(self, draft: _Draft, log: LogJob) -> Write:
-        # Lines of one commit have the same time: they keep their order by their ids.
+        # Lines of one commit have the same time, so their ids keep their order.
         first = draft.line_ids[0] if draft.line_ids else None
         draft.line_ids.append(self._new_id() if first is None else f"{first}-{len(draft.line_ids) + 1}")
         line = job_log.JobLine(

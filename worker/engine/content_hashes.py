@@ -1,4 +1,7 @@
-"""Hashes of sensors: a row has room for a hundred thousand values, and the loop must not wait for those."""
+"""Content hashes of sensors: hashes large sensors in a thread, so that the event loop is not blocked.
+
+A row can hold a hundred thousand values.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -7,16 +10,16 @@ from typing import Final
 from worker.core.model.content_hash import content_hash
 from worker.core.model.values import Json
 
-LARGE_VALUES: Final = 2_000  # takes some thousandths of a second
+LARGE_VALUES: Final = 2_000  # hashing this many takes a few milliseconds
 
 
 async def hash_of(data: Mapping[str, Json]) -> str:
-    """The content hash of a sensor; a large one is hashed in a thread."""
+    """Return the content hash of a sensor; hash a large one in a thread."""
     return await asyncio.to_thread(content_hash, data) if is_large(data) else content_hash(data)
 
 
 def is_large(data: Mapping[str, Json]) -> bool:
-    """Say whether it holds many values. It counts no further than that."""
+    """Return whether the data holds more than `LARGE_VALUES` values. Stops counting there."""
     count, pending = 0, list[Json]([data])
     while pending and count <= LARGE_VALUES:
         value = pending.pop()

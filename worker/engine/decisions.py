@@ -1,4 +1,4 @@
-"""Load, decide, commit: turn a fact about a run into rows, or find that it changes nothing."""
+"""Decisions: load, decide and commit one fact about a run, or find that it changes nothing."""
 
 import asyncio
 from collections.abc import Sequence
@@ -56,13 +56,13 @@ class ForeignRuns:
         self._log, self._reruns = JobLog(tables), Reruns(tables)
 
     async def stand_in(self, foreign: ForeignRun, birth: NewRun, pipeline: Pipeline, now: datetime) -> Run:
-        """The run that an ended row stands for; a retry in its place has the whole patience before it."""
+        """Return the run that an ended foreign row stands for; a retry of it has its full run timeout."""
         ended_at, spent = await self.succeeded_at(foreign.key), await self._spent(foreign.key)
         run = as_run(foreign, birth, now, ended_at=ended_at, spent=spent)
         return replace(run, timeout_at=now + limits(pipeline).run_timeout)
 
     async def succeeded_at(self, key: RunKey) -> datetime | None:
-        """When it last succeeded; None if its log does not say."""
+        """Return when the run last succeeded; None if its job log does not say."""
         successes = [record.at async for record in self._log.list(key) if record.event == "success"]
         return successes[-1] if successes else None
 
@@ -70,13 +70,13 @@ class ForeignRuns:
         return spent_by(record.reason for record in await self._reruns.list(key))
 
 
-TRIES_MAX: Final = 6  # some seconds in all: whoever waits behind this fact waits no longer
-BACKOFF_S: Final = 0.2  # after a lost reply, doubled each time; a refusal is answered at once
+TRIES_MAX: Final = 6  # a few seconds in all, which limits how long later facts of the run wait
+BACKOFF_S: Final = 0.2  # after a lost reply, doubled each time; a refused write is retried at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """What came of a fact. `run` None: there is no such run, and there is none now."""
+    """Holds the result of a fact. `run` is None if the run did not exist and was not created."""
 
     run: Run | None
     decision: Decision
@@ -92,7 +92,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class DecidedDryRun:
-    """The pipeline is in dry run, and the fact is about its rehearsal."""
+    """States that the pipeline is in dry run, so the fact is about its dry run."""
 
     version: Version
     schedule: Schedule
@@ -100,7 +100,7 @@ class DecidedDryRun:
 
 @dataclass(frozen=True, slots=True)
 class NotOurs:
-    """There is no such pipeline or schedule."""
+    """States that there is no such pipeline or schedule."""
 
     reason: str
 
@@ -110,9 +110,9 @@ Answer: TypeAlias = Decided | DecidedDryRun | NotOurs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Question:
-    """A fact in front of a decision, with all that it is decided by, at one instant.
+    """Holds a fact with everything that its decision depends on, at one instant.
 
-    `over`: the row is another system's, and `run` only stands in for it.
+    With `over`, the row belongs to another system, and `run` is only a stand-in for it.
     """
 
     key: RunKey
@@ -142,14 +142,14 @@ class Decisions:
         self._watches, self._configs, self._commits = SlaWatches(tables), configs, commits
         self._sensing, self._related = SensorReader(tables), RelatedRowsReader(tables)
         self._session, self._clock, self._new_id = session, clock, new_id
-        # Runs of which a commit may have been applied without our knowing. Kept from one fact to the next: who gave up
-        # on the first leaves an intent behind that nobody but this session may act on.
+        # Runs for which a commit may have been applied without this worker's knowledge. The set outlives one fact: an
+        # abandoned commit may have stored an intent that only this session may act on.
         self._in_doubt: set[RunKey] = set()
 
     async def settle(self, key: RunKey, fact: Fact, held: Run | None = None) -> Answer:
-        """Take in one fact. `held` is the run as we last committed it: good enough for a first try.
+        """Decide and commit one fact. `held` is the run as last committed here; only the first try uses it.
 
-        Raises `RetryLater` if others were first, or the store did not answer, again and again.
+        Raises `RetryLater` if other writers were first, or the store did not answer, in every try.
         """
         for tried in range(TRIES_MAX):
             try:
@@ -160,7 +160,7 @@ class Decisions:
             except StaleWrite:
                 held = None
             except asyncio.CancelledError:
-                self._in_doubt.add(key)  # the commit may be on its way
+                self._in_doubt.add(key)  # the commit may still be applied
                 raise
             except RetryLater:
                 self._in_doubt.add(key)
@@ -192,7 +192,7 @@ class Decisions:
         return await self._record(asked, decision)
 
     async def _with_inputs(self, asked: _Question) -> _Question:
-        """Have a success decided on sensors read after the run: with each try anew, as the run is."""
+        """Give a success the current sensors, read after the run row; each try reads them again."""
         if asked.run is None or asked.run.is_ended or not _is_success(asked.fact):
             return asked
         inputs = await self._sensing.inputs(asked.run, asked.version.pipeline, asked.schedule, asked.now)
@@ -213,7 +213,7 @@ class Decisions:
                 asked, run=await self._foreign.stand_in(asked.over, birth, asked.version.pipeline, asked.now)
             )
         decision = asked.decide()
-        # A pause is looked for only now: what begins nothing, such as a poll, need not know of it.
+        # The pause is loaded only now: a decision that begins nothing, such as a poll, does not depend on it.
         if decision.is_held_by_pause(asked.fact):
             pause = await self._pauses.load(asked.key.pipeline)
             decision = decision if pause is None else asked.decide(pause)
@@ -235,7 +235,7 @@ class Decisions:
             now=asked.now,
         )
         if watch is None and asked.key in self._in_doubt:
-            # As with acts: an earlier try may have armed it, and then only the row says so.
+            # As with actions: an earlier try may have armed the watch, and then only the row shows it.
             watch = await self._watches.load(asked.key)
         return Decided(
             run=run,
@@ -256,7 +256,7 @@ class Decisions:
     def _acts(self, run: Run | None, fact: Fact, decision: Decision) -> list[Act]:
         acts = [*decision.actions]
         if run is not None and run.key in self._in_doubt:
-            # An earlier try may have been applied after all; then its acts are only in the row.
+            # An earlier try may have been applied; then only the row shows its actions.
             acts += [act for act in pending_actions(run, self._session) if act not in acts]
         if run is not None and run.job is not None and _is_begun(run, fact):
             acts.append(PollNow(run.job))
@@ -278,25 +278,28 @@ def _is_success(fact: Fact) -> TypeGuard[JobSucceeded | JobReported]:
 
 
 def _is_success_report(fact: Fact) -> bool:
-    """A success that others report is passed on, whatever we do with the pipeline ourselves."""
+    """Return whether another system reports a success, which is passed on even in dry run."""
     return isinstance(fact, JobReported) and fact.report is JobReport.SUCCESS
 
 
 def _is_begun(run: Run, fact: Fact) -> bool:
-    """A job may be over as soon as it has begun: those of synchronous targets always are."""
+    """Return whether a job was just started; it is polled at once because it may have ended already.
+
+    A job of a synchronous target has always ended by then.
+    """
     return run.state is State.POLLING and isinstance(fact, JobStarted | JobFound)
 
 
 def is_held_back(answer: Answer) -> bool:
-    """Return whether the fact was put off, so that whoever brought it must bring it again."""
+    """Return whether the fact was held back, so that the caller must deliver it again."""
     return isinstance(answer, Decided) and answer.decision.is_held_back
 
 
 def held_back_until(effects: Sequence[Effect]) -> datetime | None:
-    """When what was put off may come again; None if nothing was, or nobody knows."""
+    """Return when a held-back fact may be delivered again; None if none was, or the time is unknown."""
     return next((effect.until for effect in effects if isinstance(effect, Ignore) and effect.until), None)
 
 
 def ignored(effects: Sequence[Effect]) -> str | None:
-    """Why nothing changed; None if something did."""
+    """Return why nothing changed; None if something did."""
     return effects[0].reason if len(effects) == 1 and isinstance(effects[0], Ignore) else None

@@ -1,6 +1,7 @@
-"""Dispatches actions: each runs in its own task, at most one of a kind per run, and its result is a new fact.
+"""Action dispatcher: runs each action in its own task and hands its result on as a fact.
 
-Acts may be ordered again while they are under way: by another fact, or by a row that was read after a lost reply.
+At most one action of a kind runs per run. An action may be ordered again while it runs: by another fact, or by a row
+that was read after a lost reply.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,7 +26,7 @@ REPORT_BACKOFF_MAX_S: Final = 30.0
 
 
 class ActionDispatcher:
-    """Carries out actions and hands each result to `handle`. `held` has the runs as they were last committed here."""
+    """Executes actions and hands each result to `handle`. `held` has the runs as last committed here."""
 
     def __init__(
         self,
@@ -42,8 +43,8 @@ class ActionDispatcher:
         self._actions, self._evaluations = actions, evaluations
         self._standing, self._clock, self._log = standing, clock, log
         self._held, self._handle, self._spawn = held, handle, spawn
-        self._sent: dict[RunKey, StartJob] = {}  # the starts whose answers are not recorded yet: none is sent twice
-        self._doubted: dict[RunKey, tuple[FindJob, float]] = {}  # since when the outcome of a start is in doubt
+        self._sent: dict[RunKey, StartJob] = {}  # starts whose answers are not recorded yet: none is sent twice
+        self._doubted: dict[RunKey, tuple[FindJob, float]] = {}  # since when a start's outcome is unknown
         self._under_way: set[tuple[type[Act], RunKey]] = set()
 
     def dispatch(self, act: Act, run: Run, pipeline: Pipeline) -> None:
@@ -64,7 +65,7 @@ class ActionDispatcher:
                 )
 
     def forget_doubt(self, key: RunKey) -> None:
-        """Whether the job was started is known by now."""
+        """Forget since when the run's start is in doubt: its outcome is known."""
         self._doubted.pop(key, None)
 
     def _dispatch_start(self, act: StartJob, run: Run, pipeline: Pipeline) -> None:
@@ -76,11 +77,14 @@ class ActionDispatcher:
     async def _start(self, act: StartJob, run: Run, pipeline: Pipeline) -> None:
         answer = await self._actions.start(run, pipeline, act)
         if await self._hand_over(run.key, answer):
-            # From here on the row itself says that this start is over.
+            # The row now records the answer of this start.
             self._sent.pop(run.key, None)
 
     async def _find(self, run: Run, pipeline: Pipeline, act: FindJob) -> None:
-        """Wait, on our own clock, until every start must be visible; then look. Before, only a sight of it counts."""
+        """Wait until the target must list every job that was started, then search for the job.
+
+        The wait uses the monotonic clock. An earlier search counts only if it finds the job.
+        """
         asked, since = self._doubted.get(run.key, (act, self._clock.monotonic()))
         if asked != act:
             since = self._clock.monotonic()
@@ -100,9 +104,9 @@ class ActionDispatcher:
             await self._hand_over(run.key, fact)
 
     def _is_wanted(self, run: Run, act: FindJob) -> Run | None:
-        """The run as it is now, unless its start was settled meanwhile, or sent again.
+        """Return the run as held now; None if its start was settled or sent again meanwhile.
 
-        To look by sending could start what nobody waits for.
+        A search that sends the start could otherwise start a job that no run waits for.
         """
         held = self._held.get(run.key)
         is_same = held is not None and (held.token, held.start_step) == (act.token, run.start_step)
@@ -115,7 +119,10 @@ class ActionDispatcher:
         await self._hand_over(key, await work())
 
     async def _hand_over(self, key: RunKey, fact: Fact) -> bool:
-        """Have a result handled; return False if this session was lost before. Only we know it, so it is repeated."""
+        """Hand over a result until it is handled; return False if this session was lost before that.
+
+        Only this session knows the result, so it repeats the call.
+        """
         wait_s = 1.0
         while self._standing.may_act():
             try:
@@ -129,7 +136,7 @@ class ActionDispatcher:
         return False
 
     def _once(self, act: Act, key: RunKey, work: Work) -> None:
-        """Start the work, unless the same is under way for this run."""
+        """Start the work, unless the same kind of work is under way for this run."""
         name = (type(act), key)
         if name not in self._under_way:
             self._under_way.add(name)

@@ -1,4 +1,4 @@
-"""Dry runs: load, decide, commit, as for a run, but nothing here can reach a job."""
+"""Dry runs: load, decide and commit as for a run; no code here can reach a job."""
 
 from datetime import datetime
 from typing import Final
@@ -49,7 +49,7 @@ class DryRunEngine:
         self._configs, self._commits = configs, commits
         self._session, self._clock, self._timers = session, clock, timers
         self._evaluations = EvaluationRequests(RowKind.DRY_RUN, self._evaluate, clock=clock, timers=timers, spawn=spawn)
-        self._held: dict[RunKey, datetime] = {}  # those whose timers are here, and since when they wait
+        self._held: dict[RunKey, datetime] = {}  # dry runs whose timers are here, and since when they wait
         self._shifts = ClockShifts(clock, standing, lambda: self._held)
 
     async def handle(self, key: RunKey, fact: Fact, version: Version, schedule: Schedule) -> None:
@@ -81,7 +81,7 @@ class DryRunEngine:
         await self.handle(key, fact, version, schedule)
 
     async def wake(self, key: RunKey) -> None:
-        """Handle that the next evaluation is due."""
+        """Handle the timer of a dry run: its next evaluation is due."""
         run = await self._store.load(key)
         if run is None or run.state is not DryState.EVALUATING:
             return
@@ -110,7 +110,7 @@ class DryRunEngine:
             self._evaluations.add(key)
 
     async def _spent(self, key: RunKey, fact: Fact) -> Spent:
-        """What the reruns on record have used of the budgets, for those facts that are about one more."""
+        """Return how much of the budgets the recorded reruns have used, for facts that may add a rerun."""
         if not isinstance(fact, RerunRequested | JobReported):
             return NOTHING_SPENT
         return spent_by(record.reason for record in await self._reruns.list(key))
@@ -122,7 +122,7 @@ class DryRunEngine:
             self._held.pop(run.key, None)
             self._shifts.forget(run.key)
             return
-        self._shifts.notice()  # before this one counts as held: it may have followed already
+        self._shifts.notice()  # before this one counts as held: its times may have followed the step already
         self._held[run.key] = run.since
         beat = next_beat(run.since, schedule.evaluation.interval, now)
         self._timers.set(wake, min(beat, run.window_ends_at) if run.window_ends_at > now else beat)

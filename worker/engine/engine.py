@@ -1,7 +1,7 @@
-"""The engine: load, decide, commit, act. It holds the timers of the runs it committed last, and knows ports only.
+"""The engine: load, decide, commit, act. It holds the timers of the runs that it committed last.
 
-It acts only on what is proven to be committed. What a crash leaves undone follows from the row, and whoever adopts the
-row does it.
+It depends on ports only. It acts only on proven commits. The actions that a crash leaves undone follow from the row,
+and the worker that adopts the row does them.
 """
 
 import asyncio
@@ -61,18 +61,18 @@ from worker.targets.batch_status import StatusCalls
 from worker.targets.calls import Limits, Targets
 from worker.targets.job_durations import Durations
 
-# How long a deadline waits for the target's answer about a job that may just have ended.
+# How long the judgement of a deadline waits for the target's answer about a job that may just have ended.
 POLL_PATIENCE: Final = timedelta(seconds=10)
 # How often this worker checks whether the starter of a run still lives, if that is another worker.
 STARTER_CHECK: Final = timedelta(seconds=10)
 # How long a decision may take before its run is woken for the same reason again.
 SETTLED_WITHIN: Final = timedelta(seconds=1)
-# Facts that change something only if a time has come, or that are about what a rule made of the time.
+# Facts that change something only if a time was reached, or that hold a rule's result at a time.
 TIMED: Final = (TimerFired, JobRunning, JobStatusUnknown, RulesHeld, RulesNotHeld, StopPending)
 
 
 class Handled(Enum):
-    """What became of a fact. Whoever brings one that is held back must bring it again."""
+    """States whether a fact was settled. A caller must deliver a fact that is held back again."""
 
     SETTLED = auto()
     HELD_BACK = auto()
@@ -165,10 +165,10 @@ class Engine:
     async def handle(self, key: RunKey, fact: Fact, seen: Run | None = None) -> Handled:
         """Decide on a fact, commit, and act. Raises `RetryLater`, and `Rejected` for a damaged row.
 
-        `seen` is the run as the caller knows it: good enough for a first try. None: the row is read.
+        `seen` is the run as the caller knows it; only the first try uses it. None means that the row is read.
         """
         if isinstance(fact, TIMED) and not self._standing.may_judge_time():
-            # Nothing is lost: whoever has the run when its clock is right asks again.
+            # Nothing is lost: the worker that holds the run when its clock is right handles the time again.
             return Handled.SETTLED
         async with self._locks.setdefault(key, asyncio.Lock()):
             try:
@@ -177,8 +177,8 @@ class Engine:
                     seen = await self._follow_clock(key, step, seen)
                 answer = await self._decisions.settle(key, fact, seen)
             except asyncio.CancelledError:
-                # Who brought it, such as a reader that lost its shard, is sent away, but this session goes on: if it
-                # committed the run, it is the one that holds the next timer.
+                # The caller, such as a reader that lost its shard, is cancelled, but this session continues. If it
+                # committed the run, it must hold the next timer.
                 self._timers.set(TimerKey(RowKind.TRIGGER, key), self._clock.now() + TRY_AGAIN_AFTER)
                 raise
             if isinstance(answer, Decided):
@@ -190,30 +190,30 @@ class Engine:
         return Handled.SETTLED
 
     def request_evaluation(self, kind: RowKind, key: RunKey) -> None:
-        """Have the rules of a run or dry run evaluated soon, if it waits for them, wherever it is held."""
+        """Request an evaluation of a waiting run or dry run, whichever worker holds it."""
         if kind is RowKind.DRY_RUN:
             self._dry_runs.request_evaluation(key)
         else:
             self._evaluations.request(key)
 
     def new_run(self, version: Version) -> NewRun:
-        """Return what a fact needs that may create a run."""
+        """Return the id and configuration hash that a fact needs if it may create a run."""
         return NewRun(self._new_id(), version.config_hash)
 
     async def poll_job(self, run: Run, pipeline: Pipeline) -> Fact:
-        """Ask the target how a run's job is, and record nothing: for one that nobody follows any more."""
+        """Query the status of a run's job and record nothing: for a job that no worker polls any more."""
         return await self._actions.poll(run, pipeline, PollNow(run.job or {}), is_urgent=True)
 
     async def judge_deadline(self, key: RunKey) -> None:
-        """Warn of a deadline or judge it, if it is due. Raises `StaleWrite` after many lost races."""
+        """Warn of a deadline or judge it, if it is due. Raises `StaleWrite` after 8 lost races."""
         run = await self._runs.load(key)
         if isinstance(run, Run) and run.state is State.POLLING:
-            # It may be done already, and in time; a success is committed together with its verdict.
+            # The job may have succeeded in time; a success is committed together with its verdict.
             await self._poll_once(run)
         await self._watches.handle(key, None)
 
     async def adopt(self, kind: RowKind, key: RunKey) -> None:
-        """Take up a row that nobody looks after, without writing. May be done for a row that is looked after."""
+        """Adopt a row that no live worker owns, without writing; harmless for a row that has an owner."""
         try:
             with self._boundary:
                 await self._adopt(kind, key)
@@ -227,7 +227,7 @@ class Engine:
     # --- after the commit ---------------------------------------------------------------------------------------------
 
     async def _follow_clock(self, key: RunKey, step: ClockStepped, seen: Run | None) -> Run | None:
-        """Let the run's times follow a wall clock that was set, before anything is decided by them."""
+        """Move the run's times by a step of the wall clock, before any decision depends on them."""
         answer = await self._decisions.settle(key, step, seen)
         self._shifts.settled(key, step)
         if isinstance(answer, Decided):
@@ -236,7 +236,7 @@ class Engine:
         return self._newest(seen)
 
     def _follow_up(self, key: RunKey, fact: Fact, decided: Decided) -> Handled:
-        """The commit is proven: set the next timers, log, and act."""
+        """Set the next timers, log, and act. The commit is proven."""
         run, before = decided.run, self._held.get(key)
         if decided.watch is not None:
             self._watches.arm(decided.watch)
@@ -256,7 +256,10 @@ class Engine:
     # --- timers -------------------------------------------------------------------------------------------------------
 
     def _hold(self, run: Run, pipeline: Pipeline, schedule: Schedule) -> None:
-        """Whoever commits a run holds its next timer; so does who adopted it. Of others' runs we hold none."""
+        """Hold the run's next timer if this session committed or adopted the run; release an ended run.
+
+        Runs of other sessions are not held.
+        """
         if run.is_ended:
             self._let_go(run.key)
         elif run.owner == self._session or run.key in self._held:
@@ -269,9 +272,10 @@ class Engine:
             self._dispatcher.forget_doubt(run.key)
 
     def _newest(self, seen: Run | None) -> Run | None:
-        """What we know of a run by now: who waited for its turn may have looked before others had theirs.
+        """Return the newest known state of a run: another fact may have changed it while this one waited.
 
-        A fact that changes nothing is not checked against the row, so an old sight could make us ignore an answer.
+        A decision that changes nothing is not checked against the row, so an old state could make the engine ignore an
+        answer.
         """
         held = self._held.get(seen.key) if seen else None
         return held if seen and held and held.version > seen.version else seen
@@ -283,7 +287,10 @@ class Engine:
         return min(due, now + STARTER_CHECK) if is_with_another(run, self._session) else due
 
     def _no_later(self, run: Run, due: datetime) -> datetime:
-        """A run that was adopted, and not looked at yet, is not put off by what is said about it meanwhile."""
+        """Return the earlier of `due` and the planned time, if the run was adopted and not handled yet.
+
+        So a fact that arrives meanwhile does not delay an adopted run.
+        """
         planned = None if run.owner == self._session else self._timers.due(TimerKey(RowKind.TRIGGER, run.key))
         return due if planned is None else min(due, planned)
 
@@ -295,7 +302,7 @@ class Engine:
 
     async def _fire(self, wake: TimerKey) -> None:
         if not self._standing.may_act():
-            return  # what was held here is another's by now
+            return  # the session is lost: other workers own its rows
         if not self._standing.may_judge_time():
             self._timers.set(wake, self._clock.now() + TRY_AGAIN_AFTER)
             return
@@ -328,14 +335,14 @@ class Engine:
         await self.handle(key, fact, run)
 
     def _put_off(self, key: RunKey) -> None:
-        """What is overdue is being seen to: to fire again before that is settled would only burn time."""
+        """Push an overdue timer back so that it does not fire again while its wake-up is being handled."""
         wake, now = TimerKey(RowKind.TRIGGER, key), self._clock.now()
         planned = self._timers.due(wake)
         if planned is not None and planned <= now:
             self._timers.set(wake, now + SETTLED_WITHIN)
 
     async def _is_ours(self, run: Run) -> bool:
-        """A timer that finds another live owner drops itself."""
+        """Return whether this session owns the run; the timer of a run with another live owner is dropped."""
         if run.owner is None or run.owner == self._session:
             return True
         return run.key in self._held and await self._standing.is_over(run.owner)
@@ -349,7 +356,7 @@ class Engine:
             case RowKind.TRIGGER:
                 await self._adopt_run(key)
             case RowKind.RERUN_REQUEST | RowKind.CANCEL_REQUEST:
-                return  # nothing waits for it: it is answered when it is written
+                return  # no timer: it is answered when it is written
 
     async def _adopt_run(self, key: RunKey) -> None:
         run, held = await self._runs.load_active(key), self._held.get(key)
@@ -359,12 +366,12 @@ class Engine:
         if run.state is State.POLLING:
             version = await self._configs.get(key.pipeline, run.config_hash)
             spread = limits(version.pipeline).poll_interval
-        self._shifts.notice()  # whoever held it before has let its times follow what was set until now
+        self._shifts.notice()  # the earlier holder has moved its times by all steps until now
         self._held[key] = run
         self._timers.set(TimerKey(RowKind.TRIGGER, key), self._clock.now() + place_of(key) * spread)
 
     async def _poll_once(self, run: Run) -> None:
-        """Ask once how a job is, and handle the answer if it comes soon."""
+        """Query a job's status once, and handle the answer if it arrives within `POLL_PATIENCE`."""
         if run.job is None:
             return
         try:
@@ -372,6 +379,7 @@ class Engine:
             async with asyncio.timeout(POLL_PATIENCE.total_seconds()):
                 fact = await self._actions.poll(run, version.pipeline, PollNow(run.job), is_urgent=True)
         except (TimeoutError, Rejected):
-            # One whose version is gone cannot be asked about: its own wake tells people, and its deadline holds.
+            # If the run's version is gone, the job cannot be polled. The run's own timer reports that, and the deadline
+            # still applies.
             return
         await self.handle(run.key, fact, run)

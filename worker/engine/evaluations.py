@@ -25,7 +25,7 @@ from worker.store.repos.runs import Runs
 from worker.store.repos.sensors import Sensors
 from worker.store.table import Tables
 
-# Decides on a fact about a run, by the run as the caller saw it, and commits. None: by the row.
+# Decides on a fact about a run as the caller saw it, and commits. None means that the row is read.
 Handle: TypeAlias = Callable[[RunKey, Fact, Run | None], Awaitable[object]]
 
 
@@ -36,22 +36,23 @@ class SensorReader:
         self._sensors, self._marks = Sensors(tables), Marks(tables)
 
     async def for_start(self, key: RunKey, pipeline: Pipeline, schedule: Schedule) -> dict[str, SensorReading]:
-        """What decides whether a run may start, and what drift will be measured against."""
+        """Read the sensors that decide whether a run may start, and those that drift is measured against."""
         readings = await self.read(key, _named(pipeline, schedule))
         return for_start(pipeline, schedule, key.period, readings)
 
     async def inputs(self, run: Run, pipeline: Pipeline, schedule: Schedule, now: datetime) -> Inputs:
-        """What the job of a run was started on, as it is now. The run must have been read before."""
+        """Read the current state of the sensors that a run's job was started on. Load the run first."""
         readings = await self.read(run.key, _named(pipeline, schedule))
         baseline = await self.baseline(run.key) if pipeline.post_run else dict[str, Json]()
         return Inputs(readings, baseline, await in_turns(judge_post_run(pipeline, run.started_on, readings, now)))
 
     async def baseline(self, key: RunKey) -> Mapping[str, Json]:
-        """What drift of a run is measured against: each post-run sensor's data, by its name."""
+        """Return the baseline that drift of a run is measured against: each post-run sensor's data by name."""
         mark = await self._marks.get(key.pipeline, keys.baseline_mark_sk(key))
         if mark is not None:
             return mark.data
-        old = await self._sensors.get(key.pipeline, f"postrun-baseline#{key.period}")  # as the reference kept it
+        # where the Lambda edition kept it
+        old = await self._sensors.get(key.pipeline, f"postrun-baseline#{key.period}")
         return old.data if old else dict[str, Json]()
 
     async def read(self, key: RunKey, names: Sequence[str]) -> dict[str, SensorReading]:
@@ -64,7 +65,7 @@ class SensorReader:
 
 
 class EvaluationRequests:
-    """Runs `evaluate` for each requested key: at most once a second, and always once after the last request."""
+    """Runs `evaluate` for each requested key at most once a second, and once after the last request."""
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ class EvaluationRequests:
 class Evaluations:
     """Evaluates the rules of waiting runs on request, and hands each result to `handle`.
 
-    `held` has the runs of this session as it last committed them; any other run is read.
+    `held` has the runs of this session as it last committed them; any other run is read from the store.
     """
 
     def __init__(
@@ -117,20 +118,20 @@ class Evaluations:
         self._requests = EvaluationRequests(RowKind.TRIGGER, self._evaluate, clock=clock, timers=timers, spawn=spawn)
 
     def request(self, key: RunKey) -> None:
-        """Have the run's rules evaluated soon, if it waits for them, wherever it is held."""
+        """Request an evaluation of the run if it is waiting, whichever worker holds it."""
         self._requests.add(key)
 
     async def _evaluate(self, key: RunKey) -> None:
         run = self._held.get(key)
         if run is None or run.state is not State.EVALUATING:
-            # Another worker may have sent it back to its rules since we last saw it.
+            # Another worker may have returned it to waiting since this worker last saw it.
             run = await self._runs.load_active(key)
         if run is None or run.state is not State.EVALUATING:
             return
         version = await self._configs.get(key.pipeline, run.config_hash)
         schedule = version.pipeline.schedule(key.schedule)
         if schedule is not None:
-            # The row was committed before the sensors are read: so no change of theirs is missed.
+            # The row was committed before the sensors are read, so no change of a sensor is missed.
             readings = await self._sensors.for_start(key, version.pipeline, schedule)
             fact = await in_turns(evaluate_rules(version.pipeline, readings, run.attempt, self._clock.now()))
             await self._handle(key, fact, run)

@@ -1,4 +1,4 @@
-"""What the log says about each fact: one line, with what was decided or why nothing was."""
+"""Fact log: writes one line for each fact, with its effects or the reason why nothing changed."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,10 @@ from worker.runtime.logs import Log
 
 
 def log_decided(log: Log, key: RunKey, fact: Fact, effects: Sequence[Effect]) -> None:
-    """Log a fact that was decided on. A timer that only has a run evaluated or polled has an event of its own."""
+    """Log a fact that was decided on.
+
+    A timer that only causes an evaluation or a poll has a log event of its own.
+    """
     names = [type(effect).__name__ for effect in effects]
     if reason := ignored(effects):
         log_ignored(log, key, fact, reason)

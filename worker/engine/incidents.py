@@ -1,4 +1,4 @@
-"""Incidents: report unreadable runs once, and targets that stay unreachable."""
+"""Incidents: reports unreadable runs once, and targets that stay unreachable."""
 
 from datetime import timedelta
 from typing import Final
@@ -14,20 +14,20 @@ from worker.runtime.clock import Clock
 from worker.runtime.logs import Log
 from worker.targets.calls import Targets, target_of
 
-# Only a person can help, and may: after that it is taken up again without anybody's doing.
+# How long until a damaged run is tried again. Only a person can repair it; after that it continues by itself.
 LOOK_AGAIN_AFTER: Final = timedelta(minutes=5)
-REMEMBERED_MAX: Final = 10_000  # forgetting one costs a log line and a refused write
+REMEMBERED_MAX: Final = 10_000  # a forgotten run costs one more log line and a refused write
 
 
 class CorruptRunReporter:
-    """Tells people of a damaged run, once, and the log once in a session."""
+    """Reports a damaged run: emits one event, and writes one log line per session."""
 
     def __init__(self, commits: Commits, clock: Clock, log: Log) -> None:
         self._commits, self._clock, self._log = commits, clock, log
         self._told: set[RunKey] = set()
 
     async def tell(self, key: RunKey, problem: Rejected) -> None:
-        """Raises `RetryLater`."""
+        """Report a run that cannot continue, if this session has not yet. Raises `RetryLater`."""
         if key in self._told:
             return
         self._log("run.damaged", {"run": str(key), "problem": str(problem)})
@@ -39,18 +39,18 @@ class CorruptRunReporter:
         self._told.add(key)
 
 
-TOLD_AFTER: Final = timedelta(minutes=10)  # until then the log and its metrics are enough: most outages are short
+TOLD_AFTER: Final = timedelta(minutes=10)  # before that, log and metrics are enough: most outages are short
 
 
 class Outages:
-    """Tells of each outage once, by the first run whose job could not be asked about for so long."""
+    """Reports each outage once, on the first run whose job could not be polled for `TOLD_AFTER`."""
 
     def __init__(self, commits: Commits, clock: Clock) -> None:
         self._commits, self._clock = commits, clock
         self._told: set[str] = set()
 
     async def look(self, key: RunKey, pipeline: Pipeline, targets: Targets) -> None:
-        """See whether a target that was just not reached has been silent for too long. Raises `RetryLater`."""
+        """Report a target that was just not reached if it has been silent too long. Raises `RetryLater`."""
         if pipeline.job is None:
             return
         target = target_of(pipeline.job)
@@ -62,9 +62,9 @@ class Outages:
             self._told.add(target)
 
     async def doubt(self, run: Run, problem: str) -> None:
-        """See whether it has been unknown for too long if a start took place. Raises `RetryLater`.
+        """Report a start whose outcome has been unknown for too long. Raises `RetryLater`.
 
-        One that is being stopped is given up, and told, as soon.
+        A run that is being stopped is not reported here: it is given up, and reported, after the same time.
         """
         now = self._clock.now()
         if run.state is State.TRIGGERING and now - run.since >= TOLD_AFTER:

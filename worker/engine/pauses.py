@@ -1,4 +1,4 @@
-"""When pauses end: what one held back is taken up at that moment, not at the next occasion."""
+"""Pause ends: takes up what a pause held back as soon as the pause ends."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
@@ -12,10 +12,10 @@ from worker.runtime.timers import Timers
 
 
 class PauseEnds:
-    """Holds one timer for each pipeline of which something was held back here until a known time.
+    """Holds one timer for each pipeline that held something back here until a known time.
 
-    It lives as long as the session. A run that is held back is known to its next holder by its next pass; a signal that
-    began no run yet, by the next look at everything.
+    It lives as long as the session. After that, the next holder of a held-back run finds it in the run's next
+    evaluation, and a deferred trigger sensor without a run is found by the next resync.
     """
 
     def __init__(self, clock: Clock, log: Log) -> None:
@@ -23,11 +23,11 @@ class PauseEnds:
         self._timers: Timers[PipelineId] = Timers(clock)
 
     def note(self, pipeline: PipelineId, until: datetime) -> None:
-        """The last word on when the pause ends counts: it may have been made longer or shorter."""
+        """Set when the pause ends. The last call counts: the pause may have been made longer or shorter."""
         self._timers.set(pipeline, until)
 
     async def run(self, take_up: Callable[[PipelineId], Awaitable[None]]) -> None:
-        """Take up each pipeline when its pause is over, until cancelled."""
+        """Call `take_up` for each pipeline when its pause is over, until cancelled."""
 
         async def fire(pipeline: PipelineId) -> None:
             try:

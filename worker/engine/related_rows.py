@@ -1,4 +1,7 @@
-"""Rows other than the run's that a decision depends on: each is read before the commit, and only if it is needed."""
+"""Related rows: the rows besides the run's that a decision depends on.
+
+Each is read before the commit, and only if the decision needs it.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -23,9 +26,9 @@ from worker.store.table import Tables
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelatedRows:
-    """The rows as they were read, or None. If one changes before the commit, the commit is stale."""
+    """Holds the rows as they were read, or None. If one changes before the commit, the commit is stale."""
 
-    rerun_number: int = 0  # the next free one in the record of reruns
+    rerun_number: int = 0  # the next free number in the record of reruns
     request: RerunRequest | None = None
     baseline: Mark | None = None
     watch: SlaWatch | None = None
@@ -37,7 +40,7 @@ class RelatedRowsReader:
         self._marks, self._watches = Marks(tables), SlaWatches(tables)
 
     async def read(self, key: RunKey, decision: Decision) -> RelatedRows:
-        """Read what the effects of a decision depend on. Raises `RetryLater` and `BadRow`."""
+        """Read the rows that the effects of a decision depend on. Raises `RetryLater` and `BadRow`."""
         rows = RelatedRows()
         for effect in decision.effects:
             match effect:

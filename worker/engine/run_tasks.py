@@ -1,4 +1,4 @@
-"""Tasks about rows: work that fails is repeated by the row's timer, so that no other row suffers."""
+"""Run tasks: a row's timer repeats work that fails, so that no other row is affected."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -16,14 +16,14 @@ from worker.runtime.error_boundary import Boundary
 from worker.runtime.logs import Log
 from worker.runtime.timers import Timers
 
-# Called by the task itself, so that one that is cancelled before it began leaves nothing behind.
+# The task itself calls it, so a task that is cancelled before it began leaves nothing behind.
 Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 # Starts a task by its name; the timer key fires again if the work fails.
 Spawn: TypeAlias = Callable[[str, TimerKey, Work], None]
 
 
 class RunTasks:
-    """Starts the tasks of one session. Every task belongs to `tasks`."""
+    """Starts the tasks of one session, all in the task group `tasks`."""
 
     def __init__(
         self,
@@ -40,11 +40,14 @@ class RunTasks:
         self._corrupt_runs, self._boundary, self._log = corrupt_runs, boundary, log
 
     def spawn(self, name: str, wake: TimerKey, work: Work) -> None:
-        """Start a task; if the store or the row makes it fail, `wake` fires again in a while."""
+        """Start a task; if it fails because of the store or the row, `wake` fires again later."""
         self.spawn_unrepeated(name, partial(self._or_again, wake, work))
 
     def spawn_unrepeated(self, name: str, work: Work) -> None:
-        """Start a task, unless this session is lost: then its tasks are being ended, and what is due is another's."""
+        """Start a task, unless this session is lost.
+
+        Then its tasks are being cancelled, and other workers take up what is due.
+        """
         if self._standing.may_act():
             self._tasks.create_task(work(), name=name)
 
@@ -59,7 +62,7 @@ class RunTasks:
             self._repeat(wake, TRY_AGAIN_AFTER)
 
     async def _report(self, wake: TimerKey, problem: Rejected) -> timedelta:
-        """Report a row that only a person can repair; return when to look at it again."""
+        """Report a row that only a person can repair; return after how long to try it again."""
         try:
             await self._corrupt_runs.tell(wake.key, problem)
         except RetryLater:

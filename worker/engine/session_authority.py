@@ -1,4 +1,4 @@
-"""What whoever acts must know about the workers: who it is itself, whether it may act, and who is gone."""
+"""Session authority: which session this is, whether it may act, and which sessions have ended."""
 
 from typing import Protocol
 
@@ -8,17 +8,23 @@ from worker.core.model.keys import SessionId
 class SessionAuthority(Protocol):
     @property
     def session(self) -> SessionId:
-        """Whose name goes on the rows that this worker commits."""
+        """Return the session that this worker writes on the rows it commits."""
         ...
 
     def may_act(self) -> bool:
-        """False as soon as others may take this worker for dead. Ask in the same step of the loop as the act."""
+        """Return False once others may consider this worker dead. Call it in the loop step of the action."""
         ...
 
     def may_judge_time(self) -> bool:
-        """False while the wall clock is known to be wrong: decide nothing by it. Ask right before the decision."""
+        """Return False while the wall clock is known to be wrong. Call it right before the decision.
+
+        While it is False, make no decision that depends on the time.
+        """
         ...
 
     async def is_over(self, session: SessionId) -> bool:
-        """Say whether a session has ended for good, as of a look made after the question. May raise `RetryLater`."""
+        """Return whether a session has ended for good, by a read made after the call.
+
+        Raises `RetryLater`.
+        """
         ...

@@ -1,4 +1,4 @@
-"""SLA watches: warn of deadlines and judge them when they are due, by what the run really did."""
+"""SLA watches: warns of deadlines, and judges them when they are due by what the run did."""
 
 from worker.config.versions import PipelineVersions
 from worker.core.errors import Rejected, RetryLater
@@ -23,7 +23,7 @@ _NO_SLA = Sla()
 
 
 class SlaMonitor:
-    """Decides on facts about SLA watches, and sets the timers of those this session committed or adopted."""
+    """Decides on facts about SLA watches, and sets timers for those it committed or adopted."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class SlaMonitor:
         self._clock, self._timers, self._standing = clock, timers, standing
 
     def arm(self, watch: SlaWatch) -> None:
-        """Wake when the watch has something to say; a closed one has nothing any more."""
+        """Set the timer for the watch's next warning or verdict; cancel it for a closed watch."""
         due = next_due(watch, self._clock.now())
         wake = TimerKey(RowKind.SLA, watch.key)
         if due is None:
@@ -58,7 +58,10 @@ class SlaMonitor:
         self._timers.set(TimerKey(RowKind.SLA, key), at)
 
     async def handle(self, key: RunKey, fact: WatchFact | None) -> None:
-        """Decide and commit one fact about a watch; None: its time came. Raises `StaleWrite` after 8 lost races."""
+        """Decide and commit one fact about an SLA watch; None means the timer fired.
+
+        Raises `StaleWrite` after 8 lost races.
+        """
         for _ in range(TRIES_MAX - 1):
             try:
                 return await self._decide_and_commit(key, fact)
@@ -92,7 +95,7 @@ class SlaMonitor:
             case Run():
                 return TimerReached(run.status)
             case ForeignRun(status=Status.COMPLETED):
-                # Another system does not always say when; then nothing shows that it was late.
+                # Another system does not always record the time; then nothing shows that the run was late.
                 succeeded_at = await self._foreign.succeeded_at(run.key)
                 return TimerReached(Status.COMPLETED, succeeded_at or (watch.since if watch else None))
             case ForeignRun(status=Status.RUNNING):
@@ -101,14 +104,15 @@ class SlaMonitor:
                 return TimerReached(Status.FAILED_FINAL)
 
     async def _is_expected(self, key: RunKey) -> bool:
-        """Say whether a run may still begin: of a pipeline or schedule that was taken back, nobody waits for any.
+        """Return whether the run may still be created; False if its pipeline or schedule was removed.
 
-        Asked when the deadline comes, and not when they go: one that is deployed again meanwhile is waited for.
+        This is checked at the deadline, not at the removal: a pipeline that was deployed again meanwhile is expected to
+        run.
         """
         try:
             version = await self._configs.current(key.pipeline)
         except Rejected:
-            return True  # it cannot be read, which is no reason to keep silent
+            return True  # an unreadable configuration is no reason to stay silent
         pipeline = version.pipeline if version else None
         return pipeline is not None and not pipeline.dry_run and pipeline.schedule(key.schedule) is not None
 
@@ -119,7 +123,7 @@ class SlaMonitor:
 
 
 def _unchanged(key: RunKey, run: Run | ForeignRun | None) -> Write:
-    """The verdict holds only while the run is as it was looked at."""
+    """Return the condition that the run is still as it was read; the verdict depends on it."""
     match run:
         case None:
             return Check(TableName.CONTROL, run_key(key), Absent())

@@ -1,17 +1,17 @@
-"""What can be waited for: a timer's key."""
+"""Timer keys: what a timer can wait for."""
 
 from datetime import timedelta
 from typing import Final, NamedTuple
 
 from worker.core.model.keys import RowKind, RunKey
 
-# Adopted rows are taken up within so long, each at its own place. Short, because they come spread out already, and
-# nobody has looked after them since their owner was lost.
+# Adopted rows are taken up within this time, each at its own offset. It is short because adoptions are spread out
+# already, and no worker has handled the rows since their owner was lost.
 ADOPTED_WITHIN: Final = timedelta(seconds=1)
 
 
 class TimerKey(NamedTuple):
-    """A row that something is due for. `is_pass`: only a pass over its rules."""
+    """Names a row that something is due for. With `is_pass`, only an evaluation of its rules is due."""
 
     kind: RowKind
     key: RunKey

@@ -1,4 +1,4 @@
-"""Cascades: a marker says that an upstream pipeline is done, and that there should be a run here."""
+"""Cascades: a marker states that an upstream pipeline has completed and a run should exist here."""
 
 from worker.config.versions import Version
 from worker.core.model import keys
@@ -18,7 +18,7 @@ class Cascades:
         self._deferred = DeferredSignals(tables)
 
     async def handle(self, version: Version, key: RunKey, path: tuple[PipelineId, ...]) -> None:
-        """Handle a marker; harmless to repeat."""
+        """Handle a cascade marker. Safe to repeat."""
         schedule = version.pipeline.schedule(key.schedule)
         if schedule is not None and (refusal := await self._sensors.refusal(key, schedule)):
             await self._sensors.refuse(key, keys.marker_pk(key.pipeline), "", refusal)
@@ -27,7 +27,7 @@ class Cascades:
             await self._deferred.keep(DeferredCascade(key, path), self._clock.now())
 
     async def resume(self, version: Version, held: DeferredCascade) -> None:
-        """Handle what a pause held back as if it were just delivered; it is kept until it is settled."""
+        """Handle a cascade that a pause held back as if just delivered; keep it until it is settled."""
         if await self._is_settled(version, held.key, held.path):
             await self._deferred.forget(held)
 

@@ -1,4 +1,4 @@
-"""Configurations that were deployed: taken into force, or refused with the last good one staying in force."""
+"""Deployed configurations: accepts a new version, or rejects it and keeps the last good one in force."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,7 +31,7 @@ PROBLEMS_TOLD_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class NewVersion:
-    """A version that is deployed, and what was in force before it."""
+    """Holds a newly deployed version, and what was in force before it."""
 
     version: Version
     known: Remembered
@@ -46,10 +46,10 @@ class ConfigChanges:
         self._pipelines, self._watches, self._runs = Pipelines(tables), SlaWatches(tables), Runs(tables)
 
     async def handle(self, pipeline: PipelineId) -> NewVersion | None:
-        """Read what is deployed; return the version if it is new to us.
+        """Read the deployed configuration; return its version if it is new to the store.
 
-        Whoever has done what follows from it calls `accept`: until then it stays new, so that a failure or a crash on
-        the way leaves nothing undone. Raises `StaleWrite` if another looked too.
+        The caller does what follows from the version and then calls `accept`. Until then the version stays new, so a
+        failure or a crash leaves nothing undone. Raises `StaleWrite` if another worker handled it at the same time.
         """
         deployed = await self._configs.deployed(pipeline)
         if deployed is None:
@@ -61,21 +61,24 @@ class ConfigChanges:
         await self._pipelines.list_deployed(pipeline)
         if known.good == deployed.config_hash and known.refused is None:
             return None
-        await self._configs.persist(deployed)  # deadlines that move speak of it
+        await self._configs.persist(deployed)  # moved deadlines refer to it
         await self._move_deadlines(deployed)
         return NewVersion(deployed, known)
 
     async def accept(self, new: NewVersion) -> None:
-        """Remember the version, and tell the workers of it. Raises `StaleWrite` if another was put in force since."""
+        """Record the version as good, and notify the workers through the configuration log.
+
+        Raises `StaleWrite` if another version was recorded since.
+        """
         version, told = new.version, list[Write]()
         if new.known.refused is not None:
             told.append(event_write(self._acceptance(version)))
         await self._note(version.pipeline.id, new.known, {"good": version.config_hash}, ConfigChange.CHANGED, *told)
 
     async def taken_back(self, pipeline: PipelineId) -> None:
-        """A configuration was deleted: its times are forgotten, and the workers are told. Harmless to repeat."""
+        """Handle a deleted configuration: forget its times and notify the workers. Safe to repeat."""
         if await self._pipelines.get(pipeline) is not None:
-            return  # it came again meanwhile
+            return  # it was deployed again meanwhile
         await forget_times(self._tables, pipeline)
         entry = ConfigLogEntry(id=self._new_id(), pipeline=pipeline, change=ConfigChange.REMOVED)
         await config_log.ConfigLog(self._tables).append(entry, self._clock.now())
@@ -116,7 +119,7 @@ class ConfigChanges:
         )
 
     def _acceptance(self, version: Version) -> Event:
-        """People who were told of a configuration that cannot be understood hear that the trouble is over."""
+        """Build the event that a rejected configuration is accepted again."""
         pipeline = version.pipeline.id
         return Event(
             id=self._new_id(),
@@ -130,7 +133,10 @@ class ConfigChanges:
     # --- deadlines that moved -----------------------------------------------------------------------------------------
 
     async def _move_deadlines(self, version: Version) -> None:
-        """Recompute the watches of runs that do not exist yet; who began is judged by the deadline it began under."""
+        """Recompute the SLA watches of runs that do not exist yet.
+
+        An existing run keeps the deadline that it was created with.
+        """
         for schedule in version.pipeline.schedules:
             for watch in await self._watches.of_schedule(version.pipeline.id, schedule.id):
                 if watch.verdict is None and await self._runs.load(watch.key) is None:
@@ -146,4 +152,4 @@ class ConfigChanges:
         try:
             await self._watching.handle(watch.key, moved)
         except StaleWrite:
-            return  # its run began meanwhile: it is judged by the deadline it began under
+            return  # its run was created meanwhile and keeps the deadline that it was created with

@@ -1,4 +1,4 @@
-"""Requests: what people and Interlock itself ask for about one run, as facts for the engine."""
+"""Requests: turns rerun and cancel requests, from people or from Interlock, into facts."""
 
 from datetime import datetime
 

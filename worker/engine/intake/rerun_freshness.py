@@ -1,4 +1,7 @@
-"""Whether a rerun may find other data than the success did: by content where that is known, else by time."""
+"""Rerun freshness: whether a rerun may find other data than the last success.
+
+Compares content where it is known, else times.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -14,7 +17,7 @@ from worker.store.table import Tables
 
 
 class RerunFreshness:
-    """One answer for the worker that decides about a rerun and for whoever tells a person beforehand."""
+    """Answers for the worker that decides on a rerun and for the forecast shown to a person before it."""
 
     def __init__(self, tables: Tables) -> None:
         self._foreign, self._sensing = ForeignRuns(tables), SensorReader(tables)

@@ -1,4 +1,4 @@
-"""Resync: handle a pipeline's rows as if they had just been written, for records that were lost or held back."""
+"""Resync: handles a pipeline's rows as if just written, because records were lost or held back."""
 
 from datetime import datetime
 from typing import Final
@@ -17,7 +17,7 @@ from worker.store.repos.deferred_signals import DeferredCascade, DeferredSignal,
 from worker.store.repos.sensors import Sensor, Sensors
 from worker.store.table import Prefix, Row, TableName, Tables, query_all
 
-PREFIXED_MAX: Final = 1000  # sensors of a prefix that a resync looks at
+PREFIXED_MAX: Final = 1000  # sensors with a prefix that one resync reads
 
 
 class PipelineResync:
@@ -38,16 +38,16 @@ class PipelineResync:
     async def run(
         self, pipeline: PipelineId, origin: Origin = Origin.RECONCILIATION, *, may_begin: MayBegin | None = None
     ) -> None:
-        """Handle what the pipeline's rows say as if it had just been written: signals, requests, waiting runs.
+        """Handle a pipeline's trigger sensors, requests and waiting runs as if they had just been written.
 
-        A run that a signal wants and that is not there begins only if `may_begin` says so; None: at once.
+        A missing run is created only if `may_begin` returns True for it; None allows every run.
         """
         version = await self._configs.current(pipeline)
         if version is None:
             return
         partition, requests = keys.pipeline_pk(pipeline), Prefix(keys.REQUESTS)
         rows = [row async for row in query_all(self._tables, TableName.CONTROL, partition, sk=requests)]
-        # What was held back knows when it was written, which decides whether it came in time: it goes first.
+        # Deferred rows come first: they know when they were written, which decides whether they were in time.
         for row in rows:
             await self._resume_deferred(version, row)
         for schedule in version.pipeline.schedules:
@@ -81,7 +81,7 @@ class PipelineResync:
     async def _signals_within(
         self, pipeline: PipelineId, schedule: Schedule, trigger: Trigger, now: datetime
     ) -> list[Sensor]:
-        """The trigger's sensors inside the look-back: by their key where it says the period, else by what they say."""
+        """Return the trigger's sensors inside the look-back, by the period in their key or else their data."""
         name = trigger.rule.key
         first, last = (wall_at(at, schedule.zone).date() for at in (now - LOOK_BACK, now + LOOK_BACK))
         if trigger.match is Match.PREFIX:

@@ -1,4 +1,4 @@
-"""The router: what a changed row means, as facts for the engine. Records may come twice and in any order."""
+"""The router: turns changed rows into facts. Records may arrive twice and in any order."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
@@ -34,15 +34,15 @@ from worker.store.table import Change, ChangeKind, Row, StaleWrite, TableName, T
 
 
 class InputRow(StrEnum):
-    """The kinds of rows that producers, people and other systems write, each with what its key begins with."""
+    """Lists the kinds of rows that producers, people and other systems write, by their key prefix."""
 
     SENSOR = keys.SENSOR
     CONFIG = keys.CONFIG
     PAUSE = keys.PAUSE
     RERUN_REQUEST = keys.RERUN_REQUEST
     CANCEL_REQUEST = keys.CANCEL_REQUEST
-    CASCADE = keys.MARKER  # a partition
-    JOB_REPORT = keys.JOB  # in the job log
+    CASCADE = keys.MARKER  # a partition key
+    JOB_REPORT = keys.JOB  # in the job log table
 
 
 _PREFIXES: Final = (InputRow.SENSOR, InputRow.RERUN_REQUEST, InputRow.CANCEL_REQUEST)
@@ -50,7 +50,7 @@ _WHOLE_KEYS: Final = (InputRow.CONFIG, InputRow.PAUSE)
 
 
 def input_row(change: Change) -> InputRow | None:
-    """Return which kind of input a changed row is; None for every other row, such as those that workers write."""
+    """Return which kind of input a changed row is; None for every other row, such as a worker's."""
     pk, sk = change.key.pk, change.key.sk
     if change.table is TableName.JOBLOG:
         return InputRow.JOB_REPORT if sk.startswith(InputRow.JOB_REPORT) else None
@@ -63,16 +63,16 @@ def input_row(change: Change) -> InputRow | None:
 
 
 def is_input(change: Change) -> bool:
-    """Return whether a row may be a fact: most changes are our own writes."""
+    """Return whether a changed row can be a fact; most changes are the workers' own writes."""
     return input_row(change) is not None
 
 
-# Handles a row that was written, by its image.
+# Handles a row that was written, given its image.
 RowHandler: TypeAlias = Callable[[Change, Row], Awaitable[None]]
 
 
 class BadRecord(Rejected):
-    """A record that can never be understood."""
+    """BadRecord: a record that no retry can make readable."""
 
     def __init__(self, change: Change, problem: str) -> None:
         super().__init__(
@@ -83,7 +83,7 @@ class BadRecord(Rejected):
 
 
 class Router:
-    """Hands each changed row to whatever makes facts of its kind."""
+    """Passes each changed row to the component that makes facts of its kind."""
 
     def __init__(
         self,
@@ -120,9 +120,9 @@ class Router:
         await self._pauses.run(self._resume)
 
     async def handle(self, change: Change) -> None:
-        """Handle one change of the control or job log table.
+        """Handle one change of the control table or the job log table.
 
-        Raises `Rejected` for a record that can never be handled, `RetryLater` for one that must come again.
+        Raises `Rejected` for a record that can never be handled, `RetryLater` for one that must be delivered again.
         """
         kind = input_row(change)
         if kind is None:
@@ -136,7 +136,7 @@ class Router:
             raise RetryLater(f"another worker handled {change.key.sk} at the same time; try again") from refused
 
     async def _removed(self, kind: InputRow, change: Change) -> None:
-        """Handle a row that is gone: it requests nothing any more, but a pause is over, and so is a configuration."""
+        """Handle a deleted row: it ends a pause or removes a configuration; any other needs no action."""
         if kind is InputRow.PAUSE:
             await self._pause_changed(change, {})
         elif kind is InputRow.CONFIG and change.kind is ChangeKind.REMOVE:
@@ -163,10 +163,10 @@ class Router:
         if new is None:
             return
         try:
-            # Its data may have been there before it was.
+            # The pipeline's data may have been written before the pipeline was deployed.
             await self._resync.run(pipeline, Origin.SENSOR)
         except Rejected:
-            await self._deployed.accept(new)  # a row that cannot be read must not keep a version from the workers
+            await self._deployed.accept(new)  # an unreadable row must not keep a version from the workers
             raise
         await self._deployed.accept(new)
 
@@ -178,7 +178,7 @@ class Router:
             self._pauses.note(pipeline, pause.until)
 
     async def _resume(self, pipeline: PipelineId) -> None:
-        """Handle what a pause held back as if it had just been written: the pause is over."""
+        """Handle everything that the pause held back as if it had just been written."""
         await self._resync.run(pipeline, Origin.SENSOR)
 
     # --- requests and cascades ----------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ class Router:
         await self._engine.handle(key, fact)
 
     async def _pass_on(self, key: RunKey, report: JobReport) -> None:
-        """Kept from the reference: a success is told, also that of a pipeline we know nothing of."""
+        """Emit an event for a success, even of an unknown pipeline, as the Lambda edition does."""
         if report is JobReport.SUCCESS:
             tell = EmitEvent(type=EventType.JOB_COMPLETED, message=f"{key}: the job was reported successful", once=True)
             await self._commits.tell_once(key, tell, self._clock.now())
@@ -247,7 +247,7 @@ def _run_of(change: Change) -> RunKey:
 
 
 def _job_key(change: Change) -> RunKey:
-    """Read `JOB#<schedule>#<period>#<rest>`; a schedule's name may hold a `#`, a period and what follows may not."""
+    """Read `JOB#<schedule>#<period>#<rest>`; only the schedule's name may contain a `#`."""
     pipeline = _pipeline_of(change)
     parts = change.key.sk.removeprefix(keys.JOB).split("#")
     for place in range(len(parts) - 2, 0, -1):

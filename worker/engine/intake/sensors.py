@@ -1,7 +1,8 @@
-"""Sensors: what a written one means for the runs of its pipeline.
+"""Sensor intake: what a written sensor means for the runs of its pipeline.
 
-A change record says that a key changed and which period its image spoke of. If the row still speaks of that period,
-the row decides; if it has moved on, the image decides for its own period. Order of delivery is never used.
+A change record says that a key changed and which period its image named. If the row still names that period, the row
+decides. If the row names another period by now, the image decides for its own period. The order of delivery is never
+used.
 """
 
 import asyncio
@@ -54,20 +55,20 @@ from worker.store.repos.runs import Runs
 from worker.store.repos.sensors import Sensor, Sensors
 from worker.store.table import Tables
 
-_IS_GUESS: Final = "isGuess"  # on a signal's mark: its day is that of a look at the row
+_IS_GUESS: Final = "isGuess"  # on a trigger sensor's mark: its day is when the row was read
 WAITING_MAX: Final = 100  # how many of a schedule's latest runs a sensor without a period wakes
 
 
-# Asked about a run that a signal wants and that is not there.
+# Returns whether a missing run that a trigger sensor asks for may be created.
 MayBegin: TypeAlias = Callable[[RunKey], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedSensor:
-    """A sensor that was written, or is looked at again. `written_at` None: nobody knows when it was written.
+    """Holds a sensor that was written or read again. `written_at` is None if the time is unknown.
 
-    A run that is not there begins only if `may_begin` says so; None: at once. `is_look`: the row was read, which does
-    not say when it was written; `at` is the time of the look.
+    A missing run is created only if `may_begin` returns True for it; None allows every run. With `is_look`, the row was
+    read, which does not show when it was written; `at` is then the time of the read.
     """
 
     sensor: Sensor
@@ -88,7 +89,7 @@ class SensorIntake:
         self._deferred = DeferredSignals(tables)
 
     async def handle(self, version: Version, seen: ObservedSensor) -> None:
-        """Handle a sensor of a pipeline; harmless to repeat."""
+        """Handle a sensor of a pipeline. Safe to repeat."""
         row = await self._sensors.get(version.pipeline.id, seen.sensor.key)
         if row is None:
             return
@@ -102,7 +103,7 @@ class SensorIntake:
         await self._wake_waiting(version.pipeline, row.key, started)
 
     async def resume(self, version: Version, held: DeferredSignal) -> None:
-        """Handle what a pause held back as if it were just delivered; it is kept until its run is there."""
+        """Handle a sensor that a pause held back as if just delivered; keep it until its run exists."""
         await self.handle(version, ObservedSensor(sensor=held.sensor, at=held.at, written_at=held.written_at))
         if await self._runs.load(held.key) is not None:
             await self._deferred.forget(held)
@@ -114,7 +115,7 @@ class SensorIntake:
     ) -> set[RunKey]:
         trigger = schedule.trigger
         if trigger is not None and trigger.rule.check is Operator.MATCHES:
-            await asyncio.sleep(0)  # a pattern may take hundredths of a second, and there may be many schedules
+            await asyncio.sleep(0)  # a pattern may take tens of milliseconds, and a pipeline may have many schedules
         found = triggered(schedule, said, seen.at)
         if found is None or trigger is None or await self._must_wait(version.pipeline.id, schedule, said, seen):
             return set()
@@ -143,7 +144,7 @@ class SensorIntake:
     async def _must_wait(
         self, pipeline: PipelineId, schedule: Schedule, said: SensorContent, seen: ObservedSensor
     ) -> bool:
-        """Say whether a run is not there and may not begin yet. To ask binds a signal to no day."""
+        """Return whether the run is missing and may not be created yet. Binds the sensor to no day."""
         if seen.may_begin is None:
             return False
         period = await self.bound_period(pipeline, schedule, Sensor(said.key, said.data), seen.at)
@@ -151,21 +152,24 @@ class SensorIntake:
         return await self._runs.load(key) is None and not seen.may_begin(key)
 
     async def _close_if_overdue(self, key: RunKey, version: Version, schedule: Schedule, seen: ObservedSensor) -> None:
-        """A signal that is known to have been written too late begins nothing: first the run is given up, once."""
+        """Give the run up, unless it exists, if its trigger sensor was written after the deadline.
+
+        After that, the sensor creates no run.
+        """
         deadline_at = trigger_deadline_at(schedule, key.period)
         if deadline_at is not None and seen.written_at is not None and seen.written_at >= deadline_at:
             birth = self._engine.new_run(version)
             await self._engine.handle(key, SignalOverdue(key=key, birth=birth, deadline_at=deadline_at))
 
     async def refusal(self, key: RunKey, schedule: Schedule) -> OutOfRange | None:
-        """Why nothing can begin for a period; None if it can, or did."""
+        """Return why no run can be created for a period; None if one can be, or exists."""
         found = out_of_range(key.period, schedule, self._clock.now(), kept_for=retention.RUNS_BEGIN)
         if found is None or (found.is_ahead and await self._runs.load(key) is not None):
             return None
         return found
 
     async def refuse(self, key: RunKey, sensor_key: str, content: str, refusal: OutOfRange) -> None:
-        """Tell people that a sensor begins nothing, once for what it says."""
+        """Emit an event that a sensor creates no run, once for its content."""
         told = EmitEvent(
             type=EventType.TRIGGER_REJECTED,
             message=f"{sensor_key} begins no run: {refusal.reason}",
@@ -177,7 +181,10 @@ class SensorIntake:
             self._log("signal.refused", {"run": str(key), "sensor": sensor_key, "reason": refusal.reason})
 
     async def _warn_of_grain(self, key: RunKey, schedule: Schedule, sensor_key: str) -> None:
-        """Tell people, once for a schedule, that sensors name days where it expects hours, or the reverse."""
+        """Emit an event, once for a schedule, if sensors name another grain than it expects.
+
+        For example, they name days where the schedule expects hours.
+        """
         found = wrong_grain(key.period, schedule)
         if found is None:
             return
@@ -197,7 +204,7 @@ class SensorIntake:
             self._log("signal.grain_mismatched", {"run": str(key), "sensor": sensor_key, "expected": found.expected})
 
     async def bound_period(self, pipeline: PipelineId, schedule: Schedule, sensor: Sensor, at: datetime) -> Period:
-        """The period a sensor is for, without binding it to one."""
+        """Return the period that a sensor is for, without binding the sensor to it."""
         said = SensorContent(sensor.key, sensor.data)
         period, is_undated = period_said(said, schedule, at)
         if not is_undated:
@@ -209,10 +216,10 @@ class SensorIntake:
     async def _bound(
         self, pipeline: PipelineId, found: Triggered, sensor_key: str, content: str, seen: ObservedSensor
     ) -> Period:
-        """The period of a signal that names none: the day on which its content was first seen, for ever.
+        """Return the period of a trigger sensor that names none: the day its content was first seen.
 
-        A row does not say when it was written, so a look at it only guesses the day; its record, if it still comes,
-        knows better.
+        The mark binds the content to that day permanently. A row does not say when it was written, so reading it only
+        guesses the day. If the change record still arrives, it corrects the guess.
         """
         mark_sk = keys.signal_mark_sk(sensor_key)
         mark = await self._marks.get(pipeline, mark_sk)
@@ -223,12 +230,15 @@ class SensorIntake:
         data: dict[str, Json] = {"hash": content, "at": format_rfc3339(seen.at), "period": str(found.period)}
         if seen.is_look:
             data[_IS_GUESS] = True
-        # If another worker was first, this one comes again and sees what it wrote.
+        # If another worker was first, this commit is stale: the record is retried and sees the other's mark.
         await self._tables.commit(move_write(pipeline, mark_sk, mark, data, self._clock.now()))
         return found.period
 
     async def _arrival(self, key: RunKey, schedule: Schedule, at: datetime) -> datetime | None:
-        """When the first signal of a run came, where its deadline counts from there. Kept before the run begins."""
+        """Return when the run's first trigger sensor arrived, if its deadline counts from then.
+
+        The time is stored before the run is created.
+        """
         if schedule.sla is None or schedule.sla.max_duration is None:
             return None
         mark_sk = keys.first_arrival_mark_sk(key)
@@ -241,7 +251,7 @@ class SensorIntake:
         return _instant(kept.data.get("at")) if kept else at
 
     async def _foreign_arrival(self, key: RunKey) -> datetime | None:
-        """The reference kept it among the sensors."""
+        """Return the arrival time that the Lambda edition kept among the sensors."""
         old = await self._sensors.get(key.pipeline, f"first-sensor-arrival#{key.period}")
         return None if old is None else _instant(old.data.get("arrivedAt"))
 
@@ -263,7 +273,7 @@ class SensorIntake:
         if run is None and await self._dry_runs.load(key) is None:
             return
         readings = await self._sensing.read(key, post_run_sensors(pipeline))
-        # What is judged is what was said, whatever the row says by now about another period.
+        # The rules are checked on the content that was written, even if the row names another period by now.
         data = {each: reading.data for each, reading in readings.items()} | {name: said.data}
         result = await in_turns(evaluate_in_turns(post_run.rules, data, self._clock.now()))
         fact = PostRunSeen(
@@ -282,7 +292,7 @@ class SensorIntake:
             raise RetryLater(f"{key} moved on while {said.key} was compared with its baseline; try again")
 
     async def _is_settled(self, key: RunKey, fact: PostRunSeen) -> bool:
-        """Say whether the fact was judged. If the run moved on before it was, it was compared with what is over."""
+        """Return whether the fact was decided on. If not, the comparison is outdated."""
         run = await self._runs.load(key)
         if not isinstance(run, Run) or run.version == fact.run_version:
             return True
@@ -295,7 +305,10 @@ class SensorIntake:
     # --- the rules ----------------------------------------------------------------------------------------------------
 
     async def _wake_waiting(self, pipeline: Pipeline, sensor_key: str, started: set[RunKey]) -> None:
-        """Have the runs whose rules see the sensor look again; those it just started look anyway."""
+        """Request evaluations of the waiting runs whose rules name the sensor.
+
+        The runs that it just started are evaluated anyway.
+        """
         found = audience(pipeline, sensor_key)
         if found is None:
             return
@@ -329,10 +342,10 @@ def _decisive(schedule: Schedule, image: Sensor, row: Sensor, at: datetime) -> S
 
 
 def _is_corrected(mark: Mark | None, guessed: Period, known: Period, seen: ObservedSensor) -> bool:
-    """Say whether a record shows that a look bound its signal to a later day than it was written on."""
+    """Return whether a record shows that a read bound its sensor to a later day than it was written."""
     if seen.is_look or mark is None or not mark.data.get(_IS_GUESS):
         return False
-    # A record from before the look-back is an old one that comes again: another signal with the same content.
+    # A record older than the look-back is a repeat: another write with the same content.
     return guessed.date - LOOK_BACK <= known.date < guessed.date
 
 
