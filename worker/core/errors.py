@@ -1,17 +1,20 @@
-"""The errors of Interlock. A type answers one question: what should the caller do?"""
+"""Errors of Interlock: each type states what the caller should do."""
 
 
 class WorkerError(Exception):
-    """The root of everything we raise on purpose."""
+    """WorkerError: the base class of every error that Interlock raises on purpose."""
 
 
 class ConfigError(WorkerError):
-    """Settings or files are wrong; a person fixes them (exit 2)."""
+    """ConfigError: settings or files are wrong; a person must fix them (exit code 2)."""
 
 
 class RetryLater(WorkerError):
-    """Throttled, timed out or unreachable; nothing is known to be wrong: back off and try again."""
+    """RetryLater: a call was throttled, timed out or found no peer. Back off and retry.
+
+    Nothing is known to be wrong.
+    """
 
 
 class Rejected(WorkerError):
-    """Can never succeed as it is: dead-letter it and go on."""
+    """Rejected: the input can never succeed as it is. Make it a dead letter and continue."""

@@ -1,6 +1,7 @@
-"""A row's times after the wall clock was set: windows and pauses are durations, so they move along with it.
+"""Clock shift: moves a row's times after the wall clock was set.
 
-Deadlines and cron times are about the wall clock itself and stay where they are.
+Windows and retry delays are durations, so they move with the clock. Deadlines and cron times are wall-clock times and
+stay as they are.
 """
 
 from dataclasses import replace
@@ -14,16 +15,20 @@ from worker.core.time.skew import was_set_back
 
 
 def decide_step(since: datetime, fact: ClockStepped) -> ShiftTimes | Ignore:
-    """Decide on a step, once: a row that was shifted, or entered another state meanwhile, has another `since`."""
+    """Decide on a step of the clock, once.
+
+    A row that was shifted, or entered another state since, has another `since`.
+    """
     if fact.since != since:
         return Ignore("its times are by the clock as it is now")
     return ShiftTimes(fact.by)
 
 
 def realign(since: datetime, now: datetime, patience: timedelta | None = None) -> ShiftTimes | None:
-    """Return the least shift for a row of a time that has not come: the clock was set back while nobody watched it.
+    """Return the smallest shift for a row whose `since` lies in the future; None if it does not.
 
-    Or the row entered its state by a clock that was ahead for a while, and what is older on it is right.
+    Either the clock was set back while no worker watched it, or the row entered its state by a clock that was ahead for
+    a while. In the second case the older times on the row are right.
     """
     return ShiftTimes(now - since, patience) if was_set_back(since, now) else None
 
@@ -31,7 +36,8 @@ def realign(since: datetime, now: datetime, patience: timedelta | None = None) -
 def shifted(run: Run, by: timedelta, patience: timedelta | None = None) -> Run:
     """Move the times that bound durations.
 
-    After a clock was set back, the attempt also began before whatever is written about it from now on.
+    After a clock was set back, the start of the attempt moves too: it must lie before every later write about the
+    attempt.
     """
     if patience is not None:
         now, moved = run.since + by, shifted(run, by)

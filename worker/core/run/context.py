@@ -1,4 +1,4 @@
-"""A run in front of a decision: the run, what it is judged by, and when."""
+"""Context: a run with everything that a decision about it depends on, and the time."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,7 +13,7 @@ from worker.core.time.periods import Period
 
 STOP_PATIENCE = timedelta(minutes=10)
 
-# What holds for a pipeline without a job, such as one that so far is only rehearsed: the usual limits.
+# Default limits for a pipeline without a job, such as one that has only been in dry run.
 _NO_JOB = Job(type=JobType.COMMAND, config={})
 
 
@@ -30,7 +30,7 @@ class Context:
 
     @property
     def excluded(self) -> str | None:
-        """Why nothing may run for this period; by the period's own date, whatever day it is today."""
+        """Return why nothing may run for this period; None if it may. Depends on the period's own date."""
         return exclusion_of(self.schedule, self.run.key.period)
 
     @property
@@ -46,7 +46,7 @@ class Context:
         return self.now + self.schedule.evaluation.window
 
     def reach_for_job(self) -> list[StopJob | FindJob]:
-        """The acts that lead to the end of a job that may be running; none while its start is with the starter."""
+        """Return the actions that end a job that may be running; none while its starter holds the start."""
         if self.run.job is not None:
             return [StopJob(self.run.job)]
         if self.run.start_step in {StartStep.UNANSWERED, StartStep.ABANDONED}:
@@ -63,5 +63,5 @@ def exclusion_of(schedule: Schedule, period: Period) -> str | None:
 
 
 def not_applicable(run: Run, fact: Fact) -> Decision:
-    """Sources deliver at least once and out of order: a fact that does not fit is routine, not an error."""
+    """Ignore a fact that does not fit the state: sources deliver at least once and out of order."""
     return ignore(f"{type(fact).__name__} does not apply to a run that is {run.state}")

@@ -1,4 +1,4 @@
-"""A run that does not exist yet: whether it may begin."""
+"""Run creation: decides whether a run that does not exist yet may be created."""
 
 from datetime import datetime
 
@@ -41,7 +41,7 @@ def decide_create(pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datet
         case SignalOverdue():
             return _give_up(schedule, fact, now)
         case JobReported(report=JobReport.SUCCESS):
-            # Kept from the reference: a success that others report is passed on, also of a run we know nothing of.
+            # As in the Lambda edition, a success that another system reports is passed on, even for an unknown run.
             return Decision.of(
                 EmitEvent(
                     type=EventType.JOB_COMPLETED, message=f"{fact.key}: the job was reported successful", once=True
@@ -72,10 +72,10 @@ def _wanted(pipeline: Pipeline, schedule: Schedule, fact: RunTriggered, now: dat
 
 
 def _requested(pipeline: Pipeline, schedule: Schedule, fact: RerunRequested, now: datetime) -> Decision:
-    """A rerun makes the row it needs: what was lost, or never began, can always be made up for."""
+    """Create the row that a rerun needs, so that a lost or never started run can always be repeated."""
     if reason := exclusion_of(schedule, fact.key.period):
         return Decision.of(LogJob(event=JobEvent.RERUN_REJECTED, message=reason), _tell_excluded(fact.key, reason))
-    # A replay goes over periods long past: their deadlines were judged in their time.
+    # A replay covers past periods, whose deadlines were judged when they were due.
     watch = [] if fact.reason == REPLAY else _watch(schedule, fact.key, fact.birth, None)
     return Decision.of(
         Create(_new_run(pipeline, schedule, fact.key, fact.birth, now, handled=(fact.identity,))),
@@ -88,7 +88,7 @@ def _requested(pipeline: Pipeline, schedule: Schedule, fact: RerunRequested, now
 
 
 def _give_up(schedule: Schedule, fact: SignalOverdue, now: datetime) -> Decision:
-    """Make the row so that data cannot begin the run any more, whenever it comes. A person still can."""
+    """Create the run as failed, so that no later sensor can start it. A rerun request still can."""
     if excluded := exclusion_of(schedule, fact.key.period):
         return ignore(f"no signal was due: {excluded}")
     reason = f"no signal came by {format_utc(fact.deadline_at)}"
@@ -104,8 +104,8 @@ def _give_up(schedule: Schedule, fact: SignalOverdue, now: datetime) -> Decision
         reason=reason,
     )
     hint = "see why the data is late; once it is there, ask for a rerun"
-    # The run has failed, and its own deadline stands as after any failure: by then a person may have made up for it.
-    # One that is over was told in its own time, maybe in one word with others.
+    # The run has failed, and its own deadline applies as after any failure: a person may rerun it before then. A
+    # deadline that has passed was reported when it was due, perhaps in one alert with others.
     watch = [each for each in _watch(schedule, fact.key, fact.birth, None) if not each.times.is_breached(now)]
     return Decision.of(
         Create(closed),
@@ -119,7 +119,7 @@ def _give_up(schedule: Schedule, fact: SignalOverdue, now: datetime) -> Decision
 
 
 def deadline_detail(schedule: Schedule, deadline_at: datetime) -> dict[str, Json]:
-    """The deadline of a signal in an event: as it is configured, which existing consumers expect, and as an instant."""
+    """Return a trigger deadline as event detail: as configured, for existing consumers, and as an instant."""
     at = format_rfc3339(deadline_at)
     configured = schedule.trigger.deadline if schedule.trigger else None
     return {"triggerDeadline": str(configured) if configured else at, "deadlineAt": at}
@@ -144,7 +144,7 @@ def _new_run(
         since=now,
         window_ends_at=now + schedule.evaluation.window,
         timeout_at=now + limits(pipeline).run_timeout,
-        # Its own first signal, delivered again after the end, must not pass for late data.
+        # The run's own first trigger sensor, delivered again after the end, must not count as late data.
         late_reported=signal,
         handled=handled,
     )

@@ -1,4 +1,4 @@
-"""What the core decides about a fact: one `Decision`, which becomes one commit and the actions after it."""
+"""Decision: what the core decides about a fact. It becomes one commit and the actions after it."""
 
 from dataclasses import dataclass, replace
 
@@ -9,9 +9,10 @@ from worker.core.run.facts import Fact, RerunRequested
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An effect on the run, and the effects that go with it, in the order in which their rows are written.
+    """Holds an effect on the run, and the effects that go with it, in the order their rows are written.
 
-    `main` is what becomes of the run: a change of its row, or, where the row stays, an event, an action or an `Ignore`.
+    `main` is the effect on the run: a change of its row or, if the row stays as it is, an event, an action or an
+    `Ignore`.
     """
 
     main: Effect
@@ -27,34 +28,34 @@ class Decision:
 
     @property
     def actions(self) -> tuple[Act, ...]:
-        """What to do once the rest is committed."""
+        """Return the actions to take after the commit."""
         return tuple(effect for effect in self.effects if isinstance(effect, Act))
 
     @property
     def deadline(self) -> DeadlineEffect | None:
-        """What becomes of the SLA watch; a decision says at most one thing about it."""
+        """Return the effect on the SLA watch; a decision has at most one."""
         return next((effect for effect in self.effects if isinstance(effect, DeadlineEffect)), None)
 
     @property
     def is_provisional(self) -> bool:
-        """Whether the same fact must be decided again once this is committed."""
+        """Return whether the same fact must be decided again after this commit."""
         return EvaluateAgain() in self.extras
 
     @property
     def is_held_back(self) -> bool:
-        """Whether the fact is put off, so that whoever brought it must bring it again."""
+        """Return whether the fact is held back, so that the caller must deliver it again."""
         return isinstance(self.main, Ignore) and self.main.is_held_back
 
     @property
     def begins_work(self) -> bool:
-        """Whether a run or a job begins, so that the commit must fail if a pause began meanwhile."""
+        """Return whether a run or a job begins, so that the commit must fail if a pause began meanwhile."""
         return self._starts_job or any(not made.run.is_ended for made in self._created)
 
     def is_held_by_pause(self, fact: Fact) -> bool:
         """Return whether the decision must wait for the end of a pause that is known when it is made.
 
-        That is more than work: a rerun request waits whatever its answer, and so does a run that is created only to be
-        given up, although a pause that begins before its commit does not stop that one.
+        This covers more than `begins_work`. A rerun request waits whatever its answer is. A run that is created as
+        failed waits too, although a pause that begins before its commit does not stop it.
         """
         return self._starts_job or bool(self._created) or isinstance(fact, RerunRequested)
 
@@ -80,5 +81,5 @@ class Decision:
 
 
 def ignore(reason: str) -> Decision:
-    """Decide that nothing changes, for this reason."""
+    """Decide that nothing changes, for the given reason."""
     return Decision.of(Ignore(reason))

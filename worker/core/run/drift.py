@@ -12,7 +12,7 @@ from worker.core.time.timestamps import parse_rfc3339
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """Two numbers of one sensor, then and now, and how far apart they may be."""
+    """Holds two values of one sensor, then and now, and the threshold for their difference."""
 
     sensor_key: str
     field: str
@@ -29,7 +29,7 @@ class Drift:
         return abs(self.delta) > self.threshold
 
     def detail(self) -> dict[str, Json]:
-        """The numbers as consumers of drift events know them."""
+        """Return the values under the names that consumers of drift events expect."""
         return {
             "previousCount": self.previous,
             "currentCount": self.current,
@@ -41,7 +41,7 @@ class Drift:
 
 
 def measure(post_run: PostRun, sensor_key: str, before: Mapping[str, Json], after: Mapping[str, Json]) -> Drift | None:
-    """Compare a sensor with its baseline; None where either has no number to compare."""
+    """Compare a sensor with its baseline; return None if either has no number to compare."""
     previous, current = read_number(before.get(post_run.drift_field)), read_number(after.get(post_run.drift_field))
     if previous is None or current is None:
         return None
@@ -50,19 +50,19 @@ def measure(post_run: PostRun, sensor_key: str, before: Mapping[str, Json], afte
         field=post_run.drift_field,
         previous=previous,
         current=current,
-        # By way of its text: a float's own digits would make 0.1 slightly more than a tenth.
+        # Converted through its text: a float's own digits would make 0.1 slightly more than a tenth.
         threshold=Decimal(repr(post_run.drift_threshold)),
     )
 
 
 UPDATED_AT = "updatedAt"
-_SECONDS_END = 253_402_300_800  # the year 10000, where dates end
-_MILLIS_FROM = 10**12  # a smaller number of milliseconds would lie before 2001: it is seconds
+_SECONDS_END = 253_402_300_800  # the year 10000, beyond the range of dates
+_MILLIS_FROM = 10**12  # as milliseconds, a smaller number would lie before 2001, so it is seconds
 _MILLIS_END = 10**14
 
 
 def changed_at(data: Mapping[str, Json]) -> datetime | None:
-    """Read `updatedAt`: RFC 3339, or seconds or milliseconds since 1970; None where the producer does not say."""
+    """Read `updatedAt`: RFC 3339, or seconds or milliseconds since 1970; None if it is missing."""
     value = data.get(UPDATED_AT)
     if isinstance(value, str) and (instant := parse_rfc3339(value)):
         return instant
@@ -75,6 +75,9 @@ def changed_at(data: Mapping[str, Json]) -> datetime | None:
 
 
 def is_fresh(sensors: Iterable[Mapping[str, Json]], succeeded_at: datetime) -> bool:
-    """Say whether a rerun may find other data than the success did: yes, unless every sensor that tells is older."""
+    """Return whether a rerun may find other data than the success: unless all known times are older.
+
+    A sensor without a readable `updatedAt` has no known time.
+    """
     times = [at for data in sensors if (at := changed_at(data))]
     return not times or max(times) > succeeded_at

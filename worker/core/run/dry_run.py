@@ -1,6 +1,6 @@
-"""The dry run: a rehearsal that goes as far as "here the job would have been started", and watches on from there.
+"""Dry run: decides up to the point where the job would be started, and keeps watching from there.
 
-Its effects are a type of their own (`DryEffect`), in which there is no job, no lock and no rerun to be found.
+Its effects are a type of their own (`DryEffect`), which contains no job, no lock and no rerun.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,9 +61,9 @@ def decide(
     *,
     spent: Spent = NOTHING_SPENT,
 ) -> list[DryEffect]:
-    """Say what must happen next. Never empty: a fact that changes nothing is an `Ignore`.
+    """Decide what happens next. The result is never empty: a fact that changes nothing is an `Ignore`.
 
-    `spent` is what the record of reruns says: a rehearsal adds nothing to it, but whoever runs the real job does.
+    `spent` comes from the record of reruns. A dry run adds nothing to it, but the system that runs the real job does.
     """
     match fact:
         case RunTriggered() if run is None:
@@ -149,11 +149,14 @@ def _would_trigger(
 
 
 def _projection(key: RunKey, schedule: Schedule, now: datetime) -> dict[str, Json]:
-    """Would the deadline be met if the job took as long as expected? Empty if nobody said how long that is."""
+    """Project whether the deadline would be met if the job took its expected duration.
+
+    Returns an empty result if no expected duration is configured.
+    """
     sla = schedule.sla
     if sla is None or sla.expected_duration is None:
         return {}
-    done_at = (now + sla.expected_duration).replace(microsecond=0)  # an estimate, which people read
+    done_at = (now + sla.expected_duration).replace(microsecond=0)  # an estimate for people
     projection: dict[str, Json] = {
         "triggeredAt": format_rfc3339(now),
         "estimatedCompletion": format_rfc3339(done_at),
@@ -195,7 +198,7 @@ def _late(run: DryRun, signal: SensorSignal, now: datetime) -> list[DryEffect]:
 
 
 def _elapsed_text(elapsed: timedelta) -> str:
-    """`45m0s`: consumers know this field with all its smaller units, unlike durations in files."""
+    """Format a duration as `45m0s`: consumers expect all smaller units, unlike durations in files."""
     minutes, seconds = divmod(elapsed // timedelta(seconds=1), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h{minutes}m{seconds}s" if hours else f"{minutes}m{seconds}s" if minutes else f"{seconds}s"
@@ -217,7 +220,10 @@ def _post_run(run: DryRun, fact: PostRunSeen) -> list[DryEffect]:
 
 
 def _is_from_before(run: DryRun, sensor_key: str, image_at: datetime | None) -> bool:
-    """As of a run; only that a rehearsal still knows when its rules held, and the sensors were last read."""
+    """Return whether an image is older than what the dry run knows of its sensor.
+
+    As for a run, except that a dry run records when its rules held, which is when the sensors were last read.
+    """
     read_at = run.since if run.started_on else None
     return is_old_image(image_at, read_at=read_at, told_at=run.told_at.get(sensor_key))
 
@@ -244,7 +250,7 @@ def _rerun(
     told = EmitEvent(
         type=EventType.DRY_RUN_WOULD_RERUN,
         message=f"{fact.key} would run again: {fact.reason}",
-        # The breaker guards successes, and a rehearsal has none of its own.
+        # The circuit breaker protects successes, and a dry run has none of its own.
         detail={"reason": fact.reason, "circuitBreaker": "skipped (no job history)", **counts},
         once=run is None,
     )
@@ -263,7 +269,10 @@ def _tell_rejected(fact: RerunRequested, why: str, counts: Mapping[str, Json], *
 def _reported(
     run: DryRun | None, pipeline: Pipeline, schedule: Schedule, fact: JobReported, spent: Spent
 ) -> list[DryEffect]:
-    """Others may run the real job beside the rehearsal; say what we would have done about its failure."""
+    """Report what Interlock would have done about a failure of the real job.
+
+    Another system may run that job alongside the dry run.
+    """
     if fact.report is JobReport.SUCCESS or (run is not None and fact.identity in run.handled):
         return [Ignore("a rehearsal has nothing to add to that report")]
     job = limits(pipeline)
@@ -285,7 +294,7 @@ def _reported(
 
 
 def evolve(run: DryRun | None, effects: Sequence[DryEffect], now: datetime, by: SessionId) -> DryRun | None:
-    """Say what the rehearsal is once the effects are recorded; the same one if none of them is about its row."""
+    """Return the dry run after the effects; the same one if no effect changes its row."""
     before = run
     for effect in effects:
         run = _begun(effect, now) if isinstance(effect, BeginDryRun) else _applied(run, effect, now)

@@ -1,6 +1,7 @@
-"""What must happen next, as orders. Those about rows are one commit; the acts come after it and may be repeated.
+"""Effects: what must happen next, as commands.
 
-There is no order to set a timer: when a run is next due follows from its row (`next_wakeup.py`), so none is stored.
+Effects on rows form one commit; actions follow it and may be repeated. There is no effect that sets a timer: the next
+due time of a run follows from its row (`next_wakeup.py`), so it is not stored.
 """
 
 from collections.abc import Mapping
@@ -21,14 +22,14 @@ from worker.core.run.state import AfterStop, Budget, FailureCategory, Outcome, R
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make the row: taking the lock and beginning the run are one write."""
+    """Create the row: one write takes the lock and begins the run."""
 
     run: Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveTo:
-    """Enter a state of the same attempt; what is None stays as it is."""
+    """Enter a state of the same attempt; a field that is None stays as it is."""
 
     state: State
     window_ends_at: datetime | None = None
@@ -38,12 +39,12 @@ class MoveTo:
     after_stop: AfterStop | None = None
     rerun_reason: str = ""
     reason: str = ""
-    is_only_job: bool = False  # no start without an answer can have left another one
+    is_only_job: bool = False  # no unanswered start can have left another job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """Begin the next attempt at the charge of a budget, within the patience the run has left."""
+    """Begin the next attempt, charged to a budget, within the run timeout that is left."""
 
     budget: Budget
     reason: str
@@ -52,9 +53,9 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reopen:
-    """Begin the next attempt because it was asked for, with new patience. `budget` None: outside every budget.
+    """Begin the next attempt because of a request, with a new run timeout.
 
-    `config_hash` None: it stays under the version it has.
+    `budget` None means outside every budget. `config_hash` None means that the run keeps its version.
     """
 
     reason: str
@@ -66,7 +67,7 @@ class Reopen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """`saw`: what the last pass looked at, where no job was started on it."""
+    """End the run. `saw` is what the last evaluation read, if no job was started on it."""
 
     outcome: Outcome
     reason: str = ""
@@ -75,7 +76,10 @@ class End:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteStart:
-    """Remember how far the start got, how often it failed and why; `unanswered` (None: as before) may have worked."""
+    """Record how far the start got, how often it failed and why.
+
+    `unanswered` counts the starts that may have worked; None keeps the count.
+    """
 
     step: StartStep
     failures: int
@@ -86,7 +90,7 @@ class NoteStart:
 
 @dataclass(frozen=True, slots=True)
 class NoteJob:
-    """Remember the job's handle without a change of state."""
+    """Record the job's handle without a change of state."""
 
     job: Handle
     is_only_job: bool = False  # as in `MoveTo`
@@ -94,7 +98,7 @@ class NoteJob:
 
 @dataclass(frozen=True, slots=True)
 class NoteAfterStop:
-    """Change what comes after the stop."""
+    """Change what follows the stop."""
 
     after_stop: AfterStop
     reason: str
@@ -102,7 +106,7 @@ class NoteAfterStop:
 
 @dataclass(frozen=True, slots=True)
 class NoteSignal:
-    """Remember late data by its content, so that it is told once, and when it was written, if anybody knows."""
+    """Record late data by its content, so that it is reported once, and when it was written, if known."""
 
     content_hash: str
     sensor_key: str = ""
@@ -111,9 +115,9 @@ class NoteSignal:
 
 @dataclass(frozen=True, slots=True)
 class NoteChange:
-    """Remember that a sensor changed under a running job, so that a success decided on an older read is stale.
+    """Record that a sensor changed under a running job, so that a success on an older read is stale.
 
-    `content_hash` "": it was found unchanged, withdrawn or gone since.
+    An empty `content_hash` means that the sensor was found unchanged, withdrawn or gone since.
     """
 
     sensor_key: str
@@ -123,7 +127,7 @@ class NoteChange:
 
 @dataclass(frozen=True, slots=True)
 class NotePostRun:
-    """Remember a post-run sensor by its content, so that it is judged once, and when it was written."""
+    """Record a post-run sensor by its content, so that it is judged once, and when it was written."""
 
     sensor_key: str
     content_hash: str
@@ -132,10 +136,10 @@ class NotePostRun:
 
 @dataclass(frozen=True, slots=True)
 class ShiftTimes:
-    """Move the row's times along with a wall clock that was set: what they bound are durations.
+    """Move the row's times by a step of the wall clock, because they bound durations.
 
-    `patience`: only the times of the row's state are known to be by the clock as it was. The others stay, but no
-    further away than they may be, which is so much for the end of the run's patience.
+    With `patience`, only the times of the row's state are known to use the old clock. The others stay, except that the
+    run timeout ends at most `patience` from now.
     """
 
     by: timedelta
@@ -144,7 +148,7 @@ class ShiftTimes:
 
 @dataclass(frozen=True, slots=True)
 class NoteHandled:
-    """Remember a request or report by its identity, so that it is answered once."""
+    """Record a request or report by its identity, so that it is answered once."""
 
     identity: str
 
@@ -163,7 +167,7 @@ class LogJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordRerun:
-    """Append to the record of reruns: why there is a next attempt."""
+    """Append to the record of reruns why there is a next attempt."""
 
     reason: str
     source: str = ""
@@ -171,7 +175,7 @@ class RecordRerun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutRerunRequest:
-    """Ask for a rerun as anyone would; the row coming back is the only path to it."""
+    """Write a rerun request, as a person would. The change record of that row is the only path to a rerun."""
 
     reason: str
     requested_at: datetime
@@ -180,7 +184,7 @@ class PutRerunRequest:
 
 @dataclass(frozen=True, slots=True)
 class KeepBaseline:
-    """Remember the sensors that drift is measured against. `is_new`: instead of what was kept, not beside it."""
+    """Store the sensors that drift is measured against. With `is_new`, replace the stored ones."""
 
     data: Mapping[str, Json]
     is_new: bool
@@ -188,7 +192,7 @@ class KeepBaseline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchDeadline:
-    """A run began: have its deadline watched. `arrived_at` is set where it counts from there."""
+    """Watch the deadline of a new run. `arrived_at` is set if the deadline counts from then."""
 
     times: SlaTimes
     arrived_at: datetime | None
@@ -197,31 +201,31 @@ class WatchDeadline:
 
 @dataclass(frozen=True, slots=True)
 class JudgeDeadline:
-    """The run succeeded at this time: the watch gives its verdict in the same commit."""
+    """Judge the deadline of a run that succeeded at this time; the verdict is in the same commit."""
 
     succeeded_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class WaiveDeadline:
-    """Close the watch without a verdict on the run."""
+    """Close the SLA watch without a verdict on the run."""
 
     reason: str
 
 
-# --- acts, after the commit -------------------------------------------------------------------------------------------
+# --- actions, after the commit ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluateNow:
-    """Make one pass over the rules."""
+    """Evaluate the rules once."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartJob:
-    """Send the start, once, under this token; `sending` counts from 0 within the attempt.
+    """Send the start once under this token; `sending` counts from 0 within the attempt.
 
-    The one act that must never be done twice at will.
+    This is the one action that must never be repeated without proof that a repeat is safe.
     """
 
     token: str
@@ -230,9 +234,9 @@ class StartJob:
 
 @dataclass(frozen=True, slots=True)
 class FindJob:
-    """Once every start must have become visible, ask the target whether it has a job of this token.
+    """Ask the target for a job with this token, once it must list every job that was started.
 
-    `sending` is the one in doubt.
+    `sending` is the one whose outcome is unknown.
     """
 
     token: str
@@ -246,14 +250,14 @@ class PollNow:
 
 @dataclass(frozen=True, slots=True)
 class StopJob:
-    """Tell the target to stop the job, and say what became of it."""
+    """Stop the job at its target, and report the result."""
 
     job: Handle
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluateAgain:
-    """Once this is committed, read the run and its sensors again and decide on the same fact anew."""
+    """After this commit, read the run and its sensors again and decide on the same fact again."""
 
 
 OfRow: TypeAlias = (
@@ -278,7 +282,7 @@ DeadlineEffect: TypeAlias = WatchDeadline | JudgeDeadline | WaiveDeadline
 Act: TypeAlias = EvaluateNow | StartJob | FindJob | PollNow | StopJob
 Effect: TypeAlias = OfRow | BesideRow | Act | EvaluateAgain | Ignore
 
-# --- the dry run: a union of its own, so that no rehearsal can hold a job, a lock or a rerun --------------------------
+# --- the dry run: a union of its own, so that no dry run can hold a job, a lock or a rerun ----------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,14 +295,14 @@ class BeginDryRun:
 
 @dataclass(frozen=True, slots=True)
 class WouldTrigger:
-    """The rules held: here the job would have been started, on what the pass saw."""
+    """Record that the rules held: the job would have been started now, on what the evaluation read."""
 
     saw: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class EndDryRun:
-    """The rules did not hold in time; `saw` is what the last pass looked at."""
+    """Record that the rules did not hold in time; `saw` is what the last evaluation read."""
 
     saw: Mapping[str, str]
     reason: str

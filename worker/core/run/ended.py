@@ -1,4 +1,4 @@
-"""COMPLETED and FAILED_FINAL: what still reaches a run that has ended."""
+"""COMPLETED and FAILED_FINAL: decides on facts that still reach an ended run."""
 
 from worker.core.model.events import JobEvent
 from worker.core.run.context import Context, not_applicable
@@ -38,8 +38,10 @@ def decide_ended(context: Context, fact: Fact) -> Decision:
 
 
 def _reported(context: Context, fact: JobReported) -> Decision:
-    """Our own ends are final. Another system marks a run failed first and reports it after, and then leaves the retry
-    to whoever reads the report."""
+    """Retry a run that another system marked failed and then reported; Interlock's own ends are final.
+
+    That system leaves the retry to the reader of its report.
+    """
     run = context.run
     is_theirs = run.state is State.FAILED_FINAL and run.outcome is None
     if not is_theirs or fact.report is JobReport.SUCCESS or fact.identity in run.handled:

@@ -1,4 +1,4 @@
-"""How attempts and runs end, from whatever state they get there. Every end is told."""
+"""Endings: how attempts and runs end, from any state. Every end emits an event."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,7 +19,7 @@ NOBODY_KNOWS = "nobody can tell whether it was started"
 
 
 def tell_unchecked(context: Context, notices: tuple[str, ...]) -> list[Effect]:
-    """A success whose check failed stands, for want of proof; but never without a word."""
+    """Emit an event for a success whose check failed: it stands, because nothing disproves it."""
     if not notices:
         return []
     message = f"{context.run.key}: attempt {context.run.attempt} is taken for a success unchecked: {'; '.join(notices)}"
@@ -37,7 +37,7 @@ def budget_of(category: FailureCategory | None) -> Budget:
 
 
 def after_failure(context: Context, category: FailureCategory | None, message: str, source: JobEvent) -> Decision:
-    """Retry if the budget, the calendar and the run's patience allow it; else the failure is final."""
+    """Retry if the budget, the calendar and the run timeout allow it; otherwise the failure is final."""
     run, budget = context.run, budget_of(category)
     spent = run.spent.of(budget)
     limit = context.job.max_code_retries if budget is Budget.CODE else context.job.max_retries
@@ -64,7 +64,7 @@ def after_failure(context: Context, category: FailureCategory | None, message: s
 
 
 def is_retry(decision: Decision) -> bool:
-    """Return whether what follows a failure is another attempt."""
+    """Return whether another attempt follows a failure."""
     return isinstance(decision.main, Retry)
 
 
@@ -99,14 +99,14 @@ def tell_timeout(context: Context, reason: str, *, is_orphaned: bool = False) ->
         detail={
             "source": "watchdog",
             "ttlExpired": format_rfc3339(context.run.timeout_at),
-            **({"orphaned": True} if is_orphaned else {}),  # beside JOB_ORPHANED, which alerts
+            **({"orphaned": True} if is_orphaned else {}),  # alongside JOB_ORPHANED, which sends the alert
             "actionHint": hint,
         },
     )
 
 
 def begin_stop(context: Context, after: AfterStop, reason: str, *, rerun_reason: str = "") -> Decision:
-    """Nothing follows a job that may be running before it has stopped."""
+    """Stop a job that may be running; nothing else begins before it has stopped."""
     if context.run.is_out_of_reach:
         return orphan(replace(context, run=replace(context.run, after_stop=after, reason=reason)), NOBODY_KNOWS)
     ends_at = context.now + STOP_PATIENCE
@@ -132,12 +132,12 @@ def waive(fact: CancelRequested) -> list[Effect]:
 
 
 def waive_only(fact: CancelRequested, otherwise: str) -> Decision:
-    """Of a cancellation that finds nothing to cancel, the waiver still counts."""
+    """Waive the deadline even if a cancellation finds nothing to cancel."""
     return Decision.of(WaiveDeadline(fact.reason)) if fact.waive_sla else ignore(otherwise)
 
 
 def orphan(context: Context, why: str) -> Decision:
-    """Give up on a job that may be running on; nothing new starts beside it, and a person is told what to look for."""
+    """Give up on a job that may still run; start nothing new, and emit an event that says what to check."""
     run = context.run
     reason = f"{run.reason}; {why}" if run.reason else why
     timed_out: list[Effect] = (
@@ -152,9 +152,10 @@ def orphan(context: Context, why: str) -> Decision:
 
 
 def tell_unanswered(context: Context) -> list[Effect]:
-    """The job that is known has ended. A start that got no answer and was repeated may have left another one.
+    """Emit an event if a repeated start that got no answer may have left another job.
 
-    While the run goes on, the answer to the repeat counts for both; but an end that says that nothing runs must not.
+    The known job has ended. While the run continues, the answer to the repeat counts for both starts. But an end that
+    states that nothing runs must report the other start.
     """
     run = context.run
     if not run.starts_unanswered:

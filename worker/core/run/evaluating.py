@@ -30,7 +30,7 @@ def decide_evaluating(context: Context, fact: Fact) -> Decision:
         case RulesNotHeld(reason=reason):
             return ignore(f"waiting: {reason}")
         case TimerFired() | SensorChanged():
-            # Also at the window's end: the last pass decides, whoever makes it, and however late.
+            # Also at the end of the window: the last evaluation decides, whichever worker makes it and however late.
             return Decision.of(EvaluateNow())
         case RunTriggered(signal=signal) if signal is not None:
             return Decision.of(EvaluateNow())
@@ -63,9 +63,10 @@ def _trigger(context: Context, fact: RulesHeld) -> Decision:
 
 
 def _outputs(context: Context, fact: RulesHeld) -> set[str]:
-    """The post-run sensors that came only after the first start: what the job or an audit of it writes, not its input.
+    """Return the post-run sensors that appeared after the first start: outputs of the job, not inputs.
 
-    A rerun finds them there, and would take its own result for a change of its data.
+    The job or an audit of it wrote them. A rerun finds them, and would otherwise take its own result for a change of
+    its data.
     """
     if context.run.attempt == 1:
         return set()

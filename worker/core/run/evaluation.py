@@ -1,4 +1,4 @@
-"""One pass over a pipeline's rules: which sensors it needs, and what follows from what they say."""
+"""Evaluation: which sensors the rules of a pipeline need, and what follows from their content."""
 
 from collections.abc import Generator, Mapping
 from datetime import datetime
@@ -12,20 +12,20 @@ from worker.core.time.periods import Period
 
 
 def required_sensors(pipeline: Pipeline, schedule: Schedule) -> tuple[str, ...]:
-    """The sensors that decide whether a run may start, by the names its rules use: the trigger's and every rule's."""
+    """Return the names of the sensors that decide whether a run may start: the trigger's and each rule's."""
     trigger = (schedule.trigger.rule.key,) if schedule.trigger else ()
     return tuple(dict.fromkeys((*trigger, *keys(pipeline.rules))))
 
 
 def post_run_sensors(pipeline: Pipeline) -> tuple[str, ...]:
-    """The sensors that are watched on after the job is done."""
+    """Return the names of the sensors that are watched after the job has ended."""
     return tuple(keys(pipeline.post_run.rules)) if pipeline.post_run else ()
 
 
 def for_start(
     pipeline: Pipeline, schedule: Schedule, period: Period, readings: Mapping[str, SensorReading]
 ) -> dict[str, SensorReading]:
-    """Of all that was read for a start, leave out what only post-run rules name and what is for another period.
+    """Leave out readings that only post-run rules name and that are for another period.
 
     The rules themselves see a sensor whatever period it names.
     """
@@ -40,7 +40,7 @@ def for_start(
 def evaluate_rules(
     pipeline: Pipeline, readings: Mapping[str, SensorReading], attempt: int, now: datetime
 ) -> Generator[None, None, RulesHeld | RulesNotHeld]:
-    """Judge the rules on what was read, all of it at the one instant `now`; yield when others should get a turn."""
+    """Evaluate the rules on the readings at the one instant `now`; yield so that other tasks get a turn."""
     result = yield from evaluate_in_turns(
         pipeline.rules, {name: reading.data for name, reading in readings.items()}, now
     )
@@ -51,14 +51,14 @@ def evaluate_rules(
 
 
 def baseline(pipeline: Pipeline, readings: Mapping[str, SensorReading]) -> dict[str, Json]:
-    """The data of those sensors that drift is measured against."""
+    """Return the data of the sensors that drift is measured against."""
     return {name: readings[name].data for name in post_run_sensors(pipeline) if name in readings}
 
 
 def judge_post_run(
     pipeline: Pipeline, started_on: Mapping[str, str], readings: Mapping[str, SensorReading], now: datetime
 ) -> Generator[None, None, GroupResult | None]:
-    """Judge the post-run rules on what was read, if a sensor of theirs is not what the job was started on any more."""
+    """Evaluate the post-run rules if one of their sensors differs from what the job was started on."""
     inputs = [name for name in post_run_sensors(pipeline) if name in readings and name in started_on]
     if pipeline.post_run is None or all(readings[name].content_hash == started_on[name] for name in inputs):
         return None

@@ -1,7 +1,7 @@
-"""What happened to a run, in the past tense. Facts may come twice, late and in any order.
+"""Facts: what happened to a run, in the past tense. They may arrive twice, late and in any order.
 
-Those about a job carry the attempt they speak of, so that what is said of an old one is never taken for the new. Those
-that came in from outside carry an identity made of their content, so that a repeat is recognised as one.
+A fact about a job carries its attempt, so that a fact about an old attempt never counts for a new one. A fact from
+outside carries an identity made from its content, so that a repeat is recognised.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ Handle: TypeAlias = Mapping[str, Json]  # what a target needs to find its job ag
 
 
 class Origin(StrEnum):
-    """What asked for a run that need not exist yet."""
+    """Lists what can ask for a run that need not exist yet."""
 
     SENSOR = "sensor"
     CRON = "cron"
@@ -29,12 +29,12 @@ class Origin(StrEnum):
     CASCADE = "cascade"
 
 
-# --- asked for --------------------------------------------------------------------------------------------------------
+# --- requests for a run -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class NewRun:
-    """What a new row needs and nobody can compute: given by the caller, used only if the row is made."""
+    """Holds the generated values of a new row: given by the caller, used only if the row is created."""
 
     run_id: str
     config_hash: str
@@ -42,30 +42,30 @@ class NewRun:
 
 @dataclass(frozen=True, slots=True)
 class SensorSignal:
-    """A trigger sensor whose condition holds, told apart by its content and not by its delivery."""
+    """Holds a trigger sensor whose condition holds, identified by its content and not its delivery."""
 
-    sensor_key: str  # as the trigger names it, without a period: what a pass saw is kept under the same name
+    sensor_key: str  # as the trigger names it, without a period: evaluations store what they read under the same name
     content_hash: str
-    written_at: datetime | None = None  # where the store knows it
-    image_at: datetime | None = None  # when it was written, if its row speaks of another period by now
-    said_by: str = ""  # the key under which it is stored
+    written_at: datetime | None = None  # if the store knows it
+    image_at: datetime | None = None  # when it was written, if its row names another period by now
+    said_by: str = ""  # the key it is stored under
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTriggered:
-    """Something says that there should be a run. If there is one, its signal may be news of late data."""
+    """RunTriggered: there should be a run. If the run exists, `signal` may be late data."""
 
     key: RunKey
     birth: NewRun
     origin: Origin
     signal: SensorSignal | None = None
-    arrived_at: datetime | None = None  # when the first signal for it came: where a relative deadline counts from
-    path: tuple[PipelineId, ...] = ()  # the pipelines a cascade has come through
+    arrived_at: datetime | None = None  # when its first trigger sensor arrived: a relative deadline counts from here
+    path: tuple[PipelineId, ...] = ()  # the pipelines that the cascade has passed through
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalOverdue:
-    """The time by which the trigger's signal had to come is over. A run that did not begin by then is given up."""
+    """SignalOverdue: the trigger's deadline has passed. A run that does not exist by then fails."""
 
     key: RunKey
     birth: NewRun
@@ -74,7 +74,7 @@ class SignalOverdue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerunRequested:
-    """A request row was seen. `is_fresh`: some sensor is newer than the success that is to be repeated."""
+    """RerunRequested: a request row was read. `is_fresh`: a sensor is newer than the last success."""
 
     key: RunKey
     birth: NewRun
@@ -86,9 +86,9 @@ class RerunRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested:
-    """A person gave the run up. `waive_sla`: and does not want to hear about its deadline either.
+    """CancelRequested: a person gave the run up; with `waive_sla`, also its deadline.
 
-    `identity` "": nobody can ask for the same thing twice, so it need not be remembered.
+    An empty `identity` means that the same request cannot arrive twice, so it need not be recorded.
     """
 
     reason: str
@@ -101,16 +101,17 @@ class CancelRequested:
 
 @dataclass(frozen=True, slots=True)
 class SensorChanged:
-    """A sensor that the run's rules name was written."""
+    """SensorChanged: a sensor that the run's rules name was written."""
 
     sensor_key: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulesHeld:
-    """A pass found every rule satisfied. `saw` has the content hash of each sensor it read, the trigger's included.
+    """RulesHeld: an evaluation found every rule satisfied.
 
-    `baseline` has the data of the post-run sensors among those it read: what drift will be measured against.
+    `saw` has the content hash of each sensor that it read, including the trigger's. `baseline` has the data of the
+    post-run sensors among those: what drift will be measured against.
     """
 
     attempt: int
@@ -120,7 +121,7 @@ class RulesHeld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulesNotHeld:
-    """A pass found rules unsatisfied, and says which and why."""
+    """RulesNotHeld: an evaluation found rules unsatisfied; `reason` says which and why."""
 
     attempt: int
     saw: Mapping[str, str]
@@ -129,11 +130,12 @@ class RulesNotHeld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostRunSeen:
-    """A post-run sensor was written: how far it drifted (None: nothing to compare), and whether the rules hold.
+    """PostRunSeen: a post-run sensor was written, with its drift and whether the post-run rules hold.
 
-    `run_version` is that of the run when they were compared, None if it is not ours: a baseline changes only together
-    with its run, so the comparison holds for that version and for no other. `known_as` is the name under which a pass
-    keeps what it saw of the sensor; `written_at` and `image_at` are as in `SensorSignal`.
+    `drift` is None if there is nothing to compare. `run_version` is the run's version at the comparison, or None for
+    another system's run. A baseline changes only together with its run, so the comparison holds for that version alone.
+    `known_as` is the name under which an evaluation stores what it read of the sensor. `written_at` and `image_at` are
+    as in `SensorSignal`.
     """
 
     sensor_key: str
@@ -152,7 +154,7 @@ class PostRunSeen:
 
 @dataclass(frozen=True, slots=True)
 class SensorReading:
-    """A sensor as it was found. `key` is the one it is stored by, with its period if the key names one."""
+    """Holds a sensor as it was read. `key` is its stored key, including a period if the key names one."""
 
     data: Mapping[str, Json]
     content_hash: str
@@ -161,10 +163,10 @@ class SensorReading:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """A run's sensors as they are now, by the names its rules use, and what drift is measured against.
+    """Holds a run's current sensors, by the names its rules use, and the baseline for drift.
 
-    They must be read after the run was: only then does the run's version prove that no change was missed in between.
-    `post_run`: how the post-run rules judge them; None where no sensor of theirs changed since the start.
+    Read them after the run: only then does the run's version prove that no change was missed in between. `post_run` is
+    the result of the post-run rules; None if none of their sensors changed since the start.
     """
 
     readings: Mapping[str, SensorReading]
@@ -173,13 +175,13 @@ class Inputs:
 
 
 # --- the start --------------------------------------------------------------------------------------------------------
-# `sending` says which sending of the start is spoken of, as `StartJob` numbered it: an old refusal proves nothing
+# `sending` says which sending of the start the fact is about, as `StartJob` numbered it: an old refusal proves nothing
 # about a start that was sent again since.
 
 
 @dataclass(frozen=True, slots=True)
 class JobStarted:
-    """The target has the job. `can_find`: it has one for the token, whichever of several starts brought it."""
+    """JobStarted: the target has the job. `can_find`: one job per token, whichever start created it."""
 
     attempt: int
     job: Handle
@@ -188,10 +190,10 @@ class JobStarted:
 
 @dataclass(frozen=True, slots=True)
 class JobRefused:
-    """The target certainly did not start the job; `retry_after`, if it says so, is how long it wants to be spared.
+    """JobRefused: the target certainly did not start the job in this sending.
 
-    The refusal is about this sending alone. `is_final`: another try would be refused as well. `can_find`: the target
-    can be asked by the token about an earlier sending.
+    `retry_after` is how long the target asks callers to wait, if it says so. `is_final`: another try would be refused
+    as well. `can_find`: the target can search by the token for the job of an earlier sending.
     """
 
     attempt: int
@@ -205,7 +207,7 @@ class JobRefused:
 
 @dataclass(frozen=True, slots=True)
 class StartUnanswered:
-    """The start was sent and nobody knows what came of it. `can_find`: the target can be asked by the token."""
+    """StartUnanswered: a start was sent with unknown result. `can_find`: the target can search by token."""
 
     attempt: int
     sending: int
@@ -215,7 +217,7 @@ class StartUnanswered:
 
 @dataclass(frozen=True, slots=True)
 class StarterLost:
-    """Who was to send the start is no longer alive, and may or may not have sent it."""
+    """StarterLost: the session that was to send the start has ended, and may or may not have sent it."""
 
     attempt: int
     sending: int
@@ -224,7 +226,7 @@ class StarterLost:
 
 @dataclass(frozen=True, slots=True)
 class JobFound:
-    """The target, asked by the token, has the job."""
+    """JobFound: the target has a job with the token."""
 
     attempt: int
     job: Handle
@@ -232,7 +234,7 @@ class JobFound:
 
 @dataclass(frozen=True, slots=True)
 class JobNotFound:
-    """The target, asked by the token once every start must have become visible, does not have the job."""
+    """JobNotFound: the target has no job with the token, although it must list every start by now."""
 
     attempt: int
     sending: int
@@ -240,9 +242,10 @@ class JobNotFound:
 
 @dataclass(frozen=True, slots=True)
 class JobNotSeen:
-    """A target that recognises the token itself does not have the job yet; a start of its lost starter may still come.
+    """JobNotSeen: a target that recognises tokens does not have the job yet.
 
-    Then it is the same job as that of a start sent now, because both have the same token.
+    A start from the lost starter may still arrive. Then it is the same job as that of a start sent now, because both
+    have the same token.
     """
 
     attempt: int
@@ -259,7 +262,7 @@ class JobRunning:
 
 @dataclass(frozen=True, slots=True)
 class JobStatusUnknown:
-    """The target could not be asked; the job may be in any state."""
+    """JobStatusUnknown: the target could not be asked; the job may be in any state."""
 
     attempt: int
     message: str
@@ -267,9 +270,10 @@ class JobStatusUnknown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSucceeded:
-    """`ended_at` is the target's own word where it gives one. `inputs`: what the job was started on, as it is now.
+    """JobSucceeded: `ended_at` is the target's own time, if it gives one.
 
-    `notices`: what should have confirmed the success and could not be read.
+    `inputs` is the current state of what the job was started on. `notices` names what should have confirmed the success
+    and could not be read.
     """
 
     attempt: int
@@ -287,28 +291,28 @@ class JobFailed:
 
 @dataclass(frozen=True, slots=True)
 class JobStopped:
-    """The job no longer runs, because it was told to stop."""
+    """JobStopped: the job no longer runs, because its target stopped it."""
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
 class StopPending:
-    """The target took the order to stop and is not done with it."""
+    """StopPending: the target accepted the stop and has not finished it."""
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
 class StopRefused:
-    """The target cannot stop this job."""
+    """StopRefused: the target cannot stop this job."""
 
     attempt: int
     message: str
 
 
 class JobReport(StrEnum):
-    """What others write to the job log."""
+    """Lists the results that other systems write to the job log."""
 
     SUCCESS = "success"
     FAIL = "fail"
@@ -317,7 +321,10 @@ class JobReport(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReported:
-    """Somebody else wrote to the job log how the job ended. It names no attempt, only the time it was written."""
+    """JobReported: another system wrote to the job log how the job ended.
+
+    The report names no attempt, only the time it was written.
+    """
 
     key: RunKey
     identity: str
@@ -333,14 +340,17 @@ class JobReported:
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """An instant the run was waiting for has passed. What is due follows from the row, so an early one is harmless."""
+    """TimerFired: a due time of the run has passed. The row says what is due, so an early one is harmless."""
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
 class ClockStepped:
-    """The wall clock was set by so much since the run entered its state, at `since`: its times are on the old one."""
+    """ClockStepped: the wall clock was set by `by` after the run entered its state at `since`.
+
+    The run's times are still by the old clock.
+    """
 
     since: datetime
     by: timedelta

@@ -1,4 +1,4 @@
-"""What will become of a request, told before it is made: by the same rules that will decide about it."""
+"""Forecast: predicts the answer to a request with the same rules that will decide on it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ from worker.core.run.state import DryRun, Pause, Run
 
 class Prospect(StrEnum):
     ACCEPTED = "accepted"
-    WAITS = "waits"  # for the end of a pause
+    WAITS = "waits"  # until a pause ends
     REFUSED = "refused"
     NOTHING = "nothing"  # it would be ignored
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """As things stand. Whoever answers the request decides anew, so it may come otherwise.
+    """Holds the predicted answer as things stand. The worker decides again, so the answer may differ.
 
-    `remedy` is what helps against a refusal, if anything does.
+    `remedy` says what helps against a refusal, if anything does.
     """
 
     prospect: Prospect
@@ -43,7 +43,7 @@ def forecast(
     *,
     pause: Pause | None = None,
 ) -> Forecast:
-    """Predict the answer to a request about a run; None is one that does not exist yet."""
+    """Predict the answer to a request about a run; None means that the run does not exist yet."""
     decision = decide(run, pipeline, schedule, fact, now, pause=pause)
     if pause is not None and decision.is_held_back:
         return Forecast(Prospect.WAITS, f"the pipeline is paused: {pause.reason}; it is answered after that")
@@ -53,7 +53,7 @@ def forecast(
 def forecast_dry_run(
     run: DryRun | None, pipeline: Pipeline, schedule: Schedule, fact: RerunRequested, now: datetime
 ) -> Forecast:
-    """Foretell what a pipeline in dry run says to a request for a rerun."""
+    """Predict the answer of a pipeline in dry run to a rerun request."""
     effects: Sequence[DryEffect] = dry_run.decide(run, pipeline, schedule, fact, now)
     told = next((effect for effect in effects if isinstance(effect, EmitEvent)), None)
     if told is None:

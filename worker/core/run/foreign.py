@@ -1,7 +1,7 @@
-"""Rows that another system left behind, read as the runs they stand for.
+"""Foreign runs: rows that another system wrote, read as the runs they stand for.
 
-One that is RUNNING is respected until its lifetime is over, then closed. One that has ended counts as done, and the
-usual rules apply to it: whatever is decided replaces the row by one of ours.
+A RUNNING row is respected until its lifetime is over, then closed. An ended row counts as done, and the usual rules
+apply to it: every decision replaces the row by one of Interlock's.
 """
 
 from datetime import datetime
@@ -16,7 +16,7 @@ from worker.core.time.timestamps import format_rfc3339, format_utc
 
 
 def respect(foreign: ForeignRun, birth: NewRun, now: datetime) -> Decision | None:
-    """Decide about a row that says RUNNING, whatever the fact; None for one that has ended (`as_run`)."""
+    """Decide on a row that says RUNNING, whatever the fact; None for an ended row (see `as_run`)."""
     if foreign.status != Status.RUNNING:
         return None
     if foreign.expires_at is None or now <= foreign.expires_at:
@@ -25,9 +25,9 @@ def respect(foreign: ForeignRun, birth: NewRun, now: datetime) -> Decision | Non
 
 
 def as_run(foreign: ForeignRun, birth: NewRun, now: datetime, *, ended_at: datetime | None, spent: Spent) -> Run:
-    """The run that an ended row stands for. `ended_at` and `spent` are what the job log and the rerun record say.
+    """Return the run that an ended row stands for, with data from the job log and the rerun record.
 
-    Without an end nothing can be shown to have come later, so it counts as having ended now.
+    Without `ended_at` nothing can be shown to have come later, so the run counts as having ended now.
     """
     return Run(
         key=foreign.key,

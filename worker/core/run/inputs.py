@@ -1,9 +1,9 @@
-"""Inputs that change while a job runs: noted as they come, and compared with the start when the job has succeeded.
+"""Inputs that change while a job runs: recorded on arrival, compared when the job has succeeded.
 
-A success is decided on sensors that were read after the run's row. A record of a later write is either handled after
-the success, as late data of an ended run, or before it: then it is noted on the row, and the success is stale. A record
-that is noted already changes nothing, so a success may only rest on a read that agrees with the notes. One that does
-not is noted first, and decided again.
+A success is decided on sensors that were read after the run's row. The record of a later write is handled either after
+the success, as late data of an ended run, or before it. In the second case it is noted on the row, and the success is
+stale. A record that is noted already changes nothing, so a success may only rely on a read that agrees with the notes.
+If the read does not agree, it is noted first, and the success is decided again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,11 +31,11 @@ from worker.core.run.sensor_match import (
 )
 from worker.core.time.periods import sensor_keys
 
-DRIFT_TOLD_MAX = 20  # events of one commit, which holds no more than 100 rows
+DRIFT_TOLD_MAX = 20  # events in one commit, which holds at most 100 rows
 
 
 def note_signal(context: Context, signal: SensorSignal) -> Decision:
-    """Remember a trigger sensor that changed under a running job: at most once for each content."""
+    """Record a trigger sensor that changed under a running job, at most once for each content."""
     run = context.run
     is_known = run.changed_inputs.get(signal.said_by) == signal.content_hash
     if is_known or not is_news(context, signal) or not is_since_start(run, signal):
@@ -45,20 +45,20 @@ def note_signal(context: Context, signal: SensorSignal) -> Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputChange:
-    """An input that is not what the job was started on. `objection`: why there is nothing to run again on."""
+    """Holds an input that differs from the start. `objection` says why it calls for no rerun."""
 
     name: str
     key: str
     content_hash: str
     objection: str = ""
-    is_signal: bool = False  # its trigger's, so that its record may still come after the end
+    is_signal: bool = False  # the trigger's sensor: its record may still arrive after the end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostRunChange:
-    """A post-run sensor that is not what the job was started on. `drift` None: there is nothing to measure.
+    """Holds a post-run sensor that differs from the start. `drift` is None if nothing can be measured.
 
-    `is_over`: it drifted, and its row is for another period by now, so that only the note is left of it.
+    With `is_over`, it drifted and its row names another period by now, so that only the note is left of it.
     """
 
     key: str
@@ -72,7 +72,7 @@ class PostRunChange:
 
 
 class Comparison:
-    """A run's inputs as they are, against those that its job was started on."""
+    """Compares a run's current inputs with those that its job was started on."""
 
     def __init__(self, context: Context, inputs: Inputs) -> None:
         self._context, self._inputs, self._run = context, inputs, context.run
@@ -81,12 +81,13 @@ class Comparison:
         self.post_run = [*self._post_run_changes()]
         self.late = [*self._late()]
 
-    # --- what the row must know first ---------------------------------------------------------------------------------
+    # --- notes that the row needs first -------------------------------------------------------------------------------
 
     def unnoted(self) -> list[Effect]:
-        """What must be noted before this comparison may decide: a note that speaks of more than was found.
+        """Return the notes that must be written before this comparison may decide.
 
-        Who wrote that content again after the read would be taken for known, and would not make the success stale.
+        They correct notes that differ from what was read. Otherwise a later write of the noted content would count as
+        known, and would not make the success stale.
         """
         return [*self._unnoted_trigger(), *self._unnoted_post_run()]
 
@@ -99,7 +100,7 @@ class Comparison:
             spellings = sensor_keys(name, self._run.key.period)
             yield from (NoteChange(key, "") for key in spellings if noted.get(key))
         elif self._is_of_run(reading) and noted.get(reading.key) not in {None, reading.content_hash}:
-            # A change that asks for a rerun may rest on any read: the rerun reads anew.
+            # A change that asks for a rerun may rely on any read, because the rerun reads again.
             asks_for_rerun = self._differs(name, reading) and self._holds(reading)
             yield from () if asks_for_rerun else (NoteChange(reading.key, reading.content_hash),)
 
@@ -115,9 +116,10 @@ class Comparison:
     # --- the trigger and the rules ------------------------------------------------------------------------------------
 
     def _late(self) -> Iterator[InputChange]:
-        is_known = bool(self._run.started_on)  # what it was started on; if it is not, what was noted came since
+        # whether the inputs of the start are known; if not, each note came after it
+        is_known = bool(self._run.started_on)
         signal = self._trigger.rule.key if self._trigger else None
-        # Of these the post-run threshold says whether a change matters.
+        # For these, the post-run threshold decides whether a change matters.
         measured = {change.key for change in self.post_run if change.drift is not None}
         for name in required_sensors(self._context.pipeline, self._context.schedule):
             reading = self._inputs.readings.get(name)
@@ -142,7 +144,10 @@ class Comparison:
         )
 
     def _noted_signals(self) -> Iterator[InputChange]:
-        """What was noted of signals that cannot be read again: their row is for another period, or has another name."""
+        """Return noted trigger sensors that cannot be read again.
+
+        Their row names another period by now, or has another key.
+        """
         if self._trigger is None:
             return
         name = self._trigger.rule.key
@@ -163,7 +168,10 @@ class Comparison:
     # --- the post-run sensors -----------------------------------------------------------------------------------------
 
     def _post_run_changes(self) -> Iterator[PostRunChange]:
-        """Those that were there when the job was started; what the job or others wrote since is the new baseline."""
+        """Return the changed post-run sensors that existed when the job was started.
+
+        Those that the job or others wrote since are the new baseline.
+        """
         run, pipeline, read = self._run, self._context.pipeline, set[str]()
         for name in post_run_sensors(pipeline):
             reading = self._inputs.readings.get(name)
@@ -175,7 +183,7 @@ class Comparison:
                 yield PostRunChange(key=reading.key, content_hash=reading.content_hash, drift=drift)
         for key, content_hash in run.changed_inputs.items():
             is_told = key not in read and run.post_run_seen.get(key) == content_hash
-            # What is a signal too is late data.
+            # A sensor that is also a trigger counts as late data.
             if is_told and post_run_name(pipeline, key) and not is_trigger(self._context.schedule, key):
                 yield PostRunChange(key=key, content_hash=content_hash, is_over=True)
 
@@ -186,7 +194,7 @@ class Comparison:
         return measure(post_run, reading.key, before, reading.data)
 
     def post_run_verdict(self) -> list[Effect]:
-        """How the post-run rules judge what changed; nothing if nothing did."""
+        """Return the event with the result of the post-run rules on what changed; empty if nothing did."""
         result = self._inputs.post_run
         if result is None or not self.post_run:
             return []
@@ -198,9 +206,10 @@ class Comparison:
         return reading.content_hash != self._run.started_on.get(name)
 
     def _is_of_run(self, reading: SensorReading) -> bool:
-        """Say whether a sensor is for the run's period. One that names none is for the day on which it was written:
+        """Return whether a sensor is for the run's period.
 
-        today, if the run is today's; else only who saw its record knows, and has noted it.
+        A sensor that names none is for the day on which it was written. That is today if the run is today's. For any
+        other day, the handler of its change record has noted it on the run.
         """
         run, said = self._run, SensorContent(reading.key, reading.data)
         if period_said(said, self._context.schedule, self._context.now)[0] == run.key.period:
@@ -211,12 +220,12 @@ class Comparison:
         return reading.content_hash in known
 
     def _is_later(self, reading: SensorReading) -> bool:
-        """Say whether a rule's sensor is for a later period than the run's by now."""
+        """Return whether a rule's sensor names a later period than the run's by now."""
         return is_for_later(SensorContent(reading.key, reading.data), self._run.key.period)
 
 
 def report_changes(context: Context, compared: Comparison) -> list[Effect]:
-    """Report what changed under the job as if it had come a second after the end: once, and with one rerun."""
+    """Report changes under the job as if they had arrived a second after the end: once, with one rerun."""
     late, changed = compared.late, compared.post_run
     drifted = [change for change in changed if change.is_drifted]
     effects = [*_late_data(context, late), *_drift(context, drifted), *_notes(changed)]

@@ -1,6 +1,7 @@
-"""The run: every rule that moves it is reached from here. `decide` says what must happen, `evolve` what it then is.
+"""The run machine: `decide` says what must happen, `evolve` what the run then is.
 
-One module per state holds the rules (`evaluating.py` and its neighbours); `state.py` holds the data.
+Every rule that moves a run is reached from here. One module per state holds the rules (`evaluating.py` and its
+neighbours); `state.py` holds the data.
 """
 
 from collections.abc import Mapping
@@ -62,16 +63,17 @@ from worker.core.run.triggering import decide_triggering
 def decide(
     run: Run | None, pipeline: Pipeline, schedule: Schedule, fact: Fact, now: datetime, *, pause: Pause | None = None
 ) -> Decision:
-    """Decide what follows from a fact; one that changes nothing gives an `Ignore`.
+    """Decide what follows from a fact; a fact that changes nothing gives an `Ignore`.
 
-    `pipeline` is the version the run began under; for a run that does not exist or has ended, the version in force.
+    `pipeline` is the version that the run began under. For a run that does not exist or has ended, it is the version in
+    force.
     """
     decision = (
         decide_create(pipeline, schedule, fact, now) if run is None else _decide(run, pipeline, schedule, fact, now)
     )
     if pause is None or pause.is_over(now) or not decision.is_held_by_pause(fact):
         return decision
-    # What is held back stays due and comes again.
+    # A held-back fact stays due and is delivered again.
     reason = f"paused: {pause.reason}; it is taken up again when the pause is over"
     return Decision.of(Ignore(reason, is_held_back=True, until=pause.until))
 
@@ -93,7 +95,7 @@ def _decide(run: Run, pipeline: Pipeline, schedule: Schedule, fact: Fact, now: d
 
 
 def _cancel_once(context: Context, fact: CancelRequested) -> Decision:
-    """The row of a request outlives what it asked for: delivered again, it must not cancel a rerun that came later."""
+    """Cancel once per request: its row outlives the request, and must not cancel a later rerun."""
     if fact.identity in context.run.handled:
         return ignore(f"request {fact.identity} was answered already")
     return _decide_by_state(context, fact).noting(NoteHandled(fact.identity))
@@ -117,11 +119,11 @@ def _decide_by_state(context: Context, fact: Fact) -> Decision:
 
 
 def evolve(run: Run | None, decision: Decision, now: datetime, by: SessionId) -> Run | None:
-    """Return the run once a session has recorded the decision; the same run if no effect is about its row."""
+    """Return the run after a session recorded the decision; the same run if its row is unchanged."""
     before = run
     for effect in decision.effects:
         run = effect.run if isinstance(effect, Create) else _applied(run, effect, now, by)
-    # Whoever commits a run holds its next timer; a run that is left as it is needs no commit.
+    # The session that commits a run holds its next timer; an unchanged run needs no commit.
     return run if run is None or run == before else replace(run, owner=None if run.is_ended else by)
 
 
@@ -153,7 +155,7 @@ def _moved(run: Run, effect: MoveTo, now: datetime) -> Run:
         since=now,
         window_ends_at=effect.window_ends_at,
         started_on=run.started_on if effect.started_on is None else effect.started_on,
-        # A new start has a new baseline, so what was judged against the old one is forgotten.
+        # A new start has a new baseline, so results against the old one are forgotten.
         post_run_seen=run.post_run_seen if effect.started_on is None else {},
         changed_inputs=run.changed_inputs if effect.started_on is None else {},
         start_step=None if is_begun else effect.start_step or run.start_step,
@@ -204,7 +206,7 @@ def _ended(run: Run, effect: End, now: datetime) -> Run:
 
 
 def _settled(run: Run) -> Run:
-    """Nothing is pending any more, neither a start nor a stop."""
+    """Return the run with no pending start and no pending stop."""
     return replace(
         run, window_ends_at=None, start_step=None, start_after=None, starter=None, after_stop=None, rerun_reason=""
     )

@@ -1,4 +1,7 @@
-"""When a run is next due. It follows from the row alone, so timers survive a restart without being stored."""
+"""Next wake-up: when a run is next due. It follows from the row, so timers need not be stored.
+
+They survive a restart for that reason.
+"""
 
 from datetime import datetime, timedelta
 
@@ -9,13 +12,13 @@ from worker.core.run.triggering import START_PAUSE_MAX
 
 FIND_INTERVAL = timedelta(seconds=30)
 STOP_INTERVAL = timedelta(seconds=15)
-RESEND_INTERVAL = timedelta(seconds=60)  # for a start that is held back by a pause
+RESEND_INTERVAL = timedelta(seconds=60)  # for a start that a pause holds back
 POLL_SPREAD = 0.2  # polls of runs that began together are spread over this part of the interval
-# While a job is not expected to end, it is polled each time this part of its expected duration has passed, and never
-# more rarely than the bound: an end that comes too early is still seen soon.
+# While a job is not expected to end, it is polled each time this part of its expected duration has passed, but at least
+# once per `SPARSE_MAX`: an early end is still noticed soon.
 SPARSE_PART = 0.1
 SPARSE_MAX = timedelta(minutes=5)
-NEAR_PART = 0.9  # of the expected duration; from there on the poll interval holds
+NEAR_PART = 0.9  # part of the expected duration after which the poll interval applies
 
 
 def next_due(
@@ -27,10 +30,10 @@ def next_due(
     *,
     expected: timedelta | None = None,
 ) -> datetime | None:
-    """The next instant at which something must be done about the run; None if it has ended.
+    """Return the next instant at which the run needs an action; None if it has ended.
 
-    `jitter`, from 0 up to 1, is the run's own place within the spread; whoever keeps it constant gets a steady beat.
-    `expected` is how long its job is likely to take: polls are few before, and whoever does not know it polls more.
+    `jitter`, from 0 up to 1, is the run's own place within the spread; a constant value gives a steady interval.
+    `expected` is the likely duration of the job: before it, polls are rare. Without it, polls are more frequent.
     """
     if run.is_ended:
         return None
@@ -74,13 +77,13 @@ def _next_start(run: Run, now: datetime) -> datetime | None:
         case StartStep.UNANSWERED | StartStep.ABANDONED:
             return next_beat(run.since, FIND_INTERVAL, now)
         case _:
-            return None  # with its starter, whose answer or death is the next news
+            return None  # its starter holds it: the next fact is the answer, or that the starter is lost
 
 
 def next_beat(since: datetime, every: timedelta, now: datetime) -> datetime:
-    """The first instant after now that is a whole number of intervals, at least one, after `since`.
+    """Return the first instant after now that is a whole number of intervals (at least 1) after `since`.
 
-    Never further away than one interval: the clock by which `since` was written may have been ahead of ours.
+    It is never further away than one interval: the clock that wrote `since` may have been ahead of this one.
     """
     passed = max((now - since) // every, 0)
     return min(since + (passed + 1) * every, now + every)

@@ -41,7 +41,7 @@ def decide_polling(context: Context, fact: Fact) -> Decision:
         case TimerFired() if context.is_timed_out:
             return begin_stop(context, AfterStop.END, "its job was running")
         case TimerFired():
-            # Also at the window's end: the job is asked one last time before it is stopped.
+            # Also at the end of the window: the job is polled one last time before it is stopped.
             return Decision.of(PollNow(context.run.job or {}))
         case CancelRequested(reason=reason):
             return begin_stop(context, AfterStop.CANCEL, reason).also(*waive(fact))
@@ -54,7 +54,10 @@ def decide_polling(context: Context, fact: Fact) -> Decision:
 
 
 def old_report(context: Context, fact: JobReported) -> Decision | None:
-    """A report names no attempt, so one that was there before the attempt began speaks of an earlier one."""
+    """Ignore a report that was handled, or is older than the attempt; None for any other report.
+
+    A report names no attempt, so one from before the attempt began is about an earlier attempt.
+    """
     if fact.identity in context.run.handled:
         return ignore(f"report {fact.identity} was taken in already")
     if fact.at < context.run.attempt_began_at:
@@ -72,14 +75,14 @@ def _reported(context: Context, fact: JobReported) -> Decision:
 
 
 def with_report_noted(fact: JobReported, decision: Decision) -> Decision:
-    """Remember the report, unless it is to be decided again: then it was not taken in yet."""
+    """Record the report, unless it must be decided again: then it is not handled yet."""
     return decision if decision.is_provisional else decision.noting(NoteHandled(fact.identity))
 
 
 def _reported_failure(context: Context, fact: JobReported) -> Decision:
     message = fact.message or f"the job was reported as {fact.report}"
     if context.run.starts_unanswered:
-        # The report names no job. It may be about that of a start which got no answer, so the known one must end first.
+        # The report names no job. It may be about the job of an unanswered start, so the known job must end first.
         return begin_stop(context, AfterStop.RETRY, message)
     return after_failure(context, fact.category, message, report_event(fact.report))
 
@@ -92,7 +95,7 @@ def _failed(context: Context, fact: JobFailed) -> Decision:
         EmitEvent(
             type=EventType.JOB_FAILED,
             message=f"{run.key}: the job of attempt {run.attempt} failed: {fact.message}",
-            # What ends the run is an event of its own, in the same commit: that one alerts.
+            # The end of the run is an event of its own in the same commit, and that event sends the alert.
             detail={"attempt": run.attempt, "category": fact.category.value, "willRetry": is_retry(after)},
         ),
     )

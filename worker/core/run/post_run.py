@@ -1,4 +1,4 @@
-"""Post-run rules: what sensors mean for a job that runs or has ended, and a guard against replayed images."""
+"""Post-run rules: what sensors mean for a running or ended job, and a guard against old images."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -20,11 +20,11 @@ TOLD_AT_MAX = 32
 
 
 def is_old_image(image_at: datetime | None, *, read_at: datetime | None, told_at: datetime | None) -> bool:
-    """Say whether something later than the image is known. `image_at` None: it is no image, but the row itself.
+    """Return whether something later than the image is known. `image_at` None: it is the row itself.
 
-    `read_at` is when, at the earliest, we read the sensors for the start: by our clock, so that the store's may differ.
-    `told_at` is when what was last told of this sensor was written, by the store's own clock. Of two that were written
-    at the same time both are told: better twice than never.
+    `read_at` is the earliest time at which the sensors were read for the start, by the worker's clock, which may differ
+    from the store's. `told_at` is when the last reported content of this sensor was written, by the store's clock. Two
+    contents written at the same time are both reported: a repeat is better than a loss.
     """
     if image_at is None:
         return False
@@ -33,7 +33,7 @@ def is_old_image(image_at: datetime | None, *, read_at: datetime | None, told_at
 
 
 def noted(told_at: Mapping[str, datetime], sensor_key: str, at: datetime | None) -> dict[str, datetime]:
-    """Remember when what is told now was written, of the sensors told of last. `at` None: nobody knows when."""
+    """Record when the reported content was written, for the latest sensors. `at` None: unknown."""
     others = {key: told for key, told in told_at.items() if key != sensor_key}
     latest = max((told for told in (at, told_at.get(sensor_key)) if told is not None), default=None)
     if latest is None:
@@ -42,7 +42,7 @@ def noted(told_at: Mapping[str, datetime], sensor_key: str, at: datetime | None)
 
 
 def drift_in_flight(context: Context, fact: PostRunSeen) -> Decision:
-    """Tell people early that the data moved under a running job. What follows is decided when the job is done."""
+    """Emit an early event that the data moved under a running job; the job's end decides what follows."""
     drift = fact.drift
     if _is_outdated(context, fact):
         return _outdated(fact)
@@ -92,7 +92,10 @@ def tell_post_run(context: Context, reason: str, *, held: bool) -> EmitEvent:
 
 
 def judge_signal(context: Context, signal: SensorSignal) -> Decision:
-    """Is a trigger sensor of an ended run late data? By its content; how often it is delivered means nothing."""
+    """Decide by its content whether a trigger sensor of an ended run is late data.
+
+    How often it is delivered does not matter.
+    """
     if not _is_late(context, signal):
         return ignore(f"{signal.sensor_key} says nothing that the run did not know")
     reason = f"{signal.sensor_key} changed after the run had ended"
@@ -118,14 +121,17 @@ def _is_late(context: Context, signal: SensorSignal) -> bool:
         return False
     if run.started_on or run.outcome is Outcome.EXHAUSTED:
         return is_since_start(run, signal)
-    # What it was started on is not known, as of another system's run, or was nothing that an evaluation reads: only
-    # the time can tell.
+    # The inputs of the start are unknown, as for another system's run, or no evaluation reads them. Then only the time
+    # can show whether the sensor is late.
     known_at = run.since if run.outcome is None else run.attempt_began_at
     return signal.written_at is not None and signal.written_at > known_at
 
 
 def is_news(context: Context, signal: SensorSignal) -> bool:
-    """Say whether a signal is neither what the job was started on, nor the run's first, nor the last told as late."""
+    """Return whether a trigger sensor's content is new to the run.
+
+    It is not new if the job was started on it, or if it is the run's first or the last reported as late.
+    """
     run = context.run
     if signal.content_hash == run.started_on.get(signal.sensor_key):
         return False
@@ -135,10 +141,10 @@ def is_news(context: Context, signal: SensorSignal) -> bool:
 
 
 def is_since_start(run: Run, signal: SensorSignal) -> bool:
-    """Say whether a signal that is not what the job was started on came since.
+    """Return whether a trigger sensor that differs from the start was written since the start.
 
-    One that an evaluation reads did. One that it does not read, such as another of a prefix, may have been there all
-    the time, and a resync finds it again and again: only when it was written can tell.
+    A sensor that an evaluation reads was. One that it does not read, such as another key with the same prefix, may have
+    existed before, and every resync finds it again: then only its write time can show it.
     """
     if signal.said_by in {"", *sensor_keys(signal.sensor_key, run.key.period)}:
         return True
@@ -146,10 +152,10 @@ def is_since_start(run: Run, signal: SensorSignal) -> bool:
 
 
 def _is_back(context: Context, signal: SensorSignal) -> bool:
-    """Say whether a signal that was known before the job was started on another content is there again since then.
+    """Return whether a content from before the start was written again since then.
 
-    Only a row that says so now, and was written after the attempt began, proves it: a repeat of the first signal does
-    not, nor does a sensor that the pass did not read.
+    The job was started on another content. Only a current row that was written after the attempt began proves it. A
+    repeat of the first record does not, nor does a sensor that the evaluation did not read.
     """
     run = context.run
     if signal.image_at is not None or signal.sensor_key not in run.started_on or run.late_attempt == run.attempt:
@@ -158,7 +164,10 @@ def _is_back(context: Context, signal: SensorSignal) -> bool:
 
 
 def tell_drift(context: Context, drift: Drift | None, sensor_key: str, when: str) -> EmitEvent:
-    """`drift` None: the sensor is for another period by now, so that nobody can say any more how far it moved."""
+    """Build the drift event. `drift` is None if the sensor's row names another period by now.
+
+    Then it is unknown how far the value moved.
+    """
     source: dict[str, Json] = {"sensorKey": sensor_key, "source": "post-run-stream"}
     if drift is None:
         message = f"{context.run.key}: {sensor_key} moved {when}, beyond the threshold"
@@ -175,9 +184,9 @@ def request_rerun(context: Context, reason: str, cause: str) -> Effect:
 
 
 def _is_from_before(context: Context, sensor_key: str, image_at: datetime | None) -> bool:
-    """Say whether an image is older than what the job was started on, or than what was told of its sensor since.
+    """Return whether an image is older than the start's inputs, or than the last report of its sensor.
 
-    Of a run that is not ours nobody knows what it was started on.
+    For another system's run, the inputs of the start are unknown.
     """
     run = context.run
     read_at = run.attempt_began_at if run.started_on else None
@@ -185,7 +194,7 @@ def _is_from_before(context: Context, sensor_key: str, image_at: datetime | None
 
 
 def _is_as_at_start(context: Context, fact: PostRunSeen) -> bool:
-    """Say whether it never said anything else since the job was started; that it does again would be news."""
+    """Return whether the sensor has had only its content from the start; a return to it would be new."""
     run = context.run
     return fact.sensor_key not in run.post_run_seen and run.started_on.get(fact.known_as) == fact.content_hash
 
@@ -195,7 +204,10 @@ def _from_before(sensor_key: str) -> Decision:
 
 
 def _is_outdated(context: Context, fact: PostRunSeen) -> bool:
-    """Say whether the run, and perhaps its baseline, moved on after the comparison. Whoever made it makes it again."""
+    """Return whether the run, and perhaps its baseline, changed after the comparison.
+
+    The caller that compared repeats the comparison.
+    """
     return fact.run_version is not None and fact.run_version != context.run.version
 
 

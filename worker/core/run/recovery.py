@@ -1,4 +1,7 @@
-"""What a row itself calls for, whoever reads it: how work goes on after a crash or a commit whose reply was lost."""
+"""Recovery: which actions a row calls for, after a crash or a commit whose reply was lost.
+
+They are the same for every reader of the row.
+"""
 
 from worker.core.model.keys import SessionId
 from worker.core.run.effects import Act, EvaluateNow, FindJob, StartJob, StopJob
@@ -6,9 +9,9 @@ from worker.core.run.state import Run, StartStep, State
 
 
 def pending_actions(run: Run, session: SessionId) -> list[Act]:
-    """The acts that are open. Any of them may be ordered twice; only who is named as starter is told to start.
+    """Return the open actions. Each may be ordered twice; only the named starter gets a `StartJob`.
 
-    A job that runs is asked about in its own time, so nothing is due for it at once.
+    A running job is polled at its own times, so no action is due for it at once.
     """
     if run.state is State.EVALUATING:
         return [EvaluateNow()]
@@ -22,5 +25,5 @@ def pending_actions(run: Run, session: SessionId) -> list[Act]:
 
 
 def is_with_another(run: Run, session: SessionId) -> bool:
-    """Say whether the start is with a starter other than this session: it lives and answers, or is found dead."""
+    """Return whether another session holds the start: it answers, or is found to have ended."""
     return run.start_step is StartStep.SENT and run.job is None and run.starter not in {None, session}

@@ -1,4 +1,4 @@
-"""Rerun requests: the only way from an end to a new attempt, and the only way to replace a live one."""
+"""Rerun requests: the only way from an end to a new attempt, or to replace a live one."""
 
 import hashlib
 from collections.abc import Iterable
@@ -16,23 +16,29 @@ from worker.core.run.state import AfterStop, Budget, Outcome, Run, Spent, State
 
 LATE_DATA = "late-data"
 DATA_DRIFT = "data-drift"
-REPLAY = "replay"  # asked for period by period over a range, so it is outside the budgets
+REPLAY = "replay"  # requested for each period of a range, so it is outside the budgets
 
 
 def request_identity(reason: str, requested_at: str, request_id: str) -> str:
-    """Name a request by its content: one row delivered twice is one request, one wish uttered twice is two."""
+    """Return the identity of a request, made from its content.
+
+    A row that is delivered twice is one request; two requests with the same wording are two.
+    """
     return hashlib.sha256(f"{reason}\n{requested_at}\n{request_id}".encode()).hexdigest()[:32]
 
 
 def budget_for(reason: str) -> Budget | None:
-    """Whose budget a rerun is charged to; None: nobody's."""
+    """Return the budget that a rerun is charged to; None if it is charged to none."""
     if reason == REPLAY:
         return None
     return Budget.DRIFT if reason in {LATE_DATA, DATA_DRIFT} else Budget.MANUAL
 
 
 def spent_by(reasons: Iterable[str]) -> Spent:
-    """What the record of reruns has used of each budget. It does not say of which kind a failure was: each may be."""
+    """Return how much of each budget the record of reruns has used.
+
+    The record does not say of which kind a failure was, so each failure counts for both retry budgets.
+    """
     recorded = [*reasons]
     retries = recorded.count(JOB_FAIL_RETRY)
     asked = [budget_for(reason) for reason in recorded if reason != JOB_FAIL_RETRY]
@@ -40,9 +46,10 @@ def spent_by(reasons: Iterable[str]) -> Spent:
 
 
 def is_unanswered(run: Run, identity: str, reason: str, asked_at: datetime | None) -> bool:
-    """Say whether a request is a person's that still waits for its answer, such as for the end of a pause.
+    """Return whether a person's request still waits for its answer, for example until a pause ends.
 
-    One that is older than the attempt has been answered, or was never ours: the run remembers only the last of them.
+    A request that is older than the attempt was answered, or was never Interlock's to answer: the run records only the
+    latest requests.
     """
     is_ours = budget_for(reason) is Budget.DRIFT
     return not is_ours and identity not in run.handled and asked_at is not None and asked_at >= run.attempt_began_at
@@ -50,7 +57,7 @@ def is_unanswered(run: Run, identity: str, reason: str, asked_at: datetime | Non
 
 @dataclass(frozen=True, slots=True)
 class OpenRequest:
-    """The rerun request that a run has, answered or not; `asked_at` None: whoever wrote it does not say."""
+    """Holds the rerun request of a run, answered or not. `asked_at` is None if its row does not say."""
 
     identity: str
     reason: str
@@ -58,7 +65,7 @@ class OpenRequest:
 
 
 def yield_to_person(decision: Decision, run: Run | None, request: OpenRequest | None) -> Decision:
-    """Drop our own rerun request if a person's still waits: that one will find the newest data too."""
+    """Drop Interlock's own rerun request if a person's still waits: that one finds the newest data too."""
     if run is None or request is None or not is_unanswered(run, request.identity, request.reason, request.asked_at):
         return decision
     return decision.without_request()
@@ -77,7 +84,7 @@ def decide_rerun(context: Context, fact: RerunRequested) -> Decision:
 
 
 def reopen(context: Context, reason: str, config_hash: str | None) -> Decision:
-    """Begin the next attempt, and record why: in the same commit, so that no budget is charged for nothing."""
+    """Begin the next attempt and record why, in one commit, so that no budget is charged for nothing."""
     return Decision.of(
         Reopen(
             reason=reason,

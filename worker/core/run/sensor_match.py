@@ -1,4 +1,4 @@
-"""Which runs a sensor speaks to: as the signal that starts one, as a rule's input, as what is watched afterwards."""
+"""Sensor match: for which runs a sensor is a trigger, an input of a rule or a post-run value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from worker.core.model.values import Json
 from worker.core.time.local_time import wall_at
 from worker.core.time.periods import Period, period_of_sensor, split_key
 
-# Runs of older periods than this are not looked for: a resync, or a sensor without a period, reaches back so far.
+# How far back a resync, or a sensor without a period, reaches: runs of older periods are not considered.
 LOOK_BACK = timedelta(days=3)
 
 
 @dataclass(frozen=True, slots=True)
 class SensorContent:
-    """What a sensor says: its stored key and its data."""
+    """Holds the content of a sensor: its stored key and its data."""
 
     key: str
     data: Mapping[str, Json]
@@ -24,7 +24,7 @@ class SensorContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Triggered:
-    """The condition of a schedule's trigger holds. `is_undated`: the sensor itself does not say for which period."""
+    """Triggered: a schedule's trigger condition holds. `is_undated`: the sensor names no period."""
 
     schedule: Schedule
     period: Period
@@ -32,26 +32,26 @@ class Triggered:
 
     @property
     def binds_once(self) -> bool:
-        """An undated signal is for the day it came, and not for each day it stays."""
+        """Return whether an undated sensor is for the day it arrived only, not for each day it remains."""
         trigger = self.schedule.trigger
         return self.is_undated and trigger is not None and trigger.undated is Undated.ONCE
 
 
 def period_said(saying: SensorContent, schedule: Schedule, at: datetime) -> tuple[Period, bool]:
-    """The period a sensor speaks of, and whether that is only because of when it was written."""
+    """Return the period that a sensor is for, and whether only its write time determines it."""
     named = period_named(saying)
     return (Period(wall_at(at, schedule.zone).date()), True) if named is None else (named, False)
 
 
 def period_named(saying: SensorContent) -> Period | None:
-    """The period that a sensor itself names, in its data or its key; None: it names none."""
-    # No sensor can name this day, so getting it back means that the sensor named none.
+    """Return the period that a sensor names in its data or its key; None if it names none."""
+    # No sensor can name this day, so this result means that the sensor named none.
     said = period_of_sensor(saying.data, split_key(saying.key)[1], date.min)
     return None if said.date == date.min else said
 
 
 def is_for_later(saying: SensorContent, period: Period) -> bool:
-    """Say whether a sensor names a later period than this one. A day is not later than the hours in it."""
+    """Return whether a sensor names a later period. A day is not later than the hours in it."""
     named = period_named(saying)
     if named is None:
         return False
@@ -61,7 +61,7 @@ def is_for_later(saying: SensorContent, period: Period) -> bool:
 
 
 def is_named(key: str, name: str, match: Match) -> bool:
-    """Say whether a sensor's key is the one a trigger or rule names: the key itself, or the key and a period."""
+    """Return whether a key is the one that a trigger or rule names: exactly, or with a period added."""
     if match is Match.PREFIX:
         return key.startswith(name)
     return name in {key, split_key(key)[0]}
@@ -73,7 +73,7 @@ def is_trigger(schedule: Schedule, key: str) -> bool:
 
 
 def triggered(schedule: Schedule, saying: SensorContent, at: datetime) -> Triggered | None:
-    """The start that a sensor asks for; None if it is not the trigger, or its condition does not hold."""
+    """Return the start that a sensor asks for; None if it is not the trigger or its condition fails."""
     trigger = schedule.trigger
     if trigger is None or not is_trigger(schedule, saying.key):
         return None
@@ -84,24 +84,24 @@ def triggered(schedule: Schedule, saying: SensorContent, at: datetime) -> Trigge
 
 
 def post_run_name(pipeline: Pipeline, key: str) -> str | None:
-    """The name under which the post-run rules know a sensor; None if they do not."""
+    """Return the name under which the post-run rules know a sensor; None if they do not."""
     post_run = pipeline.post_run
     if post_run is None:
         return None
     named = [name for name in keys(post_run.rules) if is_named(key, name, post_run.match)]
-    # Of several prefixes the longest says most about the sensor.
+    # Of several prefixes, the longest describes the sensor best.
     return max(named, key=len, default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """The runs whose rules see a sensor. `period` None: those of every period."""
+    """Names the runs whose rules read a sensor. `period` None means those of every period."""
 
     period: Period | None
 
 
 def audience(pipeline: Pipeline, key: str) -> Audience | None:
-    """Who must look again when a sensor was written; None if no rule names it."""
+    """Return which runs must be evaluated after a sensor was written; None if no rule names it."""
     names = set(keys(pipeline.rules))
     if key in names:
         return Audience(None)

@@ -1,4 +1,7 @@
-"""Run state: one pipeline, schedule and period from its first sensor to its end. `machine.py` moves it."""
+"""Run state: the data of one pipeline, schedule and period, from its first sensor to its end.
+
+`machine.py` changes it.
+"""
 
 import hashlib
 from collections.abc import Mapping
@@ -11,21 +14,21 @@ from worker.core.model.values import Json
 
 
 class FailureCategory(StrEnum):
-    """The kind of a failure, whether the job was refused at its start or failed later."""
+    """Lists the kinds of failure, at the start of a job or later."""
 
-    PERMANENT = "PERMANENT"  # the same request fails again: wrong code, wrong configuration; counts as a code retry
-    TRANSIENT = "TRANSIENT"  # the next attempt may well succeed: throttled, lost host, a crash
-    TIMEOUT = "TIMEOUT"  # the job took longer than it, or its target, allows
+    PERMANENT = "PERMANENT"  # the same request fails again (wrong code or configuration); counts as a code retry
+    TRANSIENT = "TRANSIENT"  # the next attempt may succeed: throttled, lost host, a crash
+    TIMEOUT = "TIMEOUT"  # the job took longer than it or its target allows
 
 
 _DIGITS = 40
 
 
 def start_token(run_id: str, attempt: int) -> str:
-    """Fits every target: at most 64 characters, letters, digits and a dash.
+    """Return the token of an attempt's start: at most 64 letters, digits and dashes, for every target.
 
-    The run id is random and written when the run's row is made, so a token never repeats, not even for a row that was
-    lost and made anew.
+    The run id is random and written when the run's row is created. So a token never repeats, not even for a row that
+    was lost and created again.
     """
     return f"il-{hashlib.sha256(f'{run_id}#{attempt}'.encode()).hexdigest()[:_DIGITS]}"
 
@@ -36,7 +39,7 @@ CHANGED_INPUTS_MAX = 32
 
 
 class State(StrEnum):
-    """Where a run stands. What a crash leaves undone follows from it, so nothing else needs to be remembered."""
+    """Lists the states of a run. What a crash leaves undone follows from the state alone."""
 
     EVALUATING = "EVALUATING"
     TRIGGERING = "TRIGGERING"
@@ -47,7 +50,7 @@ class State(StrEnum):
 
 
 class Status(StrEnum):
-    """The same in the reference's words, for those who read its rows."""
+    """Lists the states in the Lambda edition's words, for the consumers that read its rows."""
 
     RUNNING = "RUNNING"
     COMPLETED = "COMPLETED"
@@ -55,7 +58,7 @@ class Status(StrEnum):
 
 
 class AfterStop(StrEnum):
-    """What a run that is being stopped becomes once the target says that it stopped."""
+    """Lists what follows for a run that is being stopped once the target confirms the stop."""
 
     RETRY = "retry"
     SUPERSEDE = "supersede"
@@ -64,16 +67,16 @@ class AfterStop(StrEnum):
 
 
 class StartStep(StrEnum):
-    """How far the start of an attempt got, as far as anyone knows: it decides what may safely be done next."""
+    """Lists how far the start of an attempt is known to have got; it decides which next step is safe."""
 
-    SENT = "sent"  # with the starter: on its way, or about to be
-    REFUSED = "refused"  # waits for its next try: this sending certainly started nothing, or is repeated all the same
+    SENT = "sent"  # with the starter: sent, or about to be
+    REFUSED = "refused"  # waits for its next try: this sending started nothing, or is repeated regardless
     UNANSWERED = "unanswered"  # the target may or may not have started it
-    ABANDONED = "abandoned"  # the starter died, perhaps before it sent anything
+    ABANDONED = "abandoned"  # the starter was lost, perhaps before it sent anything
 
 
 class Budget(StrEnum):
-    """The four budgets are kept apart: a flood of drift must not use up the retries of a flaky network."""
+    """Lists the four separate budgets: much drift must not use up the retries for a flaky network."""
 
     TRANSIENT = "transient"
     CODE = "code"
@@ -82,13 +85,13 @@ class Budget(StrEnum):
 
 
 class Outcome(StrEnum):
-    """Why a run ended; later data and requests are judged by it."""
+    """Lists why a run ended; later data and requests are judged by it."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"  # the job failed, and no retry was left or allowed
     EXHAUSTED = "exhausted"  # the rules never held
     NOT_STARTED = "not-started"  # the target refused every start
-    START_UNKNOWN = "start-unknown"  # nobody can tell whether the job was started
+    START_UNKNOWN = "start-unknown"  # it is unknown whether the job was started
     ORPHANED = "orphaned"  # the job may still be running: it could not be stopped
     CANCELLED = "cancelled"
     TIMED_OUT = "timed-out"
@@ -96,7 +99,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """How much of each budget the run has used, over its whole life."""
+    """Holds how much of each budget the run has used, over all its attempts."""
 
     transient: int = 0
     code: int = 0
@@ -117,38 +120,39 @@ class Spent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run as its row says; `version` rises by one with every change."""
+    """Holds a run as its row states it; `version` rises by one with every change."""
 
     key: RunKey
-    run_id: str  # random, from the row's creation: the root of every token sent to a target
+    run_id: str  # random, from the row's creation: every token sent to a target derives from it
     version: int = 0  # 0: not stored yet
     state: State = State.EVALUATING
     attempt: int = 1
-    attempt_at: datetime | None = None  # when this attempt began; None: with the run
+    attempt_at: datetime | None = None  # when this attempt began; None: when the run was created
     spent: Spent = field(default_factory=Spent)
     config_hash: str  # the version of the configuration under which it began and will end
     created_at: datetime
-    since: datetime  # when it entered its state: evaluations and polls are timed from here; an ended one ended then
+    since: datetime  # when it entered its state: evaluations and polls are timed from here; for an ended run, its end
     window_ends_at: datetime | None = None  # the end of its state's window
-    timeout_at: datetime  # the end of its patience as a whole
-    owner: SessionId | None = None  # who holds its next timer
-    starter: SessionId | None = None  # who alone may send the start of this attempt
+    timeout_at: datetime  # the end of the whole run's timeout
+    owner: SessionId | None = None  # the session that holds its next timer
+    starter: SessionId | None = None  # the only session that may send the start of this attempt
     start_step: StartStep | None = None  # None: the start of this attempt is not pending
-    start_failures: int = 0  # of this attempt; on the row, so that a restart does not forgive them
+    start_failures: int = 0  # of this attempt; on the row, so that a restart does not reset them
     starts_unanswered: int = 0  # how many of those may have started the job although another was sent since
-    start_after: datetime | None = None  # a refused start is not tried again before
+    start_after: datetime | None = None  # a refused start is not sent again before then
     started_on: Mapping[str, str] = field(default_factory=dict[str, str])  # sensor key -> content hash
     changed_inputs: Mapping[str, str] = field(default_factory=dict[str, str])  # sensor key -> content hash since then
-    late_reported: str | None = None  # content hash of the last signal known of: its first, then the last told as late
-    late_attempt: int = 0  # the attempt of which that was told; 0: it is the first signal
+    # content hash of the latest known trigger sensor: the first, then the last reported as late
+    late_reported: str | None = None
+    late_attempt: int = 0  # the attempt for which that was reported; 0: it is the first trigger sensor
     post_run_seen: Mapping[str, str] = field(default_factory=dict[str, str])  # sensor key -> content hash last judged
     told_at: Mapping[str, datetime] = field(default_factory=dict[str, datetime])  # sensor key -> when that was written
     handled: tuple[str, ...] = ()  # identities of the last requests and reports, newest last, at most HANDLED_MAX
-    job: Mapping[str, Json] | None = None  # the target's handle; only its runner knows what it means
+    job: Mapping[str, Json] | None = None  # the target's handle; only its runner knows its meaning
     after_stop: AfterStop | None = None
-    rerun_reason: str = ""  # why the next attempt is wanted, while the last is being stopped for it
+    rerun_reason: str = ""  # why the next attempt is requested, while the last is being stopped for it
     outcome: Outcome | None = None  # of an ended run; None for one that another system ended
-    reason: str = ""  # why it ended, was last sent back, or its start was refused
+    reason: str = ""  # why it ended, was last returned to waiting, or its start was refused
 
     @property
     def is_ended(self) -> bool:
@@ -156,12 +160,12 @@ class Run:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing of this attempt runs anywhere as far as we started it, and nobody is about to start it."""
+        """Return whether no start is pending or in doubt: the run ended, is waiting, or was only refused."""
         return self.is_ended or self.state is State.EVALUATING or (self._is_refused and not self.starts_unanswered)
 
     @property
     def is_out_of_reach(self) -> bool:
-        """Something of this attempt may run, but nobody knows what to stop, whom to ask or whom to wait for."""
+        """Return whether a job may run that no worker knows how to stop, find or wait for."""
         return self._is_refused and self.starts_unanswered > 0
 
     @property
@@ -188,14 +192,14 @@ class Run:
 
 
 def job_id(job: Mapping[str, Json] | None) -> str:
-    """The name by which people find a job at its target: the target's own, else the token it was started with."""
+    """Return the name by which a person finds a job: the target's own, else its start token."""
     names = ((job or {}).get(name) for name in ("runId", "id", "jobRunId", "dagRunId", "token"))
     return next((name for name in names if isinstance(name, str)), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignRun:
-    """A row the reference left behind: a status, and for RUNNING the time until which it is respected."""
+    """Holds a row that the Lambda edition wrote: a status, and how long a RUNNING row is respected."""
 
     key: RunKey
     status: str
@@ -204,7 +208,7 @@ class ForeignRun:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A person's wish that nothing new begins, for a while or (`until` None) until further notice."""
+    """Pause: a person wants nothing new to begin, for a while or (`until` None) until resumed."""
 
     reason: str
     until: datetime | None = None
@@ -221,22 +225,22 @@ class DryState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DryRun:
-    """A rehearsal as its row says; `version` rises by one with every change."""
+    """Holds a dry run as its row states it; `version` rises by one with every change."""
 
     key: RunKey
     version: int = 0  # 0: not stored yet
     state: DryState = DryState.EVALUATING
     config_hash: str
-    since: datetime  # when it entered its state; one that would trigger did so then
+    since: datetime  # when it entered its state; for WOULD_TRIGGER, when the job would have started
     window_ends_at: datetime
     owner: SessionId | None = None
     started_on: Mapping[str, str] = field(default_factory=dict[str, str])  # sensor key -> content hash
     late_reported: str | None = None
     post_run_seen: Mapping[str, str] = field(default_factory=dict[str, str])
-    told_at: Mapping[str, datetime] = field(default_factory=dict[str, datetime])  # as of a run
+    told_at: Mapping[str, datetime] = field(default_factory=dict[str, datetime])  # as in `Run`
     handled: tuple[str, ...] = ()
     reason: str = ""
 
     @property
     def attempt(self) -> int:
-        return 1  # a rehearsal is never repeated
+        return 1  # a dry run is never repeated

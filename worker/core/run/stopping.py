@@ -1,4 +1,4 @@
-"""STOPPING: a job that may be running was told to stop, and nothing new begins before it has."""
+"""STOPPING: a job that may be running must stop, and nothing new begins before it has."""
 
 from worker.core.model.events import JobEvent
 from worker.core.model.pipeline import Overlap
@@ -75,7 +75,7 @@ def decide_stopping(context: Context, fact: Fact) -> Decision:
 
 
 def _about_start(context: Context, fact: Fact) -> Decision:
-    """The start may still have been on its way when the stop was decided."""
+    """Decide on a fact about a start that may still have been under way when the stop was decided."""
     match fact:
         case JobStarted() | JobFound() if context.run.job is None:
             return Decision.of(NoteJob(fact.job, is_only_job(fact)), StopJob(fact.job))
@@ -105,7 +105,7 @@ def _doubt(context: Context, step: StartStep, *, can_find: bool) -> Decision:
 
 
 def _proceed(context: Context) -> Decision:
-    """Nothing of the attempt runs any more: what was to follow follows."""
+    """Do what was to follow the stop: nothing of the attempt runs any more."""
     run = context.run
     match run.after_stop:
         case AfterStop.RETRY:
@@ -119,7 +119,7 @@ def _proceed(context: Context) -> Decision:
 
 
 def _succeeded(context: Context, fact: JobSucceeded | JobReported) -> Decision:
-    """A job that got done before the stop reached it is done, unless a person no longer wants its result."""
+    """Accept a success from before the stop took effect, unless a person no longer wants its result."""
     if context.run.after_stop in {AfterStop.SUPERSEDE, AfterStop.CANCEL}:
         return _proceed(context)
     return succeed(context, fact) if isinstance(fact, JobSucceeded) else succeed_as_reported(context, fact)

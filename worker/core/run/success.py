@@ -1,4 +1,4 @@
-"""How a job's success ends its run, and what it finds: inputs that are not what the job was started on any more."""
+"""Success: how a job's success ends its run, and reports inputs that changed since the start."""
 
 from datetime import datetime
 
@@ -15,12 +15,12 @@ from worker.core.run.state import Outcome
 
 
 def succeed(context: Context, fact: JobSucceeded) -> Decision:
-    """End the run, and in the same commit report what changed under its job."""
+    """End the run, and report in the same commit what changed under its job."""
     return _succeed(context, fact.ended_at, fact.inputs, tell_unchecked(context, fact.notices))
 
 
 def succeed_as_reported(context: Context, fact: JobReported) -> Decision:
-    """End the run on a report. It names no job: if a start got no answer, the one that is followed may run on."""
+    """End the run on a report. It names no job: if a start got no answer, the polled job may still run."""
     return _succeed(context, fact.at, fact.inputs, tell_unanswered(context))
 
 
@@ -47,7 +47,7 @@ def _succeed(context: Context, ended_at: datetime | None, inputs: Inputs | None,
 
 
 def _complete_baseline(context: Context, inputs: Inputs) -> list[Effect]:
-    """What the job read counts as it was when the job was started; what it wrote, as it is now."""
+    """Complete the baseline: inputs count as they were at the start, outputs as they are now."""
     now = baseline(context.pipeline, inputs.readings)
     written = {key: data for key, data in now.items() if key not in context.run.started_on}
     if not written:

@@ -1,9 +1,8 @@
 """TRIGGERING: intent and token are saved; the job may or may not exist yet.
 
-A start is sent again only when it is certain that the last sending started nothing, when the target itself would
-recognise the second one (after a lost starter), or when the pipeline's owner wants it all the same (`onUnknownStart:
-restart`). Of the last two it is remembered that the job may be running: such a run is never called idle, nor its job
-not started.
+A start is sent again only in three cases: the last sending certainly started nothing; the target recognises the second
+one (after a lost starter); or the pipeline is configured for it (`onUnknownStart: restart`). In the last two cases the
+run records that the job may be running: such a run never counts as idle, and its job never as not started.
 """
 
 from datetime import timedelta
@@ -35,7 +34,7 @@ from worker.core.run.post_run import drift_in_flight
 from worker.core.run.state import AfterStop, FailureCategory, Outcome, Run, StartStep, State
 
 START_BACKOFF = (timedelta(seconds=30), timedelta(seconds=60), timedelta(seconds=120))
-# A target may ask for a longer pause; a number that is wrong must not hold a run for a day.
+# A target may ask for a longer pause; a wrong number must not hold a run for a day.
 START_PAUSE_MAX = timedelta(minutes=15)
 
 
@@ -71,7 +70,7 @@ def decide_triggering(context: Context, fact: Fact) -> Decision:
 def _refused(context: Context, fact: JobRefused) -> Decision:
     unanswered = context.run.starts_unanswered
     if unanswered and fact.can_find:
-        # The refusal is about the last sending alone. The one before may still be on its way, so look for its job.
+        # The refusal is about the last sending alone. The earlier one may still arrive, so search for its job.
         return _doubt(context, StartStep.UNANSWERED, fact.message, can_find=True)
     if fact.is_final:
         return _give_up(context, fact.message, fact.category, unanswered)
@@ -79,12 +78,12 @@ def _refused(context: Context, fact: JobRefused) -> Decision:
 
 
 def is_old_sending(run: Run, fact: JobRefused | StartUnanswered | StarterLost | JobNotFound) -> bool:
-    """Say whether an answer is about a sending that is settled, or was followed by another."""
+    """Return whether an answer is about a sending that is settled, or was followed by another."""
     if fact.sending != run.start_failures:
         return True
     match fact:
         case JobRefused(can_find=True) if run.starts_unanswered:
-            return run.start_step is not StartStep.SENT  # in doubt already, because of the one before
+            return run.start_step is not StartStep.SENT  # already in doubt, because of the earlier sending
         case JobRefused():
             return run.start_step is StartStep.REFUSED
         case StartUnanswered() | StarterLost():
@@ -94,7 +93,7 @@ def is_old_sending(run: Run, fact: JobRefused | StartUnanswered | StarterLost | 
 
 
 def is_only_job(fact: JobStarted | JobFound) -> bool:
-    """Say whether the job is that of every start of the attempt, those without an answer included."""
+    """Return whether every start of the attempt, including unanswered ones, has this same job."""
     return isinstance(fact, JobFound) or fact.can_find
 
 
@@ -123,9 +122,9 @@ def _failed(
     *,
     unanswered: int,
 ) -> Decision:
-    """The start failed, or is to be repeated as if it had: wait and try again under the same token, or give up.
+    """Handle a start that failed, or is repeated as if it had: retry with the same token, or give up.
 
-    `unanswered`: how many of the tries so far, this one included, may have started the job.
+    `unanswered` is how many of the tries so far, including this one, may have started the job.
     """
     failures = context.run.start_failures
     if failures >= len(START_BACKOFF):
@@ -146,7 +145,7 @@ def _failed(
 def _give_up(context: Context, message: str, category: FailureCategory | None, unanswered: int) -> Decision:
     tries = context.run.start_failures + 1
     if unanswered:
-        # That the last try was refused says nothing about the others: one of them may have started the job.
+        # A refusal of the last try proves nothing about the others: one of them may have started the job.
         return _unknown(context, f"{unanswered} of {tries} tries got no answer; the last: {message}")
     number = "1 try" if tries == 1 else f"{tries} tries"
     reason = f"the target did not start the job in {number}; the last: {message}"
@@ -174,7 +173,7 @@ def _doubt(context: Context, step: StartStep, message: str, *, can_find: bool) -
 
 
 def _unknown(context: Context, why: str) -> Decision:
-    """Nobody can tell whether the job runs: a person must look, and nothing is started beside it."""
+    """End the run because its start is in doubt: a person must check, and nothing new is started."""
     reason = f"start outcome unknown: {why}"
     hint = "see at the target whether the job ran; rerun if it did not"
     return Decision.of(
@@ -189,9 +188,9 @@ def _unknown(context: Context, why: str) -> Decision:
 
 
 def _not_seen(run: Run, sending: int) -> Decision:
-    """Send again what a lost starter may have sent: whichever arrives first, the other is the same job.
+    """Send again what a lost starter may have sent: both sendings lead to the same job.
 
-    The one before stays in doubt: only a started job settles it, or a look once it must have arrived.
+    The earlier sending stays in doubt. Only a started job settles it, or a search once it must have arrived.
     """
     if run.start_step is not StartStep.ABANDONED or sending != run.start_failures:
         return ignore("the start is not with a lost starter any more")
@@ -204,8 +203,8 @@ def _not_found(context: Context) -> Decision:
     run = context.run
     if run.start_step is StartStep.UNANSWERED or run.start_failures >= len(START_BACKOFF):
         return _failed(context, "the start was not answered, and the target does not have the job", None, unanswered=0)
-    # The target did nothing wrong, so it need not be spared: send at once. Counted all the same, because a start that
-    # kills whoever sends it must not be tried for ever.
+    # The target did nothing wrong, so no delay is needed: send at once. The sending still counts, because a start that
+    # crashes its sender must not be repeated forever.
     return _send(run, run.start_failures + 1, unanswered=0)
 
 
@@ -225,7 +224,10 @@ def _time_came(context: Context) -> Decision:
 
 
 def _is_pause_over(context: Context) -> bool:
-    """A pause that is longer than any may be was counted by a clock that was ahead: it is over, too."""
+    """Return whether the delay before the next try is over.
+
+    A delay longer than the maximum was computed by a clock that was ahead, so it is over too.
+    """
     until = context.run.start_after
     return until is None or context.now >= until or until - context.now > START_PAUSE_MAX
 
