@@ -1,4 +1,4 @@
-"""Which dates a schedule leaves out, and why."""
+"""Calendars: which dates a schedule excludes, and why."""
 
 from calendar import day_name, month_name, monthrange
 from collections.abc import Iterable, Mapping
@@ -11,20 +11,20 @@ _SATURDAY = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calendar:
-    """A named set of days on which work rests. Weekdays count from Monday = 0, as in `date.weekday`."""
+    """Calendar: a named set of days off. Weekdays count from Monday = 0, as in `date.weekday`."""
 
     name: str
     weekdays: frozenset[int] = frozenset()
-    # date -> what day it is ("Independence Day"), or "" where the file gives no name
+    # date -> name of the day ("Independence Day"), or "" if the file gives none
     dates: Mapping[date, str] = field(default_factory=dict[date, str], hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exclusion:
-    """Everything that can keep a date from running; empty means nothing does.
+    """Holds everything that can exclude a date; empty excludes nothing.
 
-    `business_days` restricts to those business days of the month: 1 is the first, -1 the last. A business day is one
-    that is neither Saturday nor Sunday and that nothing else here leaves out.
+    `business_days` restricts runs to those business days of the month: 1 is the first, -1 the last. A business day is
+    neither Saturday nor Sunday, and nothing else here excludes it.
     """
 
     weekends: bool = False
@@ -35,7 +35,7 @@ class Exclusion:
 
 
 def reason_excluded(exclusion: Exclusion, day: date) -> str | None:
-    """A sentence that says why nothing runs for this date, or None if it may run."""
+    """Return a sentence that says why nothing runs for this date, or None if it may run."""
     reason = _reason_of_rest(exclusion, day)
     if reason is None and exclusion.business_days:
         return _reason_of_business_days(exclusion, day)
@@ -43,7 +43,7 @@ def reason_excluded(exclusion: Exclusion, day: date) -> str | None:
 
 
 def past_inclusion_dates(dates: Iterable[date], today: date, limit: int = 3) -> tuple[date, ...]:
-    """The dates that have come, newest first; old ones are left alone beyond `limit`."""
+    """Return the latest `limit` dates that are not in the future, newest first."""
     return tuple(sorted({day for day in dates if day <= today}, reverse=True)[:limit])
 
 
@@ -85,13 +85,13 @@ def _reason_of_business_days(exclusion: Exclusion, day: date) -> str | None:
 
 
 def _pick(days: tuple[date, ...], n: int) -> date | None:
-    """The nth day, from the end if negative; None in a month that has fewer."""
+    """Return the nth day, from the end if negative; None in a month that has fewer."""
     if abs(n) > len(days):
         return None
     return days[n - 1] if n > 0 else days[n]
 
 
-# A plan asks for the same month many times; so many schedules with rules of their own stay warm.
+# A plan asks for the same month many times; the cache holds this many schedules with rules of their own.
 @lru_cache(maxsize=4096)
 def _business_days(exclusion: Exclusion, year: int, month: int) -> tuple[date, ...]:
     days = (date(year, month, number) for number in range(1, monthrange(year, month)[1] + 1))

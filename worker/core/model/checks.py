@@ -1,4 +1,4 @@
-"""The checks a rule can make: each looks at one value and says whether it is what was wanted."""
+"""Checks that a rule can make: each compares one value with what the rule asks for."""
 
 import operator
 from collections.abc import Callable, Mapping
@@ -33,7 +33,10 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OperatorResult:
-    """`problem` is "" when the two values could be compared; else it finishes "<field> is <value>, …"."""
+    """Holds the result of a check. A `problem` completes the sentence "<field> is <value>, …".
+
+    It is "" if the two values could be compared.
+    """
 
     passed: bool
     problem: str = ""
@@ -47,12 +50,15 @@ _NOT_TEXT = OperatorResult(False, "which is not text")
 _NOT_AN_INSTANT = OperatorResult(False, "which is not an RFC 3339 time such as 2026-03-01T12:00:00Z")
 _TOO_LONG = OperatorResult(False, f"which is longer than the {TEXT_CHARS_MAX} characters a pattern is held against")
 
-# Rules repeat the same few durations on every pass.
+# Rules repeat the same few durations in every evaluation.
 _read_duration = lru_cache(maxsize=1024)(parse_duration)
 
 
 def _bad_rule(wanted: Json, accepted: str) -> OperatorResult:
-    """Files with such a value are refused; a rule that came another way must still fail in plain words."""
+    """Return a failed result for a rule with an unusable value.
+
+    Files with such a value are rejected; a rule from another source must still fail with a clear reason.
+    """
     return OperatorResult(False, f"but the rule asks for {show(wanted)}, which is not {accepted}: correct the rule")
 
 
@@ -106,7 +112,7 @@ def _matches(seen: Json, wanted: Json) -> OperatorResult:
 
 
 def pattern_steps(seen: Json, wanted: Json) -> tuple[int, int]:
-    """How many steps `matches` takes at most to match the text, and to compile the pattern before."""
+    """Return the most steps that `matches` takes to match the text, and to compile the pattern first."""
     if not isinstance(seen, str) or not isinstance(wanted, str) or len(seen) > TEXT_CHARS_MAX:
         return 0, 0
     try:
@@ -130,10 +136,10 @@ COMPARISONS: Mapping[Operator, Judge] = {
 
 
 def judge_age(check: Operator, seen: Json, wanted: Json, *, now: datetime, max_future: timedelta) -> OperatorResult:
-    """Is the instant younger (`age_lt`) or older (`age_gt`) than wanted, strictly?
+    """Compare an instant's age strictly: younger (`age_lt`) or older (`age_gt`) than the duration.
 
-    Clocks differ a little, so an instant may lie up to `max_future` ahead. Further ahead it is a mistake of the
-    producer that would look fresh for ever, so it satisfies neither check.
+    Clocks differ a little, so an instant may lie up to `max_future` ahead. An instant further ahead is a mistake of the
+    producer that would look fresh forever, so it satisfies neither check.
     """
     limit = _read_duration(wanted) if isinstance(wanted, str) else None
     if limit is None:
@@ -166,8 +172,8 @@ _WANTED: Mapping[Operator, str] = {
 
 
 def describe_wanted(check: Operator, value: Json) -> str:
-    """What the check wants, as it stands after "is" or "is not" in a sentence."""
+    """Return what the check asks for, to follow "is" or "is not" in a sentence."""
     shown = show(value)
     if check in (Operator.AGE_LT, Operator.AGE_GT):
-        shown = shown.strip('"')  # a duration reads better bare: younger than 2h
+        shown = shown.strip('"')  # a duration reads better without quotes: younger than 2h
     return _WANTED[check].format(shown)

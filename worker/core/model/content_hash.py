@@ -1,4 +1,4 @@
-"""One text for one content, however it was written: the ground of every hash that is kept."""
+"""Content hash: one canonical text per content, however it was written, for every stored hash."""
 
 import hashlib
 import json
@@ -9,12 +9,12 @@ from worker.core.model.values import Json
 
 
 def content_hash(value: Json) -> str:
-    """Name a content by 32 hex digits; the same in every process, on every backend, for ever."""
+    """Return 32 hex digits for a content; permanently the same in every process and on every store."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:32]
 
 
 def canonical_json(value: Json) -> str:
-    """Write JSON with sorted keys and one spelling per number: 10, 10.0 and 1e1 are the same text.
+    """Write JSON with sorted keys and one spelling per number: 10, 10.0 and 1e1 give the same text.
 
     Values are no deeper than a row can hold, which bounds the recursion.
     """
@@ -24,7 +24,7 @@ def canonical_json(value: Json) -> str:
         case int() | Decimal():
             return _number(Decimal(value))
         case float():
-            # The shortest decimal that means this float, as the store writes it.
+            # The shortest decimal that equals this float, as the store writes it.
             return _number(Decimal(repr(value)))
         case Mapping():
             members = (f"{json.dumps(name)}:{canonical_json(value[name])}" for name in sorted(value))
@@ -34,7 +34,7 @@ def canonical_json(value: Json) -> str:
 
 
 def _number(value: Decimal) -> str:
-    """Spell a number as digits and exponent: exact, and short even for 1e125."""
+    """Write a number as digits and exponent: exact, and short even for 1e125."""
     if not value.is_finite():
         raise ValueError(f"{value} is not a number that JSON knows; sensors and events cannot hold it")
     if not value:

@@ -1,11 +1,11 @@
-"""Deadlines as a pipeline file writes them: a time of day, or minutes into each hour."""
+"""Deadlines as a pipeline file writes them: a time of day, or a minute of each hour."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class ClockTime:
-    """A time of day on the wall, `HH:MM`."""
+    """ClockTime: a local time of day, `HH:MM`."""
 
     hour: int
     minute: int
@@ -16,7 +16,7 @@ class ClockTime:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """`HH:MM`: that time of the business date. `:MM` (hour None): that minute of the hour after the period's."""
+    """Deadline: `HH:MM` on the business date, or `:MM` (hour None) in the hour after the period's."""
 
     hour: int | None
     minute: int

@@ -10,9 +10,10 @@ from worker.core.model.values import Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmitEvent:
-    """Write an event. `once`: at most once per type, schedule and period, where no row of the run remembers it.
+    """Write an event. With `once`, at most once per type, schedule and period.
 
-    `about` tells apart what one type may be told of, so that the one does not silence the other.
+    `once` is for events that no row of the run remembers. `about` separates subjects of one type, so that an event
+    about one does not suppress an event about another.
     """
 
     type: EventType
@@ -24,8 +25,9 @@ class EmitEvent:
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """Nothing changes, for this reason. `is_held_back`: for now only (`until` then, if that is known), and the fact
-    must come again.
+    """Change nothing, for this reason. With `is_held_back`, the fact must be delivered again later.
+
+    `until` is the time from which it may be delivered, if that is known.
     """
 
     reason: str

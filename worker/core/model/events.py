@@ -1,4 +1,4 @@
-"""Events: the closed list of their names, and one event as a value."""
+"""Events: the closed list of their types, and one event as a value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from worker.core.model.values import Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened, to be told. Others' events are kept too, so no name in it is taken for granted."""
+    """Event: something that happened. It may come from another system, so its names are not checked."""
 
     id: str
     type: str
@@ -23,7 +23,7 @@ class Event:
 
 
 class EventType(StrEnum):
-    """The types of our events. Consumers match on these names, so none is ever renamed."""
+    """Lists Interlock's event types. Consumers match on these names, so none is ever renamed."""
 
     # the run
     JOB_TRIGGERED = "JOB_TRIGGERED"
@@ -77,27 +77,27 @@ class EventType(StrEnum):
 
     INFRA_ALARM = "INFRA_ALARM"
 
-    # what the reference had no name for
+    # types that the Lambda edition does not have
     JOB_START_UNKNOWN = "JOB_START_UNKNOWN"
     JOB_ORPHANED = "JOB_ORPHANED"
     RUN_CANCELLED = "RUN_CANCELLED"
     DRY_RUN_VALIDATION_EXHAUSTED = "DRY_RUN_VALIDATION_EXHAUSTED"
     SLA_WAIVED = "SLA_WAIVED"
     CONFIG_REJECTED = "CONFIG_REJECTED"
-    TRIGGER_REJECTED = "TRIGGER_REJECTED"  # a sensor or a cascade would begin a run of a period for which none may
+    TRIGGER_REJECTED = "TRIGGER_REJECTED"  # a sensor or a cascade asks for a run of a period that allows none
     GRAIN_MISMATCH = "GRAIN_MISMATCH"  # a sensor names a day where the schedule expects hours, or the reverse
-    CONFIG_ACCEPTED = "CONFIG_ACCEPTED"  # after CONFIG_REJECTED only
+    CONFIG_ACCEPTED = "CONFIG_ACCEPTED"  # only after CONFIG_REJECTED
     DATA_LOSS_SUSPECTED = "DATA_LOSS_SUSPECTED"
-    DATA_RESYNCED = "DATA_RESYNCED"  # after DATA_LOSS_SUSPECTED: everything was looked at again
-    JOB_SUCCESS_UNCHECKED = "JOB_SUCCESS_UNCHECKED"  # beside JOB_COMPLETED: what should have confirmed it is unreadable
+    DATA_RESYNCED = "DATA_RESYNCED"  # after DATA_LOSS_SUSPECTED: every row was read again
+    JOB_SUCCESS_UNCHECKED = "JOB_SUCCESS_UNCHECKED"  # with JOB_COMPLETED: its confirmation is unreadable
     JOB_ORPHAN_ENDED = "JOB_ORPHAN_ENDED"
     WATCHDOG_RECOVERED = "WATCHDOG_RECOVERED"
     WATCHDOG_HEARTBEAT = "WATCHDOG_HEARTBEAT"
-    ALERT_PATH_CHECK = "ALERT_PATH_CHECK"  # sent to ourselves, to see whether an alert would arrive
+    ALERT_PATH_CHECK = "ALERT_PATH_CHECK"  # sent to Interlock itself, to check that an alert would arrive
 
 
 class JobEvent(StrEnum):
-    """The events of the job log. Others write the first three too, and then they are facts."""
+    """Lists the events of the job log. Other systems also write the first three, which are then facts."""
 
     SUCCESS = "success"
     FAIL = "fail"
@@ -112,4 +112,4 @@ class JobEvent(StrEnum):
     START_UNKNOWN = "start-unknown"
     ORPHANED = "orphaned"
     CANCELLED = "cancelled"
-    RUN_TIMEOUT = "run-timeout"  # not `timeout`, which says that the job itself timed out
+    RUN_TIMEOUT = "run-timeout"  # not `timeout`, which means that the job itself timed out

@@ -1,10 +1,10 @@
-"""Every key and index value there is: the one place that spells them, and the one that reads them back.
+"""Keys: the one place that writes and reads every key and index value.
 
 All rows of a pipeline share the partition `PIPELINE#<id>`; the sort key begins with the kind of row. The spellings of
-the reference are kept, so its producers and readers go on working. A period never holds a `#`, and what may hold one
-(a schedule, a sensor key) is never followed by more than is known to be free of it, so every key can be read back.
+the Lambda edition are kept, so its producers and readers continue to work. A period never contains a `#`. Only parts
+that never contain a `#` follow a part that may contain one (a schedule, a sensor key), so every key can be read back.
 
-Kept free for what the older generation had and nobody needs yet: `TRAIT#<type>`, `READINESS`,
+Reserved for row kinds of the older generation that are not needed yet: `TRAIT#<type>`, `READINESS`,
 `REPLAY#<schedule>#<period>` and `LATE#<schedule>#<period>#<millis>#<id>` in a pipeline's partition.
 """
 
@@ -25,8 +25,8 @@ STATUS_BUCKETS = 16
 
 CONFIG = "CONFIG"
 PAUSE = "PAUSE"
-CONFIG_LOG = "CONFIGLOG"  # a partition
-PIPELINES = "PIPELINES"  # a partition of the list index
+CONFIG_LOG = "CONFIGLOG"  # a partition key
+PIPELINES = "PIPELINES"  # a partition key of the list index
 
 SENSOR = "SENSOR#"
 TRIGGER = "TRIGGER#"
@@ -35,9 +35,9 @@ SLA = "SLA#"
 RERUN_REQUEST = "RERUN_REQUEST#"
 HELD_BACK = "RERUN_REQUEST_HELD#"
 HELD_CASCADE = "RERUN_REQUEST_CASCADE#"
-REQUESTS = "RERUN_REQUEST"  # how all three of them begin
+REQUESTS = "RERUN_REQUEST"  # the common prefix of all three
 CANCEL_REQUEST = "CANCEL_REQUEST#"
-MARKER = "MARKER#"  # how the partitions of cascade markers begin
+MARKER = "MARKER#"  # prefix of the partitions of cascade markers
 JOB = "JOB#"
 SESSION = "W#"
 LEASE = "L#"
@@ -53,7 +53,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True, order=True)
 class RunKey:
-    """What a run is identified by: there is one run for it, ever."""
+    """Identifies a run: there is only ever one run for it."""
 
     pipeline: PipelineId
     schedule: ScheduleId
@@ -67,12 +67,15 @@ class RunKey:
 
 
 def millis(at: datetime) -> int:
-    """Whole milliseconds since 1970, rounded down; by integers, because a float is off by one now and then."""
+    """Return whole milliseconds since 1970, rounded down.
+
+    Uses integers, because a float is sometimes off by one.
+    """
     return (at - _EPOCH) // _MILLISECOND
 
 
 def millis_text(at: datetime) -> str:
-    """Thirteen digits, so that text order is time order (until the year 2286)."""
+    """Return thirteen digits, so that text order is time order (until the year 2286)."""
     return f"{millis(at):013d}"
 
 
@@ -81,12 +84,12 @@ def instant(of_millis: int) -> datetime:
 
 
 def bucket(text: str, buckets: int) -> int:
-    """Spread texts evenly; the same in every process, unlike `hash()`."""
+    """Return an evenly spread bucket for a text; the same in every process, unlike `hash()`."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) % buckets
 
 
 def place_of(key: RunKey) -> float:
-    """Return a run's own place in any spread, from 0 up to 1: always the same, so that its beat is steady."""
+    """Return a run's fixed place in any spread, from 0 up to 1, so that its interval is steady."""
     return bucket(str(key), 1000) / 1000
 
 
@@ -134,12 +137,12 @@ def cancel_request_sk(key: RunKey) -> str:
 
 
 def shadow_sk(sk: str) -> str:
-    """Where shadow mode keeps its own row of any kind, beside those of whoever is really in charge."""
+    """Return where shadow mode keeps its own row of any kind, separate from the active system's rows."""
     return f"{SHADOW}{sk}"
 
 
 class RowKind(StrEnum):
-    """The rows that are about one schedule and period, by how their sort key begins."""
+    """Lists the rows about one schedule and period, by the prefix of their sort key."""
 
     TRIGGER = TRIGGER
     DRY_RUN = DRY_RUN
@@ -148,7 +151,7 @@ class RowKind(StrEnum):
     CANCEL_REQUEST = CANCEL_REQUEST
 
 
-@lru_cache(maxsize=2048)  # the rows of a run are met again and again while it is active
+@lru_cache(maxsize=2048)  # the rows of a run are read again and again while it is active
 def run_row_of(pk: str, sk: str) -> tuple[RowKind, RunKey] | None:
     """Read back the key of a row about one schedule and period; None for any other row."""
     pipeline = pipeline_of(pk)
@@ -160,17 +163,17 @@ def run_row_of(pk: str, sk: str) -> tuple[RowKind, RunKey] | None:
 
 
 def held_back_sk(key: RunKey) -> str:
-    """A signal that a pause held back."""
+    """Return the key of a trigger sensor that a pause held back."""
     return f"{HELD_BACK}{key.schedule}#{key.period}"
 
 
 def held_cascade_sk(key: RunKey) -> str:
-    """A cascade that a pause held back."""
+    """Return the key of a cascade that a pause held back."""
     return f"{HELD_CASCADE}{key.schedule}#{key.period}"
 
 
 def held_back_key_of(pk: str, sk: str) -> RunKey | None:
-    """Read back the run that was held back, by whatever asked for it; None for any other row."""
+    """Read back the run that a pause held back, for either kind of row; None for any other row."""
     pipeline = pipeline_of(pk)
     kind = next((kind for kind in (HELD_BACK, HELD_CASCADE) if sk.startswith(kind)), None)
     if pipeline is None or kind is None:
@@ -184,31 +187,34 @@ def _run_key_of(pipeline: PipelineId, name: str) -> RunKey | None:
     return None if not schedule or period is None else RunKey(pipeline, ScheduleId(schedule), period)
 
 
-# --- marks: what we remember, out of the producers' reach -------------------------------------------------------------
+# --- marks: what Interlock remembers, apart from the producers' rows --------------------------------------------------
 
 
 def signal_mark_sk(sensor_key: str) -> str:
-    """The last content of an undated sensor that was taken as a signal."""
+    """Return the mark of the last content of an undated sensor that triggered a run."""
     return f"MARK#SIGNAL#{sensor_key}"
 
 
 def config_mark_sk() -> str:
-    """What was last made of the pipeline's configuration: the version in force, and the text that was refused."""
+    """Return the mark of the pipeline's configuration: the version in force, and the rejected text."""
     return "MARK#CONFIG"
 
 
 def deployed_mark_sk() -> str:
-    """Since when the pipeline, and its present text, are deployed; absent for one that is older than we are."""
+    """Return the mark of when the pipeline and its current text were deployed.
+
+    It does not exist for a pipeline that is older than this installation.
+    """
     return "MARK#DEPLOYED"
 
 
 def schedule_mark_sk(schedule: ScheduleId) -> str:
-    """How far the cron times of a schedule were considered."""
+    """Return the mark of how far the cron times of a schedule were handled."""
     return f"{SCHEDULE_MARK}{schedule}"
 
 
 def first_arrival_mark_sk(key: RunKey) -> str:
-    """When the first signal for a run came: the start of a relative deadline."""
+    """Return the mark of when a run's first trigger sensor arrived: the start of a relative deadline."""
     return f"{arrival_mark_prefix(key.schedule)}{key.period}"
 
 
@@ -217,33 +223,33 @@ def arrival_mark_prefix(schedule: ScheduleId) -> str:
 
 
 def baseline_mark_sk(key: RunKey) -> str:
-    """What the sensors said when the job was started: what drift is measured against."""
+    """Return the mark of the sensors' data when the job was started, which drift is measured against."""
     return f"MARK#BASELINE#{key.schedule}#{key.period}"
 
 
 def told_mark_sk(event_type: str, key: RunKey, about: str = "") -> str:
-    """That people were told something that is told once only."""
+    """Return the mark that an event which is emitted only once was emitted."""
     told = f"{event_type}-{about}" if about else event_type
     return f"MARK#TOLD#{told}#{key.schedule}#{key.period}"
 
 
 def grain_mark_sk(schedule: ScheduleId, named: str) -> str:
-    """That people were told that sensors name periods of another grain than the schedule's."""
+    """Return the mark that a grain mismatch of the schedule's sensors was reported."""
     return f"MARK#GRAIN#{schedule}#{named}"
 
 
 def told_up_to_mark_sk(event_type: str) -> str:
-    """Up to when what a pipeline missed was told in one summary."""
+    """Return the mark up to when one summary reported what a pipeline missed."""
     return f"MARK#TOLDUPTO#{event_type}"
 
 
 def loss_mark_sk(loss_id: str) -> str:
-    """That people were told of records that were gone before they were read, in the partition of no pipeline."""
+    """Return the mark that a loss of unread records was reported. It belongs to no pipeline's partition."""
     return f"MARK#LOSS#{loss_id}"
 
 
 def watchdog_mark_sk(name: str) -> str:
-    """What the watchdog remembers of itself, in the partition of no pipeline."""
+    """Return a mark of the watchdog's own state. It belongs to no pipeline's partition."""
     return f"MARK#WATCHDOG#{name}"
 
 
@@ -262,13 +268,16 @@ def job_prefix(key: RunKey) -> str:
 
 
 def job_sk(key: RunKey, *, at: datetime, attempt: int, entry_id: str) -> str:
-    """The reference's key (its milliseconds where they always were), then what keeps two of one millisecond apart."""
+    """Return the Lambda edition's key, extended by what separates two entries of one millisecond.
+
+    The milliseconds stay at their old place.
+    """
     return f"{job_prefix(key)}{millis_text(at)}#{attempt}#{entry_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class JobStamp:
-    """The end of a job log key; the reference's has the time only."""
+    """Holds the end of a job log key; the Lambda edition's has the time only."""
 
     at: datetime
     attempt: int | None = None
@@ -301,12 +310,12 @@ def rerun_number_of(key: RunKey, sk: str) -> int | None:
 
 
 def stamped_sk(at: datetime, *parts: str) -> str:
-    """A key in order of time: events (`<millis>#<type>#<id>`), the config log, dead letters."""
+    """Return a key in time order: for events (`<millis>#<type>#<id>`), the config log, dead letters."""
     return "#".join((millis_text(at), *parts))
 
 
 def stamp_of(sk: str) -> datetime | None:
-    """The time a stamped key begins with; None if it is not one."""
+    """Return the time that a stamped key begins with; None if it is not one."""
     at = sk.partition("#")[0]
     return instant(int(at)) if len(at) == 13 and at.isdecimal() else None
 
@@ -316,7 +325,7 @@ def thread_sk(schedule: str, period: str) -> str:
 
 
 def incident_thread_sk(incident: str) -> str:
-    """The thread of what is about no run. No schedule has this name beside such a period."""
+    """Return the thread of an incident without a run. No schedule and period have the same key."""
     return f"THREAD#INCIDENT#{incident}"
 
 
@@ -333,7 +342,7 @@ def grouped_alert_prefix(channel: str, event_type: str = "") -> str:
 
 
 def grouped_alert_sk(channel: str, event_type: str, at: datetime, event_id: str) -> str:
-    """An event that waits to be told with others of its type, in order of time."""
+    """Return the key of an event that waits to be sent with others of its type, in time order."""
     return f"{grouped_alert_prefix(channel, event_type)}{millis_text(at)}|{event_id}"
 
 
@@ -364,7 +373,7 @@ def lease_sk(stream: str, shard: str) -> str:
 
 
 def lease_of(sk: str) -> tuple[str, str] | None:
-    """Stream and shard of a lease. A shard's name holds no `#`; a stream's may."""
+    """Return stream and shard of a lease. A shard's name contains no `#`; a stream's may."""
     stream, _, shard = sk.removeprefix(LEASE).rpartition("#")
     return (stream, shard) if sk.startswith(LEASE) and stream else None
 
@@ -381,12 +390,15 @@ def replay_sk(source: str, at: datetime, letter_id: str) -> str:
 
 
 def inbox_pk(bucket: str, object_key: str) -> str:
-    """A partition for each object; hashed, because an object's key may be as long as ours may be."""
+    """Return the partition of an object.
+
+    It is a hash, because an object's key may be as long as a row key may be.
+    """
     return f"INBOX#{hashlib.sha256(f'{bucket}/{object_key}'.encode()).hexdigest()[:32]}"
 
 
 def inbox_ledger_sk(rule: str) -> str:
-    """What a rule of the inbox last made known of an object."""
+    """Return the row of what an inbox rule last wrote about an object."""
     return f"LEDGER#{rule}"
 
 
@@ -398,7 +410,7 @@ def active_bucket(number: int) -> str:
 
 
 def active_bucket_of(pk: str, sk: str) -> str:
-    """Where to find a row that still has work to do."""
+    """Return the bucket of a row that still has work to do."""
     return active_bucket(bucket(f"{pk}|{sk}", ACTIVE_BUCKETS))
 
 
@@ -407,7 +419,7 @@ def ended_bucket(status: str, day: date, number: int) -> str:
 
 
 def ended_bucket_of(key: RunKey, status: str, day: date) -> str:
-    """Where to find a run that ended on a day (UTC)."""
+    """Return the bucket of a run that ended on a day (UTC)."""
     return ended_bucket(status, day, bucket(str(key), STATUS_BUCKETS))
 
 

@@ -1,4 +1,6 @@
-"""The patterns that `matches` accepts, read into a tree: the part of regular expressions that needs no guessing.
+"""Pattern syntax: reads the patterns that `matches` accepts into a tree.
+
+They are a part of regular expressions. Every accepted construct can be matched without backtracking.
 
 | Written | Means |
 | --- | --- |
@@ -27,7 +29,7 @@ ACCEPTED = (
 
 
 class BadPattern(ValueError):
-    """A pattern outside the accepted part of regular expressions; a person rewrites it."""
+    """BadPattern: a pattern outside the accepted part of regular expressions; a person must rewrite it."""
 
     def __init__(self, pattern: str, position: int, problem: str) -> None:
         shown = pattern if len(pattern) <= PATTERN_CHARS_MAX else pattern[:PATTERN_CHARS_MAX] + "…"
@@ -40,7 +42,7 @@ Span: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Characters:
-    """Exactly one character out of these spans of code points, both ends included."""
+    """Characters: exactly one character out of these spans of code points, both ends included."""
 
     spans: tuple[Span, ...]
 
@@ -51,7 +53,7 @@ class Characters:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """One part after the other; no part at all is the empty text."""
+    """Sequence: one part after the other; without parts, the empty text."""
 
     parts: "tuple[Node, ...]"
 
@@ -63,7 +65,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """`low` to `high` times; `high` None means without end."""
+    """Repeat: `low` to `high` times; `high` None means without limit."""
 
     body: "Node"
     low: int
@@ -102,7 +104,7 @@ _REPEATS: Mapping[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None)
 
 
 def parse_pattern(text: str) -> Node:
-    """Read a pattern. Raises `BadPattern` with the place and what is accepted instead."""
+    """Read a pattern. Raises `BadPattern` with the position and what is accepted instead."""
     if len(text) > PATTERN_CHARS_MAX:
         problem = f"it is {len(text)} characters long, at most {PATTERN_CHARS_MAX} are read"
         raise BadPattern(text, PATTERN_CHARS_MAX, problem)
@@ -110,7 +112,7 @@ def parse_pattern(text: str) -> Node:
 
 
 class _Parser:
-    """Recursive descent over the text; each method reads one construct and leaves `_at` behind it."""
+    """Parses by recursive descent; each method reads one construct and leaves `_at` behind it."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -1,11 +1,12 @@
-"""Matching a pattern against a whole text in time that grows with the text, never faster.
+"""Patterns: match a pattern against a whole text in time linear in the text's length.
 
 A pattern becomes its position automaton: one state for each character it can consume, and for each state the set of
 states that may come next. A set of states is the bits of one integer. Reading a character keeps the states that accept
-it and moves all of them on at once, so there is no backtracking and nothing for a hostile text to multiply.
+it and moves all of them at once, so there is no backtracking that a hostile text could exploit.
 
-Nearly always the next state is the one behind, or the same: one shift moves all of these, however many there are. What
-goes elsewhere is a jump. Jumps are what costs time, so they are bounded, and what a match may cost is known before.
+Nearly always the next state is the following one, or the same: one shift moves all of these, however many there are.
+Any other transition is a jump. Jumps take the time, so their number is bounded, and the cost of a match is known in
+advance.
 """
 
 from bisect import bisect_right
@@ -25,26 +26,26 @@ from worker.core.model.pattern_syntax import (
 )
 
 STATES_MAX = 2000
-PARTS_MAX = 500  # what takes time to compile; a repeated character is one
+PARTS_MAX = 500  # what takes time to compile; a repeated character counts as one
 JUMPS_MAX = 48
 TEXT_CHARS_MAX = 4096
 _PATTERNS_CACHED_MAX = 256
 _MOVES_CACHED_MAX = 512
-# In steps of the size of a jump: to move all states by one, the more so the more there are, and to compile one part.
+# Costs in steps, each the size of a jump: to move all states by one (more for more states), and to compile one part.
 _STEPS_PER_SHIFT = 4
 _STATES_PER_STEP = 250
 _STEPS_PER_PART = 50
 
 
 class Jump(NamedTuple):
-    """States from any of which a text may go on at any of some others."""
+    """Jump: states from any of which a text may continue at any of some others."""
 
     origins: int
     targets: int
 
 
 class Pattern:
-    """A compiled pattern. It remembers moves it has computed, up to a bound; what it answers never depends on that."""
+    """Pattern: a compiled pattern. It caches a bounded number of moves, which never changes an answer."""
 
     __slots__ = (
         "_accepters",
@@ -74,15 +75,15 @@ class Pattern:
         self._moves: dict[int, int] = {}
         self.compile_steps = automaton.parts * _STEPS_PER_PART
         self._steps_per_character = _STEPS_PER_SHIFT + automaton.states // _STATES_PER_STEP + len(self._jumps)
-        # How many were made since compilation; what is remembered takes none.
+        # How many steps were made since compilation; a cached move takes none.
         self.steps = 0
 
     def steps_max(self, text: str) -> int:
-        """How many steps it takes at most to match a text, whatever is remembered."""
+        """Return the most steps that matching a text takes, whatever is cached."""
         return len(text) * self._steps_per_character
 
     def matches(self, text: str) -> bool:
-        """Does the pattern describe the whole text? Never for a text longer than `TEXT_CHARS_MAX`."""
+        """Return whether the pattern describes the whole text; False for one above `TEXT_CHARS_MAX`."""
         if len(text) > TEXT_CHARS_MAX:
             return False
         if not text:
@@ -98,14 +99,14 @@ class Pattern:
         return read & self._whole.last != 0
 
     def _accepting(self, character: str) -> int:
-        """The states that can consume this character."""
+        """Return the states that can consume this character."""
         accepters = self._masks[bisect_right(self._bounds, ord(character)) - 1]
         if len(self._accepters) < _MOVES_CACHED_MAX:
             self._accepters[character] = accepters
         return accepters
 
     def _move(self, read: int) -> int:
-        """The states that may come after any of these."""
+        """Return the states that may come after any of these."""
         self.steps += self._steps_per_character
         moved = (read & self._shifts) << 1 | read & self._loops
         for origins, targets in self._jumps:
@@ -123,7 +124,7 @@ def compile_pattern(text: str) -> Pattern:
 
 
 def _merged_jumps(jumps: Iterable[Jump]) -> tuple[Jump, ...]:
-    """The same jumps, those to the same states as one, and of these those from the same states as one."""
+    """Merge the jumps to the same states, and then those from the same states."""
     origins_by_targets: dict[int, int] = {}
     for origins, targets in jumps:
         origins_by_targets[targets] = origins_by_targets.get(targets, 0) | origins
@@ -134,7 +135,7 @@ def _merged_jumps(jumps: Iterable[Jump]) -> tuple[Jump, ...]:
 
 
 def _by_code(accepters: Mapping[tuple[Span, ...], int]) -> tuple[list[int], list[int]]:
-    """From which code point on which states accept a character: sorted bounds, and the states from each on."""
+    """Return sorted code points, and the states that accept a character from each one on."""
     changes: dict[int, int] = {0: 0}
     for spans, states in accepters.items():
         for low, high in _merged_spans(spans):
@@ -148,7 +149,7 @@ def _by_code(accepters: Mapping[tuple[Span, ...], int]) -> tuple[list[int], list
 
 
 def _merged_spans(spans: Iterable[Span]) -> list[Span]:
-    """The same characters in spans that neither overlap nor touch."""
+    """Return the same characters in spans that neither overlap nor touch."""
     merged: list[Span] = []
     for low, high in sorted(spans):
         if merged and low <= merged[-1][1] + 1:
@@ -159,7 +160,7 @@ def _merged_spans(spans: Iterable[Span]) -> list[Span]:
 
 
 class _Fragment(NamedTuple):
-    """A part of the automaton: the states that can consume its first and its last character."""
+    """Fragment: a part of the automaton, with the states for its first and its last character."""
 
     first: int
     last: int
@@ -196,7 +197,7 @@ class _Automaton:
                 return self._repeated(body, low, high)
 
     def _row(self, accepted: Characters, count: int) -> _Fragment:
-        """As many states as that, each of which leads to the next."""
+        """Add `count` states, each of which leads to the next."""
         self._count(count)
         first = 1 << self.states
         last = first << (count - 1)
@@ -206,7 +207,7 @@ class _Automaton:
         return _Fragment(first=first, last=last, is_optional=False)
 
     def _chain(self, parts: tuple[Node, ...]) -> _Fragment:
-        self._count(1)  # also for nothing at all: `(){1000}` nested in itself must reach the bound too
+        self._count(1)  # also for an empty sequence: a nested `(){1000}` must reach the bound too
         whole = _EMPTY
         for part in parts:
             whole = self._join(whole, self.add(part))
@@ -223,7 +224,7 @@ class _Automaton:
 
     def _repeated(self, body: Node, low: int, high: int | None) -> _Fragment:
         if _may_be_empty(body):
-            low = 0  # fewer times are as good, and each time then consumes something
+            low = 0  # fewer repeats match the same, and each repeat then consumes something
             body = _without_option(body)
         if high is not None:
             return self._join(self._exactly(body, low), self._up_to(body, high - low))
@@ -239,7 +240,10 @@ class _Automaton:
         return whole
 
     def _up_to(self, body: Node, count: int) -> _Fragment:
-        """At most so many times, as `(a(a(a)?)?)?` and not `a?a?a?`: there, each would lead to all behind it."""
+        """Repeat at most `count` times, as `(a(a(a)?)?)?`.
+
+        In `a?a?a?`, each state would lead to all later ones.
+        """
         if isinstance(body, Characters) and count:
             first, last, _ = self._row(body, count)
             return _Fragment(first=first, last=(last << 1) - first, is_optional=True)
@@ -251,7 +255,7 @@ class _Automaton:
         return _Fragment(first=first, last=last, is_optional=True)
 
     def _loop(self, body: Node) -> _Fragment:
-        """Once or more often."""
+        """Repeat once or more often."""
         fragment = self.add(body)
         self._link(fragment.last, fragment.first)
         return fragment
@@ -284,7 +288,7 @@ class _Automaton:
 
 
 def _without_option(node: Node) -> Node:
-    """What is optional, itself: `a` of `a?`."""
+    """Return the optional part itself: `a` of `a?`."""
     while isinstance(node, Repeat) and (node.low, node.high) == (0, 1):
         node = node.body
     return node

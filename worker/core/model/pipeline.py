@@ -1,7 +1,7 @@
-"""What a pipeline is, once its file has been read and found sound.
+"""Pipeline: a pipeline as a value, after its file was read and validated.
 
-These values are made at the boundary (`worker/config/load.py`) and are never wrong: every zone exists, every
-duration is positive, every name is legal. The core can therefore compute with them and has no error to report.
+`worker/config/load.py` makes these values at the boundary, and they are always valid: every zone exists, every duration
+is positive, every name is legal. So the core can compute with them and has no error to report.
 """
 
 from collections.abc import Mapping
@@ -20,19 +20,20 @@ from worker.core.time.periods import Period, date_in_zone
 PipelineId = NewType("PipelineId", str)
 ScheduleId = NewType("ScheduleId", str)
 
-# The reference names the single schedule of a file after what drives it; rows in existing tables carry these names.
+# The Lambda edition names the single schedule of a file after what starts it; rows in existing tables carry these
+# names.
 CRON_SCHEDULE = ScheduleId("cron")
 STREAM_SCHEDULE = ScheduleId("stream")
 
 UTC_ZONE = ZoneInfo("UTC")
 
-# How far from now a period may begin, unless its schedule says otherwise: a mistyped year must not become a run.
-# Tomorrow's data may be announced today, in any zone.
+# How far from now a period may begin, unless its schedule says otherwise: a mistyped year must not become a run. Data
+# for tomorrow may be announced today, in any zone.
 MAX_AHEAD = timedelta(hours=48)
 
 
 class StartBy(StrEnum):
-    """What creates a run of a schedule. Whatever does not start it only says what is expected."""
+    """Lists what creates a run of a schedule. The other source only determines what is expected."""
 
     TRIGGER = "trigger"
     CRON = "cron"
@@ -40,21 +41,21 @@ class StartBy(StrEnum):
 
 
 class Match(StrEnum):
-    """How a sensor key is compared with the key a trigger or a post-run rule names."""
+    """Lists how a sensor key is compared with the key that a trigger or a post-run rule names."""
 
     EXACT = "exact"
     PREFIX = "prefix"
 
 
 class Undated(StrEnum):
-    """What a trigger sensor without any date means."""
+    """Lists what a trigger sensor without a date means."""
 
     ONCE = "once"
     DAILY = "daily"
 
 
 class Misfire(StrEnum):
-    """Which of the fire times that passed while nobody was there are made up for."""
+    """Lists how to handle cron times that passed while no worker was running."""
 
     SKIP = "skip"
     LATEST = "latest"
@@ -74,14 +75,14 @@ class JobType(StrEnum):
 
 
 class OnUnknownStart(StrEnum):
-    """What to do when a target without idempotency may or may not have started the job."""
+    """Lists what to do if a target without idempotency may or may not have started the job."""
 
     HOLD = "hold"
     RESTART = "restart"
 
 
 class Overlap(StrEnum):
-    """May a new attempt start while the last one may still be running?"""
+    """Lists whether a new attempt may start while the last one may still be running."""
 
     FORBID = "forbid"
     ALLOW = "allow"
@@ -89,7 +90,7 @@ class Overlap(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trigger:
-    """The sensor condition that starts a run; `rule.key` is the sensor's key."""
+    """Trigger: the sensor condition that starts a run; `rule.key` is the sensor's key."""
 
     rule: Rule
     match: Match = Match.EXACT
@@ -112,7 +113,10 @@ class MisfirePolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sla:
-    """At least one of `deadline` and `max_duration` is set. An expected duration of zero: no warning but the breach."""
+    """Sla: at least one of `deadline` and `max_duration` is set.
+
+    With an expected duration of zero there is no warning, only the breach.
+    """
 
     deadline: Deadline | None = None
     expected_duration: timedelta | None = None
@@ -139,7 +143,10 @@ class Schedule:
 
     @property
     def hour_zone(self) -> ZoneInfo:
-        """Whose clock names its hours and minutes: UTC for cron, where no name repeats; else the producers' own."""
+        """Return the zone that names its hours and minutes: UTC for cron, else the producers' own.
+
+        In UTC no name repeats.
+        """
         return self.zone if self.cron is None else UTC_ZONE
 
     @property
@@ -154,7 +161,7 @@ class Schedule:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     type: JobType
-    # Canonical spelling, checked against the type's own fields; only worker/jobs/<type>.py knows what they mean.
+    # Canonical spelling, checked against the type's own fields; only the runner of that type knows their meaning.
     config: Mapping[str, Json]
     max_retries: int = 0
     max_code_retries: int = 1
@@ -193,5 +200,5 @@ class Pipeline:
 
 
 def local_date(period: Period, schedule: Schedule) -> date:
-    """The date in the pipeline's zone by which the exclusion of a period is decided."""
+    """Return the date in the pipeline's zone that decides whether a period is excluded."""
     return date_in_zone(period, zone=schedule.zone, hour_zone=schedule.hour_zone)

@@ -1,4 +1,4 @@
-"""Rules: what must be true of the sensors, and a sentence for each that says why it is or is not."""
+"""Rules: conditions on sensors, each with a sentence that says why it holds or not."""
 
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from worker.core.model.values import Json, show
 from worker.core.time.durations import format_duration
 from worker.core.time.timestamps import parse_rfc3339
 
-# What is known of the sensors, by key. None: the sensor's row is there, but carries no data.
+# The data of the sensors, by key. None: the sensor's row exists, but carries no data.
 Sensors: TypeAlias = Mapping[str, Mapping[str, Json] | None]
 
-_MAPS = (dict, Mapping)  # the concrete type first: asking the abstract one costs as much as a comparison
+_MAPS = (dict, Mapping)  # the concrete type first: a check of the abstract one costs as much as a comparison
 _INDEX_DIGITS_MAX = 9
 _REASONS_SHOWN_MAX = 3
 
-# What patterns may take in one evaluation, in steps of `patterns.py`: enough for 200 rules whose patterns do not
-# branch, on the longest texts. About a third of a second, so others get a turn after some hundredths.
+# Limit for patterns in one evaluation, in steps of `patterns.py`: enough for 200 rules with unbranched patterns on the
+# longest texts. That takes about a third of a second, so other tasks get a turn within hundredths of a second.
 STEPS_MAX = 4_000_000
 STEPS_PER_TURN = 60_000
 
@@ -34,7 +34,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One condition on one sensor. `field` None means the sensor as a whole (`exists`, `missing`)."""
+    """Rule: one condition on one sensor. `field` None means the whole sensor (`exists`, `missing`)."""
 
     key: str
     check: Operator
@@ -45,7 +45,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Rules that hold together: all, any, or at least `count` of them. Groups nest."""
+    """Group: rules of which all, any, or at least `count` must hold. Groups nest."""
 
     mode: Mode = Mode.ALL
     members: "tuple[Rule | Group, ...]" = ()
@@ -53,16 +53,17 @@ class Group:
 
 
 class RuleResult(NamedTuple):
-    """What became of one rule. The sentences are made when somebody reads them: most results only count.
+    """Holds the result of one rule. Sentences are built on demand, because most results are only counted.
 
-    A named tuple, because one is made for every rule on every sensor change: a frozen dataclass costs three times that.
+    It is a named tuple, because one is created for every rule on every sensor change: a frozen dataclass costs three
+    times as much.
     """
 
     rule: Rule
     passed: bool
-    seen: Json  # the value looked at; None also when there was none
+    seen: Json  # the value that was compared; None also if there was none
     at: datetime
-    problem: str = ""  # the whole reason, where there was nothing to compare
+    problem: str = ""  # the whole reason, if there was nothing to compare
 
     @property
     def wanted(self) -> str:
@@ -70,7 +71,7 @@ class RuleResult(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """One sentence for an operator: "orders.count is 950, which is not at least 1000"."""
+        """Return one sentence for an operator: "orders.count is 950, which is not at least 1000"."""
         if self.problem:
             return self.problem
         if self.rule.check is Operator.EXISTS or (self.rule.check is Operator.MISSING and self.passed):
@@ -88,7 +89,7 @@ class RuleResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupResult:
-    """What became of a group, with every member's own result, in the group's order."""
+    """Holds the result of a group, with every member's own result, in the group's order."""
 
     mode: Mode
     count: int
@@ -97,7 +98,7 @@ class GroupResult:
 
     @property
     def reason(self) -> str:
-        """One sentence for an operator; a group that fails names the first conditions that do not hold."""
+        """Return one sentence for an operator; for a failed group, with the first failed conditions."""
         if not self.members:
             return f"there is no condition{'' if self.passed else ', so none can hold'}"
         failed = [member for member in self.members if not member.passed]
@@ -119,12 +120,12 @@ class GroupResult:
 
 
 def keys(group: Group) -> Iterator[str]:
-    """The key of every sensor the group names, each once, in the order they are first named."""
+    """Return the key of every sensor that the group names, each once, in order of first mention."""
     return iter(dict.fromkeys(rule.key for rule in leaves(group)))
 
 
 def leaves(group: Group) -> Iterator[Rule]:
-    """Every rule of a group and of the groups inside it, in the order they are written."""
+    """Return every rule of a group and of its nested groups, in the order they are written."""
     for member in group.members:
         if isinstance(member, Rule):
             yield member
@@ -133,20 +134,20 @@ def leaves(group: Group) -> Iterator[Rule]:
 
 
 def evaluate(group: Group, sensors: Sensors, now: datetime) -> GroupResult:
-    """Judge a group on what the sensors say, all of it at the one instant `now`.
+    """Evaluate a group on the sensors' data, all at the one instant `now`.
 
-    Every member is judged, also when the verdict is already certain: people want to see all that is still missing.
+    Every member is evaluated, even if the result is already certain: people want to see everything that is missing.
     """
     return at_once(evaluate_in_turns(group, sensors, now))
 
 
 def evaluate_in_turns(group: Group, sensors: Sensors, now: datetime) -> Generator[None, None, GroupResult]:
-    """Judge a group as `evaluate` does, and yield whenever others should get a turn before it goes on."""
+    """Evaluate a group as `evaluate` does, and yield whenever other tasks should get a turn."""
     return _judge_group(group, sensors, now, _Effort())
 
 
 def at_once(turns: Generator[None, None, T]) -> T:
-    """The result of something that is done in turns, without a pause."""
+    """Return the result of a generator that works in turns, without a pause."""
     while True:
         try:
             next(turns)
@@ -156,13 +157,13 @@ def at_once(turns: Generator[None, None, T]) -> T:
 
 @dataclass(slots=True)
 class _Effort:
-    """The steps that one evaluation has taken for patterns, at most, and those since others had a turn."""
+    """Counts the pattern steps of one evaluation, in total and since other tasks had a turn."""
 
     total: int = 0
     turn: int = 0
 
     def begin(self, rule: Rule, data: Mapping[str, Json] | None) -> str | None:
-        """Count a rule in before it is judged; a text if there is no room for it any more."""
+        """Count a rule before it is evaluated; return a reason if it would exceed the limit."""
         seen = look_up(data, rule.field)[1] if isinstance(data, _MAPS) else None
         steps, compile_steps = pattern_steps(seen, rule.value)
         self.total += steps
@@ -209,9 +210,9 @@ def _group_result(group: Group, members: tuple[RuleResult | GroupResult, ...]) -
 
 
 def evaluate_rule(rule: Rule, data: Mapping[str, Json] | None, now: datetime) -> RuleResult:
-    """Judge one rule on its sensor's data; None means there is no such sensor, or none with data.
+    """Evaluate one rule on its sensor's data; None means that there is no such sensor, or none with data.
 
-    No data makes this raise: what a check cannot read fails the rule, with that reason.
+    No data makes this raise: a value that a check cannot read fails the rule, with that reason.
     """
     check = rule.check
     if check is Operator.EXISTS or check is Operator.MISSING:
@@ -232,7 +233,7 @@ def evaluate_rule(rule: Rule, data: Mapping[str, Json] | None, now: datetime) ->
 
 def _evaluate_presence(rule: Rule, data: Mapping[str, Json] | None, now: datetime) -> RuleResult:
     is_there = isinstance(data, _MAPS)
-    if rule.check is Operator.EXISTS:  # of the sensor, whatever field is named: files have always meant it so
+    if rule.check is Operator.EXISTS:  # applies to the sensor, whatever field is named: files rely on that
         problem = "" if is_there else f"sensor {rule.key} is missing or has no data"
         return RuleResult(rule, is_there, None, now, problem)
     if rule.field is None:
@@ -242,10 +243,10 @@ def _evaluate_presence(rule: Rule, data: Mapping[str, Json] | None, now: datetim
 
 
 def look_up(data: Mapping[str, Json], field: str | None) -> tuple[bool, Json]:
-    """Find a field: whether it is there, and its value, which may be null.
+    """Return whether a field exists, and its value, which may be null.
 
-    A field of exactly that name comes first, because names may contain dots; then the name is a path through maps and,
-    by position, through lists.
+    A field with exactly that name comes first, because names may contain dots. Otherwise the name is a path through
+    maps and, by position, through lists.
     """
     if field is None:
         return False, None

@@ -1,4 +1,4 @@
-"""Deadlines: fixed once for a run, as instants, and never moved on to another day because they were missed."""
+"""SLA times: a run's deadline as instants, fixed once and never moved to another day."""
 
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
@@ -16,7 +16,10 @@ _MINUTE = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class SlaTimes:
-    """When to warn, if at all, and from when on it is too late: done before `breach_at` is in time."""
+    """Holds when to warn, if at all, and from when on it is too late.
+
+    A run that is done before `breach_at` is in time.
+    """
 
     warning_at: datetime | None
     breach_at: datetime
@@ -25,18 +28,19 @@ class SlaTimes:
         return now >= self.breach_at
 
     def is_warning_due(self, now: datetime) -> bool:
-        """A warning is of use only while the breach can still be averted."""
+        """Return whether to warn now: only while the breach can still be prevented."""
         return self.warning_at is not None and self.warning_at <= now < self.breach_at
 
 
 def deadline_at(
     deadline: Deadline, period: Period, *, zone: ZoneInfo, hour_zone: ZoneInfo, day_offset: int
 ) -> datetime:
-    """The deadline of a period as an instant. `hour_zone` is the clock that named the period, `zone` the deadline's.
+    """Return the deadline of a period as an instant.
 
-    `HH:MM` is that time `day_offset` days after the period's date; a time the clocks skip is moved on by the length of
-    the gap, of a repeated one the first counts. `:MM` is the first time the clock shows that minute once the period's
-    hour (or its day) is over. A later period never has an earlier deadline.
+    `hour_zone` is the clock that named the period, `zone` the deadline's. `HH:MM` is that time `day_offset` days after
+    the period's date. A time that the clocks skip is moved by the length of the gap; of a repeated time, the first
+    counts. `:MM` is the first time the clock shows that minute after the period's hour (or its day) is over. A later
+    period never has an earlier deadline.
     """
     shift = day_offset * _DAY
     if deadline.hour is None:
@@ -46,7 +50,10 @@ def deadline_at(
 
 
 def absolute_times(sla: Sla, schedule: Schedule, period: Period) -> SlaTimes | None:
-    """The times that follow from the period alone; None without a deadline. No warning unless it is said how early."""
+    """Return the times that follow from the period alone; None without a deadline.
+
+    There is a warning only if an expected duration is configured.
+    """
     if sla.deadline is None:
         return None
     breach_at = deadline_at(
@@ -56,7 +63,7 @@ def absolute_times(sla: Sla, schedule: Schedule, period: Period) -> SlaTimes | N
 
 
 def relative_times(sla: Sla, arrived_at: datetime) -> SlaTimes | None:
-    """The times that follow from the first sensor's arrival; None without a maximum duration."""
+    """Return the times that follow from the first sensor's arrival; None without a maximum duration."""
     if sla.max_duration is None:
         return None
     breach_at = arrived_at + sla.max_duration
@@ -65,20 +72,23 @@ def relative_times(sla: Sla, arrived_at: datetime) -> SlaTimes | None:
 
 
 def times_for_run(sla: Sla, schedule: Schedule, period: Period, arrived_at: datetime | None) -> SlaTimes | None:
-    """The times that hold for a run: from the arrival where that is known and limited, else from the deadline."""
+    """Return a run's times: from the arrival if that is known and limited, else from the deadline."""
     relative = relative_times(sla, arrived_at) if arrived_at else None
     return relative or absolute_times(sla, schedule, period)
 
 
 def trigger_deadline_at(schedule: Schedule, period: Period) -> datetime | None:
-    """When the trigger's data is given up; on the same business date and clock as the SLA's deadline, if it has one."""
+    """Return when the trigger's data is too late; None without a trigger deadline.
+
+    It uses the business date and clock of the SLA's deadline, if there is one.
+    """
     if schedule.trigger is None or schedule.trigger.deadline is None:
         return None
     deadline, sla = schedule.trigger.deadline, schedule.sla
     if sla is not None and sla.deadline is not None:
         zone, day_offset = sla.zone, sla.day_offset
     else:
-        # Data that arrives by itself for a whole day is complete, and due, the day after.
+        # A whole day's data that arrives without a cron schedule is complete, and due, on the next day.
         next_day = deadline.hour is not None and schedule.cron is None
         zone, day_offset = schedule.zone, 1 if next_day else 0
     return deadline_at(deadline, period, zone=zone, hour_zone=schedule.hour_zone, day_offset=day_offset)
@@ -91,10 +101,10 @@ def _end_of_hour(period: Period, *, zone: ZoneInfo, hour_zone: ZoneInfo, shift: 
 
 
 def _first_minute(earliest: datetime, minute: int, zone: ZoneInfo) -> datetime:
-    """The first instant, `earliest` or later, at which the zone's clock shows this minute of any hour."""
+    """Return the first instant from `earliest` on at which the zone's clock shows this minute of any hour."""
     at = earliest + (minute - wall_at(earliest, zone).minute) % 60 * _MINUTE
     if offset_at(at, zone) == offset_at(earliest, zone):
         return at
-    # The clock jumped on the way, and not all zones jump by whole hours. Within two hours every minute is shown.
+    # The clock changed in between, and not all zones change by whole hours. Within two hours every minute is shown.
     candidates = (earliest + passed * _MINUTE for passed in range(121))
     return next(each for each in candidates if wall_at(each, zone).minute == minute)

@@ -1,8 +1,8 @@
-"""Variables in the texts of a job: `${DATE}` and friends, filled in when an attempt starts.
+"""Templates: variables in the texts of a job, such as `${DATE}`, filled in when an attempt starts.
 
-`$${` is a literal `${`, and any other `$` is itself. `${INTERLOCK_…}` and `$INTERLOCK_…` name secrets: they are left
-as they are, escape included, for the step that holds the secrets and does nothing else. Filling in is one pass, so
-a value that contains `${…}` is never looked at again.
+`$${` is a literal `${`, and any other `$` is itself. `${INTERLOCK_…}` and `$INTERLOCK_…` name secrets: they stay as
+they are, including an escape, for a separate step that has the secrets and does nothing else. Filling in is one pass,
+so a value that contains `${…}` is never expanded again.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 VARIABLES = ("DATE", "HOUR", "PIPELINE", "SCHEDULE", "RUN_ID", "ATTEMPT", "PAR_DAY", "PAR_HOUR")
 SECRET_PREFIX = "INTERLOCK_"  # noqa: S105 - the prefix of names, not a secret
-# What a program is told about its run: named like secrets, and none.
+# Data about its run that a program receives: named like secrets, but not secret.
 RUN_VARIABLES = (
     "INTERLOCK_TOKEN",
     "INTERLOCK_PIPELINE",
@@ -29,22 +29,22 @@ _UNCLOSED = re.compile(r"(?<!\$)\$\{(?P<name>[^{}]*)(?:\{|\Z)")
 
 
 def names(text: str) -> Iterator[str]:
-    """The variables a text refers to, in order; secrets are not among them."""
+    """Return the variables that a text refers to, in order, without secrets."""
     return (match["name"] for match in _REFERENCE.finditer(text) if match["name"] is not None)
 
 
 def unknown_names(text: str) -> list[str]:
-    """Names that stand for nothing: `${DAET}`."""
+    """Return the names that are no variable: `${DAET}`."""
     return [name for name in names(text) if name not in VARIABLES]
 
 
 def unclosed_names(text: str) -> list[str]:
-    """Names whose brace is never closed, and which are therefore taken literally: `${DATE`."""
+    """Return the names whose brace is never closed, and which are therefore literal text: `${DATE`."""
     return [match["name"] for match in _UNCLOSED.finditer(text)]
 
 
 def render(text: str, values: Mapping[str, str]) -> str:
-    """Fill in the variables. A name without a value stays as it was written, so that nothing vanishes unseen."""
+    """Fill in the variables. A name without a value stays as it was written, so that it remains visible."""
 
     def fill(match: re.Match[str]) -> str:
         if match["escape"]:

@@ -1,4 +1,4 @@
-"""Values as sensors carry them: what is a number, when two are the same, and how a sentence shows one."""
+"""Values of sensors: what is a number, when two values are equal, and how a message shows one."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 Json: TypeAlias = "bool | int | float | Decimal | str | Sequence[Json] | Mapping[str, Json] | None"
 
-# The two kinds compare exactly with each other; a float does not, so none gets this far.
+# The two types compare exactly with each other; a float does not, so floats are converted first.
 Number: TypeAlias = int | Decimal
 
 _NUMERIC_TEXT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?0*\d{1,4})?", re.ASCII)
@@ -30,10 +30,10 @@ _SHOWN_BITS_MAX = 200
 
 
 def read_number(value: Json) -> Number | None:
-    """The exact number that a number or a numeric text stands for; None if it is neither.
+    """Return the exact number that a number or a numeric text stands for; None if it is neither.
 
-    A float stands for its shortest text, so 0.1 is `Decimal("0.1")`. Infinities, NaN and whatever no double can reach
-    are not numbers, and neither are booleans.
+    A float stands for its shortest text, so 0.1 is `Decimal("0.1")`. Infinities, NaN, values beyond the range of a
+    double, and booleans are not numbers.
     """
     if isinstance(value, bool):
         return None
@@ -46,7 +46,7 @@ def read_number(value: Json) -> Number | None:
     return _within_double_range(value) if isinstance(value, Decimal) else None
 
 
-@lru_cache(maxsize=4096)  # a rule's bounds come by on every pass
+@lru_cache(maxsize=4096)  # a rule's bounds recur in every evaluation
 def _read_float(value: float) -> Decimal:
     return Decimal(float.__repr__(value))
 
@@ -55,7 +55,7 @@ def _read_numeric_text(text: str) -> Decimal | None:
     return _read_short_text(text) if len(text) <= _NUMERIC_TEXT_MAX else None
 
 
-@lru_cache(maxsize=1024)  # one text may be compared with each of many numbers
+@lru_cache(maxsize=1024)  # one text may be compared with many numbers
 def _read_short_text(text: str) -> Decimal | None:
     return _within_double_range(Decimal(text)) if _NUMERIC_TEXT.fullmatch(text) else None
 
@@ -65,15 +65,16 @@ def _within_double_range(number: Decimal) -> Decimal | None:
 
 
 def is_same(left: Json, right: Json) -> bool:
-    """Numbers compare as numbers, also with numeric text; booleans also with `true`/`false`; the rest as it is.
+    """Return whether two values are equal, by the rules below.
 
-    Lists and maps compare member by member, by the same rules, however deep they are.
+    Numbers compare as numbers, also with numeric text; booleans also with `true`/`false`; other values as they are.
+    Lists and maps compare member by member, by the same rules, at any depth.
     """
     return _is_same_scalar(left, right) if isinstance(left, _SCALARS) else _is_same_tree(left, right)
 
 
 def _is_same_tree(left: Json, right: Json) -> bool:
-    pairs = [(left, right)]  # a stack of our own: hostile nesting must not exhaust the interpreter's
+    pairs = [(left, right)]  # an explicit stack: hostile nesting must not exhaust the interpreter's
     while pairs:
         left, right = pairs.pop()
         if isinstance(left, Mapping) and isinstance(right, Mapping):
@@ -108,11 +109,11 @@ def _read_flag(value: Json) -> bool | None:
 
 
 def show(value: Json) -> str:
-    """A value as a sentence shows it: like JSON, on one line, and short however large the value is."""
+    """Return a value as a message shows it: like JSON, on one line, and short for any value."""
     text = _render(value, _SHOWN_DEPTH_MAX)
     if len(text) > _SHOWN_CHARS_MAX:
         text = text[: _SHOWN_CHARS_MAX - 1] + "…"
-    # JSON can carry half of a surrogate pair, which no log or table would take.
+    # JSON can contain half of a surrogate pair, which no log or table accepts.
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -131,7 +132,7 @@ def _render(value: Json, depth: int) -> str:
         return "{" + _join([f"{_render(name, 1)}: {_inner(member, depth)}" for name, member in pairs], len(value)) + "}"
     if isinstance(value, list | tuple):
         return "[" + _join([_inner(member, depth) for member in value[:_SHOWN_ITEMS_MAX]], len(value)) + "]"
-    return f"a {type(value).__name__}"  # nothing that JSON knows; a backend's own type, say
+    return f"a {type(value).__name__}"  # no JSON type, for example a store's own type
 
 
 def _inner(value: Json, depth: int) -> str:
