@@ -11,7 +11,7 @@ from worker.core.sla.state import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmWatch:
-    """Fix the two instants, of a new watch or of one whose deadline moved."""
+    """Set the warning and breach times, of a new watch or of one whose deadline moved."""
 
     times: SlaTimes
     arrived_at: datetime | None
@@ -20,7 +20,7 @@ class ArmWatch:
 
 @dataclass(frozen=True, slots=True)
 class MarkWarned:
-    """Remember that the warning was given."""
+    """Record that the warning was emitted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""The watch over one run's deadline, as data. It exists whether or not the run ever does. `watch.py` moves it."""
+"""SLA watch state: the data of one run's deadline. It exists even if the run never does.
+
+`watch.py` changes it.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,7 +11,7 @@ from worker.core.model.keys import RunKey, SessionId
 
 
 class Verdict(StrEnum):
-    """How the deadline was judged; final, whatever a rerun does later."""
+    """Lists how a deadline was judged; final, whatever a rerun does later."""
 
     MET = "MET"
     BREACHED = "BREACHED"
@@ -23,13 +26,16 @@ class WatchState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlaWatch:
-    """A watch as its row says. The two instants were fixed when it was armed; `version` rises with every change."""
+    """Holds a watch as its row states it; `version` rises with every change.
+
+    The two times were set when it was armed.
+    """
 
     key: RunKey
     version: int = 0  # 0: not stored yet
     config_hash: str
-    since: datetime  # when it entered its state; a closed one was judged then
-    arrived_at: datetime | None = None  # the arrival that a relative deadline counts from; None: by the clock
+    since: datetime  # when it entered its state; for a closed one, when it was judged
+    arrived_at: datetime | None = None  # the arrival that a relative deadline counts from; None: a time of day
     warning_at: datetime | None = None
     breach_at: datetime
     warned_at: datetime | None = None

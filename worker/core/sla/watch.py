@@ -1,4 +1,4 @@
-"""The SLA watch: every rule that moves it. It ends in exactly one verdict, and says each thing at most once."""
+"""The SLA watch: every rule that changes it. It ends in one verdict and emits each event at most once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from worker.core.time.timestamps import format_rfc3339, format_utc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunExpected:
-    """The scheduler counts on a run: its deadline is watched even if it never begins."""
+    """RunExpected: the scheduler expects a run, so its deadline is watched even if it never begins."""
 
     times: SlaTimes
     config_hash: str
@@ -31,7 +31,7 @@ class RunExpected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunBegan:
-    """A run began, and with it the times that hold for it are known."""
+    """RunBegan: a run was created, so the times that apply to it are known."""
 
     times: SlaTimes
     arrived_at: datetime | None
@@ -45,9 +45,10 @@ class RunSucceeded:
 
 @dataclass(frozen=True, slots=True)
 class TimerReached:
-    """The warning or the breach is due. The run was looked at just before: None means that it does not exist.
+    """TimerReached: the warning or the breach is due. `status` None means that the run does not exist.
 
-    `succeeded_at` is set for a run that is known to be done though nobody judged it, such as another system's.
+    The run was read just before. `succeeded_at` is set for a run that is known to be done but was not judged, such as
+    another system's.
     """
 
     status: Status | None
@@ -56,9 +57,9 @@ class TimerReached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlineMoved:
-    """The configuration changed. `times` None: there is no deadline for the period any more.
+    """DeadlineMoved: the configuration changed. `times` None means that the period has no deadline now.
 
-    `arrived_at` is the arrival that they count from; None: they follow the clock.
+    `arrived_at` is the arrival that the times count from; None means that they are times of day.
     """
 
     times: SlaTimes | None
@@ -79,7 +80,7 @@ WatchFact: TypeAlias = RunExpected | RunBegan | RunSucceeded | TimerReached | De
 
 
 def decide(watch: SlaWatch | None, sla: Sla, fact: WatchFact, now: datetime) -> list[WatchEffect]:
-    """Say what must happen next. Never empty: a fact that changes nothing is an `Ignore`."""
+    """Decide what must happen next. Never empty: a fact that changes nothing is an `Ignore`."""
     if watch is None:
         return _without_watch(fact)
     if watch.verdict is not None:
@@ -138,7 +139,7 @@ def _instant_came(watch: SlaWatch, sla: Sla, fact: TimerReached, now: datetime) 
 
 
 def _judged(watch: SlaWatch, sla: Sla, succeeded_at: datetime) -> list[WatchEffect]:
-    """In time is before the breach; when anyone noticed does not matter."""
+    """Judge a success: it is in time if it was before the breach, whenever it was noticed."""
     if succeeded_at >= watch.breach_at:
         return _breached(watch, sla, Status.COMPLETED, f"the success came at {format_utc(succeeded_at)}, too late")
     detail: dict[str, Json] = {"succeededAt": format_rfc3339(succeeded_at), "breachAt": format_rfc3339(watch.breach_at)}
@@ -172,7 +173,7 @@ def _tell_warning(watch: SlaWatch, sla: Sla, status: Status | None) -> EmitEvent
 def _detail(watch: SlaWatch, sla: Sla, status: Status | None) -> dict[str, Json]:
     detail: dict[str, Json] = {
         "status": "not started" if status is None else status.value,
-        # As the reference says it: there, what counts from the arrival of data is the watchdog's.
+        # As in the Lambda edition: there, the watchdog handles deadlines that count from the arrival of data.
         "source": "schedule" if watch.arrived_at is None else "watchdog",
         "breachAt": format_rfc3339(watch.breach_at),
     }
@@ -189,7 +190,7 @@ def _detail(watch: SlaWatch, sla: Sla, status: Status | None) -> dict[str, Json]
 
 @dataclass(frozen=True, slots=True)
 class MovedWatch:
-    """A watch as a decision leaves it, and the events about that."""
+    """Holds a watch as a decision leaves it, and the events about that."""
 
     watch: SlaWatch
     events: tuple[EmitEvent, ...]
@@ -198,9 +199,9 @@ class MovedWatch:
 def move_with_run(
     watch: SlaWatch | None, effect: DeadlineEffect, *, key: RunKey, sla: Sla | None, now: datetime, by: SessionId
 ) -> MovedWatch | None:
-    """Decide what a run's decision means for the watch over its deadline; None if the watch stays as it is.
+    """Decide what a run's decision means for its SLA watch; None if the watch does not change.
 
-    `sla` None: the configuration no longer has the deadline, so that events can say nothing more about it.
+    `sla` None means that the configuration no longer has the deadline, so that events give no details about it.
     """
     effects = decide(watch, sla or Sla(), _fact_of(effect), now)
     after = evolve(watch, key, effects, now, by)
@@ -225,16 +226,16 @@ def _fact_of(effect: DeadlineEffect) -> RunBegan | RunSucceeded | DeadlineWaived
 def evolve(
     watch: SlaWatch | None, key: RunKey, effects: Sequence[WatchEffect], now: datetime, by: SessionId
 ) -> SlaWatch | None:
-    """Say what the watch is once the effects are recorded by a session; the same one if none is about its row."""
+    """Return the watch after a session recorded the effects; the same one if its row is unchanged."""
     before = watch
     for effect in effects:
         watch = _armed(watch, key, effect, now) if isinstance(effect, ArmWatch) else _applied(watch, effect, now)
-    # Whoever commits a watch holds its next timer; one that is left as it is needs no commit.
+    # The session that commits a watch holds its next timer; an unchanged watch needs no commit.
     return watch if watch is None or watch == before else replace(watch, owner=None if watch.verdict else by)
 
 
 def next_due(watch: SlaWatch, now: datetime) -> datetime | None:
-    """The next instant at which the watch has something to say; None once it has given its verdict."""
+    """Return when the watch must next warn or judge; None after its verdict."""
     if watch.verdict is not None:
         return None
     if watch.warned_at is None and watch.warning_at is not None and watch.warning_at < watch.breach_at:
