@@ -1,7 +1,7 @@
-"""The moments at which something of a schedule must have happened: what the watchdog looks at, and when.
+"""Checkpoints: the times by which something of a schedule must have happened, for the watchdog.
 
-Each expected run has a few: it must have begun, its signal must be there, its deadline must be watched. They follow
-from the configuration alone, so nothing has to be stored to know when the next one comes.
+Each expected run has a few: it must have begun, its trigger sensor must exist, its deadline must be watched. They
+follow from the configuration alone, so the next one is known without stored state.
 """
 
 from collections.abc import Iterator
@@ -21,19 +21,20 @@ _END: Final = datetime(2990, 1, 1, tzinfo=UTC)
 
 
 class CheckKind(StrEnum):
-    """What is looked at."""
+    """Lists what is checked."""
 
-    BEGIN = "begin"  # a fire time passed: is there a run?
-    INCLUDED_DATE = "included date"  # an inclusion date came: is there a run?
-    SIGNAL = "signal"  # the trigger's deadline passed: did the data come?
-    WATCH = "watch"  # a deadline comes near: is it watched?
+    BEGIN = "begin"  # a cron time passed: does the run exist?
+    INCLUDED_DATE = "included date"  # an inclusion date came: does the run exist?
+    SIGNAL = "signal"  # the trigger's deadline passed: did the data arrive?
+    WATCH = "watch"  # a deadline is near: is it watched?
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GracePeriods:
-    """How long after its time a thing counts as missing, and how long before its deadline a watch is armed."""
+    """Holds how long after its time a thing counts as missing, and how early a watch is armed."""
 
-    begin: timedelta = timedelta(minutes=5)  # a herd is spread over half a minute, and a take-over takes ten seconds
+    # many simultaneous starts are spread over half a minute, and a take-over takes ten seconds
+    begin: timedelta = timedelta(minutes=5)
     signal: timedelta = timedelta(minutes=1)
     watch_ahead: timedelta = timedelta(minutes=30)
 
@@ -43,7 +44,10 @@ DEFAULT_PATIENCE: Final = GracePeriods()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueCheck:
-    """`at`: when to look. `about`: the time that it is about, which patience comes before or after."""
+    """DueCheck: `at` is when to check, `about` the time that the check is about.
+
+    The grace period lies between the two, before or after `about`.
+    """
 
     at: datetime
     about: datetime
@@ -53,9 +57,9 @@ class DueCheck:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedCheck:
-    """The moments of one run that are still to come. `opens_at`: the first of all it ever had.
+    """Holds the pending checks of one run. `opens_at` is the time of its first check, pending or not.
 
-    One schedule's vigils open in order, so who opens each in its time misses none of any.
+    The runs of one schedule open in order, so a caller that opens each at its time misses no check.
     """
 
     opens_at: datetime
@@ -64,20 +68,20 @@ class ExpectedCheck:
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """From when on a schedule is watched. `is_new`: it was deployed then, and nothing is expected of it from before."""
+    """Since: from when on a schedule is watched. `is_new`: deployed then, so nothing earlier is expected."""
 
     at: datetime
     is_new: bool = False
 
     def includes(self, moment: DueCheck) -> bool:
-        # What is due right after a deployment may have had its time to be looked at before it.
+        # A check that is due right after a deployment may have had its own time before it.
         return moment.about > self.at if self.is_new else moment.at > self.at
 
 
 def expected_checks_after(
     schedule: Schedule, since: Since, patience: GracePeriods = DEFAULT_PATIENCE
 ) -> Iterator[ExpectedCheck]:
-    """The vigils of a schedule's runs with moments later than `since`, computed as they are asked for."""
+    """Yield the checks of a schedule's runs that are later than `since`, computed on demand."""
     for run in _runs_from(schedule, since.at - _reach(schedule)):
         if run.excluded is None:
             moments = list(_moments_of(schedule, run, patience))
@@ -100,7 +104,7 @@ def _moments_of(schedule: Schedule, run: ExpectedRun, patience: GracePeriods) ->
 
 
 def _reach(schedule: Schedule) -> timedelta:
-    """How long before its last moment a run may count, so that none is overlooked whose time to begin is past."""
+    """Return how long before its last check a run may be due, so that no past run is overlooked."""
     if schedule.sla is not None and schedule.sla.deadline is not None:
         return (abs(schedule.sla.day_offset) + 2) * _DAY
     if schedule.trigger is not None and schedule.trigger.deadline is not None:
@@ -109,13 +113,13 @@ def _reach(schedule: Schedule) -> timedelta:
 
 
 def _runs_from(schedule: Schedule, start: datetime) -> Iterator[ExpectedRun]:
-    """The expected runs from `start` on, computed a stretch at a time as they are asked for."""
+    """Yield the expected runs from `start` on, computed on demand in intervals."""
     for first, last in pairwise(_stretches(schedule, start)):
         yield from expected_runs(schedule, first, last)
 
 
 def _stretches(schedule: Schedule, start: datetime) -> Iterator[datetime]:
-    """Bounds of stretches of time that cover every expected run; what nothing happens in is passed over."""
+    """Yield the bounds of intervals that cover every expected run; intervals without runs are skipped."""
     yield start
     if schedule.cron is not None:
         yield from _cron_stretches(schedule, start)

@@ -1,8 +1,8 @@
-"""Which of a schedule's cron times are to be run now, and which have passed for good.
+"""Due: which of a schedule's cron times to run now, and which have passed for good.
 
-A time that is looked at soon after it came is on time, and runs. One that passed while nobody was there is late, and
-the schedule's misfire policy says what becomes of it. All of it follows from how far the schedule was considered and
-what time it is, so whoever looks again after a crash comes to the same answer, or to a later one.
+A cron time that is handled soon after it came is on time, and runs. One that passed while no worker was running is
+late, and the schedule's misfire policy decides on it. The answer depends only on how far the schedule was handled and
+on the current time. So a worker that repeats the call after a crash gets the same answer, or a later one.
 """
 
 from collections.abc import Iterator
@@ -16,13 +16,13 @@ from worker.core.model.keys import bucket
 from worker.core.model.pipeline import Misfire, PipelineId, Schedule, ScheduleId, local_date
 from worker.core.time.cron import Cron, Fire, fires_between, next_fire, period_of_fire, previous_fire
 
-# A worker that takes over after a crash, a herd that is spread out, a slow pass: none of them makes a time late.
+# A take-over after a crash, a spread of simultaneous starts or a slow pass does not make a cron time late.
 ON_TIME: Final = timedelta(minutes=2)
-LATENESS_MAX: Final = timedelta(days=31)  # nothing older is made up for, whatever a file says
-FIRES_MAX: Final = 50  # of one schedule at a time, so that a long way back does not keep the others waiting
-COUNTED_MAX: Final = 1000  # how many passed times are counted; beyond that it does not matter how many there were
+LATENESS_MAX: Final = timedelta(days=31)  # nothing older is started, whatever a file says
+FIRES_MAX: Final = 50  # per schedule and call, so that a long backlog does not delay other schedules
+COUNTED_MAX: Final = 1000  # how many passed times are counted; beyond that the exact number does not matter
 
-HERD_MIN: Final = 100  # more than so many in one minute are a herd
+HERD_MIN: Final = 100  # more than this many starts in one minute are spread out
 SPREAD: Final = timedelta(seconds=30)
 
 _MOMENT: Final = timedelta.resolution
@@ -31,7 +31,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True, order=True)
 class ScheduleKey:
-    """Whose times they are."""
+    """Identifies the schedule that cron times belong to."""
 
     pipeline: PipelineId
     schedule: ScheduleId
@@ -42,7 +42,7 @@ class ScheduleKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passed:
-    """Times that are not made up for, and why. `count` stops at `COUNTED_MAX`."""
+    """Holds the times that are not started, and why. `count` stops at `COUNTED_MAX`."""
 
     first: datetime
     last: datetime
@@ -52,9 +52,9 @@ class Passed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """What came since the schedule was last considered.
+    """Holds what came due since the schedule was last handled.
 
-    `fires` are to be run, oldest first; `until` is the last time that is settled once they are, excluded ones included.
+    `fires` are to be run, oldest first. `until` is the last time that is settled after that, including excluded ones.
     """
 
     fires: tuple[Fire, ...]
@@ -63,9 +63,9 @@ class Due:
 
 
 def due(schedule: Schedule, considered: datetime, now: datetime) -> Due | None:
-    """Say what is to be done about the times after `considered` and up to `now`; None if there were none.
+    """Return what to do about the times after `considered` and up to `now`; None if there were none.
 
-    At most `FIRES_MAX` times are looked at: ask again from `until` on.
+    One call handles at most `FIRES_MAX` times: call again from `until` on.
     """
     cron = schedule.cron
     if cron is None or considered >= now:
@@ -80,21 +80,21 @@ def due(schedule: Schedule, considered: datetime, now: datetime) -> Due | None:
 
 
 def next_due(schedule: Schedule, considered: datetime) -> datetime | None:
-    """When there is something to consider again."""
+    """Return when there is something to handle again."""
     return None if schedule.cron is None else next_fire(schedule.cron, schedule.zone, considered)
 
 
 def place_in_herd(key: ScheduleKey, at: datetime, max_lateness: timedelta) -> timedelta:
-    """How much later than its time a run of a herd begins: its own place, the same for whoever computes it.
+    """Return how much later a run of many simultaneous ones begins: fixed for each key and time.
 
-    Never so late that it would be let go for it.
+    It is never so much that the run would count as too late.
     """
     spread = min(SPREAD, max_lateness / 2)
     return bucket(f"{key} {at.isoformat()}", max(1, spread // _MILLISECOND)) * _MILLISECOND
 
 
 def _made_up_from(schedule: Schedule, cron: Cron, considered: datetime, now: datetime) -> datetime:
-    """The earliest time that is still run."""
+    """Return the earliest time that is still run."""
     misfire = schedule.misfire
     oldest = now - min(misfire.max_lateness, LATENESS_MAX)
     on_time = now - min(ON_TIME, misfire.max_lateness)
@@ -108,7 +108,7 @@ def _made_up_from(schedule: Schedule, cron: Cron, considered: datetime, now: dat
 
 
 def _latest_late(schedule: Schedule, cron: Cron, low: datetime, high: datetime) -> datetime | None:
-    """The last time before `high` that may run, if it is not before `low`."""
+    """Return the last time before `high` that may run, unless it is before `low`."""
     at = previous_fire(cron, schedule.zone, high)
     for _ in range(COUNTED_MAX):
         if at is None or at < low:
@@ -120,7 +120,7 @@ def _latest_late(schedule: Schedule, cron: Cron, low: datetime, high: datetime) 
 
 
 def _passed(schedule: Schedule, cron: Cron, low: datetime, high: datetime, now: datetime) -> Passed | None:
-    """The times that will not be run, excluded ones apart: nobody expected those."""
+    """Return the times that will not be run, without excluded ones, which are not expected."""
     if low >= high:
         return None
     lost = [fire.at for fire in islice(_running(schedule, cron, low, high), COUNTED_MAX)]

@@ -1,7 +1,7 @@
-"""Which runs a schedule leads people to expect, when each is due, and which of them should have begun by now.
+"""Expected runs: which runs a schedule implies, when each is due, and which are overdue.
 
-What makes a run expected is its cron, or else its inclusion dates, or else a deadline: data that must be in by 09:00
-is expected every day.
+A run is expected because of its cron expression, or else its inclusion dates, or else a deadline: data that must be
+complete by 09:00 is expected every day.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _HOUR = timedelta(hours=1)
 
 
 class ExpectedBy(StrEnum):
-    """What makes a run expected."""
+    """Lists what makes a run expected."""
 
     CRON = "cron"
     TRIGGER = "trigger"
@@ -32,9 +32,9 @@ class ExpectedBy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedRun:
-    """One run that people count on, or (`excluded`) would if a calendar did not leave its date out.
+    """ExpectedRun: a run that people expect, or would if a calendar did not exclude its date (`excluded`).
 
-    `at` is None where data starts the run whenever it comes. `note` tells what clock changes do to it.
+    `at` is None if data starts the run whenever it arrives. `note` describes the effect of a clock change on it.
     """
 
     schedule_id: ScheduleId
@@ -49,9 +49,9 @@ class ExpectedRun:
 
 
 def expected_runs(schedule: Schedule, start: datetime, end: datetime) -> Iterator[ExpectedRun]:
-    """The expected runs from `start` on and before `end`, in order, one for each period.
+    """Yield the expected runs from `start` on and before `end`, in order, one for each period.
 
-    A run counts by its fire time, by the time (else the beginning) of its inclusion date, or by its deadline.
+    A run counts by its cron time, by the time (else the beginning) of its inclusion date, or by its deadline.
     """
     if schedule.cron is not None:
         for fire in fires_between(schedule.cron, schedule.zone, start, end):
@@ -68,18 +68,18 @@ def expected_runs(schedule: Schedule, start: datetime, end: datetime) -> Iterato
 
 
 def overdue(schedule: Schedule, since: datetime, now: datetime) -> Iterator[ExpectedRun]:
-    """The runs that should exist by now: the caller looks which of them do not.
+    """Return the runs that should exist by now; the caller checks which of them do not.
 
-    Cron: those whose time to begin came from `since` on and up to `now`, oldest first; `expected_at` puts it off until
-    that time of the fire's day. Inclusion dates: the last three, newest first. What only a deadline makes expected is
-    judged by that deadline instead.
+    For cron, these are the runs whose time to begin lies from `since` up to `now`, oldest first; `expected_at` moves
+    that time to later on the same day. For inclusion dates, these are the last three, newest first. A run that is
+    expected only because of a deadline is judged by that deadline instead.
     """
     runs = _overdue_by_cron(schedule, since, now) if schedule.cron else _overdue_by_date(schedule, now)
     return (run for run in runs if run.excluded is None)
 
 
 def _overdue_by_cron(schedule: Schedule, since: datetime, now: datetime) -> Iterator[ExpectedRun]:
-    # `expected_at` puts a fire off until later the same day, so yesterday's may become overdue only now.
+    # `expected_at` moves a cron time to later on the same day, so yesterday's may become overdue only now.
     for run in expected_runs(schedule, since - _DAY - _HOUR, now + timedelta.resolution):
         begin = begins_by(schedule, run)
         if begin is not None and since <= begin <= now:
@@ -94,7 +94,7 @@ def _overdue_by_date(schedule: Schedule, now: datetime) -> Iterator[ExpectedRun]
 
 
 def begins_by(schedule: Schedule, run: ExpectedRun) -> datetime | None:
-    """By when a run must have begun; None for one that begins whenever its data comes."""
+    """Return by when a run must have begun; None for one that begins whenever its data arrives."""
     if run.by is ExpectedBy.INCLUDE:
         return _time_on(schedule, run.period.date)
     if run.at is None or schedule.expected_at is None:
@@ -103,7 +103,7 @@ def begins_by(schedule: Schedule, run: ExpectedRun) -> datetime | None:
 
 
 def _time_on(schedule: Schedule, day: date) -> datetime:
-    """When the schedule's time of day is reached on a date; midnight if it has none."""
+    """Return when the schedule's time of day is reached on a date; midnight if it has none."""
     moment = time(schedule.expected_at.hour, schedule.expected_at.minute) if schedule.expected_at else time()
     return reached_at(datetime.combine(day, moment), schedule.zone)
 
@@ -117,11 +117,11 @@ def _included(schedule: Schedule, start: datetime, end: datetime) -> Iterator[da
 
 
 def _by_deadline(schedule: Schedule, start: datetime, end: datetime) -> Iterator[ExpectedRun]:
-    """The periods whose deadline may lie in the range, and a few around them."""
+    """Yield the periods whose deadline may lie in the range, and a few around them."""
     deadline, day_offset = _leading_deadline(schedule)
     if deadline is None:
         return
-    # A little more on either side: the deadline's zone and the schedule's need not agree on date and minute.
+    # A margin on either side: the deadline's zone and the schedule's may differ in date and minute.
     margin = 3 * _HOUR if deadline.hour is None else 2 * _DAY
     first = wall_at(start - margin, schedule.zone) - day_offset * _DAY
     last = wall_at(end + margin, schedule.zone) - day_offset * _DAY
@@ -131,7 +131,7 @@ def _by_deadline(schedule: Schedule, start: datetime, end: datetime) -> Iterator
 
 
 def _leading_deadline(schedule: Schedule) -> tuple[Deadline | None, int]:
-    """The deadline that says how often data is due, and how many days late it may be."""
+    """Return the deadline that determines how often data is due, and its offset in days."""
     if schedule.sla is not None and schedule.sla.deadline is not None:
         return schedule.sla.deadline, schedule.sla.day_offset
     return schedule.trigger.deadline if schedule.trigger else None, 0
@@ -143,7 +143,7 @@ def _days(first: date, last: date) -> Iterator[Period]:
 
 
 def _hours(schedule: Schedule, first: datetime, last: datetime) -> Iterator[Period]:
-    """The hours that the clock of the schedule's producers shows, in order; one that it skips does not exist."""
+    """Yield the hours that the producers' clock shows, in order, without hours that it skips."""
     for day in _days(first.date(), last.date()):
         for hour in range(24):
             begins = datetime.combine(day.date, time(hour))

@@ -1,4 +1,7 @@
-"""Which periods a run may begin for, and which grain a schedule has: a day, an hour or a minute."""
+"""Period range: for which periods a run may be created, and which grain a schedule has.
+
+A grain is a day, an hour or a minute.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,7 +21,10 @@ _EXAMPLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutOfRange:
-    """Why no run begins for a period, and what to do. `is_ahead`: its time may come, and a run that exists goes on."""
+    """OutOfRange: why no run is created for a period, and what to do.
+
+    With `is_ahead`, the period may come into range later, and an existing run continues.
+    """
 
     reason: str
     hint: str
@@ -26,7 +32,7 @@ class OutOfRange:
 
 
 def out_of_range(period: Period, schedule: Schedule, now: datetime, *, kept_for: timedelta) -> OutOfRange | None:
-    """Why no run begins for a period: its rows would soon be deleted, or it is too far ahead; None if one may."""
+    """Return why no run is created for a period: too old to keep, or too far ahead; None if one may be."""
     oldest = wall_at(now - kept_for, schedule.zone).date()
     if period.date < oldest:
         return OutOfRange(
@@ -46,7 +52,7 @@ def out_of_range(period: Period, schedule: Schedule, now: datetime, *, kept_for:
 
 @dataclass(frozen=True, slots=True)
 class WrongGrain:
-    """A period of another grain than the schedule's."""
+    """WrongGrain: a period of another grain than the schedule's."""
 
     named: Granularity
     expected: Granularity
@@ -60,7 +66,10 @@ class WrongGrain:
 
 
 def wrong_grain(period: Period, schedule: Schedule) -> WrongGrain | None:
-    """How the period's grain differs from the schedule's; None if it does not, or the schedule implies none."""
+    """Return how the period's grain differs from the schedule's; None if it does not.
+
+    None also if the schedule implies no grain.
+    """
     expected = grain_of(schedule)
     if expected is None or period.granularity is expected:
         return None
@@ -68,7 +77,7 @@ def wrong_grain(period: Period, schedule: Schedule) -> WrongGrain | None:
 
 
 def grain_of(schedule: Schedule) -> Granularity | None:
-    """The grain that a schedule implies: by its cron, by dates that it lists, or by a deadline of each hour."""
+    """Return the grain that a schedule implies: by its cron, its listed dates, or an hourly deadline."""
     if schedule.cron is not None:
         return schedule.cron.granularity
     if schedule.include_dates:
