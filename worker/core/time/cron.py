@@ -1,9 +1,8 @@
-"""When a cron expression fires, in a zone whose clocks jump twice a year.
+"""Cron: when an expression fires, in a zone whose clocks change twice a year.
 
-Fires are found span by span of UTC, whichever way one walks, so forward and backward agree by construction. When the
-clocks change, a schedule of fixed hours keeps its promise of one run for each time it names: a time that is skipped
-runs once right after the gap, a repeated one the first time. A schedule that follows the clock runs whenever the clock
-really shows such a time.
+Fires are computed by spans of UTC in either direction, so forward and backward agree by construction. When the clocks
+change, a schedule of fixed hours still runs once for each time it names: a skipped time runs once right after the gap,
+a repeated one the first time. A schedule that follows the clock runs whenever the clock shows such a time.
 """
 
 from bisect import bisect_left
@@ -21,8 +20,8 @@ from worker.core.time.periods import FIRST_DATE, LAST_DATE, Granularity, Period
 LAST = -1
 _DAY = timedelta(days=1)
 _HOUR = timedelta(hours=1)
-# The longest wait of any expression that fires at all is forty years: a fifth Monday in February, when a leap year
-# falls out in between (2100). So one that is silent this long never fires, and the walk may end.
+# The longest wait of any expression that fires at all is forty years: a fifth Monday in February, across a year without
+# a leap day (2100). So an expression that is silent this long never fires, and the search may end.
 _SILENCE_MAX = timedelta(days=41 * 366)
 _FIRST_INSTANT = datetime.combine(FIRST_DATE, time(), UTC)
 _LAST_INSTANT = datetime.combine(LAST_DATE, time(), UTC)
@@ -30,10 +29,10 @@ _LAST_INSTANT = datetime.combine(LAST_DATE, time(), UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cron:
-    """The five fields of a cron expression, expanded. Made by `worker/config/cron_text.py`, which knows the syntax.
+    """Holds the five fields of a cron expression, expanded by `worker/config/cron_text.py`.
 
-    A weekday is 0 (Sunday) to 6. `days` or `weekdays` None means the field did not restrict (`*`); when both restrict,
-    a date that fits either fires, unless it `must_fit_both`.
+    That module knows the syntax. A weekday is 0 (Sunday) to 6. `days` or `weekdays` None means that the field did not
+    restrict (`*`). If both restrict, a date that fits either fires, unless it `must_fit_both`.
     """
 
     text: str
@@ -45,10 +44,10 @@ class Cron:
     # (weekday, n): the nth such weekday of the month, `5#2`; n = LAST is the last one, `L5`.
     nth_weekdays: frozenset[tuple[int, int]] = frozenset()
     last_day: bool = False
-    # One of the two fields of days is a star with a step (`*/2`): as in crontab(5) it counts as a star, leaves
-    # the choice to the other field, and only thins that out.
+    # One of the two day fields is a star with a step (`*/2`): as in crontab(5) it counts as a star, so the other field
+    # chooses the days, and the step only reduces them.
     must_fit_both: bool = False
-    # `*` or `*/2` in the hour field: the schedule follows the wall clock as it really passes (23 or 25 hours a day).
+    # `*` or `*/2` in the hour field: the schedule follows the wall clock (23 or 25 hours on some days).
     follows_clock: bool = False
 
     @property
@@ -60,7 +59,7 @@ class Cron:
 
 @dataclass(frozen=True, slots=True)
 class Fire:
-    """One instant at which a schedule is due, the period it is about, and what is odd about it, if anything."""
+    """Fire: an instant at which a schedule is due, its period, and a note about a clock change, if any."""
 
     at: datetime
     period: Period
@@ -68,7 +67,7 @@ class Fire:
 
 
 def next_fire(cron: Cron, zone: ZoneInfo, after: datetime) -> datetime | None:
-    """The first fire later than `after`, in UTC; None if there never is one."""
+    """Return the first fire later than `after`, in UTC; None if there never is one."""
     hour = _hour_of(after)
     spans = chain(
         [(hour, hour + _HOUR)], _days_after(cron, hour + _HOUR, hour + min(_SILENCE_MAX, _LAST_INSTANT - hour))
@@ -78,7 +77,7 @@ def next_fire(cron: Cron, zone: ZoneInfo, after: datetime) -> datetime | None:
 
 
 def previous_fire(cron: Cron, zone: ZoneInfo, before: datetime) -> datetime | None:
-    """The last fire earlier than `before`, in UTC; None if there never was one."""
+    """Return the last fire earlier than `before`, in UTC; None if there never was one."""
     hour = _hour_of(before)
     spans = chain([(hour, hour + _HOUR)], _days_before(cron, hour, hour - min(_SILENCE_MAX, hour - _FIRST_INSTANT)))
     fires = chain.from_iterable(reversed(_fires_within(cron, zone, *span)) for span in spans)
@@ -86,16 +85,16 @@ def previous_fire(cron: Cron, zone: ZoneInfo, before: datetime) -> datetime | No
 
 
 def fires_between(cron: Cron, zone: ZoneInfo, start: datetime, end: datetime) -> Iterator[Fire]:
-    """Every fire from `start` on and before `end`, in order; no two are about the same period."""
+    """Yield every fire from `start` on and before `end`, in order, at most one per period."""
     for span in _days_between(_hour_of(start), _hour_of(end) + _HOUR):
         yield from (fire for fire in _fires_within(cron, zone, *span) if start <= fire.at < end)
 
 
 def period_of_fire(cron: Cron, zone: ZoneInfo, at: datetime) -> Period:
-    """The period that the fire at this instant is about.
+    """Return the period of the fire at this instant.
 
-    Daily or rarer: the local date it was due. Hourly: the hour before it; finer: its own minute; both named in UTC, so
-    that no name repeats when local clocks go back.
+    Daily or rarer: the local date on which it was due. Hourly: the hour before it. Finer: its own minute. Hours and
+    minutes are named in UTC, so that no name repeats when local clocks go back.
     """
     hour, at = _hour_of(at), at.astimezone(UTC)
     due = next((fire.period for fire in _fires_within(cron, zone, hour, hour + _HOUR) if fire.at == at), None)
@@ -106,7 +105,7 @@ def period_of_fire(cron: Cron, zone: ZoneInfo, at: datetime) -> Period:
 
 
 def _hour_of(instant: datetime) -> datetime:
-    """The whole hour it lies in, kept inside the years that runs can be about."""
+    """Return the whole hour that contains the instant, limited to the years that runs can be about."""
     inside = min(max(instant, _FIRST_INSTANT), _LAST_INSTANT)
     return inside.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
@@ -119,7 +118,7 @@ def _days_between(start: datetime, end: datetime) -> Iterator[tuple[datetime, da
 
 
 def _days_after(cron: Cron, start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """The days from `start` on and before `end` that may hold a fire, in order."""
+    """Yield the days from `start` on and before `end` that may contain a fire, in order."""
     done = start.date() - _DAY
     for named in _named_days(cron, start.date() - _DAY, end.date() + _DAY):
         for day in _around(named):
@@ -130,7 +129,7 @@ def _days_after(cron: Cron, start: datetime, end: datetime) -> Iterator[tuple[da
 
 
 def _days_before(cron: Cron, end: datetime, start: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """The same days from the last to the first."""
+    """Yield the same days from the last to the first."""
     done = end.date() + _DAY
     for named in _named_days(cron, start.date() - _DAY, end.date() + _DAY, is_backward=True):
         for day in reversed(_around(named)):
@@ -141,7 +140,7 @@ def _days_before(cron: Cron, end: datetime, start: datetime) -> Iterator[tuple[d
 
 
 def _around(local_day: date) -> tuple[date, date, date]:
-    """The days of UTC that a local day may lie on."""
+    """Return the UTC days that a local day may overlap."""
     return local_day - _DAY, local_day, local_day + _DAY
 
 
@@ -152,18 +151,18 @@ def _part_of_day(day: date, start: datetime, end: datetime) -> tuple[datetime, d
 
 
 def _fires_within(cron: Cron, zone: ZoneInfo, start: datetime, end: datetime) -> list[Fire]:
-    """The fires of one span, in order."""
-    # Local days differ from the UTC day by one at most. Most schedules of a few days a month are done here.
+    """Return the fires of one span, in order."""
+    # Local days differ from the UTC day by at most one. Most schedules of a few days a month end here.
     if not any(_is_named(cron, start.date() + shift) for shift in (-_DAY, timedelta(), _DAY)):
         return []
     due = _due_within(cron, zone, start, end)
-    # Names of hours and minutes are UTC and those of days are handed out once, so no name repeats in another span.
+    # Names of hours and minutes are UTC, and each name of a day is given once, so no name repeats in another span.
     return _one_per_period([Fire(each.at, _period(cron, each.at, each.wall), each.note) for each in due])
 
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """A wall time the expression names, and an instant that is run for it."""
+    """Due: a wall time that the expression names, and the instant that runs for it."""
 
     at: datetime
     wall: datetime
@@ -173,7 +172,7 @@ class _Due:
 def _due_within(cron: Cron, zone: ZoneInfo, start: datetime, end: datetime) -> list[_Due]:
     midnight = start.replace(hour=0)
     offset, later = offset_at(midnight - _DAY, zone), offset_at(midnight + _DAY, zone)
-    # No zone changes its clocks twice within three days, so equal ends mean a calm day.
+    # No zone changes its clocks twice within three days, so equal ends mean a day without a change.
     if offset == later:
         walls = _walls(cron, (start + offset).replace(tzinfo=None), (end + offset).replace(tzinfo=None))
         return [_Due((wall - offset).replace(tzinfo=UTC), wall) for wall in walls]
@@ -185,7 +184,7 @@ def _due_within(cron: Cron, zone: ZoneInfo, start: datetime, end: datetime) -> l
 def _due_when_clocks_change(cron: Cron, zone: ZoneInfo, walls: list[datetime]) -> Iterable[_Due]:
     odd = _follow(zone, walls) if cron.follows_clock else [_run_once(zone, wall) for wall in walls]
     by_instant: dict[datetime, _Due] = {}
-    # Skipped times end in one instant; if the clock shows a time there that is named itself, that one stands for all.
+    # Skipped times end in one instant; if the clock shows a named time there, that one stands for all of them.
     for due in sorted(odd, key=lambda due: (due.at, wall_at(due.at, zone) != due.wall)):
         by_instant.setdefault(due.at, due)
     return by_instant.values()
@@ -214,7 +213,7 @@ def _follow(zone: ZoneInfo, walls: Iterable[datetime]) -> Iterator[_Due]:
 
 
 def _describe_skipped(walls: list[datetime], zone: ZoneInfo) -> str | None:
-    """What the fire after a gap tells about the times before it that the clock never showed."""
+    """Return the note of the fire after a gap about the earlier times that the clock never showed."""
     if not walls:
         return None
     first, last = walls[0], walls[-1]
@@ -225,7 +224,7 @@ def _describe_skipped(walls: list[datetime], zone: ZoneInfo) -> str | None:
 def _one_per_period(fires: list[Fire]) -> list[Fire]:
     """Keep the first fire for each period.
 
-    Several skipped times end in one instant, which may be a regular fire as well. And where clocks shift, two fires can
+    Several skipped times end in one instant, which may be a regular fire as well. And when clocks change, two fires can
     fall into one UTC hour; there is one hour of data, so one run.
     """
     kept: list[Fire] = []
@@ -253,7 +252,7 @@ def _period(cron: Cron, at: datetime, wall: datetime) -> Period:
 
 
 def _walls(cron: Cron, low: datetime, high: datetime) -> list[datetime]:
-    """The wall times that the expression names from `low` on and before `high`."""
+    """Return the wall times that the expression names from `low` on and before `high`."""
     times, walls = _times(cron), list[datetime]()
     for ordinal in range(low.date().toordinal(), high.date().toordinal() + 1):
         day = date.fromordinal(ordinal)
@@ -270,7 +269,7 @@ def _times(cron: Cron) -> tuple[time, ...]:
 
 
 def _named_days(cron: Cron, first: date, last: date, *, is_backward: bool = False) -> Iterator[date]:
-    """The dates that the expression names; months it does not name are passed over, however many there are."""
+    """Yield the dates that the expression names; months that it does not name are skipped."""
     months, step = range(first.year * 12 + first.month - 1, last.year * 12 + last.month), -1 if is_backward else 1
     for year, month in (divmod(number, 12) for number in months[::step]):
         if month + 1 in cron.months:
@@ -307,5 +306,5 @@ def _length(day: date) -> int:
 
 
 def _weekday(day: date) -> int:
-    """Cron counts from Sunday."""
+    """Return the weekday as cron counts it, from Sunday = 0."""
     return day.isoweekday() % 7

@@ -22,7 +22,7 @@ _TEXT_MAX = 64
 
 
 def parse_duration(text: str) -> timedelta | None:
-    """Read a duration; None if the text is not one, or does not fit a signed 64-bit count of nanoseconds.
+    """Read a duration; None if the text is not one, or exceeds a signed 64-bit count of nanoseconds.
 
     Anything finer than a microsecond is rounded away from zero, so that a duration over a limit stays over it.
     """
@@ -37,7 +37,7 @@ def parse_duration(text: str) -> timedelta | None:
 
 
 def format_duration(duration: timedelta) -> str:
-    """Write a duration so that `parse_duration`, as far as it reaches, reads it back: `1h30m`, `45m`, `0.5s`."""
+    """Write a duration that `parse_duration` can read, within its range: `1h30m`, `45m`, `0.5s`."""
     microseconds = abs(duration) // timedelta(microseconds=1)
     seconds, fraction = divmod(microseconds, 10**6)
     minutes, seconds = divmod(seconds, 60)

@@ -1,4 +1,4 @@
-"""Periods: the day, hour or minute of data that a run is about, and how sensors speak of it."""
+"""Periods: the day, hour or minute of data that a run is for, and how sensors name it."""
 
 import re
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Self
 
 from worker.core.time.local_time import reached_at, wall_at
 
-# The dates that runs can be about. Producers write 9999-12-31 for "never", and a deadline past the end of the calendar
+# The dates that runs can be for. Producers write 9999-12-31 for "never", and a deadline past the end of the calendar
 # cannot be computed; nothing outside these years is a period.
 FIRST_DATE, LAST_DATE = date(1970, 1, 1), date(9998, 12, 31)
 
@@ -29,7 +29,7 @@ class Granularity(StrEnum):
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A day, an hour of it, or a minute of that. Ordered as its text is: a day comes before its own hours."""
+    """Period: a day, an hour or a minute. Ordered as its text: a day comes before its own hours."""
 
     date: date
     hour: int | None = None
@@ -37,7 +37,7 @@ class Period:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Read `YYYY-MM-DD`, `YYYY-MM-DDTHH` or `YYYY-MM-DDTHHMM`; None if the text is none of them or no real date."""
+        """Read `YYYY-MM-DD`, `YYYY-MM-DDTHH` or `YYYY-MM-DDTHHMM`; None for any other text or no real date."""
         return cls._read(_DASHED.fullmatch(text))
 
     @classmethod
@@ -74,7 +74,7 @@ class Period:
 
     @property
     def begins(self) -> datetime:
-        """The wall time at which it begins; whose wall depends on who named it."""
+        """Return the wall time at which it begins; the zone depends on who named the period."""
         return datetime.combine(self.date, time(self.hour or 0, self.minute or 0))
 
     @property
@@ -88,7 +88,7 @@ class Period:
         return str(self) < str(other)
 
 
-@lru_cache(maxsize=1_024)  # a run's name is in everything that is written about it
+@lru_cache(maxsize=1_024)  # a run's name is part of everything that is written about it
 def _name(day: date, hour: int | None, minute: int | None) -> str:
     hours = "" if hour is None else f"T{hour:02d}"
     minutes = "" if minute is None else f"{minute:02d}"
@@ -96,7 +96,10 @@ def _name(day: date, hour: int | None, minute: int | None) -> str:
 
 
 def date_in_zone(period: Period, *, zone: tzinfo, hour_zone: tzinfo) -> date:
-    """The period's date on the clocks of `zone`. A day is its own date; an hour or minute was named in `hour_zone`."""
+    """Return the period's date on the clocks of `zone`.
+
+    A day is its own date; an hour or minute was named in `hour_zone`.
+    """
     if period.hour is None or zone == hour_zone:
         return period.date
     return wall_at(reached_at(period.begins, hour_zone), zone).date()
@@ -106,19 +109,19 @@ def date_in_zone(period: Period, *, zone: tzinfo, hour_zone: tzinfo) -> date:
 
 
 def sensor_keys(key: str, period: Period) -> tuple[str, str, str]:
-    """The keys under which the sensor `key` of a period may be stored; the first that exists counts."""
+    """Return the keys that the sensor `key` of a period may be stored under; the first that exists counts."""
     return f"{key}#{period}", f"{key}#{period.compact}", key
 
 
 def split_key(key: str) -> tuple[str, Period | None]:
-    """Take the period off the end of a sensor's key; a suffix that is no period belongs to the name."""
+    """Split the period off the end of a sensor's key; a suffix that is no period belongs to the name."""
     name, _, suffix = key.rpartition("#")
     period = Period.parse(suffix) or Period.parse_compact(suffix)
     return (name, period) if name and period else (key, None)
 
 
 def period_of_sensor(data: Mapping[str, object], key_suffix: Period | None, local_today: date) -> Period:
-    """Which period a sensor speaks of: its own `date` (with `hour`, `minute`), else its key's suffix, else today."""
+    """Return a sensor's period: its own `date` (with `hour`, `minute`), else its key's suffix, else today."""
     day = _date(data.get("date"))
     if day is None:
         return key_suffix or Period(local_today)
@@ -143,13 +146,16 @@ def _number(value: object, pattern: str, *, below: int) -> int | None:
 
 
 def _whole(value: object) -> int | None:
-    """Producers write 20260303 as a number too; stores give such a number back as an integer, decimal or double."""
+    """Return a whole number; None for any other value.
+
+    Producers also write 20260303 as a number, and stores return such a number as an integer, decimal or double.
+    """
     match value:
         case bool():
             return None
         case Decimal() if not value.is_finite():
             return None
-        # Larger numbers are neither dates nor hours, and converting them could be refused or costly.
+        # Larger numbers are neither dates nor hours, and converting them could fail or be costly.
         case int() | float() | Decimal() if abs(value) < 10**8 and value == int(value):
             return int(value)
         case _:

@@ -1,11 +1,11 @@
-"""How far our wall clock is off, judged by what time the store says it is."""
+"""Clock skew: how far this worker's wall clock is off, by the store's time."""
 
 from datetime import datetime, timedelta
 from typing import Final
 
 SKEW_MAX: Final = timedelta(seconds=5)
 NO_SKEW: Final = timedelta(0)
-SET_BACK_MIN: Final = timedelta(minutes=1)  # less is what keeping a clock right does to it
+SET_BACK_MIN: Final = timedelta(minutes=1)  # smaller steps are normal clock corrections
 
 
 def skew(
@@ -16,16 +16,16 @@ def skew(
     resolution: timedelta = NO_SKEW,
     expected: timedelta = NO_SKEW,
 ) -> timedelta:
-    """How far our clock is ahead of the store's (behind: negative): what explains its answer, closest to `expected`.
+    """Return how far this clock is ahead of the store's (negative: behind), closest to `expected`.
 
-    The store spoke at some moment between `sent` and `received` on our clock, and cut its time down to `resolution`
-    (an HTTP date knows whole seconds only). A slow answer is therefore never taken for a wrong clock, nor a clock that
-    was set during the call for a slow answer.
+    The result is the value closest to `expected` that explains the store's answer. The store answered at some moment
+    between `sent` and `received` on this clock, and cut its time down to `resolution` (an HTTP date has whole seconds
+    only). So a slow answer never counts as a wrong clock, nor a clock that was set during the call as a slow answer.
     """
     least, most = sent - (said + resolution), received - said
     return max(least, min(expected, most))
 
 
 def was_set_back(before: datetime, now: datetime) -> bool:
-    """Say whether our clock was ahead at a look before this one: what was settled for later times is open again."""
+    """Return whether this clock was ahead at an earlier read, so that later times are open again."""
     return before - now > SET_BACK_MIN

@@ -1,4 +1,4 @@
-"""Points in time as producers write them."""
+"""Timestamps: points in time as producers write them."""
 
 import re
 from datetime import UTC, datetime
@@ -17,15 +17,15 @@ def parse_rfc3339(text: str) -> datetime | None:
         return None
     try:
         return datetime.fromisoformat(text).astimezone(UTC)
-    except (ValueError, OverflowError):  # 30 February; or a first or last hour of time that UTC puts outside the years
+    except (ValueError, OverflowError):  # 30 February, or an hour that UTC puts outside the years
         return None
 
 
 def format_utc(instant: datetime) -> str:
-    """Write an instant for a sentence that people read: to the second."""
+    """Write an instant for a message to people: to the second."""
     return format_rfc3339(instant.replace(microsecond=0))
 
 
 def format_rfc3339(instant: datetime) -> str:
-    """Write an instant as consumers expect it: in UTC, with a `Z`, and a fraction only where there is one."""
+    """Write an instant as consumers expect it: in UTC, with a `Z`, and a fraction only if there is one."""
     return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
