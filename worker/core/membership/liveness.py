@@ -1,8 +1,8 @@
-"""Who is alive, judged by durations on one machine only: no two clocks are ever compared.
+"""Liveness: who is alive, judged by durations on one machine; no two clocks are compared.
 
-A worker stops acting by itself `fence_s` after it *sent* the last beat that was confirmed. Another judges it dead
-`kill_s` after it first *saw* that beat, which cannot have been earlier. Since `kill_s` is longer, by more than two
-clocks may drift apart meanwhile, the one has stopped before the other begins.
+A worker stops acting by itself `fence_s` after it *sent* the last heartbeat that was confirmed. Another worker
+considers it dead `kill_s` after it first *saw* that heartbeat, which cannot have been earlier. `kill_s` is longer, by
+more than two clocks can drift apart in that time. So the first worker has stopped before the second one takes over.
 """
 
 from collections.abc import Mapping
@@ -12,18 +12,18 @@ from typing import Final, TypeAlias
 from worker.core.errors import ConfigError
 from worker.core.model.keys import SessionId
 
-DRIFT_MAX: Final = 0.05  # far beyond any real clock, and beyond what a virtual machine makes of one
+DRIFT_MAX: Final = 0.05  # far above the drift of any real clock, or of a virtual machine's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """The pace of a group. All workers of a group must agree on it. Raises `ConfigError` if it is not safe."""
+    """Timing: the intervals of a group. All its workers must use the same. Raises `ConfigError` if unsafe."""
 
-    beat_s: float = 2.0  # from one beat to the next
-    fence_s: float = 5.0  # without a confirmed beat for so long, stop acting
-    kill_s: float = 7.0  # a counter that stood still for so long belongs to the dead
-    look_s: float = 2.0  # from one look at the others to the next
-    stall_s: float = 15.0  # a loop that has not ticked for so long does no work: let another take over
+    beat_s: float = 2.0  # between two heartbeats
+    fence_s: float = 5.0  # stop acting after so long without a confirmed heartbeat
+    kill_s: float = 7.0  # a session whose counter did not change for so long is dead
+    look_s: float = 2.0  # between two reads of the other sessions
+    stall_s: float = 15.0  # a loop that has not ticked for so long does no work: let another worker take over
 
     def __post_init__(self) -> None:
         if min(self.beat_s, self.look_s) <= 0:
@@ -42,7 +42,7 @@ class Timing:
 
     @property
     def pace(self) -> str:
-        """What the others must have as well: how fast it beats, stops acting, and takes another for dead."""
+        """Return the part of the timing that all workers must share: heartbeat, fence and kill times."""
         return f"{self.beat_s:g}/{self.fence_s:g}/{self.kill_s:g}"
 
 
@@ -52,12 +52,12 @@ _NAMES: Final = {DEFAULT_TIMING.pace: "default", FAST_TIMING.pace: "fast"}
 
 
 def name_of_pace(pace: str) -> str:
-    """Return what a person sets to get this pace, or the pace itself."""
+    """Return the name of the setting for this pace, or the pace itself."""
     return _NAMES.get(pace, pace)
 
 
 def kill_s_of(pace: str) -> float:
-    """Return after how long workers of this pace take another for dead; 0 if it is no pace."""
+    """Return after how long workers of this pace consider another dead; 0 if the text is no pace."""
     try:
         return float(pace.split("/")[2])
     except (IndexError, ValueError):
@@ -66,7 +66,7 @@ def kill_s_of(pace: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A counter as we first saw it at that value, on our own monotonic clock."""
+    """Holds a counter value and when this worker first saw it, on its own monotonic clock."""
 
     beat: int
     since: float
@@ -76,7 +76,7 @@ Sightings: TypeAlias = Mapping[SessionId, Sighting]
 
 
 def observe(before: Sightings, beats: Mapping[SessionId, int], *, monotonic: float) -> Sightings:
-    """What we have seen of the others after one more look. `monotonic` is read *after* the look has answered."""
+    """Return the sightings after one more read. Take `monotonic` *after* the read has answered."""
     return {
         session: seen if (seen := before.get(session)) and seen.beat == beat else Sighting(beat, monotonic)
         for session, beat in beats.items()
@@ -84,12 +84,12 @@ def observe(before: Sightings, beats: Mapping[SessionId, int], *, monotonic: flo
 
 
 def stood_still(seen: Sightings, timing: Timing, *, monotonic: float) -> list[SessionId]:
-    """Whose counter has not moved for too long."""
+    """Return the sessions whose counter has not changed for too long."""
     return [session for session, sighting in seen.items() if monotonic - sighting.since >= timing.kill_s]
 
 
 def next_look_s(seen: Sightings, timing: Timing, *, monotonic: float) -> float:
-    """When to look again: as usual, or the moment someone will have stood still for too long, if that is sooner."""
+    """Return when to read again: after `look_s`, or sooner if a session will be dead by then."""
     verdicts = [sighting.since + timing.kill_s - monotonic for sighting in seen.values()]
     soonest = min(verdicts, default=timing.look_s)
     return min(timing.look_s, max(soonest, timing.look_s / 10))

@@ -1,8 +1,8 @@
-"""Who should hold which lease: a plan that needs no leader, because everyone makes the same one.
+"""Placement: who should hold which lease, without a leader: every worker makes the same plan.
 
-What is held is kept. What is free goes to whoever carries least, and among equals to the highest of a hash of lease
-and worker, so that most leases find their old place again. Leases move only to mend an imbalance, a few at a time.
-Two workers that see different things may plan differently; the conditions of the writes keep that safe.
+A held lease stays. A free lease goes to the worker with the least load, and among equals to the highest hash of lease
+and worker, so that most leases return to their old place. Leases move only to correct an imbalance, a few at a time.
+Workers with different views may plan differently; the conditions of the writes keep that safe.
 """
 
 import hashlib
@@ -13,30 +13,30 @@ from typing import Final
 from worker.core.model.keys import SessionId
 
 MOVED_AT_ONCE: Final = 0.1  # as a share of all leases, but always at least one
-IMBALANCE_MAX: Final = 0.2  # as a share of what each would carry on average
-RATE_STEP: Final = 10  # records a second that weigh as much as holding a lease at all
+IMBALANCE_MAX: Final = 0.2  # as a share of the average load
+RATE_STEP: Final = 10  # this many records a second weigh as much as holding a lease
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stake:
-    """A lease as the plan sees it."""
+    """Stake: a lease as the plan sees it."""
 
     lease: str
     holder: SessionId | None = None  # None: free, or its holder is dead
-    wanted_by: SessionId | None = None  # who asked for it: a move under way
+    wanted_by: SessionId | None = None  # the session that requested it: a move under way
     weight: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    takes: Mapping[str, SessionId]  # free leases, and who should take each
-    moves: Mapping[str, SessionId]  # held leases, and who should ask for each
+    takes: Mapping[str, SessionId]  # free leases, and the session that should take each
+    moves: Mapping[str, SessionId]  # held leases, and the session that should request each
 
 
 def plan(stakes: Iterable[Stake], members: Iterable[SessionId]) -> Plan:
-    """Place every free lease on a member, and name the moves that mend the worst of an imbalance.
+    """Place every free lease on a member, and name the moves that correct the worst imbalance.
 
-    A lease that is held by someone who is no member (it is leaving) stays where it is until it is let go.
+    A lease whose holder is no member (it is leaving) stays where it is until it is released.
     """
     ordered = sorted(stakes, key=lambda stake: (-stake.weight, stake.lease))
     loads = dict.fromkeys(sorted(members), 0)
@@ -54,18 +54,21 @@ def plan(stakes: Iterable[Stake], members: Iterable[SessionId]) -> Plan:
 
 
 def weight(rate: int) -> int:
-    """What a lease weighs at so many records a second: in coarse steps, so that a wobble moves nothing."""
+    """Return a lease's weight at a rate of records per second.
+
+    It changes in coarse steps, so that small variations move nothing.
+    """
     steps = rate // RATE_STEP
     return 1 + (1 << (steps.bit_length() - 1) if steps > 0 else 0)
 
 
 def score(lease: str, member: SessionId) -> bytes:
-    """How well a lease suits a member: even over all pairs, and the same on every worker."""
+    """Return how well a lease suits a member: even over all pairs, and the same on every worker."""
     return hashlib.sha256(f"{lease}|{member}".encode()).digest()
 
 
 def _place(stake: Stake, members: Mapping[SessionId, int]) -> SessionId | None:
-    """Who carries a lease, or is about to."""
+    """Return the session that holds a lease, or is about to."""
     return stake.wanted_by if _is_moving(stake, members) else stake.holder
 
 
@@ -84,7 +87,7 @@ def _takes(free: list[Stake], loads: dict[SessionId, int]) -> Iterator[tuple[str
 def _moves(
     movable: dict[Stake, SessionId | None], loads: dict[SessionId, int], moves_max: int
 ) -> Iterator[tuple[str, SessionId]]:
-    """Move from whoever carries most to whoever carries least, as long as each move makes the gap smaller."""
+    """Move from the highest load to the lowest, as long as each move reduces the gap."""
     for _ in range(moves_max):
         most, least = max(loads, key=lambda m: (loads[m], m)), min(loads, key=lambda m: (loads[m], m))
         gap = loads[most] - loads[least]
