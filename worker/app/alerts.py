@@ -45,7 +45,7 @@ def never_waiting() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertResources:
-    """How alerts reach people: delivery, the tasks it needs, its failures, and whether it waits.
+    """Holds how alerts reach people: delivery, its tasks, its failures, and whether it waits.
 
     `reach` proves that an alert would be seen.
     """

@@ -56,11 +56,11 @@ from worker.store.url import DynamoPlace
 
 BUS: Final = "bus"
 PEOPLE: Final = "people"
-JOBS: Final = Path("interlock-jobs")  # in the directory a container is started in
+JOBS: Final = Path("interlock-jobs")  # in the directory that a container is started in
 READ_S: Final = 4.0
 LONG_POLL_S: Final = 25.0  # above the 20 s that a queue may wait
-EVENT_LANES: Final = 64  # pipelines whose events are on their way at once; ten of them share a request
-# Each empty read costs money: so often a shard at rest is asked.
+EVENT_LANES: Final = 64  # pipelines whose events are in delivery at once; ten of them share a request
+# Interval between reads of an idle shard: each empty read costs money.
 IDLE_S: Final = 2.0
 IDLE_ECO_S: Final = 5.0
 
@@ -84,7 +84,7 @@ class AwsPlatform:
         self._tables = self._open_tables()
         self._watched = count_failures(
             self._tables
-        )  # for all that is done with rows, so that they count failures together
+        )  # for all access to rows, so that their failures are counted together
 
     @property
     def where(self) -> str:
@@ -99,7 +99,7 @@ class AwsPlatform:
         return self._guard
 
     def beater_tables(self) -> DynamoTables:
-        # A look at the tables would only delay the first beats, and fail a session that could be kept.
+        # A check of the tables would only delay the first heartbeats, and could fail a session that could be kept.
         return self._open_tables(are_checked=True)
 
     def _open_tables(self, *, are_checked: bool = False) -> DynamoTables:
@@ -206,7 +206,7 @@ class AwsPlatform:
     # --- queues -------------------------------------------------------------------------------------------------------
 
     async def _open_queues(self, stack: AsyncExitStack) -> Mapping[str, AwsQueue]:
-        """Open every queue by name, also those of other roles: replayed dead letters go back there."""
+        """Open every queue by name, including those of other roles: replayed dead letters return there."""
         aws = self._settings.aws
         urls = {"alerts": aws.alerts_queue, "events": aws.events_queue, "sensors": aws.sensors_queue}
         if not any(urls.values()):

@@ -17,7 +17,7 @@ from worker.store.dynamodb.tables import DynamoTables
 from worker.store.repos.delivery.dead_letters import DeadLetters
 from worker.store.table import TableName
 
-# A shard of Kinesis allows five reads a second to all its readers together: here, one for each table.
+# A Kinesis shard allows five reads a second to all its readers together: here, one reader for each table.
 _READS_PER_SECOND: Final = READS_PER_SECOND / len(DUTIES)
 
 
@@ -45,8 +45,8 @@ class ChangeStreams:
     ) -> Mapping[TableName, Stream]:
         """Open one Kinesis stream once for each table; each reader skips the changes of other tables.
 
-        So each table has its own leases, checkpoints and pace, as with streams of their own: the relay's trouble never
-        holds up facts. Their names differ from those of tables' streams, whose positions mean nothing here.
+        So each table has its own leases, checkpoints and pace, as with separate streams: a failure of the relay never
+        delays facts. The names differ from those of the tables' own streams, whose positions mean nothing here.
         """
         calls = await stack.enter_async_context(open_kinesis(self._client))
         return {table: KinesisStream(self._delivery(table, kinesis_name), calls, self._clock) for table in followed}
@@ -61,7 +61,7 @@ class ChangeStreams:
             name=name,
             kinesis_name=kinesis_name,
             tables={table_name: table},
-            # What names no table is met by every reader, and this one keeps it.
+            # Every reader receives records that name no table; this one keeps them.
             keep_stray=keep if table is TableName.CONTROL else _only_of(table_name, keep),
             reads_per_second=_READS_PER_SECOND,
         )

@@ -1,4 +1,4 @@
-"""The components of one session that decide about runs: each is built once and passed to those that need it."""
+"""Components of one session that decide about runs: each is built once and passed to its users."""
 
 import asyncio
 from collections.abc import Mapping
@@ -32,7 +32,10 @@ from worker.targets.calls import Limits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineComponents:
-    """What a session needs to decide about runs. `router` hands it rows; `resync` handles them again."""
+    """Holds what a session needs to decide about runs.
+
+    `router` turns rows into facts; `resync` handles rows again.
+    """
 
     configs: PipelineVersions
     watches: SlaMonitor

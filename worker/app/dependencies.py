@@ -1,4 +1,4 @@
-"""What a session needs and does not own: the store, the sources of work, the outputs, and the tuning."""
+"""Dependencies that a session needs and does not own: store, sources of work, outputs, tuning."""
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ def no_extra_leases(_: Readers) -> Sequence[LeaseOffer]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreDeps:
-    """The store, the group of workers that share it, and what makes times and ids for its rows."""
+    """Holds the store, the group of workers that share it, and the sources of times and ids for its rows."""
 
     group: str
     tables: Tables
@@ -57,7 +57,7 @@ class StoreDeps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceDeps:
-    """What gives a worker something to do: changes of tables, and the time."""
+    """Holds what gives a worker something to do: changes of tables, and the time."""
 
     source_of: Callable[[TableName], Source | Stream]
     wake_readers: WakeReaders
@@ -69,7 +69,7 @@ class SourceDeps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputDeps:
-    """Where a worker acts and reports: event routes, job runners, dead letters, the log."""
+    """Holds where a worker acts and reports: event routes, job runners, dead letters, the log."""
 
     routes: Sequence[Route]
     runners: Mapping[JobType, Runner]
@@ -80,7 +80,7 @@ class OutputDeps:
 
 @dataclass(frozen=True, slots=True)
 class OrphanSearch:
-    """How a group divides the search for orphans: all its workers must use the same number of leases."""
+    """Holds how a group divides the orphan search: all its workers must use the same number of leases."""
 
     leases: int = LEASES
     pass_every_s: float = PASS_EVERY_S
@@ -88,7 +88,7 @@ class OrphanSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """How fast, how much at once and how persistently a worker works."""
+    """Holds how fast, how much at once and how persistently a worker works."""
 
     limits: Limits = field(default_factory=Limits)  # on calls to job targets
     pace: ReadPace = field(default_factory=ReadPace)
@@ -101,7 +101,7 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerDeps:
-    """The dependencies of a session, and what this worker may do with them."""
+    """Holds the dependencies of a session, and what this worker may do with them."""
 
     store: StoreDeps
     sources: SourceDeps

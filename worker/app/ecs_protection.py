@@ -1,9 +1,9 @@
-"""Protection of an ECS task from scale-in while it has work in progress.
+"""ECS protection: protects a task from scale-in while it has work in progress.
 
-The agent is asked on the edges between idle and busy only. A protection runs out by itself and is not renewed: a task
-that is never idle could else never be replaced, because deployments wait for it. Asked to end, a task wants none any
-more, whatever it has in hand: it is given the time to finish by whoever asked. Whatever the agent answers, the work
-goes on: a task that is ended anyway is an ordinary crash.
+The worker calls the agent only when it changes between idle and busy. A protection expires by itself and is not
+renewed: otherwise a task that is never idle could never be replaced, because deployments wait for it. A task that must
+stop lifts its protection, whatever work it has: ECS gives it the time to finish. The work continues whatever the agent
+answers: a task that is stopped anyway is an ordinary crash.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,7 +17,7 @@ from worker.runtime.timers import Wakeable
 AGENT: Final = "ECS_AGENT_URI"  # set by ECS in every task
 PATH: Final = "/task-protection/v1/state"
 LOOK_EVERY_S: Final = 5.0
-MINUTES: Final = 60  # well under the three hours after which a deployment is given up
+MINUTES: Final = 60  # well under the three hours after which a deployment fails
 
 _LIFTED: Final = {"ProtectionEnabled": False}
 
@@ -30,7 +30,7 @@ PutState: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[None]]
 class TaskProtection:
     def __init__(self, put: PutState, is_busy: Callable[[], bool], clock: Clock) -> None:
         self._put, self._is_busy = put, is_busy
-        self._is_protected = False  # or was, for the stretch of work that is under way
+        self._is_protected = False  # or was, for the current stretch of work
         self._is_ending, self._alarm = False, Wakeable(clock)
 
     async def run(self) -> None:
@@ -39,12 +39,12 @@ class TaskProtection:
             await self._alarm.sleep(LOOK_EVERY_S)
 
     def end(self) -> None:
-        """Lift the protection at once and for good."""
+        """Lift the protection at once and permanently."""
         self._is_ending = True
         self._alarm.ring()
 
     async def look(self) -> None:
-        """Ask the agent for the wanted state if it is not the current one."""
+        """Set the protection that is wanted, if it is not the current one."""
         is_busy = self._is_busy() and not self._is_ending
         if is_busy == self._is_protected:
             return

@@ -37,26 +37,26 @@ from worker.store.sqlite.tables import SqliteTables, connections_on_file
 from worker.store.table import ChangeFeed, TableName, Tables
 
 CONSOLE: Final = "console"
-BUSY_SHARE: Final = 0.75  # of a beat
+BUSY_SHARE: Final = 0.75  # of a heartbeat interval
 FOLLOWED: Final = (TableName.CONTROL, TableName.JOBLOG, TableName.EVENTS)
 
-# A woken reader need not poll: this is for when waking fails.
+# A woken reader need not poll: this pace is for when waking fails.
 _PACE: Final = ReadPace(poll_s=0.5, poll_idle_s=2.0)
 
 
 class EmbeddedTables(Tables, ChangeFeed, SmallStore, Protocol):
-    """A store that keeps its own change feed and must be kept small."""
+    """EmbeddedTables: a store that keeps its own change feed and must be kept small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a worker process gets from its command line and environment."""
+    """Holds what a worker process gets from its command line and environment."""
 
     settings: Settings
     environment: Mapping[str, str]
     write_alert: WriteLine
     digest_every: timedelta | None = DIGEST_EVERY  # None: every success gets its own line
-    write_metrics: Callable[[str], None] = lambda _: None  # for metrics as lines, if they are asked for
+    write_metrics: Callable[[str], None] = lambda _: None  # for metrics as lines, if they are configured
     confirm_logged: ConfirmLogged = unconfirmed  # for alerts as lines of the log
     log_lines_lost: Callable[[], int] = lambda: 0
 
@@ -70,7 +70,7 @@ class EmbeddedPlatform:
         self._options, self._path, self._clock = options, path, clock
         self._file = StoreFile(path, named)  # one for all connections of the process
         self._tables = SqliteTables(path, clock, file=self._file)
-        self.guard = ClockGuard(clock)  # a file has no clock of its own, so ours is never found wrong
+        self.guard = ClockGuard(clock)  # a file has no clock of its own, so this clock is never found wrong
 
     @property
     def where(self) -> str:
@@ -82,7 +82,7 @@ class EmbeddedPlatform:
 
     def beater_tables(self) -> SqliteTables:
         """Return a second connection, for the heartbeat's own thread."""
-        # It gives up waiting for a lock before the beat does: then it can say what was waited for.
+        # It stops waiting for a lock before the heartbeat times out: then the error can say what it waited for.
         busy_timeout = timedelta(seconds=BUSY_SHARE * self._options.settings.timing.beat_s)
         return SqliteTables(self._path, self._clock, lanes=connections_on_file(self._path, busy_timeout, self._file))
 
@@ -94,11 +94,12 @@ class EmbeddedPlatform:
             options.environment,
             tables=tables,
             clock=clock,
-            # Beside the file that all workers share.
+            # Next to the file that all workers share.
             command=CommandRoot(path=self._path.with_name(f"{self._path.name}-jobs").absolute(), is_shared=True),
         )
         console = ConsoleAlerts(options.write_alert, clock, options.digest_every)
-        counted = count_failures(tables)  # by whoever tells people too, so that no event is blamed for the store
+        # alert delivery uses it too, so that no event is blamed for a failure of the store
+        counted = count_failures(tables)
         alerting = await open_alerting(
             stack,
             options.settings.alerts,
@@ -147,7 +148,7 @@ def embedded_deps(
         await FeedWatcher(tables, clock, [reader.wake for reader in readers.values()]).run()
 
     def extra_leases(_: Readers) -> list[LeaseOffer]:
-        # All feeds, also those that other workers read or have read.
+        # All feeds, including those that other workers read or have read.
         return [Housekeeping(tables, Leases(tables, GROUP), [feed_name(table) for table in FOLLOWED]).offer()]
 
     return WorkerDeps(

@@ -14,7 +14,7 @@ from worker.store.table import Tables
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """Everything a worker process has open."""
+    """Holds everything that a worker process has open."""
 
     deps: WorkerDeps
     # By name; they run as long as the process, across sessions.
@@ -26,22 +26,22 @@ class Resources:
 class Platform(Protocol):
     @property
     def group(self) -> str:
-        """The group of workers that share the work."""
+        """Return the group of workers that share the work."""
         ...
 
     @property
     def where(self) -> str:
-        """The store's name, for people."""
+        """Return the store's name, for people."""
         ...
 
     @property
     def tables(self) -> Tables:
-        """The store, not started yet."""
+        """Return the store, not started yet."""
         ...
 
     @property
     def guard(self) -> ClockGuard:
-        """The check that this machine's clock agrees with the store's."""
+        """Return the check that this machine's clock agrees with the store's."""
         ...
 
     def beater_tables(self) -> Tables:
@@ -49,5 +49,8 @@ class Platform(Protocol):
         ...
 
     async def open(self, stack: AsyncExitStack) -> Resources:
-        """Open everything else on the started store; `stack` closes it. Raises `ConfigError`, `RetryLater`."""
+        """Open everything else on the started store; `stack` closes it.
+
+        Raises `ConfigError` and `RetryLater`.
+        """
         ...

@@ -25,8 +25,8 @@ def queue_consumer(
 ) -> QueueConsumer:
     """Return a consumer that survives any message, and any outage of a queue that has worked before.
 
-    A message that stopped a worker would return and stop the next one. The handler must use the same `tables`, so that
-    no message is blamed for a failure of the store.
+    A message that stopped a worker would be delivered again and stop the next one. The handler must use the same
+    `tables`, so that no message is blamed for a failure of the store.
     """
     tries = RetryPolicy(clock, tables.ping, store_failures=lambda: tables.failures)
     letters = QueueDeadLetters(name, DeadLetters(tables), tries, clock)

@@ -1,4 +1,4 @@
-"""Stream readers: which tables a worker follows, what handles their changes, and which leases it may hold."""
+"""Stream readers: which tables a worker follows, what handles their changes, and its lease offers."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -27,16 +27,16 @@ from worker.store.repos.events import Events
 from worker.store.repos.leases import Leases
 from worker.store.table import Change, TableName, Tables
 
-# Whose work the changes of a table are.
+# The role that handles the changes of each table.
 DUTIES: Final = {TableName.CONTROL: Role.ENGINE, TableName.JOBLOG: Role.ENGINE, TableName.EVENTS: Role.RELAY}
 
-_OF_TABLES: Final = frozenset({"feed", "stream", "kinesis"})  # what tells of a table's changes
+_OF_TABLES: Final = frozenset({"feed", "stream", "kinesis"})  # kinds of streams that carry a table's changes
 _BY_TABLE: Final[Mapping[str, str]] = {table.value: duty for table, duty in DUTIES.items()}
 _OF_ITSELF: Final[Mapping[str, str]] = {"active": Role.ENGINE, "scheduler": Role.SCHEDULER}
 
 
 def role_of(stream: str) -> str:
-    """The duty whose workers share the leases of a stream; "" if all do."""
+    """Return the role whose workers share the leases of a stream; "" if all workers do."""
     kind, _, rest = stream.removeprefix("shards.").partition(".")
     if kind in _OF_TABLES:
         return _BY_TABLE.get(rest, "")
@@ -50,7 +50,7 @@ HALT: Final = "halt"
 
 
 class ReaderFactory:
-    """Makes the readers of one session."""
+    """Creates the readers of one session."""
 
     def __init__(self, deps: WorkerDeps, tables: Tables, keeper: LeaseKeeper, tries: RetryPolicy) -> None:
         self._deps, self._keeper, self._tries = deps, keeper, tries
@@ -59,7 +59,7 @@ class ReaderFactory:
         self._routes = [replace(each, deliver=self._boundary.around(each.deliver)) for each in deps.outputs.routes]
 
     def readers(self, router: Router, resync: PipelineResync) -> Readers:
-        """A reader for each table whose duty this worker has."""
+        """Return a reader for each table whose role this worker has."""
         followed = {
             table: self._subscription(table, router, resync) for table, duty in DUTIES.items() if self._has(duty)
         }
@@ -69,16 +69,17 @@ class ReaderFactory:
         return [offer for reader in readers.values() for offer in self._of(reader)]
 
     def replaying(self, readers: Readers, router: Router) -> list[LeaseOffer]:
-        """The duty of handling dead letters once more, each in the way it was to be handled at first."""
+        """Return the leases for replaying dead letters, each with the handler that first failed on it."""
         handle = handled(self._boundary.around(router.handle))
         facts = {reader.name: handle for table, reader in readers.items() if DUTIES[table] is Role.ENGINE}
-        # An event has letters of two kinds: of the one route that did not take it, and of a record that no route saw.
+        # An event has dead letters of two kinds: of one route that did not accept it, and of a record that no route
+        # saw.
         relay = handled(self._boundary.around(self._relay().handle))
         events = {reader.name: relay for table, reader in readers.items() if DUTIES[table] is Role.RELAY}
         routes = {dead_letter_source(each.name): delivered(each.deliver) for each in self._routes} | events
         if self._deps.roles == ALL_ROLES:
             return [self._replayer({**facts, **routes, **self._deps.outputs.dead_letter_handlers}).offer()]
-        # Workers that only take messages have no session, and so no duty that must have one holder.
+        # Workers that only consume queues have no session, and so no work that must have one holder.
         parts = {Role.ENGINE: {**facts, **self._deps.outputs.dead_letter_handlers}, Role.RELAY: routes}
         return [self._replayer(ways, part).offer() for part, ways in parts.items() if self._has(part)]
 
@@ -140,7 +141,7 @@ class ReaderFactory:
         lanes = self._deps.tuning.event_lanes if table is TableName.EVENTS else None
         return self._deps.tuning.pace if lanes is None else replace(self._deps.tuning.pace, lanes=lanes)
 
-    # --- what is made of changes --------------------------------------------------------------------------------------
+    # --- subscriptions ------------------------------------------------------------------------------------------------
 
     def _subscription(self, table: TableName, router: Router, resync: PipelineResync) -> Subscription:
         handle = self._boundary.around(router.handle)
@@ -155,7 +156,7 @@ class ReaderFactory:
                 return self._facts(handle, self._tell_loss)
 
     def _by_policy(self, table: TableName, subscription: Subscription) -> Subscription:
-        """What the settings say about records that fail, and about those that are gone."""
+        """Apply the settings for records that fail, and for records that are lost."""
         reading, catch_up = self._deps.tuning.reading, subscription.catch_up
         halts = reading.on_loss.get(table) == HALT
         return replace(
@@ -177,7 +178,7 @@ class ReaderFactory:
         return Subscription(wants=is_input, lane_of=row_of, handle=handle, catch_up=catch_up, begin=Beginning.NEWEST)
 
     async def _tell_loss(self, gap: Gap | None) -> None:
-        """What a lost job log row reported, the next poll or the run's time-out finds out."""
+        """Report a lost job log row; the next poll or the run timeout finds what it reported."""
         if gap is not None:
             await tell_loss(self._tables, gap)
 

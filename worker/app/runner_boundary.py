@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def contain_runner_bugs(runner: Runner, boundary: ErrorBoundary) -> Runner:
-    """Return a runner that answers like `runner` and raises nothing but what the port allows."""
+    """Return a runner that answers like `runner` and raises only what the port allows."""
     return _ContainedBatchRunner(runner, boundary) if isinstance(runner, BatchRunner) else _Contained(runner, boundary)
 
 
@@ -54,7 +54,7 @@ class _Contained:
             return await self._runner.stop(handle, config)
 
     def _read(self, read: Callable[[], T]) -> T:
-        """Read a configuration: it stays the same, so a bug that it triggers is not worth a retry."""
+        """Read a configuration. It stays the same, so a bug that it triggers is not worth a retry."""
         try:
             with self._boundary:
                 return read()

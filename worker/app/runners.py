@@ -31,7 +31,7 @@ SWEEP_JOBS_EVERY_S: Final = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRoot:
-    """The directory of command jobs' files, and whether all workers of the group share it."""
+    """Holds the directory of command jobs' files, and whether all workers of the group share it."""
 
     path: Path
     is_shared: bool
@@ -56,7 +56,7 @@ async def open_targets(
     command: CommandRoot,
     aws: AwsEndpoint | None = None,
 ) -> JobTargets:
-    """Make the runners; `stack` closes them. They connect on first use."""
+    """Create the runners; `stack` closes them. They connect on first use."""
     http = await stack.enter_async_context(HttpClient(AddressPolicy.parse(settings.http_allow)))
     cloud = await stack.enter_async_context(Aws(aws))
     secrets = JobSecrets(EnvironmentSecrets(environment, OWN_SECRETS), SecretsManagerSecrets(cloud, clock))

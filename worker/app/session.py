@@ -1,4 +1,4 @@
-"""The wiring of one session: what is made anew for each, because nothing of it may outlive the session."""
+"""Session wiring: what is created for each session, because nothing of it may outlive the session."""
 
 import asyncio
 from dataclasses import replace
@@ -28,16 +28,16 @@ from worker.store.repos.active_rows import ActiveRows
 from worker.store.repos.installation import installed_at
 from worker.store.table import Change
 
-STARTS_MAX_S: Final = 4.0  # for the answers to starts that were sent, once nothing new is taken on
+STARTS_MAX_S: Final = 4.0  # wait for the answers to starts that were sent, after no new work is accepted
 
 
 class SessionWork:
-    """Everything that acts in one session, from its engine to its relay."""
+    """Holds everything that acts in one session, from its engine to its relay."""
 
     def __init__(self, deps: WorkerDeps, member: Member, tasks: TrackedTaskGroup) -> None:
         self._deps, self._member, self._tasks = deps, member, tasks
         self._boundary = ErrorBoundary(deps.outputs.on_unexpected_error)
-        # One for all that act in the worker: what the store does to any of them is held against nobody.
+        # One for all components of the worker, so that a failure of the store is not blamed on any of them.
         self._tables, self._clock = count_failures(deps.store.tables), deps.store.clock
         self._tries = RetryPolicy(
             deps.store.clock, self._tables.ping, deps.tuning.retry_backoff, store_failures=self._store_failures
@@ -56,7 +56,7 @@ class SessionWork:
         return self._tables.failures
 
     async def handle(self, change: Change) -> None:
-        """Handle a record once more, out of turn; before the session has begun, nothing happens."""
+        """Handle a record again, out of order; does nothing before the session has begun."""
         if self._parts is not None:
             await self._parts.router.handle(change)
 
@@ -98,13 +98,13 @@ class SessionWork:
         return [self._finder(adoption).offer(), *self._scheduling(parts)]
 
     async def finish(self) -> None:
-        """Fire no more timers, let the leases be given up, and wait a little for answers to what was started."""
+        """Stop the timers, wait until the leases are released, and wait briefly for answers to starts."""
         for service in self._services:
             service.cancel()
         while self._member.keeper.held:
             await self._clock.sleep(0.05)
         await self._tasks.wait_for("start:", timeout_s=STARTS_MAX_S)
-        # What is left waits for something far off; its rows say so, and another worker takes them up.
+        # The remaining tasks wait for something far off; their rows show it, and another worker adopts them.
         self._tasks.end_all()
 
     def _finder(self, adoption: Adoption) -> OrphanFinder:
@@ -124,7 +124,7 @@ class SessionWork:
 
         def chores(held: HeldLease) -> list[PeriodicTask]:
             def may_act() -> bool:
-                # All that the scheduler does is decided by the time.
+                # Everything that the scheduler does depends on the time.
                 return held.may_act() and self._member.guard.is_trusted
 
             cron = CronStarts(

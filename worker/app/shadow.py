@@ -12,8 +12,8 @@ from worker.membership.clock_guard import ClockGuard
 from worker.runtime.clock import Clock
 from worker.store.shadow import ShadowTables
 
-# Only the engine: no relay, no alerts and no queues, whose messages only one consumer gets. No scheduler either: the
-# system in charge starts nothing by cron, and its missing runs are not ours to report.
+# Only the engine: no relay, no alerts and no queues, because only one consumer gets each message. No scheduler either:
+# the system in charge starts nothing by cron, and a shadow must not report its missing runs.
 SHADOW_ROLES: Final = frozenset({Role.ENGINE})
 
 
@@ -23,7 +23,7 @@ def shadow_settings(settings: Settings) -> Settings:
 
 
 class ShadowPlatform:
-    """Another platform without jobs, routes or queues, on a store that keeps its own rows separate."""
+    """Wraps a platform without its jobs, routes and queues, on a store that keeps its own rows separate."""
 
     def __init__(self, platform: Platform, clock: Clock) -> None:
         self._platform, self._clock = platform, clock
@@ -58,7 +58,7 @@ def shadow_deps(deps: WorkerDeps, tables: ShadowTables) -> WorkerDeps:
     return replace(
         deps,
         store=replace(deps.store, tables=tables),
-        # No extra leases: housekeeping of a file belongs to the workers in charge of it.
+        # No extra leases: the workers in charge of a file do its housekeeping.
         sources=replace(deps.sources, extra_leases=no_extra_leases, ticker=None),
         outputs=replace(deps.outputs, routes=(), runners={}, dead_letter_handlers={}),
         roles=SHADOW_ROLES,

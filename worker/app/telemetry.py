@@ -48,7 +48,7 @@ _log = logger()
 
 
 class Telemetry:
-    """Metrics and health of one worker process; `watching` sets the current session."""
+    """Holds metrics and health of one worker process; `watching` sets the current session."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Telemetry:
         self._session: SessionWork | None = None
         self._member: Member | None = None
         self._began_at = 0.0
-        self._counted: dict[tuple[Metric, str], float] = {}  # by readers of sessions that are over
+        self._counted: dict[tuple[Metric, str], float] = {}  # by readers of sessions that have ended
         self._queues: Sequence[QueueConsumer] = ()
         self._needs_session = True
         self._reporting: MetricReporter | None = None
@@ -90,13 +90,13 @@ class Telemetry:
                 pass
 
     def stop(self) -> None:
-        """Note that the process is stopping: it is no longer ready, and needs no protection."""
+        """Record that the process is stopping: it is no longer ready, and needs no protection."""
         self.is_stopping = True
         if self._protection is not None:
             self._protection.end()
 
     async def told(self, event: Event) -> None:
-        """Count a delivered event; this is the end of a route that takes every event."""
+        """Count a delivered event: the end of a route that accepts every event."""
         self.meters.add(Metric.EVENTS_PUBLISHED)
         if event.type == EventType.JOB_TRIGGERED:
             self.meters.add(Metric.RUNS_STARTED)
@@ -114,7 +114,7 @@ class Telemetry:
             self._counted = self._totals()
             self._session = self._member = None
 
-    # --- telling it ---------------------------------------------------------------------------------------------------
+    # --- serving and sending ------------------------------------------------------------------------------------------
 
     async def open(
         self,
@@ -162,7 +162,7 @@ class Telemetry:
         post = _sending(http, "POST", f"{self._settings.otlp_endpoint.rstrip('/')}{OTLP_PATH}")
         return OtlpMetrics(self.meters, self._settings.service, self._clock.now(), post)
 
-    # --- how it stands ------------------------------------------------------------------------------------------------
+    # --- health -------------------------------------------------------------------------------------------------------
 
     def ailments(self) -> Sequence[HealthProblem]:
         """Return why this process should be replaced: a late loop, a stopped reader, a queue not polled."""
@@ -188,7 +188,7 @@ class Telemetry:
     def store_outage(self) -> HealthProblem | None:
         """Return why the store does not answer; None if it does.
 
-        It is no reason to replace the process: the next one would find the same.
+        This is no reason to replace the process: the next one would have the same problem.
         """
         outage = self.store.outage()
         return None if outage is None else HealthProblem(redacted_text(outage))
@@ -203,9 +203,9 @@ class Telemetry:
         return names
 
     def _is_busy(self) -> bool:
-        """Return whether work is in progress that an end would interrupt.
+        """Return whether work is in progress that a stop would interrupt.
 
-        Waiting runs do not count: another worker takes them over.
+        Waiting runs do not count: another worker adopts them.
         """
         reading = any(reader.counts.in_flight for reader in self._readers())
         return reading or any(queue.in_flight for queue in self._queues)
@@ -264,5 +264,5 @@ def _sending(http: aiohttp.ClientSession, method: str, url: str) -> Callable[[Ma
 
 
 def counting(told: Deliver) -> Route:
-    """Return a route that takes every event, after all others."""
+    """Return a route that accepts every event, after all others."""
     return Route("meters", parse_pattern({"source": [SOURCE]}), told)

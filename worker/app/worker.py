@@ -1,7 +1,7 @@
 """The worker process: opens the platform, works in sessions until stopped, closes all in order.
 
-Work that must have one holder is protected by a lease; the next session restores what a lost one held from the rows.
-Queues need no lease: the consumer that receives a message owns it.
+A lease protects work that must have one holder; the next session restores what a lost one held from the rows. Queues
+need no lease: the consumer that receives a message owns it.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _log = logger()
 
 
 class Worker:
-    """One worker process. `run` it once; `stop` ends it in order, within 25 s."""
+    """One worker process. Call `run` once; `stop` ends it in order, within 25 s."""
 
     def __init__(self, platform: Platform, settings: Settings, clock: Clock, telemetry: Telemetry) -> None:
         self._platform, self._settings, self._clock, self._telemetry = platform, settings, clock, telemetry
@@ -55,7 +55,10 @@ class Worker:
         )
 
     def stop(self) -> None:
-        """Stop in order: take no new work, finish current work, release leases. Called again: do not finish."""
+        """Stop in order: take no new work, finish current work, release leases.
+
+        A second call stops without finishing the current work.
+        """
         is_hurried = self._stopping.is_set()
         _log.info("worker.stopping", is_hurried=is_hurried)
         if is_hurried:
@@ -88,7 +91,7 @@ class Worker:
         _log.info("worker.stopped")
 
     def _with_telemetry(self, resources: Resources) -> Resources:
-        """Count failed store calls and delivered events."""
+        """Add counters for failed store calls and delivered events."""
         deps = resources.deps
         tables = count_failures(deps.store.tables).report_to(self._telemetry.store, self._clock)
         routes = [*deps.outputs.routes, counting(self._telemetry.told)]
