@@ -56,13 +56,9 @@ class ActionDispatcher:
             case FindJob():
                 self._once(act, run.key, partial(self._find, run, pipeline, act))
             case PollNow():
-                self._once(
-                    act, run.key, partial(self._report, run.key, partial(self._actions.poll, run, pipeline, act))
-                )
+                self._report_once(act, run.key, partial(self._actions.poll, run, pipeline, act))
             case StopJob():
-                self._once(
-                    act, run.key, partial(self._report, run.key, partial(self._actions.stop, run, pipeline, act))
-                )
+                self._report_once(act, run.key, partial(self._actions.stop, run, pipeline, act))
 
     def forget_doubt(self, key: RunKey) -> None:
         """Forget since when the run's start is in doubt: its outcome is known."""
