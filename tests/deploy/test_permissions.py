@@ -205,7 +205,7 @@ def test_a_run_of_tests_that_calls_what_no_role_allows_fails(tmp_path: Path) -> 
         """
 import os
 from pathlib import Path
-from tests.awscalls import DIRECTORY, Recorder
+from tests.support.aws.calls import DIRECTORY, Recorder
 def test_it() -> None:
     Recorder(Path(os.environ[DIRECTORY])).record("dynamodb", "Scan", {})
 """

@@ -189,7 +189,7 @@ def test_a_mistake_of_ours_is_named_in_the_log_before_it_is_shown(tmp_path: Path
     assert crashed["reason"] == "OperationalError: no such table: change"
     assert "Traceback" in crashed["exception"]
     shown = [line for line in log[at + 1 :] if not line.startswith("{")]
-    assert shown[0].startswith("something unexpected went wrong: OperationalError: no such table: change (")
+    assert shown[0].startswith("error: something unexpected went wrong: OperationalError: no such table: change (")
 
 
 def _owner(*workers: LiveWorker) -> LiveWorker | None:

@@ -81,13 +81,14 @@ class _Playing:
 
     def result(self) -> Line | None:
         """What came of it; None while it plays."""
+        # The limit comes first: whether a history that ended past it is seen in time must not decide.
+        if time.monotonic() > self.ends_at:
+            return _line(self.plan, Verdict.TOO_LONG, problem="it was given up; raise --seconds if it is only slow")
         if self.answer.poll():
             try:
                 return self.answer.recv()
             except EOFError:
                 return _line(self.plan, Verdict.BROKEN, problem=f"its process ended ({self.process.exitcode})")
-        if time.monotonic() > self.ends_at:
-            return _line(self.plan, Verdict.TOO_LONG, problem="it was given up; raise --seconds if it is only slow")
         return None
 
     def close(self) -> None:

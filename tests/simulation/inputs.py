@@ -1,4 +1,4 @@
-"""Inputs at the end equal inputs at the start, or an event says so: checked with each success, and at the end of all."""
+"""Inputs at the end equal inputs at the start, or an event says so: checked at each success and at the end."""
 
 import asyncio
 from collections.abc import Collection, Iterator, Sequence

@@ -78,7 +78,7 @@ class Section(BaseModel):
 
 
 class PipelineSection(Section):
-    """Name and owner of the pipeline."""
+    """Identifies the pipeline: id, owner and description."""
 
     model_config = ConfigDict(json_schema_extra={"required": ["id"]})
 
@@ -158,7 +158,7 @@ class TriggerSection(RuleSection):
 
 
 class EvaluationSection(Section):
-    """How long a run waits for its rules."""
+    """How long a run waits for its rules, and how often Interlock evaluates them."""
 
     window: DurationText = Field(default="1h", description="How long a run waits for its rules to pass.")
     interval: DurationText = Field(
@@ -292,7 +292,7 @@ class AtLeast(Section):
 
 
 class ValidationSection(Section):
-    """Rules that must pass before the job starts."""
+    """The trigger that creates a run, and the rules that must pass before the job starts."""
 
     trigger: Annotated[
         Annotated[Literal["ALL", "ANY"], BeforeValidator(_read_upper), Tag("<text>")]

@@ -8,7 +8,6 @@ from typing import Final, TypeAlias, TypeGuard
 
 from worker.config.versions import PipelineVersions, Version
 from worker.core.errors import RetryLater
-from worker.core.model.effects import Ignore
 from worker.core.model.keys import RunKey, SessionId
 from worker.core.model.pipeline import Pipeline, Schedule
 from worker.core.run.context import limits
@@ -16,7 +15,6 @@ from worker.core.run.decision import Decision
 from worker.core.run.effects import (
     Act,
     Create,
-    Effect,
     PollNow,
     Reopen,
 )
@@ -84,10 +82,6 @@ class Decided:
     schedule: Schedule
     acts: Sequence[Act] = ()
     watch: SlaWatch | None = None
-
-    @property
-    def effects(self) -> Sequence[Effect]:
-        return self.decision.effects
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,18 +282,3 @@ def _is_begun(run: Run, fact: Fact) -> bool:
     A job of a synchronous target has always ended by then.
     """
     return run.state is State.POLLING and isinstance(fact, JobStarted | JobFound)
-
-
-def is_held_back(answer: Answer) -> bool:
-    """Return whether the fact was held back, so that the caller must deliver it again."""
-    return isinstance(answer, Decided) and answer.decision.is_held_back
-
-
-def held_back_until(effects: Sequence[Effect]) -> datetime | None:
-    """Return when a held-back fact may be delivered again; None if none was, or the time is unknown."""
-    return next((effect.until for effect in effects if isinstance(effect, Ignore) and effect.until), None)
-
-
-def ignored(effects: Sequence[Effect]) -> str | None:
-    """Return why nothing changed; None if something did."""
-    return effects[0].reason if len(effects) == 1 and isinstance(effects[0], Ignore) else None

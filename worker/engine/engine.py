@@ -36,7 +36,7 @@ from worker.core.run.state import Run, StartStep, State
 from worker.engine.actions import JobActions
 from worker.engine.clock_shifts import ClockShifts
 from worker.engine.commits import Commits
-from worker.engine.decisions import Decided, DecidedDryRun, Decisions, held_back_until, is_held_back
+from worker.engine.decisions import Decided, DecidedDryRun, Decisions
 from worker.engine.dispatcher import ActionDispatcher
 from worker.engine.dry_runs import DryRunEngine
 from worker.engine.evaluations import Evaluations
@@ -244,9 +244,9 @@ class Engine:
             self._hold(run, decided.pipeline, decided.schedule)
             if isinstance(fact, JobSucceeded) and run.is_ended and before and before.state is State.POLLING:
                 self._durations.note(key, (fact.ended_at or self._clock.now()) - before.since)
-        log_decided(self._log, key, fact, decided.effects)
-        handled = Handled.HELD_BACK if is_held_back(decided) else Handled.SETTLED
-        if until := held_back_until(decided.effects):
+        log_decided(self._log, key, fact, decided.decision)
+        handled = Handled.HELD_BACK if decided.decision.is_held_back else Handled.SETTLED
+        if until := decided.decision.held_back_until:
             self._pauses.note(key.pipeline, until)
         if run is not None:
             for act in decided.acts:

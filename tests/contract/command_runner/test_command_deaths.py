@@ -20,9 +20,9 @@ WORKER = """
 import asyncio, sys
 from pathlib import Path
 from tests.contract.command_runner.commandjobs import LIMITS
-from tests.runners import a_request
-from worker.clock import SystemClock
-from worker.jobs.command import CommandRunner
+from tests.support.builders.runners import a_request
+from worker.runtime.clock import SystemClock
+from worker.jobs.command.runner import CommandRunner
 from worker.jobs.secrets import EnvironmentSecrets
 
 async def main():

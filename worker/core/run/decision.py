@@ -1,6 +1,7 @@
 """Decision: what the core decides about a fact. It becomes one commit and the actions after it."""
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from worker.core.model.effects import Ignore
 from worker.core.run.effects import Act, Create, DeadlineEffect, Effect, EvaluateAgain, PutRerunRequest, StartJob
@@ -45,6 +46,16 @@ class Decision:
     def is_held_back(self) -> bool:
         """Return whether the fact is held back, so that the caller must deliver it again."""
         return isinstance(self.main, Ignore) and self.main.is_held_back
+
+    @property
+    def held_back_until(self) -> datetime | None:
+        """When a fact that is put off may come again; None if it is not, or the time is unknown."""
+        return self.main.until if isinstance(self.main, Ignore) else None
+
+    @property
+    def ignored_because(self) -> str | None:
+        """Why nothing changes; None if something does."""
+        return self.main.reason if isinstance(self.main, Ignore) and not self.extras else None
 
     @property
     def begins_work(self) -> bool:

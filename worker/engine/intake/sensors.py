@@ -129,12 +129,13 @@ class SensorIntake:
             return set()
         await self._warn_of_grain(key, schedule, said.key)
         await self._close_if_overdue(key, version, schedule, seen)
+        arrived_at = await self._arrival(key, schedule, seen.at)
         wanted = RunTriggered(
             key=key,
             birth=self._engine.new_run(version),
             origin=seen.origin,
             signal=SensorSignal(trigger.rule.key, content, seen.written_at, image_at, said.key),
-            arrived_at=await self._arrival(key, schedule, seen.at),
+            arrived_at=arrived_at,
         )
         if await self._engine.handle(key, wanted) is Handled.HELD_BACK:
             held = DeferredSignal(key, Sensor(said.key, said.data), seen.at, seen.written_at)
