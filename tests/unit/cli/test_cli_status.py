@@ -39,6 +39,7 @@ from worker.store.repos.sla_watches import SlaWatches
 from worker.store.table import Put, Row, TableName, Tables
 
 HOUR = timedelta(hours=1)
+START_ONE = "Start one with `interlock run`; until then nothing is processed."
 OTHER = ORDERS.replace("orders", "sales")
 
 
@@ -431,8 +432,8 @@ def test_where_nobody_works_that_is_said_once(command: list[str]) -> None:
     in_store(lambda tables: Sessions(tables, GROUP).register(SessionId("one"), "1.0"))
     staffed = interlock(*command)
 
-    assert alone.stderr.count("no worker is there, so nothing happens until one comes: `interlock run`") == 1
-    assert "no worker" not in for_programs.output + staffed.output
+    assert alone.stderr.count(f"No worker is running on this store. {START_ONE}") == 1
+    assert "No worker" not in for_programs.output + staffed.output
 
 
 @pytest.mark.parametrize(("silent", "said"), [(timedelta(seconds=59), ""), (timedelta(minutes=12), "for 12m")])
@@ -441,7 +442,7 @@ def test_a_worker_that_was_killed_left_its_row_and_is_not_taken_for_one(silent: 
 
     remark = interlock("status").stderr
 
-    expected = f"no worker was heard of {said}, so nothing happens until one comes: `interlock run`\n" if said else ""
+    expected = f"No worker has sent a heartbeat {said}. {START_ONE}\n" if said else ""
     assert remark == expected
 
 
@@ -458,4 +459,4 @@ def test_one_worker_that_is_heard_of_is_enough() -> None:
 def test_who_watches_is_told_that_nobody_works() -> None:
     clock = Impatient(TODAY)
 
-    assert interlock("status", "--watch", clock=clock).stderr.count("no worker is there") == 3
+    assert interlock("status", "--watch", clock=clock).stderr.count("No worker is running on this store.") == 3
