@@ -149,5 +149,5 @@ async def test_a_signal_that_is_missing_is_what_holds_back_a_run_that_does_not_e
         await world.settle()
         after = explain(await look(world))
 
-    assert before.summary.startswith("held back by trigger")
-    assert after.summary.startswith("held back by rules")
+    assert before.summary.startswith("Blocked by trigger")
+    assert after.summary.startswith("Blocked by rules")

@@ -231,7 +231,7 @@ def test_without_a_period_it_is_the_history_of_the_run_under_way_and_that_is_sai
     shown, as_json = interlock("history", "orders"), interlock("history", "orders", "--json")
 
     assert shown.stdout.splitlines()[0] == "orders/stream/2027-03-20"
-    assert shown.stderr.startswith("no period given; showing the active run, 2027-03-20\n")
+    assert shown.stderr.startswith("No period given; showing the active run, 2027-03-20.\n")
     assert {record["period"] for record in records(as_json.stdout)} == {"2027-03-20"}
     assert (shown.exit_code, as_json.exit_code, as_json.stderr) == (0, 0, "")
 

@@ -260,7 +260,8 @@ STATE_WORDS: Final = {
 _STATUS_WORDS: Final = {Status.RUNNING: "running", Status.COMPLETED: "completed", Status.FAILED_FINAL: "failed"}
 
 
-def status_word(run: Run | ForeignRun | DryRun) -> str:
+def status_word(run: Run | ForeignRun | DryRun, *, is_paused: bool = False) -> str:
+    """Return the word for a run; `is_paused` says whether its pipeline is."""
     match run:
         case DryRun():
             return DRY_RUN
@@ -268,6 +269,8 @@ def status_word(run: Run | ForeignRun | DryRun) -> str:
             return foreign_word(run.status)
         case Run(outcome=Outcome.CANCELLED):
             return CANCELLED
+        case Run(state=State.EVALUATING) if is_paused:
+            return PAUSED
         case Run():
             return STATE_WORDS[run.state]
 
