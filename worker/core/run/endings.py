@@ -76,7 +76,7 @@ def _exhausted(context: Context, reason: str) -> Decision:
         End(outcome=Outcome.FAILED, reason=reason),
         EmitEvent(
             type=EventType.RETRY_EXHAUSTED,
-            message=f"{context.run.key} failed in attempt {context.run.attempt}, no retries left: {reason}",
+            message=f"{context.run.key} failed in attempt {context.run.attempt}: {reason}",
             detail={"attempt": context.run.attempt, "actionHint": _FIX},
         ),
     )

@@ -8,7 +8,7 @@ from enum import StrEnum
 from worker.core.model.events import Event, shown_type
 from worker.core.model.keys import RunKey
 from worker.core.run.state import ForeignRun, Run, foreign_word, job_id, status_word
-from worker.core.sla.state import SlaWatch
+from worker.core.sla.state import SlaWatch, Verdict
 from worker.core.time.timestamps import parse_rfc3339
 from worker.operations.runs.events import EventReader
 from worker.store.repos.job_log import JobLog, JobRecord
@@ -146,7 +146,13 @@ def _of_watch(watch: SlaWatch | None) -> Iterator[HistoryEntry]:
     if watch.warned_at is not None:
         yield HistoryEntry(at=watch.warned_at, source=HistorySource.SLA, what="warned")
     if watch.verdict is not None:
-        yield HistoryEntry(at=watch.since, source=HistorySource.SLA, what=watch.verdict.lower(), message=watch.reason)
+        yield HistoryEntry(
+            at=watch.since,
+            source=HistorySource.SLA,
+            what=watch.verdict.lower(),
+            message=watch.reason,
+            title="missed" if watch.verdict is Verdict.BREACHED else None,
+        )
 
 
 async def load(tables: Tables, key: RunKey, now: datetime) -> Records:
